@@ -43,6 +43,7 @@ MINUTES ?= 5
 QUEUES ?= 0
 RESERVATIONS ?= 0
 MOVES ?= 0
+BADINPUT ?= 1
 SCHEDULER ?= bin/lockstep-scheduler
 
 ##@ Try it
@@ -82,7 +83,7 @@ build: ## Build the commands into bin/
 	done
 
 .PHONY: control-plane
-control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (12 minutes the first time)
+control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (8 minutes the first time)
 	@$(CLUSTER) build
 
 .PHONY: generate
@@ -108,9 +109,9 @@ verify: ## Run all checks that are no tests: format, linters, imports, generated
 test: test-unit test-e2e ## Run all tests
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no cluster; those of the plugins with the race detector
+test-unit: ## Run the tests that need no cluster; those of plugins and pkg with the race detector
 	go test ./apis/... ./cmd/... ./hack/...
-	go test -race ./plugins/...
+	go test -race ./pkg/... ./plugins/...
 
 # One package at a time: each has clusters of its own, and times in it.
 .PHONY: test-e2e
@@ -133,16 +134,20 @@ test-page: ## Look at the page of lockstep-controller in a headless Chromium, wh
 	cd test/page/browser && go test -count=1 -v . $(ARGS)
 
 .PHONY: chaos
-chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, SCHEDULER=stock)
-	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -scheduler $(SCHEDULER) $(ARGS)
+chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, BADINPUT=0, SCHEDULER=stock)
+	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -badinput=$(BADINPUT) -scheduler $(SCHEDULER) $(ARGS)
 
 .PHONY: bench
 bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too
 	@mkdir -p .local/bench
-	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 120m ./plugins/... \
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -p 1 -timeout 120m ./pkg/... ./plugins/... \
 		| tee .local/bench/latest.txt
 	go run ./test/benchmark -scheduler bin/lockstep-scheduler $(ARGS) | tee -a .local/bench/latest.txt
 	"$$($(CLUSTER) build benchstat)" -col /scheduler .local/bench/latest.txt
+
+.PHONY: bench-upstream
+bench-upstream: build control-plane ## Run scheduler_perf's workloads of gangs with native gangs and ours in turn (ARGS='-run Preemption -rounds 2')
+	go run ./test/benchmark -upstream -scheduler bin/lockstep-scheduler $(ARGS)
 
 .PHONY: help
 help: ## Show this list

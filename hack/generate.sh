@@ -40,7 +40,7 @@ need conversion-gen "${conversion[@]}"
 
 # Labels and annotations of templates are kept. What we add is then tightened, and Reservations cut down.
 "$bin/controller-gen" crd:generateEmbeddedObjectMeta=true paths=./apis/scheduling/... "output:crd:dir=$scratch/ours"
-for crd in defragmentationplans podmigrations reservations; do
+for crd in defragmentationplans podmigrations queues reservations; do
   mv "$scratch/ours/scheduling.lockstep.dev_$crd.yaml" "$scratch/$crd.yaml"
   go run ./hack/owncrd < "$scratch/$crd.yaml" > "$scratch/ours/scheduling.lockstep.dev_$crd.yaml"
 done

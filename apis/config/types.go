@@ -76,6 +76,13 @@ type ReservationArgs struct {
 // for that long.
 const MaxEvictionCooldown = 24 * time.Hour
 
+// MinSearchTimeout and MaxSearchTimeout bound GangPreemptionArgs.SearchTimeout: no search ends in
+// less, and no scheduler may stand still for longer.
+const (
+	MinSearchTimeout = 10 * time.Millisecond
+	MaxSearchTimeout = time.Minute
+)
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // GangPreemptionArgs are the arguments of the GangPreemption plugin. See package
@@ -112,6 +119,9 @@ type GangPreemptionArgs struct {
 	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.
 	// 0 to 24h.
 	EvictionCooldown metav1.Duration
+	// SearchTimeout is how long a search for victims may keep the scheduling thread. Then it ends with
+	// the victims that it has found, if these suffice, or without any. 10ms to 1m.
+	SearchTimeout metav1.Duration
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -116,6 +116,7 @@ func (in *GangPreemptionArgs) DeepCopyInto(out *GangPreemptionArgs) {
 	out.BrokenGrace = in.BrokenGrace
 	out.MinRuntime = in.MinRuntime
 	out.EvictionCooldown = in.EvictionCooldown
+	out.SearchTimeout = in.SearchTimeout
 	return
 }
 

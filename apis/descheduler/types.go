@@ -1,8 +1,9 @@
 package descheduler
 
 import (
+	"cmp"
 	"encoding/json"
-	"fmt"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -82,22 +83,29 @@ type DefragmentationArgs struct {
 }
 
 // Duration is a time.Duration that is written like 90s or 10m, or as a number of seconds.
-type Duration struct{ time.Duration }
+type Duration struct {
+	time.Duration
+	// Unread is what was written instead of a duration; empty for a duration. Validation reports it with its path, which decoding does not
+	// know.
+	Unread string `json:"-"`
+}
 
 // UnmarshalJSON reads either form.
 func (d *Duration) UnmarshalJSON(data []byte) error {
+	*d = Duration{}
 	var seconds int64
-	if json.Unmarshal(data, &seconds) == nil {
+	if json.Unmarshal(data, &seconds) == nil && seconds <= int64(math.MaxInt64/time.Second) && seconds >= int64(math.MinInt64/time.Second) {
 		d.Duration = time.Duration(seconds) * time.Second
 		return nil
 	}
 	var text string
-	if err := json.Unmarshal(data, &text); err != nil {
-		return fmt.Errorf("reading a duration: want one like 90s or 10m, or a number of seconds, got %s", data)
+	if json.Unmarshal(data, &text) != nil {
+		text = string(data)
 	}
 	parsed, err := time.ParseDuration(text)
 	if err != nil {
-		return fmt.Errorf("reading a duration: want one like 90s or 10m, or a number of seconds: %w", err)
+		d.Unread = cmp.Or(text, `""`)
+		return nil
 	}
 	d.Duration = parsed
 	return nil

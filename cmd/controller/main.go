@@ -28,13 +28,13 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
 	"github.com/lockstep-sh/lockstep/cmd/controller/page"
-	"github.com/lockstep-sh/lockstep/plugins/defragmentation/migration"
-	"github.com/lockstep-sh/lockstep/plugins/defragmentation/plans"
-	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
-	"github.com/lockstep-sh/lockstep/plugins/gang/ownergroup"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
-	"github.com/lockstep-sh/lockstep/plugins/gang/stages"
-	"github.com/lockstep-sh/lockstep/plugins/reservation/lifecycle"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/defragplan"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/ownergroup"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/podgroup"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/podmigration"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/queuestatus"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/reservationlifecycle"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/workloads"
 )
 
 const leaderElectionID = "lockstep-controller"
@@ -166,7 +166,7 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 			return err
 		}
 	}
-	if err := stages.Setup(mgr); err != nil {
+	if err := workloads.Setup(mgr); err != nil {
 		return err
 	}
 	if o.gangsByOwner {
@@ -177,14 +177,14 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 	if err := queuestatus.Setup(mgr, queues); err != nil {
 		return err
 	}
-	reservations := lifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
-	if err := lifecycle.Setup(mgr, reservations); err != nil {
+	reservations := reservationlifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
+	if err := reservationlifecycle.Setup(mgr, reservations); err != nil {
 		return err
 	}
-	if err := migration.Setup(mgr); err != nil {
+	if err := podmigration.Setup(mgr); err != nil {
 		return err
 	}
-	if err := plans.Setup(mgr, plans.Options{KeepEnded: o.keepPlans}); err != nil {
+	if err := defragplan.Setup(mgr, defragplan.Options{KeepEnded: o.keepPlans}); err != nil {
 		return err
 	}
 	if o.pageAddress == "" {
@@ -207,7 +207,7 @@ func (o *options) manager() ctrl.Options {
 	if o.metricsSecure {
 		metrics.FilterProvider = guarded
 	}
-	stripPod, stripNode := lifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod)), lifecycle.StripNode(queuestatus.StripNode)
+	stripPod, stripNode := reservationlifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod)), reservationlifecycle.StripNode(queuestatus.StripNode)
 	if o.pageAddress != "" {
 		stripPod, stripNode = page.StripPod(stripPod), page.StripNode(stripNode)
 	}

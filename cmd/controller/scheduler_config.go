@@ -11,7 +11,7 @@ import (
 	lockstepconfig "github.com/lockstep-sh/lockstep/apis/config"
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme" // the plugins' arguments
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/queuestatus"
 )
 
 // Names of plugins in a KubeSchedulerConfiguration.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/plugins/fairshare/queuestatus"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/queuestatus"
 )
 
 func write(t *testing.T, profiles string) string {

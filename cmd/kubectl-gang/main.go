@@ -20,18 +20,18 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/defrag"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/dump"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/dump"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/list"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/listreservations"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/queues"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/reservations"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/topology"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/whatif"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/showtopology"
 )
 
-// A command ends within seconds, and most of its memory is what it has read: so garbage is collected rarely, as long as there is
-// not too much of it.
+// A command ends within seconds, and most of its memory is what it has read: so garbage is collected rarely, as long as
+// there is not too much of it.
 const (
 	collectAt   = 400     // percent of what is in use
 	collectFrom = 2 << 30 // bytes
@@ -47,11 +47,11 @@ func main() {
 	// Also when the terminal is closed, or the process that reads the output, so that nothing is left in the directory for
 	// temporary files.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	a := access.New(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
+	a := access.New(output.Clean(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 	err := newCommand(a).ExecuteContext(ctx)
 	stop()
 	if err != nil && !errors.Is(err, syscall.EPIPE) {
-		fmt.Fprintln(os.Stderr, "error:", err)
+		fmt.Fprintln(a.ErrOut, "error:", err)
 		if advice := a.Advice(); advice != "" {
 			a.Note("%s", advice)
 		}
@@ -78,7 +78,8 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 	cmd.SetErr(a.ErrOut)
 	a.AddFlags(cmd)
 	cmd.AddCommand(
-		list.New(a), explain.New(a), whatif.New(a), queues.New(a), reservations.New(a), topology.New(a), defrag.New(a), dump.New(a), newVersion(a.IOStreams),
+		list.New(a), explain.New(a), forecast.New(a), queues.New(a), listreservations.New(a), showtopology.New(a),
+		defrag.New(a), dump.New(a), newVersion(a.IOStreams),
 	)
 	return cmd
 }

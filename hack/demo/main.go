@@ -1,6 +1,7 @@
 // Command demo shows on the terminal what Lockstep does, with a real control plane, the scheduler and the controller of
-// this checkout, and kubectl: make demo. It runs a scenario, test/e2e/scenarios/D1-demo.yaml. What it reports it has
-// seen; a step that does not come out as announced ends it with exit code 1.
+// this checkout, and kubectl: make demo. It runs a scenario,
+// test/e2e/scenarios/integrations/the-demo-runs-as-told.yaml. What it reports it has seen; a step that does not come
+// out as announced ends it with exit code 1.
 package main
 
 import (
@@ -26,7 +27,7 @@ const (
 
 var (
 	binDir = filepath.Join(".local", "bin")
-	story  = filepath.Join("test", "e2e", "scenarios", "D1-demo.yaml")
+	story  = filepath.Join("test", "e2e", "scenarios", "integrations", "the-demo-runs-as-told.yaml")
 )
 
 func main() {

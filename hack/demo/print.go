@@ -77,8 +77,8 @@ func (p *printer) Command(line string) {
 	p.code(strings.Split("$ "+line, "\n")...)
 }
 
-// Output writes what a command printed. Lines that are too long are broken, and nothing else is changed; of what is only
-// begun, one line is left.
+// Output writes what a command printed. Lines that are too long are broken, and nothing else is changed; of what is
+// only begun, one line is left.
 func (p *printer) Output(text string, begin bool) {
 	const more = " ..."
 	if lines := wrap(text, codeIndent+more); begin && len(lines) > 1 {

@@ -1,13 +1,13 @@
-// Command owncrd reads a CRD of Lockstep's, as controller-gen writes it, from standard input
-// and writes to standard output the one that is installed.
+// Command owncrd reads a CRD of Lockstep's, as controller-gen writes it, from standard input and writes to standard
+// output the one that is installed.
 //
-// Clients in Go can then read what the API server accepts. By the patterns of the API machinery it takes quantities, numbers and
-// times that are then refused where they are read, and a single such object would keep the scheduler and the controller from
-// reading any.
+// Clients in Go can then read what the API server accepts. By the patterns of the API machinery it takes quantities,
+// numbers and times that are then refused where they are read, and a single such object would keep the scheduler and
+// the controller from reading any.
 //
-// The CRD of Reservations differs in two more ways. The descriptions below spec.template are gone: they are those of every pod,
-// which kubectl explain pod shows, and would be most of a CRD of 650 kB. Without them, kubectl apply can keep its copy of it in an
-// annotation, which holds 256 KiB.
+// The CRD of Reservations differs in two more ways. The descriptions below spec.template are gone: they are those of
+// every pod, which kubectl explain pod shows, and would be most of a CRD of 650 kB. Without them, kubectl apply can
+// keep its copy of it in an annotation, which holds 256 KiB.
 //
 // Selectors may be only so long. Without that, rules about them would cost the API server more than it allows.
 package main
@@ -21,12 +21,8 @@ import (
 	"github.com/lockstep-sh/lockstep/hack/crdfilter"
 )
 
-const (
-	// quantity is what resource.ParseQuantity reads, not below 0: the exponent is a number of two digits at most.
-	quantity = `^[+]?([0-9]{1,32}([.][0-9]{0,32})?|[.][0-9]{1,32})([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$`
-	// dateTime is what time.Parse reads as RFC 3339; the format requires that an hour has 60 minutes.
-	dateTime = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
-)
+// quantity is what resource.ParseQuantity reads, not below 0.
+const quantity = `^[+]?` + crdfilter.Magnitude
 
 func main() { crdfilter.Main(rewrite) }
 
@@ -43,7 +39,7 @@ func rewrite(crd map[string]any) error {
 	if !ok {
 		return errors.New("reading the version: it has no schema")
 	}
-	walk(schema, tighten)
+	crdfilter.Walk(schema, tighten)
 	if names, _ := spec["names"].(map[string]any); names["kind"] != "Reservation" {
 		return nil
 	}
@@ -56,7 +52,7 @@ func rewrite(crd map[string]any) error {
 	}
 	properties, _ := template["properties"].(map[string]any)
 	for _, property := range properties {
-		walk(property, func(schema map[string]any) { delete(schema, "description") })
+		crdfilter.Walk(property, func(schema map[string]any) { delete(schema, "description") })
 	}
 	return nil
 }
@@ -105,30 +101,14 @@ func at(schema map[string]any, path string) (map[string]any, error) {
 	return schema, nil
 }
 
-// walk visits a schema and those below it.
-func walk(schema any, visit func(schema map[string]any)) {
-	s, ok := schema.(map[string]any)
-	if !ok {
-		return
-	}
-	visit(s)
-	walk(s["items"], visit)
-	walk(s["additionalProperties"], visit)
-	properties, _ := s["properties"].(map[string]any)
-	for _, property := range properties {
-		walk(property, visit)
-	}
-}
-
 // tighten makes a schema accept no more than can be read.
 func tighten(schema map[string]any) {
-	pattern, _ := schema["pattern"].(string)
 	switch {
-	case schema["x-kubernetes-int-or-string"] == true && strings.Contains(pattern, "KMGTPE"):
+	case crdfilter.IsQuantity(schema):
 		schema["pattern"], schema["minimum"] = quantity, 0
 	case schema["x-kubernetes-int-or-string"] == true:
 		schema["minimum"], schema["maximum"] = math.MinInt32, math.MaxInt32
 	case schema["format"] == "date-time":
-		schema["pattern"] = dateTime
+		schema["pattern"] = crdfilter.DateTime
 	}
 }

@@ -53,7 +53,7 @@ func TestQuantity(t *testing.T) {
 
 // TestDateTime: the pattern takes what Go writes and reads, and not what only others read.
 func TestDateTime(t *testing.T) {
-	pattern := regexp.MustCompile(dateTime)
+	pattern := regexp.MustCompile(crdfilter.DateTime)
 	for _, text := range []string{"2027-01-31T06:00:00Z", "2027-01-31T06:00:00.123456789+14:00", "2027-01-31T06:00:00-03:30"} {
 		if _, err := time.Parse(time.RFC3339, text); err != nil || !pattern.MatchString(text) {
 			t.Errorf("%q: taken %t, %v", text, pattern.MatchString(text), err)
@@ -76,8 +76,8 @@ func TestRewrite(t *testing.T) {
 		"description": map[string]any{"description": "b", "type": "string"},
 		"port":        map[string]any{"x-kubernetes-int-or-string": true},
 	}}
-	walk(schema, func(s map[string]any) { delete(s, "description") })
-	walk(schema, tighten)
+	crdfilter.Walk(schema, func(s map[string]any) { delete(s, "description") })
+	crdfilter.Walk(schema, tighten)
 	properties := schema["properties"].(map[string]any)
 	if schema["description"] != nil || properties["description"].(map[string]any)["type"] != "string" || properties["port"].(map[string]any)["maximum"] == nil {
 		t.Errorf("it has become %v", schema)

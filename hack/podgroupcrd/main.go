@@ -1,6 +1,7 @@
-// Command podgroupcrd reads the community's PodGroup CRD from standard input and writes it, with
-// Lockstep's printer columns and an additive status.conditions, to standard output. The rest of the
-// community's schema stays: its objects and clients remain valid.
+// Command podgroupcrd reads the community's PodGroup CRD from standard input and writes it, with Lockstep's printer
+// columns and an additive status.conditions, to standard output. The rest of the community's schema stays: its objects
+// and clients remain valid, but for quantities and times that cannot be read, or not at once. A single such object
+// would keep the scheduler and the controller from reading any PodGroup.
 package main
 
 import (
@@ -47,7 +48,25 @@ func extend(crd map[string]any) error {
 		return fmt.Errorf("adding status.conditions: %w", err)
 	}
 	version["additionalPrinterColumns"] = columns()
+	root, _, err := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema")
+	if err != nil {
+		return fmt.Errorf("finding the schema: %w", err)
+	}
+	crdfilter.Walk(root, bound)
 	return unstructured.SetNestedSlice(crd, versions, "spec", "versions")
+}
+
+// quantity is what resource.ParseQuantity reads. What is below 0 is reported where it is read.
+const quantity = `^[+-]?` + crdfilter.Magnitude
+
+// bound makes a schema accept no quantity or time that cannot be read.
+func bound(schema map[string]any) {
+	switch {
+	case crdfilter.IsQuantity(schema):
+		schema["pattern"] = quantity
+	case schema["format"] == "date-time":
+		schema["pattern"] = crdfilter.DateTime
+	}
 }
 
 // columns returns those of the design, then, with -o wide, the rest of what the community prints.

@@ -92,7 +92,8 @@ func (r *release) binary(ctx context.Context, command string, p platform) error 
 	return r.sbom(ctx, file)
 }
 
-// checkStatic returns an error if a program asks for a loader or for libraries: in an image from scratch there are none.
+// checkStatic returns an error if a program asks for a loader or for libraries: in an image from scratch there are
+// none.
 func checkStatic(file string) error {
 	program, err := elf.Open(file)
 	if err != nil {

@@ -49,7 +49,8 @@ func (r *release) chart(ctx context.Context) error {
 // notInVersions are the characters that a pre-release of a Semantic Version cannot have.
 var notInVersions = regexp.MustCompile(`[^0-9A-Za-z-]+`)
 
-// chartVersion returns the Semantic Version that Helm asks for: that of the code, or 0.0.0-g7f6e958 where it has none yet.
+// chartVersion returns the Semantic Version that Helm asks for: that of the code, or 0.0.0-g7f6e958 where it has none
+// yet.
 func chartVersion(code string) string {
 	if v, err := version.ParseSemantic(strings.TrimPrefix(code, "v")); err == nil {
 		return v.String()

@@ -27,7 +27,8 @@ func (r *release) sbom(ctx context.Context, binary string) error {
 	return nil
 }
 
-// withoutHashesOfTools leaves out the hashes of the program that wrote an SBOM: they depend on the machine that built it.
+// withoutHashesOfTools leaves out the hashes of the program that wrote an SBOM: they depend on the machine that built
+// it.
 func withoutHashesOfTools(data []byte) ([]byte, error) {
 	var bom map[string]any
 	if err := json.Unmarshal(data, &bom); err != nil {

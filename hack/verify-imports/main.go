@@ -1,9 +1,10 @@
-// Command verify-imports checks that imports run one way:
+// Command verify-imports checks that imports run one way. What a package may import follows from its folder:
 //
-//	apis <- plugins/internal (pure) <- libraries <- plugins/X <- plugins (puts them together) <- cmd
+//	apis < pkg/rules < pkg < pkg/controllers/X < plugins/X < pkg/scheduler, pkg/view < cmd < test, hack
 //
-// No plugin imports another one, pure packages have no client, no scheduler and no log, and no package but test and hack imports
-// test and hack; tests may import helpers. What judges the scheduler imports nothing of it. Run it at the top of the repository.
+// No plugin imports another one, and no controller another one. The packages of pkg/rules turn values into values: they
+// have no client, no scheduler and no log. Nothing but test and hack imports test and hack; tests may import helpers.
+// What judges the scheduler imports nothing of it. Run it at the top of the repository.
 package main
 
 import (
@@ -18,16 +19,6 @@ import (
 )
 
 const module = "github.com/lockstep-sh/lockstep/"
-
-// libraries are the packages below plugins/ that are no plugins, and that plugins may share: algorithms (victim, whatif), the state
-// of a scheduler process (gangs, holds, order, leading, reservepods), what it decided (decisions), what its cache has taken in
-// (cacheevents) and its plugins have (watches), how kinds of objects are waited for (crd), what the API server makes of pods
-// (labelkeys), and what users read (podstatus, event).
-var libraries = []string{"binding", "cacheevents", "crd", "decisions", "devices", "event", "eviction", "extension", "gangpoint", "gangs", "holds", "labelkeys", "leading", "order", "planner", "podstatus", "reservations", "reservepods", "victim", "watches", "whatif"}
-
-// views are the packages below plugins/ that turn what there is into rows and words for people: they may ask any plugin, and no
-// plugin asks them.
-var views = []string{"overview"}
 
 // impure is what packages that only turn values into values have no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
@@ -99,54 +90,68 @@ func check(p pkg) []string {
 // forbidden returns why the package from, relative to the module, may not import path; "" if it may.
 func forbidden(from, path string) string {
 	to, ours := strings.CutPrefix(path, module)
-	layer := top(from)
+	rank, unit := place(from)
 	switch {
-	case !ours && strings.HasPrefix(from, "plugins/internal/") && slices.ContainsFunc(impure, under(path)):
-		return "packages in plugins/internal are pure: no scheduler, no client, no log"
-	case ours && (from == judge || strings.HasPrefix(from, judge+"/")):
-		return "what judges the scheduler shares nothing with it"
-	case !ours, layer == "test", layer == "hack":
+	case !ours && rank == rules && slices.ContainsFunc(impure, under(path)):
+		return "packages in pkg/rules are pure: no scheduler, no client, no log"
+	case !ours:
 		return ""
-	case top(to) == "test", top(to) == "hack":
+	case from == judge || strings.HasPrefix(from, judge+"/"):
+		return "what judges the scheduler shares nothing with it"
+	}
+	target, other := place(to)
+	switch {
+	case rank == tests:
+		return ""
+	case target == tests:
 		return "only tests and tools import tests and tools"
-	case top(to) == "cmd" && layer != "cmd":
-		return "nothing imports a command"
-	case layer == "apis" && top(to) != "apis":
-		return "apis stand below everything else"
-	case layer == "plugins" && top(to) == "plugins":
-		return forbiddenPlugin(from, to)
+	case target > rank:
+		return to + " stands above " + from
+	case target == rank && unit != other && other != shared:
+		return "neighbours do not import each other"
 	}
 	return ""
 }
 
-// forbiddenPlugin judges an import from below plugins/ to below plugins/.
-func forbiddenPlugin(from, to string) string {
-	source, target := second(from), second(to)
-	switch {
-	case source == target, source == "", target == "internal":
-		return ""
-	case target == "":
-		return "the package that puts the plugins together stands above them"
-	case source == "internal":
-		return "packages in plugins/internal stand below the plugins"
-	case slices.Contains(libraries, target), slices.Contains(views, source):
-		return ""
-	case slices.Contains(libraries, source):
-		return "libraries stand below the plugins"
+// layer is where a package stands: it may import what stands lower.
+type layer int
+
+const (
+	apis layer = iota
+	rules
+	owners
+	controllers
+	plugins
+	composition
+	commands
+	tests
+)
+
+// shared is what the neighbours in a folder share.
+const shared = "internal"
+
+// place returns the layer of a package, and in layers whose packages do not know each other the name of its own.
+func place(path string) (rank layer, unit string) {
+	parts := strings.Split(path+"///", "/")
+	switch parts[0] {
+	case "apis":
+		return apis, ""
+	case "cmd":
+		return commands, ""
+	case "plugins":
+		return plugins, parts[1]
+	case "pkg":
+		switch {
+		case parts[1] == "rules":
+			return rules, ""
+		case parts[1] == "controllers":
+			return controllers, parts[2]
+		case parts[1] == "scheduler", parts[1] == "view":
+			return composition, parts[1]
+		}
+		return owners, ""
 	}
-	return "no plugin imports another one"
-}
-
-// top returns the first element of a path: the layer.
-func top(path string) string {
-	first, _, _ := strings.Cut(path, "/")
-	return first
-}
-
-// second returns the second element of a path: the plugin.
-func second(path string) string {
-	_, rest, _ := strings.Cut(path, "/")
-	return top(rest)
+	return tests, ""
 }
 
 // under returns a function that reports whether path is prefix or below it.

@@ -28,7 +28,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/binding"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -40,7 +40,7 @@ type Binder struct {
 	slots  *Slots
 	handle fwk.Handle
 	client kubernetes.Interface
-	// patience makes the pauses between looks at a pod.
+	// readBackoff returns the pauses between looks at a pod.
 	patience func() wait.Backoff
 }
 
@@ -60,7 +60,8 @@ func (pl *Binder) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 
 // send sends a Binding, and reports whether it did. The slot is held for the call
 // only: a pod that waits to learn what became of its binding takes no slot from others.
-func (pl *Binder) send(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (status *fwk.Status, sent bool) {
+func (pl *Binder) send(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	node string) (status *fwk.Status, sent bool) {
 	if err := pl.slots.acquire(ctx); err != nil {
 		return fwk.AsStatus(fmt.Errorf("waiting to bind pod %s/%s: %w", pod.Namespace, pod.Name, err)), false
 	}
@@ -102,6 +103,7 @@ func New(slots *Slots) frameworkruntime.PluginFactory {
 			return nil, fmt.Errorf("making the binder: %w", err)
 		}
 		registerMetrics()
-		return &Binder{BindPlugin: inner.(fwk.BindPlugin), slots: slots, handle: handle, client: handle.ClientSet(), patience: patience}, nil
+		return &Binder{BindPlugin: inner.(fwk.BindPlugin), slots: slots, handle: handle, client: handle.ClientSet(),
+			patience: readBackoff}, nil
 	}
 }

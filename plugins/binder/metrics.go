@@ -14,8 +14,10 @@ const (
 
 var (
 	doubtful = metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "doubtful_bindings_total", StabilityLevel: metrics.ALPHA,
-		Help: "Bindings whose call did not succeed, by what the pod said then: bound, elsewhere, gone, failed; abandoned where the scheduler went down first.",
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "doubtful_bindings_total",
+		StabilityLevel: metrics.ALPHA,
+		Help: "Bindings whose call did not succeed, by what the pod said then: bound, elsewhere, gone, failed; abandoned " +
+			"where the scheduler went down first.",
 	}, []string{"outcome"})
 	openBindings = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "open_bindings", StabilityLevel: metrics.ALPHA,

@@ -52,7 +52,8 @@ func classify(err error) answer {
 		return answered
 	case code == 0, code == http.StatusConflict, code == http.StatusRequestTimeout, code > http.StatusInternalServerError:
 		return silent // 502 to 504 come from proxies in between, too
-	case reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout, apierrors.IsUnexpectedServerError(err):
+	case reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout,
+		apierrors.IsUnexpectedServerError(err):
 		return silent
 	}
 	return answered
@@ -128,7 +129,8 @@ func (q *question) judge(live *v1.Pod, err error, now time.Time) (outcome, strin
 	return again, ""
 }
 
-// open reports whether the pod may have been bound before it was gone: a call was not answered, and no look can show its outcome any more.
+// open reports whether the pod may have been bound before it was gone: a call was not answered, and no look can show
+// its outcome any more.
 func (q *question) open(live *v1.Pod, err error) bool {
 	return !q.openUntil.IsZero() && (err != nil || live.UID != q.uid)
 }

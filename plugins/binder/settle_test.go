@@ -3,6 +3,7 @@ package binder
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,12 +18,14 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/plugins/binding"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -247,6 +250,22 @@ func TestOpenBinding(t *testing.T) {
 	}
 	if got := server.history(); strings.Count(got, "bind") != 1 {
 		t.Errorf("calls %q: it was sent again although nobody knew that it was not stored", got)
+	}
+}
+
+// TestDeletedBeforeBinding: that a pod was deleted before it was bound is no error.
+func TestDeletedBeforeBinding(t *testing.T) {
+	pod := st.MakePod().Namespace("ns").Name("a").UID("1").Obj()
+	server := &apiServer{binds: []call{{err: &apierrors.NewNotFound(v1.Resource("pods"), "a").ErrStatus}}}
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(5), ktesting.BufferLogs(true)))
+	status := binderTo(t, server).Bind(klog.NewContext(t.Context(), logger), framework.NewCycleState(), pod, "here")
+	if !status.IsRejected() || !errors.Is(status.AsError(), binding.ErrDeleted) || status.Message() != "binding pod ns/a to node here: the pod is gone" {
+		t.Errorf("status %v, %v", status, status.AsError())
+	}
+	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		if entry.Type == ktesting.LogError || entry.Verbosity < 2 {
+			t.Errorf("logged at verbosity %d: %s", entry.Verbosity, entry.Message)
+		}
 	}
 }
 

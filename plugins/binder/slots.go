@@ -44,13 +44,13 @@ func (s *Slots) acquire(ctx context.Context) error {
 	case <-turn:
 		return nil
 	case <-ctx.Done():
-		s.leave(turn)
+		s.leaveQueue(turn)
 		return ctx.Err()
 	}
 }
 
-// leave gives up a place in line, or the slot that was just handed over.
-func (s *Slots) leave(turn chan struct{}) {
+// leaveQueue gives up a place in line, or the slot that was just handed over.
+func (s *Slots) leaveQueue(turn chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.waiting, turn); i >= 0 {
@@ -58,17 +58,17 @@ func (s *Slots) leave(turn chan struct{}) {
 		s.wake()
 		return
 	}
-	s.pass()
+	s.passTurn()
 }
 
 func (s *Slots) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pass()
+	s.passTurn()
 }
 
-// pass hands a slot to the next in line.
-func (s *Slots) pass() {
+// passTurn hands a slot to the next in line.
+func (s *Slots) passTurn() {
 	if len(s.waiting) > 0 {
 		close(s.waiting[0])
 		s.waiting = s.waiting[1:]
@@ -80,15 +80,15 @@ func (s *Slots) pass() {
 
 // wake releases the callers that wait for room, if there is any.
 func (s *Slots) wake() {
-	if !s.crowded() {
+	if !s.isFull() {
 		close(s.room)
 		s.room = make(chan struct{})
 	}
 }
 
-// crowded reports whether enough calls wait for a slot to keep the slots busy while the next pods are
-// scheduled, which takes a fraction of the time that binding does.
-func (s *Slots) crowded() bool { return s.limit > 0 && len(s.waiting) >= max(1, s.limit/4) }
+// isFull reports whether enough calls wait for a slot to keep the slots busy while the next pods are scheduled, which
+// takes a fraction of the time that binding does.
+func (s *Slots) isFull() bool { return s.limit > 0 && len(s.waiting) >= max(1, s.limit/4) }
 
 // WaitForRoom blocks while at least a quarter as many pods wait as there are slots. The
 // scheduling loop calls it before it takes the next pod: that pod would only
@@ -96,7 +96,7 @@ func (s *Slots) crowded() bool { return s.limit > 0 && len(s.waiting) >= max(1, 
 func (s *Slots) WaitForRoom(ctx context.Context) {
 	for {
 		s.mu.Lock()
-		crowded, room := s.crowded(), s.room
+		crowded, room := s.isFull(), s.room
 		s.mu.Unlock()
 		if !crowded {
 			return

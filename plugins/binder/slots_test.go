@@ -89,7 +89,7 @@ func TestSlots(t *testing.T) {
 			l.slots.waiting = append(l.slots.waiting, turn) // 1
 			l.want(t, 2)
 			l.slots.release() // to 1
-			l.slots.leave(turn)
+			l.slots.leaveQueue(turn)
 			synctest.Wait()
 		}, []int{0, 2}, 1},
 		"and frees it where nobody waits": {1, func(t *testing.T, l *line) {
@@ -97,7 +97,7 @@ func TestSlots(t *testing.T) {
 			turn := make(chan struct{})
 			l.slots.waiting = append(l.slots.waiting, turn)
 			l.slots.release()
-			l.slots.leave(turn)
+			l.slots.leaveQueue(turn)
 			synctest.Wait()
 		}, []int{0}, 0},
 		"a context that is over gets no slot that it has to wait for": {1, func(t *testing.T, l *line) {

@@ -12,6 +12,7 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/descheduler/pkg/api"
 
@@ -68,7 +69,8 @@ func SetDefaults(object runtime.Object) {
 // onlyResource returns the resource that the thresholds name, if they name one; empty if they name several.
 func onlyResource(args *descheduler.DefragmentationArgs) v1.ResourceName {
 	named := map[v1.ResourceName]bool{}
-	for _, thresholds := range []api.ResourceThresholds{args.ProtectionThresholds, args.DefragmentThresholds, args.LowThresholds} {
+	for _, thresholds := range []api.ResourceThresholds{args.ProtectionThresholds,
+		args.DefragmentThresholds, args.LowThresholds} {
 		for name := range thresholds {
 			named[name] = true
 		}
@@ -79,8 +81,8 @@ func onlyResource(args *descheduler.DefragmentationArgs) v1.ResourceName {
 	return slices.Collect(maps.Keys(named))[0]
 }
 
-// Validate returns what is wrong with arguments, each error with the path of its field. It is called before they get their
-// defaults.
+// Validate returns what is wrong with arguments, each error with the path of its field. It is called before they get
+// their defaults.
 func Validate(object runtime.Object) error {
 	args, ok := object.(*descheduler.DefragmentationArgs)
 	if !ok {
@@ -89,40 +91,58 @@ func Validate(object runtime.Object) error {
 	path := field.NewPath(Name, "args")
 	var errs field.ErrorList
 	for name, thresholds := range map[string]api.ResourceThresholds{
-		"protectionThresholds": args.ProtectionThresholds, "defragmentThresholds": args.DefragmentThresholds, "lowThresholds": args.LowThresholds,
+		"protectionThresholds": args.ProtectionThresholds, "defragmentThresholds": args.DefragmentThresholds,
+		"lowThresholds": args.LowThresholds,
 	} {
 		for _, resource := range slices.Sorted(maps.Keys(thresholds)) {
+			errs = append(errs, resourceName(resource, path.Child(name).Key(string(resource)))...)
 			if percent := thresholds[resource]; percent < 0 || percent > 100 {
-				errs = append(errs, field.Invalid(path.Child(name).Key(string(resource)), float64(percent), "must be a percentage from 0 to 100"))
+				errs = append(errs,
+					field.Invalid(path.Child(name).Key(string(resource)), float64(percent), "must be a percentage from 0 to 100"))
 			}
 		}
 	}
 	for _, resource := range slices.Sorted(maps.Keys(args.DefragmentThresholds)) {
 		if most, ok := args.ProtectionThresholds[resource]; ok && args.DefragmentThresholds[resource] > most {
-			errs = append(errs, field.Invalid(path.Child("defragmentThresholds").Key(string(resource)), float64(args.DefragmentThresholds[resource]),
+			errs = append(errs, field.Invalid(path.Child("defragmentThresholds").Key(string(resource)),
+				float64(args.DefragmentThresholds[resource]),
 				fmt.Sprintf("must not be above protectionThresholds, %v: no node could be a target", float64(most))))
 		}
+	}
+	if args.ResourceType != "" {
+		errs = append(errs, resourceName(args.ResourceType, path.Child("resourceType"))...)
 	}
 	switch args.Mode {
 	case "", descheduler.DemandMode, descheduler.ThresholdMode:
 	default:
-		errs = append(errs, field.NotSupported(path.Child("mode"), args.Mode, []descheduler.DefragmentationMode{descheduler.DemandMode, descheduler.ThresholdMode}))
+		errs = append(errs, field.NotSupported(path.Child("mode"), args.Mode,
+			[]descheduler.DefragmentationMode{descheduler.DemandMode, descheduler.ThresholdMode}))
 	}
 	if args.Unit != "" {
 		errs = append(errs, metav1validation.ValidateLabelName(args.Unit, path.Child("unit"))...)
 	}
 	if n := args.EvictableNamespaces; n != nil && len(n.Include) > 0 && len(n.Exclude) > 0 {
-		errs = append(errs, field.Invalid(path.Child("evictableNamespaces"), "include and exclude", "only one of them may be set"))
+		errs = append(errs,
+			field.Invalid(path.Child("evictableNamespaces"), "include and exclude", "only one of them may be set"))
 	}
 	for i, kind := range args.ControllerKinds {
 		if gk := schema.ParseGroupKind(kind); gk.Kind == "" || gk.Group == "" {
-			errs = append(errs, field.Invalid(path.Child("controllerKinds").Index(i), kind, "must be Kind.group, as RayCluster.ray.io"))
+			errs = append(errs,
+				field.Invalid(path.Child("controllerKinds").Index(i), kind, "must be Kind.group, as RayCluster.ray.io"))
 		}
 	}
 	if args.NumberOfNodes < 0 {
 		errs = append(errs, field.Invalid(path.Child("numberOfNodes"), args.NumberOfNodes, "must not be negative"))
 	}
 	return append(errs, numbers(args, path)...).ToAggregate()
+}
+
+func resourceName(name v1.ResourceName, path *field.Path) (errs field.ErrorList) {
+	for _, message := range validation.IsQualifiedName(string(name)) {
+		errs = append(errs,
+			field.Invalid(path, string(name), "must be the name of a resource, such as cpu or example.com/device: "+message))
+	}
+	return errs
 }
 
 func numbers(args *descheduler.DefragmentationArgs, path *field.Path) (errs field.ErrorList) {
@@ -138,7 +158,10 @@ func numbers(args *descheduler.DefragmentationArgs, path *field.Path) (errs fiel
 		errs = append(errs, field.Invalid(path.Child("minGain"), *n, "must be a percentage from 0 to 10000"))
 	}
 	duration := func(name string, d *descheduler.Duration, least time.Duration) {
-		if d != nil && (d.Duration < least || d.Duration > 24*time.Hour) {
+		if d != nil && d.Unread != "" {
+			errs = append(errs,
+				field.Invalid(path.Child(name), d.Unread, "must be a duration like 90s or 10m, or a number of seconds"))
+		} else if d != nil && (d.Duration < least || d.Duration > 24*time.Hour) {
 			errs = append(errs, field.Invalid(path.Child(name), d.String(), fmt.Sprintf("must be from %s to 24h", least)))
 		}
 	}

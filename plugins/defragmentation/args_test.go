@@ -2,6 +2,7 @@ package defragmentation
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,8 @@ func TestValidate(t *testing.T) {
 		`{"controllerKinds": ["Workflow"]}`: `Defragmentation.args.controllerKinds[0]: Invalid value: "Workflow": must be Kind.group`,
 		`{"minGain": -1}`:                   "Defragmentation.args.minGain: Invalid value: -1: must be a percentage from 0 to 10000",
 		`{"holdTime": "25h"}`:               "Defragmentation.args.holdTime",
+		`{"resourceType": "a b"}`:           `Defragmentation.args.resourceType: Invalid value: "a b": must be the name of a resource`,
+		`{"lowThresholds": {"a b": 10}}`:    `Defragmentation.args.lowThresholds[a b]: Invalid value: "a b": must be the name of a resource`,
 		`{"unit": "not a label key"}`:       "Defragmentation.args.unit",
 	} {
 		err := Validate(read(t, text))
@@ -64,11 +67,14 @@ func TestSetDefaults(t *testing.T) {
 	SetDefaults(&v1.Pod{}) // another type of arguments
 }
 
-// TestDuration: a duration is read either way, and nothing else is.
+// TestDuration: a duration is read either way; what is none is reported with its path.
 func TestDuration(t *testing.T) {
-	for _, text := range []string{`"soon"`, `true`, `1.5`} {
-		if err := json.Unmarshal([]byte(text), &descheduler.Duration{}); err == nil || !strings.Contains(err.Error(), "a duration") {
-			t.Errorf("%s: %v", text, err)
+	for _, text := range []string{`"soon"`, `true`, `1.5`, `9223372036854775807`, `"9999999h"`, `{}`, `""`} {
+		for _, name := range []string{"coolDownTime", "minRuntime", "holdTime", "waitedFor"} {
+			err := Validate(read(t, fmt.Sprintf(`{%q: %s}`, name, text)))
+			if err == nil || !strings.Contains(err.Error(), "Defragmentation.args."+name+": Invalid value: ") || !strings.Contains(err.Error(), "must be a duration") {
+				t.Errorf("%s: %s: %v", name, text, err)
+			}
 		}
 	}
 }

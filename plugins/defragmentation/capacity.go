@@ -3,7 +3,7 @@ package defragmentation
 import (
 	"slices"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 )
 
 // capacity returns how many gangs like a part fit in each of its domains. It takes from free what they use.
@@ -11,7 +11,8 @@ func capacity(p *defrag.Problem, part int, free [][]int64) []int {
 	want := p.Want[part]
 	counts := make([]int, len(want.Domains))
 	for i, domain := range want.Domains {
-		counts[i] = defrag.Capacity(free, domain, want.Classes, func(class, node int) bool { return p.FitsMember == nil || p.FitsMember(part, class, node) })
+		counts[i] = defrag.Capacity(free, domain, want.Classes,
+			func(class, node int) bool { return p.FitsMember == nil || p.FitsMember(part, class, node) })
 	}
 	return counts
 }

@@ -11,15 +11,16 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
-	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
-	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
-// check makes the moves in a what-if, with all plugins of the profiles, and then places the gang or pod that waits. It returns where each
-// member goes. Where something is refused it returns why: with places, the pod that was refused is not tried there again;
-// without, the members found no room.
-func (r *round) check(ctx context.Context, d *demand, p *posed, plan *defrag.Plan) (places map[types.UID]string, refused string, err error) {
+// check makes the moves in a what-if, with all plugins of the profiles, and then places the gang or pod that waits. It
+// returns where each member goes. Where something is refused it returns why: with places, the pod that was refused is
+// not tried there again; without, the members found no room.
+func (r *round) check(ctx context.Context, d *demand, p *problem,
+	plan *defrag.Plan) (places map[types.UID]string, refused string, err error) {
 	for i, move := range plan.Moves {
 		pod := p.pods[move.Pod]
 		source := p.Pods[move.Pod].Node
@@ -29,27 +30,33 @@ func (r *round) check(ctx context.Context, d *demand, p *posed, plan *defrag.Pla
 			return nil, "", err
 		case !goesOn:
 			p.fixed[metav1.GetControllerOf(pod).UID] = true
-			return map[types.UID]string{}, fmt.Sprintf("Job %s of pod %s/%s would take its eviction for a failure: give it a podFailurePolicy that ignores DisruptionTarget", metav1.GetControllerOf(pod).Name, pod.Namespace, pod.Name), nil
+			return map[types.UID]string{},
+				fmt.Sprintf("Job %s of pod %s/%s would take its eviction for a failure: give it a podFailurePolicy that ignores "+
+					"DisruptionTarget", metav1.GetControllerOf(pod).Name, pod.Namespace, pod.Name), nil
 		}
-		if target := p.room.Node(move.To); !r.within(p.requests[move.Pod], target) {
+		if target := p.simulation.Node(move.To); !r.within(p.requests[move.Pod], target) {
 			p.refuse(move.Pod, move.To)
-			return map[types.UID]string{}, fmt.Sprintf("node %s would be used by more than protectionThresholds allow", target.Node().Name), nil
+			return map[types.UID]string{}, fmt.Sprintf("node %s would be used by more than protectionThresholds allow",
+				target.Node().Name), nil
 		}
-		if status := p.room.Suppose(ctx, copied, move.To); !status.IsSuccess() {
+		if status := p.simulation.CheckPod(ctx, copied, move.To); !status.IsSuccess() {
 			if status.Code() == fwk.Error {
-				return nil, "", fmt.Errorf("trying pod %s/%s on node %s: %w", pod.Namespace, pod.Name, p.room.Node(move.To).Node().Name, status.AsError())
+				return nil, "", fmt.Errorf("trying pod %s/%s on node %s: %w", pod.Namespace, pod.Name,
+					p.simulation.Node(move.To).Node().Name, status.AsError())
 			}
 			p.refuse(move.Pod, move.To)
-			return map[types.UID]string{}, fmt.Sprintf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name, p.room.Node(move.To).Node().Name, status.Message()), nil
+			return map[types.UID]string{}, fmt.Sprintf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name,
+				p.simulation.Node(move.To).Node().Name, status.Message()), nil
 		}
-		info := infoOf(p.room.Node(source), pod.UID)
+		info := infoOf(p.simulation.Node(source), pod.UID)
 		if info == nil {
-			return nil, "", fmt.Errorf("trying to move pod %s/%s: it is not on node %s", pod.Namespace, pod.Name, p.room.Node(source).Node().Name)
+			return nil, "", fmt.Errorf("trying to move pod %s/%s: it is not on node %s", pod.Namespace, pod.Name,
+				p.simulation.Node(source).Node().Name)
 		}
-		if err := p.room.Remove(ctx, info, source); err != nil {
+		if err := p.simulation.Remove(ctx, info, source); err != nil {
 			return nil, "", err
 		}
-		if err := p.room.Add(ctx, copied, move.To); err != nil {
+		if err := p.simulation.Add(ctx, copied, move.To); err != nil {
 			return nil, "", err
 		}
 	}
@@ -63,10 +70,10 @@ func (r *round) check(ctx context.Context, d *demand, p *posed, plan *defrag.Pla
 		}
 	}
 	slices.Sort(nodes)
-	if _, err := p.room.Restrict(ctx, slices.Compact(nodes), 4); err != nil {
+	if _, err := p.simulation.Restrict(ctx, slices.Compact(nodes), 4); err != nil {
 		return nil, "", err
 	}
-	placed, err := p.room.Place(ctx)
+	placed, err := p.simulation.Place(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -79,12 +86,14 @@ func (r *round) check(ctx context.Context, d *demand, p *posed, plan *defrag.Pla
 // copyOf returns a pod like another, as its Reservation would have it.
 func copyOf(pod *v1.Pod, number int) *v1.Pod {
 	template := migration.TemplateOf(pod)
-	for _, key := range []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel} {
+	for _, key := range []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel,
+		v1alpha1.PodGroupMinAvailableLabel} {
 		delete(template.Labels, key)
 	}
 	copied := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: reservepods.PodName("move", number), UID: types.UID(fmt.Sprintf("%s/moved", pod.UID)),
+			Namespace: pod.Namespace, Name: reservepods.PodName("move",
+				number), UID: types.UID(fmt.Sprintf("%s/moved", pod.UID)),
 			Labels: template.Labels, Annotations: template.Annotations,
 		},
 		Spec: template.Spec,

@@ -12,9 +12,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // anyProfile returns the first of the profiles: units are emptied for no profile in particular.
@@ -23,10 +23,11 @@ func (pl *Defragmentation) anyProfile() framework.Framework {
 }
 
 // emptied seeks moves that empty units, all of them. Without any it returns why.
-func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan, maxMoves, maxGangs int) (found *proposal, why string, err error) {
+func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan, maxMoves,
+	maxGangs int) (found *proposal, why string, err error) {
 	goal := plan.Spec.Goal.Empty
 	d := r.nobody(plan.UID, plan.Spec.Goal, maxMoves, maxGangs)
-	return r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+	return r.withSimulation(ctx, d, func(p *problem) (*proposal, string, error) {
 		p.clearing()
 		byName := p.unitsOf(cmp.Or(goal.Unit, v1.LabelHostname))
 		var units [][]int
@@ -37,11 +38,12 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 			}
 			units = append(units, unit)
 		}
-		p.leave(goal.Resource)
+		p.leaveOut(goal.Resource)
 		may := p.movable()
 		for i, unit := range units {
 			if stays := r.staying(p, may, unit, goal.Resource); len(stays) > 0 {
-				return nil, fmt.Sprintf("%s cannot be emptied: %d pods on it may not be moved: %s", goal.Names[i], len(stays), someOf(stays)), nil
+				return nil, fmt.Sprintf("%s cannot be emptied: %d pods on it may not be moved: %s", goal.Names[i],
+					len(stays), someOf(stays)), nil
 			}
 		}
 		p.units = units
@@ -52,8 +54,10 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 				return nil, "", err
 			}
 			for i, unit := range units {
-				if n := len(p.on(on, unit)); n > 0 && !slices.Contains(cleared.Cleared, i) {
-					return nil, fmt.Sprintf("%s cannot be emptied: its %d pods have no place elsewhere with %d moves or fewer in all, of %d gangs or fewer", goal.Names[i], n, d.maxMoves, d.maxGangs), nil
+				if n := len(p.podsOn(on, unit)); n > 0 && !slices.Contains(cleared.Cleared, i) {
+					return nil,
+						fmt.Sprintf("%s cannot be emptied: its %d pods have no place elsewhere with %d moves or fewer in all, of %d "+
+							"gangs or fewer", goal.Names[i], n, d.maxMoves, d.maxGangs), nil
 				}
 			}
 			return &cleared, "", nil
@@ -65,21 +69,24 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 func (r *round) little(ctx context.Context) (d *demand, found *proposal, why string, err error) {
 	goal := v1alpha1.DefragmentationGoal{Empty: &v1alpha1.EmptyUnits{Unit: r.args.Unit, Resource: r.args.ResourceType}}
 	d = r.nobody("little", goal, int(*r.args.MaxMoves), int(*r.args.MaxGangs))
-	found, why, err = r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+	found, why, err = r.withSimulation(ctx, d, func(p *problem) (*proposal, string, error) {
 		p.clearing()
-		p.leave(r.args.ResourceType)
+		p.leaveOut(r.args.ResourceType)
 		byName, may, on := p.unitsOf(r.args.Unit), p.movable(), p.byNode()
 		var low []string
 		for _, name := range sortedKeys(byName) {
-			if unit := byName[name]; r.isLittle(d, p, unit) && len(r.staying(p, may, unit, r.args.ResourceType)) == 0 && r.pays(p, on, unit) {
+			if unit := byName[name]; r.isLittle(d, p, unit) &&
+				len(r.staying(p, may, unit, r.args.ResourceType)) == 0 && r.isWorth(p, on, unit) {
 				low = append(low, name)
 			}
 		}
 		if len(low) == 0 || len(low) < r.args.NumberOfNodes {
-			return nil, fmt.Sprintf("%d units of %s are used by less than lowThresholds and could be emptied, numberOfNodes is %d", len(low), r.args.Unit, r.args.NumberOfNodes), nil
+			return nil,
+				fmt.Sprintf("%d units of %s are used by less than lowThresholds and could be emptied, numberOfNodes is %d",
+					len(low), r.args.Unit, r.args.NumberOfNodes), nil
 		}
 		slices.SortStableFunc(low, func(a, b string) int {
-			return cmp.Compare(p.use(byName[a], r.args.ResourceType), p.use(byName[b], r.args.ResourceType))
+			return cmp.Compare(p.usage(byName[a], r.args.ResourceType), p.usage(byName[b], r.args.ResourceType))
 		})
 		var units [][]int
 		for _, name := range low {
@@ -87,9 +94,12 @@ func (r *round) little(ctx context.Context) (d *demand, found *proposal, why str
 		}
 		p.units = units
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
-			cleared, err := defrag.Clear(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, nil, r.args.ResourceType), MaxUnits: mostUnits})
+			cleared, err := defrag.Clear(p.Problem,
+				defrag.Clearing{Units: units, Targets: r.targets(p, nil, r.args.ResourceType), MaxUnits: mostUnits})
 			if err != nil || len(cleared.Cleared) == 0 {
-				return nil, fmt.Sprintf("none of %d units of %s that are used by less than lowThresholds can be emptied with %d moves or fewer, of %d gangs or fewer", len(low), r.args.Unit, d.maxMoves, d.maxGangs), err
+				return nil,
+					fmt.Sprintf("none of %d units of %s that are used by less than lowThresholds can be emptied with %d moves or "+
+						"fewer, of %d gangs or fewer", len(low), r.args.Unit, d.maxMoves, d.maxGangs), err
 			}
 			goal.Empty.Names = nil
 			for _, unit := range cleared.Cleared {
@@ -105,21 +115,22 @@ func (r *round) little(ctx context.Context) (d *demand, found *proposal, why str
 // mostUnits is how many units a plan empties at most: as many as its goal can name.
 const mostUnits = 256
 
-// pays reports whether a unit that is emptied has more to give than what restarts for it alone.
-func (r *round) pays(p *posed, on map[int][]int, unit []int) bool {
-	return p.has(unit, r.args.ResourceType)*100 >= p.loss(r.args.ResourceType, p.on(on, unit))*int64(*r.args.MinGain)
+// isWorth reports whether emptying a unit frees more than what restarts for it alone.
+func (r *round) isWorth(p *problem, on map[int][]int, unit []int) bool {
+	return p.amountIn(unit, r.args.ResourceType)*100 >= p.loss(r.args.ResourceType,
+		p.podsOn(on, unit))*int64(*r.args.MinGain)
 }
 
-// has returns how much of a resource some nodes have.
-func (p *posed) has(unit []int, name v1.ResourceName) (amount int64) {
+// amountIn returns how much of a resource some nodes have.
+func (p *problem) amountIn(unit []int, name v1.ResourceName) (amount int64) {
 	for _, node := range unit {
-		amount += holds.Amount(p.room.Node(node).GetAllocatable(), name)
+		amount += ledger.Amount(p.simulation.Node(node).GetAllocatable(), name)
 	}
 	return amount
 }
 
 // byNode returns the pods that may be moved, by their node.
-func (p *posed) byNode() map[int][]int {
+func (p *problem) byNode() map[int][]int {
 	on := map[int][]int{}
 	for i := range p.Pods {
 		on[p.Pods[i].Node] = append(on[p.Pods[i].Node], i)
@@ -127,8 +138,8 @@ func (p *posed) byNode() map[int][]int {
 	return on
 }
 
-// on returns the pods on some nodes that may be moved.
-func (p *posed) on(byNode map[int][]int, unit []int) (pods []int) {
+// podsOn returns the movable pods on some nodes.
+func (p *problem) podsOn(byNode map[int][]int, unit []int) (pods []int) {
 	for _, node := range unit {
 		pods = append(pods, byNode[node]...)
 	}
@@ -136,7 +147,7 @@ func (p *posed) on(byNode map[int][]int, unit []int) (pods []int) {
 }
 
 // movable returns the UIDs of the pods that may be moved.
-func (p *posed) movable() map[types.UID]bool {
+func (p *problem) movable() map[types.UID]bool {
 	may := make(map[types.UID]bool, len(p.pods))
 	for _, pod := range p.pods {
 		may[pod.UID] = true
@@ -144,11 +155,12 @@ func (p *posed) movable() map[types.UID]bool {
 	return may
 }
 
-// mostRefusals is how often the plugins may refuse nodes to a pod before the pod counts as one without a place, when units are
-// emptied: other units may be easier to empty.
+// mostRefusals is how often the plugins may refuse nodes to a pod before the pod counts as one without a place, when
+// units are emptied: other units may be easier to empty.
 const mostRefusals = 4
 
-// nobody returns a demand for nothing, for goals that look at the whole cluster: the priority of the pods that are moved does not matter.
+// nobody returns a demand for nothing, for goals that look at the whole cluster: the priority of the pods that are
+// moved does not matter.
 func (r *round) nobody(id types.UID, goal v1alpha1.DefragmentationGoal, maxMoves, maxGangs int) *demand {
 	d := supposed(r.anyProfile(), id, 1, 1, nil, "")
 	d.goal, d.name, d.maxMoves, d.maxGangs = goal, goalOf(goal), maxMoves, maxGangs
@@ -156,36 +168,37 @@ func (r *round) nobody(id types.UID, goal v1alpha1.DefragmentationGoal, maxMoves
 }
 
 // clearing turns a problem into one of emptying units.
-func (p *posed) clearing() {
+func (p *problem) clearing() {
 	p.Want = nil
 	fits := p.Fits
 	p.Fits = func(pod, node int) bool { return p.refusals[p.pods[pod].UID] < mostRefusals && fits(pod, node) }
 }
 
 // unitsOf returns the nodes that have a label, by its value.
-func (p *posed) unitsOf(key string) map[string][]int {
+func (p *problem) unitsOf(key string) map[string][]int {
 	units := map[string][]int{}
-	for i := range p.room.Len() {
-		if value, ok := p.room.Node(i).Node().Labels[key]; ok {
+	for i := range p.simulation.Len() {
+		if value, ok := p.simulation.Node(i).Node().Labels[key]; ok {
 			units[value] = append(units[value], i)
 		}
 	}
 	return units
 }
 
-// leave makes pods that do not ask for a resource stay; with an empty name, it changes nothing.
-func (p *posed) leave(name v1.ResourceName) {
+// leaveOut makes pods immovable that do not request a resource; with an empty name, it changes nothing.
+func (p *problem) leaveOut(name v1.ResourceName) {
 	if name != "" {
-		p.keep(func(pod int) bool { return p.requests[pod][name] > 0 })
+		p.keepPods(func(pod int) bool { return p.requests[pod][name] > 0 })
 	}
 }
 
-// keep makes only some pods those that may be moved.
-func (p *posed) keep(which func(pod int) bool) {
+// keepPods makes all other pods immovable.
+func (p *problem) keepPods(which func(pod int) bool) {
 	n := 0
 	for i := range p.Pods {
 		if which(i) {
-			p.Pods[n], p.pods[n], p.gang[n], p.requests[n], p.stays[n] = p.Pods[i], p.pods[i], p.gang[i], p.requests[i], p.stays[i]
+			p.Pods[n], p.pods[n], p.gang[n], p.requests[n], p.stays[n] = p.Pods[i], p.pods[i], p.gang[i],
+				p.requests[i], p.stays[i]
 			n++
 		}
 	}
@@ -194,13 +207,13 @@ func (p *posed) keep(which func(pod int) bool) {
 
 // staying returns the pods on some nodes that would have to be moved, and may not be. Pods of DaemonSets and of the
 // kubelet stay, as when a node is drained; with a resource, so do pods that do not ask for it.
-func (r *round) staying(p *posed, may map[types.UID]bool, unit []int, name v1.ResourceName) (stays []string) {
+func (r *round) staying(p *problem, may map[types.UID]bool, unit []int, name v1.ResourceName) (stays []string) {
 	for _, node := range unit {
-		for _, info := range p.room.Node(node).GetPods() {
+		for _, info := range p.simulation.Node(node).GetPods() {
 			pod := info.GetPod()
 			switch {
 			case bound(pod), pod.DeletionTimestamp != nil, may[pod.UID]:
-			case name != "" && holds.DemandOf(info).Request[name] == 0:
+			case name != "" && ledger.DemandOf(info).Request[name] == 0:
 			default:
 				stays = append(stays, pod.Namespace+"/"+pod.Name)
 			}
@@ -212,7 +225,7 @@ func (r *round) staying(p *posed, may map[types.UID]bool, unit []int, name v1.Re
 
 // targets returns the nodes that may receive pods when units are emptied, the most used of a resource first.
 // A move to a node where none of it is used would gain nothing.
-func (r *round) targets(p *posed, units [][]int, name v1.ResourceName) []int {
+func (r *round) targets(p *problem, units [][]int, name v1.ResourceName) []int {
 	leaves := map[int]bool{}
 	for _, unit := range units {
 		for _, node := range unit {
@@ -221,9 +234,9 @@ func (r *round) targets(p *posed, units [][]int, name v1.ResourceName) []int {
 	}
 	name = cmp.Or(name, r.args.ResourceType)
 	var list []int
-	use := make([]float64, p.room.Len())
+	use := make([]float64, p.simulation.Len())
 	for i := range use {
-		use[i] = p.use([]int{i}, name)
+		use[i] = p.usage([]int{i}, name)
 		if !leaves[i] && (units != nil || use[i] > 0) {
 			list = append(list, i)
 		}
@@ -232,12 +245,12 @@ func (r *round) targets(p *posed, units [][]int, name v1.ResourceName) []int {
 	return list
 }
 
-// use returns the share of a resource that is requested on some nodes; 0 where they have none of it.
-func (p *posed) use(unit []int, name v1.ResourceName) float64 {
+// usage returns the requested share of a resource on some nodes; 0 if they have none of it.
+func (p *problem) usage(unit []int, name v1.ResourceName) float64 {
 	var used int64
-	has := p.has(unit, name)
+	has := p.amountIn(unit, name)
 	for _, node := range unit {
-		used += holds.Amount(p.room.Node(node).GetRequested(), name)
+		used += ledger.Amount(p.simulation.Node(node).GetRequested(), name)
 	}
 	if has == 0 {
 		return 0
@@ -247,21 +260,22 @@ func (p *posed) use(unit []int, name v1.ResourceName) float64 {
 
 // isLittle reports whether the use of a unit is below lowThresholds for all that they name, but not 0 for the resource.
 // A unit on which capacity is held for others does not count: it would not be free if it were empty.
-func (r *round) isLittle(d *demand, p *posed, unit []int) bool {
-	if use := p.use(unit, r.args.ResourceType); use == 0 {
+func (r *round) isLittle(d *demand, p *problem, unit []int) bool {
+	if use := p.usage(unit, r.args.ResourceType); use == 0 {
 		return false
 	}
 	for _, node := range unit {
-		info := p.room.Node(node)
+		info := p.simulation.Node(node)
 		if name := info.Node().Name; !r.nodes.Has(name) || r.resting.Has(name) {
 			return false
 		}
-		if held, _ := r.scheduler.Holds.Others(info, hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group}); held.Pods > 0 {
+		if held, _ := r.scheduler.Holds.Others(info,
+			hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group}); held.Pods > 0 {
 			return false
 		}
 	}
 	for name, percent := range r.args.LowThresholds {
-		if p.use(unit, name)*100 >= float64(percent) {
+		if p.usage(unit, name)*100 >= float64(percent) {
 			return false
 		}
 	}

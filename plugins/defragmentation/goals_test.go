@@ -151,7 +151,8 @@ func TestMinGain(t *testing.T) {
 	}
 }
 
-// TestMeasure: metrics show what is free, how many gangs of the shape fit, and which share of it is too little for a member.
+// TestMeasure: metrics show what is free, how many gangs of the shape fit, and which share of it is too little for a
+// member.
 func TestMeasure(t *testing.T) {
 	registerMetrics()
 	nodes := []*v1.Node{node("n0", 4, "a"), node("n1", 4, "a"), node("n2", 4, "b")}

@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// makers are the controllers that replace a pod which was evicted. For a Job, survives checks besides whether it goes on.
+// makers are the controllers that replace a pod which was evicted. For a Job, survives checks besides whether it goes
+// on.
 var makers = []string{"ReplicaSet.apps", "StatefulSet.apps", "ReplicationController", "Job.batch"}
 
-// madeAgain reports whether the controller of a pod is one that replaces it when it is evicted. What other controllers do is
-// not known here: a workflow, say, may take the eviction for a failure of all that has run so far.
+// madeAgain reports whether the controller of a pod is one that replaces it when it is evicted. What other controllers
+// do is not known here: a workflow, say, may take the eviction for a failure of all that has run so far.
 func (r *round) madeAgain(ref *metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
@@ -27,8 +28,8 @@ func (r *round) madeAgain(ref *metav1.OwnerReference) bool {
 	return slices.Contains(makers, kind) || slices.Contains(r.args.ControllerKinds, kind)
 }
 
-// survives reports whether the controller of a pod goes on when the pod is evicted. A Job takes the eviction for a failure, and ends
-// after backoffLimit of them, unless its podFailurePolicy ignores disruptions.
+// survives reports whether the controller of a pod goes on when the pod is evicted. A Job takes the eviction for a
+// failure, and ends after backoffLimit of them, unless its podFailurePolicy ignores disruptions.
 func (r *round) survives(ctx context.Context, pod *v1.Pod) (bool, error) {
 	ref := metav1.GetControllerOf(pod)
 	if ref == nil || ref.Kind != "Job" || ref.APIVersion != batchv1.SchemeGroupVersion.String() {

@@ -12,14 +12,15 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 var (
 	gangsFit = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "lockstep", Subsystem: "defragmentation", Name: "gangs_fit", StabilityLevel: metrics.ALPHA,
-		Help: "How many gangs of a shape that waits for room fit as things are, by domain of its required topology; the domain is empty for one without.",
+		Help: "How many gangs of a shape that waits for room fit as things are, by domain of its required topology; the " +
+			"domain is empty for one without.",
 	}, []string{"shape", "domain"})
 	freeAmount = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "lockstep", Subsystem: "defragmentation", Name: "free", StabilityLevel: metrics.ALPHA,
@@ -27,7 +28,8 @@ var (
 	}, []string{"resource"})
 	fragmented = metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: "lockstep", Subsystem: "defragmentation", Name: "fragmented_ratio", StabilityLevel: metrics.ALPHA,
-		Help: "Which share of what is free of a resource lies on nodes where it is too little for a member of the gangs that wait, averaged over these members.",
+		Help: "Which share of what is free of a resource lies on nodes where it is too little for a member of the gangs " +
+			"that wait, averaged over these members.",
 	}, []string{"resource"})
 
 	registerOnce sync.Once
@@ -49,14 +51,14 @@ type measured struct {
 	members int
 }
 
-// measureRest measures how what is free suits the waiting demands for which no moves were sought in this round, up to as many in
-// all as moves are sought for: a plan may be under way, or it is too early for one.
+// measureRest measures how what is free suits the waiting demands for which no moves were sought in this round, up to
+// as many in all as moves are sought for: a plan may be under way, or it is too early for one.
 func (r *round) measureRest(ctx context.Context, waiting []*demand) error {
 	for _, d := range waiting[:min(len(waiting), tries)] {
 		if r.seen.of.Has(d) {
 			continue
 		}
-		if _, _, err := r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+		if _, _, err := r.withSimulation(ctx, d, func(p *problem) (*proposal, string, error) {
 			r.measure(d, p)
 			return nil, "", nil
 		}); err != nil {
@@ -67,7 +69,7 @@ func (r *round) measureRest(ctx context.Context, waiting []*demand) error {
 }
 
 // measure adds how what is free suits a demand that waits.
-func (r *round) measure(d *demand, p *posed) {
+func (r *round) measure(d *demand, p *problem) {
 	if !d.waits() || !p.plain() {
 		return
 	}
@@ -80,7 +82,7 @@ func (r *round) measure(d *demand, p *posed) {
 		}
 		domain := ""
 		if key != "" && len(p.Want[0].Domains[i]) > 0 {
-			domain = p.room.Node(p.Want[0].Domains[i][0]).Node().Labels[key]
+			domain = p.simulation.Node(p.Want[0].Domains[i][0]).Node().Labels[key]
 		}
 		gangsFit.WithLabelValues(shape, domain).Set(float64(n))
 	}
@@ -103,8 +105,8 @@ func (r *round) measure(d *demand, p *posed) {
 	}
 }
 
-// publish sets the metrics to what a round has measured. The share is that of Weng et al., "Beware of Fragmentation" (USENIX ATC
-// 2023), for whole devices: what is free on a node is a fragment for a pod that does not fit there.
+// publish sets the metrics to what a round has measured. The share is that of Weng et al., "Beware of Fragmentation"
+// (USENIX ATC 2023), for whole devices: what is free on a node is a fragment for a pod that does not fit there.
 func (r *round) publish() {
 	seen := &r.seen
 	if seen.members == 0 {
@@ -119,7 +121,7 @@ func (r *round) publish() {
 
 // shapeOf returns what a gang asks for in words, and the topology that it requires: 8 x 8 nvidia.com/gpu in one
 // topology.example.com/rack.
-func (p *posed) shapeOf(d *demand) (shape, key string) {
+func (p *problem) shapeOf(d *demand) (shape, key string) {
 	var parts []string
 	for class, c := range p.Want[0].Classes {
 		asks := resource.Vector{}

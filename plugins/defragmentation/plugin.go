@@ -23,11 +23,11 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/migration"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Name is the name of the plugin in a DeschedulerPolicy.
@@ -37,9 +37,9 @@ const Name = "Defragmentation"
 type Gangs interface {
 	// Waiting returns the attempts for the gangs of a profile that have all their members and no place, in order
 	// of rank.
-	Waiting(profile string) []*gang.Attempt
+	Waiting(profile string) []*gangstate.Attempt
 	// Running returns what runs of a gang of a profile, and of the gangs that start together with it.
-	Running(profile string, key gang.Key) []gang.Footprint
+	Running(profile string, key gangstate.Key) []gangstate.Footprint
 	// Single reports whether a pod is evicted by itself, whichever scheduler placed it.
 	Single(pod *v1.Pod) bool
 	// Outside reports whether a pod is in no gang that is scheduled as one.
@@ -52,7 +52,7 @@ type Scheduler struct {
 	Look     func(ctx context.Context) error
 	Profiles map[string]framework.Framework
 	Gangs    Gangs
-	Holds    *holds.Holds
+	Holds    *ledger.Holds
 	Plugins  *extension.Plugins
 	// Client reads and writes plans.
 	Client client.Client
@@ -91,21 +91,23 @@ func New(o Options) pluginregistry.PluginBuilder {
 		if err != nil {
 			return nil, fmt.Errorf("making %s: %w", Name, err)
 		}
-		return &Defragmentation{args: args, handle: handle, scheduler: scheduler, dryRun: o.DryRun(), ended: o.Ended, clock: clock.RealClock{}}, nil
+		return &Defragmentation{args: args, handle: handle, scheduler: scheduler, dryRun: o.DryRun(), ended: o.Ended,
+			clock: clock.RealClock{}}, nil
 	}
 }
 
 // Register adds the plugin to a registry of the descheduler.
 func Register(registry pluginregistry.Registry, o Options) {
 	registerMetrics()
-	pluginregistry.Register(Name, New(o), &Defragmentation{}, &descheduler.DefragmentationArgs{}, Validate, SetDefaults, registry)
+	pluginregistry.Register(Name, New(o), &Defragmentation{}, &descheduler.DefragmentationArgs{},
+		Validate, SetDefaults, registry)
 }
 
 // Name returns the name of the plugin.
 func (pl *Defragmentation) Name() string { return Name }
 
-// Balance makes a round: plans that users asked for get their moves, and if no plan is under way, one is made for the first
-// waiting demand for which moves are found.
+// Balance makes a round: plans that users asked for get their moves, and if no plan is under way, one is made for the
+// first waiting demand for which moves are found.
 func (pl *Defragmentation) Balance(ctx context.Context, nodes []*v1.Node) *frameworktypes.Status {
 	err := pl.round(ctx, nodes)
 	pl.ended(err)
@@ -141,7 +143,8 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	if err != nil {
 		return err
 	}
-	r := &round{Defragmentation: pl, nodes: allowed, critical: critical, resting: pl.resting(plans.Items), reservations: foreign, seen: measured{of: sets.New[*demand]()}}
+	r := &round{Defragmentation: pl, nodes: allowed, critical: critical, resting: pl.resting(plans.Items),
+		reservations: foreign, seen: measured{of: sets.New[*demand]()}}
 	gangsFit.Reset()
 	freeAmount.Reset()
 	fragmented.Reset()
@@ -180,11 +183,11 @@ func (r *round) threshold(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("seeking units to empty: %w", err)
 	case found == nil:
-		klog.FromContext(ctx).Info("Nothing is emptied", "why", why)
+		klog.FromContext(ctx).Info("No node to drain", "why", why)
 		return nil
 	}
 	if why := r.tooLittle(found); why != "" {
-		klog.FromContext(ctx).Info("Nothing is emptied", "why", why)
+		klog.FromContext(ctx).Info("No node to drain", "why", why)
 		return nil
 	}
 	return r.write(ctx, d, found)
@@ -210,7 +213,8 @@ func amount(name v1.ResourceName, n int64) string {
 // round is one round of the plugin.
 type round struct {
 	*Defragmentation
-	// nodes are those that the policy selects, resting those from or to which a pod was moved not long ago, or is to be moved.
+	// nodes are those that the policy selects, resting those from or to which a pod was moved within the cool-down, or
+	// will be.
 	nodes, resting sets.Set[string]
 	// critical are those from which no pod is moved.
 	critical sets.Set[string]
@@ -224,7 +228,7 @@ type round struct {
 // demand makes a plan for the first waiting demand for which moves are found.
 func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.DefragmentationPlan) error {
 	logger := klog.FromContext(ctx)
-	logger.V(1).Info("Looked who waits for room", "number", len(waiting), "resource", r.args.ResourceType)
+	logger.V(1).Info("Found pending pods", "number", len(waiting), "resource", r.args.ResourceType)
 	var errs []error
 	for _, d := range waiting {
 		if r.searches == tries {
@@ -235,7 +239,8 @@ func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.
 			continue
 		}
 		if p := r.planned(d, plans); p != nil {
-			logger.Info("There is a plan already, or one ended not long ago", "for", d.name, "plan", p.Name, "phase", p.Status.Phase, "coolDownTime", r.args.CoolDownTime.Duration)
+			logger.Info("There is a plan already, or one ended not long ago", "for", d.name, "plan", p.Name, "phase",
+				p.Status.Phase, "coolDownTime", r.args.CoolDownTime.Duration)
 			continue
 		}
 		d.maxMoves, d.maxGangs, d.minGain = int(*r.args.MaxMoves), int(*r.args.MaxGangs), int64(*r.args.MinGain)
@@ -276,15 +281,17 @@ func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID
 	return foreign, nil
 }
 
-// planned returns a plan for a demand that exists, or ended not long ago; nil for none. A plan that was outdated before any pod was
-// moved does not count: it is made anew.
+// planned returns a plan for a demand that exists, or ended not long ago; nil for none. A plan that was outdated before
+// any pod was moved does not count: it is made anew.
 func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alpha1.DefragmentationPlan {
 	at := slices.IndexFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
-		if !d.is(p.Spec.Goal) || p.Status.EndTime != nil && r.clock.Since(p.Status.EndTime.Time) >= r.args.CoolDownTime.Duration {
+		if !d.isFor(p.Spec.Goal) || p.Status.EndTime != nil &&
+			r.clock.Since(p.Status.EndTime.Time) >= r.args.CoolDownTime.Duration {
 			return false
 		}
 		complete := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
-		return p.Status.EndTime == nil || p.Status.MovedCount > 0 || complete == nil || complete.Reason != v1alpha1.DefragmentationReasonOutdated
+		return p.Status.EndTime == nil || p.Status.MovedCount > 0 || complete == nil ||
+			complete.Reason != v1alpha1.DefragmentationReasonOutdated
 	})
 	if at < 0 {
 		return nil
@@ -303,7 +310,8 @@ func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Se
 			continue
 		}
 		for _, move := range plans[i].Status.Moves {
-			if !migration.PlanEnded(plans[i].Status.Phase) || move.Phase == v1alpha1.MigrationSucceeded || move.Phase == v1alpha1.MigrationRunning {
+			if !migration.PlanEnded(plans[i].Status.Phase) || move.Phase == v1alpha1.MigrationSucceeded ||
+				move.Phase == v1alpha1.MigrationRunning {
 				nodes.Insert(move.SourceNode, move.TargetNode)
 			}
 		}
@@ -336,11 +344,11 @@ func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, wai
 	case err != nil:
 		return false, fmt.Errorf("seeking moves for plan %s: %w", p.Name, err)
 	case found == nil:
-		return false, r.say(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
+		return false, r.recordEvent(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
 	case len(found.moves) == 0:
-		return false, r.say(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
+		return false, r.recordEvent(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
 	}
-	err = r.say(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+	err = r.recordEvent(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 	if apierrors.IsConflict(err) {
 		return true, nil // it is handled next round
 	}
@@ -349,16 +357,27 @@ func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, wai
 
 // asked returns the demand that a plan is to make room for; without one, the reason.
 func (r *round) asked(p *v1alpha1.DefragmentationPlan, waiting []*demand) (*demand, string) {
-	if p.Spec.Goal.Shape != nil {
+	if shape := p.Spec.Goal.Shape; shape != nil {
+		if fault := resource.Check("spec.goal.shape.requests", shape.Requests, resource.MaxOfOne); fault != nil {
+			return nil, fmt.Sprintf("no node can have what each member of the goal asks for: %s", fault)
+		}
 		fw, why := r.profile(p)
 		if fw == nil {
 			return nil, why
 		}
 		return shaped(fw, p), ""
 	}
-	at := slices.IndexFunc(waiting, func(d *demand) bool { return d.is(p.Spec.Goal) })
+	at := slices.IndexFunc(waiting, func(d *demand) bool { return d.isFor(p.Spec.Goal) })
+	if pod := p.Spec.Goal.Pod; at < 0 && pod != nil {
+		return nil,
+			fmt.Sprintf("spec.goal.pod: no pod %s/%s with UID %s waits for room: there is none, or it has got a node, or is "+
+				"in a gang, or its schedulerName is none of the profiles of %s",
+				pod.Namespace, pod.Name, pod.UID, strings.Join(sortedKeys(r.scheduler.Profiles), ", "))
+	}
 	if at < 0 {
-		return nil, "no gang of that name waits for room: it has no members yet, or lacks some, or has got nodes, or its schedulerName is none of the profiles of " + strings.Join(sortedKeys(r.scheduler.Profiles), ", ")
+		return nil,
+			"spec.goal.podGroup: no gang of that name waits for room: it has no members yet, or lacks some, or has got " +
+				"nodes, or its schedulerName is none of the profiles of " + strings.Join(sortedKeys(r.scheduler.Profiles), ", ")
 	}
 	return waiting[at], ""
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // TestWhoMoves: the cheapest moves are made, of pods that may be moved, to where the filters let them.
@@ -130,7 +130,7 @@ func TestGroupOfGangs(t *testing.T) {
 	s := newStage(t, nodes, []*v1.Pod{first, second, runs("p", 2, "c0", bare), waits("w0", 4, inGang("w"))}, `{"minGain": 0}`)
 	s.running("f", 0, first)
 	s.running("s", 0, second)
-	s.gangs.group = []gang.Key{{Namespace: "default", Name: "f"}, {Namespace: "default", Name: "s"}}
+	s.gangs.group = []gangstate.Key{{Namespace: "default", Name: "f"}, {Namespace: "default", Name: "s"}}
 	s.waiting("w", "", waits("w0", 4, inGang("w")))
 	plans := s.balance(t)
 	if len(plans) != 1 || len(plans[0].Status.Moves) != 1 {
@@ -148,7 +148,7 @@ func TestSucceededGone(t *testing.T) {
 	pods := []*v1.Pod{runs("g0", 1, "a0", inGang("g")), runs("g1", 4, "b0", inGang("g"), bare), runs("p", 2, "c0", bare)}
 	s := newStage(t, nodes, append(pods, waits("w", 4)), "{}")
 	s.running("g", 1, pods[:2]...)
-	f := s.gangs.running[gang.Key{Namespace: "default", Name: "g"}]
+	f := s.gangs.running[gangstate.Key{Namespace: "default", Name: "g"}]
 	f.Kept = 2
 	s.gangs.running[f.Key] = f
 	plans := s.balance(t)
@@ -160,8 +160,8 @@ func TestSucceededGone(t *testing.T) {
 	}
 }
 
-// TestSlices: room is made in one rack for each slice of a waiting gang, all of them in the block that is asked for; a running pod
-// stays in the rack of its slice.
+// TestSlices: room is made in one rack for each slice of a waiting gang, all of them in the block that is asked for; a
+// running pod stays in the rack of its slice.
 func TestSlices(t *testing.T) {
 	const block = "topology.example.com/block"
 	in := func(name string, n *v1.Node) *v1.Node {
@@ -177,17 +177,17 @@ func TestSlices(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		nodes    []*v1.Node
 		required string
-		slices   []gang.Level
+		slices   []gangstate.Level
 		runner   []string // slices of the gang that is in the way
 		want     string
 	}{
 		"without slices there is room":     {nodes: nodes},
-		"a rack is cleared for a slice":    {nodes: nodes, slices: []gang.Level{{Key: rack, Slice: 2}}, want: "p a0>b0"},
-		"a gang in slices stays":           {nodes: nodes, slices: []gang.Level{{Key: rack, Slice: 2}}, runner: []string{rack}},
-		"within larger slices it may move": {nodes: nodes, slices: []gang.Level{{Key: rack, Slice: 2}}, runner: []string{block}, want: "p a0>b0"},
-		"no block takes both":              {nodes: nodes, required: block, slices: []gang.Level{{Key: rack, Slice: 2}}},
-		"a block does":                     {nodes: slices.Concat(nodes, apart), required: block, slices: []gang.Level{{Key: rack, Slice: 2}}, want: "z d0>b0"},
-		"slices in slices":                 {nodes: slices.Concat(nodes, apart), slices: []gang.Level{{Key: block, Slice: 4}, {Key: rack, Slice: 2}}, want: "z d0>b0"},
+		"a rack is cleared for a slice":    {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, want: "p a0>b0"},
+		"a gang in slices stays":           {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, runner: []string{rack}},
+		"within larger slices it may move": {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, runner: []string{block}, want: "p a0>b0"},
+		"no block takes both":              {nodes: nodes, required: block, slices: []gangstate.Level{{Key: rack, Slice: 2}}},
+		"a block does":                     {nodes: slices.Concat(nodes, apart), required: block, slices: []gangstate.Level{{Key: rack, Slice: 2}}, want: "z d0>b0"},
+		"slices in slices":                 {nodes: slices.Concat(nodes, apart), slices: []gangstate.Level{{Key: block, Slice: 4}, {Key: rack, Slice: 2}}, want: "z d0>b0"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			p := runs("p", 1, "a0", inGang("p"))
@@ -203,11 +203,11 @@ func TestSlices(t *testing.T) {
 			}
 			s := newStage(t, c.nodes, append(pods, members...), "{}")
 			s.running("p", 0, p)
-			f := s.gangs.running[gang.Key{Namespace: "default", Name: "p"}]
+			f := s.gangs.running[gangstate.Key{Namespace: "default", Name: "p"}]
 			f.Slices = c.runner
 			s.gangs.running[f.Key] = f
 			s.waiting("w", c.required, members...)
-			s.gangs.waiting[0].Gangs[0].Spec.Layout = gang.Layout{Levels: c.slices}
+			s.gangs.waiting[0].Gangs[0].Spec.Layout = gangstate.Layout{Levels: c.slices}
 			if got := s.moves(t); got != c.want {
 				t.Errorf("moves %q, want %q", got, c.want)
 			}
@@ -224,6 +224,11 @@ func TestRounds(t *testing.T) {
 	asked.Spec.Goal.Pod = &v1alpha1.ReservationOwnerObject{Namespace: "default", Name: "w", UID: "w"}
 	wrong := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}}
 	wrong.Spec.Goal.PodGroup = "default/nosuch"
+	absent := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "absent"}}
+	absent.Spec.Goal.Pod = &v1alpha1.ReservationOwnerObject{Namespace: "default", Name: "nosuch", UID: "u"}
+	if d, why := (&round{Defragmentation: &Defragmentation{scheduler: s.scheduler}}).asked(absent, nil); d != nil || !strings.HasPrefix(why, "spec.goal.pod: no pod default/nosuch with UID u waits") {
+		t.Errorf("of a pod that does not exist it says %q", why)
+	}
 	for _, p := range []*v1alpha1.DefragmentationPlan{asked, wrong} {
 		if err := s.scheduler.Client.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
@@ -263,18 +268,18 @@ func TestRounds(t *testing.T) {
 	}
 }
 
-// TestRoomForALostMemberOfASlice: a gang of 4 without numbers in slices of 2 to a rack lost a member; what is left is a whole slice in one
-// rack and half of one in the other, where p is in the way of the newcomer.
+// TestRoomForALostMemberOfASlice: a gang of 4 without numbers in slices of 2 to a rack lost a member; what is left is a
+// whole slice in one rack and half of one in the other, where p is in the way of the newcomer.
 func TestRoomForALostMemberOfASlice(t *testing.T) {
 	for sentence, whole := range map[string]string{"the whole slice is in the last rack": "b", "the whole slice is in the first rack": "a"} {
 		t.Run(sentence, func(t *testing.T) {
 			half := map[string]string{"a": "b", "b": "a"}[whole]
 			nodes := []*v1.Node{node("a0", 2, "a"), node("a1", 2, "a"), node("b0", 2, "b"), node("b1", 2, "b"), node("c0", 2, "c")}
-			var placed []gang.Placed
+			var placed []gangstate.Placed
 			var pods []*v1.Pod
 			for name, on := range map[string]string{"w0": whole + "0", "w1": whole + "1", "w2": half + "0"} {
 				pod := runs(name, 2, on, inGang("w"))
-				pods, placed = append(pods, pod), append(placed, gang.Placed{Pod: pod, Node: on})
+				pods, placed = append(pods, pod), append(placed, gangstate.Placed{Pod: pod, Node: on})
 			}
 			newcomer := waits("w3", 2, inGang("w"))
 			pods = append(pods, runs("p", 1, half+"1"), newcomer)
@@ -283,7 +288,7 @@ func TestRoomForALostMemberOfASlice(t *testing.T) {
 			need := &s.gangs.waiting[0].Gangs[0]
 			need.Placed, need.Spec.Min = placed, 4
 			need.Ranks = map[types.UID]int{"w0": 0, "w1": 1, "w2": 2, "w3": 3} // as the gang numbers those without: by age
-			need.Spec.Layout = gang.Layout{Levels: []gang.Level{{Key: rack, Slice: 2}}}
+			need.Spec.Layout = gangstate.Layout{Levels: []gangstate.Level{{Key: rack, Slice: 2}}}
 			if got, want := s.moves(t), "p "+half+"1>c0"; got != want {
 				t.Errorf("moves %q, want %q", got, want)
 			}
@@ -291,7 +296,8 @@ func TestRoomForALostMemberOfASlice(t *testing.T) {
 	}
 }
 
-// BenchmarkRound measures a round for a gang that waits for a rack, where 6 of the 8 GPUs of each node are used one by one.
+// BenchmarkRound measures a round for a gang that waits for a rack, where 6 of the 8 GPUs of each node are used one by
+// one.
 func BenchmarkRound(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{1000, 10}, {5000, 8}} {
 		b.Run(fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.nodes*size.pods), func(b *testing.B) {

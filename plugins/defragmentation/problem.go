@@ -16,22 +16,22 @@ import (
 	corehelper "k8s.io/kubernetes/pkg/apis/core/helper"
 
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// posed is a problem, with what its indexes mean.
-type posed struct {
+// problem is a defrag.Problem and what its indexes mean.
+type problem struct {
 	defrag.Problem
-	room    *planner.Room
-	columns []v1.ResourceName
+	simulation *planner.Simulation
+	columns    []v1.ResourceName
 	// classes are those of each gang of the attempt; gangOf has, for each part, the gang that it is of.
 	classes [][]planner.Class
 	gangOf  []int
@@ -43,11 +43,11 @@ type posed struct {
 	// kinds number the pods that are interchangeable.
 	kinds map[string]int
 	// gang is what runs of the gang of each pod; nil for none. asks is what all running pods of each group ask for.
-	gang []*gang.Footprint
+	gang []*gangstate.Footprint
 	// stays are the topologies in which each pod has to stay in its domain: other pods of its slice are there.
 	stays [][]string
 	asks  []resource.Vector
-	// units are the units that are to be emptied.
+	// units are the units to empty.
 	units [][]int
 	// before is how many gangs of the shape fit already, where more are to fit.
 	before int32
@@ -57,6 +57,8 @@ type posed struct {
 	bans map[ban]bool
 	// refusals counts for each pod how often the plugins refused a node to it.
 	refusals map[types.UID]int
+	// usedUp are the PodDisruptionBudgets that keep pods from being moved now.
+	usedUp []string
 	// required is the node affinity that pods require, by UID.
 	required map[types.UID]nodeaffinity.RequiredNodeAffinity
 }
@@ -69,7 +71,7 @@ type ban struct {
 }
 
 // banOf returns the key of a ban of the pod at an index from a node.
-func (p *posed) banOf(at, node int) ban {
+func (p *problem) banOf(at, node int) ban {
 	if kind := p.Pods[at].Kind; kind >= 0 {
 		return ban{kind: kind, node: node}
 	}
@@ -77,13 +79,13 @@ func (p *posed) banOf(at, node int) ban {
 }
 
 // refuse bans a pod, and those that are interchangeable with it, from a node.
-func (p *posed) refuse(at, node int) {
+func (p *problem) refuse(at, node int) {
 	p.bans[p.banOf(at, node)] = true
 	p.refusals[p.pods[at].UID]++
 }
 
 // pose turns a demand, and the cluster, into a problem over indexes. The caller closes the room.
-func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed, error) {
+func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulation) (*problem, error) {
 	all := make([]int, room.Len())
 	for i := range all {
 		all[i] = i
@@ -91,13 +93,14 @@ func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed
 	if _, err := room.Restrict(ctx, all, 4); err != nil {
 		return nil, err
 	}
-	p := &posed{room: room, classes: room.Classes(), kinds: map[string]int{}, fixed: map[types.UID]bool{}, bans: map[ban]bool{}, refusals: map[types.UID]int{}, required: map[types.UID]nodeaffinity.RequiredNodeAffinity{}}
+	p := &problem{simulation: room, classes: room.Classes(), kinds: map[string]int{}, fixed: map[types.UID]bool{},
+		bans: map[ban]bool{}, refusals: map[types.UID]int{}, required: map[types.UID]nodeaffinity.RequiredNodeAffinity{}}
 	candidates, found, err := r.candidates(d, room, all)
 	if err != nil {
 		return nil, err
 	}
 	p.columns = p.resources(found)
-	p.want(d)
+	p.setWant(d)
 	for i := range all {
 		p.Nodes = append(p.Nodes, defrag.Node{Free: p.free(r.scheduler.Holds, d, room.Node(i))})
 	}
@@ -105,6 +108,7 @@ func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed
 		p.group(candidates, g)
 	}
 	p.Limits = candidates.Budgets.Allowed()
+	p.usedUp = candidates.Budgets.UsedUp(p.pods)
 	p.FitsMember = func(part, class, node int) bool {
 		return r.nodes.Has(room.Node(node).Node().Name) && room.Usable(p.classes[p.gangOf[part]][class], node)
 	}
@@ -117,20 +121,22 @@ func (r *round) pose(ctx context.Context, d *demand, room *planner.Room) (*posed
 }
 
 // candidates returns the gangs that run, with which of their pods may be moved.
-func (r *round) candidates(d *demand, room *planner.Room, nodes []int) (*eviction.Candidates, []victim.Gang, error) {
-	budgets, err := eviction.ListBudgets(d.fw.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister())
+func (r *round) candidates(d *demand, room *planner.Simulation,
+	nodes []int) (*evictions.Candidates, []victim.Gang, error) {
+	budgets, err := evictions.ListBudgets(d.fw.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister())
 	if err != nil {
 		return nil, nil, err
 	}
-	ending, _ := eviction.Ending(room, map[types.UID]bool{}, r.clock.Now())
-	own := map[eviction.Owner]bool{}
+	ending, _ := evictions.Ending(room, map[types.UID]bool{}, r.clock.Now())
+	own := map[evictions.Owner]bool{}
 	for _, need := range d.attempt.Gangs {
-		own[eviction.Owner{Profile: d.fw.ProfileName(), Gang: need.Key}] = true
+		own[evictions.Owner{Profile: d.fw.ProfileName(), Gang: need.Key}] = true
 	}
-	c := &eviction.Candidates{
-		Nodes: room, Gangs: r.scheduler.Gangs, Budgets: budgets, Own: own, Ending: ending, Now: r.clock.Now(), Grace: time.Minute,
-		Request: func(info fwk.PodInfo) victim.Vector { return holds.DemandOf(info).Request },
-		Respite: eviction.Respite{MinRuntime: func(*v1.Pod) time.Duration { return r.args.MinRuntime.Duration }},
+	c := &evictions.Candidates{
+		Nodes: room, Gangs: r.scheduler.Gangs, Budgets: budgets, Own: own, Ending: ending,
+		Now: r.clock.Now(), Grace: time.Minute,
+		Request:    func(info fwk.PodInfo) victim.Vector { return ledger.DemandOf(info).Request },
+		Protection: evictions.Protection{MinRuntime: func(*v1.Pod) time.Duration { return r.args.MinRuntime.Duration }},
 	}
 	return c, c.On(nodes, func(pod *v1.Pod) bool { return r.movable(d, pod) }, true), nil
 }
@@ -163,7 +169,7 @@ func bound(pod *v1.Pod) bool {
 
 // owns reports whether a pod uses a Reservation that was not made for a plan, and still exists.
 func (r *round) owns(pod *v1.Pod) bool {
-	use, ok := reservation.AllocationOf(pod)
+	use, ok := reservationstate.AllocationOf(pod)
 	return ok && r.reservations.Has(use.UID)
 }
 
@@ -181,7 +187,7 @@ func (r *round) evictable(namespace string) bool {
 }
 
 // resources returns the resources that the demand asks for, or a pod that may be moved; pods count as one, too.
-func (p *posed) resources(gangs []victim.Gang) []v1.ResourceName {
+func (p *problem) resources(gangs []victim.Gang) []v1.ResourceName {
 	named := map[v1.ResourceName]bool{v1.ResourcePods: true}
 	for _, classes := range p.classes {
 		for _, class := range classes {
@@ -203,11 +209,11 @@ func (p *posed) resources(gangs []victim.Gang) []v1.ResourceName {
 	return sortedKeys(named)
 }
 
-// domains returns the domains of a topology, by value of the label; for an empty key, all nodes are one. With a node, only
-// the domain that the node is in.
-func (p *posed) domains(key, with string) [][]int {
+// domains returns the domains of a topology, by value of the label; for an empty key, all nodes are one. With a node,
+// only the domain that the node is in.
+func (p *problem) domains(key, with string) [][]int {
 	if key == "" {
-		all := make([]int, p.room.Len())
+		all := make([]int, p.simulation.Len())
 		for i := range all {
 			all[i] = i
 		}
@@ -215,8 +221,8 @@ func (p *posed) domains(key, with string) [][]int {
 	}
 	by := map[string][]int{}
 	only := ""
-	for i := range p.room.Len() {
-		node := p.room.Node(i).Node()
+	for i := range p.simulation.Len() {
+		node := p.simulation.Node(i).Node()
 		if value, ok := node.Labels[key]; ok {
 			by[value] = append(by[value], i)
 			if node.Name == with {
@@ -235,7 +241,7 @@ func (p *posed) domains(key, with string) [][]int {
 }
 
 // vector returns the request of one pod in columns.
-func (p *posed) vector(request map[v1.ResourceName]int64) []int64 {
+func (p *problem) vector(request map[v1.ResourceName]int64) []int64 {
 	v := make([]int64, len(p.columns))
 	for i, name := range p.columns {
 		if v[i] = request[name]; name == v1.ResourcePods {
@@ -246,8 +252,8 @@ func (p *posed) vector(request map[v1.ResourceName]int64) []int64 {
 }
 
 // free returns what a node has that is neither requested nor held for others.
-func (p *posed) free(ledger *holds.Holds, d *demand, info fwk.NodeInfo) []int64 {
-	held, _ := ledger.Others(info, hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group})
+func (p *problem) free(holds *ledger.Holds, d *demand, info fwk.NodeInfo) []int64 {
+	held, _ := holds.Others(info, hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group})
 	has, used := info.GetAllocatable(), info.GetRequested()
 	v := make([]int64, len(p.columns))
 	for i, name := range p.columns {
@@ -255,22 +261,23 @@ func (p *posed) free(ledger *holds.Holds, d *demand, info fwk.NodeInfo) []int64 
 			v[i] = int64(has.GetAllowedPodNumber() - len(info.GetPods()) - held.Pods)
 			continue
 		}
-		v[i] = holds.Amount(has, name) - holds.Amount(used, name) - held.Request[name]
+		v[i] = ledger.Amount(has, name) - ledger.Amount(used, name) - held.Request[name]
 	}
 	return v
 }
 
 // target reports whether a pod may be moved to a node, apart from the arithmetic.
-func (r *round) target(p *posed, at, index int) bool {
-	pod, info := p.pods[at], p.room.Node(index)
+func (r *round) target(p *problem, at, index int) bool {
+	pod, info := p.pods[at], p.simulation.Node(index)
 	node := info.Node()
-	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[p.banOf(at, index)] || !r.within(p.requests[at], info) {
+	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[p.banOf(at, index)] ||
+		!r.within(p.requests[at], info) {
 		return false
 	}
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && p.fixed[ref.UID] {
 		return false
 	}
-	source := p.room.Node(p.Pods[at].Node).Node()
+	source := p.simulation.Node(p.Pods[at].Node).Node()
 	if slices.ContainsFunc(p.stays[at], func(key string) bool { return node.Labels[key] != source.Labels[key] }) {
 		return false
 	}
@@ -282,21 +289,24 @@ func (r *round) target(p *posed, at, index int) bool {
 	if match, err := required.Match(node); err != nil || !match {
 		return false
 	}
-	_, repelled := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations, func(t *v1.Taint) bool {
-		return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
-	}, false)
+	_, repelled := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints,
+		pod.Spec.Tolerations, func(t *v1.Taint) bool {
+			return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
+		}, false)
 	return !repelled
 }
 
-// within reports whether a node is used as much as a target has to be, where units are emptied, and with a pod would not be used
-// more than a target may be. For a demand that waits, any node with room will do: the fewest restarts count.
+// within reports whether a node is a target for a pod by its utilization: high enough, where units are emptied, and not
+// too high with the pod. For a demand that waits, any node with room will do: the fewest restarts
+// count.
 func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
 	has, used := info.GetAllocatable(), info.GetRequested()
 	for name, least := range r.args.DefragmentThresholds {
 		if r.args.Mode != descheduler.ThresholdMode {
 			break
 		}
-		if total := holds.Amount(has, name); total > 0 && float64(holds.Amount(used, name))*100 < float64(least)*float64(total) {
+		if total := ledger.Amount(has, name); total > 0 &&
+			float64(ledger.Amount(used, name))*100 < float64(least)*float64(total) {
 			return false
 		}
 	}
@@ -304,15 +314,16 @@ func (r *round) within(request resource.Vector, info fwk.NodeInfo) bool {
 		if most >= 100 {
 			continue // no more than the node has anyway, once other pods have made room
 		}
-		if total := holds.Amount(has, name); total > 0 && float64(holds.Amount(used, name)+request[name])*100 > float64(most)*float64(total) {
+		if total := ledger.Amount(has, name); total > 0 &&
+			float64(ledger.Amount(used, name)+request[name])*100 > float64(most)*float64(total) {
 			return false
 		}
 	}
 	return true
 }
 
-// group adds a gang that runs, or a pod by itself, with those of its pods that may be moved.
-func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
+// group adds a running gang or single pod, with those of its pods that may be moved.
+func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 	candidate := c.Known()[g.ID]
 	group := -1
 	if !candidate.Of.IsPod() {
@@ -330,9 +341,9 @@ func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
 			limits = append(limits, limit)
 		}
 		slices.Sort(limits)
-		var of *gang.Footprint
+		var of *gangstate.Footprint
 		var stays []string
-		key, _, _ := gang.KeyOf(pod)
+		key, _, _ := gangstate.KeyOf(pod)
 		for i := range candidate.Gangs {
 			f := &candidate.Gangs[i]
 			stays = append(stays, f.Slices...)
@@ -340,16 +351,19 @@ func (p *posed) group(c *eviction.Candidates, g victim.Gang) {
 				of = f
 			}
 		}
-		asked := holds.DemandOf(at.Info).Request
-		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group, Limits: limits, Kind: -1}
+		asked := ledger.DemandOf(at.Info).Request
+		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group,
+			Limits: limits, Kind: -1}
 		one.Kind = p.kind(pod, one)
-		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, of), append(p.requests, asked), append(p.stays, stays)
+		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, of), append(p.requests,
+			asked), append(p.stays, stays)
 		p.Pods = append(p.Pods, one)
 	}
 }
 
-// kind returns the number of the interchangeable pods that a pod is one of: of the same controller, and alike otherwise; -1 for none.
-func (p *posed) kind(pod *v1.Pod, one defrag.Pod) int {
+// kind returns the number of the interchangeable pods that a pod is one of: of the same controller, and alike
+// otherwise; -1 for none.
+func (p *problem) kind(pod *v1.Pod, one defrag.Pod) int {
 	ref := metav1.GetControllerOf(pod)
 	if ref == nil {
 		return -1
@@ -361,8 +375,9 @@ func (p *posed) kind(pod *v1.Pod, one defrag.Pod) int {
 	return p.kinds[key]
 }
 
-// cost returns what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. how long it has run, in seconds.
-func (p *posed) cost(now time.Time, pod *v1.Pod) defrag.Cost {
+// cost returns what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. how long it has run, in
+// seconds.
+func (p *problem) cost(now time.Time, pod *v1.Pod) defrag.Cost {
 	deletion, err := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations)
 	if err != nil {
 		deletion = 0
@@ -375,7 +390,7 @@ func (p *posed) cost(now time.Time, pod *v1.Pod) defrag.Cost {
 }
 
 // groupOf returns how a gang may lose pods. If it breaks, all its running pods restart.
-func (p *posed) groupOf(c *eviction.Candidates, candidate eviction.Candidate, g victim.Gang) defrag.Group {
+func (p *problem) groupOf(c *evictions.Candidates, candidate evictions.Candidate, g victim.Gang) defrag.Group {
 	group := defrag.Group{}
 	if len(g.MinByRole) == 0 && len(candidate.Gangs) == 1 {
 		group.Spare = max(0, len(g.Pods)-g.Min)
@@ -401,18 +416,18 @@ func (p *posed) groupOf(c *eviction.Candidates, candidate eviction.Candidate, g 
 }
 
 // asksOf returns what all running pods of a gang ask for.
-func asksOf(candidate eviction.Candidate) resource.Vector {
+func asksOf(candidate evictions.Candidate) resource.Vector {
 	sum := resource.Vector{}
 	for _, f := range candidate.Gangs {
 		for _, member := range f.Running {
-			sum.Add(resource.FromList(resource.Requests(member.Pod)), 1)
+			sum.Add(resource.OfPod(member.Pod), 1)
 		}
 	}
 	return sum
 }
 
 // setAside takes the room of the gangs of the shape that fit already: more have to fit beside them.
-func (p *posed) setAside() {
+func (p *problem) setAside() {
 	free := freeOf(&p.Problem, nil)
 	for _, n := range capacity(&p.Problem, 0, free) {
 		p.before += int32(n)
@@ -422,6 +437,6 @@ func (p *posed) setAside() {
 	}
 }
 
-func (p *posed) String() string {
+func (p *problem) String() string {
 	return fmt.Sprintf("%d nodes, %d pods that may be moved, %d gangs", len(p.Nodes), len(p.Pods), len(p.Groups))
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 )
 
 // proposal is a plan that was checked.
@@ -34,14 +34,14 @@ func (f *proposal) words() string {
 }
 
 // propose turns a plan into a proposal.
-func (r *round) propose(d *demand, p *posed, plan *defrag.Plan, at map[types.UID]string) *proposal {
+func (r *round) propose(d *demand, p *problem, plan *defrag.Plan, at map[types.UID]string) *proposal {
 	f := &proposal{restarts: int32(plan.Cost[0]), predicted: p.predict(d, plan)}
 	f.gained, f.lost = p.gain(r.args.ResourceType, plan)
 	for i, move := range plan.Moves {
 		pod, one := p.pods[move.Pod], &p.Pods[move.Pod]
 		m := v1alpha1.PlannedMove{
-			Namespace: pod.Namespace, PodName: pod.Name, PodUID: pod.UID, SourceNode: p.room.Node(one.Node).Node().Name,
-			TargetNode: p.room.Node(move.To).Node().Name, Bare: metav1.GetControllerOf(pod) == nil, Why: p.why(d, plan, i),
+			Namespace: pod.Namespace, PodName: pod.Name, PodUID: pod.UID, SourceNode: p.simulation.Node(one.Node).Node().Name,
+			TargetNode: p.simulation.Node(move.To).Node().Name, Bare: metav1.GetControllerOf(pod) == nil, Why: p.why(d, plan, i),
 		}
 		if of := p.gang[move.Pod]; of != nil {
 			m.PodGroup, m.SucceededGone = of.Key.Name, int32(of.Kept)
@@ -74,15 +74,15 @@ func (r *round) propose(d *demand, p *posed, plan *defrag.Plan, at map[types.UID
 }
 
 // why returns what a move is for.
-func (p *posed) why(d *demand, plan *defrag.Plan, move int) string {
+func (p *problem) why(d *demand, plan *defrag.Plan, move int) string {
 	source := p.Pods[plan.Moves[move].Pod].Node
 	if d.goal.Empty != nil {
-		return "empties node " + p.room.Node(source).Node().Name
+		return "empties node " + p.simulation.Node(source).Node().Name
 	}
 	for _, part := range plan.Places {
 		for _, class := range part {
 			if slices.Contains(class, source) {
-				return fmt.Sprintf("makes room for %s on node %s", d.name, p.room.Node(source).Node().Name)
+				return fmt.Sprintf("makes room for %s on node %s", d.name, p.simulation.Node(source).Node().Name)
 			}
 		}
 	}
@@ -95,39 +95,40 @@ func (p *posed) why(d *demand, plan *defrag.Plan, move int) string {
 	return "makes room for " + d.name
 }
 
-// predict returns how many gangs of the shape fit before and after; nil where the demand is neither for more gangs nor one gang
-// without slices.
-func (p *posed) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
+// predict returns how many gangs of the shape fit before and after; nil where the demand is neither for more gangs nor
+// one gang without slices.
+func (p *problem) predict(d *demand, plan *defrag.Plan) *v1alpha1.GangCapacity {
 	switch {
 	case d.more:
 		return &v1alpha1.GangCapacity{Before: p.before, After: p.before + int32(len(p.classes))}
 	case !d.waits() || !p.plain():
 		return nil
 	}
-	before, after := capacity(&p.Problem, 0, freeOf(&p.Problem, nil)), capacity(&p.Problem, 0, freeOf(&p.Problem, plan.Moves))
+	before, after := capacity(&p.Problem, 0, freeOf(&p.Problem, nil)), capacity(&p.Problem, 0,
+		freeOf(&p.Problem, plan.Moves))
 	c := &v1alpha1.GangCapacity{}
 	key := d.attempt.Gangs[0].Spec.RequiredTopology
 	for i := range before {
 		c.Before += int32(before[i])
 		c.After += int32(after[i])
 		if key != "" && before[i] != after[i] && len(c.Domains) < 256 {
-			name := p.room.Node(p.Want[0].Domains[i][0]).Node().Labels[key]
+			name := p.simulation.Node(p.Want[0].Domains[i][0]).Node().Labels[key]
 			c.Domains = append(c.Domains, v1alpha1.DomainCapacity{Name: name, Before: int32(before[i]), After: int32(after[i])})
 		}
 	}
 	return c
 }
 
-// gain returns how much of a resource the gangs get that a plan is for, or the emptied nodes have, and how much the pods ask for
-// that restart.
-func (p *posed) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost int64) {
+// gain returns how much of a resource the gangs get that a plan is for, or the emptied nodes have, and how much the
+// pods ask for that restart.
+func (p *problem) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost int64) {
 	for part, places := range plan.Places {
 		for class, nodes := range places {
 			gained += p.classes[p.gangOf[part]][class].Demand.Request[name] * int64(len(nodes))
 		}
 	}
 	for _, unit := range plan.Cleared {
-		gained += p.has(p.units[unit], name)
+		gained += p.amountIn(p.units[unit], name)
 	}
 	var pods []int
 	for _, m := range plan.Moves {
@@ -137,7 +138,7 @@ func (p *posed) gain(name v1.ResourceName, plan *defrag.Plan) (gained, lost int6
 }
 
 // loss returns how much of a resource the pods ask for that restart if some pods are moved.
-func (p *posed) loss(name v1.ResourceName, pods []int) (lost int64) {
+func (p *problem) loss(name v1.ResourceName, pods []int) (lost int64) {
 	moved, own := map[int]int{}, map[int]int64{}
 	for _, pod := range pods {
 		asked := p.requests[pod][name]

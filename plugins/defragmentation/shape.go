@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // nameOf returns a shape in words: 2 more gangs of 8 x 8 nvidia.com/gpu in one topology.example.com/rack.
@@ -27,8 +27,9 @@ func nameOf(shape *v1alpha1.GangShape) string {
 	return "one more gang of " + text
 }
 
-// shaped returns the demand of gangs that may come. They tolerate taints that have the name of what they ask for. Their pods exist only
-// in the what-if, and have the highest priority: whether pods may be moved for them is up to the user who asks for the plan.
+// shaped returns the demand of gangs that may come. They tolerate taints that have the name of what they ask for. Their
+// pods exist only in the what-if, and have the highest priority: whether pods may be moved for them is up to the user
+// who asks for the plan.
 func shaped(fw framework.Framework, p *v1alpha1.DefragmentationPlan) *demand {
 	shape := p.Spec.Goal.Shape
 	d := supposed(fw, p.UID, int(max(shape.More, 1)), int(shape.Members), shape.Requests, shape.Topology)
@@ -37,18 +38,21 @@ func shaped(fw framework.Framework, p *v1alpha1.DefragmentationPlan) *demand {
 }
 
 // supposed returns the demand of gangs that do not exist.
-func supposed(fw framework.Framework, id types.UID, gangs, members int, requests v1.ResourceList, topology string) *demand {
+func supposed(fw framework.Framework, id types.UID, gangs, members int, requests v1.ResourceList,
+	topology string) *demand {
 	var tolerations []v1.Toleration // as the admission plugin ExtendedResourceToleration writes them
 	for _, name := range sortedKeys(requests) {
 		tolerations = append(tolerations, v1.Toleration{Key: string(name), Operator: v1.TolerationOpExists})
 	}
-	a := &gang.Attempt{Group: "supposed/" + string(id), Strict: true}
+	a := &gangstate.Attempt{Group: "supposed/" + string(id), Strict: true}
 	for g := range gangs {
-		need := gang.Need{Key: gang.Key{Name: fmt.Sprintf("supposed-%d", g)}, Min: members, Spec: gang.Spec{Min: members, RequiredTopology: topology}}
+		need := gangstate.Need{Key: gangstate.Key{Name: fmt.Sprintf("supposed-%d", g)}, Min: members,
+			Spec: gangstate.Spec{Min: members, RequiredTopology: topology}}
 		for i := range members {
 			need.Pending = append(need.Pending, &v1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
-					Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("supposed-%d-%d", g, i), UID: types.UID(fmt.Sprintf("%s/%d/%d", id, g, i)),
+					Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("supposed-%d-%d", g,
+						i), UID: types.UID(fmt.Sprintf("%s/%d/%d", id, g, i)),
 				},
 				Spec: v1.PodSpec{
 					SchedulerName: fw.ProfileName(), Priority: new(int32(math.MaxInt32)), Tolerations: tolerations,
@@ -67,5 +71,6 @@ func (pl *Defragmentation) profile(p *v1alpha1.DefragmentationPlan) (framework.F
 	if fw := pl.scheduler.Profiles[p.Spec.SchedulerName]; fw != nil {
 		return fw, ""
 	}
-	return nil, fmt.Sprintf("no profile has spec.schedulerName %q: there are %s", p.Spec.SchedulerName, strings.Join(sortedKeys(pl.scheduler.Profiles), ", "))
+	return nil, fmt.Sprintf("no profile has spec.schedulerName %q: there are %s", p.Spec.SchedulerName,
+		strings.Join(sortedKeys(pl.scheduler.Profiles), ", "))
 }

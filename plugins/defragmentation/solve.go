@@ -4,21 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 )
 
 // attempts bounds how often moves are sought again after the plugins refused some.
 const attempts = 64
 
-// solve seeks the cheapest moves after which the demand fits. Without any it returns why. A proposal
-// without moves means that nothing has to be moved.
+// solve finds the cheapest moves after which the demand fits. If there are none it returns why. A proposal without
+// moves means that the demand fits already.
 func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why string, err error) {
 	now, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Plan(ctx, d.attempt, nil)
 	switch {
@@ -30,20 +31,24 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 		return nil, d.name + " would not fit on the nodes if they were empty", nil
 	}
 	r.searches++
-	return r.withRoom(ctx, d, func(p *posed) (*proposal, string, error) {
+	return r.withSimulation(ctx, d, func(p *problem) (*proposal, string, error) {
 		r.measure(d, p)
 		if d.more {
 			p.setAside()
 		} else if fits, err := r.beingMade(ctx, p); err != nil || fits {
 			return nil, "room for " + d.name + " is being made: pods are ending", err
 		}
-		p.leaveDear(r.args.ResourceType, d.minGain)
+		p.leaveOutCostly(r.args.ResourceType, d.minGain)
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
 			result, err := defrag.Best(p.Problem)
 			if err != nil || result.Found {
 				return &result.Plan, "", err
 			}
-			why := fmt.Sprintf("no %d moves or fewer, of %d pods that may be moved, of %d gangs or fewer, make room for %s", d.maxMoves, len(p.Pods), d.maxGangs, d.name)
+			why := fmt.Sprintf("no %d moves or fewer, of %d pods that may be moved, of %d gangs or fewer, make room for %s",
+				d.maxMoves, len(p.Pods), d.maxGangs, d.name)
+			if len(p.usedUp) > 0 {
+				why += "; no eviction is allowed now by PodDisruptionBudget " + strings.Join(p.usedUp, ", ")
+			}
 			if !result.Exhaustive {
 				why = "the search was given up: " + why
 			}
@@ -52,23 +57,24 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 	})
 }
 
-// withRoom calls do with the problem of the cluster as it is.
-func (r *round) withRoom(ctx context.Context, d *demand, do func(p *posed) (*proposal, string, error)) (found *proposal, why string, err error) {
-	room, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Room(ctx, d.attempt, nil)
+// withSimulation calls do with the problem of the current cluster.
+func (r *round) withSimulation(ctx context.Context, d *demand,
+	do func(p *problem) (*proposal, string, error)) (found *proposal, why string, err error) {
+	room, err := planner.New(d.fw, r.scheduler.Holds, r.scheduler.Plugins).Simulate(ctx, d.attempt, nil)
 	if err != nil {
 		return nil, "", err
 	}
 	defer func() { err = errors.Join(err, room.Close(ctx)) }()
-	p, err := r.pose(ctx, d, room)
+	p, err := r.newProblem(ctx, d, room)
 	if err != nil {
 		return nil, "", err
 	}
 	return do(p)
 }
 
-// leaveDear keeps pods from being moved where the restarts for one of them alone would lose more than a plan may
+// leaveOutCostly keeps pods from being moved where the restarts for one of them alone would lose more than a plan may
 // lose: otherwise the cheapest plan, by pods, might be one that is not made, and hide others.
-func (p *posed) leaveDear(name v1.ResourceName, minGain int64) {
+func (p *problem) leaveOutCostly(name v1.ResourceName, minGain int64) {
 	var gained int64
 	for part, wanted := range p.Want {
 		for class, c := range wanted.Classes {
@@ -76,22 +82,23 @@ func (p *posed) leaveDear(name v1.ResourceName, minGain int64) {
 		}
 	}
 	if minGain > 0 {
-		p.keep(func(pod int) bool { return p.loss(name, []int{pod})*minGain <= gained*100 })
+		p.keepPods(func(pod int) bool { return p.loss(name, []int{pod})*minGain <= gained*100 })
 	}
 }
 
 // seek seeks moves that the plugins accept. best returns the best moves that are not known to be refused, or why there
 // are none.
-func (r *round) seek(ctx context.Context, d *demand, p *posed, best func() (*defrag.Plan, string, error)) (*proposal, string, error) {
+func (r *round) seek(ctx context.Context, d *demand, p *problem,
+	best func() (*defrag.Plan, string, error)) (*proposal, string, error) {
 	refused := ""
 	for range attempts {
 		plan, why, err := best()
 		if err != nil || plan == nil {
 			return nil, why + refused, err
 		}
-		mark := p.room.Checkpoint()
+		mark := p.simulation.Checkpoint()
 		places, again, err := r.check(ctx, d, p, plan)
-		if err := errors.Join(err, p.room.Rollback(ctx, mark)); err != nil {
+		if err := errors.Join(err, p.simulation.Rollback(ctx, mark)); err != nil {
 			return nil, "", err
 		}
 		if again == "" {
@@ -107,17 +114,17 @@ func (r *round) seek(ctx context.Context, d *demand, p *posed, best func() (*def
 }
 
 // beingMade reports whether it is enough to wait for pods that are ending.
-func (r *round) beingMade(ctx context.Context, p *posed) (fits bool, err error) {
-	_, leaving := eviction.Ending(p.room, map[types.UID]bool{}, r.clock.Now())
+func (r *round) beingMade(ctx context.Context, p *problem) (fits bool, err error) {
+	_, leaving := evictions.Ending(p.simulation, map[types.UID]bool{}, r.clock.Now())
 	if len(leaving) == 0 {
 		return false, nil
 	}
-	mark := p.room.Checkpoint()
+	mark := p.simulation.Checkpoint()
 	for _, at := range leaving {
-		if err := p.room.Remove(ctx, at.Info, at.Node); err != nil {
+		if err := p.simulation.Remove(ctx, at.Info, at.Node); err != nil {
 			return false, err
 		}
 	}
-	fits, err = p.room.Fits(ctx)
-	return fits, errors.Join(err, p.room.Rollback(ctx, mark))
+	fits, err = p.simulation.Fits(ctx)
+	return fits, errors.Join(err, p.simulation.Rollback(ctx, mark))
 }

@@ -23,9 +23,9 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -37,31 +37,31 @@ const (
 
 // known are the gangs that the test has set up.
 type known struct {
-	waiting []*gang.Attempt
-	running map[gang.Key]gang.Footprint
+	waiting []*gangstate.Attempt
+	running map[gangstate.Key]gangstate.Footprint
 	// group are the gangs that run and start together; nil for none.
-	group []gang.Key
+	group []gangstate.Key
 }
 
 func (k *known) Single(pod *v1.Pod) bool { return k.Outside(pod) }
 
 func (k *known) Outside(pod *v1.Pod) bool {
-	_, _, member := gang.KeyOf(pod)
+	_, _, member := gangstate.KeyOf(pod)
 	return !member
 }
 
-func (k *known) Waiting(string) []*gang.Attempt { return k.waiting }
+func (k *known) Waiting(string) []*gangstate.Attempt { return k.waiting }
 
-func (k *known) Running(_ string, key gang.Key) []gang.Footprint {
+func (k *known) Running(_ string, key gangstate.Key) []gangstate.Footprint {
 	if slices.Contains(k.group, key) {
-		var all []gang.Footprint
+		var all []gangstate.Footprint
 		for _, key := range k.group {
 			all = append(all, k.running[key])
 		}
 		return all
 	}
 	if f, ok := k.running[key]; ok {
-		return []gang.Footprint{f}
+		return []gangstate.Footprint{f}
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		tb.Fatal(err)
 	}
-	s := &stage{gangs: &known{running: map[gang.Key]gang.Footprint{}}, nodes: nodes}
+	s := &stage{gangs: &known{running: map[gangstate.Key]gangstate.Footprint{}}, nodes: nodes}
 	parsed := &descheduler.DefragmentationArgs{}
 	if t, ok := tb.(*testing.T); ok {
 		parsed = read(t, args)
@@ -108,7 +108,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 		args:  parsed, handle: lenient{}, clock: clock.RealClock{},
 		scheduler: &Scheduler{
 			Look:     func(context.Context) error { return nil },
-			Profiles: map[string]framework.Framework{profile: scheduler.Framework}, Gangs: s.gangs, Holds: holds.New(), Plugins: extension.New(),
+			Profiles: map[string]framework.Framework{profile: scheduler.Framework}, Gangs: s.gangs, Holds: ledger.New(), Plugins: extension.New(),
 			Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.DefragmentationPlan{}).Build(),
 		},
 	}
@@ -181,20 +181,20 @@ func inGang(name string) func(*v1.Pod) {
 
 // running adds a gang that runs.
 func (s *stage) running(name string, least int, pods ...*v1.Pod) {
-	key := gang.Key{Namespace: "default", Name: name}
-	f := gang.Footprint{Key: key, Min: least}
+	key := gangstate.Key{Namespace: "default", Name: name}
+	f := gangstate.Footprint{Key: key, Min: least}
 	for _, pod := range pods {
-		f.Running = append(f.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+		f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 	}
 	s.gangs.running[key] = f
 }
 
 // waiting adds a gang that waits, in one domain of a topology; empty for anywhere.
 func (s *stage) waiting(name, topology string, pods ...*v1.Pod) {
-	key := gang.Key{Namespace: "default", Name: name}
-	s.gangs.waiting = append(s.gangs.waiting, &gang.Attempt{
+	key := gangstate.Key{Namespace: "default", Name: name}
+	s.gangs.waiting = append(s.gangs.waiting, &gangstate.Attempt{
 		Group: key.String(), Leader: pods[0].UID, Strict: true,
-		Gangs: []gang.Need{{Key: key, Min: len(pods), Pending: pods, Spec: gang.Spec{Min: len(pods), RequiredTopology: topology}}},
+		Gangs: []gangstate.Need{{Key: key, Min: len(pods), Pending: pods, Spec: gangstate.Spec{Min: len(pods), RequiredTopology: topology}}},
 	})
 }
 

@@ -14,11 +14,11 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
-	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // demand is a gang, or a pod, that waits for room, or what a plan is to make room for in place of one.
@@ -26,7 +26,7 @@ type demand struct {
 	// name is its name for users.
 	name     string
 	goal     v1alpha1.DefragmentationGoal
-	attempt  *gang.Attempt
+	attempt  *gangstate.Attempt
 	fw       framework.Framework
 	priority int32
 	// since is when the scheduler first reported that there is no room.
@@ -46,29 +46,30 @@ type demand struct {
 // waits reports whether a gang or a pod waits: otherwise what is freed is not held.
 func (d *demand) waits() bool { return d.goal.PodGroup != "" || d.goal.Pod != nil }
 
-// is reports whether a goal is to make room for the demand.
-func (d *demand) is(goal v1alpha1.DefragmentationGoal) bool {
+// isFor reports whether a goal makes room for the demand.
+func (d *demand) isFor(goal v1alpha1.DefragmentationGoal) bool {
 	switch {
 	case goal.PodGroup != "":
-		return slices.ContainsFunc(d.attempt.Gangs, func(n gang.Need) bool { return goal.PodGroup == n.Key.String() })
+		return slices.ContainsFunc(d.attempt.Gangs, func(n gangstate.Need) bool { return goal.PodGroup == n.Key.String() })
 	case goal.Pod != nil:
 		return d.goal.Pod != nil && d.goal.Pod.UID == goal.Pod.UID
 	}
 	return false
 }
 
-// waiting returns the demands for which the scheduler has reported that there is no room, by rank: 1. priority, high first; 2. how long
-// they wait, the longest first; 3. name.
+// waiting returns the demands for which the scheduler has reported that there is no room, by rank: 1. priority, high
+// first; 2. how long they wait, the longest first; 3. name.
 func (pl *Defragmentation) waiting() []*demand {
 	var list []*demand
 	for _, name := range slices.Sorted(maps.Keys(pl.scheduler.Profiles)) {
 		fw := pl.scheduler.Profiles[name]
 		for _, attempt := range pl.scheduler.Gangs.Waiting(name) {
 			key := attempt.Gangs[0].Key.String()
-			d := &demand{name: fmt.Sprintf("gang %q", key), goal: v1alpha1.DefragmentationGoal{PodGroup: key}, attempt: attempt, fw: fw, priority: attempt.Priority()}
+			d := &demand{name: fmt.Sprintf("gang %q", key), goal: v1alpha1.DefragmentationGoal{PodGroup: key}, attempt: attempt,
+				fw: fw, priority: attempt.Priority()}
 			for _, need := range attempt.Gangs {
 				for _, pod := range need.Pending {
-					d.note(pod)
+					d.addPod(pod)
 				}
 			}
 			list = append(list, d)
@@ -78,36 +79,40 @@ func (pl *Defragmentation) waiting() []*demand {
 			continue // a cache does not fail
 		}
 		for _, pod := range pods {
-			if pod.Spec.SchedulerName != name || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || reservepods.IsReservePod(pod) {
+			if pod.Spec.SchedulerName != name || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil ||
+				reservepods.IsReservePod(pod) {
 				continue
 			}
 			if pl.scheduler.Gangs.Outside(pod) {
-				list = append(list, alone(fw, pod))
+				list = append(list, singleDemand(fw, pod))
 			}
 		}
 	}
-	list = slices.DeleteFunc(list, func(d *demand) bool { return d.since.IsZero() || d.promised || !d.asks[pl.args.ResourceType] })
+	list = slices.DeleteFunc(list,
+		func(d *demand) bool { return d.since.IsZero() || d.promised || !d.asks[pl.args.ResourceType] })
 	slices.SortFunc(list, func(a, b *demand) int {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
 	})
 	return list
 }
 
-// alone returns the demand of a pod that is in no gang.
-func alone(fw framework.Framework, pod *v1.Pod) *demand {
+// singleDemand returns the demand of a pod in no gang.
+func singleDemand(fw framework.Framework, pod *v1.Pod) *demand {
 	d := &demand{
-		name:     fmt.Sprintf("pod %q", pod.Namespace+"/"+pod.Name),
-		goal:     v1alpha1.DefragmentationGoal{Pod: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}},
-		attempt:  &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{{Min: 1, Pending: []*v1.Pod{pod}}}},
+		name: fmt.Sprintf("pod %q", pod.Namespace+"/"+pod.Name),
+		goal: v1alpha1.DefragmentationGoal{Pod: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace,
+			Name: pod.Name, UID: pod.UID}},
+		attempt: &gangstate.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
+			Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}}},
 		fw:       fw,
 		priority: corev1helpers.PodPriority(pod),
 	}
-	d.note(pod)
+	d.addPod(pod)
 	return d
 }
 
 // note adds what a pod asks for, and since when it is reported to have no room.
-func (d *demand) note(pod *v1.Pod) {
+func (d *demand) addPod(pod *v1.Pod) {
 	d.promised = d.promised || pod.Status.NominatedNodeName != ""
 	if d.asks == nil {
 		d.asks = map[v1.ResourceName]bool{}
@@ -116,7 +121,7 @@ func (d *demand) note(pod *v1.Pod) {
 		d.asks[name] = true
 	}
 	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if !dispatch.RoomHelps(c) {
+	if !queueing.RoomHelps(c) {
 		return
 	}
 	if d.since.IsZero() || c.LastTransitionTime.Time.Before(d.since) {

@@ -5,18 +5,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/defrag"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// want makes each gang of the attempt a part, in one of the domains that it may be in; a gang in slices is several parts, which
-// are joined where the domains of coarser levels bind them.
-func (p *posed) want(d *demand) {
+// setWant makes each gang of the attempt a part, in one of the domains that it may be in; a gang in slices is several
+// parts, which are joined where the domains of coarser levels bind them.
+func (p *problem) setWant(d *demand) {
 	joins, areas := ordinals{}, ordinals{}
 	for i, need := range d.attempt.Gangs {
 		var last *defrag.Part
-		for _, piece := range p.room.Pieces(i) {
+		for _, piece := range p.simulation.Pieces(i) {
 			part := defrag.Part{}
 			for class, c := range p.classes[i] {
 				part.Classes = append(part.Classes, defrag.Class{Request: p.vector(c.Demand.Request), Count: piece.Counts[class]})
@@ -32,20 +32,21 @@ func (p *posed) want(d *demand) {
 				case b == len(piece.In)-1:
 					continue // it binds this piece only
 				}
-				part.Joins = append(part.Joins, defrag.Join{Name: joins.of(gang, b, bond.Run), Area: in[b]})
+				part.Joins = append(part.Joins, defrag.Join{Name: joins.ordinalOf(gang, b, bond.Run), Area: in[b]})
 			}
 			part.Twin = last != nil && part.Like(*last)
 			last = &part
 			p.Want, p.gangOf = append(p.Want, part), append(p.gangOf, i)
 		}
-		p.sliced = p.sliced || slices.ContainsFunc(need.Spec.Layout.Levels, func(level gang.Level) bool { return level.Slice > 0 })
+		p.sliced = p.sliced ||
+			slices.ContainsFunc(need.Spec.Layout.Levels, func(level gangstate.Level) bool { return level.Slice > 0 })
 	}
 }
 
 // ordinals number what words tell apart.
 type ordinals map[string]int
 
-func (n ordinals) of(words ...any) int {
+func (n ordinals) ordinalOf(words ...any) int {
 	key := fmt.Sprintf("%q", words)
 	if _, known := n[key]; !known {
 		n[key] = len(n)
@@ -53,15 +54,16 @@ func (n ordinals) of(words ...any) int {
 	return n[key]
 }
 
-// plain reports whether the demand is one gang without slices: then the only part is the whole gang, and gangs of its shape can be counted.
-func (p *posed) plain() bool { return len(p.Want) == 1 && !p.sliced }
+// plain reports whether the demand is one gang without slices: then the only part is the whole gang, and gangs of its
+// shape can be counted.
+func (p *problem) plain() bool { return len(p.Want) == 1 && !p.sliced }
 
-// common returns the sets of nodes that are in one domain of each of some topologies, in the order of their labels. Where a
-// member is on a node already, only the domain of that node counts. in are, by topology, the domains that the sets are in, as
-// numbered by areas. All nodes are one set where there are no topologies.
-func (p *posed) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) {
+// common returns the sets of nodes that are in one domain of each of some topologies, in the order of their labels.
+// Where a member is on a node already, only the domain of that node counts. in are, by topology, the domains that the
+// sets are in, as numbered by areas. All nodes are one set where there are no topologies.
+func (p *problem) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) {
 	by, values := map[string][]int{}, map[string][]string{}
-	for i := range p.room.Len() {
+	for i := range p.simulation.Len() {
 		labels, fits := p.labels(i, bonds)
 		if !fits {
 			continue
@@ -76,18 +78,19 @@ func (p *posed) common(bonds []planner.Bond, areas ordinals) (sets, in [][]int) 
 	for _, key := range sortedKeys(by) {
 		sets = append(sets, by[key])
 		for b, value := range values[key] {
-			in[b] = append(in[b], areas.of(bonds[b].Key, value))
+			in[b] = append(in[b], areas.ordinalOf(bonds[b].Key, value))
 		}
 	}
 	return sets, in
 }
 
-// labels returns the labels by which a node is in domains of some topologies; false where it can be in none of their sets.
-func (p *posed) labels(node int, in []planner.Bond) (list []string, fits bool) {
-	labels := p.room.Node(node).Node().Labels
+// labels returns the labels by which a node is in domains of some topologies; false where it can be in none of their
+// sets.
+func (p *problem) labels(node int, in []planner.Bond) (list []string, fits bool) {
+	labels := p.simulation.Node(node).Node().Labels
 	for _, bond := range in {
 		value, ok := labels[bond.Key]
-		if !ok || bond.On >= 0 && p.room.Node(bond.On).Node().Labels[bond.Key] != value {
+		if !ok || bond.On >= 0 && p.simulation.Node(bond.On).Node().Labels[bond.Key] != value {
 			return nil, false
 		}
 		list = append(list, value)
@@ -97,7 +100,7 @@ func (p *posed) labels(node int, in []planner.Bond) (list []string, fits bool) {
 
 // narrow removes the domain in which a plan would have one of its parts, for the part and its twins. It reports
 // whether there was another.
-func (p *posed) narrow(plan *defrag.Plan) bool {
+func (p *problem) narrow(plan *defrag.Plan) bool {
 	for part, domain := range plan.Domain {
 		if len(p.Want[part].Domains) < 2 {
 			continue

@@ -24,7 +24,8 @@ func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 		return nil
 	}
 	for i, m := range found.moves {
-		logger.Info("Planned a move", "for", d.name, "move", i, "pod", klog.KRef(m.Namespace, m.PodName), "from", m.SourceNode, "to", m.TargetNode, "why", m.Why)
+		logger.Info("Planned a move", "for", d.name, "move", i, "pod", klog.KRef(m.Namespace, m.PodName), "from",
+			m.SourceNode, "to", m.TargetNode, "why", m.Why)
 	}
 	if r.dryRun {
 		logger.Info("A dry run: no plan is written", "for", d.name, "plan", found.words())
@@ -34,7 +35,8 @@ func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "for-" + d.slug() + "-"},
 		Spec: v1alpha1.DefragmentationPlanSpec{
 			Mode: v1alpha1.DefragmentationExecute, Goal: d.goal, SchedulerName: d.fw.ProfileName(),
-			Budget:   v1alpha1.DefragmentationBudget{MaxMoves: *r.args.MaxMoves, MaxGangs: r.args.MaxGangs, MaxEvictions: *r.args.MaxEvictions},
+			Budget: v1alpha1.DefragmentationBudget{MaxMoves: *r.args.MaxMoves, MaxGangs: r.args.MaxGangs,
+				MaxEvictions: *r.args.MaxEvictions},
 			HoldTime: &metav1.Duration{Duration: r.args.HoldTime.Duration},
 		},
 	}
@@ -45,7 +47,7 @@ func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 		return fmt.Errorf("making a DefragmentationPlan for %s: %w", d.name, err)
 	}
 	logger.Info("Made a DefragmentationPlan", "name", p.Name, "for", d.name, "plan", found.words())
-	return r.say(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+	return r.recordEvent(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 }
 
 // slug returns a name of the demand that object names may contain.
@@ -68,9 +70,11 @@ func (d *demand) slug() string {
 
 // say writes into a plan what was found, or that nothing was. The plan may have changed meanwhile, but not
 // what is written here.
-func (r *round) say(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal, reason, message string) error {
+func (r *round) recordEvent(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal,
+	reason, message string) error {
 	if r.dryRun {
-		klog.FromContext(ctx).Info("A dry run: nothing is written into the plan", "name", p.Name, "reason", reason, "message", message)
+		klog.FromContext(ctx).Info("A dry run: nothing is written into the plan", "name", p.Name, "reason",
+			reason, "message", message)
 		return nil
 	}
 	before := p.DeepCopy()
@@ -79,15 +83,18 @@ func (r *round) say(ctx context.Context, p *v1alpha1.DefragmentationPlan, found 
 	case found != nil:
 		is = metav1.ConditionTrue
 		p.Status.Moves, p.Status.Places, p.Status.MoveCount = found.moves, found.places, int32(len(found.moves))
-		p.Status.Restarts, p.Status.Predicted, p.Status.Phase = found.restarts, found.predicted, v1alpha1.DefragmentationPlanned
+		p.Status.Restarts, p.Status.Predicted, p.Status.Phase = found.restarts, found.predicted,
+			v1alpha1.DefragmentationPlanned
 	case reason == v1alpha1.DefragmentationReasonNothing:
 		is = metav1.ConditionTrue
 	}
 	p.Status.Goal = goalOf(p.Spec.Goal)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: clip(message), ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
+		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: clip(message),
+		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	})
-	if err := r.scheduler.Client.Status().Patch(ctx, p, client.MergeFrom(before), client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
+	if err := r.scheduler.Client.Status().Patch(ctx, p, client.MergeFrom(before),
+		client.FieldOwner(fieldOwner)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing what was found into plan %s: %w", p.Name, err)
 	}
 	return nil

@@ -7,34 +7,33 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // moment returns the current time, with what is known of pods.
-func (d *Dispatcher) moment() dispatch.Moment {
-	return dispatch.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
-		s, seen := d.seen[types.UID(uid)]
-		return seen && d.waits(s.pod(uid))
+func (d *Dispatcher) moment() queueing.Moment {
+	return queueing.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
+		counted, ok := d.usage.Pod(types.UID(uid))
+		return ok && d.waits(counted.Object)
 	}}
 }
 
-// waitsForRoom reports whether the job of a pod waits for room on nodes, as far as is known: it may lack members, or have given
-// up, or go only where a Reservation is.
+// waitsForRoom reports whether the job of a pod waits for room on nodes, as far as is known: it may lack members, or
+// have given up, or go only where a Reservation is.
 func (d *Dispatcher) waitsForRoom(uid string) bool {
-	s, seen := d.seen[types.UID(uid)]
-	if !seen {
+	counted, ok := d.usage.Pod(types.UID(uid))
+	if !ok {
 		return true
 	}
-	pod := d.current(s.pod(uid))
+	pod := d.current(counted.Object)
 	switch {
 	case pod == nil:
 		return true
@@ -50,11 +49,6 @@ func (d *Dispatcher) whole(uid string) bool {
 	return pod == nil || d.gangs.Whole(pod)
 }
 
-// pod returns a pod with only what is remembered of it, to find it by.
-func (s sighting) pod(uid string) *v1.Pod {
-	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.name, UID: types.UID(uid)}}
-}
-
 // turn finds the jobs whose turn it is.
 func (d *Dispatcher) turn() {
 	d.freed = false
@@ -62,7 +56,7 @@ func (d *Dispatcher) turn() {
 }
 
 // do carries out the effects of an input. call activates the pods.
-func (d *Dispatcher) do(e dispatch.Effects) {
+func (d *Dispatcher) do(e queueing.Effects) {
 	d.called = append(d.called, d.podsOf(e.Call)...)
 	for _, one := range e.Began {
 		waitDuration.WithLabelValues(one.Queue).Observe(one.Waited.Seconds())
@@ -122,8 +116,8 @@ func (d *Dispatcher) call(ctx context.Context) {
 	}
 }
 
-// respond takes the pods that are to be activated, including those that wait for what the ledger has given back. opened reports
-// whether turns have begun by then.
+// respond takes the pods that are to be activated, including those that wait for what the ledger has given back. opened
+// reports whether turns have begun by then.
 func (d *Dispatcher) respond() (pods []*v1.Pod, opened bool) {
 	d.callCovered()
 	defer d.lock()()
@@ -153,16 +147,16 @@ func (d *Dispatcher) handle(profile string) fwk.Handle {
 	return d.handles[profile]
 }
 
-// Failed ends the turn of a pod that could not be scheduled, before the pod is back in the scheduling queue: it may come to
-// the gate at once. It reports whether [Dispatcher.Again] has to bring it back. Whether a pod would fit if everything
-// else were gone is read from err; for gangs, the plugin Gang reports it.
+// Failed ends the turn of a pod that could not be scheduled, before the pod is back in the scheduling queue: it may
+// come to the gate at once. It reports whether [Dispatcher.Again] has to bring it back. Whether a pod would fit if
+// everything else were gone is read from err; for gangs, the plugin Gang reports it.
 func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	defer d.lock()()
 	if d.assumed[pod.UID] != "" {
 		return false
 	}
 	want, _ := d.gangs.Wants(pod)
-	how := dispatch.Failure{Job: jobOf(pod, want), Gang: together(want)}
+	how := queueing.Failure{Job: jobOf(pod, want), Gang: together(want)}
 	if !how.Gang {
 		how.Hopeless, how.Aside = unresolvable(err), !unfits(err)
 	}
@@ -181,7 +175,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	defer d.lock()()
 	d.noteMaking(name, making)
 	now, phase := d.current(pod), d.book.Phase(name)
-	if phase != dispatch.Waiting && phase != dispatch.Admitted && now != nil && now.Spec.NodeName == "" {
+	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
 		d.book.Offer(d.job(name, now, want), d.moment())
 		d.turn()
 	}
@@ -219,7 +213,7 @@ const madeEvery = 100 * time.Millisecond
 
 // makes returns the holder of what a pod is placed with, if pods are evicted for it and have not all ended; none
 // otherwise. A member that is all there is to place is placed by itself. It is called with no lock held.
-func (d *Dispatcher) makes(pod *v1.Pod, want gang.Want) hold.Holder {
+func (d *Dispatcher) makes(pod *v1.Pod, want gangstate.Want) hold.Holder {
 	for _, group := range [...]string{want.Job, hold.SinglePod(pod.UID)} {
 		holder := hold.Holder{Profile: pod.Spec.SchedulerName, Group: group}
 		if d.victims(holder) > 0 {

@@ -1,8 +1,8 @@
 package fairshare
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,13 +12,13 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// current returns the last known version of a pod; nil if it is gone or has ended. The
+// current returns the last known version of a pod; nil if it is gone, has ended, or asks for what no pod can have. The
 // scheduler and the gangs may still use an older version for a while, or a pod that is gone.
 func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
 	now, err := d.find(pod.Namespace, pod.Name, pod.UID)
@@ -29,8 +29,17 @@ func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
 	return now
 }
 
-// find looks up a pod; nil if it is gone or has ended.
+// find looks up a pod; nil if it is gone, has ended, or asks for what no pod can have: it counts nowhere.
 func (d *Dispatcher) find(namespace, name string, uid types.UID) (*v1.Pod, error) {
+	pod, err := d.there(namespace, name, uid)
+	if pod == nil || resource.CheckPod(pod) != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// there looks up a pod; nil if it is gone or has ended.
+func (d *Dispatcher) there(namespace, name string, uid types.UID) (*v1.Pod, error) {
 	pod, err := d.pods.Pods(namespace).Get(name)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -49,101 +58,48 @@ func (d *Dispatcher) waits(pod *v1.Pod) bool {
 	return now != nil && now.Spec.NodeName == ""
 }
 
-// count adds a pod, in its current version, to the book, as part of a job, and returns what
-// is counted: what it has in the pool of its node or of the node that is held for it, or what it
-// asks for in each pool that it may use.
-func (d *Dispatcher) count(pod *v1.Pod, job string) dispatch.Usage {
+// count adds a pod, in its current version, to the book, as part of a job, and returns what is counted.
+func (d *Dispatcher) count(pod *v1.Pod, job string) queueing.Usage {
+	if _, counted := d.usage.Pod(pod.UID); !counted {
+		d.syncHold(pod.UID)
+	}
 	before, known := d.book.Counted(string(pod.UID))
-	s := d.see(pod)
-	at := d.place(pod)
-	now := dispatch.Usage{
+	at, assumed := d.place(pod), d.assumed[pod.UID]
+	now := queueing.Usage{
 		Queue: d.queueOf(pod), Job: job, Group: groupOf(pod), Priority: corev1helpers.PodPriority(pod), Demand: before.Demand,
-		Runs: pod.Spec.NodeName != "" || d.assumed[pod.UID] != "", Promised: at.Nominated(), Held: at.Planned,
+		Runs: pod.Spec.NodeName != "" || assumed != "", Promised: at.Nominated(), Held: at.Planned,
 	}
 	if !known && job == "" && now.Group != "" && at.Node == "" {
-		now.Demand = dispatch.Hopeless // its gang asks for nothing before it is complete
+		now.Demand = queueing.Hopeless // its gang asks for nothing before it is complete
 	}
-	now.Amount, now.Or = d.nodes.Charge(s.amount, s.kind, s.node)
-	if !known || !before.Equal(now) {
-		d.book.Count(string(pod.UID), now)
-		d.members.move(pod.UID, before.Group, now.Group)
-		d.moved(pod.UID)
-	}
-	return now
+	d.members.Move(pod.UID, before.Group, now.Group)
+	return d.usage.Count(pod, cmp.Or(pod.Spec.NodeName, assumed, at.Node), now)
 }
 
-// see remembers a pod as it is now.
-func (d *Dispatcher) see(pod *v1.Pod) sighting {
-	s, known := d.seen[pod.UID]
-	last := s
-	if !known {
-		s.namespace, s.name = pod.Namespace, pod.Name
-		d.learn(pod.UID)
-	}
-	if !known || s.version != pod.ResourceVersion {
-		s.version, s.amount = pod.ResourceVersion, amountOf(pod) // it may have been resized, or its resize is done
-		if s.kind == nil || !d.nodes.Is(pod, s.kind) {
-			before := s.kind
-			s.kind = d.nodes.Enter(pod)
-			d.kinds.move(pod.UID, before, s.kind)
-			d.leaveKind(before)
-			d.book.SetTotal(d.nodes.Total()) // more nodes may be of use
-		}
-	}
-	switch s.node = pod.Spec.NodeName; {
-	case s.node != "":
-	case d.assumed[pod.UID] != "":
-		s.node = d.assumed[pod.UID]
-	default:
-		s.node = d.place(pod).Node
-	}
-	d.on.move(pod.UID, last.node, s.node)
-	d.use(last, s)
-	d.seen[pod.UID] = s
-	return s
+// counting is what the counter of usages asks the Dispatcher. The lock is held.
+type counting struct{ d *Dispatcher }
+
+var _ usage.Caller = counting{}
+
+// Ours implements usage.Caller.
+func (c counting) Ours(schedulerName string) bool {
+	_, ours := c.d.handles[schedulerName]
+	return ours
 }
 
-// use updates what a pod has of nodes: of a node that takes no more pods, only what is in use is there to be shared.
-func (d *Dispatcher) use(before, now sighting) {
-	if before.node == now.node && maps.Equal(before.amount, now.amount) {
-		return
-	}
-	gives := before.node != "" && d.nodes.Use(before.node, before.amount, -1)
-	takes := now.node != "" && d.nodes.Use(now.node, now.amount, 1)
-	if gives || takes {
-		d.book.SetTotal(d.nodes.Total())
-	}
-}
+// QueueOf implements usage.Caller.
+func (c counting) QueueOf(pod *v1.Pod) string { return c.d.queueOf(pod) }
 
-// forget removes what is remembered of a pod that is gone.
-func (d *Dispatcher) forget(uid types.UID) {
-	if s, known := d.seen[uid]; known {
-		delete(d.seen, uid)
-		d.on.move(uid, s.node, "")
-		d.use(s, sighting{})
-		d.kinds.move(uid, s.kind, nil)
-		d.leaveKind(s.kind)
-	}
-	delete(d.assumed, uid)
-	delete(d.places, uid)
-}
+// Moment implements usage.Caller.
+func (c counting) Moment() queueing.Moment { return c.d.moment() }
 
-func (d *Dispatcher) leaveKind(kind *pool.Class) {
-	if kind != nil {
-		d.nodes.Leave(kind)
-		d.book.SetTotal(d.nodes.Total())
-	}
-}
+// Do implements usage.Caller.
+func (c counting) Do(effects queueing.Effects) { c.d.do(effects) }
 
-// rekind recounts pods that may use other pools of nodes than before.
-func (d *Dispatcher) rekind(changed []*pool.Class) {
-	uids := map[types.UID]bool{}
-	for _, kind := range changed {
-		for uid := range d.kinds[kind] {
-			uids[uid] = true
-		}
-	}
-	d.moveAll(uids)
+// HeldChanged implements usage.Caller: everything that a waiting job asks for may be held for it now.
+func (c counting) HeldChanged() {
+	c.d.rechecks = true
+	c.d.poke()
 }
 
 // moveAll counts pods where they are now, and makes the jobs that they are part of wait there.
@@ -152,8 +108,8 @@ func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
 	for uid := range uids {
 		if pod := d.known(uid); pod != nil {
 			d.recount(pod)
-			usage, _ := d.book.Counted(string(uid))
-			jobs[usage.Job] = true
+			now, _ := d.book.Counted(string(uid))
+			jobs[now.Job] = true
 		}
 	}
 	for job := range jobs {
@@ -163,13 +119,13 @@ func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
 
 // known returns a pod that is counted, as it is now; nil if it is gone.
 func (d *Dispatcher) known(uid types.UID) *v1.Pod {
-	s, ok := d.seen[uid]
+	counted, ok := d.usage.Pod(uid)
 	if !ok {
 		return nil
 	}
-	pod, err := d.find(s.namespace, s.name, uid)
+	pod, err := d.find(counted.Object.Namespace, counted.Object.Name, uid)
 	if err != nil {
-		klog.Background().Error(err, "Failed to look up a pod; it counts as before", "pod", klog.KRef(s.namespace, s.name))
+		klog.Background().Error(err, "Failed to look up a pod; it counts as before", "pod", klog.KObj(counted.Object))
 	}
 	return pod
 }
@@ -199,29 +155,6 @@ func (d *Dispatcher) reenter(job string) {
 	}
 }
 
-// amountOf returns what kube-scheduler counts for a pod.
-func amountOf(pod *v1.Pod) dispatch.Vector {
-	return resource.FromList(resource.Requests(pod))
-}
-
-// index has pods by what they are part of.
-type index[K comparable] map[K]map[types.UID]bool
-
-// move notes that a pod is part of something else; the zero value means nothing.
-func (x index[K]) move(uid types.UID, from, to K) {
-	var none K
-	if delete(x[from], uid); len(x[from]) == 0 {
-		delete(x, from)
-	}
-	if to == none {
-		return
-	}
-	if x[to] == nil {
-		x[to] = map[types.UID]bool{}
-	}
-	x[to][uid] = true
-}
-
 // QueueOf returns the queue of a pod; empty where its profile has no queues.
 func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
 	defer d.lock()()
@@ -232,8 +165,8 @@ func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
 }
 
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {
-	return gang.QueueOf(pod,
-		func(key gang.Key) string { return d.gangs.QueueOf(pod.Spec.SchedulerName, key) },
+	return gangstate.QueueOf(pod,
+		func(key gangstate.Key) string { return d.gangs.QueueOf(pod.Spec.SchedulerName, key) },
 		func(name string) string {
 			namespace, err := d.namespaces.Get(name)
 			switch {
@@ -252,8 +185,10 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 	defer d.lock()()
 	delete(d.places, pod.UID) // the pod is there now
-	if now := d.current(pod); now != nil {
+	if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now != nil || err != nil {
 		d.assumed[pod.UID] = node
+	}
+	if now := d.current(pod); now != nil {
 		d.recount(now)
 	}
 	d.turn()
@@ -264,7 +199,7 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	defer d.lock()()
 	delete(d.assumed, pod.UID)
 	if now := d.current(pod); now != nil {
-		d.learn(pod.UID)
+		d.syncHold(pod.UID)
 		d.recount(now)
 	}
 	d.turn()

@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 )
 
-// Devices behind extended resources are in no node's status, but queues share them out like what is there: a node has, for
-// the dispatcher, what its ResourceSlices offer.
+// Devices behind extended resources are in no node's status, but queues share them out like what is there: a node has,
+// for the dispatcher, what its ResourceSlices offer.
 
 // watchDevices watches which devices nodes have. It returns functions that report whether all were seen.
 func (d *Dispatcher) watchDevices(factory informers.SharedInformerFactory) ([]cache.InformerSynced, error) {

@@ -17,29 +17,31 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/devices"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
-	"github.com/lockstep-sh/lockstep/plugins/leading"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
-	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // Dispatcher has the queues of a process, and decides whose turn it is in all its profiles. It is
 // safe for concurrent use.
 type Dispatcher struct {
 	gangs Gangs
-	holds *holds.Holds
+	holds *ledger.Holds
 	clock clock.WithTicker
 	// victims returns how many victims of a holder in the ledger have not ended.
 	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
-	leading leading.Signal
+	leading leadership.Signal
 	// statuses writes into the status of pods why they wait.
-	statuses *podstatus.Writer
+	statuses *status.Writer
 	// watches gets what is watched; nil where it is not needed.
 	watches *watches.Watches
 
@@ -47,15 +49,16 @@ type Dispatcher struct {
 	// lock, and the lock of gangs under it, never the other way round.
 	mu sync.Mutex
 	// book has the jobs and their queues, and decides.
-	book *dispatch.Book
+	book *queueing.Book
 	args *config.FairShareArgs
-	// nodes are what there is to be shared, and which part of it pods may use.
-	nodes *pool.Cluster
+	// nodes are what there is to be shared, and which part of it pods may use; usage counts what queues use of it.
+	nodes *pools.Cluster
+	usage *usage.Counter
 	// devices are those that nodes have behind extended resources.
 	devices    *devices.Counts
 	nodeLister corelisters.NodeLister
-	// opened: everything that existed at the start is in the book. mayOpen is closed once that may be; begun once the pods of the first
-	// turns were activated.
+	// opened: everything that existed at the start is in the book. mayOpen is closed once that may be; begun once the pods
+	// of the first turns were activated.
 	opened         bool
 	mayOpen, begun chan struct{}
 	// handles are those of the profiles with the plugin.
@@ -70,25 +73,14 @@ type Dispatcher struct {
 	assumed map[types.UID]string
 	// places are the nodes that are held for pods, by the ledger; heard are pods whose holds have
 	// changed since.
-	places map[types.UID]holds.Place
+	places map[types.UID]ledger.Place
 	heard  heard
-	// seen are the pods that are counted.
-	seen map[types.UID]sighting
-	// charges are what is held for pods to come, by their IDs in the ledger; counting: they are
-	// in the book. reserved finds what is held for pods; nil where nothing does. moving are the charges
-	// for pods that move, by these pods; inPlace is which charge of a pod counts less as long as the pod counts.
-	charges  map[hold.ID]charge
-	moving   index[types.UID]
-	inPlace  map[types.UID]hold.ID
-	counting bool
+	// reserved finds what is held for pods; nil where nothing does.
 	reserved Reserved
 	// rechecks: everything that waiting jobs ask for may be held for them by now.
 	rechecks bool
-	// members are the counted pods that are in a gang, by groupOf, and on those that have a node, by
-	// node.
-	members, on index[string]
-	// kinds are all counted pods by what they ask of nodes.
-	kinds index[*pool.Class]
+	// members are the counted pods that are in a gang, by groupOf.
+	members usage.Index[string]
 	// freed: there may be room that turn has not considered yet.
 	freed bool
 	// called are pods that are to be activated.
@@ -96,19 +88,21 @@ type Dispatcher struct {
 	calling chan struct{}
 	once    sync.Once
 	// lane is the lane of the pods in no gang.
-	lane *podstatus.Lane[string]
+	lane *status.Lane[string]
 }
 
 // Gangs is what the Dispatcher needs to know of the gangs of all profiles.
 type Gangs interface {
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
-	Wants(pod *v1.Pod) (gang.Want, bool)
+	Wants(pod *v1.Pod) (gangstate.Want, bool)
 	// QueueOf returns the queue that the PodGroup of a gang names; empty for none. OnMove registers a
 	// function that is called when the PodGroup names another queue than before.
-	QueueOf(profile string, key gang.Key) string
-	OnMove(moved func(profile string, key gang.Key))
-	// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of its
-	// gang.
+	QueueOf(profile string, key gangstate.Key) string
+	OnMove(moved func(profile string, key gangstate.Key))
+	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
+	Running(profile string, key gangstate.Key) []gangstate.Footprint
+	// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known
+	// of its gang.
 	WaitsForRoom(pod *v1.Pod) bool
 	// Whole reports whether everything exists that is to be placed with a pod, as far as is known of its gang.
 	Whole(pod *v1.Pod) bool
@@ -117,35 +111,29 @@ type Gangs interface {
 	// Changed is called when something has changed that may help gangs which did not fit.
 	Changed()
 	// Explain reports to the users of gangs why they wait, if that has changed.
-	Explain(ctx context.Context, profile string, keys []gang.Key)
-}
-
-// sighting is what is remembered of a pod that is counted, beside what the book has.
-type sighting struct {
-	namespace, name string
-	// version is the version in which it was counted; amount is what it asked for then, and kind what
-	// it asked of nodes.
-	version string
-	amount  dispatch.Vector
-	kind    *pool.Class
-	// node is the node that it has, or that is held for it or promised to it; empty for none.
-	node string
+	Explain(ctx context.Context, profile string, keys []gangstate.Key)
 }
 
 // NewDispatcher returns a Dispatcher with only the default queue. victims returns how many victims of a
 // holder in the ledger have not ended; it is called with no lock held.
-func NewDispatcher(gangs Gangs, ledger *holds.Holds, victims func(holder hold.Holder) int, leads leading.Signal, statuses *podstatus.Writer, watched *watches.Watches) *Dispatcher {
-	return &Dispatcher{
-		gangs: gangs, holds: ledger, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
-		book: dispatch.NewBook(v1alpha1.DefaultQueue), nodes: withoutPools(), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
-		assumed: map[types.UID]string{}, places: map[types.UID]holds.Place{}, seen: map[types.UID]sighting{}, members: index[string]{}, on: index[string]{},
-		charges: map[hold.ID]charge{}, moving: index[types.UID]{}, inPlace: map[types.UID]hold.ID{}, kinds: index[*pool.Class]{}, calling: make(chan struct{}, 1),
-		mayOpen: make(chan struct{}), begun: make(chan struct{}),
+func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Holder) int, leads leadership.Signal, statuses *status.Writer, watched *watches.Watches) *Dispatcher {
+	d := &Dispatcher{
+		gangs: gangs, holds: holds, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
+		book: queueing.NewBook(v1alpha1.DefaultQueue), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
+		assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}, members: usage.Index[string]{},
+		calling: make(chan struct{}, 1), mayOpen: make(chan struct{}), begun: make(chan struct{}),
 	}
+	d.share(withoutPools())
+	return d
 }
 
-func withoutPools() *pool.Cluster {
-	nodes, err := pool.New(nil)
+// share sets what there is to be shared. Nothing is counted yet.
+func (d *Dispatcher) share(nodes *pools.Cluster) {
+	d.nodes, d.usage = nodes, usage.New(counting{d}, d.book, nodes)
+}
+
+func withoutPools() *pools.Cluster {
+	nodes, err := pools.New(nil)
 	utilruntime.Must(err) // no selector can be wrong
 	return nodes
 }
@@ -153,13 +141,13 @@ func withoutPools() *pool.Cluster {
 // lock takes the lock, updates what the ledger holds, and returns the function that unlocks.
 func (d *Dispatcher) lock() (unlock func()) {
 	d.mu.Lock()
-	d.hear()
+	d.syncHolds()
 	return d.mu.Unlock
 }
 
 // serve adds a profile. The arguments have to be the same in all profiles.
 func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.FairShareArgs) error {
-	nodes, err := pool.New(args.Pools)
+	nodes, err := pools.New(args.Pools)
 	if err != nil {
 		return err
 	}
@@ -169,27 +157,24 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		return errors.New("differs from the arguments of another profile; say the same in all")
 	}
 	if d.args == nil {
-		d.nodes = nodes
+		d.share(nodes)
 	}
 	d.args = args
-	d.book.SetLimits(dispatch.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration})
+	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration})
 	d.book.SetPolicies(policiesOf(args.Tiers))
 	d.handles[handle.ProfileName()] = handle
 	d.mu.Unlock()
 	d.once.Do(func() {
 		d.holds.OnChange(d.holdsChanged)
 		registerMetrics(d)
-		for _, doubt := range doubts(args.Tiers) {
+		for _, doubt := range warnings(args.Tiers) {
 			klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
 		}
-		d.lane = podstatus.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
+		d.lane = status.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
 		go d.call(ctx)
 		go d.tell(ctx)
 		err = d.watch(ctx, handle)
-		d.change(func() {
-			d.counting = true
-			d.countCharges(func(charge) bool { return true })
-		})
+		d.change(d.usage.StartHeld)
 	})
 	return err
 }
@@ -207,7 +192,7 @@ func (d *Dispatcher) Reserves(profile string) {
 }
 
 // jobOf returns the name of what a pod is placed with.
-func jobOf(pod *v1.Pod, want gang.Want) string {
+func jobOf(pod *v1.Pod, want gangstate.Want) string {
 	if want.Job == "" {
 		return hold.SinglePod(pod.UID)
 	}
@@ -221,6 +206,9 @@ func jobOf(pod *v1.Pod, want gang.Want) string {
 func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "" // another gate keeps it
+	}
+	if resource.CheckPod(pod) != nil {
+		return "" // its cycle tells why it waits; it asks for nothing until then
 	}
 	want, undecided := d.gangs.Wants(pod)
 	if !undecided {
@@ -236,7 +224,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 		return "" // it has a place already
 	}
 	d.noteMaking(name, making)
-	if d.book.Phase(name) == dispatch.Admitted {
+	if d.book.Phase(name) == queueing.Admitted {
 		return ""
 	}
 	now := d.current(pod)
@@ -256,12 +244,12 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 }
 
 // job returns the job that waits with a pod. Its pods are counted as part of it.
-func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job {
-	j := dispatch.Job{
+func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing.Job {
+	j := queueing.Job{
 		Name: name, Title: titleOf(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
 	}
-	var asked []dispatch.Usage
+	var asked []queueing.Usage
 	for _, one := range want.Pods {
 		j.Pods = append(j.Pods, string(one.UID))
 		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
@@ -269,20 +257,20 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gang.Want) dispatch.Job 
 			asked = append(asked, d.count(now, name))
 		}
 	}
-	if _, seen := d.seen[pod.UID]; !seen && d.waits(pod) {
+	if _, counted := d.usage.Pod(pod.UID); !counted && d.waits(pod) {
 		d.recount(pod)
 	}
-	options := dispatch.Options(asked)
+	options := queueing.Options(asked)
 	j.Need, j.Or = options[0], options[1:]
 	return j
 }
 
 // together reports whether a pod represents its gang.
-func together(want gang.Want) bool { return want.Job != "" && !want.Alone }
+func together(want gangstate.Want) bool { return want.Job != "" && !want.Alone }
 
 // titleOf returns the name of a job for users.
-func titleOf(pod *v1.Pod, want gang.Want) string {
-	if key, _, ok := gang.KeyOf(pod); ok && want.Job != "" {
+func titleOf(pod *v1.Pod, want gangstate.Want) string {
+	if key, _, ok := gangstate.KeyOf(pod); ok && want.Job != "" {
 		return "gang " + key.String()
 	}
 	return "pod " + pod.Namespace + "/" + pod.Name
@@ -290,20 +278,20 @@ func titleOf(pod *v1.Pod, want gang.Want) string {
 
 // groupOf returns the gang of a pod; empty for none.
 func groupOf(pod *v1.Pod) string {
-	if key, _, ok := gang.KeyOf(pod); ok {
+	if key, _, ok := gangstate.KeyOf(pod); ok {
 		return groupName(pod.Spec.SchedulerName, key)
 	}
 	return ""
 }
 
-func groupName(profile string, key gang.Key) string { return profile + "/" + key.String() }
+func groupName(profile string, key gangstate.Key) string { return profile + "/" + key.String() }
 
 // running returns what a running pod has, with its queue and those above it.
-func (d *Dispatcher) running(uid types.UID) (dispatch.Usage, []string) {
+func (d *Dispatcher) running(uid types.UID) (queueing.Usage, []string) {
 	defer d.lock()()
-	usage, ok := d.book.Counted(string(uid))
-	if !ok || !usage.Runs {
-		return usage, nil
+	of, ok := d.book.Counted(string(uid))
+	if !ok || !of.Runs {
+		return of, nil
 	}
-	return usage, d.book.Path(usage.Queue)
+	return of, d.book.Path(of.Queue)
 }

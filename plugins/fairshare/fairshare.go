@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -24,7 +24,7 @@ type FairShare struct {
 	dispatcher *Dispatcher
 	handle     fwk.Handle
 	// nodes finds the pool of a node.
-	nodes *pool.Cluster
+	nodes *pools.Cluster
 }
 
 var (
@@ -76,7 +76,7 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 // the question is whether enough of the others are gone. Its message changes only with the limit:
 // it is written into the condition of the pod.
 func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	asked := planner.Asks(state)
+	asked := planner.IsSimulated(state)
 	c := pl.dispatcher.crowded(pod, asked)
 	switch {
 	case c == nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -14,8 +15,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 const (
@@ -42,7 +43,7 @@ func TestQueueOf(t *testing.T) {
 
 // TestTurns follows pods that come, are scheduled, fail and go.
 func TestTurns(t *testing.T) {
-	d := newDispatcher(t, 8, 2, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 8, 2, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	pods := map[string]*v1.Pod{}
 	for _, name := range []string{"a1", "a2", "a3", "b1"} {
 		pods[name] = pod(name, name[:1], 1, "")
@@ -92,7 +93,7 @@ func TestMissedAndGone(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
-			d.book.SetLimits(dispatch.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
+			d.book.SetLimits(queueing.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			for i, p := range []*v1.Pod{big, small, next} {
 				p.CreationTimestamp = metav1.Unix(int64(i), 0)
@@ -138,7 +139,7 @@ func TestHopeless(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
-			d.book.SetLimits(dispatch.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
+			d.book.SetLimits(queueing.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
 			d.gangs = gangsByLabel{}
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			if c.gang != "" {
@@ -167,8 +168,8 @@ func TestHopeless(t *testing.T) {
 // gangsByLabel knows gangs of one pod by a label.
 type gangsByLabel struct{ noGangs }
 
-func (gangsByLabel) Wants(pod *v1.Pod) (gang.Want, bool) {
-	return gang.Want{Job: pod.Labels["gang"], Pods: []*v1.Pod{pod}}, true
+func (gangsByLabel) Wants(pod *v1.Pod) (gangstate.Want, bool) {
+	return gangstate.Want{Job: pod.Labels["gang"], Pods: []*v1.Pod{pod}}, true
 }
 
 // TestGoneForGood: the scheduler may use a pod for a while that is deleted, or has
@@ -288,7 +289,9 @@ type wanting struct {
 	pods []*v1.Pod
 }
 
-func (w wanting) Wants(*v1.Pod) (gang.Want, bool) { return gang.Want{Job: "g", Pods: w.pods}, true }
+func (w wanting) Wants(*v1.Pod) (gangstate.Want, bool) {
+	return gangstate.Want{Job: "g", Pods: w.pods}, true
+}
 
 // TestOpened: no pod is admitted before everything is known.
 func TestOpened(t *testing.T) {
@@ -329,7 +332,7 @@ func TestForeign(t *testing.T) {
 
 // TestNamespaceMoves: when a namespace names another queue, its pods move there, those that wait too.
 func TestNamespaceMoves(t *testing.T) {
-	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b", Closed: true})
+	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b", Closed: true})
 	in := func(p *v1.Pod) *v1.Pod { p.Namespace = "moves"; return p }
 	running, labelled, waiting := in(pod("running", "", 1, "n")), in(pod("labelled", "a", 1, "n")), in(pod("waiting", "", 1, ""))
 	name := func(queue string) {
@@ -382,7 +385,7 @@ func TestNamespaceMoves(t *testing.T) {
 
 // TestRetry: a pod that did not fit comes again once its queue deserves more, and not before.
 func TestRetry(t *testing.T) {
-	d := newDispatcher(t, 9, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 9, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	d.gangs = gangsByLabel{}
 	running, waiting, member := pod("running", "a", 9, "n"), pod("waiting", "b", 6, ""), pod("member", "b", 6, "")
 	member.Labels["gang"] = "g"
@@ -399,7 +402,7 @@ func TestRetry(t *testing.T) {
 	if gangs := d.expire(); gangs || d.calledNow() != "" {
 		t.Error("they come again though nothing has changed")
 	}
-	d.change(func() { d.book.SetQueues(dispatch.Queue{Name: "b", Weight: 2}) })
+	d.change(func() { d.book.SetQueues(queueing.Queue{Name: "b", Weight: 2}) })
 	if gangs, called := d.expire(), d.calledNow(); !gangs || called != "waiting" {
 		t.Errorf("called %q, gangs: %v; want the pod and the gang", called, gangs)
 	}
@@ -410,7 +413,7 @@ func TestRetry(t *testing.T) {
 
 // TestRelabelled: a waiting pod takes its job along to another queue.
 func TestRelabelled(t *testing.T) {
-	d := newDispatcher(t, 10, 9, dispatch.Queue{Name: "a", Closed: true}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "a", Closed: true}, queueing.Queue{Name: "b"})
 	p := pod("p", "a", 4, "")
 	d.know(p)
 	d.podSeen(p)
@@ -431,7 +434,7 @@ func TestRelabelled(t *testing.T) {
 
 // TestClosedLendsNothing: what runs in a closed queue is its own, whatever waits there.
 func TestClosedLendsNothing(t *testing.T) {
-	d := newDispatcher(t, 10, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	for _, p := range []*v1.Pod{pod("r", "a", 5, "n"), pod("w", "a", 4, ""), pod("o", "b", 10, "")} {
 		d.know(p)
 		d.podSeen(p)
@@ -439,8 +442,57 @@ func TestClosedLendsNothing(t *testing.T) {
 	w := pod("w", "a", 4, "")
 	d.offer(w)
 	d.Failed(w, unfit(fwk.Unschedulable))
-	d.change(func() { d.book.SetQueues(dispatch.Queue{Name: "a", Weight: 1, Closed: true}) })
+	d.change(func() { d.book.SetQueues(queueing.Queue{Name: "a", Weight: 1, Closed: true}) })
 	if got := d.book.Shares()["b"].Fair[gpu]; got != 5 {
 		t.Errorf("b may have %d, but 5 of 10 run in a and are deserved", got)
+	}
+}
+
+// TestImpossibleAmounts: pods that ask for what no pod can have count nowhere, whenever they come to ask for it, and
+// leave nothing behind; nor does a node that says that it has so much.
+func TestImpossibleAmounts(t *testing.T) {
+	d := newDispatcher(t, 0, 9)
+	d.nodeSeen(st.MakeNode().Name("node").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
+	asking := func(name, node, amount string) *v1.Pod {
+		p := pod(name, "", 1, node)
+		p.ResourceVersion = amount
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{gpu: resource.MustParse(amount)}
+		return p
+	}
+	for _, p := range []*v1.Pod{asking("w", "", "1e30"), asking("x", "", "4Ei"), asking("late", "", "1"), asking("late", "", "1e30")} {
+		d.know(p)
+		d.podSeen(p)
+		if why := d.offer(p); p.Name != "late" && why != "" {
+			t.Errorf("%s: %s; its cycle is to tell why it waits", p.Name, why)
+		}
+	}
+	for _, name := range []string{"w", "x", "late"} {
+		if usage, known := d.book.Counted(name); known {
+			t.Errorf("%s counts: %v", name, usage.Amount)
+		}
+	}
+	bad := asking("late", "", "1e30")
+	bad.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1")
+	d.know(bad)
+	d.unreserve(silent, asking("late", "node", "1")) // its cycle began before
+	d.offer(asking("late", "", "1"))
+	if usage, known := d.book.Counted("late"); known {
+		t.Errorf("half of it counts: %v", usage.Amount)
+	}
+	grown := []*v1.Pod{asking("r1", "node", "1"), asking("r2", "node", "1"), asking("r1", "node", "1e30"), asking("r2", "node", "1e30")}
+	for _, p := range grown {
+		d.know(p)
+		d.podSeen(p)
+	}
+	d.nodeSeen(st.MakeNode().Name("huge").Capacity(map[v1.ResourceName]string{gpu: "1e30"}).Obj())
+	if total := d.nodes.Total()[gpu]; total != 8 {
+		t.Errorf("%d GPUs are shared, want 8", total)
+	}
+	for _, p := range grown[:2] {
+		d.podGone(p)
+	}
+	standing := d.book.Standings()["default"]
+	if total := d.nodes.Total()[gpu]; total != 8 || !standing.Running.Zero() {
+		t.Errorf("when all are gone %d GPUs are shared and %v are used", total, standing.Running)
 	}
 }

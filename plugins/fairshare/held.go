@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/plugins/holds"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
 )
 
 // heard are pods whose holds have changed. The ledger reports them with locks held that are taken
@@ -32,11 +32,11 @@ func (d *Dispatcher) holdsChanged(pods []types.UID) {
 	d.poke()
 }
 
-// hear updates what the ledger holds for pods: it counts as used by their queues,
+// syncHolds updates what the ledger holds for pods: it counts as used by their queues,
 // from when it is held until it is given back.
-func (d *Dispatcher) hear() {
+func (d *Dispatcher) syncHolds() {
 	for _, uid := range d.heard.take() {
-		if _, counted := d.seen[uid]; !counted || d.assumed[uid] != "" {
+		if _, counted := d.usage.Pod(uid); !counted || d.assumed[uid] != "" {
 			continue
 		}
 		before := d.places[uid]
@@ -46,15 +46,15 @@ func (d *Dispatcher) hear() {
 				continue // it is being reserved there
 			}
 		}
-		if d.learn(uid); d.places[uid] != before && pod != nil {
+		if d.syncHold(uid); d.places[uid] != before && pod != nil {
 			d.recount(pod)
 			d.freed = d.freed || before.Node != ""
 		}
 	}
 }
 
-// learn reads from the ledger what is held for a pod.
-func (d *Dispatcher) learn(uid types.UID) {
+// syncHold reads from the ledger what is held for a pod.
+func (d *Dispatcher) syncHold(uid types.UID) {
 	if at, held := d.holds.Place(uid); held {
 		d.places[uid] = at
 	} else {
@@ -64,9 +64,9 @@ func (d *Dispatcher) learn(uid types.UID) {
 
 // place returns where a waiting pod is to go: by the ledger, or where it holds nothing, by the pod's
 // status.
-func (d *Dispatcher) place(pod *v1.Pod) holds.Place {
+func (d *Dispatcher) place(pod *v1.Pod) ledger.Place {
 	if at, held := d.places[pod.UID]; held {
 		return at
 	}
-	return holds.Stated(pod)
+	return ledger.PlaceInStatus(pod)
 }

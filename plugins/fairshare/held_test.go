@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // hoarding knows one gang; its placed members follow a plan.
@@ -28,11 +28,11 @@ type hoarding struct {
 	begun  bool
 }
 
-func (h *hoarding) Wants(pod *v1.Pod) (gang.Want, bool) {
+func (h *hoarding) Wants(pod *v1.Pod) (gangstate.Want, bool) {
 	if pod.Labels["gang"] == "" {
-		return gang.Want{Pods: []*v1.Pod{pod}}, true
+		return gangstate.Want{Pods: []*v1.Pod{pod}}, true
 	}
-	want := gang.Want{Job: "g", Begun: h.begun}
+	want := gangstate.Want{Job: "g", Begun: h.begun}
 	for _, p := range h.pods {
 		if !h.placed[p.Name] {
 			want.Pods = append(want.Pods, p)
@@ -44,7 +44,7 @@ func (h *hoarding) Wants(pod *v1.Pod) (gang.Want, bool) {
 // TestHoards: what a gang holds without being complete counts as used by its queue, from when it is held until it
 // is given back, and while it is being reserved.
 func TestHoards(t *testing.T) {
-	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
+	d := newDispatcher(t, 20, 9, queueing.Queue{Name: "a", Capability: gpus(8)})
 	h := &hoarding{placed: map[string]bool{}}
 	d.gangs = h
 	for i := range 8 {
@@ -83,7 +83,7 @@ func TestHoards(t *testing.T) {
 
 // TestHeldIsHeard: a hold that is given back admits the job that waits for it, without any other event.
 func TestHeldIsHeard(t *testing.T) {
-	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(8)})
+	d := newDispatcher(t, 20, 9, queueing.Queue{Name: "a", Capability: gpus(8)})
 	h := &hoarding{placed: map[string]bool{}}
 	d.gangs = h
 	member := pod("g0", "a", 4, "")
@@ -111,8 +111,8 @@ func TestHeldIsHeard(t *testing.T) {
 	}
 }
 
-// TestNominatedByTheLedger: a pod with a nominated node is admitted without a turn; its status may get the nomination later, or
-// have lost it.
+// TestNominatedByTheLedger: a pod with a nominated node is admitted without a turn; its status may get the nomination
+// later, or have lost it.
 func TestNominatedByTheLedger(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		status string
@@ -125,7 +125,7 @@ func TestNominatedByTheLedger(t *testing.T) {
 		"the ledger says so, on another one": {status: "gone", holds: &hold.Hold{Reason: hold.Nomination, Node: "all"}, enters: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Closed: true})
+			d := newDispatcher(t, 20, 9, queueing.Queue{Name: "a", Closed: true})
 			p := pod("p", "a", 4, "")
 			p.Status.NominatedNodeName = c.status
 			d.seeAll(p)
@@ -136,16 +136,18 @@ func TestNominatedByTheLedger(t *testing.T) {
 			if why := d.offer(p); (why == "") != c.enters {
 				t.Errorf("it hears %q, want it to enter: %t", why, c.enters)
 			}
-			if usage, _ := d.book.Counted("p"); usage.Promised != c.enters || d.seen["p"].node != map[bool]string{true: "all"}[c.enters] {
-				t.Errorf("%+v counts on node %q", usage, d.seen["p"].node)
+			counted, _ := d.usage.Pod("p")
+			if of, _ := d.book.Counted("p"); of.Promised != c.enters || counted.Node != map[bool]string{true: "all"}[c.enters] {
+				t.Errorf("%+v counts on node %q", of, counted.Node)
 			}
 		})
 	}
 }
 
-// TestBegun: a gang of which part is bound is admitted at once, whatever the limits of its queue and the jobs before it.
+// TestBegun: a gang of which part is bound is admitted at once, whatever the limits of its queue and the jobs before
+// it.
 func TestBegun(t *testing.T) {
-	d := newDispatcher(t, 6, 1, dispatch.Queue{Name: "a", Capability: gpus(3)}, dispatch.Queue{Name: "b", Priority: 9})
+	d := newDispatcher(t, 6, 1, queueing.Queue{Name: "a", Capability: gpus(3)}, queueing.Queue{Name: "b", Priority: 9})
 	h := &hoarding{placed: map[string]bool{}, begun: true}
 	d.gangs = h
 	d.opened = false
@@ -171,7 +173,7 @@ func TestBegun(t *testing.T) {
 	if _, status := pl.PreFilter(t.Context(), framework.NewCycleState(), h.pods[0], nil); !status.IsSkip() {
 		t.Errorf("it is kept by its queue: %v", status)
 	}
-	if ceilings, _ := d.book.Ceilings(dispatch.Job{Queue: "a", Need: dispatch.Needs{"a": gpus(1)}}); len(ceilings) == 0 || ceilings[0].Used != 6 {
+	if ceilings, _ := d.book.Ceilings(queueing.Job{Queue: "a", Need: queueing.Needs{"a": gpus(1)}}); len(ceilings) == 0 || ceilings[0].Used != 6 {
 		t.Errorf("its queue uses %v, want 6", ceilings)
 	}
 	d.Failed(h.pods[0], unfit(fwk.Unschedulable))
@@ -184,16 +186,16 @@ func TestBegun(t *testing.T) {
 // mending knows one gang by the state machine of Gang.
 type mending struct {
 	noGangs
-	gangs *gang.Gangs
+	gangs *gangstate.Gangs
 }
 
-func (m mending) Wants(pod *v1.Pod) (gang.Want, bool) { return m.gangs.Wants(pod) }
+func (m mending) Wants(pod *v1.Pod) (gangstate.Want, bool) { return m.gangs.Wants(pod) }
 
-// TestMends: a pod that replaces a lost member of a running gang is admitted at once, however much its queue has by now;
-// members beyond the minimum wait.
+// TestMends: a pod that replaces a lost member of a running gang is admitted at once, however much its queue has by
+// now; members beyond the minimum wait.
 func TestMends(t *testing.T) {
-	d := newDispatcher(t, 20, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
-	m := mending{gangs: gang.New(gang.Defaults{WaitTime: time.Minute}, gang.Backoff{Initial: time.Second, Max: time.Second})}
+	d := newDispatcher(t, 20, 9, queueing.Queue{Name: "a", Capability: gpus(4)})
+	m := mending{gangs: gangstate.New(gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second})}
 	d.gangs = m
 	see := func(name, node string) *v1.Pod {
 		p := pod(name, "a", 1, node)
@@ -224,14 +226,14 @@ func TestMends(t *testing.T) {
 // TestConstantStatus: the status of a pod for which others have to make way does not change with what they use.
 func TestConstantStatus(t *testing.T) {
 	for sentence, c := range map[string]struct {
-		queue dispatch.Queue
+		queue queueing.Queue
 		want  string
 	}{
-		"a share":   {dispatch.Queue{Name: "a"}, `queue "a" has its share of nvidia.com/gpu: others of it have to make way`},
-		"a ceiling": {dispatch.Queue{Name: "a", Capability: gpus(4)}, `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`},
+		"a share":   {queueing.Queue{Name: "a"}, `queue "a" has its share of nvidia.com/gpu: others of it have to make way`},
+		"a ceiling": {queueing.Queue{Name: "a", Capability: gpus(4)}, `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			d := newDispatcher(t, 8, 9, c.queue, dispatch.Queue{Name: "b"})
+			d := newDispatcher(t, 8, 9, c.queue, queueing.Queue{Name: "b"})
 			d.Preempts(profile)
 			top := pod("top", "a", 2, "")
 			top.Spec.Priority = ptr.To(int32(9))
@@ -280,15 +282,15 @@ func TestUnknownQueues(t *testing.T) {
 }
 
 // put holds a node, and drop gives it back, whatever the reason of the hold.
-func put(h *holds.Holds, one hold.Hold) {
+func put(h *ledger.Holds, one hold.Hold) {
 	if one.Reason == hold.Nomination {
 		h.Nominate(one)
 	} else {
-		h.Follow(one.Holder, nil, []hold.Hold{one})
+		h.FollowPlan(one.Holder, nil, []hold.Hold{one})
 	}
 }
 
-func drop(h *holds.Holds, pod types.UID) {
-	h.GiveBack(pod)
+func drop(h *ledger.Holds, pod types.UID) {
+	h.Release(pod)
 	h.DropNomination(pod)
 }

@@ -18,10 +18,10 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 )
 
 // window is how many jobs may have their turn at once.
@@ -40,7 +40,7 @@ type chaos struct {
 	d      *Dispatcher
 	store  cache.Indexer
 	lives  []*life
-	queues map[string]dispatch.Queue
+	queues map[string]queueing.Queue
 	// gangs are the queues that their PodGroups name.
 	gangs map[string]string
 	nodes map[string]*v1.Node
@@ -55,7 +55,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	c := &chaos{
 		Rand: rand.New(rand.NewPCG(seed, 7)), t: t, seed: seed, clock: testingclock.NewFakeClock(time.Unix(1000, 0)), jobs: map[string]bool{},
 		store:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}),
-		queues: map[string]dispatch.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue, Weight: 1}}, nodes: map[string]*v1.Node{}, gangs: map[string]string{},
+		queues: map[string]queueing.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue, Weight: 1}}, nodes: map[string]*v1.Node{}, gangs: map[string]string{},
 	}
 	if seed%2 == 0 {
 		for _, model := range []string{"x", "y"} {
@@ -70,11 +70,12 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 func (c *chaos) dispatcher() *Dispatcher {
 	d := newDispatcher(c.t, 0, window)
 	d.clock = c.clock
-	var err error
-	if d.nodes, err = pool.New(c.pools); err != nil {
+	nodes, err := pools.New(c.pools)
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	d.book.SetLimits(dispatch.Limits{Window: window, BypassHold: time.Minute})
+	d.share(nodes)
+	d.book.SetLimits(queueing.Limits{Window: window, BypassHold: time.Minute})
 	d.gangs = gangsOf{c: c}
 	d.Preempts(profile)
 	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}
@@ -193,6 +194,14 @@ func (c *chaos) change(l *life) {
 	case 5:
 		c.update(l, func(p *v1.Pod) {
 			has := p.Spec.Containers[0].Resources.Requests
+			if impossible(has) {
+				has[gpu] = *apiresource.NewQuantity(2, apiresource.DecimalSI)
+				return
+			}
+			if c.IntN(4) == 0 {
+				has[gpu] = apiresource.MustParse("1e30")
+				return
+			}
 			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Resources: &v1.ResourceRequirements{Requests: has}}}
 			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{gpu: *apiresource.NewQuantity(1+c.Int64N(4), apiresource.DecimalSI)}
 			p.Generation++
@@ -219,7 +228,7 @@ func (c *chaos) schedule(l *life) {
 	switch {
 	case l.cycle == nil && p.Spec.NodeName == "":
 		for _, alone := range []bool{false, true} {
-			c.jobs[jobOf(p, gang.Want{Job: p.Labels["gang"], Alone: alone})] = true
+			c.jobs[jobOf(p, gangstate.Want{Job: p.Labels["gang"], Alone: alone})] = true
 		}
 		if c.d.offer(p) == "" {
 			l.cycle = p.DeepCopy()
@@ -277,9 +286,9 @@ func (c *chaos) describe() {
 	case 4:
 		name := fmt.Sprint("g", c.IntN(3))
 		c.gangs[name] = chaosQueues[c.IntN(len(chaosQueues))]
-		c.d.gangMoved(profile, gang.Key{Namespace: "default", Name: name})
+		c.d.gangMoved(profile, gangstate.Key{Namespace: "default", Name: name})
 	case 0, 1:
-		q := dispatch.Queue{Name: name, Weight: 1 + c.Int64N(3), Priority: int32(c.IntN(2)), Closed: c.IntN(8) == 0, Capability: gpus(40 + c.Int64N(3))}
+		q := queueing.Queue{Name: name, Weight: 1 + c.Int64N(3), Priority: int32(c.IntN(2)), Closed: c.IntN(8) == 0, Capability: gpus(40 + c.Int64N(3))}
 		if c.IntN(2) == 0 {
 			q.Parent = chaosQueues[1+c.IntN(4)] // a loop too
 		}
@@ -288,7 +297,7 @@ func (c *chaos) describe() {
 	case 2:
 		delete(c.queues, name)
 		if name == v1alpha1.DefaultQueue {
-			c.queues[name] = dispatch.Queue{Name: name, Weight: 1}
+			c.queues[name] = queueing.Queue{Name: name, Weight: 1}
 		}
 		c.d.change(func() { c.d.queueGone(name) })
 	case 3:

@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
 // compare compares with a count of all pods. All events have been delivered.
@@ -21,12 +21,12 @@ func (c *chaos) compare(counts map[string]int) {
 	c.d.mu.Unlock()
 	total, described := c.total(), map[string]share.Queue{}
 	for name, q := range c.queues {
-		described[name] = share.Queue{Name: name, Parent: q.Parent, Weight: q.Weight, Capability: q.Capability, Request: dispatch.Vector{}, Idle: dispatch.Vector{}}
+		described[name] = share.Queue{Name: name, Parent: q.Parent, Weight: q.Weight, Capability: q.Capability, Request: queueing.Vector{}, Idle: queueing.Vector{}}
 	}
-	running := map[string]dispatch.Vector{}
-	runs := func(queue string, amount dispatch.Vector) {
+	running := map[string]queueing.Vector{}
+	runs := func(queue string, amount queueing.Vector) {
 		if running[queue] == nil {
-			running[queue] = dispatch.Vector{}
+			running[queue] = queueing.Vector{}
 		}
 		running[queue].Add(amount, 1)
 	}
@@ -40,7 +40,7 @@ func (c *chaos) compare(counts map[string]int) {
 		}
 		if !l.runs() {
 			counts["waiting"]++
-			if _, held := c.d.holds.Of(l.uid); held {
+			if _, held := c.d.holds.HoldOf(l.uid); held {
 				counts["held"]++
 			}
 			if len(c.has(l)) > 1 {
@@ -49,7 +49,7 @@ func (c *chaos) compare(counts map[string]int) {
 			continue
 		}
 		counts["running"]++
-		runs(dispatch.Own(c.queue(l)), c.has(l)[0])
+		runs(queueing.Own(c.queue(l)), c.has(l)[0])
 		for _, at := range c.path(c.queue(l)) {
 			runs(at, c.has(l)[0])
 		}
@@ -74,11 +74,11 @@ func (c *chaos) demand(l *life, q share.Queue) {
 	switch {
 	case l.runs():
 		q.Request.Add(c.has(l)[0], 1)
-	case shut || !usage.Held && usage.Demand == dispatch.Hopeless:
+	case shut || !usage.Held && usage.Demand == queueing.Hopeless:
 	default:
 		for _, amount := range c.has(l) {
 			q.Request.Add(amount, 1)
-			if !usage.Held && usage.Demand == dispatch.Idle {
+			if !usage.Held && usage.Demand == queueing.Idle {
 				q.Idle.Add(amount, 1)
 			}
 		}
@@ -103,11 +103,11 @@ func (c *chaos) comparePod(l *life) {
 		Known, Runs, Promised, Held bool
 		Queue                       string
 		Priority                    int32
-		GPUs                        []dispatch.Vector
+		GPUs                        []queueing.Vector
 	}
 	var want counted
 	if l.ours() {
-		one, held := c.d.holds.Of(l.uid)
+		one, held := c.d.holds.HoldOf(l.uid)
 		held = held && !l.runs()
 		promised := l.now().Status.NominatedNodeName != ""
 		if held { // the status may be late
@@ -120,7 +120,7 @@ func (c *chaos) comparePod(l *life) {
 	usage, known := c.d.book.Counted(string(l.uid))
 	got := counted{known, usage.Runs, usage.Promised, usage.Held && !usage.Runs, usage.Queue, usage.Priority, nil}
 	if known {
-		got.GPUs = append([]dispatch.Vector{usage.Amount}, usage.Or...)
+		got.GPUs = append([]queueing.Vector{usage.Amount}, usage.Or...)
 	}
 	if l.runs() {
 		got.Promised, want.Promised = false, false
@@ -137,13 +137,13 @@ func (c *chaos) compareNotes() {
 	for _, l := range c.lives {
 		if l.ours() {
 			versions++
-			if l.reserved && c.d.assumed[l.uid] != "" { // not where another scheduler has bound it
-				assumed++
-			}
+		}
+		if (l.ours() || l.refused() && !l.ends()) && l.reserved && c.d.assumed[l.uid] != "" { // not where another scheduler has bound it
+			assumed++
 		}
 	}
-	if len(c.d.assumed) != assumed || len(c.d.seen) != versions {
-		c.fail("%d pods are assumed, want %d; %d versions are known, want %d", len(c.d.assumed), assumed, len(c.d.seen), versions)
+	if len(c.d.assumed) != assumed || len(c.d.usage.Pods()) != versions {
+		c.fail("%d pods are assumed, want %d; %d versions are known, want %d", len(c.d.assumed), assumed, len(c.d.usage.Pods()), versions)
 	}
 }
 
@@ -151,7 +151,7 @@ func (c *chaos) compareNotes() {
 func (c *chaos) compareShares(want map[string]share.Share) {
 	c.t.Helper()
 	for name, got := range c.d.book.Shares() {
-		if diff := cmp.Diff([]dispatch.Vector{without(want[name].Deserved), without(want[name].Fair)}, []dispatch.Vector{without(got.Deserved), without(got.Fair)}); diff != "" {
+		if diff := cmp.Diff([]queueing.Vector{without(want[name].Deserved), without(want[name].Fair)}, []queueing.Vector{without(got.Deserved), without(got.Fair)}); diff != "" {
 			c.fail("what queue %s deserves and may have (-want +got):\n%s", name, diff)
 		}
 	}
@@ -162,7 +162,7 @@ func (c *chaos) compareJobs(counts map[string]int) {
 	c.t.Helper()
 	admitted := 0
 	for name := range c.jobs {
-		if c.d.book.Phase(name) == dispatch.Admitted {
+		if c.d.book.Phase(name) == queueing.Admitted {
 			admitted++
 			counts["admitted"]++
 		}
@@ -212,7 +212,7 @@ func (c *chaos) compareRestarted() {
 	fresh := c.restarted()
 	c.compare(map[string]int{})
 	for _, name := range chaosQueues {
-		all := dispatch.Job{Queue: name, Need: dispatch.Needs{name: gpus(1000)}}
+		all := queueing.Job{Queue: name, Need: queueing.Needs{name: gpus(1000)}}
 		want, _ := fresh.book.Ceilings(all)
 		got, _ := c.d.book.Ceilings(all)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -239,14 +239,17 @@ func (c *chaos) compareEmpty() {
 	book := func(field string) int { return reflect.ValueOf(d.book).Elem().FieldByName(field).Len() }
 	for what, n := range map[string]int{
 		"jobs": book("jobs"), "jobs that time can move": book("timed"), "jobs for which others are evicted": book("making"), "usages": book("usages"), "missed": book("missed"),
-		"assumed": len(d.assumed), "places": len(d.places), "seen": len(d.seen), "members": len(d.members), "on": len(d.on), "kinds": len(d.kinds),
+		"assumed": len(d.assumed), "places": len(d.places), "members": len(d.members),
 	} {
 		if n > 0 {
 			c.fail("%d %s are left of nothing", n, what)
 		}
 	}
+	if left := d.left(); len(left) > 0 {
+		c.fail("%v are left of nothing", left)
+	}
 	for name := range d.book.Standings() {
-		if _, described := c.queues[strings.TrimSuffix(name, dispatch.Own(""))]; !described {
+		if _, described := c.queues[strings.TrimSuffix(name, queueing.Own(""))]; !described {
 			c.fail("queue %s is left of nothing", name)
 		}
 	}
@@ -257,9 +260,9 @@ func (c *chaos) letIn(d *Dispatcher) string {
 	d.opened = false
 	for _, l := range c.lives { // what was tried before does not count
 		usage, _ := d.book.Counted(string(l.uid))
-		demand := dispatch.Full
+		demand := queueing.Full
 		if usage.Group != "" {
-			demand = dispatch.Hopeless
+			demand = queueing.Hopeless
 		}
 		if usage.Demand != demand {
 			usage.Demand = demand
@@ -275,7 +278,7 @@ func (c *chaos) letIn(d *Dispatcher) string {
 	for _, l := range c.lives {
 		alone[string(l.uid)] = l.now().Labels["gang"] == "" && l.now().Status.NominatedNodeName == ""
 	}
-	d.book.Tick(dispatch.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }})
+	d.book.Tick(queueing.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }})
 	d.calledNow() // those from before
 	d.change(func() { d.opened = true })
 	return d.calledNow()

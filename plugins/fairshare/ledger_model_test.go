@@ -12,8 +12,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // life is a pod as the API server has it, with how far the scheduler is with it.
@@ -34,7 +34,17 @@ func (l *life) ends() bool { return l.gone || l.now().Status.Phase == v1.PodSucc
 
 // ours reports whether a pod counts for a queue, foreign whether it only takes from what there is to be shared.
 func (l *life) ours() bool {
-	return !l.ends() && l.now().Spec.SchedulerName == profile && len(l.now().Spec.SchedulingGates) == 0
+	return !l.ends() && l.now().Spec.SchedulerName == profile && len(l.now().Spec.SchedulingGates) == 0 && !l.refused()
+}
+
+// refused reports whether the pod waits, and asks for what no pod can have.
+func (l *life) refused() bool {
+	return l.now().Spec.NodeName == "" && impossible(l.now().Spec.Containers[0].Resources.Requests)
+}
+
+func impossible(list v1.ResourceList) bool {
+	amount := list[gpu]
+	return amount.CmpInt64(1e15) > 0
 }
 
 func (l *life) foreign() bool {
@@ -43,8 +53,12 @@ func (l *life) foreign() bool {
 
 func (l *life) runs() bool { return l.now().Spec.NodeName != "" || l.reserved }
 
-// asks counts without the code under test: what the container is to have, or what it has, whichever is more.
+// asks counts without the code under test: what the container is to have, or what it has, whichever is more; nothing
+// if no pod can have that.
 func (l *life) asks() int64 {
+	if impossible(l.now().Spec.Containers[0].Resources.Requests) {
+		return 0
+	}
 	amount := l.now().Spec.Containers[0].Resources.Requests[gpu]
 	most := amount.Value()
 	for _, status := range l.now().Status.ContainerStatuses {
@@ -101,7 +115,7 @@ func (c *chaos) poolsOf(p *v1.Pod) []string {
 
 // on returns the node of a pod, or the one that is held for it or promised to it; empty for none.
 func (c *chaos) on(l *life) string {
-	switch one, held := c.d.holds.Of(l.uid); {
+	switch one, held := c.d.holds.HoldOf(l.uid); {
 	case l.now().Spec.NodeName != "":
 		return l.now().Spec.NodeName
 	case l.reserved:
@@ -115,23 +129,23 @@ func (c *chaos) on(l *life) string {
 
 // has returns what a pod has or asks for: in the pool of its node, or of the one that is held for it, or in all that it
 // may use.
-func (c *chaos) has(l *life) []dispatch.Vector {
+func (c *chaos) has(l *life) []queueing.Vector {
 	node := c.on(l)
 	if n := c.nodes[node]; n != nil {
-		return []dispatch.Vector{gpus(l.asks()).In(c.poolOf(n))}
+		return []queueing.Vector{without(gpus(l.asks())).In(c.poolOf(n))}
 	}
-	var list []dispatch.Vector
+	var list []queueing.Vector
 	for _, p := range c.poolsOf(l.now()) {
 		if node == "" || list == nil {
-			list = append(list, gpus(l.asks()).In(p))
+			list = append(list, without(gpus(l.asks())).In(p))
 		}
 	}
 	return list
 }
 
 // total returns what is there to be shared.
-func (c *chaos) total() dispatch.Vector {
-	total := dispatch.Vector{}
+func (c *chaos) total() queueing.Vector {
+	total := queueing.Vector{}
 	for name, n := range c.nodes {
 		tolerated := len(n.Spec.Taints) == 0 || slices.ContainsFunc(c.lives, func(l *life) bool { return l.ours() && len(l.now().Spec.Tolerations) > 0 })
 		free := n.Status.Allocatable[gpu]
@@ -157,8 +171,8 @@ func (c *chaos) total() dispatch.Vector {
 }
 
 // without returns a vector without amounts of 0.
-func without(v dispatch.Vector) dispatch.Vector {
-	out := dispatch.Vector{}
+func without(v queueing.Vector) queueing.Vector {
+	out := queueing.Vector{}
 	out.Add(v, 1)
 	maps.DeleteFunc(out, func(name v1.ResourceName, amount int64) bool {
 		return amount == 0 || strings.HasPrefix(string(name), "pods")
@@ -172,14 +186,14 @@ type gangsOf struct {
 	c *chaos
 }
 
-func (g gangsOf) QueueOf(_ string, key gang.Key) string { return g.c.gangs[key.Name] }
+func (g gangsOf) QueueOf(_ string, key gangstate.Key) string { return g.c.gangs[key.Name] }
 
-func (g gangsOf) Wants(pod *v1.Pod) (gang.Want, bool) {
+func (g gangsOf) Wants(pod *v1.Pod) (gangstate.Want, bool) {
 	name := pod.Labels["gang"]
 	if name == "" {
-		return gang.Want{Pods: []*v1.Pod{pod}}, true
+		return gangstate.Want{Pods: []*v1.Pod{pod}}, true
 	}
-	want := gang.Want{Job: name}
+	want := gangstate.Want{Job: name}
 	for _, l := range g.c.lives[max(0, len(g.c.lives)-20):] {
 		known := g.c.old(l)
 		switch {

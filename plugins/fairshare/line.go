@@ -5,12 +5,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Line returns the position of a pod, or its gang, among those that wait in its queue, in the order in which the queue serves them,
-// from 1; how many they are; and the first of them, by its name for users. The position is 0 where the pod does not wait. A queue
-// serves those that a limit keeps back after those behind them.
+// Line returns the position of a pod, or its gang, among those that wait in its queue, in the order in which the queue
+// serves them, from 1; how many they are; and the first of them, by its name for users. The position is 0 where the pod
+// does not wait. A queue serves those that a limit keeps back after those behind them.
 func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	defer d.lock()()
 	usage, counted := d.book.Counted(string(pod.UID))

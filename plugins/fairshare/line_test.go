@@ -6,12 +6,12 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // TestLineOfPods: pods are in the line of their queue, by age; a pod that has a node is not.
 func TestLineOfPods(t *testing.T) {
-	d := newDispatcher(t, 8, 1, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 8, 1, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	running := pod("running", "a", 1, "all")
 	d.know(running)
 	d.podSeen(running)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // TestWayIsMade: a nominated pod in a queue that has its share waits until its victims have ended, though a node has
@@ -19,7 +19,7 @@ import (
 func TestWayIsMade(t *testing.T) {
 	for _, sentence := range []string{"in no gang", "in a gang", "in a gang, by itself"} {
 		t.Run(sentence, func(t *testing.T) {
-			d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+			d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 			d.Preempts(profile)
 			top := pod("top", "a", 1, "")
 			top.Spec.Priority = ptr.To(int32(9))
@@ -89,7 +89,7 @@ func TestWayIsMade(t *testing.T) {
 
 // TestWayIsMadeOnNodes: a pod that is nominated within the share of its queue takes whatever place is free first.
 func TestWayIsMadeOnNodes(t *testing.T) {
-	d := newDispatcher(t, 8, 1, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 8, 1, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	d.victims = func(hold.Holder) int { return 1 }
 	top := pod("top", "a", 1, "")
 	top.Status.NominatedNodeName = "all"

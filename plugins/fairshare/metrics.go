@@ -8,8 +8,8 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 const metricsPrefix = "lockstep_queue_"
@@ -66,7 +66,7 @@ func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 		}
 	}
 	for queue, s := range standings {
-		if strings.HasSuffix(queue, dispatch.Own("")) {
+		if strings.HasSuffix(queue, queueing.Own("")) {
 			continue // its own pods count as the queue's
 		}
 		amounts(deservedDesc, queue, s.Deserved)

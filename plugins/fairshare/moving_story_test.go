@@ -10,9 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
+
+// place is GPUs that are held as a pod.
+type place struct {
+	pod  *v1.Pod
+	gpus int64
+}
 
 // movingStory is pods that move, with places that are held for them, as they are.
 type movingStory struct {
@@ -21,7 +29,7 @@ type movingStory struct {
 	d       *Dispatcher
 	pods    map[string]*v1.Pod
 	assumed map[string]bool
-	places  map[hold.ID]charge
+	places  map[hold.ID]place
 	version int
 	// cordoned: no pod can come to the node.
 	cordoned bool
@@ -54,7 +62,7 @@ func (s *movingStory) step() string {
 		s.pods[name] = now
 		s.d.know(now)
 		s.d.podSeen(now)
-		return fmt.Sprintf("%s in %s asks for %v on %q", name, now.Labels[v1alpha1.QueueLabel], amountOf(now), now.Spec.NodeName)
+		return fmt.Sprintf("%s in %s asks for %v on %q", name, now.Labels[v1alpha1.QueueLabel], resource.OfPod(now), now.Spec.NodeName)
 	case do == 3 && p != nil && p.Spec.NodeName == "":
 		if s.assumed[name] {
 			delete(s.assumed, name)
@@ -97,9 +105,9 @@ func (s *movingStory) hold(id hold.ID) string {
 	if n == 0 {
 		delete(s.places, id)
 	} else {
-		s.places[id] = charge{pod: template, node: "all", amount: gpus(n)}
+		s.places[id] = place{template, n}
 	}
-	return fmt.Sprintf("%s of %q in %s for %s holds %d", id, template.Spec.SchedulerName, template.Labels[v1alpha1.QueueLabel], inPlaceOf(charge{pod: template}), n)
+	return fmt.Sprintf("%s of %q in %s for %s holds %d", id, template.Spec.SchedulerName, template.Labels[v1alpha1.QueueLabel], reservationstate.InPlaceOf(template), n)
 }
 
 // want returns what the queues use, counted from scratch.
@@ -110,7 +118,7 @@ func (s *movingStory) want() map[string]int64 {
 		if p == nil || p.Spec.NodeName == "" && !s.assumed[p.Name] {
 			return 0, "", false
 		}
-		return amountOf(p)[gpu], p.Labels[v1alpha1.QueueLabel], true
+		return resource.OfPod(p)[gpu], p.Labels[v1alpha1.QueueLabel], true
 	}
 	for name := range s.pods {
 		if n, queue, runs := has(types.UID(name)); runs {
@@ -118,8 +126,8 @@ func (s *movingStory) want() map[string]int64 {
 		}
 	}
 	for id, c := range s.places {
-		_, queue, runs := has(inPlaceOf(c))
-		if of := inPlaceOf(c); c.pod.Spec.SchedulerName == profile && runs && queue == c.pod.Labels[v1alpha1.QueueLabel] && (first[of] == "" || id < first[of]) {
+		_, queue, runs := has(reservationstate.InPlaceOf(c.pod))
+		if of := reservationstate.InPlaceOf(c.pod); c.pod.Spec.SchedulerName == profile && runs && queue == c.pod.Labels[v1alpha1.QueueLabel] && (first[of] == "" || id < first[of]) {
 			first[of] = id
 		}
 	}
@@ -127,8 +135,8 @@ func (s *movingStory) want() map[string]int64 {
 		if c.pod.Spec.SchedulerName != profile {
 			continue
 		}
-		n := c.amount[gpu]
-		if of := inPlaceOf(c); first[of] == id {
+		n := c.gpus
+		if of := reservationstate.InPlaceOf(c.pod); first[of] == id {
 			has, _, _ := has(of)
 			n = max(0, n-has)
 		}
@@ -148,20 +156,21 @@ func (s *movingStory) total() (n int64) {
 	n = 64
 	for _, c := range s.places {
 		if c.pod.Spec.SchedulerName != profile {
-			n -= c.amount[gpu]
+			n -= c.gpus
 		}
 	}
 	return n
 }
 
-// TestMovingStory: whatever happens to pods that move and to places that are held for them, queues use what a count from scratch gives.
+// TestMovingStory: whatever happens to pods that move and to places that are held for them, queues use what a count
+// from scratch gives.
 func TestMovingStory(t *testing.T) {
 	for seed := range uint64(300) {
 		s := &movingStory{
-			Rand: rand.New(rand.NewPCG(seed, 1)), t: t, d: newDispatcher(t, 64, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"}),
-			pods: map[string]*v1.Pod{}, assumed: map[string]bool{}, places: map[hold.ID]charge{},
+			Rand: rand.New(rand.NewPCG(seed, 1)), t: t, d: newDispatcher(t, 64, 8, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"}),
+			pods: map[string]*v1.Pod{}, assumed: map[string]bool{}, places: map[hold.ID]place{},
 		}
-		s.d.counting = true
+		s.d.usage.StartHeld()
 		var log []string
 		for range 60 {
 			log = append(log, s.step())
@@ -182,8 +191,8 @@ func TestMovingStory(t *testing.T) {
 		for id := range s.places {
 			s.d.Charge(id, nil, "", hold.Taken{})
 		}
-		if d := s.d; len(d.inPlace)+len(d.moving)+len(d.charges)+len(d.seen) > 0 {
-			t.Fatalf("seed %d: when all is gone there are %v %v %v", seed, d.inPlace, d.moving, d.charges)
+		if left := s.d.left(); len(left) > 0 {
+			t.Fatalf("seed %d: when all is gone there are %v", seed, left)
 		}
 		for _, queue := range storyQueues {
 			if got := s.d.used(queue); got != 0 {

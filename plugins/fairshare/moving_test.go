@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // placeOf returns a pod as of a Reservation that holds some GPUs in a queue for a pod that moves.
@@ -17,11 +17,11 @@ func placeOf(queue, of string, n int) *v1.Pod {
 	return template
 }
 
-// TestPlaceOfOneThatLeaves: what a pod gives back as it moves is no room for others of its queue: the place that is held for it
-// counts from then.
+// TestPlaceOfOneThatLeaves: what a pod gives back as it moves is no room for others of its queue: the place that is
+// held for it counts from then.
 func TestPlaceOfOneThatLeaves(t *testing.T) {
-	d := newDispatcher(t, 16, 8, dispatch.Queue{Name: "a", Capability: gpus(4)})
-	d.counting = true
+	d := newDispatcher(t, 16, 8, queueing.Queue{Name: "a", Capability: gpus(4)})
+	d.usage.StartHeld()
 	moves, waits := pod("moves", "a", 4, "all"), pod("waits", "a", 4, "")
 	d.know(moves, waits)
 	d.podSeen(moves)
@@ -42,8 +42,8 @@ func TestPlaceOfOneThatLeaves(t *testing.T) {
 
 // TestPlaceOfOneThatIsSeenLater: after a restart Reservations may be read before pods.
 func TestPlaceOfOneThatIsSeenLater(t *testing.T) {
-	d := newDispatcher(t, 16, 8, dispatch.Queue{Name: "a"})
-	d.counting = true
+	d := newDispatcher(t, 16, 8, queueing.Queue{Name: "a"})
+	d.usage.StartHeld()
 	moves := pod("moves", "a", 4, "all")
 	d.know(moves)
 	d.Charge("to", placeOf("a", "moves", 4), "all", left(4))
@@ -55,8 +55,8 @@ func TestPlaceOfOneThatIsSeenLater(t *testing.T) {
 
 // TestPlaceOfOneThatChangesQueues: a place counts where the pod does not.
 func TestPlaceOfOneThatChangesQueues(t *testing.T) {
-	d := newDispatcher(t, 16, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
-	d.counting = true
+	d := newDispatcher(t, 16, 8, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
+	d.usage.StartHeld()
 	moves := pod("moves", "a", 4, "all")
 	d.know(moves)
 	d.podSeen(moves)
@@ -72,8 +72,8 @@ func TestPlaceOfOneThatChangesQueues(t *testing.T) {
 
 // TestPlaceThatIsLarger: what is held in place of a pod beyond what the pod has counts in any case.
 func TestPlaceThatIsLarger(t *testing.T) {
-	d := newDispatcher(t, 32, 8, dispatch.Queue{Name: "a", Capability: gpus(4)})
-	d.counting = true
+	d := newDispatcher(t, 32, 8, queueing.Queue{Name: "a", Capability: gpus(4)})
+	d.usage.StartHeld()
 	moves := pod("moves", "a", 1, "all")
 	d.know(moves)
 	d.podSeen(moves)
@@ -84,11 +84,11 @@ func TestPlaceThatIsLarger(t *testing.T) {
 	}
 }
 
-// TestPlaceOnCordonedNode: what is held on a node that takes no more pods is there to be shared, as what runs there is: it counts as
-// used, and would otherwise be missing to the others.
+// TestPlaceOnCordonedNode: what is held on a node that takes no more pods is there to be shared, as what runs there is:
+// it counts as used, and would otherwise be missing to the others.
 func TestPlaceOnCordonedNode(t *testing.T) {
-	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"})
-	d.counting = true
+	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a"})
+	d.usage.StartHeld()
 	d.Charge("r", pod("r", "a", 4, ""), "all", left(4))
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: v1.NodeSpec{Unschedulable: true}}
 	node.Status.Allocatable = gpus(8).List()

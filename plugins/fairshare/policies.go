@@ -9,32 +9,32 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/share"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
 // policiesOf returns the policies of the book for the tiers of a configuration. TaskOrder comes after JobOrder:
 // it compares jobs, and each member beyond a minimum is a job.
-func policiesOf(tiers []config.PolicyTier) dispatch.Policies {
-	flat := func(questions ...config.PolicyQuestion) []dispatch.Policy {
-		var list []dispatch.Policy
+func policiesOf(tiers []config.PolicyTier) queueing.Policies {
+	flat := func(questions ...config.PolicyQuestion) []queueing.Policy {
+		var list []queueing.Policy
 		for _, question := range questions {
 			for _, name := range slices.Concat(config.Asked(tiers, question)...) {
-				list = append(list, dispatch.Policy(name))
+				list = append(list, queueing.Policy(name))
 			}
 		}
 		return list
 	}
-	p := dispatch.Policies{
+	p := queueing.Policies{
 		QueueOrder: flat(config.QueueOrder), JobOrder: flat(config.JobOrder, config.TaskOrder), Overused: flat(config.Overused),
 		Rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
 		Reclaim: reclaims(tiers),
 	}
 	for _, names := range config.Asked(tiers, config.Preemptable) {
-		if p.Preempt = max(p.Preempt, dispatch.Lower); !slices.Contains(names, config.PolicyPriority) {
-			p.Preempt = dispatch.Anything
+		if p.Preempt = max(p.Preempt, queueing.Lower); !slices.Contains(names, config.PolicyPriority) {
+			p.Preempt = queueing.Anything
 		}
 	}
 	return p
@@ -51,15 +51,15 @@ type judge struct {
 // tiersOf returns the tiers of a round, one for each tier of the configuration in which some
 // policy answers the question: of the pods that the round is about, those that all policies permit.
 // Policies that need nothing but the pod are judged here, the others by judges.
-func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about func(*v1.Pod) bool, judges map[config.PolicyName]judge) []gangpoint.Tier {
-	var list []gangpoint.Tier
+func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about func(*v1.Pod) bool, judges map[config.PolicyName]judge) []extension.Tier {
+	var list []extension.Tier
 	for _, names := range config.Asked(tiers, question) {
 		permits := []func(*v1.Pod) bool{about}
-		tier := gangpoint.Tier{Gangs: slices.Contains(names, config.PolicyGang)}
+		tier := extension.Tier{Gangs: slices.Contains(names, config.PolicyGang)}
 		for _, name := range names {
 			j := judges[name]
 			if name == config.PolicyConformance {
-				j.permits = func(pod *v1.Pod) bool { return !gangpoint.Critical(pod) }
+				j.permits = func(pod *v1.Pod) bool { return !extension.Critical(pod) }
 			}
 			if j.permits != nil {
 				permits = append(permits, j.permits)
@@ -76,8 +76,8 @@ func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about fu
 	return list
 }
 
-// doubts returns warnings about tiers that work, but do more harm than users may want.
-func doubts(tiers []config.PolicyTier) []string {
+// warnings returns warnings about tiers that work, but do more harm than users may want.
+func warnings(tiers []config.PolicyTier) []string {
 	var list []string
 	for _, question := range []config.PolicyQuestion{config.Preemptable, config.Reclaimable} {
 		for _, names := range config.Asked(tiers, question) {
@@ -103,16 +103,16 @@ type fairer struct {
 	d     *Dispatcher
 	floor float64
 	// lost is what each job has lost.
-	lost map[string]dispatch.Vector
+	lost map[string]queueing.Vector
 }
 
 // fairer returns the judge of the policy drf, with what the preemptor has, and all that is to be placed of it.
-func (d *Dispatcher) fairer(preemptor gangpoint.Gang) judge {
+func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 	d.lock()
 	need := d.needs(preemptor)[0]
 	floor := d.book.JobShare(groupOf(preemptor.Pods[0]), need)
 	d.mu.Unlock()
-	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]dispatch.Vector{}} }
+	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]queueing.Vector{}} }
 	return judge{
 		permits: func(pod *v1.Pod) bool { return fresh().take([]types.UID{pod.UID}) },
 		budget: func(ending map[types.UID]bool) victim.Budget {
@@ -132,6 +132,13 @@ func (f *fairer) Take(_ *victim.Gang, pods []victim.Pod) bool {
 		uids[i] = pod.UID
 	}
 	return f.take(uids)
+}
+
+// Return gives pods back to their jobs.
+func (f *fairer) Return(_ *victim.Gang, pods []victim.Pod) {
+	for _, pod := range pods {
+		f.lose(pod.UID, -1)
+	}
 }
 
 func (f *fairer) take(uids []types.UID) bool {
@@ -160,7 +167,7 @@ func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
 		return 0, true
 	}
 	if f.lost[usage.Group] == nil {
-		f.lost[usage.Group] = dispatch.Vector{}
+		f.lost[usage.Group] = queueing.Vector{}
 	}
 	f.lost[usage.Group].Add(usage.Amount, -n)
 	return f.d.book.JobShare(usage.Group, f.lost[usage.Group]), true

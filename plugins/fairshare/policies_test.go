@@ -11,10 +11,11 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/share"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 func named(names ...config.PolicyName) config.PolicyTier {
@@ -28,28 +29,28 @@ func named(names ...config.PolicyName) config.PolicyTier {
 // TestPoliciesOf: what the book gets from tiers.
 func TestPoliciesOf(t *testing.T) {
 	const (
-		priority, gangs, drf, proportion, capacity = dispatch.PolicyPriority, dispatch.PolicyGang, dispatch.PolicyDRF, dispatch.PolicyProportion, dispatch.PolicyCapacity
+		priority, gangs, drf, proportion, capacity = queueing.PolicyPriority, queueing.PolicyGang, queueing.PolicyDRF, queueing.PolicyProportion, queueing.PolicyCapacity
 	)
 	only := func(name config.PolicyName, question config.PolicyQuestion) config.PolicyTier {
 		return config.PolicyTier{Policies: []config.Policy{{Name: name, Answers: []config.PolicyQuestion{question}}}}
 	}
-	type list = []dispatch.Policy
+	type list = []queueing.Policy
 	for sentence, c := range map[string]struct {
 		tiers []config.PolicyTier
-		want  dispatch.Policies
+		want  queueing.Policies
 	}{
 		"none":                           {},
-		"the default":                    {defaultArgs().Tiers, dispatch.Policies{QueueOrder: list{priority, proportion, capacity}, JobOrder: list{priority, gangs, drf, priority}, Overused: list{proportion, capacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: dispatch.Lower, Reclaim: true}},
-		"priority":                       {[]config.PolicyTier{named(config.PolicyPriority)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{priority, priority}, Preempt: dispatch.Lower}},
-		"priority that only orders jobs": {[]config.PolicyTier{only(config.PolicyPriority, config.JobOrder)}, dispatch.Policies{JobOrder: list{priority}}},
-		"gang before priority":           {[]config.PolicyTier{named(config.PolicyGang), named(config.PolicyPriority)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{gangs, priority, priority}, Preempt: dispatch.Anything}},
-		"priority before gang":           {[]config.PolicyTier{named(config.PolicyPriority), named(config.PolicyGang)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{priority, gangs, priority}, Preempt: dispatch.Anything}},
-		"drf before priority":            {[]config.PolicyTier{named(config.PolicyDRF, config.PolicyPriority)}, dispatch.Policies{QueueOrder: list{priority}, JobOrder: list{drf, priority, priority}, Preempt: dispatch.Lower}},
-		"proportion":                     {[]config.PolicyTier{named(config.PolicyProportion)}, dispatch.Policies{QueueOrder: list{proportion}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Reclaim: true}},
-		"capacity":                       {[]config.PolicyTier{named(config.PolicyCapacity)}, dispatch.Policies{QueueOrder: list{capacity}, Overused: list{capacity}, Rules: share.Rules{Stated: true}, Reclaim: true}},
-		"capacity and proportion":        {[]config.PolicyTier{named(config.PolicyCapacity), named(config.PolicyProportion)}, dispatch.Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true}},
-		"proportion that only orders":    {[]config.PolicyTier{only(config.PolicyProportion, config.QueueOrder)}, dispatch.Policies{QueueOrder: list{proportion}, Rules: share.Rules{Weighted: true}}},
-		"with drf anything makes way":    {[]config.PolicyTier{named(config.PolicyProportion, config.PolicyPriority), named(config.PolicyDRF)}, dispatch.Policies{QueueOrder: list{proportion, priority}, JobOrder: list{priority, drf, priority}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Preempt: dispatch.Anything, Reclaim: true}},
+		"the default":                    {defaultArgs().Tiers, queueing.Policies{QueueOrder: list{priority, proportion, capacity}, JobOrder: list{priority, gangs, drf, priority}, Overused: list{proportion, capacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: queueing.Lower, Reclaim: true}},
+		"priority":                       {[]config.PolicyTier{named(config.PolicyPriority)}, queueing.Policies{QueueOrder: list{priority}, JobOrder: list{priority, priority}, Preempt: queueing.Lower}},
+		"priority that only orders jobs": {[]config.PolicyTier{only(config.PolicyPriority, config.JobOrder)}, queueing.Policies{JobOrder: list{priority}}},
+		"gang before priority":           {[]config.PolicyTier{named(config.PolicyGang), named(config.PolicyPriority)}, queueing.Policies{QueueOrder: list{priority}, JobOrder: list{gangs, priority, priority}, Preempt: queueing.Anything}},
+		"priority before gang":           {[]config.PolicyTier{named(config.PolicyPriority), named(config.PolicyGang)}, queueing.Policies{QueueOrder: list{priority}, JobOrder: list{priority, gangs, priority}, Preempt: queueing.Anything}},
+		"drf before priority":            {[]config.PolicyTier{named(config.PolicyDRF, config.PolicyPriority)}, queueing.Policies{QueueOrder: list{priority}, JobOrder: list{drf, priority, priority}, Preempt: queueing.Lower}},
+		"proportion":                     {[]config.PolicyTier{named(config.PolicyProportion)}, queueing.Policies{QueueOrder: list{proportion}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Reclaim: true}},
+		"capacity":                       {[]config.PolicyTier{named(config.PolicyCapacity)}, queueing.Policies{QueueOrder: list{capacity}, Overused: list{capacity}, Rules: share.Rules{Stated: true}, Reclaim: true}},
+		"capacity and proportion":        {[]config.PolicyTier{named(config.PolicyCapacity), named(config.PolicyProportion)}, queueing.Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true}},
+		"proportion that only orders":    {[]config.PolicyTier{only(config.PolicyProportion, config.QueueOrder)}, queueing.Policies{QueueOrder: list{proportion}, Rules: share.Rules{Weighted: true}}},
+		"with drf anything makes way":    {[]config.PolicyTier{named(config.PolicyProportion, config.PolicyPriority), named(config.PolicyDRF)}, queueing.Policies{QueueOrder: list{proportion, priority}, JobOrder: list{priority, drf, priority}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Preempt: queueing.Anything, Reclaim: true}},
 	} {
 		if diff := cmp.Diff(c.want, policiesOf(c.tiers)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
@@ -78,7 +79,7 @@ func TestTiers(t *testing.T) {
 		inGang(with(pod("g1", "a", 2, "n"), 5), "g"), inGang(with(pod("g2", "a", 2, "n"), 5), "g"), inGang(with(pod("g3", "a", 1, "n"), 5), "g"),
 		with(pod("b1", "b", 4, "n"), -1), with(pod("b2", "b", 4, "n"), -1),
 	}
-	queues := []dispatch.Queue{{Name: "a", Weight: 3, Deserved: gpus(16)}, {Name: "b", Deserved: gpus(4)}}
+	queues := []queueing.Queue{{Name: "a", Weight: 3, Deserved: gpus(16)}, {Name: "b", Deserved: gpus(4)}}
 	for sentence, c := range map[string]struct {
 		tiers []config.PolicyTier
 		// want are the rounds, by tier: the permitted pods, and which of them are granted.
@@ -106,7 +107,7 @@ func TestTiers(t *testing.T) {
 				d.podSeen(p)
 			}
 			var got []string
-			for _, round := range d.rounds(gangpoint.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}) {
+			for _, round := range d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}) {
 				for _, tier := range round.Tiers {
 					got = append(got, round.Name+judged(tier, round, pods))
 				}
@@ -119,7 +120,7 @@ func TestTiers(t *testing.T) {
 }
 
 // judged describes which pods a tier permits and grants.
-func judged(tier gangpoint.Tier, round gangpoint.Round, pods []*v1.Pod) string {
+func judged(tier extension.Tier, round extension.Round, pods []*v1.Pod) string {
 	var permitted, granted []string
 	var budget victim.Budget
 	if tier.Budget != nil {
@@ -131,7 +132,7 @@ func judged(tier gangpoint.Tier, round gangpoint.Round, pods []*v1.Pod) string {
 		}
 		permitted = append(permitted, p.Name)
 		one := &victim.Gang{ID: p.Name, Queue: round.Queue(p), Min: 1}
-		if budget == nil || budget.Take(one, []victim.Pod{{UID: p.UID, Request: victim.Vector(amountOf(p))}}) {
+		if budget == nil || budget.Take(one, []victim.Pod{{UID: p.UID, Request: victim.Vector(resource.OfPod(p))}}) {
 			granted = append(granted, p.Name)
 		}
 	}
@@ -143,7 +144,7 @@ func judged(tier gangpoint.Tier, round gangpoint.Round, pods []*v1.Pod) string {
 }
 
 func TestDoubts(t *testing.T) {
-	if got := doubts(defaultArgs().Tiers); len(got) > 0 {
+	if got := warnings(defaultArgs().Tiers); len(got) > 0 {
 		t.Errorf("doubts about the default tiers: %v", got)
 	}
 	want := []string{
@@ -152,7 +153,7 @@ func TestDoubts(t *testing.T) {
 		"the tier of [proportion conformance] answers Reclaimable without gang: it breaks gangs",
 		"the tier of [conformance] answers Preemptable without gang: it breaks gangs",
 	}
-	got := doubts([]config.PolicyTier{named(config.PolicyDRF, config.PolicyGang), named(config.PolicyProportion, config.PolicyConformance)})
+	got := warnings([]config.PolicyTier{named(config.PolicyDRF, config.PolicyGang), named(config.PolicyProportion, config.PolicyConformance)})
 	slices.Sort(want)
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {

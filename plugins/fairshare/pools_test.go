@@ -14,24 +14,26 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // withModels configures a pool for each of two models of GPUs.
 func (d *Dispatcher) withModels(t *testing.T) {
 	t.Helper()
-	var pools []config.Pool
+	var pool []config.Pool
 	for _, model := range []string{"x", "y"} {
-		pools = append(pools, config.Pool{Name: model, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"model": model}}})
+		pool = append(pool, config.Pool{Name: model, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"model": model}}})
 	}
-	var err error
-	if d.nodes, err = pool.New(pools); err != nil {
+	nodes, err := pools.New(pool)
+	if err != nil {
 		t.Fatal(err)
 	}
+	d.share(nodes)
 }
 
 func ofModel(name, model string, gpus int) *v1.Node {
@@ -55,7 +57,7 @@ func (d *Dispatcher) seeAll(pods ...*v1.Pod) {
 func TestPoolThatComesLate(t *testing.T) {
 	capability := gpus(4).In("x")
 	capability.Add(gpus(4).In("y"), 1)
-	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a", Capability: capability})
+	d := newDispatcher(t, 0, 9, queueing.Queue{Name: "a", Capability: capability})
 	d.withModels(t)
 	pl := &FairShare{dispatcher: d, nodes: d.nodes}
 	d.nodeSeen(ofModel("ny", "y", 8))
@@ -80,7 +82,7 @@ func TestPoolThatComesLate(t *testing.T) {
 
 // TestSharesOfPools: each pool is divided by itself, for the queues that ask for it; reclaiming too.
 func TestSharesOfPools(t *testing.T) {
-	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 0, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	d.withModels(t)
 	d.nodeSeen(ofModel("nx", "x", 8))
 	d.nodeSeen(ofModel("ny", "y", 8))
@@ -97,14 +99,14 @@ func TestSharesOfPools(t *testing.T) {
 	if why := d.offer(preemptor); why != "" {
 		t.Errorf("it waits: %s", why)
 	}
-	rounds := d.rounds(gangpoint.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})
+	rounds := d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})
 	if len(rounds) != 3 {
 		t.Fatalf("%d rounds, want two of reclaiming", len(rounds))
 	}
 	budget := rounds[1].Tiers[0].Budget(nil)
 	var granted []string
 	for _, p := range running {
-		if rounds[1].Tiers[0].Permits(p) && budget.Take(&victim.Gang{ID: p.Name, Queue: rounds[1].Queue(p), Min: 1}, []victim.Pod{{UID: p.UID, Request: victim.Vector(amountOf(p))}}) {
+		if rounds[1].Tiers[0].Permits(p) && budget.Take(&victim.Gang{ID: p.Name, Queue: rounds[1].Queue(p), Min: 1}, []victim.Pod{{UID: p.UID, Request: victim.Vector(resource.OfPod(p))}}) {
 			granted = append(granted, p.Name)
 		}
 	}
@@ -117,7 +119,7 @@ func TestSharesOfPools(t *testing.T) {
 func TestEitherPool(t *testing.T) {
 	capability := gpus(4).In("x")
 	capability.Add(gpus(4).In("y"), 1)
-	d := newDispatcher(t, 0, 9, dispatch.Queue{Name: "a", Capability: capability})
+	d := newDispatcher(t, 0, 9, queueing.Queue{Name: "a", Capability: capability})
 	d.withModels(t)
 	pl := &FairShare{dispatcher: d, nodes: d.nodes}
 	nodes := map[string]*v1.Node{"nx": ofModel("nx", "x", 8), "ny": ofModel("ny", "y", 8)}
@@ -129,7 +131,7 @@ func TestEitherPool(t *testing.T) {
 		for _, asked := range []bool{false, true} {
 			state := framework.NewCycleState()
 			if asked {
-				planner.Ask(state)
+				planner.MarkSimulated(state)
 			}
 			_, status := pl.PreFilter(t.Context(), state, p, nil)
 			var got []string
@@ -150,7 +152,7 @@ func TestEitherPool(t *testing.T) {
 		var list []string
 		for _, bound := range []string{"x", "y"} {
 			for over := int64(1); over < 9; over++ {
-				if ceilings, _ := d.book.Ceilings(dispatch.Job{Queue: "a", Need: dispatch.Needs{"a": gpus(over).In(bound)}}); ceilings != nil {
+				if ceilings, _ := d.book.Ceilings(queueing.Job{Queue: "a", Need: queueing.Needs{"a": gpus(over).In(bound)}}); ceilings != nil {
 					list = append(list, fmt.Sprint(bound, 5-over))
 					break
 				}
@@ -200,7 +202,7 @@ func TestEitherPool(t *testing.T) {
 
 // TestCordoned: pods on a cordoned node do not keep others of their queue from what there is beside it.
 func TestCordoned(t *testing.T) {
-	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"})
+	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"})
 	for _, name := range []string{"all", "cordoned"} {
 		d.nodeSeen(st.MakeNode().Name(name).Unschedulable(name == "cordoned").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
 	}
@@ -221,7 +223,7 @@ func TestCordoned(t *testing.T) {
 
 // TestTaintedNodes: what no pod can use is not divided, from when no pod can.
 func TestTaintedNodes(t *testing.T) {
-	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	d.nodeSeen(st.MakeNode().Name("tainted").Taints([]v1.Taint{{Key: "gangs", Effect: v1.TaintEffectNoSchedule}}).Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
 	d.seeAll(pod("a1", "a", 8, ""), pod("b1", "b", 16, ""))
 	fair := func(sentence string, want int64) {

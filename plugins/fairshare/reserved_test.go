@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // covers holds one placement for the pods of these names.
@@ -33,16 +33,16 @@ func (d *Dispatcher) used(queue string) int64 {
 	return d.book.Standings()[queue].Running[gpu]
 }
 
-// TestChargesCount: what is held for pods to come counts as used by its queue, as much as is left of it, as long as it is held.
+// TestChargesCount: what is held for pods to come counts as used by its queue, as much as is left of it, as long as it
+// is held.
 func TestChargesCount(t *testing.T) {
-	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
+	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	d.Charge("before", pod("r", "a", 2, ""), "all", left(2))
 	if got := d.used("a"); got != 0 {
 		t.Errorf("a uses %d before anything is counted", got)
 	}
 	d.change(func() {
-		d.counting = true
-		d.countCharges(func(charge) bool { return true })
+		d.usage.StartHeld()
 	})
 	step := func(sentence string, do func(), a, b int64) {
 		t.Helper()
@@ -74,16 +74,16 @@ func TestChargesCount(t *testing.T) {
 			d.Charge(id, nil, "", hold.Taken{})
 		}
 	}, 0, 0)
-	if got := d.nodes.Total()[gpu]; got != 8 || len(d.charges) > 0 {
-		t.Errorf("%d are there to be shared, want 8; charges %v", got, d.charges)
+	if got := d.nodes.Total()[gpu]; got != 8 || len(d.left()) > 0 {
+		t.Errorf("%d are there to be shared, want 8; left %v", got, d.left())
 	}
 }
 
-// TestMoveCountsOnce: what is held for a pod that moves counts once the pod no longer counts in the queue, and what another queue holds
-// counts in addition.
+// TestMoveCountsOnce: what is held for a pod that moves counts once the pod no longer counts in the queue, and what
+// another queue holds counts in addition.
 func TestMoveCountsOnce(t *testing.T) {
-	d := newDispatcher(t, 8, 8, dispatch.Queue{Name: "a"}, dispatch.Queue{Name: "b"})
-	d.counting = true
+	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
+	d.usage.StartHeld()
 	moves, waits := pod("moves", "a", 2, "all"), pod("waits", "a", 1, "")
 	d.know(moves, waits)
 	d.podSeen(moves)
@@ -111,17 +111,17 @@ func TestMoveCountsOnce(t *testing.T) {
 	step("the place is used", func() { d.Charge("to", nil, "", hold.Taken{}) }, 1, 2)
 	d.Charge("other", nil, "", hold.Taken{})
 	d.Charge("early", nil, "", hold.Taken{})
-	if len(d.moving) > 0 {
-		t.Errorf("%v are still there to be looked at", d.moving)
+	if left := d.left()["moving"]; left > 0 {
+		t.Errorf("%d are still there to be looked at", left)
 	}
 }
 
-// TestNoTurnForWhatIsHeld: a pod is admitted if everything that it asks for is held by its own queue, though the queue is at its
-// ceiling; a pod for which another queue pays is not.
+// TestNoTurnForWhatIsHeld: a pod is admitted if everything that it asks for is held by its own queue, though the queue
+// is at its ceiling; a pod for which another queue pays is not.
 func TestNoTurnForWhatIsHeld(t *testing.T) {
-	ceiling := dispatch.Queue{Name: "a", Capability: gpus(4)}
-	d := newDispatcher(t, 8, 8, ceiling, dispatch.Queue{Name: "b", Capability: gpus(1)})
-	d.counting = true
+	ceiling := queueing.Queue{Name: "a", Capability: gpus(4)}
+	d := newDispatcher(t, 8, 8, ceiling, queueing.Queue{Name: "b", Capability: gpus(1)})
+	d.usage.StartHeld()
 	d.SetReserved(covers{"owner": "held", "of-b": "held"})
 	owner, stranger, ofB := pod("owner", "a", 4, ""), pod("stranger", "a", 4, ""), pod("of-b", "b", 4, "")
 	busy := pod("busy", "a", 1, "all")

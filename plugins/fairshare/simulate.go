@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 var (
@@ -30,7 +30,7 @@ const ErrReasonPool = "node(s) in a pool in which the pod's queue is at a limit"
 type crowd struct {
 	// pools are those in which its queue has room, of several that it may use; nil for any.
 	pools  []string
-	bounds []dispatch.Bound
+	bounds []queueing.Bound
 	// gone are the pods that are removed in the what-if.
 	gone map[types.UID]bool
 }
@@ -42,7 +42,7 @@ func (c *crowd) Clone() fwk.StateData {
 
 // why describes the first limit that is exceeded; empty if none is any more.
 func (c *crowd) why() string {
-	if bound, exceeded := dispatch.Exceeds(c.bounds); exceeded {
+	if bound, exceeded := queueing.Exceeds(c.bounds); exceeded {
 		return bound.Brief()
 	}
 	return ""
@@ -59,8 +59,8 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	defer d.lock()()
 	d.noteMaking(name, making)
 	var c crowd
-	var choices []dispatch.Choice
-	if d.book.Phase(name) == dispatch.Admitted {
+	var choices []queueing.Choice
+	if d.book.Phase(name) == queueing.Admitted {
 		choices = d.book.Choices(name)
 		c.bounds = d.book.Crowded(name)
 	} else {
@@ -79,17 +79,17 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 
 // poolsOf returns the pools that a pod has with some of the options of its job; nil if it can use
 // only one anyway, or asks for nothing.
-func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []dispatch.Choice) []string {
-	s, known := d.seen[pod.UID]
-	if !known || len(s.kind.Pools()) == 1 {
+func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []queueing.Choice) []string {
+	counted, known := d.usage.Pod(pod.UID)
+	if !known || len(counted.Class.Pools()) == 1 {
 		return nil
 	}
 	usage, _ := d.book.Counted(string(pod.UID))
 	var pools, others []string
 	for _, choice := range choices {
 		named := choice.Pools()
-		own := dispatch.Choice{Need: dispatch.Needs{usage.Queue: usage.Option(choice.At)}}
-		for _, of := range s.kind.Pools() {
+		own := queueing.Choice{Need: queueing.Needs{usage.Queue: usage.Option(choice.At)}}
+		for _, of := range counted.Class.Pools() {
 			if named[of] && own.Pools()[of] {
 				pools = append(pools, of)
 			} else if named[of] {
@@ -114,9 +114,9 @@ func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 
 // shift counts a pod's amount against the bounds, or with a negative n gives it back. The share concerns
 // the queue itself, ceilings all queues below them.
-func (c *crowd) shift(path []string, amount dispatch.Vector, n int64) {
+func (c *crowd) shift(path []string, amount queueing.Vector, n int64) {
 	for i := range c.bounds {
-		if b := &c.bounds[i]; path[0] == b.Queue || b.Reason == dispatch.Capability && slices.Contains(path, b.Queue) {
+		if b := &c.bounds[i]; path[0] == b.Queue || b.Reason == queueing.Capability && slices.Contains(path, b.Queue) {
 			b.Freed -= n * amount[b.Resource]
 		}
 	}

@@ -3,6 +3,7 @@ package fairshare
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -20,19 +21,19 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	configv1 "github.com/lockstep-sh/lockstep/apis/config/v1"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
-func gpus(n int64) dispatch.Vector { return dispatch.Vector{gpu: n} }
+func gpus(n int64) queueing.Vector { return queueing.Vector{gpu: n} }
 
-// newDispatcher returns a Dispatcher with so many GPUs, a window, queues of weight 1 unless they set another, and nothing
-// that runs by itself.
-func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Queue) *Dispatcher {
+// newDispatcher returns a Dispatcher with so many GPUs, a window, queues of weight 1 unless they set another, and
+// nothing that runs by itself.
+func newDispatcher(t testing.TB, total int64, window int, queues ...queueing.Queue) *Dispatcher {
 	t.Helper()
-	d := NewDispatcher(noGangs{}, holds.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil, nil)
+	d := NewDispatcher(noGangs{}, ledger.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil, nil)
 	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -45,7 +46,7 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 	d.handles[profile] = nil
 	d.args = defaultArgs()
 	d.book.SetPolicies(policiesOf(d.args.Tiers))
-	d.book.SetLimits(dispatch.Limits{Window: window})
+	d.book.SetLimits(queueing.Limits{Window: window})
 	d.opened = true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)
@@ -58,10 +59,22 @@ func newDispatcher(t *testing.T, total int64, window int, queues ...dispatch.Que
 }
 
 // has puts all that is there to be shared on one node.
-func (d *Dispatcher) has(amount dispatch.Vector) {
+func (d *Dispatcher) has(amount queueing.Vector) {
 	list := amount.List()
 	list[v1.ResourcePods] = *apiresource.NewQuantity(1<<40, apiresource.DecimalSI) // not asked for
 	d.nodeSeen(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Status: v1.NodeStatus{Allocatable: list}})
+}
+
+// left returns how much is kept of pods, nodes and what is held, without what is nothing.
+func (d *Dispatcher) left() map[string]int {
+	left := map[string]int{}
+	counter := reflect.ValueOf(d.usage).Elem()
+	for _, field := range []string{"pods", "onNode", "ofClass", "all", "moving", "inPlace"} {
+		if n := counter.FieldByName(field).Len(); n > 0 {
+			left[field] = n
+		}
+	}
+	return left
 }
 
 // defaultArgs returns the arguments of a configuration that sets none.
@@ -80,7 +93,8 @@ type namespaceLister struct {
 	store cache.Indexer
 }
 
-// unfit returns the scheduler's error for a pod that finds no place: none of three nodes takes it, for one kind of reason.
+// unfit returns the scheduler's error for a pod that finds no place: none of three nodes takes it, for one kind of
+// reason.
 func unfit(code fwk.Code) error {
 	err := &framework.FitError{NumAllNodes: 3, Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
 	err.Diagnosis.NodeToStatus.Set("a", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "of no use"))
@@ -134,11 +148,14 @@ func (d *Dispatcher) calledNow() string {
 // noGangs knows no gangs.
 type noGangs struct{}
 
-func (noGangs) Wants(pod *v1.Pod) (gang.Want, bool)         { return gang.Want{Pods: []*v1.Pod{pod}}, true }
-func (noGangs) WaitsForRoom(*v1.Pod) bool                   { return true }
-func (noGangs) Whole(*v1.Pod) bool                          { return true }
-func (noGangs) QueueOf(string, gang.Key) string             { return "" }
-func (noGangs) OnMove(func(string, gang.Key))               {}
-func (noGangs) Synced() bool                                { return true }
-func (noGangs) Changed()                                    {}
-func (noGangs) Explain(context.Context, string, []gang.Key) {}
+func (noGangs) Wants(pod *v1.Pod) (gangstate.Want, bool) {
+	return gangstate.Want{Pods: []*v1.Pod{pod}}, true
+}
+func (noGangs) Running(string, gangstate.Key) []gangstate.Footprint { return nil }
+func (noGangs) WaitsForRoom(*v1.Pod) bool                           { return true }
+func (noGangs) Whole(*v1.Pod) bool                                  { return true }
+func (noGangs) QueueOf(string, gangstate.Key) string                { return "" }
+func (noGangs) OnMove(func(string, gangstate.Key))                  {}
+func (noGangs) Synced() bool                                        { return true }
+func (noGangs) Changed()                                            {}
+func (noGangs) Explain(context.Context, string, []gangstate.Key)    {}

@@ -8,9 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // tellEvery is how often news is called.
@@ -29,18 +29,18 @@ func (d *Dispatcher) tell(ctx context.Context) {
 
 // news queues the jobs in no gang for which there is something to report, and returns the gangs,
 // by profile, that the plugin Gang has to report.
-func (d *Dispatcher) news() map[string]sets.Set[gang.Key] {
+func (d *Dispatcher) news() map[string]sets.Set[gangstate.Key] {
 	defer d.lock()()
-	gangs := map[string]sets.Set[gang.Key]{}
+	gangs := map[string]sets.Set[gangstate.Key]{}
 	add := func(pods []string) {
 		for _, pod := range d.podsOf(pods) {
-			key, _, ok := gang.KeyOf(pod)
+			key, _, ok := gangstate.KeyOf(pod)
 			if !ok {
 				continue
 			}
 			profile := pod.Spec.SchedulerName
 			if gangs[profile] == nil {
-				gangs[profile] = sets.New[gang.Key]()
+				gangs[profile] = sets.New[gangstate.Key]()
 			}
 			gangs[profile].Insert(key)
 		}
@@ -73,9 +73,9 @@ func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	return string(said), message
 }
 
-// Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their queue, or one
-// above it, admits nothing, or its ceiling leaves no room for them beside the jobs that come before them and wait for nodes too. An
-// empty reason means that they would.
+// Limits returns why pods that are placed together, and do not fit, would not be admitted to more nodes either: their
+// queue, or one above it, admits nothing, or its ceiling leaves no room for them beside the jobs that come before them
+// and wait for nodes too. An empty reason means that they would.
 func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	defer d.lock()()
 	for _, pod := range pods {
@@ -89,8 +89,9 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// Kept returns why a pod, or its gang, waits for its turn now, whether or not that was reported to its users, and whether it waits
-// until a user changes its queue. An empty reason means that it does not wait, or that queues have not been read.
+// Kept returns why a pod, or its gang, waits for its turn now, whether or not that was reported to its users, and
+// whether it waits until a user changes its queue. An empty reason means that it does not wait, or that queues have not
+// been read.
 func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
 	defer d.lock()()
 	usage, counted := d.book.Counted(string(pod.UID))
@@ -98,24 +99,25 @@ func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
 		return "", "", false
 	}
 	why, message := d.book.Why(usage.Job)
-	return string(why), message, why == dispatch.NotFound || why == dispatch.Loose || why == dispatch.Closed
+	return string(why), message, why == queueing.NotFound || why == queueing.Loose || why == queueing.Invalid || why == queueing.Closed
 }
 
 // Waiting reports whether a pod waits for the turn of its job.
 func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
 	defer d.lock()()
 	usage, _ := d.book.Counted(string(pod.UID))
-	return d.book.Phase(usage.Job) == dispatch.Waiting
+	return d.book.Phase(usage.Job) == queueing.Waiting
 }
 
-// say returns what to write into the status of the pods of a job in no gang, as it waits now. It counts as told once all of them have it.
-func (d *Dispatcher) say(job string) podstatus.Saying {
+// say returns what to write into the status of the pods of a job in no gang, as it waits now. It counts as told once
+// all of them have it.
+func (d *Dispatcher) say(job string) status.Saying {
 	defer d.lock()()
 	notice, due := d.book.Untold(job, d.moment())
 	if !due {
 		return d.reword(job)
 	}
-	return podstatus.Saying{
+	return status.Saying{
 		Reason: string(notice.Reason), Message: notice.Message,
 		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }),
 		Said: func() {
@@ -125,17 +127,17 @@ func (d *Dispatcher) say(job string) podstatus.Saying {
 	}
 }
 
-// reword returns the message for a pod in no gang that did not fit, and has the reason in its status already: another reason is
-// written when it fails.
-func (d *Dispatcher) reword(job string) podstatus.Saying {
+// reword returns the message for a pod in no gang that did not fit, and has the reason in its status already: another
+// reason is written when it fails.
+func (d *Dispatcher) reword(job string) status.Saying {
 	notice, known := d.book.Reworded(job)
 	if !known {
-		return podstatus.Saying{}
+		return status.Saying{}
 	}
-	return podstatus.Saying{
+	return status.Saying{
 		Reason: string(notice.Reason), Message: notice.Message,
 		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool {
-			word := podstatus.Word(pod)
+			word := status.Word(pod)
 			return pod.Spec.NodeName != "" || word == nil || word.Reason != string(notice.Reason)
 		}),
 	}

@@ -15,9 +15,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // writes are the statuses that pods get. The first fail writes fail.
@@ -51,7 +51,7 @@ func (w *writes) patch(action clienttesting.Action) (bool, runtime.Object, error
 }
 
 // speaking returns a Dispatcher that writes the status of pods, so many per second.
-func speaking(t *testing.T, qps int32, w *writes, queues ...dispatch.Queue) *Dispatcher {
+func speaking(t *testing.T, qps int32, w *writes, queues ...queueing.Queue) *Dispatcher {
 	t.Helper()
 	d := newDispatcher(t, 8, 9, queues...)
 	w.told, w.called = map[string]string{}, make(chan string, 100)
@@ -60,7 +60,7 @@ func speaking(t *testing.T, qps int32, w *writes, queues ...dispatch.Queue) *Dis
 	leading := make(chan struct{})
 	close(leading)
 	d.leading = leading
-	d.lane = podstatus.NewLane(podstatus.New(leading), client, qps, d.say)
+	d.lane = status.NewLane(status.New(leading), client, qps, d.say)
 	return d
 }
 
@@ -83,7 +83,7 @@ func (d *Dispatcher) tick(t *testing.T, told <-chan string) string {
 // TestToldAgain: what could not be written is written later, as it is then.
 func TestToldAgain(t *testing.T) {
 	w := &writes{fail: 2}
-	d := speaking(t, 1000, w, dispatch.Queue{Name: "a", Closed: true})
+	d := speaking(t, 1000, w, queueing.Queue{Name: "a", Closed: true})
 	p := pod("p", "a", 1, "")
 	d.seeAll(p)
 	d.offer(p)
@@ -100,7 +100,7 @@ func TestToldAgain(t *testing.T) {
 
 // TestToldOnceItIs: nothing counts as told that was not written.
 func TestToldOnceItIs(t *testing.T) {
-	d := newDispatcher(t, 8, 9, dispatch.Queue{Name: "a", Closed: true})
+	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a", Closed: true})
 	p := pod("p", "a", 1, "")
 	d.seeAll(p)
 	d.offer(p)
@@ -109,7 +109,7 @@ func TestToldOnceItIs(t *testing.T) {
 		_, message := d.book.Said("p")
 		return message
 	}
-	says := func(want string) podstatus.Saying {
+	says := func(want string) status.Saying {
 		t.Helper()
 		saying := d.say("pod:p")
 		if saying.Message != want || told() != "" {
@@ -128,13 +128,14 @@ func TestToldOnceItIs(t *testing.T) {
 	}
 }
 
-// TestReworded: a pod in no gang that did not fit gets another message for the reason that it has; another reason it gets when it fails.
+// TestReworded: a pod in no gang that did not fit gets another message for the reason that it has; another reason it
+// gets when it fails.
 func TestReworded(t *testing.T) {
 	for gives, want := range map[string]string{
-		string(dispatch.Capability): `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
+		string(queueing.Capability): `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
 		v1.PodReasonUnschedulable:   "",
 	} {
-		d := newDispatcher(t, 100, 9, dispatch.Queue{Name: "a", Capability: gpus(4)})
+		d := newDispatcher(t, 100, 9, queueing.Queue{Name: "a", Capability: gpus(4)})
 		p := pod("p", "a", 3, "")
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: gives, Message: "other words"}}
 		d.seeAll(p)
@@ -143,7 +144,7 @@ func TestReworded(t *testing.T) {
 		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
 			t.Errorf("it says %s, its queue has room for it, and it is to say %q", gives, saying.Message)
 		}
-		d.book.Count("runs", dispatch.Usage{Queue: "a", Amount: gpus(2), Runs: true})
+		d.book.Count("runs", queueing.Usage{Queue: "a", Amount: gpus(2), Runs: true})
 		d.book.Rebarred(d.moment())
 		got := ""
 		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
@@ -155,8 +156,8 @@ func TestReworded(t *testing.T) {
 	}
 }
 
-// TestUnread: while queues are not read yet, users get only that they are not, and nothing that seems to be so; once they are read,
-// users get what is so, at once.
+// TestUnread: while queues are not read yet, users get only that they are not, and nothing that seems to be so; once
+// they are read, users get what is so, at once.
 func TestUnread(t *testing.T) {
 	for queue, want := range map[string]string{"": `QueueTurn: waiting for its turn in queue "default"`, "a": `QueueClosed: queue "a" is closed`} {
 		t.Run("queue "+queue, func(t *testing.T) {
@@ -185,7 +186,7 @@ func TestUnread(t *testing.T) {
 			step("they are not", "QueuesNotRead: waiting for queues and pods to be read; see the scheduler's log", time.Second)
 			step("it was told", "", time.Hour)
 			d.change(func() {
-				d.book.SetQueues(dispatch.Queue{Name: "a", Weight: 1, Closed: true})
+				d.book.SetQueues(queueing.Queue{Name: "a", Weight: 1, Closed: true})
 				d.opened = true
 			})
 			step("they are read", want, 0)
@@ -199,15 +200,15 @@ type explaining struct {
 	keys chan string
 }
 
-func (e explaining) Wants(pod *v1.Pod) (gang.Want, bool) {
-	want := gang.Want{Pods: []*v1.Pod{pod}}
-	if key, _, ok := gang.KeyOf(pod); ok {
+func (e explaining) Wants(pod *v1.Pod) (gangstate.Want, bool) {
+	want := gangstate.Want{Pods: []*v1.Pod{pod}}
+	if key, _, ok := gangstate.KeyOf(pod); ok {
 		want.Job = key.String()
 	}
 	return want, true
 }
 
-func (e explaining) Explain(_ context.Context, _ string, keys []gang.Key) {
+func (e explaining) Explain(_ context.Context, _ string, keys []gangstate.Key) {
 	for _, key := range keys {
 		select {
 		case e.keys <- key.Name:
@@ -219,7 +220,7 @@ func (e explaining) Explain(_ context.Context, _ string, keys []gang.Key) {
 // TestGangsAreToldFirst: a gang does not wait until thousands of pods have been written.
 func TestGangsAreToldFirst(t *testing.T) {
 	w := &writes{}
-	d := speaking(t, 1, w, dispatch.Queue{Name: "a", Closed: true})
+	d := speaking(t, 1, w, queueing.Queue{Name: "a", Closed: true})
 	e := explaining{keys: make(chan string, 10)}
 	d.gangs = e
 	for i := range 3000 {

@@ -18,12 +18,13 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/crd"
-	"github.com/lockstep-sh/lockstep/plugins/internal/dispatch"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/pool"
-	"github.com/lockstep-sh/lockstep/plugins/leading"
-	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // watch starts the watches of what there is, what runs and waits, and the queues.
@@ -70,7 +71,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		UpdateFunc: func(_, object any) { d.queueSeen(ctx, object) },
 		DeleteFunc: watches.Deleted(func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) }),
 	})
-	served := crd.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
+	served := crds.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
 	go d.open(ctx, append(ofDevices, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)...)
 	return nil
 }
@@ -80,9 +81,10 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 	return informer.AddEventHandler(d.watches.Shared(what+" in the shares of queues", informer, handler))
 }
 
-// Open makes turns begin once everything that exists has been seen. It returns true when the pods of the first turns were activated, and
-// false when ctx is done: turns begin later then. Where no profile has queues, it waits for nothing. It is called once, by the leading
-// process, when all other waiting pods are known, and before it takes the first pod.
+// Open makes turns begin once everything that exists has been seen. It returns true when the pods of the first turns
+// were activated, and false when ctx is done: turns begin later then. Where no profile has queues, it waits for
+// nothing. It is called once, by the leading process, when all other waiting pods are known, and before it takes the
+// first pod.
 func (d *Dispatcher) Open(ctx context.Context) bool {
 	close(d.mayOpen)
 	d.mu.Lock()
@@ -103,7 +105,7 @@ func (d *Dispatcher) Open(ctx context.Context) bool {
 // shares would be wrong.
 func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
 	// In a standby process, turns would pass without effect.
-	if leading.Signal(d.mayOpen).Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if leadership.Signal(d.mayOpen).Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
 		d.poke() // also where no job has its turn
 	}
@@ -123,23 +125,11 @@ func (d *Dispatcher) nodeSeen(node *v1.Node) {
 
 // setNode adds or updates a node. What runs there is in its pool.
 func (d *Dispatcher) setNode(node *v1.Node) {
-	moved, changed := d.nodes.SetNode(d.devices.With(node))
-	d.book.SetTotal(d.nodes.Total())
-	if moved {
-		d.moveAll(maps.Clone(d.on[node.Name]))
-		d.countCharges(func(c charge) bool { return c.node == node.Name })
-	}
-	d.rekind(changed)
+	d.moveAll(d.usage.SetNode(d.devices.WithDevices(node)))
 }
 
 func (d *Dispatcher) nodeGone(node *v1.Node) {
-	d.change(func() {
-		changed := d.nodes.DropNode(node.Name)
-		d.book.SetTotal(d.nodes.Total())
-		d.moveAll(maps.Clone(d.on[node.Name]))
-		d.countCharges(func(c charge) bool { return c.node == node.Name })
-		d.rekind(changed)
-	})
+	d.change(func() { d.moveAll(d.usage.DropNode(node.Name)) })
 }
 
 func (d *Dispatcher) podSeen(pod *v1.Pod) {
@@ -158,6 +148,10 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	}
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return // it asks for nothing yet
+	}
+	if resource.CheckPod(pod) != nil {
+		d.podRefused(pod) // it may have been resized
+		return
 	}
 	defer d.lock()()
 	now := d.current(pod)
@@ -180,32 +174,41 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 
 // foreign counts a pod of another scheduler: what it has is not there to be shared.
 func (d *Dispatcher) foreign(pod *v1.Pod) {
-	amount := amountOf(pod)
-	d.lock()
-	same := d.nodes.HasForeign(pod.UID, pod.Spec.NodeName, amount)
-	d.mu.Unlock()
-	if !same {
-		d.change(func() { d.nodes.SetForeign(pod.UID, pod.Spec.NodeName, amount) })
+	defer d.lock()()
+	if d.usage.SetForeign(pod) {
+		d.turn()
 	}
 }
 
 func (d *Dispatcher) podGone(pod *v1.Pod) {
 	defer d.lock()()
+	d.drop(pod.UID)
+}
+
+// podRefused counts a pod no more that has come to ask for what no pod can have. If it has a node it counts there once
+// it is bound, or asks for less.
+func (d *Dispatcher) podRefused(pod *v1.Pod) {
+	defer d.lock()()
+	node, reserved := d.assumed[pod.UID]
+	if d.drop(pod.UID); reserved {
+		d.assumed[pod.UID] = node
+	}
+}
+
+// drop ends all that is known of a pod. The lock is held.
+func (d *Dispatcher) drop(uid types.UID) {
 	if len(d.book.Making()) > 0 {
 		d.poke() // it may be the last that had to end for a job
 	}
-	if d.nodes.DropForeign(pod.UID) {
-		d.book.SetTotal(d.nodes.Total())
-	}
-	d.forget(pod.UID)
-	usage, _ := d.book.Counted(string(pod.UID))
-	d.members.move(pod.UID, usage.Group, "")
-	d.moved(pod.UID) // before other jobs of its queue get what it gives back
-	d.do(d.book.Gone(string(pod.UID), d.moment()))
+	delete(d.assumed, uid)
+	delete(d.places, uid)
+	before, _ := d.book.Counted(string(uid))
+	d.members.Move(uid, before.Group, "")
+	d.usage.Drop(uid)
 }
 
 // gangMoved moves a gang whose PodGroup names another queue.
-func (d *Dispatcher) gangMoved(profile string, key gang.Key) {
+func (d *Dispatcher) gangMoved(profile string, key gangstate.Key) {
 	d.change(func() { d.moveAll(maps.Clone(d.members[groupName(profile, key)])) })
 }
 
@@ -225,7 +228,7 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 			uids[pod.UID] = true
 		}
 		d.moveAll(uids)
-		d.countCharges(func(c charge) bool { return c.pod.Namespace == now.Name })
+		d.usage.RecountHeld(now.Name)
 	})
 }
 
@@ -239,13 +242,13 @@ func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
 		klog.FromContext(ctx).Error(err, "Failed to read a queue; what was known of it stays", "queue", raw.GetName())
 		return
 	}
-	d.change(func() { d.book.SetQueues(pool.Queue(q)) })
+	d.change(func() { d.book.SetQueues(pools.Queue(q)) })
 }
 
 // queueGone removes a queue; the default queue is as if it had not been described.
 func (d *Dispatcher) queueGone(name string) {
 	if name == v1alpha1.DefaultQueue {
-		d.book.SetQueues(dispatch.Queue{Name: name, Weight: 1})
+		d.book.SetQueues(queueing.Queue{Name: name, Weight: 1})
 		return
 	}
 	d.book.RemoveQueue(name)

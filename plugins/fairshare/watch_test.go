@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -19,7 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -82,8 +83,8 @@ type activating struct {
 
 func (h activating) Activate(_ klog.Logger, pods map[string]*v1.Pod) { h.do(pods) }
 
-// TestOpen: a process that begins to lead can wait until the pods of the first turns were activated; no job has a turn before, and the wait
-// ends where queues are not read.
+// TestOpen: a process that begins to lead can wait until the pods of the first turns were activated; no job has a turn
+// before, and the wait ends where queues are not read.
 func TestOpen(t *testing.T) {
 	stage := func(pods ...*v1.Pod) (d *Dispatcher, activated *atomic.Int32, read *atomic.Bool) {
 		d, activated, read = newDispatcher(t, 4, 4), &atomic.Int32{}, &atomic.Bool{}
@@ -147,4 +148,36 @@ func TestOpen(t *testing.T) {
 			t.Error("it waits for what nobody has")
 		}
 	})
+}
+
+// TestImpossibleForAMoment: a pod that asks for what no pod can have while it has a node, or gets one, has it once it
+// asks for less.
+func TestImpossibleForAMoment(t *testing.T) {
+	for sentence, early := range map[string]bool{"when it gets a node": true, "later": false} {
+		d := newDispatcher(t, 8, 9)
+		seen := func(version, amount string) {
+			p := pod("p", "", 1, "")
+			p.ResourceVersion = version
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{gpu: resource.MustParse(amount)}
+			d.know(p)
+			d.podSeen(p)
+		}
+		reserve := func() { d.reserve(pod("p", "", 1, "all"), "all") }
+		seen("1", "1")
+		if !early {
+			reserve()
+		}
+		seen("2", "1e30")
+		if early {
+			reserve()
+		}
+		seen("3", "2")
+		if usage, _ := d.book.Counted("p"); !usage.Runs || usage.Amount[gpu] != 2 {
+			t.Errorf("%s: it counts as %v", sentence, usage)
+		}
+		d.unreserve(silent, pod("p", "", 1, "all"))
+		if usage, _ := d.book.Counted("p"); usage.Runs || len(d.assumed) > 0 {
+			t.Errorf("%s: it has given its node back, and counts as %v", sentence, usage)
+		}
+	}
 }

@@ -10,9 +10,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // nominate holds all of a node for a pod, as a member of its gang.
@@ -57,7 +57,7 @@ func TestOwnNomination(t *testing.T) {
 					t.Fatal("it did not get its place")
 				}
 			}
-			s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.BoundTo(members[1].UID, now) })
+			s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.BoundTo(members[1].UID, now) })
 			s.Unreserve(s.ctx, framework.NewCycleState(), members[0], "node-0000")
 			s.forget(t, bound(members[0], "node-0000"))
 			return members[0]

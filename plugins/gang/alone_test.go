@@ -9,9 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // TestGangOfOneThatCaresAboutPods: the pod that it waits for causes a retry.
@@ -32,7 +32,7 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 			if at, failed := s.run(t, pods); len(at) > 0 || failed != 1 {
 				t.Fatalf("on %v after %d cycles", at, failed)
 			}
-			s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
+			s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 				g.PodsMoved()
 				return g.Retry(now.Add(time.Second), elsewhere{s, func(hold.Holder) int { return 0 }}) // the pause is over
 			})
@@ -88,7 +88,7 @@ func TestGangsOfOneThatAreAlike(t *testing.T) {
 func (s *stage) retried(t *testing.T, pods []*v1.Pod, victims func(hold.Holder) int) (tried int) {
 	t.Helper()
 	for now := time.Now().Add(time.Second); ; now = now.Add(time.Second) { // the pauses are over
-		s.input(s.ctx, func(g *gang.Gangs, _ time.Time) gang.Effects { return g.Retry(now, elsewhere{s, victims}) })
+		s.input(s.ctx, func(g *gangstate.Gangs, _ time.Time) gangstate.Effects { return g.Retry(now, elsewhere{s, victims}) })
 		i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return s.PreEnqueue(s.ctx, pod).IsSuccess() })
 		if i < 0 {
 			return tried

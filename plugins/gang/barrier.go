@@ -12,7 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // reasonGivenBack is why a held member does not bind after all.
@@ -110,12 +110,12 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 	if state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
-	pl.holds.Use(pod.UID, node)
+	pl.holds.PodAssumed(pod.UID, node)
 	if pl.gangs.Outside(pod) {
 		return nil
 	}
 	pl.barrier.add(pod.UID)
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Reserved(pod.UID, node, now) })
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Reserved(pod.UID, node, now) })
 	return nil
 }
 
@@ -126,13 +126,13 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if state.IsPodGroupSchedulingCycle() {
 		return
 	}
-	pl.holds.NoteFreed(node) // a place that is given back may help a gang
+	pl.holds.ReportFreed(node) // a place that is given back may help a gang
 	if pl.gangs.Outside(pod) {
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unreserved(pod.UID, now) })
-	pl.claims.Consider(pod)
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
+	pl.claims.Enqueue(pod)
 }
 
 // Permit releases the group if this member completes it. Otherwise the member waits.
@@ -141,7 +141,7 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return nil, 0
 	}
 	var wait, ahead bool
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) (e gang.Effects) {
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
 		wait, e = s.Permitted(pod.UID, now)
 		ahead = s.GoesAhead(pod.UID)
 		return e
@@ -156,10 +156,13 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return nil, 0 // it waits at Bind
 	}
 	pl.barrier.mu.Lock()
+	defer pl.barrier.mu.Unlock()
 	if d := pl.barrier.doors[pod.UID]; d != nil {
 		d.atPermit = true
+		if isClosed(d.opened) && d.refusal != "" {
+			return fwk.NewStatus(fwk.Unschedulable, d.refusal), 0
+		}
 	}
-	pl.barrier.mu.Unlock()
 	return fwk.NewStatus(fwk.Wait), maxPermitWait
 }
 
@@ -223,5 +226,5 @@ func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.BoundTo(pod.UID, now) })
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.BoundTo(pod.UID, now) })
 }

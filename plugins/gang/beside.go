@@ -8,8 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/placement"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
 
 // beside is where a member that is placed by itself has to be, since other members of its gang, or of its
@@ -21,7 +21,7 @@ type beside struct {
 	// spots are for the ranks that it may have, the best first, among company; attempt is that to place it.
 	spots   []spot
 	company *company
-	attempt *gang.Attempt
+	attempt *gangstate.Attempt
 	// at is where the best spot is that has a node; neighbours are the nodes of the members next in rank.
 	at         *ground
 	neighbours []*v1.Node
@@ -36,12 +36,12 @@ type spot struct {
 	rank int
 	pins []pin
 	// begins is the coarsest level of which it begins a slice, if any, and within where that has to be.
-	begins *gang.Level
+	begins *gangstate.Level
 	within *ground
 }
 
 // beside finds where the other members are. It costs a look-up for each of them.
-func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
+func (pl *Gang) beside(pod *v1.Pod, need *gangstate.Need) beside {
 	required, layout := need.Spec.RequiredTopology, &need.Spec.Layout
 	if required == "" && len(layout.Levels) == 0 {
 		return beside{}
@@ -74,7 +74,7 @@ func (pl *Gang) beside(pod *v1.Pod, need *gang.Need) beside {
 }
 
 // choose takes the first spot for which one of the nodes will do. For a member that begins a slice there it costs what
-// planner.RoomIn costs.
+// planner.CapacityIn costs.
 func (pl *Gang) choose(ctx context.Context, b *beside, nodes []fwk.NodeInfo) error {
 	for _, s := range b.spots {
 		b.at = groundOf(s)
@@ -97,8 +97,8 @@ func (pl *Gang) choose(ctx context.Context, b *beside, nodes []fwk.NodeInfo) err
 	return nil
 }
 
-// begin finds the domains in which there is room for a slice of which the member is the first, beside what other members need that
-// have to be there.
+// begin finds the domains in which there is room for a slice of which the member is the first, beside what other
+// members need that have to be there.
 func (pl *Gang) begin(ctx context.Context, b *beside, s spot) error {
 	c, level, within := b.company, s.begins, s.within
 	domains, owed := map[int]string{}, map[string]int{}
@@ -112,7 +112,7 @@ func (pl *Gang) begin(ctx context.Context, b *beside, s spot) error {
 			owed[value]++
 		}
 	}
-	room, err := pl.ready().RoomIn(ctx, b.attempt, level.Key, within.allows, func(value string) int { return level.Slice + owed[value] })
+	room, err := pl.ready().CapacityIn(ctx, b.attempt, level.Key, within.allows, func(value string) int { return level.Slice + owed[value] })
 	if err != nil {
 		return err
 	}
@@ -137,8 +137,8 @@ func roomy(room map[string]int, members int) map[string]bool {
 	return values
 }
 
-// ground is where a node has to be to be in one domain with the members of some slice: the values of a label that it may have, and
-// for each of them, or for any, what goes for the levels inside.
+// ground is where a node has to be to be in one domain with the members of some slice: the values of a label that it
+// may have, and for each of them, or for any, what goes for the levels inside.
 type ground struct {
 	key      string // empty: any node will do
 	in       map[string]*ground
@@ -194,9 +194,9 @@ func (g *ground) allows(node *v1.Node) bool {
 	return in != nil && in.allows(node) || g.anywhere != nil && g.anywhere.allows(node)
 }
 
-// score returns, from 0 to fwk.MaxScore, how many levels a node shares with a member that is
-// next in rank; all on the node of one, and none outside the best spot. For a member that begins a slice it is 0 where the rest
-// of the slice would find no room, and more elsewhere.
+// score returns, from 0 to fwk.MaxScore, how many levels a node shares with a member that is next in rank; all on the
+// node of one, and none outside the best spot. For a member that begins a slice it is 0 where the rest of the slice
+// would find no room, and more elsewhere.
 func (b *beside) score(node *v1.Node) int64 {
 	if !b.at.allows(node) {
 		return 0

@@ -67,8 +67,8 @@ func namesOf(nodes ...*v1.Node) sets.Set[string] {
 	return names
 }
 
-// TestSliceBeginsWhereItHasRoom: the first member of a slice that was lost whole does not go where only nodes that it cannot use
-// have room for the others.
+// TestSliceBeginsWhereItHasRoom: the first member of a slice that was lost whole does not go where only nodes that it
+// cannot use have room for the others.
 func TestSliceBeginsWhereItHasRoom(t *testing.T) {
 	for sentence, spoil := range map[string]func(node *v1.Node){
 		"full nodes": nil,
@@ -109,8 +109,8 @@ func TestSliceBeginsWhereItHasRoom(t *testing.T) {
 	}
 }
 
-// TestSliceLeavesRoomForLostMates: the first member of a slice that was lost whole does not begin it in the room in which members of
-// another slice have to be. Room where the slice may not be does not count.
+// TestSliceLeavesRoomForLostMates: the first member of a slice that was lost whole does not begin it in the room in
+// which members of another slice have to be. Room where the slice may not be does not count.
 func TestSliceLeavesRoomForLostMates(t *testing.T) {
 	for _, otherBlock := range []string{"b", "c"} {
 		t.Run("the third rack is in block "+otherBlock, func(t *testing.T) {
@@ -139,8 +139,8 @@ func TestSliceLeavesRoomForLostMates(t *testing.T) {
 	}
 }
 
-// TestNewcomerFillsAGapThatHasRoom: where members carry no numbers, one that is made anew fills any gap, and begins a slice only where
-// there is none.
+// TestNewcomerFillsAGapThatHasRoom: where members carry no numbers, one that is made anew fills any gap, and begins a
+// slice only where there is none.
 func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
 	slices := func(sizes ...int) string {
 		if len(sizes) == 1 {
@@ -195,8 +195,8 @@ func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
 	}
 }
 
-// TestNewcomerGoesToTheFullestSlice: where members carry no numbers, one that is made anew rather goes to the fullest of the slices that
-// lack some and have room, whatever the names of their racks are.
+// TestNewcomerGoesToTheFullestSlice: where members carry no numbers, one that is made anew rather goes to the fullest
+// of the slices that lack some and have room, whatever the names of their racks are.
 func TestNewcomerGoesToTheFullestSlice(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		on   []int // how many members run in each rack

@@ -9,15 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// ResourceClaims that members share. The members go ahead one after the other, up to the barrier at Bind: until the first
-// of them has its allocation written, kube-scheduler refuses the others, and each is then added to the pods that the claim
-// is reserved for. If the gang does not start after all, the allocation is taken back.
+// ResourceClaims that members share. The members go ahead one after the other, up to the barrier at Bind: until the
+// first of them has its allocation written, kube-scheduler refuses the others, and each is then added to the pods that
+// the claim is reserved for. If the gang does not start after all, the allocation is taken back.
 
 // cannotClaim returns the reason, if members share claims and cannot be kept from being bound once they have them.
-func (pl *Gang) cannotClaim(a *gang.Attempt) string {
+func (pl *Gang) cannotClaim(a *gangstate.Attempt) string {
 	if pl.bindsFirst {
 		return ""
 	}
@@ -29,7 +29,7 @@ func (pl *Gang) cannotClaim(a *gang.Attempt) string {
 }
 
 // sharedClaim returns a claim that several members of an attempt name; empty for none.
-func sharedClaim(a *gang.Attempt) string {
+func sharedClaim(a *gangstate.Attempt) string {
 	named := map[types.NamespacedName]bool{}
 	for _, need := range a.Gangs {
 		for _, pod := range need.Pending {
@@ -49,29 +49,29 @@ func sharedClaim(a *gang.Attempt) string {
 	return ""
 }
 
-// reconsider queues the claims of members that did not fit for release: what was allocated for them before may tie them to
-// nodes where they do not fit.
-func (pl *Gang) reconsider(a *gang.Attempt) {
+// reconsider queues the claims of members that did not fit for release: what was allocated for them before may tie them
+// to nodes where they do not fit.
+func (pl *Gang) reconsider(a *gangstate.Attempt) {
 	for _, need := range a.Gangs {
-		pl.claims.Consider(need.Pending...)
+		pl.claims.Enqueue(need.Pending...)
 	}
 }
 
-// inherit queues the claims of all members that wait when this process begins to schedule: the process before it may have
-// ended between the allocation and the binding, and their gang may never be tried.
+// inherit queues the claims of all members that wait when this process begins to schedule: the process before it may
+// have ended between the allocation and the binding, and their gang may never be tried.
 func (pl *Gang) inherit(ctx context.Context, shared Shared) {
 	if !shared.Leading.Wait(ctx) || !cache.WaitForCacheSync(ctx.Done(), shared.Gangs.Synced) {
 		return
 	}
 	var waiting []*v1.Pod
-	pl.gangs.Look(func(s *gang.Gangs) { waiting = s.Unplaced() })
-	pl.claims.Consider(waiting...)
+	pl.gangs.Look(func(s *gangstate.Gangs) { waiting = s.Unplaced() })
+	pl.claims.Enqueue(waiting...)
 }
 
-// Withdraw reports whether the allocation of a claim may be taken back. If so, no member that it is reserved for proceeds
-// until Withdrawn.
+// Withdraw reports whether the allocation of a claim may be taken back. If so, no member that it is reserved for
+// proceeds until Withdrawn.
 func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reservedFor []types.UID) (may bool) {
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) (e gang.Effects) {
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
 		may, e = s.Withdraw(claim, reservedFor, now)
 		return e
 	})
@@ -80,12 +80,12 @@ func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reserv
 
 // Withdrawn notes that kube-scheduler sees the outcome for a claim.
 func (pl *Gang) Withdrawn(ctx context.Context, claim types.NamespacedName) {
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Withdrawn(claim, now) })
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Withdrawn(claim, now) })
 }
 
 // goThrough notes that a member is about to be bound: all other calls for it have been made.
 func (pl *Gang) goThrough(ctx context.Context, pod *v1.Pod) {
 	if len(pod.Spec.ResourceClaims) > 0 {
-		pl.input(ctx, func(s *gang.Gangs, _ time.Time) gang.Effects { return s.Through(pod.UID) })
+		pl.input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
 	}
 }

@@ -6,10 +6,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// TestCannotClaim: members that share a claim are refused, with its name, where nothing would keep them from being bound.
+// TestCannotClaim: members that share a claim are refused, with its name, where nothing would keep them from being
+// bound.
 func TestCannotClaim(t *testing.T) {
 	naming := func(claims ...string) []*v1.Pod {
 		return makeMembers("train", len(claims), 1, func(i int, pod *st.PodWrapper) {
@@ -26,7 +27,7 @@ func TestCannotClaim(t *testing.T) {
 		"and can be waited with": {naming("a", "b", "a"), true, ""},
 	} {
 		pl := &Gang{bindsFirst: c.bindsFirst}
-		if got := pl.cannotClaim(&gang.Attempt{Gangs: []gang.Need{{Pending: c.pods}}}); got != c.want {
+		if got := pl.cannotClaim(&gangstate.Attempt{Gangs: []gangstate.Need{{Pending: c.pods}}}); got != c.want {
 			t.Errorf("%s: %q, want %q", sentence, got, c.want)
 		}
 	}

@@ -14,10 +14,11 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Reasons of nodes that Filter refuses.
@@ -35,10 +36,10 @@ var visitKey fwk.StateKey = "lockstep.dev/" + Name
 // visitState is what PreFilter found out about a pod, for the later extension
 // points of its cycle.
 type visitState struct {
-	verdict gang.Verdict
+	verdict gangstate.Verdict
 	node    string // with Follow
 	// attempt is the attempt of a gang of one, which needs no plan, and began when it began.
-	attempt *gang.Attempt
+	attempt *gangstate.Attempt
 	began   time.Time
 	// extra: the gang runs without this member.
 	extra bool
@@ -62,38 +63,41 @@ func visitOf(state fwk.CycleState) *visitState {
 // makes the plan, and costs what the plan costs. For all other pods it is a
 // look-up.
 func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if planner.Asks(state) || pl.gangs.Outside(pod) {
+	if fault := resource.CheckPod(pod); fault != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, impossible(fault))
+	}
+	if planner.IsSimulated(state) || pl.gangs.Outside(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	var v gang.Visit
-	var position gang.Position
+	var v gangstate.Visit
+	var position gangstate.Position
 	contested := false
-	pl.gangs.Look(func(s *gang.Gangs) {
+	pl.gangs.Look(func(s *gangstate.Gangs) {
 		v = s.Visit(pod)
 		position, _ = s.Position(pod)
-		contested = v.Verdict == gang.Lead && !pl.holds.Empty() && len(s.Rivals(v.Attempt)) > 0
+		contested = v.Verdict == gangstate.Lead && !pl.holds.Empty() && len(s.Rivals(v.Attempt)) > 0
 	})
-	if v.Verdict == gang.Lead && (contested || !alone(v.Attempt)) {
+	if v.Verdict == gangstate.Lead && (contested || !alone(v.Attempt)) {
 		node, status := pl.lead(ctx, state, v.Attempt)
 		if !status.IsSuccess() {
-			state.Write(visitKey, &visitState{verdict: gang.Lead})
+			state.Write(visitKey, &visitState{verdict: gangstate.Lead})
 			return nil, status
 		}
-		v.Verdict, v.Node = gang.Follow, node
+		v.Verdict, v.Node = gangstate.Follow, node
 	}
 	visit := &visitState{verdict: v.Verdict, extra: position.Extra}
-	if v.Verdict == gang.Lead {
-		v.Verdict = gang.Alone // nothing to plan
+	if v.Verdict == gangstate.Lead {
+		v.Verdict = gangstate.Alone // nothing to plan
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
 	}
 	state.Write(visitKey, visit)
 	switch v.Verdict {
-	case gang.Outside:
+	case gangstate.Outside:
 		return nil, fwk.NewStatus(fwk.Skip)
-	case gang.Wait:
+	case gangstate.Wait:
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, v.Reason)
-	case gang.Follow:
-		holds.Grant(state, pl.gangs.Holder(v.Group))
+	case gangstate.Follow:
+		ledger.Grant(state, pl.gangs.Holder(v.Group))
 		visit.node = v.Node
 		return &fwk.PreFilterResult{NodeNames: sets.New(v.Node)}, nil
 	}
@@ -107,22 +111,27 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		if v.Attempt != nil {
 			one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
 		}
-		(&planner.Unplaced{Attempt: one}).Tell(state)
+		(&planner.Unplaced{Attempt: one}).Write(state)
 	}
 	visit.beside = pl.beside(pod, need)
 	return nil, nil
 }
 
+// impossible words why a pod that asks for what no pod can have is not scheduled.
+func impossible(fault *resource.Fault) string {
+	return fmt.Sprintf("the pod asks for what no node can have: %s", fault)
+}
+
 // byItself returns the attempt to place one member of a gang whose others need no plan.
-func byItself(pod *v1.Pod, need *gang.Need) *gang.Attempt {
+func byItself(pod *v1.Pod, need *gangstate.Need) *gangstate.Attempt {
 	one := *need
 	one.Min, one.MinByRole, one.Pending = 1, nil, []*v1.Pod{pod}
-	return &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{one}}
+	return &gangstate.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{one}}
 }
 
 // alone reports whether an attempt needs no plan: one pod is all there is to place, and
 // no other member waits for it. It is scheduled as kube-scheduler schedules any pod.
-func alone(a *gang.Attempt) bool {
+func alone(a *gangstate.Attempt) bool {
 	pending := 0
 	for _, need := range a.Gangs {
 		if need.Min == 0 {
@@ -136,18 +145,18 @@ func alone(a *gang.Attempt) bool {
 	return pending == 1
 }
 
-func needOf(a *gang.Attempt, pod *v1.Pod) *gang.Need {
-	key, _, _ := gang.KeyOf(pod)
+func needOf(a *gangstate.Attempt, pod *v1.Pod) *gangstate.Need {
+	key, _, _ := gangstate.KeyOf(pod)
 	for i := range a.Gangs {
 		if a.Gangs[i].Key == key {
 			return &a.Gangs[i]
 		}
 	}
-	return &gang.Need{}
+	return &gangstate.Need{}
 }
 
 // lead plans a group and stores the plan. It returns the leader's own node.
-func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt) (string, *fwk.Status) {
+func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Attempt) (string, *fwk.Status) {
 	started := pl.clock.Now()
 	for _, need := range a.Gangs {
 		pl.holds.Adopt(pl.gangs.Holder(a.Group), uidsOf(need.Pending))
@@ -157,7 +166,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	planDuration.Observe(took.Seconds())
 	if err != nil {
 		attempts.WithLabelValues("error").Inc()
-		result = &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, err.Error()), Reason: v1.PodReasonSchedulerError}}
+		result = &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, err.Error()), Reason: v1.PodReasonSchedulerError}}
 	}
 	if !result.Complete && pl.holds.Nominated(pl.gangs.Holder(a.Group)) {
 		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
@@ -166,7 +175,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	result.Cost, result.Evict = took, evict
 	result.Outcome.Coupled, result.Outcome.Hopeless = result.Coupled, result.Hopeless
 	var accepted map[types.UID]string
-	pl.gangs.Planned(a, result.Outcome, result.Demand, func(placed map[types.UID]string, e gang.Effects) {
+	pl.gangs.Planned(a, result.Outcome, result.Demand, func(placed map[types.UID]string, e gangstate.Effects) {
 		accepted = placed
 		pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := placed[uid]; return !ok }))
 		if len(placed) > 0 && len(elsewhere) > 0 {
@@ -192,7 +201,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gang.Attempt)
 	if result.Hopeless && pl.turns != nil {
 		pl.turns.Hopeless(leaderOf(a))
 	}
-	(&planner.Unplaced{Attempt: a.Without(accepted)}).Tell(state)
+	(&planner.Unplaced{Attempt: a.Without(accepted)}).Write(state)
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
 }
 
@@ -208,18 +217,18 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 // capacity without being complete: those of this profile by rank, one after the other,
 // and then those of lower priority in the other profiles too. It returns the groups that have to make way, by
 // their names in this profile and as holders in the others.
-func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan, evict []string, elsewhere []hold.Holder, err error) {
+func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner.Plan, evict []string, elsewhere []hold.Holder, err error) {
 	p := pl.ready()
 	if why := pl.cannotClaim(a); why != "" {
-		return &planner.Plan{Outcome: gang.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}}, nil, nil, nil
+		return &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}}, nil, nil, nil
 	}
 	result, err = p.Plan(ctx, a, nil)
 	if err != nil || result.Complete || pl.holds.Empty() {
 		return result, nil, nil, err
 	}
 	var rivals []string
-	var fresh *gang.Attempt
-	pl.gangs.Look(func(s *gang.Gangs) { rivals, fresh = s.Rivals(a), s.Afresh(a) })
+	var fresh *gangstate.Attempt
+	pl.gangs.Look(func(s *gangstate.Gangs) { rivals, fresh = s.Rivals(a), s.Afresh(a) })
 	if fresh != nil {
 		other, err := p.Plan(ctx, fresh, nil)
 		if err != nil {
@@ -252,8 +261,8 @@ func (pl *Gang) plan(ctx context.Context, a *gang.Attempt) (result *planner.Plan
 	return other, rivals, elsewhere, nil
 }
 
-func everyWhy(a *gang.Attempt, message string) map[gang.Key]string {
-	why := map[gang.Key]string{}
+func everyWhy(a *gangstate.Attempt, message string) map[gangstate.Key]string {
+	why := map[gangstate.Key]string{}
 	for _, need := range a.Gangs {
 		why[need.Key] = fmt.Sprintf("gang %q could not be planned: %s", need.Key, message)
 	}
@@ -261,7 +270,7 @@ func everyWhy(a *gang.Attempt, message string) map[gang.Key]string {
 }
 
 // leaderOf returns the member that represents an attempt.
-func leaderOf(a *gang.Attempt) *v1.Pod {
+func leaderOf(a *gangstate.Attempt) *v1.Pod {
 	for _, need := range a.Gangs {
 		if i := slices.IndexFunc(need.Pending, func(pod *v1.Pod) bool { return pod.UID == a.Leader }); i >= 0 {
 			return need.Pending[i]
@@ -272,7 +281,7 @@ func leaderOf(a *gang.Attempt) *v1.Pod {
 
 // leaderWhy returns the message that the leader's own pod gets: that of the first
 // gang which does not fit.
-func leaderWhy(a *gang.Attempt, why map[gang.Key]string) string {
+func leaderWhy(a *gangstate.Attempt, why map[gangstate.Key]string) string {
 	for _, need := range a.Gangs {
 		if message := why[need.Key]; message != "" && need.Min > 0 {
 			return message
@@ -318,20 +327,20 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		pl.missed(ctx, visit, pod, statuses)
 	}
 	switch visit.verdict {
-	case gang.Follow:
+	case gangstate.Follow:
 		membersUnfit.Inc()
 		pl.order.Unplan(pod.UID) // it is tried again once the other members have come
-		pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects { return s.Unfit(pod.UID, now) })
+		pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unfit(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
-	case gang.Lead:
+	case gangstate.Lead:
 		if pl.preempts && planner.UnplacedOf(state) != nil {
 			return nil, fwk.NewStatus(fwk.Unschedulable)
 		}
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
-	case gang.Wait:
+	case gangstate.Wait:
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
-	case gang.Alone:
-		if visit.extra {
+	case gangstate.Alone:
+		if visit.extra && !pl.preempts {
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
 		}
 	}
@@ -345,8 +354,8 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 		// The attempt has failed nevertheless; it represents no other.
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
-		_, e := s.Planned(visit.attempt, gang.Outcome{
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+		_, e := s.Planned(visit.attempt, gangstate.Outcome{
 			Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),
 		}, now)
 		return e
@@ -356,16 +365,16 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 // refusedEarly handles a member that another plugin refused in PreFilter before
 // this plugin ran: its group's attempt is over.
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
-	pl.input(ctx, func(s *gang.Gangs, now time.Time) gang.Effects {
+	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		switch v := s.Visit(pod); v.Verdict {
-		case gang.Follow:
+		case gangstate.Follow:
 			return s.Unfit(pod.UID, now)
-		case gang.Lead:
+		case gangstate.Lead:
 			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod))
-			_, e := s.Planned(v.Attempt, gang.Outcome{Why: everyWhy(v.Attempt, why), Reason: v1alpha1.ReasonMemberRejected}, now)
+			_, e := s.Planned(v.Attempt, gangstate.Outcome{Why: everyWhy(v.Attempt, why), Reason: v1alpha1.ReasonMemberRejected}, now)
 			return e
 		}
-		return gang.Effects{}
+		return gangstate.Effects{}
 	})
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 }

@@ -18,11 +18,11 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
-	"github.com/lockstep-sh/lockstep/plugins/order"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -31,7 +31,7 @@ import (
 // cycles failed.
 func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, failed int) {
 	t.Helper()
-	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
+	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	for _, pod := range pods {
 		s.podSeen(s.ctx, pod)
 	}
@@ -59,7 +59,7 @@ func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, fail
 
 // compare orders pods as the queue does.
 func (s *stage) compare(a, b *v1.Pod) int {
-	x, y := order.Entry{UID: a.UID, Priority: corev1helpers.PodPriority(a)}, order.Entry{UID: b.UID, Priority: corev1helpers.PodPriority(b)}
+	x, y := positions.Entry{UID: a.UID, Priority: corev1helpers.PodPriority(a)}, positions.Entry{UID: b.UID, Priority: corev1helpers.PodPriority(b)}
 	switch {
 	case s.order.Less(x, y):
 		return -1
@@ -250,8 +250,8 @@ func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 	}
 }
 
-// TestNothingForWhatCanNeverFit: a NonStrict gang that would not fit on an empty cluster takes nothing, whatever preferences its
-// members have, and its status shows that.
+// TestNothingForWhatCanNeverFit: a NonStrict gang that would not fit on an empty cluster takes nothing, whatever
+// preferences its members have, and its status shows that.
 func TestNothingForWhatCanNeverFit(t *testing.T) {
 	for sentence, wish := range map[string]func(*st.PodWrapper){
 		"no wishes": func(*st.PodWrapper) {},
@@ -277,15 +277,15 @@ func TestNothingForWhatCanNeverFit(t *testing.T) {
 					}
 				}
 			}
-			if why, _ := s.gangs.Explanation(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
+			if why, _ := s.gangs.Explanation(gangstate.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
 				t.Errorf("it is told %q", why.Message)
 			}
 		})
 	}
 }
 
-// TestClaimsWithoutAVolumeYet: a member that has to wait for its volume does not turn its gang into one that would not fit
-// on an empty cluster; room that is being made for it stays.
+// TestClaimsWithoutAVolumeYet: a member that has to wait for its volume does not turn its gang into one that would not
+// fit on an empty cluster; room that is being made for it stays.
 func TestClaimsWithoutAVolumeYet(t *testing.T) {
 	nodes := makeNodes(2, 2)
 	s := newStage(t, nodes, fill(nodes, 0)...)
@@ -310,7 +310,7 @@ func TestClaimsWithoutAVolumeYet(t *testing.T) {
 			t.Errorf("%s has lost its nomination", pod.Name)
 		}
 	}
-	if why, _ := s.gangs.Explanation(gang.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "unbound immediate") || strings.Contains(why.Message, "empty") {
+	if why, _ := s.gangs.Explanation(gangstate.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "unbound immediate") || strings.Contains(why.Message, "empty") {
 		t.Errorf("it is told %q, want what it waits for, and nothing of an empty cluster", why.Message)
 	}
 }
@@ -324,7 +324,7 @@ func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1
 	go s.handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
 	await.Until(t, "the filters know that claim "+claim.Name+" has no volume", func() bool {
 		state := framework.NewCycleState()
-		planner.Ask(state)
+		planner.MarkSimulated(state)
 		_, status, _ := s.scheduler.Profiles[testProfile].RunPreFilterPlugins(s.ctx, state, pod)
 		return strings.Contains(status.Message(), "unbound immediate")
 	})

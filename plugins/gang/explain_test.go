@@ -9,27 +9,27 @@ import (
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // groupOf joins attempts into one of a group of gangs.
-func groupOf(attempts ...*gang.Attempt) *gang.Attempt {
-	all := &gang.Attempt{Group: attempts[0].Group, Leader: attempts[0].Leader, Strict: true}
+func groupOf(attempts ...*gangstate.Attempt) *gangstate.Attempt {
+	all := &gangstate.Attempt{Group: attempts[0].Group, Leader: attempts[0].Leader, Strict: true}
 	for _, a := range attempts {
 		all.Gangs = append(all.Gangs, a.Gangs...)
 	}
 	return all
 }
 
-func needs(name string, members int, spec gang.Spec, change func(int, *st.PodWrapper)) *gang.Attempt {
+func needs(name string, members int, spec gangstate.Spec, change func(int, *st.PodWrapper)) *gangstate.Attempt {
 	return attemptOf(makeMembers(name, members, 1, change), spec)
 }
 
 // placed returns an attempt in which some members have a node already.
-func placed(a *gang.Attempt, nodes ...string) *gang.Attempt {
+func placed(a *gangstate.Attempt, nodes ...string) *gangstate.Attempt {
 	need := &a.Gangs[0]
 	for i, node := range nodes {
-		need.Placed = append(need.Placed, gang.Placed{Pod: need.Pending[i], Node: node})
+		need.Placed = append(need.Placed, gangstate.Placed{Pod: need.Pending[i], Node: node})
 	}
 	need.Pending = need.Pending[len(nodes):]
 	need.Min -= len(nodes)
@@ -37,10 +37,10 @@ func placed(a *gang.Attempt, nodes ...string) *gang.Attempt {
 }
 
 // scattered is in the message where a gang fits in no rack, but in several.
-const scattered = "; several racks together have room for it, and then no autoscaler adds nodes by itself: add some to one rack, or prefer the topology"
+const scattered = "; several racks together have room for it, but autoscalers try pods one by one and add no nodes: add some to one rack, or prefer the topology"
 
 func TestExplanations(t *testing.T) {
-	required := gang.Spec{RequiredTopology: rack}
+	required := gangstate.Spec{RequiredTopology: rack}
 	noNode := func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }
 	apart := constraints["each on a node of its own"]
 	twoNodes, fourRacks := makeNodes(2, 2), makeNodes(4, 4)
@@ -51,42 +51,42 @@ func TestExplanations(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		nodes   []*v1.Node
 		pods    []*v1.Pod
-		attempt *gang.Attempt
+		attempt *gangstate.Attempt
 		want    []string // by gang of the attempt
 	}{
-		"it fits": {nodes: twoNodes, attempt: needs("train", 16, gang.Spec{}, nil), want: []string{""}},
+		"it fits": {nodes: twoNodes, attempt: needs("train", 16, gangstate.Spec{}, nil), want: []string{""}},
 		"how many fit, what is short, and what nodes lack": {
-			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: needs("train", 8, gang.Spec{}, nil),
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: needs("train", 8, gangstate.Spec{}, nil),
 			want: []string{`gang "default/train": 6 of 8 members fit; short 2 nvidia.com/gpu`},
 		},
 		"nothing fits": {
-			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: needs("train", 2, gang.Spec{}, nil),
+			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: needs("train", 2, gangstate.Spec{}, nil),
 			want: []string{`gang "default/train": 0 of 2 members fit; short 2 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)`},
 		},
 		"more than there is": {
-			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: placed(needs("train", 20, gang.Spec{}, nil), "node-0000"),
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: placed(needs("train", 20, gangstate.Spec{}, nil), "node-0000"),
 			want: []string{`gang "default/train": 7 of 20 members fit; short 13 nvidia.com/gpu; it would not fit even if the cluster were empty: the nodes have room for 17 of 20 members`},
 		},
 		"a filter refuses nodes": {
-			nodes: twoNodes, attempt: needs("train", 2, gang.Spec{}, noNode),
+			nodes: twoNodes, attempt: needs("train", 2, gangstate.Spec{}, noNode),
 			want: []string{`gang "default/train": 0 of 2 members fit (of 2 nodes: 2 node(s) didn't match Pod's node affinity/selector); ` +
 				`it would not fit even if the cluster were empty: the nodes have room for 0 of 2 members`},
 		},
 		"members stand in each other's way": {
-			nodes: twoNodes, attempt: needs("train", 3, gang.Spec{}, apart),
+			nodes: twoNodes, attempt: needs("train", 3, gangstate.Spec{}, apart),
 			want: []string{`gang "default/train": 2 of 3 members fit (of 2 nodes: 2 node(s) didn't match pod anti-affinity rules); ` +
 				`it would not fit even if the cluster were empty: the nodes have room for 2 of 3 members`},
 		},
 		"members that have a node count": {
-			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gang.Spec{}, nil), "node-0000"),
+			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gangstate.Spec{}, nil), "node-0000"),
 			want: []string{`gang "default/train": 3 of 4 members fit; short 1 nvidia.com/gpu`},
 		},
 		"of a stage, which": {
-			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gang.Spec{Stages: gang.Stages{1, 4, 6}}, nil), "node-0000"),
+			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gangstate.Spec{Stages: gangstate.Stages{1, 4, 6}}, nil), "node-0000"),
 			want: []string{`gang "default/train": 3 of 4 members fit for stage 2 of 3; short 1 nvidia.com/gpu`},
 		},
 		"in a domain, too": {
-			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, gang.Spec{RequiredTopology: rack, Stages: gang.Stages{1, 3}}, nil), "node-0002"),
+			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, gangstate.Spec{RequiredTopology: rack, Stages: gangstate.Stages{1, 3}}, nil), "node-0002"),
 			want: []string{`gang "default/train" does not fit for stage 2 of 2 in any rack: rack r2: 2 of 3 members fit; short 1 nvidia.com/gpu`},
 		},
 		"each domain, of a required topology": {
@@ -103,8 +103,8 @@ func TestExplanations(t *testing.T) {
 			want: []string{`gang "default/train": no node has the label topology.example.com/rack, which it requires as its topology`},
 		},
 		"gangs of a group that fit, but not together": {
-			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: groupOf(needs("a", 4, gang.Spec{}, nil), needs("b", 4, gang.Spec{}, nil)),
-			want: []string{`gang "default/a" fits, but not together with the other gangs of its group`, `gang "default/b": 2 of 4 members fit; short 2 nvidia.com/gpu (of 2 nodes: 1 Insufficient nvidia.com/gpu)`},
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: groupOf(needs("a", 4, gangstate.Spec{}, nil), needs("b", 4, gangstate.Spec{}, nil)),
+			want: []string{`gang "default/a" fits, but not together with the other gangs of its group`, `gang "default/b": 2 of 4 members fit; short 2 nvidia.com/gpu`},
 		},
 		"a gang of a group that does not fit says what it lacks, the other that it would": {
 			nodes: fourRacks, attempt: groupOf(needs("a", 9, required, nil), needs("b", 8, required, nil)),
@@ -116,7 +116,7 @@ func TestExplanations(t *testing.T) {
 			},
 		},
 		"a gang of a group that runs has nothing to explain": {
-			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: groupOf(needs("a", 1, gang.Spec{}, nil), placed(needs("b", 1, gang.Spec{}, nil), "node-0000")),
+			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: groupOf(needs("a", 1, gangstate.Spec{}, nil), placed(needs("b", 1, gangstate.Spec{}, nil), "node-0000")),
 			want: []string{`gang "default/a": 0 of 1 members fit; short 1 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)`, ""},
 		},
 	} {
@@ -147,7 +147,7 @@ func TestExplanations(t *testing.T) {
 
 // TestScatteredTogether: for gangs that have to be in one rack together, room for one of them alone is of no use.
 func TestScatteredTogether(t *testing.T) {
-	spec := gang.Spec{RequiredTopology: rack, Layout: gang.Layout{Shared: true}}
+	spec := gangstate.Spec{RequiredTopology: rack, Layout: gangstate.Layout{Shared: true}}
 	s := newStage(t, makeNodes(4, 4))
 	if plan := mustPlan(t, s, groupOf(needs("a", 9, spec, nil), needs("b", 9, spec, nil))); plan.Complete || len(plan.Scattered) > 0 {
 		t.Errorf("complete: %t, scattered: %v; want neither", plan.Complete, plan.Scattered)
@@ -163,7 +163,7 @@ func TestExplanationsOfManyDomains(t *testing.T) {
 		want += fmt.Sprintf("rack r%d: 1 of 2 members fit; short 1 nvidia.com/gpu; ", r)
 	}
 	want += "and 4 more, none with more room" + scattered
-	got := mustPlan(t, s, needs("train", 2, gang.Spec{RequiredTopology: rack}, nil)).Why[gang.Key{Namespace: "default", Name: "train"}]
+	got := mustPlan(t, s, needs("train", 2, gangstate.Spec{RequiredTopology: rack}, nil)).Why[gangstate.Key{Namespace: "default", Name: "train"}]
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
 	}
@@ -174,10 +174,10 @@ func TestExplanationsOfManyDomains(t *testing.T) {
 // member.
 func TestExplanationsDoNotFlicker(t *testing.T) {
 	explained := 0
-	byRack := gang.Layout{Levels: []gang.Level{{Key: rack}}}
+	byRack := gangstate.Layout{Levels: []gangstate.Level{{Key: rack}}}
 	for seed := range uint64(20) {
 		s, members := randomStage(t, seed)
-		for _, spec := range []gang.Spec{{}, {RequiredTopology: rack}, {Layout: byRack}, {RequiredTopology: v1.LabelTopologyZone, Layout: byRack}} {
+		for _, spec := range []gangstate.Spec{{}, {RequiredTopology: rack}, {Layout: byRack}, {RequiredTopology: v1.LabelTopologyZone, Layout: byRack}} {
 			a := attemptOf(members, spec)
 			first := mustPlan(t, s, a)
 			if first.Complete {

@@ -20,11 +20,11 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/gangs"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/order"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
+	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -38,7 +38,7 @@ const (
 // queue. Nothing runs; the API server is a fake without objects.
 type stage struct {
 	*Gang
-	registry  *gangs.Registry
+	registry  *registry.Registry
 	ctx       context.Context
 	scheduler *idle.Scheduler
 	snapshot  *cache.Snapshot
@@ -54,11 +54,11 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Helper()
 	s := &stage{}
-	ledger := holds.New()
-	s.registry = gangs.New(ledger, nil, nil)
-	shared := Shared{Gangs: s.registry, Holds: ledger, Order: order.New(), Plugins: extension.New(), Statuses: podstatus.New(closed()), Leading: closed()}
+	holds := ledger.New()
+	s.registry = registry.New(holds, nil, nil)
+	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(closed()), Leading: closed()}
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
-		return heldCapacity{ledger}, nil
+		return heldCapacity{holds}, nil
 	}
 	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Objects: objects, Plugins: frameworkruntime.Registry{Name: idle.Keep(&s.Gang, New(shared)), heldCapacity{}.Name(): held}, Configure: configure})
 	s.ctx, s.snapshot = s.scheduler.Context, s.scheduler.Snapshot
@@ -95,12 +95,12 @@ func configure(p *schedconfig.KubeSchedulerProfile) {
 
 // heldCapacity stands in for the plugin of that name, which is another package: it goes by what Gang has
 // granted.
-type heldCapacity struct{ holds *holds.Holds }
+type heldCapacity struct{ holds *ledger.Holds }
 
 func (heldCapacity) Name() string { return "HeldCapacity" }
 
 // asks is what a pod takes of a node, for the length of a cycle.
-type asks struct{ holds.Demand }
+type asks struct{ ledger.Demand }
 
 // Clone returns the same, which never changes.
 func (a *asks) Clone() fwk.StateData { return a }
@@ -111,7 +111,7 @@ func (pl heldCapacity) PreFilter(_ context.Context, state fwk.CycleState, pod *v
 	if pl.holds.Empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(asksKey, &asks{holds.DemandOf(&framework.PodInfo{Pod: pod})})
+	state.Write(asksKey, &asks{ledger.DemandOf(&framework.PodInfo{Pod: pod})})
 	return nil, nil
 }
 
@@ -123,9 +123,9 @@ func (pl heldCapacity) Filter(_ context.Context, state fwk.CycleState, pod *v1.P
 		demand, known = *data.(*asks), true
 	}
 	if !known { // the test runs this Filter alone
-		demand.Demand = holds.DemandOf(&framework.PodInfo{Pod: pod})
+		demand.Demand = ledger.DemandOf(&framework.PodInfo{Pod: pod})
 	}
-	return pl.holds.Check(demand.Demand, info, holds.Granted(state, pod)...)
+	return pl.holds.Check(demand.Demand, info, ledger.Granted(state, pod)...)
 }
 
 // makeNodes returns nodes of 8 GPUs, spread over racks.

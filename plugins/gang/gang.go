@@ -22,17 +22,17 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
-	"github.com/lockstep-sh/lockstep/plugins/devices"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/gang/provisioning"
-	"github.com/lockstep-sh/lockstep/plugins/gangs"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/leading"
-	"github.com/lockstep-sh/lockstep/plugins/order"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
+	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/provisioning"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -43,12 +43,12 @@ type Gang struct {
 	handle fwk.Handle
 	fw     framework.Framework
 	clock  clock.WithTicker
-	holds  *holds.Holds
-	order  *order.Order
+	holds  *ledger.Holds
+	order  *positions.Order
 	// plugins are the plugins of all profiles that implement more than kube-scheduler calls.
 	plugins *extension.Plugins
 	// gangs are the gangs of the profile.
-	gangs *gangs.Profile
+	gangs *registry.Profile
 	turns Turns
 
 	// planner is made at the first plan, when all plugins of the profile exist.
@@ -90,17 +90,17 @@ func (pl *Gang) Name() string { return Name }
 
 // Shared is what the profiles of a process share.
 type Shared struct {
-	Gangs   *gangs.Registry
-	Holds   *holds.Holds
-	Order   *order.Order
+	Gangs   *registry.Registry
+	Holds   *ledger.Holds
+	Order   *positions.Order
 	Plugins *extension.Plugins
 	// Turns keeps gangs waiting that could be placed; nil where nothing does.
 	Turns Turns
 	// Statuses writes into the status of pods why they wait.
-	Statuses *podstatus.Writer
+	Statuses *status.Writer
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin reports nothing to users.
-	Leading leading.Signal
+	Leading leadership.Signal
 	// Decisions remembers what is decided; nil where that is not needed.
 	Decisions *decisions.Log
 }
@@ -141,8 +141,8 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			return nil, fmt.Errorf("making a client for PodGroups: %w", err)
 		}
 		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
-		backoff := gang.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
-		pl.gangs = shared.Gangs.Register(handle, gangs.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
+		backoff := gangstate.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
+		pl.gangs = shared.Gangs.Register(handle, registry.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
 		if pl.requests, err = pl.newRequester(args.ProvisioningClassName, shared.Leading); err != nil {
 			return nil, err
 		}
@@ -164,7 +164,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 }
 
 // newRequester returns the requester of nodes by ProvisioningRequests of a class; nil without a class.
-func (pl *Gang) newRequester(class string, leads leading.Signal) (*provisioning.Requester, error) {
+func (pl *Gang) newRequester(class string, leads leadership.Signal) (*provisioning.Requester, error) {
 	if class == "" {
 		return nil, nil // nodes are not requested
 	}
@@ -179,10 +179,10 @@ func (pl *Gang) newRequester(class string, leads leading.Signal) (*provisioning.
 }
 
 // defaultsOf returns the settings of gangs that set nothing else.
-func defaultsOf(args *config.GangArgs) gang.Defaults {
-	defaults := gang.Defaults{WaitTime: args.DefaultWaitTime.Duration, Topology: gang.Topology{Fill: args.FillDomains}}
+func defaultsOf(args *config.GangArgs) gangstate.Defaults {
+	defaults := gangstate.Defaults{WaitTime: args.DefaultWaitTime.Duration, Topology: gangstate.Topology{Fill: args.FillDomains}}
 	for _, level := range args.TopologyLevels {
-		defaults.Topology.Levels = append(defaults.Topology.Levels, gang.TopologyLevel{Key: level.Key, Name: level.Name})
+		defaults.Topology.Levels = append(defaults.Topology.Levels, gangstate.TopologyLevel{Key: level.Key, Name: level.Name})
 	}
 	return defaults
 }
@@ -216,7 +216,7 @@ func (pl *Gang) Gone(uid types.UID) {
 }
 
 // Act carries out what follows from the state of gangs.
-func (pl *Gang) Act(ctx context.Context, e gang.Effects) {
+func (pl *Gang) Act(ctx context.Context, e gangstate.Effects) {
 	for _, uid := range e.Release {
 		pl.open(uid, "")
 	}
@@ -232,7 +232,7 @@ func (pl *Gang) Act(ctx context.Context, e gang.Effects) {
 }
 
 // input passes an input to the gangs of the profile.
-func (pl *Gang) input(ctx context.Context, f func(s *gang.Gangs, now time.Time) gang.Effects) {
+func (pl *Gang) input(ctx context.Context, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
 	pl.gangs.Input(ctx, f)
 }
 

@@ -6,13 +6,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // EventsToRegister registers none: kube-scheduler would evaluate them for every
 // member that waits at the gate, for every event. The registry of gangs gets the events that
-// could help a gang (plugins/gangs/helps.go), and activates its leader.
+// could help a gang (pkg/admission/registry/mayhelp.go), and activates its leader.
 func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
@@ -21,13 +22,17 @@ func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 // has placed, members of gangs that run already, and pods outside gangs. It runs
 // under the queue's lock, for every pod, and does a few look-ups.
 func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	if resource.CheckPod(pod) != nil {
+		return nil // PreFilter tells why it waits
+	}
 	if pl.gangs.Outside(pod) {
+		pl.order.Forget(pod.UID) // it may have left a gang
 		return nil
 	}
 	var ok bool
 	var reason string
-	var p gang.Position
-	pl.gangs.Look(func(s *gang.Gangs) {
+	var p gangstate.Position
+	pl.gangs.Look(func(s *gangstate.Gangs) {
 		if ok, reason = s.Queue(pod); ok {
 			p, _ = s.Position(pod)
 		}
@@ -35,7 +40,7 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if !ok {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}
-	pl.order.Freeze(pod.UID, order.Position{Extra: p.Extra, Since: p.Created, Gang: p.Gang})
+	pl.order.Freeze(pod.UID, positions.Position{Extra: p.Extra, Since: p.Created, Gang: p.Gang})
 	return nil
 }
 

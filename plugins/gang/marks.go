@@ -11,7 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // mark is a member to mark with the timeout annotation.
@@ -47,7 +47,7 @@ func (t *teller) mark(ctx context.Context, m mark) error {
 	if err != nil {
 		return fmt.Errorf("marking pod %s: %w", m.NamespacedName, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, podstatus.WriteTimeout)
+	ctx, cancel := context.WithTimeout(ctx, status.WriteTimeout)
 	defer cancel()
 	pod, err := t.pl.handle.ClientSet().CoreV1().Pods(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {

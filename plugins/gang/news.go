@@ -11,12 +11,12 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
-// newsAtOnce is for how many gangs the news are written at the same time: a PodGroup that cannot be written to keeps few other gangs
-// waiting.
+// newsAtOnce is for how many gangs the news are written at the same time: a PodGroup that cannot be written to keeps
+// few other gangs waiting.
 const newsAtOnce = 4
 
 // telling is what was last reported of a gang.
@@ -45,7 +45,7 @@ func (t *teller) runNews(ctx context.Context) {
 }
 
 // tellNews reports what is new of a gang in an event, and in the PodGroup's condition.
-func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
+func (t *teller) tellNews(ctx context.Context, key gangstate.Key) error {
 	e, ok := t.toTell(key)
 	if !ok {
 		return nil
@@ -61,7 +61,7 @@ func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
 	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // it takes back what was reported, and is no event
 		waits(e).Record(t.pl.handle.EventRecorder())
 	}
-	if e.HasObject && e.Object.Kind == gang.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
+	if e.HasObject && e.Object.Kind == gangstate.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
 		if err := t.condition(ctx, e); err != nil {
 			return err
 		}
@@ -70,11 +70,12 @@ func (t *teller) tellNews(ctx context.Context, key gang.Key) error {
 	return nil
 }
 
-// textOf returns what is reported of a gang, and on which PodGroup: a PodGroup that is recreated under its name has nothing yet.
-func textOf(e gang.Explanation) string { return string(e.Object.UID) + e.Reason + e.Message }
+// textOf returns what is reported of a gang, and on which PodGroup: a PodGroup that is recreated under its name has
+// nothing yet.
+func textOf(e gangstate.Explanation) string { return string(e.Object.UID) + e.Reason + e.Message }
 
 // tells remembers what is reported of a gang, and returns whether that is new, and whether its PodGroup has it.
-func (t *teller) tells(key gang.Key, text string) (isNew, written bool) {
+func (t *teller) tells(key gangstate.Key, text string) (isNew, written bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if told := t.told[key]; told.text == text {
@@ -85,7 +86,7 @@ func (t *teller) tells(key gang.Key, text string) (isNew, written bool) {
 }
 
 // wrote notes that the PodGroup of a gang has the text, unless something else is to be reported, or nothing, by now.
-func (t *teller) wrote(key gang.Key, text string) {
+func (t *teller) wrote(key gangstate.Key, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.told[key].text == text {
@@ -94,7 +95,7 @@ func (t *teller) wrote(key gang.Key, text string) {
 }
 
 // forget removes what was reported of a gang.
-func (t *teller) forget(key gang.Key) {
+func (t *teller) forget(key gangstate.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.told, key)
@@ -102,7 +103,7 @@ func (t *teller) forget(key gang.Key) {
 
 // condition writes the condition of a PodGroup. A PodGroup CRD without conditions drops
 // it, which does no harm.
-func (t *teller) condition(ctx context.Context, e gang.Explanation) error {
+func (t *teller) condition(ctx context.Context, e gangstate.Explanation) error {
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
 		"metadata": map[string]any{"name": e.Gang.Name, "namespace": e.Gang.Namespace},
@@ -114,7 +115,7 @@ func (t *teller) condition(ctx context.Context, e gang.Explanation) error {
 	if err != nil {
 		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, podstatus.WriteTimeout)
+	ctx, cancel := context.WithTimeout(ctx, status.WriteTimeout)
 	defer cancel()
 	force := true
 	_, err = t.groups.SchedulingV1alpha1().PodGroups(e.Gang.Namespace).Patch(ctx, e.Gang.Name, types.ApplyPatchType, patch,

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"strconv"
 	"syscall"
 	"testing"
 
@@ -9,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
 // attemptOf returns an attempt to place all of these pods, as the state machine would make it.
-func attemptOf(pods []*v1.Pod, spec gang.Spec) *gang.Attempt {
-	key, _, _ := gang.KeyOf(pods[0])
+func attemptOf(pods []*v1.Pod, spec gangstate.Spec) *gangstate.Attempt {
+	key, _, _ := gangstate.KeyOf(pods[0])
 	spec.Min, spec.Total = len(pods), len(pods)
-	return &gang.Attempt{
+	return &gangstate.Attempt{
 		Group: key.String(), Leader: pods[0].UID, Strict: true,
-		Gangs: []gang.Need{{Key: key, Spec: spec, Min: len(pods), Pending: pods}},
+		Gangs: []gangstate.Need{{Key: key, Spec: spec, Min: len(pods), Pending: pods}},
 	}
 }
 
 // benchmarkPlan measures one plan, and checks that its result is as it should be.
-func benchmarkPlan(b *testing.B, s *stage, a *gang.Attempt, complete bool) {
+func benchmarkPlan(b *testing.B, s *stage, a *gangstate.Attempt, complete bool) {
 	b.Helper()
 	p := s.ready()
 	b.ReportAllocs()
@@ -60,13 +61,38 @@ func BenchmarkPlan(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("members=%d/nodes=%d", size.members, size.nodes), func(b *testing.B) {
 			s := newStage(b, makeNodes(size.nodes, 100))
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", size.members, 1, nil), gang.Spec{}), true)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", size.members, 1, nil), gangstate.Spec{}), true)
 		})
 	}
 }
 
-// BenchmarkPlanClaims plans a gang in which each member has a ResourceClaim of its own, for one of 8 devices of a node. Half of
-// the nodes have no device left.
+// BenchmarkPlanLabels plans gangs whose members have a label of their own, or one for all, in a cluster in which pods
+// keep away from each other, or do not. A label that nothing selects by must cost next to nothing.
+func BenchmarkPlanLabels(b *testing.B) {
+	label := func(of func(i int) string) func(i int, pod *st.PodWrapper) {
+		return func(i int, pod *st.PodWrapper) { pod.Label("spark-exec-id", of(i)) }
+	}
+	nodes := makeNodes(5000, 100)
+	apart := fill(nodes, 8)
+	for _, pod := range apart {
+		pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+			TopologyKey: v1.LabelHostname, LabelSelector: st.MakeLabelSelector().Label("app", "other").Obj(),
+		}}}}
+	}
+	for _, others := range [][]*v1.Pod{nil, apart} {
+		s := newStage(b, nodes, others...)
+		for _, members := range []int{3, 1000} {
+			one := attemptOf(makeMembers("train", members, 1, label(func(int) string { return "1" })), gangstate.Spec{})
+			own := attemptOf(makeMembers("train", members, 1, label(strconv.Itoa)), gangstate.Spec{})
+			name := fmt.Sprintf("apart=%d/members=%d/label=", len(others), members)
+			b.Run(name+"one", func(b *testing.B) { benchmarkPlan(b, s, one, true) })
+			b.Run(name+"own", func(b *testing.B) { benchmarkPlan(b, s, own, true) })
+		}
+	}
+}
+
+// BenchmarkPlanClaims plans a gang in which each member has a ResourceClaim of its own, for one of 8 devices of a node.
+// Half of the nodes have no device left.
 func BenchmarkPlanClaims(b *testing.B) {
 	const members, count = 256, 1000
 	nodes := makeNodes(count, 100)
@@ -83,7 +109,18 @@ func BenchmarkPlanClaims(b *testing.B) {
 		pod.Namespace("ns").PodResourceClaims(v1.PodResourceClaim{Name: "gpu", ResourceClaimName: &claim})
 	})
 	s := newStageWith(b, objects, nodes)
-	benchmarkPlan(b, s, attemptOf(pods, gang.Spec{}), true)
+	benchmarkPlan(b, s, attemptOf(pods, gangstate.Spec{}), true)
+}
+
+// BenchmarkPlanRoles plans small gangs whose members request different amounts.
+func BenchmarkPlanRoles(b *testing.B) {
+	s := newStage(b, makeNodes(5000, 100))
+	launcher := func(i int, pod *st.PodWrapper) {
+		if i == 0 {
+			pod.Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"})
+		}
+	}
+	benchmarkPlan(b, s, attemptOf(makeMembers("train", 3, 1, launcher), gangstate.Spec{}), true)
 }
 
 func BenchmarkPlanShapes(b *testing.B) {
@@ -91,7 +128,7 @@ func BenchmarkPlanShapes(b *testing.B) {
 	shapes := func(i int, pod *st.PodWrapper) {
 		pod.Req(map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprint(1 + i%5)})
 	}
-	benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, shapes), gang.Spec{}), true)
+	benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, shapes), gangstate.Spec{}), true)
 }
 
 func BenchmarkPlanRequiredTopology(b *testing.B) {
@@ -113,7 +150,7 @@ func BenchmarkPlanRequiredTopology(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStage(b, nodes, c.pods...)
 			members := makeMembers("train", 100, 1, c.change)
-			benchmarkPlan(b, s, attemptOf(members, gang.Spec{RequiredTopology: rack}), c.complete)
+			benchmarkPlan(b, s, attemptOf(members, gangstate.Spec{RequiredTopology: rack}), c.complete)
 		})
 	}
 }
@@ -121,17 +158,17 @@ func BenchmarkPlanRequiredTopology(b *testing.B) {
 // BenchmarkPlanLayout plans gangs that are laid out by three levels: 4 zones, 20 blocks and 200 racks.
 func BenchmarkPlanLayout(b *testing.B) {
 	const block = "example.com/block"
-	levels := func(zones, blocks, racks int) gang.Layout {
-		return gang.Layout{Levels: []gang.Level{{Key: v1.LabelTopologyZone, Slice: zones}, {Key: block, Slice: blocks}, {Key: rack, Slice: racks}}}
+	levels := func(zones, blocks, racks int) gangstate.Layout {
+		return gangstate.Layout{Levels: []gangstate.Level{{Key: v1.LabelTopologyZone, Slice: zones}, {Key: block, Slice: blocks}, {Key: rack, Slice: racks}}}
 	}
-	for name, layout := range map[string]gang.Layout{"few": levels(0, 0, 0), "slices": levels(500, 100, 25)} {
+	for name, layout := range map[string]gangstate.Layout{"few": levels(0, 0, 0), "slices": levels(500, 100, 25)} {
 		b.Run(name, func(b *testing.B) {
 			nodes := makeNodes(5000, 200)
 			for i, node := range nodes {
 				node.Labels[block] = fmt.Sprint("b", i/250)
 			}
 			s := newStage(b, nodes, fill(nodes, 5)...) // a rack takes 75 members, a block 750
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, nil), gang.Spec{Layout: layout}), true)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, nil), gangstate.Spec{Layout: layout}), true)
 		})
 	}
 }
@@ -143,9 +180,9 @@ func BenchmarkRoomIn(b *testing.B) {
 	for name, change := range map[string]func(int, *st.PodWrapper){"racks=roomy": nil, "racks=refused": none} {
 		b.Run(name, func(b *testing.B) {
 			s := newStage(b, nodes, fill(nodes, 4)...)
-			a, before := attemptOf(makeMembers("train", 1, 1, change), gang.Spec{}), processCPU(b)
+			a, before := attemptOf(makeMembers("train", 1, 1, change), gangstate.Spec{}), processCPU(b)
 			for b.Loop() {
-				if _, err := s.ready().RoomIn(s.ctx, a, rack, func(*v1.Node) bool { return true }, func(string) int { return 16 }); err != nil {
+				if _, err := s.ready().CapacityIn(s.ctx, a, rack, func(*v1.Node) bool { return true }, func(string) int { return 16 }); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -167,12 +204,12 @@ func BenchmarkPlanUnschedulable(b *testing.B) {
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStage(b, nodes, fill(nodes, c.left)...)
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gang.Spec{}), false)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gangstate.Spec{}), false)
 		})
 	}
 	b.Run("one=short", func(b *testing.B) { // all members but one find a place
 		s := newStage(b, nodes[:500], fill(nodes[:500], 1)...)
-		benchmarkPlan(b, s, attemptOf(makeMembers("train", 501, 1, nil), gang.Spec{}), false)
+		benchmarkPlan(b, s, attemptOf(makeMembers("train", 501, 1, nil), gangstate.Spec{}), false)
 	})
 }
 
@@ -192,7 +229,7 @@ func BenchmarkPlanCoupled(b *testing.B) {
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStage(b, makeNodes(500, 10))
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gang.Spec{}), true)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gangstate.Spec{}), true)
 		})
 	}
 }

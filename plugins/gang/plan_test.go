@@ -17,15 +17,15 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
-func mustPlan(t *testing.T, s *stage, a *gang.Attempt, evict ...hold.Holder) *planner.Plan {
+func mustPlan(t *testing.T, s *stage, a *gangstate.Attempt, evict ...hold.Holder) *planner.Plan {
 	t.Helper()
 	result, err := s.ready().Plan(s.ctx, a, evict)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, bes
 	fw := s.scheduler.Profiles[testProfile]
 	state := framework.NewCycleState()
 	// The cycle of a plan's question: the Gang plugin itself is skipped.
-	planner.Ask(state, hold.Holder{Profile: testProfile, Group: "default/train"})
+	planner.MarkSimulated(state, hold.Holder{Profile: testProfile, Group: "default/train"})
 	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
 	if status.Code() == fwk.Error {
 		t.Fatal(status)
@@ -138,7 +138,7 @@ func TestPlansAreAcceptedOneByOne(t *testing.T) {
 	planned := 0
 	for seed := range uint64(40) {
 		s, members := randomStage(t, seed)
-		result := mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		result := mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
 		if !result.Complete {
 			continue
 		}
@@ -165,7 +165,7 @@ func TestPlansAreAcceptedOneByOne(t *testing.T) {
 func TestPlansFindWhatOneByOneFinds(t *testing.T) {
 	for seed := range uint64(40) {
 		s, members := randomStage(t, seed)
-		result := mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		result := mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
 		alone := map[types.UID]string{}
 		for _, pod := range members {
 			if _, best := s.fitting(t, pod); best != "" {
@@ -187,7 +187,7 @@ func TestPlansScoreAsOneByOne(t *testing.T) {
 		nodes := makeNodes(4+rng.IntN(5), 2)
 		s := newStage(t, nodes, fill(nodes[:rng.IntN(len(nodes))], 1+rng.IntN(7))...)
 		members := makeMembers("train", 2+rng.IntN(8), 1+rng.IntN(2), nil)
-		result := mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		result := mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
 		for _, uid := range result.Order {
 			pod := members[slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == uid })]
 			if scores, best := s.fitting(t, pod); scores[result.Nodes[uid]] < scores[best] {
@@ -203,7 +203,7 @@ func TestPlansLeaveNoTrace(t *testing.T) {
 	for seed := range uint64(20) {
 		s, members := randomStage(t, seed)
 		before := s.counts(t)
-		mustPlan(t, s, attemptOf(members, gang.Spec{}))
+		mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
 		if diff := cmp.Diff(before, s.counts(t)); diff != "" {
 			t.Errorf("seed %d: pods by node and list (-before +after):\n%s", seed, diff)
 		}
@@ -244,7 +244,7 @@ func TestPlansAndHolds(t *testing.T) {
 		"nothing is held":                                      {members: 16, want: map[string]int{n0: 8, n1: 8}},
 		"others hold a part":                                   {members: 10, holds: []hold.Hold{held("a", other, n0, 6)}, want: map[string]int{n0: 2, n1: 8}},
 		"others hold too much":                                 {members: 11, holds: []hold.Hold{held("a", other, n0, 6)}, why: "10 of 11 members fit; short 1 nvidia.com/gpu"},
-		"it says so where all is held":                         {members: 1, holds: []hold.Hold{held("a", other, n0, 8), held("b", other, n1, 8)}, why: "2 " + holds.ErrReasonHeld},
+		"it says so where all is held":                         {members: 1, holds: []hold.Hold{held("a", other, n0, 8), held("b", other, n1, 8)}, why: "2 " + ledger.ErrReasonHeld},
 		"one's own holds do not count":                         {members: 16, holds: []hold.Hold{held("a", own, n0, 6)}, want: map[string]int{n0: 8, n1: 8}},
 		"those of the group of its name in another profile do": {members: 16, holds: []hold.Hold{{For: "a", Holder: hold.Holder{Profile: "another", Group: own}, Node: n0, Reason: hold.Plan, Request: resource.Vector{gpu: 6}}}, why: "10 of 16 members fit"},
 		"nor those of a group that makes way":                  {members: 16, holds: []hold.Hold{held("a", other, n0, 6)}, evict: []hold.Holder{{Profile: testProfile, Group: other}}, want: map[string]int{n0: 8, n1: 8}},
@@ -256,7 +256,7 @@ func TestPlansAndHolds(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, makeNodes(2, 2))
 			put(s.holds, c.holds...)
-			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), gang.Spec{}), c.evict...)
+			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), gangstate.Spec{}), c.evict...)
 			var got map[string]int
 			if result.Complete {
 				got = map[string]int{}
@@ -267,7 +267,7 @@ func TestPlansAndHolds(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("members by node (-want +got):\n%s", diff)
 			}
-			if why := result.Why[gang.Key{Namespace: "default", Name: "train"}]; !strings.Contains(why, c.why) || (c.why == "") != (why == "") {
+			if why := result.Why[gangstate.Key{Namespace: "default", Name: "train"}]; !strings.Contains(why, c.why) || (c.why == "") != (why == "") {
 				t.Errorf("explanation %q, want %q in it", why, c.why)
 			}
 		})
@@ -305,7 +305,7 @@ func TestHopelessPlans(t *testing.T) {
 	tolerant := func(_ int, p *st.PodWrapper) { p.Toleration("team") }
 	for sentence, c := range map[string]struct {
 		members int
-		spec    gang.Spec
+		spec    gangstate.Spec
 		change  func(int, *st.PodWrapper)
 		nodes   func(*v1.Node)
 		holds   []hold.Hold
@@ -316,15 +316,15 @@ func TestHopelessPlans(t *testing.T) {
 		"no node is good for it":                        {members: 1, change: nowhere, want: true},
 		"nor would one be that is full":                 {members: 1, change: nowhere, holds: all, want: true},
 		"the node that it names is not there":           {members: 1, change: named, want: true},
-		"no rack has so much":                           {members: 9, spec: gang.Spec{RequiredTopology: rack}, want: true},
-		"a rack has, but it is taken":                   {members: 8, spec: gang.Spec{RequiredTopology: rack}, holds: all},
+		"no rack has so much":                           {members: 9, spec: gangstate.Spec{RequiredTopology: rack}, want: true},
+		"a rack has, but it is taken":                   {members: 8, spec: gangstate.Spec{RequiredTopology: rack}, holds: all},
 		"members that care about each other":            {members: 3, change: constraints["each on a node of its own"], want: true},
 		"there are nodes for these, but they are taken": {members: 2, change: constraints["each on a node of its own"], holds: all},
 		"members that had rather be apart":              {members: 17, change: apart, want: true},
 		"there is enough for these, but it is taken":    {members: 16, change: apart, holds: all},
 		"members that should be spread":                 {members: 17, change: spread, want: true},
 		"no other members are near, but may be":         {members: 2, change: near},
-		"no node has the label of the topology":         {members: 1, spec: gang.Spec{RequiredTopology: "no-such"}, want: true},
+		"no node has the label of the topology":         {members: 1, spec: gangstate.Spec{RequiredTopology: "no-such"}, want: true},
 		"its claims are not there yet":                  {members: 1, change: func(_ int, p *st.PodWrapper) { p.PVC("none") }},
 		"so many claims would not help":                 {members: 17, change: func(_ int, p *st.PodWrapper) { p.PVC("none") }, want: true},
 		"nodes that are not ready will be":              {members: 1, nodes: tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule)},
@@ -365,39 +365,39 @@ func TestShapesOfPlans(t *testing.T) {
 	}
 	nodes := makeNodes(2, 2)
 	s := newStage(t, nodes, fill(nodes, 2)...)
-	shape := func(members int, spec gang.Spec, change func(int, *st.PodWrapper)) gang.Shape {
+	shape := func(members int, spec gangstate.Spec, change func(int, *st.PodWrapper)) gangstate.Shape {
 		return mustPlan(t, s, attemptOf(makeMembers("train", members, 1, change), spec)).Shape
 	}
-	plain := shape(5, gang.Spec{}, nil)
+	plain := shape(5, gangstate.Spec{}, nil)
 	if plain.Key == 0 || plain.Members != 5 || plain.Request[gpu] != 1 {
 		t.Fatalf("shape of 5 members that do not fit: %+v", plain)
 	}
 	for sentence, c := range map[string]struct {
-		shape gang.Shape
+		shape gangstate.Shape
 		same  bool
 	}{
-		"more of them":                   {shape(6, gang.Spec{}, nil), true},
-		"of another job":                 {shape(5, gang.Spec{}, labelled("job-name", "other")), true},
-		"of another priority":            {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.Priority(7) }), true},
-		"of another queue":               {shape(5, gang.Spec{}, labelled(v1alpha1.QueueLabel, "other")), false},
-		"on other nodes":                 {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"a": "b"}) }), false},
-		"with a toleration":              {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.Toleration("a") }), false},
-		"that never preempt":             {shape(5, gang.Spec{}, func(_ int, p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }), false},
-		"in one rack":                    {shape(5, gang.Spec{RequiredTopology: rack}, nil), false},
-		"with a host port":               {shape(5, gang.Spec{}, constraints["one host port"]), false},
-		"of several kinds":               {shape(5, gang.Spec{}, func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }), false},
-		"that care about each other":     {shape(5, gang.Spec{}, constraints["each on a node of its own"]), false},
-		"that may not be near what runs": {shape(5, gang.Spec{}, labelled("apart", "yes")), true},
+		"more of them":                   {shape(6, gangstate.Spec{}, nil), true},
+		"of another job":                 {shape(5, gangstate.Spec{}, labelled("job-name", "other")), true},
+		"of another priority":            {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.Priority(7) }), true},
+		"of another queue":               {shape(5, gangstate.Spec{}, labelled(v1alpha1.QueueLabel, "other")), false},
+		"on other nodes":                 {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"a": "b"}) }), false},
+		"with a toleration":              {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.Toleration("a") }), false},
+		"that never preempt":             {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }), false},
+		"in one rack":                    {shape(5, gangstate.Spec{RequiredTopology: rack}, nil), false},
+		"with a host port":               {shape(5, gangstate.Spec{}, constraints["one host port"]), false},
+		"of several kinds":               {shape(5, gangstate.Spec{}, func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }), false},
+		"that care about each other":     {shape(5, gangstate.Spec{}, constraints["each on a node of its own"]), false},
+		"that may not be near what runs": {shape(5, gangstate.Spec{}, labelled("apart", "yes")), true},
 	} {
 		if got := c.shape.Key == plain.Key; got != c.same {
 			t.Errorf("%s: the same key: %t", sentence, got)
 		}
 	}
-	if coupled := shape(5, gang.Spec{}, constraints["each on a node of its own"]); coupled.Key != 0 {
+	if coupled := shape(5, gangstate.Spec{}, constraints["each on a node of its own"]); coupled.Key != 0 {
 		t.Errorf("members that care about each other have the shape %+v", coupled)
 	}
 	kinds := func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }
-	if one, other := shape(5, gang.Spec{}, kinds), shape(5, gang.Spec{}, kinds); one.Key == 0 || one.Key != other.Key {
+	if one, other := shape(5, gangstate.Spec{}, kinds), shape(5, gangstate.Spec{}, kinds); one.Key == 0 || one.Key != other.Key {
 		t.Errorf("two that are the same in several kinds: %+v, %+v", one, other)
 	}
 	apart := st.MakePod().Namespace("other").Name("apart").UID("apart").Node(nodes[0].Name).Obj()
@@ -405,7 +405,7 @@ func TestShapesOfPlans(t *testing.T) {
 		TopologyKey: v1.LabelHostname, NamespaceSelector: &metav1.LabelSelector{}, LabelSelector: st.MakeLabelSelector().Label("apart", "yes").Obj(),
 	}}}}
 	s = newStage(t, nodes, append(fill(nodes, 2), apart)...)
-	if got := shape(5, gang.Spec{}, labelled("apart", "yes")); got.Key != 0 {
+	if got := shape(5, gangstate.Spec{}, labelled("apart", "yes")); got.Key != 0 {
 		t.Errorf("members that a pod does not want near it have the shape %+v", got)
 	}
 }

@@ -7,14 +7,14 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
 // remember adds a decision for a group to the log. It looks at each member that was placed.
-func (pl *Gang) remember(ctx context.Context, a *gang.Attempt, result *planner.Plan, placed int) {
+func (pl *Gang) remember(ctx context.Context, a *gangstate.Attempt, result *planner.Plan, placed int) {
 	if pl.decisions == nil {
 		return
 	}
@@ -59,7 +59,7 @@ func (pl *Gang) remember(ctx context.Context, a *gang.Attempt, result *planner.P
 }
 
 // domainOf returns the domain of the first gang that requires one; empty where none does.
-func (pl *Gang) domainOf(a *gang.Attempt, result *planner.Plan) string {
+func (pl *Gang) domainOf(a *gangstate.Attempt, result *planner.Plan) string {
 	for _, need := range a.Gangs {
 		if need.Spec.RequiredTopology == "" {
 			continue

@@ -11,9 +11,9 @@ import (
 	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/leading"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // teller reports to users why gangs wait: in events, in the condition of the PodGroup,
@@ -24,37 +24,38 @@ type teller struct {
 	pl     *Gang
 	groups pgclientset.Interface
 	// leading is given once this process schedules.
-	leading leading.Signal
+	leading leadership.Signal
 	// lane writes the conditions of the pending members of gangs.
-	lane *podstatus.Lane[gang.Key]
+	lane *status.Lane[gangstate.Key]
 	// news are the gangs with possible news for events and PodGroups. Nothing waits for these: they are for people.
-	news  workqueue.TypedRateLimitingInterface[gang.Key]
+	news  workqueue.TypedRateLimitingInterface[gangstate.Key]
 	marks workqueue.TypedRateLimitingInterface[mark]
 	// problems are bad values of gangs.
 	problems problems
 
 	mu sync.Mutex
 	// due are the gangs whose explanation may have changed, and since when; none before this process schedules.
-	due map[gang.Key]time.Time
+	due map[gangstate.Key]time.Time
 	// told is what was last reported of a gang.
-	told map[gang.Key]telling
+	told map[gangstate.Key]telling
 	// renominated are pods whose nomination has ended or changed.
 	renominated []types.UID
 }
 
-func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *podstatus.Writer, leads leading.Signal) *teller {
+func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer, leads leadership.Signal) *teller {
 	t := &teller{
-		pl: pl, groups: groups, leading: leads, problems: problems{pending: map[problem]gang.Report{}},
-		news:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gang.Key](retryFirst, retryMost)),
-		marks: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
-		due:   map[gang.Key]time.Time{}, told: map[gang.Key]telling{},
+		pl: pl, groups: groups, leading: leads,
+		problems: problems{pending: map[problem]map[types.UID]gangstate.Report{}, quiet: map[problem]time.Time{}},
+		news:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gangstate.Key](retryFirst, retryMost)),
+		marks:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
+		due:      map[gangstate.Key]time.Time{}, told: map[gangstate.Key]telling{},
 	}
-	t.lane = podstatus.NewLane(statuses, pl.handle.ClientSet(), qps, t.say)
+	t.lane = status.NewLane(statuses, pl.handle.ClientSet(), qps, t.say)
 	return t
 }
 
 // note notes what there is to report.
-func (t *teller) note(e gang.Effects) {
+func (t *teller) note(e gangstate.Effects) {
 	for _, pod := range e.Expire {
 		t.marks.Add(mark{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
 	}
@@ -86,8 +87,8 @@ func (t *teller) run(ctx context.Context) {
 	}
 	t.all()
 	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
-		for _, report := range t.problems.take() {
-			badValue(report).Record(t.pl.handle.EventRecorder())
+		for _, bad := range t.problems.take(t.pl.clock.Now()) {
+			badValue(bad).Record(t.pl.handle.EventRecorder())
 		}
 		for _, key := range t.dueNow() {
 			if t.pl.requests != nil {
@@ -103,15 +104,15 @@ func (t *teller) run(ctx context.Context) {
 
 // all makes all gangs due: what came before this process scheduled was not noted.
 func (t *teller) all() {
-	var keys []gang.Key
-	t.pl.gangs.Look(func(s *gang.Gangs) { keys = s.Keys() })
+	var keys []gangstate.Key
+	t.pl.gangs.Look(func(s *gangstate.Gangs) { keys = s.Keys() })
 	for _, key := range keys {
 		t.again(key)
 	}
 }
 
 // toTell returns what is to be reported of a gang now; false for nothing, or not yet.
-func (t *teller) toTell(key gang.Key) (gang.Explanation, bool) {
+func (t *teller) toTell(key gangstate.Key) (gangstate.Explanation, bool) {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {
 		t.forget(key)
@@ -125,7 +126,7 @@ func (t *teller) toTell(key gang.Key) (gang.Explanation, bool) {
 }
 
 // dueNow removes and returns the gangs whose pause is over.
-func (t *teller) dueNow() []gang.Key {
+func (t *teller) dueNow() []gangstate.Key {
 	now := t.pl.clock.Now()
 	t.mu.Lock()
 	pods := t.renominated
@@ -139,7 +140,7 @@ func (t *teller) dueNow() []gang.Key {
 			t.due[key] = now
 		}
 	}
-	var keys []gang.Key
+	var keys []gangstate.Key
 	for key, since := range t.due {
 		if now.Sub(since) >= unschedulablePause {
 			keys = append(keys, key)
@@ -161,7 +162,7 @@ func (t *teller) noteRenominated(pod types.UID) {
 }
 
 // again makes a gang due.
-func (t *teller) again(key gang.Key) {
+func (t *teller) again(key gangstate.Key) {
 	if !t.leading.Given() {
 		return // run makes all gangs due
 	}
@@ -173,7 +174,7 @@ func (t *teller) again(key gang.Key) {
 }
 
 // explanation returns what is to be reported of a gang now.
-func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
+func (t *teller) explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 	e, ok := t.pl.gangs.Explanation(key)
 	if !ok || e.Running || len(e.Pending) == 0 {
 		return e, ok
@@ -196,7 +197,7 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 		t.pl.weigh(&e)
 	}
 	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
-		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gang.TextAwaiting(key, e.Min), outdated
+		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(key, e.Min), outdated
 	}
 	return e, ok
 }
@@ -206,7 +207,7 @@ func (t *teller) explanation(key gang.Key) (gang.Explanation, bool) {
 // by the next one.
 func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	for _, pod := range pending {
-		word := podstatus.Word(pod)
+		word := status.Word(pod)
 		if word == nil {
 			continue
 		}
@@ -219,12 +220,12 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 }
 
 // say returns what the status of the pending members of a gang should have now.
-func (t *teller) say(key gang.Key) podstatus.Saying {
+func (t *teller) say(key gangstate.Key) status.Saying {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {
-		return podstatus.Saying{}
+		return status.Saying{}
 	}
-	return podstatus.Saying{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
+	return status.Saying{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
 }
 
 func youngest(pods []*v1.Pod) time.Time {

@@ -16,9 +16,9 @@ import (
 	pgfake "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/podstatus"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // says returns a pod whose status has why it waits.
@@ -54,7 +54,7 @@ func TestWhatMembersSay(t *testing.T) {
 	turns := &queue{}
 	s.turns = turns
 	members := makeMembers("train", 3, 1, nil)
-	key := gang.Key{Namespace: "default", Name: "train"}
+	key := gangstate.Key{Namespace: "default", Name: "train"}
 	check := func(sentence, reason, message string, pods ...*v1.Pod) {
 		t.Helper()
 		saying := s.tell.say(key)
@@ -87,8 +87,8 @@ func TestWhatMembersSay(t *testing.T) {
 	check("what kube-scheduler places one by one, it explains", "", "")
 }
 
-// TestWhetherNodesHelp: members of a gang that does not fit are Unschedulable where more nodes would help, and have other reasons
-// otherwise; kube-scheduler writes the same on them, or nothing.
+// TestWhetherNodesHelp: members of a gang that does not fit are Unschedulable where more nodes would help, and have
+// other reasons otherwise; kube-scheduler writes the same on them, or nothing.
 func TestWhetherNodesHelp(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
@@ -96,9 +96,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	s.turns = turns
 	members := makeMembers("train", 3, 1, nil)
 	s.see(members...)
-	key := gang.Key{Namespace: "default", Name: "train"}
+	key := gangstate.Key{Namespace: "default", Name: "train"}
 	holder := s.gangs.Holder(key.String())
-	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}, Scattered: map[gang.Key]string{key: rack}})
+	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}, Scattered: map[gangstate.Key]string{key: rack}})
 	tried := "0/1 nodes are available: no room. preemption: nobody."
 	check := func(sentence, reason string, says bool) {
 		t.Helper()
@@ -129,7 +129,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 		t.Error("that room is not being made any more has not been noticed")
 	}
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
-	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
+	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
 	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
 	if s.registry.WaitsForRoom(members[0]) {
 		t.Error("a member is rejected, and it counts as waiting for room")
@@ -140,7 +140,8 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("it is another's turn", "QueueTurn", false)
 }
 
-// TestWhetherNodesHelpOne: for a gang of one kube-scheduler writes what it finds, unless its attempt has another result.
+// TestWhetherNodesHelpOne: for a gang of one kube-scheduler writes what it finds, unless its attempt has another
+// result.
 func TestWhetherNodesHelpOne(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
@@ -153,39 +154,40 @@ func TestWhetherNodesHelpOne(t *testing.T) {
 		}
 	}
 	word("of a gang of one there is nothing else to say", true)
-	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{{Namespace: "default", Name: "only"}: "no volume"}, Reason: v1alpha1.ReasonMemberRejected})
+	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{{Namespace: "default", Name: "only"}: "no volume"}, Reason: v1alpha1.ReasonMemberRejected})
 	word("but where its attempt came to something else", false)
 }
 
 // attempt ends the leader's attempt with an outcome.
-func (s *stage) attempt(t *testing.T, outcome gang.Outcome) {
+func (s *stage) attempt(t *testing.T, outcome gangstate.Outcome) {
 	t.Helper()
 	led := false
-	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
+	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 		g.Changed()
 		g.Tick(now.Add(time.Minute), nil) // it is tried again
 		for _, pod := range g.Unplaced() {
-			if v := g.Visit(pod); v.Verdict == gang.Lead {
+			if v := g.Visit(pod); v.Verdict == gangstate.Lead {
 				led = true
 				_, e := g.Planned(v.Attempt, outcome, now)
 				return e
 			}
 		}
-		return gang.Effects{}
+		return gangstate.Effects{}
 	})
 	if !led {
 		t.Fatal("nobody leads")
 	}
 }
 
-// TestStandby: a process that does not schedule remembers no gangs to report; all gangs that exist then are reported once it does.
+// TestStandby: a process that does not schedule remembers no gangs to report; all gangs that exist then are reported
+// once it does.
 func TestStandby(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	begins := make(chan struct{})
-	s.tell = newTeller(s.Gang, nil, 10, podstatus.New(begins), begins)
+	s.tell = newTeller(s.Gang, nil, 10, status.New(begins), begins)
 	for i := range 100 {
-		key := gang.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
-		s.tell.note(gang.Effects{Changed: []gang.Key{key}})
+		key := gangstate.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
+		s.tell.note(gangstate.Effects{Changed: []gangstate.Key{key}})
 		s.tell.noteRenominated(types.UID(key.Name))
 	}
 	s.see(makeMembers("train", 3, 1, nil)[:2]...)
@@ -194,7 +196,7 @@ func TestStandby(t *testing.T) {
 	}
 	close(begins)
 	s.tell.all()
-	if _, due := s.tell.due[gang.Key{Namespace: "default", Name: "train"}]; !due || len(s.tell.due) != 1 {
+	if _, due := s.tell.due[gangstate.Key{Namespace: "default", Name: "train"}]; !due || len(s.tell.due) != 1 {
 		t.Errorf("due are %v, want the gang that is there", s.tell.due)
 	}
 }
@@ -209,14 +211,14 @@ func TestPodGroupRefused(t *testing.T) {
 		}
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.tell = newTeller(s.Gang, groups, 10, podstatus.New(closed()), closed())
+	s.tell = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
 	s.open()
-	key := gang.Key{Namespace: "default", Name: "train"}
-	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
-		return g.Describe(gang.Community, key, &gang.Object{}, now, now)
+	key := gangstate.Key{Namespace: "default", Name: "train"}
+	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+		return g.Describe(gangstate.Community, key, &gangstate.Object{}, now, now)
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
-	s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}})
+	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
 	if err := s.tell.tellNews(s.ctx, key); err == nil || writes != 1 {
 		t.Fatalf("at first: %d writes, error %v, want one that fails", writes, err)
 	}
@@ -234,7 +236,8 @@ func TestPodGroupRefused(t *testing.T) {
 	}
 }
 
-// TestPodGroupMadeAgain: a PodGroup that is recreated under its name while a gang waits gets the condition that the one before had.
+// TestPodGroupMadeAgain: a PodGroup that is recreated under its name while a gang waits gets the condition that the one
+// before had.
 func TestPodGroupMadeAgain(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	groups, writes := pgfake.NewSimpleClientset(), 0
@@ -242,16 +245,16 @@ func TestPodGroupMadeAgain(t *testing.T) {
 		writes++
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.tell = newTeller(s.Gang, groups, 10, podstatus.New(closed()), closed())
+	s.tell = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
 	s.open()
-	key := gang.Key{Namespace: "default", Name: "train"}
+	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.see(makeMembers("train", 3, 1, nil)...)
 	for i, uid := range []types.UID{"one", "one", "another"} {
-		s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects {
-			return g.Describe(gang.Community, key, &gang.Object{UID: uid}, now, now)
+		s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+			return g.Describe(gangstate.Community, key, &gangstate.Object{UID: uid}, now, now)
 		})
 		if i == 0 {
-			s.attempt(t, gang.Outcome{Why: map[gang.Key]string{key: "no room"}})
+			s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
 		}
 		if err := s.tell.tellNews(s.ctx, key); err != nil {
 			t.Fatal(err)

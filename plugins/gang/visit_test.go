@@ -15,10 +15,10 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 func plainPod(name string, gpus string) *v1.Pod {
@@ -27,7 +27,7 @@ func plainPod(name string, gpus string) *v1.Pod {
 
 // open admits members that the plugin sees from now on.
 func (s *stage) open() {
-	s.input(s.ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Open(now) })
+	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 }
 
 // see passes pods to the plugin, as the API server would.
@@ -39,15 +39,15 @@ func (s *stage) see(pods ...*v1.Pod) {
 
 // podSeen passes a pod to the gangs of the profile.
 func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
-	s.input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.See(pod, now) })
+	s.input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.See(pod, now) })
 	if pod.Spec.NodeName != "" {
-		s.holds.Bound(pod.UID, pod.Spec.NodeName)
+		s.holds.PodBound(pod.UID, pod.Spec.NodeName)
 	}
 }
 
 // podGone removes a pod from the gangs of the profile.
 func (s *stage) podGone(ctx context.Context, pod *v1.Pod) {
-	s.input(ctx, func(g *gang.Gangs, now time.Time) gang.Effects { return g.Gone(pod.UID, now) })
+	s.input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Gone(pod.UID, now) })
 	s.holds.DropNomination(pod.UID)
 }
 
@@ -91,9 +91,9 @@ func heldOn(node string, holder hold.Holder, gpus int64) hold.Hold {
 	return hold.Hold{For: "held", Holder: holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}}
 }
 
-func put(h *holds.Holds, list ...hold.Hold) {
+func put(h *ledger.Holds, list ...hold.Hold) {
 	for _, one := range list {
-		h.Follow(one.Holder, nil, []hold.Hold{one})
+		h.FollowPlan(one.Holder, nil, []hold.Hold{one})
 	}
 }
 
@@ -116,7 +116,7 @@ func TestPodsOutsideGangs(t *testing.T) {
 	if result, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSkip() || result != nil {
 		t.Errorf("PreFilter answers %v, %v, want Skip: what is held is not this plugin's affair", result, status)
 	}
-	if diff := cmp.Diff(map[string]string{"node-0000": holds.ErrReasonHeld}, s.refusals(t, state, pod)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"node-0000": ledger.ErrReasonHeld}, s.refusals(t, state, pod)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 	if _, status := s.PostFilter(s.ctx, state, pod, nil); status.Code() != fwk.Unschedulable {
@@ -129,6 +129,25 @@ func TestPodsOutsideGangs(t *testing.T) {
 	}
 	if status := s.Bind(s.ctx, state, pod, "node-0001"); !status.IsSkip() {
 		t.Errorf("Bind answers %v, want Skip: another plugin binds", status)
+	}
+}
+
+// TestImpossibleRequests: a pod that asks for what no pod can have is told so by its own cycle, in a gang or not.
+func TestImpossibleRequests(t *testing.T) {
+	s := newStage(t, makeNodes(2, 2))
+	s.open()
+	alone, member := plainPod("plain", "1e30"), plainPod("member", "1e30")
+	member.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "train", v1alpha1.MinAvailableAnnotation: "1"}
+	s.see(member)
+	for _, pod := range []*v1.Pod{alone, member} {
+		if status := s.PreEnqueue(s.ctx, pod); !status.IsSuccess() {
+			t.Errorf("%s: the queue does not let it in: %v", pod.Name, status)
+		}
+		_, status := s.PreFilter(s.ctx, framework.NewCycleState(), pod, nil)
+		const want = "the pod asks for what no node can have: spec.containers[0].resources.requests[nvidia.com/gpu] is 1e30: want at most 1P"
+		if status.Code() != fwk.UnschedulableAndUnresolvable || status.Message() != want {
+			t.Errorf("%s: PreFilter answers %v", pod.Name, status)
+		}
 	}
 }
 
@@ -197,7 +216,7 @@ func TestLeaderAndFollowers(t *testing.T) {
 		if _, status := s.PreFilter(s.ctx, state, pod, nil); !status.IsSuccess() && !status.IsSkip() {
 			t.Fatal(status)
 		}
-		want := map[string]string{"node-0000": holds.ErrReasonHeld, "node-0001": holds.ErrReasonHeld}
+		want := map[string]string{"node-0000": ledger.ErrReasonHeld, "node-0001": ledger.ErrReasonHeld}
 		if diff := cmp.Diff(want, s.refusals(t, state, pod)); diff != "" {
 			t.Errorf("%s is refused (-want +got):\n%s", pod.Name, diff)
 		}

@@ -30,7 +30,8 @@ func (pl *GPUShare) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHin
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: pl.afterPodDelete},
 		// A new node has cards; a changed one may have more or larger ones, or a valid description
 		// now.
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeAnnotation}, QueueingHintFn: pl.afterNodeChange},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node,
+			ActionType: fwk.Add | fwk.UpdateNodeAllocatable | fwk.UpdateNodeAnnotation}, QueueingHintFn: pl.afterNodeChange},
 	}, nil
 }
 
@@ -75,7 +76,8 @@ func (pl *GPUShare) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment,
 }
 
 // PreFilter keeps the plugin out of the cycles of pods that request no GPU memory.
-func (pl *GPUShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *GPUShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	_ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	memory := requested(pod)
 	if memory == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -119,7 +121,8 @@ func (pl *GPUShare) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod,
 
 // Score prefers nodes on which the pod fills a card: it is the share of the pod's card
 // that is taken then. Cards that are left whole stay available for pods that need one.
-func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	info fwk.NodeInfo) (int64, *fwk.Status) {
 	c := cycleOf(state)
 	if c == nil {
 		return 0, nil

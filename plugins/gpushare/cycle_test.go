@@ -18,7 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/card"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -40,7 +40,7 @@ func (s *stage) place(t testing.TB, pod *v1.Pod, node string, want int) {
 	if status := s.Reserve(s.ctx, framework.NewCycleState(), pod, node); !status.IsSuccess() {
 		t.Fatalf("reserving for %s: %v", pod.Name, status)
 	}
-	if r, ok := s.ledger.of(pod.UID); !ok || want >= 0 && r.card != want {
+	if r, ok := s.ledger.reservationOf(pod.UID); !ok || want >= 0 && r.card != want {
 		t.Fatalf("%s got %+v, want card %d", pod.Name, r, want)
 	}
 	s.scheduler.Look(t)
@@ -129,8 +129,8 @@ func TestPodsThatRequestNone(t *testing.T) {
 				preFilter.Code(), s.PreScore(s.ctx, state, pod, nil).Code(), preFlight.Code(),
 				s.Reserve(s.ctx, state, pod, "n").Code(), s.PreBind(s.ctx, state, pod, "n").Code(), signed.Code(),
 			})
-			if len(signature) > 0 || len(s.ledger.on("n")) > 0 {
-				t.Errorf("signature %v, ledger %v", signature, s.ledger.on("n"))
+			if len(signature) > 0 || len(s.ledger.reservationsOn("n")) > 0 {
+				t.Errorf("signature %v, ledger %v", signature, s.ledger.reservationsOn("n"))
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestReserve(t *testing.T) {
 	for i, want := range []int{0, 1, 1, 0} {
 		s.place(t, pods[i], "n", want)
 	}
-	same(t, "free with all reserved", card.Free{2048, 0}, s.now(t, "n"))
+	same(t, "free with all reserved", gpucards.Free{2048, 0}, s.now(t, "n"))
 	reserve := func(pod *v1.Pod) *fwk.Status { return s.Reserve(s.ctx, framework.NewCycleState(), pod, "n") }
 	if status := reserve(pods[1]); !status.IsSuccess() {
 		t.Errorf("a pod is in its own way: %v", status)
@@ -162,7 +162,7 @@ func TestReserve(t *testing.T) {
 		t.Errorf("a pod too many got a card: %v", status)
 	}
 	s.Unreserve(s.ctx, framework.NewCycleState(), pods[3], "other")
-	if _, ok := s.ledger.of("d"); !ok {
+	if _, ok := s.ledger.reservationOf("d"); !ok {
 		t.Error("a card was given back on another node than it is on")
 	}
 	if status := reserve(makePod("late", 2048).Obj()); !status.IsSuccess() {
@@ -191,7 +191,7 @@ func TestReserve(t *testing.T) {
 		again = append(again, bound)
 	}
 	restarted := newStage(t, again...)
-	same(t, "free after a restart", card.Free{2048, 0}, restarted.now(t, "n"))
+	same(t, "free after a restart", gpucards.Free{2048, 0}, restarted.now(t, "n"))
 	same(t, "told after a restart", nil, restarted.told())
 	if status := s.PreBind(s.ctx, framework.NewCycleState(), makePod("unknown", 1).Obj(), "n"); status.Code() != fwk.Error {
 		t.Errorf("a card that was not reserved was recorded: %v", status)
@@ -231,11 +231,11 @@ func TestFailedAttempt(t *testing.T) {
 	pod := makePod("a", 4096).Condition(v1.PodScheduled, v1.ConditionFalse, "").
 		Annotation(v1alpha1.GPUCardAnnotation, "1").Annotation(v1alpha1.GPUCardMemoryAnnotation, "4096").Obj()
 	s := newStage(t, makeNode("n", 2), pod)
-	same(t, "while it waits", card.Free{8192, 8192}, s.now(t, "n"))
+	same(t, "while it waits", gpucards.Free{8192, 8192}, s.now(t, "n"))
 	s.place(t, pod, "n", 0)
-	same(t, "reserved", card.Free{4096, 8192}, s.now(t, "n"))
+	same(t, "reserved", gpucards.Free{4096, 8192}, s.now(t, "n"))
 	s.ledger.release("a", "n") // unreserved, and still in the cache
-	same(t, "unreserved", card.Free{4096, 8192}, s.now(t, "n"))
+	same(t, "unreserved", gpucards.Free{4096, 8192}, s.now(t, "n"))
 	same(t, "told", nil, s.told())
 }
 
@@ -244,12 +244,12 @@ func TestNativePodGroups(t *testing.T) {
 	s := newStage(t, makeNode("n", 1))
 	pod, state := makePod("a", 4096).Obj(), framework.NewCycleState()
 	state.SetPodGroupSchedulingCycle(framework.NewCycleState())
-	if status := s.Reserve(s.ctx, state, pod, "n"); !status.IsSuccess() || len(s.ledger.on("n")) > 0 {
-		t.Errorf("a rehearsal reserved %v, %v", s.ledger.on("n"), status)
+	if status := s.Reserve(s.ctx, state, pod, "n"); !status.IsSuccess() || len(s.ledger.reservationsOn("n")) > 0 {
+		t.Errorf("a rehearsal reserved %v, %v", s.ledger.reservationsOn("n"), status)
 	}
 	s.ledger.put("a", reservation{node: "n", memory: 4096})
 	s.Unreserve(s.ctx, state, pod, "n")
-	if len(s.ledger.on("n")) != 1 {
+	if len(s.ledger.reservationsOn("n")) != 1 {
 		t.Error("a rehearsal gave back what is reserved")
 	}
 }
@@ -275,25 +275,25 @@ func TestBadValues(t *testing.T) {
 	}
 	for sentence, c := range map[string]struct {
 		pods []runtime.Object
-		want card.Free
+		want gpucards.Free
 		told []string
 	}{
-		"a word":               {[]runtime.Object{half("first", nil)}, card.Free{4096, 4096}, every(`"first"`)},
-		"out of range":         {[]runtime.Object{half("2", nil)}, card.Free{4096, 4096}, every(`"2"`)},
-		"below nothing":        {[]runtime.Object{half("-1", nil)}, card.Free{4096, 4096}, every(`"-1"`)},
-		"empty":                {[]runtime.Object{half("", nil)}, card.Free{4096, 4096}, every(`""`)},
-		"long":                 {[]runtime.Object{half(strings.Repeat("x", 9000), nil)}, card.Free{4096, 4096}, every(`"` + strings.Repeat("x", 200) + ` ..."`)},
-		"a memory of words":    {[]runtime.Object{half("0", memory("4Gi"))}, card.Free{4096, 8192}, less("4Gi")},
-		"less than nothing":    {[]runtime.Object{half("0", memory("-4096"))}, card.Free{4096, 8192}, less("-4096")},
-		"less than requested":  {[]runtime.Object{half("0", memory("1"))}, card.Free{4096, 8192}, less("1")},
-		"no memory said":       {[]runtime.Object{half("0", func(p *v1.Pod) { delete(p.Annotations, v1alpha1.GPUCardMemoryAnnotation) })}, card.Free{4096, 8192}, nil},
-		"a pod without a card": {[]runtime.Object{half("0", func(p *v1.Pod) { p.Annotations = nil })}, card.Free{4096, 4096}, []string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: annotation missing on pod bound to node n; its 4096 MiB count against every card of the node"}},
+		"a word":               {[]runtime.Object{half("first", nil)}, gpucards.Free{4096, 4096}, every(`"first"`)},
+		"out of range":         {[]runtime.Object{half("2", nil)}, gpucards.Free{4096, 4096}, every(`"2"`)},
+		"below nothing":        {[]runtime.Object{half("-1", nil)}, gpucards.Free{4096, 4096}, every(`"-1"`)},
+		"empty":                {[]runtime.Object{half("", nil)}, gpucards.Free{4096, 4096}, every(`""`)},
+		"long":                 {[]runtime.Object{half(strings.Repeat("x", 9000), nil)}, gpucards.Free{4096, 4096}, every(`"` + strings.Repeat("x", 200) + ` ..."`)},
+		"a memory of words":    {[]runtime.Object{half("0", memory("4Gi"))}, gpucards.Free{4096, 8192}, less("4Gi")},
+		"less than nothing":    {[]runtime.Object{half("0", memory("-4096"))}, gpucards.Free{4096, 8192}, less("-4096")},
+		"less than requested":  {[]runtime.Object{half("0", memory("1"))}, gpucards.Free{4096, 8192}, less("1")},
+		"no memory said":       {[]runtime.Object{half("0", func(p *v1.Pod) { delete(p.Annotations, v1alpha1.GPUCardMemoryAnnotation) })}, gpucards.Free{4096, 8192}, nil},
+		"a pod without a card": {[]runtime.Object{half("0", func(p *v1.Pod) { p.Annotations = nil })}, gpucards.Free{4096, 4096}, []string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: annotation missing on pod bound to node n; its 4096 MiB count against every card of the node"}},
 		"a card that is oversold": {
-			[]runtime.Object{half("0", nil), onCard("b", 8192, "n", "0")}, card.Free{-4096, 8192},
+			[]runtime.Object{half("0", nil), onCard("b", 8192, "n", "0")}, gpucards.Free{-4096, 8192},
 			[]string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: pods have 12288 MiB of card 0, which has 8192; it takes no more until some of them are gone"},
 		},
 		"a card that is oversold beyond counting": {
-			[]runtime.Object{onCard("a", math.MaxInt64, "n", "0"), onCard("b", math.MaxInt64, "n", "0")}, card.Free{math.MinInt64, 8192},
+			[]runtime.Object{onCard("a", math.MaxInt64, "n", "0"), onCard("b", math.MaxInt64, "n", "0")}, gpucards.Free{math.MinInt64, 8192},
 			[]string{"Warning BadGPUCardValue scheduling.lockstep.dev/gpu-card: pods have 9223372036854775807 MiB of card 0, which has 8192; it takes no more until some of them are gone"},
 		},
 	} {
@@ -345,18 +345,18 @@ func TestForgets(t *testing.T) {
 	s.place(t, pod, "n", 0)
 	s.now(t, "n")
 	bound := onCard("a", 4096, "n", "0")
-	s.ledger.news("a", "key", "value")
-	s.ledger.news("n", "key", "value")
-	s.ledger.podSeen(bound)
-	if _, ok := s.ledger.of("a"); !ok {
+	s.ledger.isNews("a", "key", "value")
+	s.ledger.isNews("n", "key", "value")
+	s.ledger.podChanged(bound)
+	if _, ok := s.ledger.reservationOf("a"); !ok {
 		t.Error("a pod that is bound was forgotten: a snapshot may have it without its annotation")
 	}
-	s.ledger.podSeen(makePod("a", 4096).Annotation(v1alpha1.GPUCardAnnotation, "1").Obj())
-	if _, ok := s.ledger.of("a"); !ok {
+	s.ledger.podChanged(makePod("a", 4096).Annotation(v1alpha1.GPUCardAnnotation, "1").Obj())
+	if _, ok := s.ledger.reservationOf("a"); !ok {
 		t.Error("what a pod carries that is not bound was believed")
 	}
-	s.ledger.podSeen(onCard("a", 4096, "n", "1"))
-	if _, ok := s.ledger.of("a"); ok {
+	s.ledger.podChanged(onCard("a", 4096, "n", "1"))
+	if _, ok := s.ledger.reservationOf("a"); ok {
 		t.Error("the card of a bound pod was edited, and the ledger has it still")
 	}
 	s.ledger.put("a", reservation{node: "n", memory: 4096})

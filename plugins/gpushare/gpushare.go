@@ -16,17 +16,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	resourcehelper "k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/card"
-	"github.com/lockstep-sh/lockstep/plugins/watches"
-	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -37,13 +37,13 @@ type GPUShare struct {
 	handle fwk.Handle
 	ledger *Ledger
 	// keepers are the plugins that keep memory of cards for pods that are yet to come.
-	keepers func() []Keeper
+	keepers func() []CardHolder
 }
 
-// Keeper is a plugin that keeps memory of cards for pods that are yet to come: a reservation, say.
-type Keeper interface {
+// CardHolder is a plugin that holds memory of cards for pods that do not exist yet, such as Reservation.
+type CardHolder interface {
 	// KeptCards returns what is kept on a node, as far as the pod of a cycle is concerned.
-	KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) card.Kept
+	KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) gpucards.Kept
 	// TakenCard returns the card of which a pod of a what-if has taken what was kept for it; false for none.
 	TakenCard(state fwk.CycleState, pod types.UID) (int, bool)
 }
@@ -58,7 +58,7 @@ var (
 	_ fwk.EnqueueExtensions = &GPUShare{}
 	_ fwk.SignPlugin        = &GPUShare{}
 
-	_ holds.Dependent    = &GPUShare{}
+	_ ledger.Dependent   = &GPUShare{}
 	_ whatif.TaskAdder   = &GPUShare{}
 	_ whatif.TaskRemover = &GPUShare{}
 )
@@ -71,7 +71,7 @@ func (pl *GPUShare) DependsOnHolds() {}
 
 // New returns the factory of the plugin over a ledger that all profiles share. plugins are those among which
 // it finds keepers.
-func New(ledger *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFactory {
+func New(shared *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			return nil, fmt.Errorf("reading arguments of %s: it takes none", Name)
@@ -80,8 +80,9 @@ func New(ledger *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFact
 		if !ok {
 			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
 		}
-		pl := &GPUShare{handle: handle, ledger: ledger}
-		pl.keepers = sync.OnceValue(func() []Keeper { return extension.Of[Keeper](plugins, fw) }) // once all plugins are made
+		pl := &GPUShare{handle: handle, ledger: shared}
+		// once all plugins are made
+		pl.keepers = sync.OnceValue(func() []CardHolder { return extension.Of[CardHolder](plugins, fw) })
 		return pl, pl.watch()
 	}
 }
@@ -91,18 +92,18 @@ func New(ledger *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFact
 func (pl *GPUShare) watch() error {
 	factory := pl.handle.SharedInformerFactory()
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, object any) { pl.ledger.podSeen(object.(*v1.Pod)) },
-		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { pl.ledger.podGone(pod.UID) }),
+		UpdateFunc: func(_, object any) { pl.ledger.podChanged(object.(*v1.Pod)) },
+		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { pl.ledger.podDeleted(pod.UID) }),
 	}); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(old, object any) {
 			if before := old.(*v1.Node); before.UID != object.(*v1.Node).UID {
-				pl.ledger.nodeGone(before)
+				pl.ledger.nodeDeleted(before)
 			}
 		},
-		DeleteFunc: watches.Deleted(pl.ledger.nodeGone),
+		DeleteFunc: watches.Deleted(pl.ledger.nodeDeleted),
 	}); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
@@ -122,7 +123,7 @@ func requested(pod *v1.Pod) int64 {
 	if !asks(pod.Spec.Containers) && !asks(pod.Spec.InitContainers) {
 		return 0 // nearly all pods
 	}
-	quantity := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})[v1alpha1.GPUMemoryResource]
+	quantity := resource.Requests(pod)[v1alpha1.GPUMemoryResource]
 	return quantity.Value()
 }
 

@@ -75,8 +75,8 @@ func (l *Ledger) release(pod types.UID, node string) {
 	}
 }
 
-// of returns the card of a pod.
-func (l *Ledger) of(pod types.UID) (reservation, bool) {
+// reservationOf returns the card of a pod.
+func (l *Ledger) reservationOf(pod types.UID) (reservation, bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	r, ok := l.pods[pod]
@@ -84,7 +84,7 @@ func (l *Ledger) of(pod types.UID) (reservation, bool) {
 }
 
 // on lists the pods of a node.
-func (l *Ledger) on(node string) map[types.UID]reservation {
+func (l *Ledger) reservationsOn(node string) map[types.UID]reservation {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	list := make(map[types.UID]reservation, len(l.byNode[node]))
@@ -94,33 +94,32 @@ func (l *Ledger) on(node string) map[types.UID]reservation {
 	return list
 }
 
-// podSeen drops a bound pod from the ledger where its annotation differs: it was
-// edited.
-func (l *Ledger) podSeen(pod *v1.Pod) {
+// podChanged drops a bound pod from the ledger where its annotation differs: it was edited.
+func (l *Ledger) podChanged(pod *v1.Pod) {
 	if pod.Spec.NodeName == "" {
 		return
 	}
-	if r, ok := l.of(pod.UID); ok && pod.Annotations[v1alpha1.GPUCardAnnotation] != strconv.Itoa(r.card) {
+	if r, ok := l.reservationOf(pod.UID); ok && pod.Annotations[v1alpha1.GPUCardAnnotation] != strconv.Itoa(r.card) {
 		l.release(pod.UID, r.node)
 	}
 }
 
-func (l *Ledger) podGone(pod types.UID) {
+func (l *Ledger) podDeleted(pod types.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop(pod)
 	delete(l.told, pod)
 }
 
-func (l *Ledger) nodeGone(node *v1.Node) {
+func (l *Ledger) nodeDeleted(node *v1.Node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.layouts, node.Name)
 	delete(l.told, node.UID)
 }
 
-// news reports whether a value of an object was not reported yet, and notes that it is now.
-func (l *Ledger) news(object types.UID, key, value string) bool {
+// isNews reports whether a value of an object has not been reported yet, and records that it is now.
+func (l *Ledger) isNews(object types.UID, key, value string) bool {
 	l.mu.RLock()
 	before, told := l.told[object][key]
 	l.mu.RUnlock()

@@ -11,7 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/card"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
 )
 
 // layout is the cards of a node, with what they were read from.
@@ -32,7 +32,7 @@ func readLayout(value string, annotated bool, total int64) layout {
 	case total <= 0:
 		// It has nothing to give, whatever its annotation.
 	case annotated:
-		l.sizes, l.want = card.ParseSizes(value, total)
+		l.sizes, l.want = gpucards.ParseSizes(value, total)
 	default:
 		l.sizes = []int64{total}
 	}
@@ -63,15 +63,17 @@ func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
 
 // free returns the free memory of each card of a node as it is given, with the pods that
 // are on it and no others. further are pods that are on its cards as well.
-func (pl *GPUShare) free(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64, further ...card.Pod) card.Free {
-	free, _ := card.Lay(sizes, append(pl.pods(c, state, info, sizes), further...))
+func (pl *GPUShare) free(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64,
+	further ...gpucards.Pod) gpucards.Free {
+	free, _ := gpucards.Lay(sizes, append(pl.pods(c, state, info, sizes), further...))
 	return free
 }
 
 // choose returns the card that the pod of a cycle would get on a node, and what is free beside it; false
 // where there is none. further are pods that are on its cards as well.
-func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory int64, info fwk.NodeInfo, sizes []int64, further ...card.Pod) (int, card.Free, bool) {
-	own := card.Kept{}
+func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory int64, info fwk.NodeInfo, sizes []int64,
+	further ...gpucards.Pod) (int, gpucards.Free, bool) {
+	own := gpucards.Kept{}
 	for _, keeper := range pl.keepers() {
 		kept := keeper.KeptCards(state, pod, info)
 		further = append(further, kept.Pods(len(sizes))...)
@@ -95,7 +97,7 @@ func (pl *GPUShare) takenCard(state fwk.CycleState, pod types.UID) (int, bool) {
 }
 
 // CardRoom reports whether the pod of a cycle finds a card on a node, beside what is kept there.
-func (pl *GPUShare) CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, kept card.Kept) bool {
+func (pl *GPUShare) CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, kept gpucards.Kept) bool {
 	c, sizes := cycleOf(state), pl.cards(info).sizes
 	if c == nil {
 		return true // it asks for no memory
@@ -107,12 +109,12 @@ func (pl *GPUShare) CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInf
 // pods lists the pods of a node that have GPU memory, those without a card in the order
 // in which they came. It costs time by the pods of this one node, and next to none where
 // no pod has GPU memory.
-func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64) []card.Pod {
+func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64) []gpucards.Pod {
 	if info.GetRequested().GetScalarResources()[v1alpha1.GPUMemoryResource] == 0 {
 		return nil
 	}
 	type arrived struct {
-		card.Pod
+		gpucards.Pod
 		number int
 	}
 	var found []arrived
@@ -126,7 +128,7 @@ func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, size
 		if !ok {
 			a.number = math.MaxInt // pods that were not noted are in the node's order
 		}
-		at := card.Open
+		at := gpucards.Open
 		if !a.fresh {
 			at = pl.cardOf(p.GetPod(), memory, info.Node(), len(sizes))
 		} else if taken, ok := pl.takenCard(state, p.GetPod().UID); ok && taken < len(sizes) {
@@ -135,7 +137,7 @@ func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, size
 		if at >= 0 && !a.fresh {
 			recorded[at] += min(memory, math.MaxInt64-recorded[at])
 		}
-		found = append(found, arrived{card.Pod{Memory: memory, Card: at}, a.number})
+		found = append(found, arrived{gpucards.Pod{Memory: memory, Card: at}, a.number})
 	}
 	for i := range recorded {
 		if recorded[i] > sizes[i] {
@@ -143,7 +145,7 @@ func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, size
 		}
 	}
 	slices.SortStableFunc(found, func(a, b arrived) int { return cmp.Compare(a.number, b.number) })
-	pods := make([]card.Pod, len(found))
+	pods := make([]gpucards.Pod, len(found))
 	for i, a := range found {
 		pods[i] = a.Pod
 	}
@@ -154,9 +156,9 @@ func (pl *GPUShare) pods(c *cycle, state fwk.CycleState, info fwk.NodeInfo, size
 // takes precedence over the pod's annotation, which may be of an earlier attempt to bind
 // it. A pod that another scheduler has bound without a card may be on any.
 func (pl *GPUShare) cardOf(pod *v1.Pod, memory int64, node *v1.Node, cards int) int {
-	if r, ok := pl.ledger.of(pod.UID); ok && r.node == node.Name {
+	if r, ok := pl.ledger.reservationOf(pod.UID); ok && r.node == node.Name {
 		if r.card >= cards {
-			return card.Anywhere
+			return gpucards.Anywhere
 		}
 		return r.card
 	}
@@ -164,18 +166,18 @@ func (pl *GPUShare) cardOf(pod *v1.Pod, memory int64, node *v1.Node, cards int) 
 	value, ok := pod.Annotations[v1alpha1.GPUCardAnnotation]
 	switch {
 	case scheduled == v1.ConditionFalse, !ok && scheduled != v1.ConditionTrue:
-		return card.Open // it is not on its node yet
+		return gpucards.Open // it is not on its node yet
 	case !ok:
 		pl.tellCardMissing(pod, memory, node)
-		return card.Anywhere
+		return gpucards.Anywhere
 	}
 	if said, ok := pod.Annotations[v1alpha1.GPUCardMemoryAnnotation]; ok && said != strconv.FormatInt(memory, 10) {
 		pl.tellMemory(pod, said, memory)
 	}
-	index, err := card.ParseIndex(value, cards)
+	index, err := gpucards.ParseIndex(value, cards)
 	if err != nil {
 		pl.tellCard(pod, value, err, memory, node)
-		return card.Anywhere
+		return gpucards.Anywhere
 	}
 	return index
 }
@@ -193,19 +195,19 @@ func scheduledCondition(pod *v1.Pod) v1.ConditionStatus {
 
 // reservedSince lists pods that have a card reserved on a node and are not on the node as
 // given yet.
-func (pl *GPUShare) reservedSince(info fwk.NodeInfo, cards int, but types.UID) []card.Pod {
-	reserved := pl.ledger.on(info.Node().Name)
+func (pl *GPUShare) reservedSince(info fwk.NodeInfo, cards int, but types.UID) []gpucards.Pod {
+	reserved := pl.ledger.reservationsOn(info.Node().Name)
 	delete(reserved, but)
 	for _, p := range info.GetPods() {
 		delete(reserved, p.GetPod().UID)
 	}
-	var pods []card.Pod
+	var pods []gpucards.Pod
 	for _, r := range reserved { // in any order: they have their cards
 		at := r.card
 		if at >= cards {
-			at = card.Anywhere
+			at = gpucards.Anywhere
 		}
-		pods = append(pods, card.Pod{Memory: r.memory, Card: at})
+		pods = append(pods, gpucards.Pod{Memory: r.memory, Card: at})
 	}
 	return pods
 }

@@ -27,7 +27,8 @@ func (pl *GPUShare) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		return fwk.AsStatus(fmt.Errorf("looking up node %s in the snapshot: %w", node, err))
 	}
 	sizes := pl.cards(info).sizes
-	index, _, ok := pl.choose(&cycle{but: pod.UID}, state, pod, memory, info, sizes, pl.reservedSince(info, len(sizes), pod.UID)...)
+	index, _, ok := pl.choose(&cycle{but: pod.UID}, state, pod, memory, info, sizes,
+		pl.reservedSince(info, len(sizes), pod.UID)...)
 	if !ok {
 		// Something else has come or changed since the filters ran. An error is retried by
 		// itself; a refusal would wait for an event that may have come already.
@@ -46,7 +47,8 @@ func (pl *GPUShare) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.P
 }
 
 // PreBindPreFlight reports whether there is a card to record.
-func (pl *GPUShare) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+func (pl *GPUShare) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Pod,
+	_ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	if requested(pod) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -59,7 +61,7 @@ func (pl *GPUShare) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, 
 	if requested(pod) == 0 {
 		return nil // where PreBindPreFlight was not called
 	}
-	r, ok := pl.ledger.of(pod.UID)
+	r, ok := pl.ledger.reservationOf(pod.UID)
 	if !ok || r.node != node {
 		return fwk.AsStatus(fmt.Errorf("recording the GPU card of pod %s: none is reserved on node %s", klog.KObj(pod), node))
 	}
@@ -72,7 +74,8 @@ func (pl *GPUShare) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, 
 		"annotations": annotations,
 	}})
 	if err == nil {
-		_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+			patch, metav1.PatchOptions{})
 	}
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("recording the GPU card of pod %s: %w", klog.KObj(pod), err))

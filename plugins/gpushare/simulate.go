@@ -47,8 +47,8 @@ func (c *cycle) Clone() fwk.StateData {
 	return &copied
 }
 
-// came notes a pod that was not noted before.
-func (c *cycle) came(pod *v1.Pod, fresh bool) {
+// addArrival records a pod once.
+func (c *cycle) addArrival(pod *v1.Pod, fresh bool) {
 	if _, ok := c.arrivals[pod]; ok {
 		return // the pod is put back
 	}
@@ -86,7 +86,7 @@ func (pl *GPUShare) touch(c *cycle, node string) error {
 	c.touched.Insert(node)
 	for _, p := range info.GetPods() {
 		if requestedBy(p) > 0 {
-			c.came(p.GetPod(), false)
+			c.addArrival(p.GetPod(), false)
 		}
 	}
 	return nil
@@ -96,7 +96,8 @@ func (pl *GPUShare) touch(c *cycle, node string) error {
 func (pl *GPUShare) SimulatesNodeLocally() {}
 
 // SimulateAddTask notes that a pod comes to a node: put back, or placed there anew.
-func (pl *GPUShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+func (pl *GPUShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo,
+	node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil || requestedBy(toAdd) <= 0 {
 		return nil
@@ -104,13 +105,14 @@ func (pl *GPUShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *
 	if err := pl.touch(c, node.Node().Name); err != nil {
 		return fwk.AsStatus(err)
 	}
-	c.came(toAdd.GetPod(), true)
+	c.addArrival(toAdd.GetPod(), true)
 	return nil
 }
 
 // SimulateRemoveTask keeps what the pod had, and the order of the pods that stay: a node
 // loses their order when it loses a pod.
-func (pl *GPUShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+func (pl *GPUShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo,
+	node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil || requestedBy(toRemove) <= 0 {
 		return nil

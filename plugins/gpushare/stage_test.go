@@ -18,9 +18,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/internal/card"
-	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -127,12 +127,12 @@ func on(t testing.TB, tx *whatif.Transaction, node int, name string) fwk.PodInfo
 }
 
 // seen returns the free memory of each card of a node, as a view sees it.
-func (s *stage) seen(tx *whatif.Transaction, v *whatif.View, node int) card.Free {
+func (s *stage) seen(tx *whatif.Transaction, v *whatif.View, node int) gpucards.Free {
 	return s.free(cycleOf(v.State), v.State, tx.Node(node), s.cards(tx.Node(node)).sizes)
 }
 
 // now returns the same for the snapshot.
-func (s *stage) now(t testing.TB, node string) card.Free {
+func (s *stage) now(t testing.TB, node string) gpucards.Free {
 	t.Helper()
 	info, err := s.snapshot.NodeInfos().Get(node)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/card"
-	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -52,11 +52,11 @@ func TestPutBackOnItsCard(t *testing.T) {
 			late := view(t, tx, makePod("latecomer", 8192).Obj())
 			for _, v := range []*whatif.View{early, late} {
 				wantFits(t, tx, v, 0, false, "with a put back")
-				same(t, v.Pod.Name+" sees a back on card 0", card.Free{4096, 4096}, s.seen(tx, v, 0))
+				same(t, v.Pod.Name+" sees a back on card 0", gpucards.Free{4096, 4096}, s.seen(tx, v, 0))
 			}
 			must(t, tx.Remove(s.ctx, on(t, tx, 0, "b"), 0))
 			wantFits(t, tx, early, 0, true, "without b")
-			same(t, "a is still on card 0", card.Free{4096, 8192}, s.seen(tx, early, 0))
+			same(t, "a is still on card 0", gpucards.Free{4096, 8192}, s.seen(tx, early, 0))
 		})
 	}
 }
@@ -111,7 +111,7 @@ type walk struct {
 type gone struct {
 	info   fwk.PodInfo
 	node   int
-	before card.Free
+	before gpucards.Free
 	at     int // version of the node right after
 }
 
@@ -251,7 +251,7 @@ func TestOrderIsKept(t *testing.T) {
 	before := s.seen(tx, v, 0)
 	first := on(t, tx, 0, "p0")
 	must(t, tx.Remove(s.ctx, first, 0))
-	same(t, "free without the first", card.Free{1192, 3192}, s.seen(tx, v, 0))
+	same(t, "free without the first", gpucards.Free{1192, 3192}, s.seen(tx, v, 0))
 	must(t, tx.Restore(s.ctx, first, 0))
 	same(t, "free with the first put back", before, s.seen(tx, v, 0))
 }
@@ -264,6 +264,6 @@ func TestPlacedAnew(t *testing.T) {
 	tx := s.begin(t, false)
 	v := view(t, tx, makePod("any", 1).Obj())
 	must(t, tx.Add(s.ctx, idle.PodInfo(t, pod), 0))
-	same(t, "free with the pod in a what-if", card.Free{4096, 8192}, s.seen(tx, v, 0))
+	same(t, "free with the pod in a what-if", gpucards.Free{4096, 8192}, s.seen(tx, v, 0))
 	s.place(t, pod, "n", 0)
 }

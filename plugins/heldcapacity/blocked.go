@@ -22,14 +22,14 @@ type blocked struct {
 	// on has the pods by the nodes that refused them.
 	on map[string]map[types.UID]bool
 	// ready are the pods to be tried again, and turn is how often some were handed out.
-	ready map[types.UID]roused
+	ready map[types.UID]retried
 	turn  int
 	// since is where something has ended since the present cycle began: the cycle may not have seen that.
 	since sets.Set[string]
 }
 
-// roused is a pod that is to be tried again, from a turn on.
-type roused struct {
+// retried is a pod to retry, from a turn on.
+type retried struct {
 	pod  *v1.Pod
 	from int
 }
@@ -45,16 +45,16 @@ func (b *blocked) begin() {
 	clear(b.since)
 }
 
-// add notes a pod that these nodes refused in the present cycle. Where something has ended on
-// one of them meanwhile, it is to be tried again.
-func (b *blocked) add(pod *v1.Pod, nodes []string) {
+// addPod records a pod that these nodes refused in the present cycle. Where something has ended on one of them
+// meanwhile, it is to be tried again.
+func (b *blocked) addPod(pod *v1.Pod, nodes []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(nodes) > manyNodes {
 		nodes = []string{anyNode}
 	}
 	if b.missed(nodes) {
-		b.rouse(pod)
+		b.retry(pod)
 		return
 	}
 	if b.pods == nil {
@@ -100,11 +100,11 @@ func (b *blocked) released(node string) {
 func (b *blocked) ended(node string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.note(node)
+	b.noteFreed(node)
 	for _, name := range []string{node, anyNode} {
 		for uid := range b.on[name] {
 			if pod := b.pods[uid]; pod != nil {
-				b.rouse(pod)
+				b.retry(pod)
 				delete(b.pods, uid)
 			}
 		}
@@ -116,29 +116,29 @@ func (b *blocked) ended(node string) {
 }
 
 // all rouses all pods: another node may take them.
-func (b *blocked) all() {
+func (b *blocked) retryAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.note(anyNode)
+	b.noteFreed(anyNode)
 	for _, pod := range b.pods {
-		b.rouse(pod)
+		b.retry(pod)
 	}
 	clear(b.pods)
 	clear(b.on)
 }
 
-// note notes that something has ended on a node.
-func (b *blocked) note(node string) {
+// noteFreed records that something has ended on a node.
+func (b *blocked) noteFreed(node string) {
 	if b.since == nil {
 		b.since = sets.New[string]()
 	}
 	b.since.Insert(node)
 }
 
-// rouse makes a pod ready to be tried again. A pod that is ready already keeps its turn.
-func (b *blocked) rouse(pod *v1.Pod) {
+// retry makes a pod ready for a retry. A pod that is ready already keeps its turn.
+func (b *blocked) retry(pod *v1.Pod) {
 	if b.ready == nil {
-		b.ready = map[types.UID]roused{}
+		b.ready = map[types.UID]retried{}
 	}
 	r, known := b.ready[pod.UID]
 	if !known {
@@ -148,17 +148,16 @@ func (b *blocked) rouse(pod *v1.Pod) {
 	b.ready[pod.UID] = r
 }
 
-// take returns the pods to be tried again, or as many of them as may be at a time: half of
-// them are the first in rank, and half those that have waited longest, so that each has its
-// turn. The others are left for the next time.
-func (b *blocked) take() []*v1.Pod {
+// takeRetries returns the pods to retry, or as many of them as may be at a time: half of them are the first in rank,
+// and half those that have waited longest, so that each has its turn. The others are left for the next time.
+func (b *blocked) takeRetries() []*v1.Pod {
 	b.mu.Lock()
 	ready := slices.Collect(maps.Values(b.ready))
 	b.turn++
 	b.mu.Unlock()
 	if len(ready) > maxAtOnce { // sorted without the lock, which cycles need
-		slices.SortFunc(ready, compareRoused)
-		slices.SortStableFunc(ready[maxAtOnce/2:], func(x, y roused) int { return cmp.Compare(x.from, y.from) })
+		slices.SortFunc(ready, compareRetried)
+		slices.SortStableFunc(ready[maxAtOnce/2:], func(x, y retried) int { return cmp.Compare(x.from, y.from) })
 		ready = ready[:maxAtOnce]
 	}
 	pods := make([]*v1.Pod, len(ready))
@@ -171,8 +170,8 @@ func (b *blocked) take() []*v1.Pod {
 	return pods
 }
 
-// compareRoused orders by: 1. priority, high first; 2. creation, old first; 3. UID.
-func compareRoused(x, y roused) int {
+// compareRetried orders by: 1. priority, high first; 2. creation, old first; 3. UID.
+func compareRetried(x, y retried) int {
 	return cmp.Or(
 		cmp.Compare(corev1helpers.PodPriority(y.pod), corev1helpers.PodPriority(x.pod)),
 		x.pod.CreationTimestamp.Compare(y.pod.CreationTimestamp.Time),

@@ -21,12 +21,12 @@ func TestBlockedInTurns(t *testing.T) {
 	pods := make([]*v1.Pod, count)
 	for i := range pods {
 		pods[i] = st.MakePod().Name(fmt.Sprint(i)).UID(fmt.Sprint(i)).Priority(int32(count - i)).Obj()
-		b.add(pods[i], nodes)
+		b.addPod(pods[i], nodes)
 	}
 	seen := map[types.UID]int{}
 	for turn := range 2 * count / maxAtOnce {
 		b.ended("elsewhere")
-		taken := b.take()
+		taken := b.takeRetries()
 		if len(taken) > maxAtOnce || len(taken) == 0 {
 			t.Fatalf("%d pods at once, want 1 to %d", len(taken), maxAtOnce)
 		}
@@ -35,7 +35,7 @@ func TestBlockedInTurns(t *testing.T) {
 		}
 		for _, pod := range taken {
 			seen[pod.UID]++
-			b.add(pod, nodes) // it fails again
+			b.addPod(pod, nodes) // it fails again
 		}
 	}
 	for _, pod := range pods {
@@ -44,8 +44,8 @@ func TestBlockedInTurns(t *testing.T) {
 		}
 	}
 	left := map[types.UID]bool{}
-	b.all()
-	for taken := b.take(); len(taken) > 0; taken = b.take() {
+	b.retryAll()
+	for taken := b.takeRetries(); len(taken) > 0; taken = b.takeRetries() {
 		for _, pod := range taken {
 			if left[pod.UID] {
 				t.Fatalf("pod %s has two turns, and nothing ended", pod.UID)

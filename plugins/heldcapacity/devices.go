@@ -7,9 +7,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/devices"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // beside checks whether a pod finds devices beside those that are held for others.
@@ -22,15 +22,15 @@ type beside struct {
 	everywhere bool
 }
 
-// besideHeld finds what devices are left for a pod; nil if it needs none, or none are held for others. DynamicResources itself
-// reports what keeps the pod from all nodes.
+// besideHeld finds what devices are left for a pod; nil if it needs none, or none are held for others. DynamicResources
+// itself reports what keeps the pod from all nodes.
 func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []hold.Holder) (*beside, error) {
 	held := pl.holds.Devices(holders...)
 	if len(held) == 0 {
 		return nil, nil
 	}
 	simulator, err := pl.devices()
-	if err != nil || !simulator.Wants(pod) {
+	if err != nil || !simulator.MayNeedDevices(pod) {
 		return nil, err
 	}
 	b := &beside{overlay: simulator.Overlay(), state: framework.NewCycleState(), nodes: map[string]bool{}}
@@ -58,7 +58,7 @@ func (b *beside) check(ctx context.Context, pod *v1.Pod, info fwk.NodeInfo) *fwk
 	}
 	status := b.overlay.Fits(ctx, b.state, pod, info)
 	if status.IsRejected() {
-		return fwk.NewStatus(fwk.Unschedulable, holds.ErrReasonHeld)
+		return fwk.NewStatus(fwk.Unschedulable, ledger.ErrReasonHeld)
 	}
 	return status
 }

@@ -9,9 +9,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/devices"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
@@ -29,7 +29,7 @@ func (s *stage) fits(t *testing.T, state fwk.CycleState, pod *v1.Pod) (nodes str
 		switch status := s.Filter(s.ctx, state, pod, info); {
 		case status.IsSuccess():
 			nodes += info.Node().Name[len(info.Node().Name)-1:]
-		case status.Message() != holds.ErrReasonHeld:
+		case status.Message() != ledger.ErrReasonHeld:
 			t.Fatal(status)
 		}
 	}
@@ -50,15 +50,15 @@ func TestHeldDevices(t *testing.T) {
 		"who needs both is kept out":               {dra.Pod("p", "two"), nil, "1"},
 		"by an extended resource, too":             {backed("2"), nil, "1"},
 		"who needs none is not looked at":          {dra.Pod("p"), nil, "01"},
-		"what is granted is not held against it":   {dra.Pod("p", "two"), func(_ *stage, state fwk.CycleState) { holds.Grant(state, others) }, "01"},
-		"what is given back is free":               {dra.Pod("p", "two"), func(s *stage, _ fwk.CycleState) { s.holds.GiveBack("member") }, "01"},
-		"whoever takes account of devices is left": {dra.Pod("p", "two"), func(_ *stage, state fwk.CycleState) { devices.Account(state) }, "01"},
+		"what is granted is not held against it":   {dra.Pod("p", "two"), func(_ *stage, state fwk.CycleState) { ledger.Grant(state, others) }, "01"},
+		"what is given back is free":               {dra.Pod("p", "two"), func(s *stage, _ fwk.CycleState) { s.holds.Release("member") }, "01"},
+		"whoever takes account of devices is left": {dra.Pod("p", "two"), func(_ *stage, state fwk.CycleState) { devices.MarkAccounted(state) }, "01"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, 2, dra.Class(), dra.Slice(nodeName(0), 2), dra.Slice(nodeName(1), 2), dra.Claim("one", 1), dra.Claim("two", 2), dra.Claim("member", 1))
 			s.scheduler.Start()
 			claims := []*resourceapi.ResourceClaim{dra.Held(dra.Claim("member", 1), nodeName(0), 0)}
-			s.holds.Follow(others, nil, []hold.Hold{{For: "member", Node: nodeName(0), Devices: claims}, {For: "plain", Node: nodeName(1)}})
+			s.holds.FollowPlan(others, nil, []hold.Hold{{For: "member", Node: nodeName(0), Devices: claims}, {For: "plain", Node: nodeName(1)}})
 			state := framework.NewCycleState()
 			if c.state != nil {
 				c.state(s, state)

@@ -18,11 +18,11 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
-	"github.com/lockstep-sh/lockstep/plugins/devices"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -31,13 +31,13 @@ const Name = "HeldCapacity"
 // HeldCapacity is the plugin, one for each profile.
 type HeldCapacity struct {
 	handle  fwk.Handle
-	holds   *holds.Holds
+	holds   *ledger.Holds
 	clock   clock.WithTicker
 	blocked blocked
 	// granters are the plugins of the profile that know what is held for pods.
-	granters func() []holds.Granter
+	granters func() []ledger.Granter
 	// dependents are the plugins that refuse pods for what is held, too.
-	dependents func() []holds.Dependent
+	dependents func() []ledger.Dependent
 	// devices returns the simulator of devices; made for the first pod that needs any while some are held.
 	devices func() (*devices.Simulator, error)
 }
@@ -54,9 +54,10 @@ const visitKey fwk.StateKey = "lockstep.dev/" + Name
 
 // visit is what PreFilter found out about a pod.
 type visit struct {
-	demand  holds.Demand
+	demand  ledger.Demand
 	holders []hold.Holder
-	// beside checks whether the pod finds devices beside those that are held for others; nil if it needs none, or none are held.
+	// beside checks whether the pod finds devices beside those that are held for others; nil if it needs none, or none are
+	// held.
 	beside *beside
 }
 
@@ -73,15 +74,16 @@ func (pl *HeldCapacity) EventsToRegister(context.Context) ([]fwk.ClusterEventWit
 }
 
 // PreFilter skips Filter while nothing is held.
-func (pl *HeldCapacity) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *HeldCapacity) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	_ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if pl.holds.Empty() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	v := &visit{
-		demand:  holds.DemandOf(&framework.PodInfo{Pod: pod}),
-		holders: pl.holds.Holding(slices.Concat(holds.Granted(state, pod), holds.GrantedBy(pl.granters(), pod))),
+		demand:  ledger.DemandOf(&framework.PodInfo{Pod: pod}),
+		holders: pl.holds.Holding(slices.Concat(ledger.Granted(state, pod), ledger.GrantedBy(pl.granters(), pod))),
 	}
-	if !devices.Accounted(state) {
+	if !devices.IsAccounted(state) {
 		var err error
 		if v.beside, err = pl.besideHeld(ctx, pod, v.holders); err != nil {
 			return nil, fwk.AsStatus(err)
@@ -141,7 +143,7 @@ func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 	if len(nodes) == 0 {
 		nodes = []string{anyHold}
 	}
-	pl.blocked.add(pod, nodes)
+	pl.blocked.addPod(pod, nodes)
 }
 
 // names returns the plugins whose refusals end when a hold does.
@@ -168,7 +170,7 @@ func (pl *HeldCapacity) Heard(event fwk.ClusterEvent, before, after any) {
 			pl.blocked.ended(pod.Spec.NodeName)
 		}
 	case event.Resource == fwk.Node && cacheevents.NodeHelps(before, after):
-		pl.blocked.all()
+		pl.blocked.retryAll()
 	}
 }
 
@@ -185,7 +187,7 @@ func (pl *HeldCapacity) wake(ctx context.Context) {
 			return
 		case <-ticker.C():
 			byName := map[string]*v1.Pod{}
-			for _, pod := range pl.blocked.take() {
+			for _, pod := range pl.blocked.takeRetries() {
 				byName[pod.Namespace+"/"+pod.Name] = pod
 			}
 			if len(byName) > 0 {
@@ -197,7 +199,7 @@ func (pl *HeldCapacity) wake(ctx context.Context) {
 
 // New returns the factory of the plugin over the ledger that all profiles share. events has what
 // the scheduler's cache takes in, and plugins are those of all profiles.
-func New(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
+func New(holds *ledger.Holds, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			path := validation.Path(handle.ProfileName(), Name)
@@ -207,18 +209,20 @@ func New(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plu
 		if !ok {
 			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
 		}
-		pl := newPlugin(ledger, events, plugins, fw, clock.RealClock{})
+		pl := newPlugin(holds, events, plugins, fw, clock.RealClock{})
 		go pl.wake(ctx)
 		return pl, nil
 	}
 }
 
-func newPlugin(ledger *holds.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework, clock clock.WithTicker) *HeldCapacity {
-	pl := &HeldCapacity{handle: fw, holds: ledger, clock: clock}
-	pl.dependents = sync.OnceValue(func() []holds.Dependent { return extension.Of[holds.Dependent](plugins, fw) })
-	pl.granters = sync.OnceValue(func() []holds.Granter { return extension.Of[holds.Granter](plugins, fw) }) // once all are made
+func newPlugin(holds *ledger.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework,
+	clock clock.WithTicker) *HeldCapacity {
+	pl := &HeldCapacity{handle: fw, holds: holds, clock: clock}
+	pl.dependents = sync.OnceValue(func() []ledger.Dependent { return extension.Of[ledger.Dependent](plugins, fw) })
+	// once all are made
+	pl.granters = sync.OnceValue(func() []ledger.Granter { return extension.Of[ledger.Granter](plugins, fw) })
 	pl.devices = sync.OnceValues(func() (*devices.Simulator, error) { return devices.New(context.Background(), fw) })
-	ledger.OnEnd(pl.blocked.released)
+	holds.OnFreed(pl.blocked.released)
 	events.Listen(pl)
 	return pl
 }

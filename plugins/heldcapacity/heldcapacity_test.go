@@ -20,11 +20,11 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/cacheevents"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -51,7 +51,7 @@ func newStage(tb testing.TB, nodes int, objects ...runtime.Object) *stage {
 	s := &stage{events: cacheevents.New(), clock: testingclock.NewFakeClock(time.Now())}
 	plugins := extension.New()
 	capture := func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		s.HeldCapacity = newPlugin(holds.New(), s.events, plugins, handle.(framework.Framework), s.clock)
+		s.HeldCapacity = newPlugin(ledger.New(), s.events, plugins, handle.(framework.Framework), s.clock)
 		return s.HeldCapacity, nil
 	}
 	knows := plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return knowing{}, nil })
@@ -91,7 +91,7 @@ var others = hold.Holder{Profile: "lockstep-scheduler", Group: "default/train"}
 
 // hold holds all of a node for a pod of a holder.
 func (s *stage) hold(pod types.UID, holder hold.Holder, node string) {
-	s.holds.Follow(holder, nil, []hold.Hold{{For: pod, Node: node, Request: resource.Vector{gpu: 8}}})
+	s.holds.FollowPlan(holder, nil, []hold.Hold{{For: pod, Node: node, Request: resource.Vector{gpu: 8}}})
 }
 
 // schedule runs a cycle of a pod as far as the choice of its node. It returns why there is none.
@@ -130,15 +130,15 @@ func TestFilter(t *testing.T) {
 		"a plugin knows that it is held for the pod": {by: hold.Holder{Group: "team"}, known: "team"},
 		"also for one of a gang":                     {by: hold.Holder{Group: "team"}, known: "team", granted: []hold.Holder{gang}},
 		"beside what its gang has":                   {by: gang, known: "team", granted: []hold.Holder{gang}},
-		"a plugin knows of something else":           {by: others, known: "team", want: holds.ErrReasonHeld},
-		"others hold a node":                         {by: others, want: holds.ErrReasonHeld},
+		"a plugin knows of something else":           {by: others, known: "team", want: ledger.ErrReasonHeld},
+		"others hold a node":                         {by: others, want: ledger.ErrReasonHeld},
 		"it is held for the pod itself":              {by: single},
-		"for a pod of its UID in another profile":    {by: hold.Holder{Profile: "another", Group: single.Group}, want: holds.ErrReasonHeld},
+		"for a pod of its UID in another profile":    {by: hold.Holder{Profile: "another", Group: single.Group}, want: ledger.ErrReasonHeld},
 		"its gang has it":                            {by: gang, granted: []hold.Holder{gang}},
 		"its gang and another may be granted":        {by: others, granted: []hold.Holder{gang, others}},
-		"others hold it, whatever its gang has":      {by: others, granted: []hold.Holder{gang}, want: holds.ErrReasonHeld},
-		"what is granted is instead of its own":      {by: single, granted: []hold.Holder{gang}, want: holds.ErrReasonHeld},
-		"a gang of its name in another profile does": {by: hold.Holder{Profile: "another", Group: gang.Group}, granted: []hold.Holder{gang}, want: holds.ErrReasonHeld},
+		"others hold it, whatever its gang has":      {by: others, granted: []hold.Holder{gang}, want: ledger.ErrReasonHeld},
+		"what is granted is instead of its own":      {by: single, granted: []hold.Holder{gang}, want: ledger.ErrReasonHeld},
+		"a gang of its name in another profile does": {by: hold.Holder{Profile: "another", Group: gang.Group}, granted: []hold.Holder{gang}, want: ledger.ErrReasonHeld},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s, pod := newStage(t, 2), pod.DeepCopy()
@@ -148,7 +148,7 @@ func TestFilter(t *testing.T) {
 			}
 			state := framework.NewCycleState()
 			if c.granted != nil {
-				holds.Grant(state, c.granted...)
+				ledger.Grant(state, c.granted...)
 			}
 			result, status := s.PreFilter(s.ctx, state, pod, nil)
 			if status.IsSkip() != c.none || !c.none && !status.IsSuccess() || !result.AllNodes() {
@@ -189,14 +189,14 @@ func TestLookedAtAgain(t *testing.T) {
 		want    bool
 	}{
 		"nothing happens":                             {func(*stage) {}, nil, false},
-		"something ends on a node that refused it":    {func(s *stage) { s.holds.NoteFreed(nodeName(0)) }, nil, true},
-		"the hold itself ends":                        {func(s *stage) { s.holds.GiveBack("a") }, nil, true},
-		"something ends elsewhere":                    {func(s *stage) { s.holds.NoteFreed("elsewhere") }, nil, false},
+		"something ends on a node that refused it":    {func(s *stage) { s.holds.ReportFreed(nodeName(0)) }, nil, true},
+		"the hold itself ends":                        {func(s *stage) { s.holds.Release("a") }, nil, true},
+		"something ends elsewhere":                    {func(s *stage) { s.holds.ReportFreed("elsewhere") }, nil, false},
 		"a pod ends there":                            {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs, nil) }, nil, true},
 		"a pod comes there":                           {func(s *stage) { s.events.Heard(framework.EventAssignedPodAdd, nil, runs) }, nil, false},
 		"a node gets more":                            {func(s *stage) { s.events.Heard(changed, node("1"), node("2")) }, nil, true},
 		"a node is as it was":                         {func(s *stage) { s.events.Heard(changed, node("1"), node("1")) }, nil, false},
-		"it was refused for something else, and ends": {func(s *stage) { s.holds.GiveBack("a", "b") }, st.MakePod().Namespace("default").Name("p").UID("p").SchedulerName(testProfile).NodeSelector(map[string]string{"no": "node"}).Obj(), false},
+		"it was refused for something else, and ends": {func(s *stage) { s.holds.Release("a", "b") }, st.MakePod().Namespace("default").Name("p").UID("p").SchedulerName(testProfile).NodeSelector(map[string]string{"no": "node"}).Obj(), false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, 2)
@@ -209,7 +209,7 @@ func TestLookedAtAgain(t *testing.T) {
 				t.Fatal("it has a node")
 			}
 			c.happens(s)
-			again := s.blocked.take()
+			again := s.blocked.takeRetries()
 			if got := len(again) == 1 && again[0] == c.pod; got != c.want {
 				t.Errorf("%v are looked at again, want the pod: %t", again, c.want)
 			}
@@ -217,7 +217,8 @@ func TestLookedAtAgain(t *testing.T) {
 	}
 }
 
-// TestEndsDuringTheCycle: the snapshot may not have what ends while the cycle runs, and there will be no other event for it.
+// TestEndsDuringTheCycle: the snapshot may not have what ends while the cycle runs, and there will be no other event
+// for it.
 func TestEndsDuringTheCycle(t *testing.T) {
 	grown := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}
 	runs := func(node string) *v1.Pod { return st.MakePod().Name("runs").UID("runs").Node(node).Obj() }
@@ -226,10 +227,10 @@ func TestEndsDuringTheCycle(t *testing.T) {
 		want    bool
 	}{
 		"nothing":                {func(*stage) {}, false},
-		"the hold":               {func(s *stage) { s.holds.GiveBack("a") }, true},
-		"something there":        {func(s *stage) { s.holds.NoteFreed(nodeName(0)) }, true},
-		"something elsewhere":    {func(s *stage) { s.holds.NoteFreed("elsewhere") }, false},
-		"something somewhere":    {func(s *stage) { s.holds.NoteFreed("") }, true},
+		"the hold":               {func(s *stage) { s.holds.Release("a") }, true},
+		"something there":        {func(s *stage) { s.holds.ReportFreed(nodeName(0)) }, true},
+		"something elsewhere":    {func(s *stage) { s.holds.ReportFreed("elsewhere") }, false},
+		"something somewhere":    {func(s *stage) { s.holds.ReportFreed("") }, true},
 		"a pod that runs there":  {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs(nodeName(0)), nil) }, true},
 		"a pod elsewhere":        {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs("elsewhere"), nil) }, false},
 		"the shortage of a node": {func(s *stage) { s.events.Heard(grown, nil, nil) }, true},
@@ -245,11 +246,11 @@ func TestEndsDuringTheCycle(t *testing.T) {
 			}
 			c.happens(s)
 			s.events.Failed(s.ctx, pod.Pod, err)
-			if again := s.blocked.take(); (len(again) == 1) != c.want {
+			if again := s.blocked.takeRetries(); (len(again) == 1) != c.want {
 				t.Errorf("%v are looked at again, want the pod: %t", again, c.want)
 			}
 			s.hold("a", others, nodeName(0))
-			if err := s.schedule(pod); err == nil || len(s.blocked.take()) > 0 {
+			if err := s.schedule(pod); err == nil || len(s.blocked.takeRetries()) > 0 {
 				t.Errorf("in the next cycle, while it is held, the pod is looked at again: %v", err)
 			}
 		})
@@ -272,14 +273,14 @@ func TestWake(t *testing.T) {
 		return info, s.schedule(info)
 	}
 	info, err := attempt()
-	if err == nil || !strings.Contains(err.Error(), holds.ErrReasonHeld) {
+	if err == nil || !strings.Contains(err.Error(), ledger.ErrReasonHeld) {
 		t.Fatalf("it finds a node: %v", err)
 	}
 	info.UnschedulablePlugins.Insert(Name)
 	if err := queue.AddUnschedulablePodIfNotPresent(logger, info, queue.SchedulingCycle()); err != nil {
 		t.Fatal(err)
 	}
-	s.holds.GiveBack("a")
+	s.holds.Release("a")
 	if err := wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		s.clock.Step(wakeEvery)
 		return len(queue.PodsInActiveQ()) == 1, nil
@@ -292,7 +293,7 @@ func TestWake(t *testing.T) {
 }
 
 func TestArguments(t *testing.T) {
-	_, err := New(holds.New(), cacheevents.New(), extension.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
+	_, err := New(ledger.New(), cacheevents.New(), extension.New())(t.Context(), &runtime.Unknown{}, newStage(t, 1).handle)
 	if err == nil || !strings.Contains(err.Error(), "profiles["+testProfile+"]") || !strings.Contains(err.Error(), "takes none") {
 		t.Errorf("error %v, want one that names the profile", err)
 	}
@@ -323,7 +324,7 @@ func BenchmarkFilter(b *testing.B) {
 	}
 	run("holds=0", nodeName(0), false)
 	for i := range 1000 {
-		s.holds.Follow(hold.Holder{Profile: testProfile, Group: fmt.Sprintf("default/train-%d", i%50)}, nil,
+		s.holds.FollowPlan(hold.Holder{Profile: testProfile, Group: fmt.Sprintf("default/train-%d", i%50)}, nil,
 			[]hold.Hold{{For: types.UID(fmt.Sprint(i)), Node: nodeName(i % 500), Request: resource.Vector{gpu: 1, v1.ResourceCPU: 2000, v1.ResourceMemory: 8 << 30}}})
 	}
 	run("holds=1000/node=free", nodeName(999), true)
@@ -336,7 +337,7 @@ func BenchmarkFilters(b *testing.B) {
 		b.Run(fmt.Sprintf("holds=%d", held), func(b *testing.B) {
 			s := newStage(b, 1000)
 			for i := range held {
-				s.holds.Follow(others, nil, []hold.Hold{{For: types.UID(fmt.Sprint(i)), Node: nodeName(i % 500), Request: resource.Vector{gpu: 1}}})
+				s.holds.FollowPlan(others, nil, []hold.Hold{{For: types.UID(fmt.Sprint(i)), Node: nodeName(i % 500), Request: resource.Vector{gpu: 1}}})
 			}
 			state, pod := framework.NewCycleState(), makePod("plain")
 			if _, status, _ := s.fw.RunPreFilterPlugins(s.ctx, state, pod); !status.IsSuccess() {

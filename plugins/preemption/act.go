@@ -12,45 +12,44 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework/parallelize"
 
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// act makes room: the places are held from now on; evictions and nominations follow on
-// goroutines of their own, since they are calls to the API server. It does nothing and returns
-// false if pods that other preemptors had chosen, and that were taken for gone, go on after
-// all.
-func (pl *GangPreemption) act(ctx context.Context, d *demand, f *found) bool {
+// begin begins a preemption. It holds the places from now on; evictions and nominations follow on goroutines, since
+// they call the API server. It does nothing and returns false if pods that other preemptors had chosen, and that the
+// plan assumed gone, are no longer victims.
+func (pl *GangPreemption) begin(ctx context.Context, d *demand, f *found) bool {
 	holder := pl.holder(d)
 	f.claim = pl.Holds.NewClaim()
-	if !pl.Underway.Want(holder, f.claim, f.relies) {
+	if !pl.Underway.RelyOn(holder, f.claim, f.reliesOn) {
 		return false
 	}
 	for uid, node := range f.plan.Nodes {
 		demand := f.plan.Demand[uid]
-		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.priority, Request: demand.Request, Ports: demand.Ports, Devices: demand.Devices, Claim: f.claim})
+		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.priority, Request: demand.Request,
+			Ports: demand.Ports, Devices: demand.Devices, Claim: f.claim})
 	}
-	pl.outrank(f)
+	pl.dropOutranked(f)
 	pl.Gangs.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
-	pl.Underway.Begin(pl.Gangs, holder, f.victims)
+	pl.Underway.AddVictims(pl.Gangs, holder, f.victims)
 	// The cycle's context ends with the cycle.
 	go pl.carryOut(context.WithoutCancel(ctx), d, f)
 	return true
 }
 
-// deadline bounds how long the calls of one preemption may take.
+// deadline bounds the API calls of one preemption.
 const deadline = 2 * time.Minute
 
-// carryOut nominates and evicts. No pod is evicted where one of the evictions would be
-// refused, a nomination fails, or what was found does not hold any more; and no further
-// gang once the preemptor does not need the room. What was begun stays held for the
-// preemptor, which looks again for what is left.
+// carryOut nominates and evicts. It evicts no pod if an eviction would be refused, a nomination fails, or the decision
+// is outdated, and no further gang once the preemptor does not need the capacity. What it has freed stays held for the
+// preemptor, which searches again for the rest.
 func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	logger := klog.FromContext(ctx)
-	failed := pl.prepare(ctx, d, f)
+	failed := pl.rehearse(ctx, d, f)
 	stale := ""
 	if len(failed) == 0 {
 		stale = pl.outdated(ctx, d, f)
@@ -61,68 +60,68 @@ func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found) {
 		}
 	}
 	if stale != "" {
-		logger.V(2).Info("Preemption is not carried out; the preemptor will look again", "preemptor", d.String(), "why", stale)
+		logger.V(2).Info("Preemption aborted; the preemptor will retry", "preemptor",
+			d.String(), "why", stale)
 	}
 	withdrawn := len(failed) > 0 || stale != ""
 	if withdrawn {
-		pl.withdraw(f)
+		pl.withdraw(d, f)
 	} else {
 		failed = pl.evictAll(ctx, d, f)
 	}
 	after := time.Duration(0)
 	if len(failed) > 0 {
 		evictionErrors.Add(float64(len(failed)))
-		logger.Error(failed[0], "Failed to make room; the preemptor will look again", "preemptor", d.String(), "errors", len(failed))
+		logger.Error(failed[0], "Preemption failed; the preemptor will retry", "preemptor",
+			d.String(), "errors", len(failed))
 		after = pauseAfterErrors
 	}
 	if withdrawn {
-		after = pl.pauses.withdrawn(d.group, pl.clock.Now(), after)
+		after = pl.pauses.recordAbort(d.group, pl.clock.Now(), after)
 	} else {
-		pl.pauses.forget(d.group)
+		pl.pauses.end(d.group)
 	}
 	if pl.Underway.Victims(pl.holder(d)) == 0 {
-		pl.comeAgain(d.leader, after)
+		pl.retryAfter(d.leader, after)
 	}
 }
 
-// withdraw takes back what was promised to the preemptor by a decision that is not carried
-// out. What was promised to it since stands.
-func (pl *GangPreemption) withdraw(f *found) {
+// withdraw takes back the nominations of a decision that is not carried out. Later nominations stand.
+func (pl *GangPreemption) withdraw(d *demand, f *found) {
 	for uid := range f.plan.Nodes {
 		if one, ok := pl.Holds.Nomination(uid); ok && one.Claim == f.claim {
 			pl.Holds.DropNomination(uid)
 		}
 	}
-	pl.spare(f.victims)
+	pl.releaseVictims(d, f.victims)
 }
 
-// prepare does all that can be taken back.
-func (pl *GangPreemption) prepare(ctx context.Context, d *demand, f *found) []error {
-	var errs collected
-	pl.each(ctx, len(f.victims), func(i int) { errs.add(pl.evictor.Rehearse(ctx, f.victims[i])) })
-	if failed := errs.list(); len(failed) > 0 {
+// rehearse does all that can be undone.
+func (pl *GangPreemption) rehearse(ctx context.Context, d *demand, f *found) []error {
+	each := func(n int, call func(int)) { pl.parallel(ctx, n, call) }
+	if failed := pl.evictor.RehearseAll(ctx, f.victims, each); len(failed) > 0 {
 		return failed
 	}
 	return pl.nominateAll(ctx, d, f)
 }
 
-// pauseAfterErrors is how long a preemptor is kept from trying again.
+// pauseAfterErrors is how long a preemptor waits after an error.
 const pauseAfterErrors = time.Second
 
 // evictAll evicts the victims, and records events on the preemptor and on the gangs that lost
 // pods.
 func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []error {
 	if len(f.victims) == 0 {
-		return nil // what others have nominated or hold makes way
+		return nil // only nominations and holds make way
 	}
-	if pl.needs(d, f) {
-		pl.tellPreemptor(d, f)
+	if pl.preemptorNeeds(d, f) {
+		pl.recordPreempting(d, f)
 	}
-	var errs collected
-	units, evicted := f.units(pl.args.EvictBrokenGangs), &evictions{}
-	pl.each(ctx, len(units), func(i int) {
-		if !pl.needed(d, f, units[i].pods) {
-			pl.spare(units[i].pods)
+	var errs errorList
+	units, evicted := f.units(pl.args.EvictBrokenGangs), &evictedPods{}
+	pl.parallel(ctx, len(units), func(i int) {
+		if !pl.victimsNeeded(d, f, units[i].pods) {
+			pl.releaseVictims(d, units[i].pods)
 			return
 		}
 		if units[i].whole {
@@ -130,26 +129,45 @@ func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []e
 			return
 		}
 		for _, pod := range units[i].pods {
-			errs.add(pl.evictOne(ctx, d, f, eviction.Turn{Pod: pod, From: f.from[pod.UID], Needed: func() bool { return pl.needed(d, f, units[i].pods) }}, evicted))
+			errs.add(pl.evictOne(ctx, d, f, evictions.Eviction{Pod: pod, From: f.from[pod.UID],
+				Needed: func() bool { return pl.victimsNeeded(d, f, units[i].pods) }}, evicted))
 		}
 	})
-	pl.spareOthers(d, f.victims, evicted)
-	pl.tellVictims(d, f, evicted)
+	pl.releaseNotEvicted(d, f.victims, evicted)
+	pl.recordVictims(d, f, evicted)
+	logVictims(ctx, d, f, evicted)
 	return errs.list()
 }
 
-// unit is victims that one decision is about.
+// logVictims logs how many pods each gang has lost, and which single pods were evicted.
+func logVictims(ctx context.Context, d *demand, f *found, evicted *evictedPods) {
+	lost, why := map[string]int{}, map[string]string{}
+	for _, b := range f.selection.Bundles {
+		for _, pod := range b.Pods {
+			if evicted.has(pod.UID) {
+				lost[b.Gang.ID]++
+				why[b.Gang.ID] = f.textLost(b) + ": " + f.textWorth(d, b) // a gang that goes whole lists its surplus first
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(lost)) {
+		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", f.gangs[id].Name, "pods", lost[id], "preemptor",
+			d.String(), "why", why[id])
+	}
+}
+
+// unit is a set of victims that one decision is about.
 type unit struct {
-	// of is the gang that ends whole, or the pod.
-	of    eviction.Owner
+	// owner is the gang that ends whole, or the pod.
+	owner evictions.Owner
 	whole bool
 	pods  []*v1.Pod
-	// stay are members that may not be evicted.
+	// stay are members that must not be evicted.
 	stay map[types.UID]bool
 }
 
-// units divides the victims into what is evicted together, once begun: gangs that end whole,
-// those that are broken already included if they are to end, and single pods.
+// units divides the victims into units: gangs that end whole, including broken ones if these are evicted, and single
+// pods.
 func (f *found) units(broken bool) []unit {
 	byUID := map[types.UID]*v1.Pod{}
 	for _, pod := range f.victims {
@@ -160,7 +178,7 @@ func (f *found) units(broken bool) []unit {
 		if b.Kind != victim.Whole && !(b.Broken && broken) {
 			continue
 		}
-		u := unit{of: f.gangs[b.Gang.ID].Of, whole: true, stay: map[types.UID]bool{}}
+		u := unit{owner: f.gangs[b.Gang.ID].Of, whole: true, stay: map[types.UID]bool{}}
 		for _, one := range b.Gang.Pods {
 			if one.Protected {
 				u.stay[one.UID] = true
@@ -182,79 +200,79 @@ func (f *found) units(broken bool) []unit {
 	return units
 }
 
-// evictions are the pods that were evicted, or found gone. It is safe for concurrent use.
-type evictions struct {
+// evictedPods is the set of pods that were evicted, or found gone. It is safe for concurrent use.
+type evictedPods struct {
 	done  sync.Map
 	first sync.Once
 }
 
-// count counts a pod that was evicted, or called off, and with the first the preemption.
-func (e *evictions) count(f *found) {
+// countVictim counts a pod that was evicted, or called off; with the first it counts the preemption.
+func (e *evictedPods) countVictim(f *found) {
 	e.first.Do(func() { preemptions.WithLabelValues(f.round).Inc() })
 	victimsTotal.Inc()
 }
 
-func (e *evictions) has(pod types.UID) bool {
+func (e *evictedPods) has(pod types.UID) bool {
 	_, ok := e.done.Load(pod)
 	return ok
 }
 
-func (e *evictions) any(pods []victim.Pod) bool {
+func (e *evictedPods) anyVictim(pods []victim.Pod) bool {
 	return slices.ContainsFunc(pods, func(p victim.Pod) bool { return e.has(p.UID) })
 }
 
-// spare notes that victims go on.
-func (pl *GangPreemption) spare(pods []*v1.Pod) {
+// releaseVictims records that victims of a preemptor stay. It ignores pods that another preemptor has chosen since.
+func (pl *GangPreemption) releaseVictims(d *demand, pods []*v1.Pod) {
 	for _, pod := range pods {
-		pl.Underway.Spared(pod.UID)
+		pl.Underway.ReleaseFrom(pl.holder(d), pod.UID)
 	}
 }
 
-// spareOthers notes that the victims go on that were not evicted: time may have been up before
-// their turn came.
-func (pl *GangPreemption) spareOthers(d *demand, pods []*v1.Pod, evicted *evictions) {
+// releaseNotEvicted releases the victims that were not evicted: time may have been up before their turn.
+func (pl *GangPreemption) releaseNotEvicted(d *demand, pods []*v1.Pod, evicted *evictedPods) {
 	for _, pod := range pods {
 		if !evicted.has(pod.UID) {
-			pl.Underway.SparedBy(pl.holder(d), pod.UID)
+			pl.Underway.ReleaseFrom(pl.holder(d), pod.UID)
 		}
 	}
 }
 
-// evictOne evicts a pod for a preemptor, if the room is still needed once the pod is marked.
-func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one eviction.Turn, evicted *evictions) error {
-	one.For, one.Note = d.leader, f.note(d, d.String(), one.Pod)
-	if taker, name := pl.taker(d, f, one.Pod); taker != nil {
-		one.For, one.Note = taker, f.note(d, name, one.Pod)
+// evictOne evicts a pod for a preemptor if that is still needed once the pod is marked.
+func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one evictions.Eviction,
+	evicted *evictedPods) error {
+	one.For, one.Note = d.leader, f.eventNote(d, d.String(), one.Pod)
+	if taker, name := pl.otherPreemptor(d, f, one.Pod); taker != nil {
+		one.For, one.Note = taker, f.eventNote(d, name, one.Pod)
 	}
 	outcome, err := pl.evictor.Evict(ctx, one)
 	if err != nil {
 		return err
 	}
 	switch outcome {
-	case eviction.Ends:
-		evicted.count(f)
+	case evictions.Ends:
+		evicted.countVictim(f)
 		evicted.done.Store(one.Pod.UID, true)
-	case eviction.WasGone:
+	case evictions.WasGone:
 		evicted.done.Store(one.Pod.UID, true)
-	case eviction.CalledOff:
-		evicted.count(f)
+	case evictions.CalledOff:
+		evicted.countVictim(f)
 		pl.Holds.DropNomination(one.Pod.UID) // the preemptor comes in its place
 	}
 	return nil
 }
 
-// each runs calls to the API server, some at a time.
-func (pl *GangPreemption) each(ctx context.Context, n int, do func(int)) {
+// parallel calls do n times, some at a time.
+func (pl *GangPreemption) parallel(ctx context.Context, n int, do func(int)) {
 	parallelize.NewParallelizer(parallelize.DefaultParallelism).Until(ctx, n, do, Name)
 }
 
-// collected are errors of calls that run beside each other.
-type collected struct {
+// errorList collects errors of concurrent calls.
+type errorList struct {
 	mu   sync.Mutex
 	errs []error
 }
 
-func (c *collected) add(err error) {
+func (c *errorList) add(err error) {
 	if err != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -262,7 +280,7 @@ func (c *collected) add(err error) {
 	}
 }
 
-func (c *collected) list() []error {
+func (c *errorList) list() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.errs)

@@ -2,20 +2,26 @@ package preemption
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // server is an API server in trouble: its answers to calls about pods, before the fake one gets them.
@@ -103,7 +109,7 @@ func TestActInTrouble(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
 			client := s.handle.ClientSet().(*fake.Clientset)
 			c.server.stand(client)
-			d := s.demand(t, gang.Spec{}, preemptor...)
+			d := s.demand(t, gangstate.Spec{}, preemptor...)
 			carried, victimsBefore := counter(t, preemptions.WithLabelValues("preempt")), counter(t, victimsTotal)
 			s.carryOutNow(t, d)
 			if n := counter(t, preemptions.WithLabelValues("preempt")) - carried; int(n) != min(c.gone, 1) {
@@ -158,16 +164,115 @@ func (s *stage) promise(d *demand, f *found) {
 	for uid, on := range f.plan.Nodes {
 		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
 	}
-	s.Underway.Begin(s.Gangs, s.holder(d), f.victims)
+	s.Underway.AddVictims(s.Gangs, s.holder(d), f.victims)
 }
 
 // TestVictimsThatAreGone: a preemptor does not wait for pods that ended while it was choosing.
 func TestVictimsThatAreGone(t *testing.T) {
 	preemptor := members("p", 2, 2, 100, 1)
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, members("v", 4, 1, 10, 1, "n0"), preemptor[0], preemptor[1])
-	d := s.demand(t, gang.Spec{}, preemptor...)
+	d := s.demand(t, gangstate.Spec{}, preemptor...)
 	s.carryOutNow(t, d)
-	if message := s.standsBack(d); message != "" {
+	if message := s.mustWait(d); message != "" {
 		t.Errorf("it stands back: %q", message)
+	}
+}
+
+// TestVictimsWhoseEndNobodySees: a preemptor awaits its other victims only, those that were not gone before they were
+// chosen and whose node exists: its gang is planned again when these have ended.
+func TestVictimsWhoseEndNobodySees(t *testing.T) {
+	preemptor := members("p", 2, 2, 100, 1)
+	victims := slices.Concat(members("v", 1, 0, 10, 1, "n0"), members("w", 1, 0, 10, 1, "gone"), members("x", 1, 0, 10, 1, "n0"))
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims[:1], preemptor[0], preemptor[1], victims[0], victims[1])
+	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	s.Underway.AddVictims(s.Gangs, s.holder(d), victims)
+	if message := s.mustWait(d); message != msgWaiting {
+		t.Errorf("it does not wait: %q", message)
+	}
+	got, n := s.Underway.VictimsOf(s.holder(d)), s.Underway.Awaited(s.holder(d))
+	if !slices.Equal(got, []types.UID{victims[0].UID}) || n != 1 {
+		t.Errorf("%d awaited, have not ended: %v, want one", n, got)
+	}
+}
+
+// TestEvictionsAreLogged: at the default verbosity there is one line for each gang that loses pods, and for each single
+// pod.
+func TestEvictionsAreLogged(t *testing.T) {
+	gangs, single := slices.Concat(members("v", 4, 4, 10, 1, "n0"), members("w", 4, 1, 10, 1, "n0")), members("s", 1, 0, 5, 1, "n0")
+	preemptor := members("p", 1, 1, 100, 8)
+	victims := append(gangs, single...)
+	objects := []runtime.Object{preemptor[0]}
+	for _, pod := range victims {
+		objects = append(objects, pod)
+	}
+	s := newStage(t, []*v1.Node{node("n0", 9, "r0")}, victims, objects...)
+	server{}.stand(s.handle.ClientSet().(*fake.Clientset))
+	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil {
+		t.Fatalf("found %v, %v", f, err)
+	}
+	s.promise(d, f)
+	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
+	s.carryOut(klog.NewContext(s.ctx, logger), d, f)
+	var lines []string
+	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+		if entry.Type == ktesting.LogInfo && strings.HasPrefix(entry.Message, "Evicted") {
+			lines = append(lines, fmt.Sprintln(entry.WithKVList, entry.ParameterKVList))
+		}
+	}
+	text := strings.Join(lines, "")
+	for _, want := range []string{"victim gang default/v pods 4 preemptor gang default/p (priority 100)", "victim gang default/w pods 3", "victim pod default/s-0 pods 1", "all 4 pods, minimum 4, preempted"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no line has %q:\n%s", want, text)
+		}
+	}
+	if len(lines) != 3 {
+		t.Errorf("%d lines, want 3:\n%s", len(lines), text)
+	}
+}
+
+// TestCallsPerVictim: a victim takes two calls to the API server, a mark and the deletion; dry runs are made for one
+// pod of each gang or controller.
+func TestCallsPerVictim(t *testing.T) {
+	const n = 64
+	for sentence, c := range map[string]struct {
+		min  int
+		want map[string]int
+	}{
+		"a gang goes whole":        {n, map[string]int{"dry run": 1, "mark": n, "delete": n}},
+		"a gang loses its surplus": {1, map[string]int{"dry run": 1, "mark": n - 1, "delete": n - 1}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			victims := members("v", n, c.min, 10, 1, "n0")
+			preemptor := members("p", 1, 1, 100, c.want["delete"])
+			objects := []runtime.Object{preemptor[0]}
+			for _, pod := range victims {
+				objects = append(objects, pod)
+			}
+			s := newStage(t, []*v1.Node{node("n0", n, "r0")}, victims, objects...)
+			s.change(t, victims, c.min)
+			client := s.handle.ClientSet().(*fake.Clientset)
+			client.ClearActions()
+			s.carryOutNow(t, s.demand(t, gangstate.Spec{}, preemptor...))
+			calls := map[string]int{}
+			for _, action := range client.Actions() {
+				switch call := action.(type) {
+				case clienttesting.PatchAction:
+					calls["mark"]++
+				case clienttesting.DeleteAction:
+					if len(call.GetDeleteOptions().DryRun) > 0 {
+						calls["dry run"]++
+					} else {
+						calls["delete"]++
+					}
+				case clienttesting.GetAction:
+					calls["get"]++
+				}
+			}
+			if diff := cmp.Diff(c.want, calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // TestSearchForMembersThatCannotRunTogether: no pod is evicted for members one of which keeps the other away,
@@ -53,7 +53,7 @@ func TestSearchForMembersThatCannotRunTogether(t *testing.T) {
 				}
 			}
 			s := newStage(t, nodes, low, objects...)
-			d := s.demand(t, gang.Spec{}, c.preemptor...)
+			d := s.demand(t, gangstate.Spec{}, c.preemptor...)
 			if got := s.victimsOf(t, d); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
@@ -74,7 +74,7 @@ func TestSearchForAClaimThatIsInUse(t *testing.T) {
 				p = p.SpreadConstraint(1, v1.LabelHostname, v1.ScheduleAnyway, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "p"}}, nil, nil, nil, nil)
 			}
 			s := newStage(t, nodes, []*v1.Pod{low, user}, forOnePod(nodes, p.Obj())...)
-			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, p.Obj())); got != "none" {
+			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, p.Obj())); got != "none" {
 				t.Errorf("victims %q, want none", got)
 			}
 		})
@@ -88,7 +88,7 @@ func TestSearchForMembersOfDifferentSizeThatShareAClaim(t *testing.T) {
 		(&st.PodWrapper{Pod: *member("p", 0, 2, 100, 2, "")}).PVC("p-0").Obj(), (&st.PodWrapper{Pod: *member("p", 1, 2, 100, 1, "")}).PVC("p-0").Obj(),
 	}
 	s := newStage(t, nodes, []*v1.Pod{member("low", 0, 0, 10, 4, "n1")}, forOnePod(nodes, preemptor[0])...)
-	if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor...)); got != "none" {
+	if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)); got != "none" {
 		t.Errorf("victims %q, want none", got)
 	}
 }

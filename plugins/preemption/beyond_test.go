@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// TestSearchBeyondTheNode: of two members with 4 GPUs each, or one, at least one has to go to n2, and pods on other nodes
-// decide whether it may. The members ask nothing of others.
+// TestSearchBeyondTheNode: of two members with 4 GPUs each, or one, at least one has to go to n2, and pods on other
+// nodes decide whether it may. The members ask nothing of others.
 func TestSearchBeyondTheNode(t *testing.T) {
 	nodes := []*v1.Node{node("n1", 4, "r1"), node("n2", 5, "r1"), node("n3", 4, "r3")}
 	alone := func(name string, priority int32, gpus int, on string) *v1.Pod {
@@ -55,15 +55,15 @@ func TestSearchBeyondTheNode(t *testing.T) {
 				objects = forOnePod(nodes, preemptor[0])
 			}
 			s := newStage(t, nodes, slices.Concat(full, c.pods), objects...)
-			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestSearchForMembersThatRunBesideEachOther: the node that is free takes the second member only once the first is placed
-// beside it, and for that a pod is evicted.
+// TestSearchForMembersThatRunBesideEachOther: the node that is free takes the second member only once the first is
+// placed beside it, and for that a pod is evicted.
 func TestSearchForMembersThatRunBesideEachOther(t *testing.T) {
 	leader, worker := st.PodWrapper{Pod: *member("p", 0, 2, 100, 4, "")}, st.PodWrapper{Pod: *member("p", 1, 2, 100, 2, "")}
 	preemptor := []*v1.Pod{
@@ -71,7 +71,7 @@ func TestSearchForMembersThatRunBesideEachOther(t *testing.T) {
 		worker.PodAffinityIn("role", rack, []string{"leader"}, st.PodAffinityWithRequiredReq).Obj(),
 	}
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0"), node("n1", 4, "r0")}, members("low", 1, 1, 10, 4, "n1"))
-	if got, want := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor...)), "low-0"; got != want {
+	if got, want := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)), "low-0"; got != want {
 		t.Errorf("victims %q, want %q", got, want)
 	}
 }

@@ -15,14 +15,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // permitted has some pods that wait at Permit.
 type permitted struct {
-	eviction.OnTheirWay
+	evictions.InFlight
 	pods map[types.UID]*waitingPod
 }
 
@@ -44,22 +44,22 @@ func (w *waitingPod) Preempt(string, string) bool {
 	return true
 }
 
-// TestMembersThatAreCalledOff: members that were on their way to their nodes wait in the queue again. Where the end of their
-// gang was not begun otherwise, and they come to nodes after all, the gang is left alone.
+// TestMembersThatAreCalledOff: members that were on their way to their nodes wait in the queue again. Where the end of
+// their gang was not begun otherwise, and they come to nodes after all, the gang is left alone.
 func TestMembersThatAreCalledOff(t *testing.T) {
 	onTheirWay := members("v", 2, 2, 10, 1, "")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, onTheirWay[0], onTheirWay[1])
 	waiting := map[types.UID]*waitingPod{onTheirWay[0].UID: {}, onTheirWay[1].UID: {}}
-	s.evictor.OnTheirWay = permitted{OnTheirWay: s.handle, pods: waiting}
+	s.evictor.InFlight = permitted{InFlight: s.handle, pods: waiting}
 	v := s.change(t, nil, 2)
 	for _, pod := range members("v", 2, 2, 10, 1, "n0") { // soon
 		v.comes(pod)
 	}
-	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
-	u := unit{of: eviction.OwnerOf(known{}, onTheirWay[0]), whole: true, pods: onTheirWay}
+	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+	u := unit{owner: evictions.OwnerOf(known{}, onTheirWay[0]), whole: true, pods: onTheirWay}
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
-	if err := s.evictWhole(ctx, d, &found{}, u, &evictions{}); err != nil {
+	if err := s.evictWhole(ctx, d, &found{}, u, &evictedPods{}); err != nil {
 		t.Error(err)
 	}
 	for uid, pod := range waiting {
@@ -82,17 +82,17 @@ func succeeded(pods []*v1.Pod) []*v1.Pod {
 	return pods
 }
 
-// TestGangThatSucceeded: where all members that were chosen have run to success by the time of the eviction, one that came to
-// run beside them since is not evicted.
+// TestGangThatSucceeded: where all members that were chosen have run to success by the time of the eviction, one that
+// came to run beside them since is not evicted.
 func TestGangThatSucceeded(t *testing.T) {
 	chosen, came := succeeded(members("v", 2, 2, 10, 1, "n0")), member("v", 2, 2, 10, 1, "n1")
 	preemptor := members("p", 1, 1, 100, 1)
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, preemptor[0], chosen[0], chosen[1], came)
 	s.change(t, append(slices.Clone(chosen), came), 2)
-	d := s.demand(t, gang.Spec{}, preemptor...)
-	f := &found{plan: &planner.Plan{Outcome: gang.Outcome{Nodes: map[types.UID]string{preemptor[0].UID: "n0"}}}, victims: chosen}
+	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	f := &found{plan: &planner.Plan{Outcome: gangstate.Outcome{Nodes: map[types.UID]string{preemptor[0].UID: "n0"}}}, victims: chosen}
 	s.promise(d, f)
-	if err := s.evictWhole(s.ctx, d, f, unit{of: eviction.OwnerOf(known{}, came), whole: true, pods: chosen}, &evictions{}); err != nil {
+	if err := s.evictWhole(s.ctx, d, f, unit{owner: evictions.OwnerOf(known{}, came), whole: true, pods: chosen}, &evictedPods{}); err != nil {
 		t.Error(err)
 	}
 	if got := s.left(t); got != "v-0 v-1 v-2" {
@@ -100,8 +100,8 @@ func TestGangThatSucceeded(t *testing.T) {
 	}
 }
 
-// TestMembersThatGaveBack: members that were on their way to their nodes when they were chosen, and wait again by the time of
-// the eviction, are left alone, and so is a member that came to another node.
+// TestMembersThatGaveBack: members that were on their way to their nodes when they were chosen, and wait again by the
+// time of the eviction, are left alone, and so is a member that came to another node.
 func TestMembersThatGaveBack(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		chosen []*v1.Pod // as the search saw them
@@ -132,7 +132,7 @@ func TestMembersThatGaveBack(t *testing.T) {
 			if c.chosen[0].Annotations[v1alpha1.MinAvailableAnnotation] == "1" {
 				v.running.Min = 1
 			}
-			d := s.demand(t, gang.Spec{}, preemptor...)
+			d := s.demand(t, gangstate.Spec{}, preemptor...)
 			f, err := s.search(s.ctx, d)
 			if err != nil || f == nil {
 				t.Fatalf("found %v, %v", f, err)
@@ -165,7 +165,7 @@ func TestMembersThatGaveBack(t *testing.T) {
 func TestTimeIsUp(t *testing.T) {
 	victims := members("v", 2, 2, 10, 1, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims)
-	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
+	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
 	f, err := s.search(s.ctx, d)
 	if err != nil || f == nil {
 		t.Fatalf("found %v, %v", f, err)
@@ -179,8 +179,8 @@ func TestTimeIsUp(t *testing.T) {
 	}
 }
 
-// TestTimeIsUpForThoseWhoCameLate: nor are members of a gang that ends whole waited for that came later, and so were not
-// chosen.
+// TestTimeIsUpForThoseWhoCameLate: nor are members of a gang that ends whole waited for that came later, and so were
+// not chosen.
 func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 	for sentence, begun := range map[string]bool{"before the first is evicted": false, "after it": true} {
 		t.Run(sentence, func(t *testing.T) {
@@ -188,7 +188,7 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 			preemptor := members("p", 2, 2, 100, 1)
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, victims[0], victims[1], late, preemptor[0], preemptor[1])
 			v := s.change(t, victims, 2)
-			d := s.demand(t, gang.Spec{}, preemptor...)
+			d := s.demand(t, gangstate.Spec{}, preemptor...)
 			f, err := s.search(s.ctx, d)
 			if err != nil || f == nil {
 				t.Fatalf("found %v, %v", f, err)
@@ -209,12 +209,12 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 				v.comes(late)
 				cancel()
 			}
-			evicted := &evictions{}
-			err = s.evictWhole(ctx, d, f, unit{of: eviction.OwnerOf(known{}, late), whole: true, pods: victims}, evicted)
-			if begun != (err != nil) || begun != evicted.anyOf(victims) {
-				t.Errorf("evicted any: %v, %v", evicted.anyOf(victims), err)
+			evicted := &evictedPods{}
+			err = s.evictWhole(ctx, d, f, unit{owner: evictions.OwnerOf(known{}, late), whole: true, pods: victims}, evicted)
+			if begun != (err != nil) || begun != evicted.anyPod(victims) {
+				t.Errorf("evicted any: %v, %v", evicted.anyPod(victims), err)
 			}
-			for _, uid := range s.Underway.Of(s.holder(d)) {
+			for _, uid := range s.Underway.VictimsOf(s.holder(d)) {
 				if !evicted.has(uid) {
 					t.Errorf("%s is waited for", uid)
 				}

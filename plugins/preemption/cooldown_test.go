@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
-// TestEvictionCooldown: a gang that lost pods to a preemptor loses no more for a while, except to this one while what was
-// decided for it stands. The gang p of 2 has evicted v-0 and v-1 of 4, and needs room for 3 then.
+// TestEvictionCooldown: a gang that lost pods to a preemptor loses no more for a while, except to this one while what
+// was decided for it stands. The gang p of 2 has evicted v-0 and v-1 of 4, and needs room for 3 then.
 func TestEvictionCooldown(t *testing.T) {
 	takenBack := func(t *testing.T, s *stage, d *demand, ago time.Duration) {
 		f, err := s.search(s.ctx, d)
@@ -23,8 +23,8 @@ func TestEvictionCooldown(t *testing.T) {
 			t.Fatalf("found %v, %v", f, err)
 		}
 		s.promise(d, f)
-		s.withdraw(f)
-		s.pauses.withdrawn(d.group, s.clock.Now().Add(-ago), 0)
+		s.withdraw(d, f)
+		s.pauses.recordAbort(d.group, s.clock.Now().Add(-ago), 0)
 	}
 	for sentence, c := range map[string]struct {
 		then func(*testing.T, *stage, *demand)
@@ -33,14 +33,14 @@ func TestEvictionCooldown(t *testing.T) {
 		"places are held for it": {func(*testing.T, *stage, *demand) {}, "v-2"},
 		"others of its victims have not ended": {func(_ *testing.T, s *stage, d *demand) {
 			s.Holds.DropNominations(s.holder(d))
-			s.Underway.Begin(s.Gangs, s.holder(d), members("w", 1, 0, 10, 1, "n1"))
+			s.Underway.AddVictims(s.Gangs, s.holder(d), members("w", 1, 0, 10, 1, "n1"))
 		}, "v-2"},
 		"what it decided next was taken back":             {func(t *testing.T, s *stage, d *demand) { takenBack(t, s, d, 0) }, "v-2"},
 		"that was so, and it did not come again for long": {func(t *testing.T, s *stage, d *demand) { takenBack(t, s, d, time.Minute) }, "none"},
 		"it gave its places back":                         {func(_ *testing.T, s *stage, d *demand) { s.Holds.DropNominations(s.holder(d)) }, "none"},
 		"its members run, and it is run again": {func(_ *testing.T, s *stage, d *demand) {
-			s.Holds.Bound("p-0", "n0")
-			s.Holds.Bound("p-1", "n0")
+			s.Holds.PodBound("p-0", "n0")
+			s.Holds.PodBound("p-1", "n0")
 		}, "none"},
 		"its next run has places that are held": {func(t *testing.T, s *stage, d *demand) {
 			s.Holds.DropNominations(s.holder(d))
@@ -59,14 +59,14 @@ func TestEvictionCooldown(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
 			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
 			s.args.EvictionCooldown.Duration = time.Hour
-			first := s.demand(t, gang.Spec{}, preemptor[:2]...)
+			first := s.demand(t, gangstate.Spec{}, preemptor[:2]...)
 			s.carryOutNow(t, first)
 			await.Until(t, "the victims have ended", func() bool { return s.Underway.Victims(s.holder(first)) == 0 })
-			other := s.demand(t, gang.Spec{}, members("q", 1, 1, 100, 1)...)
-			if got := s.victimsOf(t, other); got != "none" || other.spared.IsZero() {
-				t.Errorf("another preemptor: victims %q, spared until %s", got, other.spared)
+			other := s.demand(t, gangstate.Spec{}, members("q", 1, 1, 100, 1)...)
+			if got := s.victimsOf(t, other); got != "none" || other.protectedUntil.IsZero() {
+				t.Errorf("another preemptor: victims %q, spared until %s", got, other.protectedUntil)
 			}
-			d := s.demand(t, gang.Spec{}, preemptor...)
+			d := s.demand(t, gangstate.Spec{}, preemptor...)
 			c.then(t, s, d)
 			if got := s.victimsOf(t, d); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)

@@ -9,94 +9,115 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
-// demand is what room is sought for.
+// demand is what capacity is sought for.
 type demand struct {
-	attempt *gang.Attempt
-	// group names it: its group of gangs, or the pod.
+	attempt *gangstate.Attempt
+	// group is its name: its group of gangs, or the pod.
 	group string
-	// leader is the pod that stands for it.
+	// leader is the pod that represents it.
 	leader *v1.Pod
 	// gang is the attempt as extension points see it; pods are the pending members.
-	gang gangpoint.Gang
+	gang extension.Gang
 	pods []*v1.Pod
-	// own are the gangs of the attempt, and those that start together with them: parts of them may run, and they
-	// do not make way for themselves.
-	own map[eviction.Owner]bool
-	// priority is the lowest of the members': no pod makes way for one that is no more important.
+	// own are the gangs of the attempt, and those that start together with them: parts of them may run, and a preemptor
+	// does not evict itself.
+	own map[evictions.Owner]bool
+	// priority is the lowest of the members' priorities; it must exceed that of a victim.
 	priority int32
-	// need is what the minimum asks for, and the PodGroup beside it, of the resources that
-	// either does.
+	// need is the request of the minimum, and the PodGroup's minResources beside it, of the resources in either.
 	need      victim.Vector
 	resources map[v1.ResourceName]bool
 	never     bool
-	// delayed: no pod is to be evicted for it yet.
+	// delayed: its preemption delay has not passed.
 	delayed bool
-	// spared is when the first of the gangs that were left alone in the searches so far may be evicted; zero
-	// where none was.
-	spared time.Time
-	// tried are the domains in which victims were looked for, and untried how many others there were.
+	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
+	protectedUntil time.Time
+	// deadline is when the search must end, zero for no limit. cutShort: it ended for that.
+	deadline time.Time
+	cutShort bool
+	// overBudget: the search found victims whose queues, or jobs, may not lose so much.
+	overBudget bool
+	// tried are the domains searched for victims, and untried the number of others.
 	tried   []decisions.Domain
 	untried int
 }
 
-// spare notes when the first of the gangs that are left alone may be evicted.
-func (d *demand) spare(until time.Time) {
-	if !until.IsZero() && (d.spared.IsZero() || until.Before(d.spared)) {
-		d.spared = until
+// protectUntil records when the first of the protected gangs may be evicted.
+func (d *demand) protectUntil(until time.Time) {
+	if !until.IsZero() && (d.protectedUntil.IsZero() || until.Before(d.protectedUntil)) {
+		d.protectedUntil = until
 	}
+}
+
+// timeIsUp reports whether the search must end early.
+func (pl *GangPreemption) timeIsUp(d *demand) bool {
+	d.cutShort = d.cutShort || !d.deadline.IsZero() && !pl.clock.Now().Before(d.deadline)
+	return d.cutShort
 }
 
 // demandOf reads what a pod that did not fit stands for.
 func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
-	d := &demand{leader: pod, own: map[eviction.Owner]bool{}, need: victim.Vector{}, resources: map[v1.ResourceName]bool{}}
+	d := &demand{leader: pod, own: map[evictions.Owner]bool{}, need: victim.Vector{},
+		resources: map[v1.ResourceName]bool{}}
 	if unplaced := planner.UnplacedOf(state); unplaced != nil {
 		d.attempt = unplaced.Attempt
 	} else {
-		d.attempt = &gang.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{{
-			Key: gang.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gang.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{pod},
-		}}}
+		d.attempt = pl.singleAttempt(pod)
 	}
 	d.group, d.gang = d.attempt.Group, planner.GangOf(d.attempt)
 	d.pods, d.priority = d.gang.Pods, d.gang.Priority
+	if want, undecided := pl.Gangs.Wants(pod); undecided && want.Alone && want.Ready {
+		d.gang.Beyond = true
+	}
 	for _, need := range d.attempt.Gangs {
 		d.never = d.never || need.Spec.Never
 		for _, f := range pl.Gangs.Running(pl.fw.ProfileName(), need.Key) {
-			d.own[eviction.Owner{Profile: pl.fw.ProfileName(), Gang: f.Key}] = true // and those that start together with it
+			// including those that start together with it
+			d.own[evictions.Owner{Profile: pl.fw.ProfileName(), Gang: f.Key}] = true
 		}
 		for _, placed := range need.Placed {
-			d.own[eviction.OwnerOf(pl.Gangs, placed.Pod)] = true
+			d.own[evictions.OwnerOf(pl.Gangs, placed.Pod)] = true
 		}
 		for i, member := range need.Pending {
-			d.own[eviction.OwnerOf(pl.Gangs, member)] = true
+			d.own[evictions.OwnerOf(pl.Gangs, member)] = true
 			d.never = d.never || member.Spec.PreemptionPolicy != nil && *member.Spec.PreemptionPolicy == v1.PreemptNever
 			info, err := framework.NewPodInfo(member)
 			if err != nil {
 				return nil, fmt.Errorf("reading affinity of pod %s/%s: %w", member.Namespace, member.Name, err)
 			}
-			request := holds.DemandOf(info).Request
+			request := ledger.DemandOf(info).Request
 			for name := range request {
 				d.resources[name] = true
 			}
 			if i < need.Min {
-				d.need.Add(request, 1)
+				d.addNeed(request)
 			}
 		}
-		for name, amount := range planner.Beyond(need) {
-			d.need[name] += amount
+		beyond := planner.BeyondMinimum(need)
+		for name := range beyond {
 			d.resources[name] = true
 		}
+		d.addNeed(beyond)
 	}
 	return d, nil
+}
+
+// addNeed adds to the need. Sums saturate.
+func (d *demand) addNeed(more victim.Vector) {
+	for name, amount := range more {
+		d.need[name] = resource.Plus(d.need[name], amount)
+	}
 }
 
 // String names the preemptor for users.
@@ -108,30 +129,37 @@ func (d *demand) String() string {
 	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
 }
 
-// goesOn reports whether a preemptor goes on with what was decided for it before: places are held for it, its victims have not all
-// ended, or its last decision was taken back and it decides again.
-func (pl *GangPreemption) goesOn(d *demand) bool {
-	_, why := pl.pauses.left(d.group, pl.clock.Now())
-	return why == notCarriedOut || pl.nominated(d) || pl.Underway.Victims(pl.holder(d)) > 0
+// continues reports whether a preemptor continues an earlier decision: places are held for it, its victims have not all
+// ended, or its last decision was aborted and it decides again.
+func (pl *GangPreemption) continues(d *demand) bool {
+	_, why := pl.pauses.remaining(d.group, pl.clock.Now())
+	return why == aborted || pl.nominated(d) || pl.Underway.Victims(pl.holder(d)) > 0
 }
 
-// underway reports whether victims of the preemptor are still ending. A victim that does not end, or whose node
-// is gone, is waited for no longer: the preemptor looks for others.
-func (pl *GangPreemption) underway(d *demand) bool {
-	for _, uid := range pl.Underway.Of(pl.holder(d)) {
+// victimsEnding reports whether victims of the preemptor are still ending. It drops victims that do not end, or whose
+// node is gone: the preemptor looks for others.
+func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
+	holder, now := pl.holder(d), pl.clock.Now()
+	for _, uid := range pl.Underway.VictimsOf(holder) {
 		pod, ok := pl.podByUID(uid)
 		if !ok {
-			pl.Underway.Gone(uid, pl.clock.Now()) // before it was known as a victim
-		} else if _, err := pl.fw.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName); err == nil && !eviction.Stuck(pod, pl.clock.Now()) {
-			return true
+			pl.Underway.LeftCache(uid, now) // it may have ended before it was recorded as a victim
+			continue
+		}
+		_, err := pl.fw.SnapshotSharedLister().NodeInfos().Get(pod.Spec.NodeName)
+		switch {
+		case err == nil && !evictions.Stuck(pod, now):
+			some = true
+		case pod.Spec.NodeName != "": // otherwise it is called off
+			pl.Underway.ReleaseFrom(holder, uid)
 		}
 	}
-	return false
+	return some
 }
 
-// ending reports whether pods that were preempted are still ending where the preemptor is nominated to,
-// whichever process evicted them: another one may have, before it died.
-func (pl *GangPreemption) ending(d *demand) bool {
+// preemptedPodsEnding reports whether preempted pods are still ending on the nodes that the preemptor is nominated to,
+// whichever process evicted them.
+func (pl *GangPreemption) preemptedPodsEnding(d *demand) bool {
 	nodes := pl.fw.SnapshotSharedLister().NodeInfos()
 	seen := map[string]bool{}
 	for _, pod := range d.pods {
@@ -142,10 +170,10 @@ func (pl *GangPreemption) ending(d *demand) bool {
 		seen[name] = true
 		info, err := nodes.Get(name)
 		if err != nil {
-			continue // the node is gone, and all on it
+			continue // the node is gone
 		}
 		for _, other := range info.GetPods() {
-			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !eviction.Stuck(p, pl.clock.Now()) {
+			if p := other.GetPod(); stockpreemption.PodTerminatingByPreemption(p) && !evictions.Stuck(p, pl.clock.Now()) {
 				return true
 			}
 		}

@@ -8,37 +8,37 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/topology"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 )
 
-// domain is nodes in which room is sought.
+// domain is a set of nodes in which capacity is sought.
 type domain struct {
 	name  string
 	nodes []int
-	// counts: only so many of these are tried.
+	// counts: it counts towards maxDomains.
 	counts bool
-	// settles: where room can be made in this one, those after it are not tried.
+	// settles: if the preemptor fits here, later domains are not tried.
 	settles bool
 }
 
-// domains lists where to look, in the order to try: the domains that a plugin of the profile
-// names; else those of the required topology, those that cost least to enter first; else
-// those of the levels that the gang wishes for, the finest first, and then the whole
+// domains lists where to search, in order: the domains that a plugin of the profile names; otherwise those of the
+// required topology, cheapest first; otherwise those of the preferred levels, the finest first, and then the whole
 // cluster.
-func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Room, infos []fwk.NodeInfo) ([]domain, error) {
-	answers, err := pl.points.Domains(ctx, d.gang, infos, gangpoint.Evict)
+func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Simulation,
+	infos []fwk.NodeInfo) ([]domain, error) {
+	answers, err := pl.points.Domains(ctx, d.gang, infos, extension.Evict)
 	if err != nil {
 		return nil, err
 	}
 	if len(answers) > 0 {
-		room.Confine()
-		return indexed(answers, room), nil
+		room.ConfineMinResources()
+		return indexDomains(answers, room), nil
 	}
 	required, wished := d.topology()
 	if required != "" {
-		return d.pinned(byLabel(room, infos, required), infos), nil
+		return d.currentDomain(byLabel(room, infos, required), infos), nil
 	}
 	var list []domain
 	for _, key := range slices.Backward(wished) {
@@ -47,9 +47,8 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 	return append(list, pl.wholeCluster(d, infos)...), nil
 }
 
-// topology returns the topologies that the one gang to be placed asks for. A group of
-// several gangs has to be placed together, each gang in a domain of its own, which the plan
-// chooses.
+// topology returns the topologies that the one gang to place asks for. A group of several gangs must be placed
+// together, each gang in its own domain, which the plan chooses.
 func (d *demand) topology() (required string, wished []string) {
 	if shared := d.attempt.Shared(); shared != "" {
 		return shared, nil
@@ -67,10 +66,9 @@ func (d *demand) topology() (required string, wished []string) {
 	return required, wished
 }
 
-// pinned reduces the domains of the required topology to the one in which members of the
-// gang are already, if any are: the others have to be there too. Where other gangs of its
-// group are makes no difference.
-func (d *demand) pinned(domains []domain, infos []fwk.NodeInfo) []domain {
+// currentDomain reduces the domains of the required topology to the one that contains members of the gang already, if
+// any. Other gangs of its group do not matter.
+func (d *demand) currentDomain(domains []domain, infos []fwk.NodeInfo) []domain {
 	taken := map[string]bool{}
 	for _, need := range d.attempt.Gangs {
 		if need.Min == 0 {
@@ -91,7 +89,7 @@ func (d *demand) pinned(domains []domain, infos []fwk.NodeInfo) []domain {
 	return domains
 }
 
-func indexed(answers []gangpoint.Domain, room *planner.Room) []domain {
+func indexDomains(answers []extension.Domain, room *planner.Simulation) []domain {
 	var list []domain
 	for _, answer := range answers {
 		one := domain{name: answer.Name, counts: true, settles: true}
@@ -107,9 +105,9 @@ func indexed(answers []gangpoint.Domain, room *planner.Room) []domain {
 	return list
 }
 
-// byLabel sorts the domains of a label by what they cost to enter: how many members have no
-// place there as things are, then by the number of their nodes, then by name.
-func byLabel(room *planner.Room, infos []fwk.NodeInfo, key string) []domain {
+// byLabel returns the domains of a label, sorted by how many members have no place there now, then by the number of
+// their nodes, then by name.
+func byLabel(room *planner.Simulation, infos []fwk.NodeInfo, key string) []domain {
 	at := map[string]int{}
 	var list []domain
 	for node, info := range infos {
@@ -130,12 +128,13 @@ func byLabel(room *planner.Room, infos []fwk.NodeInfo, key string) []domain {
 		short[one.name] = room.Short(one.nodes)
 	}
 	slices.SortFunc(list, func(a, b domain) int {
-		return cmp.Or(cmp.Compare(short[a.name], short[b.name]), cmp.Compare(len(a.nodes), len(b.nodes)), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(short[a.name], short[b.name]), cmp.Compare(len(a.nodes), len(b.nodes)),
+			cmp.Compare(a.name, b.name))
 	})
 	return list
 }
 
-// wholeCluster returns growing parts of the cluster, cheapest nodes first.
+// wholeCluster returns growing parts of the cluster, starting with the nodes with the least important pods.
 func (pl *GangPreemption) wholeCluster(d *demand, infos []fwk.NodeInfo) []domain {
 	nodes := make([]int, len(infos))
 	for i := range nodes {
@@ -159,7 +158,7 @@ func (pl *GangPreemption) wholeCluster(d *demand, infos []fwk.NodeInfo) []domain
 	}
 }
 
-// candidateNodes returns how many of the nodes to look at, at first and at most.
+// candidateNodes returns how many nodes to search, at first and at most.
 func (pl *GangPreemption) candidateNodes(nodes int) (first, most int) {
 	most = nodes
 	if limit := int(pl.args.MaxCandidateNodesAbsolute); limit > 0 {

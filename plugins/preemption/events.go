@@ -5,32 +5,31 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/plugins/event"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // Reasons of events.
 const (
-	// EventPreempting is on the preemptor's leader: which pods it evicts, and why those.
+	// EventPreempting is on the preemptor's leader: which pods it evicts, and why.
 	EventPreempting = "Preempting"
-	// EventPreempted is on a pod that is evicted: why it was this one.
+	// EventPreempted is on an evicted pod: why this one.
 	EventPreempted = "Preempted"
 	// EventGangPreempted is on the PodGroup of a gang that is evicted whole.
 	EventGangPreempted = "GangPreempted"
-	// EventGangShrunk is on the PodGroup of a gang that loses what it can do without.
+	// EventGangShrunk is on the PodGroup of a gang that loses pods beyond its minimum.
 	EventGangShrunk = "GangShrunk"
 
 	actionPreempting = "Preempting"
 )
 
-// ReasonWithdrawn is the reason of the conditions, false by then, of pods that were marked
-// and run on.
+// ReasonWithdrawn is the reason of the condition, now false, of pods that were marked and run on.
 const ReasonWithdrawn = "PreemptionWithdrawn"
 
-// preempting returns the event that says how many pods are evicted in how many gangs, and
-// where.
-func preempting(d *demand, f *found) event.Event {
+// preempting returns the event that says how many pods of how many gangs are evicted, and where, with an optional
+// remark.
+func preempting(d *demand, f *found, remark string) status.Event {
 	safe, whole := 0, 0
 	for _, b := range f.selection.Bundles {
 		if b.Kind == victim.Whole {
@@ -39,28 +38,31 @@ func preempting(d *demand, f *found) event.Event {
 			safe++
 		}
 	}
-	return event.Event{On: d.leader, Type: v1.EventTypeNormal, Reason: EventPreempting, Action: actionPreempting,
-		Note: fmt.Sprintf("evicting %d pods in %s to place %d members: %d gangs or pods entirely, surplus of %d gangs; %s",
-			len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.numbers(d))}
+	note := fmt.Sprintf("evicting %d pods in %s to place %d members: %d gangs or pods entirely, surplus of %d gangs; %s",
+		len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.textNumbers(d))
+	if remark != "" {
+		note += "; " + remark
+	}
+	return status.Event{On: d.leader, Type: v1.EventTypeNormal, Reason: EventPreempting,
+		Action: actionPreempting, Note: note}
 }
 
-// preempted returns the event that says why a pod is evicted, and for which preemptor if
-// that is known.
-func preempted(pod, preemptor *v1.Pod, note string) event.Event {
-	e := event.Event{On: pod, Type: v1.EventTypeNormal, Reason: EventPreempted, Action: actionPreempting, Note: note}
-	if preemptor != nil { // a nil pod would be an object
+// preempted returns the event that says why a pod is evicted, and for which preemptor if known.
+func preempted(pod, preemptor *v1.Pod, note string) status.Event {
+	e := status.Event{On: pod, Type: v1.EventTypeNormal, Reason: EventPreempted, Action: actionPreempting, Note: note}
+	if preemptor != nil { // a nil *v1.Pod would be a non-nil object
 		e.Related = preemptor
 	}
 	return e
 }
 
-// gangLost returns the event that says how many pods a gang of a bundle loses, and for
-// which preemptor.
-func gangLost(d *demand, f *found, b victim.Bundle, of gang.Footprint) event.Event {
+// gangLost returns the event that says how many pods a gang of a bundle loses, and to which preemptor.
+func gangLost(d *demand, f *found, b victim.Bundle, of gangstate.Footprint) status.Event {
 	reason := EventGangShrunk
 	if b.Kind == victim.Whole {
 		reason = EventGangPreempted
 	}
-	return event.Event{On: event.PodGroup(of.Object.Kind.APIVersion(), of.Key.Namespace, of.Key.Name, of.Object.UID), Related: d.leader, Type: v1.EventTypeNormal,
-		Reason: reason, Action: actionPreempting, Note: fmt.Sprintf("%s by %s: %s", f.lost(b), d, f.worth(d, b))}
+	return status.Event{On: status.PodGroupReference(of.Object.Kind.APIVersion(), of.Key.Namespace, of.Key.Name,
+		of.Object.UID), Related: d.leader, Type: v1.EventTypeNormal,
+		Reason: reason, Action: actionPreempting, Note: fmt.Sprintf("%s by %s: %s", f.textLost(b), d, f.textWorth(d, b))}
 }

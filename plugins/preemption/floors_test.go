@@ -5,10 +5,12 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/resource"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // TestSearchForWhatIsAskedForBesideTheMinimum: victims make room for all of it, or stay.
@@ -17,7 +19,7 @@ func TestSearchForWhatIsAskedForBesideTheMinimum(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		pods    []*v1.Pod
 		floor   int64
-		spec    gang.Spec
+		spec    gangstate.Spec
 		opinion opinion
 		want    string
 	}{
@@ -26,9 +28,9 @@ func TestSearchForWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"what is free anywhere counts":        {pods: members("low", 5, 1, 10, 1, "n0", "n0", "n0", "n0", "n1"), floor: 5, want: "low-0 low-1"},
 		"nobody goes where it is not enough":  {pods: slices.Concat(members("low", 3, 1, 10, 1, "n0", "n1"), members("high", 4, 1, 100, 1, "n0", "n1")), floor: 5, want: "none"},
 		"nor where a gang would have to stay": {pods: slices.Concat(members("low", 4, 1, 10, 1, "n0"), members("high", 4, 4, 100, 1, "n1")), floor: 5, want: "none"},
-		"a required rack has to have it":      {pods: slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("high", 1, 1, 100, 1, "n1"), members("b", 3, 1, 50, 1, "n1")), floor: 4, spec: gang.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2 a-3"},
+		"a required rack has to have it":      {pods: slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("high", 1, 1, 100, 1, "n1"), members("b", 3, 1, 50, 1, "n1")), floor: 4, spec: gangstate.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2 a-3"},
 		"so has the domain that a plugin names": {
-			pods: members("a", 4, 1, 10, 1, "n0"), floor: 5, opinion: opinion{domains: []gangpoint.Domain{{Nodes: []string{"n0"}}}}, want: "none",
+			pods: members("a", 4, 1, 10, 1, "n0"), floor: 5, opinion: opinion{domains: []extension.Domain{{Nodes: []string{"n0"}}}}, want: "none",
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -40,5 +42,21 @@ func TestSearchForWhatIsAskedForBesideTheMinimum(t *testing.T) {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// TestNeedOfManyGangs: what gangs that start together ask for adds up to what is more than anything has, and to nothing
+// less.
+func TestNeedOfManyGangs(t *testing.T) {
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil)
+	a, pods := &gangstate.Attempt{Group: "g", Strict: true}, members("p", 10, 1, 100, 1)
+	for _, pod := range pods {
+		a.Gangs = append(a.Gangs, gangstate.Need{Min: 1, Pending: []*v1.Pod{pod}, Floor: resource.Vector{gpu: resource.MaxOfAll}})
+	}
+	state := framework.NewCycleState()
+	(&planner.Unplaced{Attempt: a}).Write(state)
+	d, err := s.demandOf(state, pods[0])
+	if err != nil || d.need[gpu] != resource.MaxOfAll {
+		t.Errorf("it needs %s, %v, want %d", d.need, err, resource.MaxOfAll)
 	}
 }

@@ -14,9 +14,15 @@ const (
 
 var (
 	searchDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "search_duration_seconds", StabilityLevel: metrics.ALPHA,
-		Help:    "Time that a search for victims kept the scheduling thread.",
-		Buckets: metrics.ExponentialBuckets(0.0001, 2, 16),
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "search_duration_seconds",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Time that a search for victims kept the scheduling thread.",
+		Buckets:        metrics.ExponentialBuckets(0.0001, 2, 16),
+	})
+	searchesCutShort = metrics.NewCounter(&metrics.CounterOpts{
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "searches_cut_short_total",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Searches for victims that ended because their time was up.",
 	})
 	preemptions = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "total", StabilityLevel: metrics.ALPHA,
@@ -36,8 +42,8 @@ var (
 
 func registerMetrics() {
 	registerOnce.Do(func() {
-		legacyregistry.MustRegister(searchDuration, preemptions, victimsTotal, evictionErrors)
-		// These series exist from the start: increase() misses the first count of a series that begins with it.
+		legacyregistry.MustRegister(searchDuration, searchesCutShort, preemptions, victimsTotal, evictionErrors)
+		// These series exist from the start: increase() misses the first count of a new series.
 		for _, action := range []string{"preempt", "reclaim"} {
 			preemptions.WithLabelValues(action)
 		}

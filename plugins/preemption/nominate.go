@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// nominateAll writes into the members' statuses where they will go, before anything is
-// evicted. kube-scheduler writes the leader's.
+// nominateAll writes the members' nominated nodes into their statuses before anything is evicted. kube-scheduler writes
+// the leader's.
 func (pl *GangPreemption) nominateAll(ctx context.Context, d *demand, f *found) []error {
-	var errs collected
-	pl.each(ctx, len(d.pods), func(i int) {
+	var errs errorList
+	pl.parallel(ctx, len(d.pods), func(i int) {
 		pod := d.pods[i]
 		if node := f.plan.Nodes[pod.UID]; node != "" && pod.UID != d.leader.UID && pod.Status.NominatedNodeName != node {
 			errs.add(pl.patchNomination(ctx, pod, node))
@@ -30,60 +30,57 @@ func (pl *GangPreemption) patchNomination(ctx context.Context, pod *v1.Pod, node
 	if node != "" {
 		value = node
 	}
-	// It is of no use to a pod that is gone, nor to another of its name.
-	_, _, err := eviction.PatchStatus(ctx, pl.evictor.Client, pod, map[string]any{"nominatedNodeName": value})
+	// A pod that is gone, or another of its name, needs no nomination.
+	_, _, err := evictions.PatchStatus(ctx, pl.evictor.Client, pod, map[string]any{"nominatedNodeName": value})
 	if err != nil {
 		return fmt.Errorf("nominating pod %s: %w", klog.KObj(pod), err)
 	}
 	return nil
 }
 
-// renominated queues a pod whose nomination has ended or changed, to bring its status up to
-// date. It may be called under locks.
-func (pl *GangPreemption) renominated(pod types.UID) {
+// queueNomination queues a pod whose nomination has ended or changed for a status update. It may be called under locks.
+func (pl *GangPreemption) queueNomination(pod types.UID) {
 	if pl.Leading.Given() {
-		pl.stale.Add(pod)
+		pl.staleNominations.Add(pod)
 	}
 }
 
-// keepStatuses writes what the ledger says of their nomination to the status of pods of this
-// profile that wait, until the process ends: an autoscaler, or the next scheduler, would
-// count on what is not so any more. It writes also where no event has reported the last
-// write yet.
-func (pl *GangPreemption) keepStatuses(ctx context.Context) {
-	defer context.AfterFunc(ctx, pl.stale.ShutDown)()
+// syncNominations writes the ledger's nominations to the statuses of this profile's pending pods until ctx is done: an
+// autoscaler, or the next scheduler, relies on them. It also writes if the informer has not seen the last write yet.
+func (pl *GangPreemption) syncNominations(ctx context.Context) {
+	defer context.AfterFunc(ctx, pl.staleNominations.ShutDown)()
 	for {
-		uid, done := pl.stale.Get()
+		uid, done := pl.staleNominations.Get()
 		if done {
 			return
 		}
-		if err := pl.keepStatus(ctx, uid); err != nil {
+		if err := pl.syncNomination(ctx, uid); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to write a nomination; trying again", "podUID", uid)
-			pl.stale.AddRateLimited(uid)
+			pl.staleNominations.AddRateLimited(uid)
 		} else {
-			pl.stale.Forget(uid)
+			pl.staleNominations.Forget(uid)
 		}
-		pl.stale.Done(uid)
+		pl.staleNominations.Done(uid)
 	}
 }
 
-func (pl *GangPreemption) keepStatus(ctx context.Context, uid types.UID) error {
+func (pl *GangPreemption) syncNomination(ctx context.Context, uid types.UID) error {
 	pod, ok := pl.podByUID(uid)
 	if !ok || pod.Spec.SchedulerName != pl.fw.ProfileName() || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return nil
 	}
-	switch one, held := pl.Holds.Of(uid); {
+	switch one, held := pl.Holds.HoldOf(uid); {
 	case !held:
 		return pl.patchNomination(ctx, pod, "")
 	case one.Reason == hold.Nomination:
 		return pl.patchNomination(ctx, pod, one.Node)
 	default:
-		return nil // it is on its way to where its plan says
+		return nil // it is on its way to its planned node
 	}
 }
 
-// outrank ends the nominations whose place a preemptor takes.
-func (pl *GangPreemption) outrank(f *found) {
+// dropOutranked drops the nominations whose places a preemptor takes.
+func (pl *GangPreemption) dropOutranked(f *found) {
 	taken := map[string]bool{}
 	for _, node := range f.plan.Nodes {
 		taken[node] = true
@@ -91,7 +88,7 @@ func (pl *GangPreemption) outrank(f *found) {
 	for _, holder := range f.outrank {
 		for _, one := range pl.Holds.NominationsOf(holder) {
 			if taken[one.Node] {
-				pl.Holds.DropNominations(holder) // one place less, and a gang cannot start: it gives up all of them
+				pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
 				break
 			}
 		}

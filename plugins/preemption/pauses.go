@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// pauses keep searches that find nothing, nothing that can be carried out, or nothing but what
-// ends anyhow, to a small part of the time. It is safe for concurrent use.
+// pauses bounds the time spent on searches that find nothing, nothing that can be carried out, or only pods that end
+// anyway. It is safe for concurrent use.
 type pauses struct {
 	mu     sync.Mutex
 	groups map[string]*pause
@@ -15,9 +15,9 @@ type pauses struct {
 // pause is the pause of a preemptor.
 type pause struct {
 	until time.Time
-	// withdrawn is how many decisions in a row were not carried out.
-	withdrawn int
-	// found is what the last search came to.
+	// aborts is how many decisions in a row were aborted.
+	aborts int
+	// found is the result of the last search.
 	found cause
 }
 
@@ -27,74 +27,76 @@ type cause int
 const (
 	// foundNothing: there are no victims.
 	foundNothing cause = iota
-	// notCarriedOut: what was found was not.
-	notCarriedOut
-	// waitsForEnding: pods are ending whose place will do.
+	// aborted: the decision was not carried out.
+	aborted
+	// waitsForEnding: the places of ending pods suffice.
 	waitsForEnding
-	// foundSpared: there are no victims, but gangs that are left alone for a while.
-	foundSpared
+	// foundProtected: there are no victims, but some gangs are protected for a while.
+	foundProtected
+	// foundTooLate: the search was cut short before it found any.
+	foundTooLate
+	// foundOverBudget: queues, or jobs, may not lose as much as is needed.
+	foundOverBudget
 )
 
 func (p *pause) cause() cause {
-	if p.withdrawn > 0 {
-		return notCarriedOut
+	if p.aborts > 0 {
+		return aborted
 	}
 	return p.found
 }
 
-// forgotten reports whether the preemptor has not come again for long.
-func (p *pause) forgotten(now time.Time) bool { return now.Sub(p.until) > longestPause }
+// expired reports whether the preemptor has not returned for long.
+func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestPause }
 
 const (
-	// pauseShare: searches that find no pod to evict take at most one part in this of the
-	// scheduling goroutine, all preemptors together.
+	// pauseShare: searches that find no victim take at most 1/pauseShare of the scheduling goroutine's time, all
+	// preemptors together.
 	pauseShare = 20
-	// longestPause is how late a preemptor may notice that there are victims now.
+	// longestPause is how late a preemptor may notice new victims.
 	longestPause = 30 * time.Second
-	// firstPause is how long a preemptor pauses when a second decision in a row was not
-	// carried out; each further one doubles it.
+	// firstPause is the pause after a second decision in a row was aborted; each further one doubles it.
 	firstPause = 200 * time.Millisecond
 )
 
-// left returns how much of its pause a preemptor has left, and why it pauses.
-func (p *pauses) left(group string, now time.Time) (time.Duration, cause) {
+// remaining returns how much of its pause a preemptor has left, and why it pauses.
+func (p *pauses) remaining(group string, now time.Time) (time.Duration, cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if one := p.groups[group]; one != nil && !one.forgotten(now) {
+	if one := p.groups[group]; one != nil && !one.expired(now) {
 		return one.until.Sub(now), one.cause()
 	}
 	return 0, foundNothing
 }
 
-// failed notes a search that found no pod to evict, how long it took, and why.
-func (p *pauses) failed(group string, now time.Time, took time.Duration, why cause) {
+// recordFailure records a search that found no victim, how long it took, and why.
+func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, why cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.of(group, now)
-	one.withdrawn, one.found = 0, why
+	one := p.pauseOf(group, now)
+	one.aborts, one.found = 0, why
 	one.until = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.groups))))
 }
 
-// withdrawn notes that a decision was not carried out. It returns how long the preemptor
-// pauses: not at all the first time, since things change; least is at least so long.
-func (p *pauses) withdrawn(group string, now time.Time, least time.Duration) time.Duration {
+// recordAbort records that a decision was aborted. It returns how long the preemptor pauses: least, and after the first
+// abort at least firstPause.
+func (p *pauses) recordAbort(group string, now time.Time, least time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.of(group, now)
+	one := p.pauseOf(group, now)
 	length := least
-	if one.withdrawn > 0 {
-		length = min(longestPause, max(least, firstPause)<<min(one.withdrawn-1, 10))
+	if one.aborts > 0 {
+		length = min(longestPause, max(least, firstPause)<<min(one.aborts-1, 10))
 	}
-	one.withdrawn++
+	one.aborts++
 	one.until = now.Add(length)
 	return length
 }
 
-// of returns the pause of a preemptor. Pauses of preemptors that have not come again are
-// forgotten.
-func (p *pauses) of(group string, now time.Time) *pause {
+// pauseOf returns the pause of a preemptor, and drops expired ones.
+func (p *pauses) pauseOf(group string, now time.Time) *pause {
 	for other, one := range p.groups {
-		if one.forgotten(now) {
+		if one.expired(now) {
 			delete(p.groups, other)
 		}
 	}
@@ -109,8 +111,8 @@ func (p *pauses) of(group string, now time.Time) *pause {
 	return one
 }
 
-// forget ends the pause of a preemptor: room is made for it.
-func (p *pauses) forget(group string) {
+// end ends the pause of a preemptor.
+func (p *pauses) end(group string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.groups, group)

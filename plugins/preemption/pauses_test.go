@@ -12,43 +12,44 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// TestPauses: a decision that is not carried out is made again at once, and then after ever longer pauses, until one is.
+// TestPauses: a decision that is not carried out is made again at once, and then after ever longer pauses, until one
+// is.
 func TestPauses(t *testing.T) {
 	var p pauses
 	now := time.Unix(1000, 0)
 	for i, want := range []time.Duration{0, 200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond} {
-		if got := p.withdrawn("a", now, 0); got != want {
+		if got := p.recordAbort("a", now, 0); got != want {
 			t.Errorf("pause %d: %s, want %s", i, got, want)
 		}
-		if left, why := p.left("a", now); left != want || why != notCarriedOut {
+		if left, why := p.remaining("a", now); left != want || why != aborted {
 			t.Errorf("pause %d: %s is left, cause %d, want %s", i, left, why, want)
 		}
 	}
-	if got := p.withdrawn("a", now, time.Second); got != 8*time.Second {
+	if got := p.recordAbort("a", now, time.Second); got != 8*time.Second {
 		t.Errorf("with errors: %s, want 8s", got)
 	}
 	for range 20 {
-		p.withdrawn("a", now, time.Second)
+		p.recordAbort("a", now, time.Second)
 	}
-	if left, _ := p.left("a", now); left != longestPause {
+	if left, _ := p.remaining("a", now); left != longestPause {
 		t.Errorf("in the end: %s, want %s", left, longestPause)
 	}
-	p.forget("a")
-	if left, why := p.left("a", now); left > 0 || why != foundNothing {
+	p.end("a")
+	if left, why := p.remaining("a", now); left > 0 || why != foundNothing {
 		t.Errorf("once room is made: %s is left", left)
 	}
-	for _, want := range []cause{foundNothing, waitsForEnding, foundSpared} {
-		p.failed("b", now, time.Second, want)
-		if left, why := p.left("b", now); left != pauseShare*time.Second || why != want {
+	for _, want := range []cause{foundNothing, waitsForEnding, foundProtected} {
+		p.recordFailure("b", now, time.Second, want)
+		if left, why := p.remaining("b", now); left != pauseShare*time.Second || why != want {
 			t.Errorf("after a search that found nobody to evict: %s, cause %d, want %s, %d", left, why, pauseShare*time.Second, want)
 		}
 	}
-	p.failed("c", now.Add(2*longestPause), time.Millisecond, foundNothing)
+	p.recordFailure("c", now.Add(2*longestPause), time.Millisecond, foundNothing)
 	if len(p.groups) != 1 {
 		t.Errorf("%d preemptors are remembered, want the one that came", len(p.groups))
 	}
@@ -61,14 +62,14 @@ type slow struct {
 	asked int
 }
 
-func (s *slow) GangPredicate(context.Context, gangpoint.Gang, []fwk.NodeInfo) *fwk.Status {
+func (s *slow) GangPredicate(context.Context, extension.Gang, []fwk.NodeInfo) *fwk.Status {
 	s.asked++
 	s.clock.Step(time.Second)
 	return nil
 }
 
-// TestWaitingForWhatEndsAnyhow: while places are held that pods leave which did not have to be evicted, there is one search in
-// a while.
+// TestWaitingForWhatEndsAnyhow: while places are held that pods leave which did not have to be evicted, there is one
+// search in a while.
 func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	leaving := members("v", 2, 2, 10, 1, "n0")
 	clock := clocktesting.NewFakeClock(time.Now())
@@ -78,9 +79,9 @@ func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	plugin := &slow{clock: clock}
 	s := newStageWith(t, plugin, []*v1.Node{node("n0", 2, "r0")}, leaving)
 	s.clock = clock
-	d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
+	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
 	state := framework.NewCycleState()
-	(&planner.Unplaced{Attempt: d.attempt}).Tell(state)
+	(&planner.Unplaced{Attempt: d.attempt}).Write(state)
 	f, err := s.search(s.ctx, d)
 	if err != nil || f == nil || !f.waits {
 		t.Fatalf("found %+v, %v", f, err)
@@ -102,26 +103,26 @@ func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	clock.Step(pauseShare * time.Second)
 	searches(10, 1, "after a while")
 	s.Holds.DropNominations(s.holder(d))
-	if message := s.standsBack(d); message != "" {
+	if message := s.mustWait(d); message != "" {
 		t.Errorf("once the places are gone it stands back: %q", message)
 	}
 }
 
-// TestPreemptionDelay: a gang evicts no pod before its delay has passed since it first did not fit, and is looked at again then
-// whatever happens.
+// TestPreemptionDelay: a gang evicts no pod before its delay has passed since it first did not fit, and is looked at
+// again then whatever happens.
 func TestPreemptionDelay(t *testing.T) {
 	victim := member("low", 0, 0, 0, 8, "n")
 	s := newStage(t, []*v1.Node{node("n", 8, "r")}, []*v1.Pod{victim}, victim)
 	now := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	s.clock = now
-	attempt := &gang.Attempt{Group: "default/high", Strict: true, PreemptionDelay: time.Minute, Gangs: []gang.Need{{
-		Key: gang.Key{Namespace: "default", Name: "high"}, Spec: gang.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{member("high", 0, 1, 10, 8, "")},
+	attempt := &gangstate.Attempt{Group: "default/high", Strict: true, PreemptionDelay: time.Minute, Gangs: []gangstate.Need{{
+		Key: gangstate.Key{Namespace: "default", Name: "high"}, Spec: gangstate.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{member("high", 0, 1, 10, 8, "")},
 	}}}
 	leader := attempt.Gangs[0].Pending[0]
 	attempt.Leader = leader.UID
 	try := func() *fwk.Status {
 		state := framework.NewCycleState()
-		(&planner.Unplaced{Attempt: attempt}).Tell(state)
+		(&planner.Unplaced{Attempt: attempt}).Write(state)
 		_, status := s.PostFilter(s.ctx, state, leader, nil)
 		return status
 	}

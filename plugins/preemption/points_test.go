@@ -8,15 +8,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // opinion is a plugin of another author, with an opinion on gangs. It is found by itself.
 type opinion struct {
 	refusal string
-	domains []gangpoint.Domain
+	domains []extension.Domain
 	ids     []string
 }
 
@@ -25,18 +25,18 @@ func (o *opinion) Name() string { return "Opinion" }
 func (o *opinion) Reserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status { return nil }
 func (o *opinion) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string)           {}
 
-func (o *opinion) GangPredicate(context.Context, gangpoint.Gang, []fwk.NodeInfo) *fwk.Status {
+func (o *opinion) GangPredicate(context.Context, extension.Gang, []fwk.NodeInfo) *fwk.Status {
 	if o.refusal == "" {
 		return nil
 	}
 	return fwk.NewStatus(fwk.Unschedulable, o.refusal)
 }
 
-func (o *opinion) GangSearchSpace(context.Context, gangpoint.Gang, []fwk.NodeInfo, gangpoint.Purpose) ([]gangpoint.Domain, *fwk.Status) {
+func (o *opinion) GangSearchSpace(context.Context, extension.Gang, []fwk.NodeInfo, extension.Purpose) ([]extension.Domain, *fwk.Status) {
 	return o.domains, nil
 }
 
-func (o *opinion) GangVictimSelector(context.Context, gangpoint.Gang, victim.Vector, []victim.Gang) ([]string, bool) {
+func (o *opinion) GangVictimSelector(context.Context, extension.Gang, victim.Vector, []victim.Gang) ([]string, bool) {
 	return o.ids, o.ids != nil
 }
 
@@ -51,13 +51,13 @@ func TestPointsOfVictims(t *testing.T) {
 	}{
 		"without an opinion the lower priority goes":      {want: "a-0 a-1 a-2 a-3"},
 		"where one refuses the gang nobody goes":          {opinion{refusal: "too big"}, "none"},
-		"room is made in the first domain that one names": {opinion{domains: []gangpoint.Domain{{Nodes: []string{"n1"}}, {Nodes: []string{"n0"}}}}, "b-0 b-1 b-2 b-3"},
+		"room is made in the first domain that one names": {opinion{domains: []extension.Domain{{Nodes: []string{"n1"}}, {Nodes: []string{"n0"}}}}, "b-0 b-1 b-2 b-3"},
 		"one may choose whom to take":                     {opinion{ids: []string{b, a}}, "b-0 b-1 b-2 b-3"},
 		"and whom not":                                    {opinion{ids: []string{}}, "none"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStageWith(t, &c.opinion, nodes, pods)
-			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
@@ -70,7 +70,7 @@ func TestPointsOfPlans(t *testing.T) {
 	domains := func(names ...string) opinion {
 		var o opinion
 		for _, name := range names {
-			o.domains = append(o.domains, gangpoint.Domain{Name: name, Nodes: []string{name, "gone"}})
+			o.domains = append(o.domains, extension.Domain{Name: name, Nodes: []string{name, "gone"}})
 		}
 		return o
 	}
@@ -88,7 +88,7 @@ func TestPointsOfPlans(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStageWith(t, &c.opinion, nodes, nil)
-			d := s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)
+			d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
 			d.attempt.Strict = !c.partial
 			plan, err := s.planner.Plan(s.ctx, d.attempt, nil)
 			if err != nil {

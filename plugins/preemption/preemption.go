@@ -21,44 +21,50 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/leading"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
 const Name = "GangPreemption"
 
-// Messages of attempts that evict nothing. They stay the same while the fact does.
+// Messages of attempts that evict nothing. They stay the same as long as the fact does.
 const (
-	msgWaiting = "waiting for victims to terminate"
-	msgNever   = "not eligible to preempt: a member, or the PodGroup, has preemptionPolicy Never"
-	msgSpared  = "no victims: evicting every eligible pod would still not fit the minimum; some are not eligible yet, because their gang began to run, or lost pods to an eviction, not long ago"
-	msgNobody  = "no victims: evicting every eligible pod would still not fit the minimum"
-	msgDelay   = "the gang's preemption delay has not passed"
-	msgAgain   = "what was decided could not be carried out; trying again in a while"
+	msgWaiting   = "waiting for victims to terminate"
+	msgNever     = "not eligible to preempt: a member, or the PodGroup, has preemptionPolicy Never"
+	msgProtected = "no victims: evicting every eligible pod would still not fit the minimum; " +
+		"some pods are protected, because their gang started, or lost pods to an eviction, recently"
+	msgNoVictims = "no victims: evicting every eligible pod would still not fit the minimum"
+	msgBudget    = "no victims: that would take more from other queues, or jobs, than they have beyond their share"
+	msgTooLate   = "no victims found within the searchTimeout of %s; retrying within %s: " +
+		"if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
+	msgBeyond = "no victims: the gang has its minimum without this member, which reclaims only what its queue deserves, " +
+		"from single pods and from members beyond other gangs' minimums"
+	msgDelay   = "the preemption delay has not passed"
+	msgAborted = "preemption aborted; retrying"
 )
 
-// Shared is what the profiles of a process share.
+// Shared is shared by the profiles of a process.
 type Shared struct {
-	Holds   *holds.Holds
+	Holds   *ledger.Holds
 	Gangs   Gangs
 	Plugins *extension.Plugins
-	// Promises are what is held for pods that are yet to come; nil for none.
+	// Promises are holds for pods that do not exist yet; nil for none.
 	Promises Promises
-	// Underway is the evictions of all profiles.
-	Underway *eviction.Underway
-	// Watches learns what the plugin watches; nil to keep no record of it.
+	// Underway tracks the evictions of all profiles.
+	Underway *evictions.Underway
+	// Watches registers the plugin's watches; nil for no registration.
 	Watches *watches.Watches
-	// Leading is closed once this process schedules; before, it writes nothing.
-	Leading leading.Signal
-	// Decisions remembers what is decided; nil to remember nothing.
+	// Leading is closed once this process schedules; until then it writes nothing.
+	Leading leadership.Signal
+	// Decisions records decisions; nil for no record.
 	Decisions *decisions.Log
 }
 
@@ -71,20 +77,21 @@ type GangPreemption struct {
 	budgets policylisters.PodDisruptionBudgetLister
 	clock   clock.WithTicker
 	pauses  pauses
-	// later are preemptors to be looked at again, by their leaders.
-	later workqueue.TypedDelayingInterface[types.UID]
+	// firstMisses is when single pods with a preemption delay first did not fit.
+	firstMisses firstMisses
+	// retries are preemptors to try again later, by their leaders.
+	retries workqueue.TypedDelayingInterface[types.UID]
 
-	// stale are pods whose status may say something else of their nomination than the ledger.
-	stale workqueue.TypedRateLimitingInterface[types.UID]
+	// staleNominations are pods whose nomination in the status may differ from the ledger.
+	staleNominations workqueue.TypedRateLimitingInterface[types.UID]
 
-	evictor *eviction.Evictor
+	evictor *evictions.Evictor
 	// podByUID finds a pod.
 	podByUID func(types.UID) (*v1.Pod, bool)
-	// idle is since when a holder could not use what it holds; only tidy uses it.
-	idle map[hold.Holder]time.Time
+	// idleSince is since when a holder could not use what it holds; only tidy uses it.
+	idleSince map[hold.Holder]time.Time
 
-	// planner and points are made at the first attempt, when the profile's plugins are
-	// all there.
+	// planner and points are created at the first attempt, when all plugins of the profile exist.
 	once    sync.Once
 	planner *planner.Planner
 	points  planner.Points
@@ -97,28 +104,28 @@ var (
 // Name returns the name of the plugin.
 func (pl *GangPreemption) Name() string { return Name }
 
-// Gangs is what is asked about the gangs of all profiles.
+// Gangs looks up gangs of all profiles.
 type Gangs interface {
-	// Running returns what runs of a gang of a profile, and of those that start together with it, by key; none where the
-	// gang is not known.
-	Running(profile string, key gang.Key) []gang.Footprint
-	// Single reports whether a pod is evicted by itself, whichever profile schedules it.
+	// Running returns the footprint of a gang of a profile, and of those that start together with it, by key; none if the
+	// gang is unknown.
+	Running(profile string, key gangstate.Key) []gangstate.Footprint
+	// Single reports whether a pod is evicted alone, whichever profile schedules it.
 	Single(pod *v1.Pod) bool
-	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
-	Wants(pod *v1.Pod) (gang.Want, bool)
-	// Placing reports whether a holder is a group that waits for nothing but room.
+	// Wants returns what is to be placed if a pod is scheduled; false if its place is decided.
+	Wants(pod *v1.Pod) (gangstate.Want, bool)
+	// Placing reports whether a holder is a group that only waits for capacity.
 	Placing(holder hold.Holder) bool
-	// Hoards lists the holders of less than a priority, in all profiles but one, that hold capacity without being complete;
-	// Yield makes holders give that back.
+	// Hoards lists the holders below a priority, in all profiles but one, that hold capacity without being complete; Yield
+	// makes holders release it.
 	Hoards(below int32, but string) []hold.Holder
 	Yield(ctx context.Context, holders []hold.Holder)
-	// Synced reports whether all gangs are known that there were at the start.
+	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool
-	// Changed notes that something has changed that may help gangs which did not fit.
+	// Changed signals that gangs which did not fit may fit now.
 	Changed()
 }
 
-// New makes the factory of the plugin.
+// New returns the factory of the plugin.
 func New(shared Shared) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.GangPreemptionArgs)
@@ -134,61 +141,62 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &GangPreemption{
-			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idle: map[hold.Holder]time.Time{},
-			budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
-			stale:   workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
-			later:   workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
+			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idleSince: map[hold.Holder]time.Time{},
+			budgets:          handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+			staleNominations: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
+			retries:          workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
 		}
 		if err := errors.Join(pl.makeEvictor(), pl.watch()); err != nil {
 			return nil, err
 		}
-		pl.Holds.OnRenominate(pl.renominated)
-		go pl.keepStatuses(ctx)
-		go pl.Leading.Every(ctx, pl.clock, tidyEvery, func() { pl.tidy(ctx) })
-		go pl.bringBack(ctx)
+		pl.Holds.OnRenominate(pl.queueNomination)
+		go pl.syncNominations(ctx)
+		go pl.Leading.Every(ctx, pl.clock, tidyInterval, func() { pl.tidy(ctx) })
+		go pl.activateRetries(ctx)
 		return pl, nil
 	}
 }
 
-// makeEvictor makes what ends pods in the name of this profile.
+// makeEvictor creates the evictor of this profile.
 func (pl *GangPreemption) makeEvictor() (err error) {
 	pods, profile := pl.handle.SharedInformerFactory().Core().V1().Pods(), pl.fw.ProfileName()
-	if pl.podByUID, err = eviction.PodsByUID(pods.Informer()); err != nil {
+	if pl.podByUID, err = evictions.PodsByUID(pods.Informer()); err != nil {
 		return err
 	}
-	pl.evictor = &eviction.Evictor{
+	pl.evictor = &evictions.Evictor{
 		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
-		Pod: pl.podByUID, Pods: pods.Lister(), OnTheirWay: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
-		Words: eviction.Words{
-			Plugin:    Name,
-			Begun:     eviction.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile + ": preempting to make room for a pod or gang that comes before it"},
-			Withdrawn: eviction.Condition{Reason: ReasonWithdrawn, Message: profile + ": the preemption was not carried out"},
+		Pod: pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
+		Texts: evictions.Texts{
+			Plugin: Name,
+			Begun: evictions.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile +
+				": preempting to make room for a pod or gang that comes before it"},
+			Withdrawn: evictions.Condition{Reason: ReasonWithdrawn, Message: profile + ": the preemption was not carried out"},
 			Evicted:   preempted, Finishing: "completing an interrupted preemption of the gang",
 		},
 	}
 	return nil
 }
 
-func (pl *GangPreemption) ready() {
+func (pl *GangPreemption) ensurePlanner() {
 	pl.once.Do(func() {
 		pl.planner = planner.New(pl.fw, pl.Holds, pl.Plugins)
 		pl.points = planner.PointsOf(pl.Plugins, pl.fw)
 	})
 }
 
-// PostFilter makes room for the pod, or for the gang that it stands for. It costs a search
-// over the domains that it tries, at most; not more than a small part of the scheduling
-// goroutine's time goes into searches that find nothing.
-func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+// PostFilter frees capacity for the pod, or for the gang that it represents. It costs a search over the domains that it
+// tries, at most searchTimeout; searches that find nothing take a small part of the scheduling goroutine's time.
+func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	_ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	pl.ready()
+	pl.ensurePlanner()
 	d, err := pl.demandOf(state, pod)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	if message := pl.standsBack(d); message != "" {
+	if message := pl.mustWait(d); message != "" {
 		return nil, d.refused(message)
 	}
 	started := pl.clock.Now()
@@ -197,131 +205,159 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	found, err := pl.search(ctx, d)
 	took := pl.clock.Since(started)
 	searchDuration.Observe(took.Seconds())
+	if d.cutShort {
+		searchesCutShort.Inc()
+	}
 	logger := klog.FromContext(ctx)
 	switch {
 	case err != nil:
-		pl.pauses.failed(d.group, pl.clock.Now(), took, foundNothing)
+		pl.pauses.recordFailure(d.group, pl.clock.Now(), took, foundNothing)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
 	case found != nil && found.waits && pl.nominated(d):
-		pl.pauses.failed(d.group, pl.clock.Now(), took, waitsForEnding)
+		pl.pauses.recordFailure(d.group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
 	case found == nil && d.delayed:
 		pl.Holds.DropNominations(pl.holder(d))
-		pl.comeAgain(d.leader, delay)
+		pl.retryAfter(d.leader, delay)
 		return nil, d.refused(msgDelay)
-	case found == nil && pl.freeing(d):
-		pl.comeAgain(d.leader, freeingAgain)
+	case found == nil && pl.devicesFreeing(d):
+		pl.retryAfter(d.leader, devicesFreeingRetry)
 		return nil, d.refused(msgWaiting)
 	case found == nil:
 		why := foundNothing
-		if !d.spared.IsZero() {
-			why = foundSpared
-			pl.comeAgain(d.leader, d.spared.Sub(pl.clock.Now()))
+		if d.cutShort {
+			why = foundTooLate
+		} else if !d.protectedUntil.IsZero() {
+			why = foundProtected
+		} else if d.overBudget {
+			why = foundOverBudget
 		}
-		pl.pauses.failed(d.group, pl.clock.Now(), took, why)
-		pl.remember(ctx, d, nil, decisions.NoVictims, d.nobody(why))
+		pl.pauses.recordFailure(d.group, pl.clock.Now(), took, why)
+		if left, _ := pl.pauses.remaining(d.group, pl.clock.Now()); why == foundTooLate {
+			pl.retryAfter(d.leader, left)
+		}
+		if !d.protectedUntil.IsZero() {
+			pl.retryAfter(d.leader, d.protectedUntil.Sub(pl.clock.Now()))
+		}
+		pl.recordDecision(ctx, d, nil, decisions.NoVictims, pl.noVictimsMessage(d, why))
 		logger.V(3).Info("No victims found", "preemptor", d.String(), "took", took)
-		// A node that it was nominated to may be gone. What is left must not lie idle for it.
+		// A node that it was nominated to may be gone. The other places must not stay idle.
 		pl.Holds.DropNominations(pl.holder(d))
-		return nil, d.refused(d.nobody(why))
+		return nil, d.refused(pl.noVictimsMessage(d, why))
 	}
-	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.numbers(d), "took", took)
-	pl.remember(ctx, d, found, decisions.Evict, "")
-	if !pl.act(ctx, d, found) {
-		pl.remember(ctx, d, found, decisions.Withdrawn, msgAgain)
-		pl.comeAgain(d.leader, pl.pauses.withdrawn(d.group, pl.clock.Now(), 0))
+	logger.V(2).Info("Preempting", "preemptor", d.String(), "victims", len(found.victims), "numbers", found.textNumbers(d),
+		"took", took, "cutShort", d.cutShort)
+	pl.recordDecision(ctx, d, found, decisions.Evict, pl.cutShortMessage(d))
+	if !pl.begin(ctx, d, found) {
+		pl.recordDecision(ctx, d, found, decisions.Withdrawn, msgAborted)
+		pl.retryAfter(d.leader, pl.pauses.recordAbort(d.group, pl.clock.Now(), 0))
 		return nil, d.refused(msgWaiting)
 	}
 	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
 }
 
-// nobody returns the message of a search that found no victims.
-func (d *demand) nobody(why cause) string {
+// noVictimsMessage returns the message of a search that found no victims.
+func (pl *GangPreemption) noVictimsMessage(d *demand, why cause) string {
 	switch {
 	case d.never:
 		return msgNever
-	case why == foundSpared:
-		return msgSpared
+	case d.gang.Beyond:
+		return msgBeyond
+	case why == foundOverBudget:
+		return msgBudget
+	case why == foundTooLate:
+		return fmt.Sprintf(msgTooLate, pl.args.SearchTimeout.Duration, longestPause)
+	case why == foundProtected:
+		return msgProtected
 	default:
-		return msgNobody
+		return msgNoVictims
 	}
 }
 
-// refused returns the status of an attempt that evicts no pod. For a gang it is the last word: a plugin that comes after
-// this one would evict for its leader alone.
+// cutShortMessage returns that the victims may be more than needed; empty if the search was not cut short.
+func (pl *GangPreemption) cutShortMessage(d *demand) string {
+	if !d.cutShort {
+		return ""
+	}
+	return fmt.Sprintf("fewer victims might do: the search was cut short after the searchTimeout of %s",
+		pl.args.SearchTimeout.Duration)
+}
+
+// refused returns the status of an attempt that evicts no pod. For a gang, and for a member beyond its minimum, no
+// other PostFilter plugin may follow: it would evict for that pod alone.
 func (d *demand) refused(message string) *fwk.Status {
 	code := fwk.Unschedulable
-	if d.group != hold.SinglePod(d.leader.UID) {
+	if d.group != hold.SinglePod(d.leader.UID) || d.gang.Beyond {
 		code = fwk.UnschedulableAndUnresolvable
 	}
 	return fwk.NewStatus(code, "preemption: "+message)
 }
 
-// holder returns the name of a preemptor in the ledger.
+// holder returns the preemptor's holder in the ledger.
 func (pl *GangPreemption) holder(d *demand) hold.Holder {
 	return hold.Holder{Profile: pl.fw.ProfileName(), Group: d.group}
 }
 
-// standsBack returns why a preemptor may not search for now; empty if it may.
-func (pl *GangPreemption) standsBack(d *demand) string {
-	if pl.underway(d) || pl.ending(d) {
+// mustWait returns why a preemptor must not search now; empty if it may.
+func (pl *GangPreemption) mustWait(d *demand) string {
+	if pl.victimsEnding(d) || pl.preemptedPodsEnding(d) {
 		return msgWaiting
 	}
-	left, why := pl.pauses.left(d.group, pl.clock.Now())
+	left, why := pl.pauses.remaining(d.group, pl.clock.Now())
 	if left <= 0 || why == waitsForEnding && !pl.nominated(d) {
 		return ""
 	}
-	if why == notCarriedOut {
-		return msgAgain
+	if why == aborted {
+		return msgAborted
 	}
 	if pl.holder(d).IsSinglePod() {
-		// What brought it here may have been of help. A gang comes again by itself.
-		pl.comeAgain(d.leader, left)
+		// The event that queued the pod may have helped. A gang retries without this.
+		pl.retryAfter(d.leader, left)
 	}
 	if why == waitsForEnding {
 		return msgWaiting
 	}
-	return d.nobody(why) // still
+	return pl.noVictimsMessage(d, why) // the last search's message still holds
 }
 
 const (
-	// freeingFor is how long the devices of pods that have ended may still be allocated: kube-controller-manager takes that
-	// back when the pods are gone.
-	freeingFor = 3 * time.Second
-	// freeingAgain is how long a preemptor waits until it looks whether they are free.
-	freeingAgain = 250 * time.Millisecond
+	// devicesFreeingFor is how long the devices of ended pods may still be allocated: kube-controller-manager deallocates
+	// them once the pods are gone.
+	devicesFreeingFor = 3 * time.Second
+	// devicesFreeingRetry is how long a preemptor waits before it checks whether they are free.
+	devicesFreeingRetry = 250 * time.Millisecond
 )
 
-// freeing reports whether places whose devices are about to become free are held for a preemptor.
-func (pl *GangPreemption) freeing(d *demand) bool {
+// devicesFreeing reports whether a preemptor holds places whose devices are about to become free.
+func (pl *GangPreemption) devicesFreeing(d *demand) bool {
 	claims := slices.ContainsFunc(d.pods, func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 })
-	return claims && pl.nominated(d) && pl.clock.Since(pl.Underway.Freed(pl.holder(d))) < freeingFor
+	return claims && pl.nominated(d) && pl.clock.Since(pl.Underway.LastFreed(pl.holder(d))) < devicesFreeingFor
 }
 
-// nominated reports whether places that it waits for are held for a preemptor.
+// nominated reports whether places are held for a preemptor.
 func (pl *GangPreemption) nominated(d *demand) bool {
 	return len(pl.Holds.NominationsOf(pl.holder(d))) > 0
 }
 
-// comeAgain makes a preemptor be looked at again after a while.
-func (pl *GangPreemption) comeAgain(leader *v1.Pod, after time.Duration) {
-	pl.later.AddAfter(leader.UID, after)
+// retryAfter makes a preemptor try again after a while.
+func (pl *GangPreemption) retryAfter(leader *v1.Pod, after time.Duration) {
+	pl.retries.AddAfter(leader.UID, after)
 }
 
-// bringBack activates the preemptors whose time has come, until the process ends.
-func (pl *GangPreemption) bringBack(ctx context.Context) {
-	defer context.AfterFunc(ctx, pl.later.ShutDown)()
+// activateRetries activates preemptors whose retry is due, until ctx is done.
+func (pl *GangPreemption) activateRetries(ctx context.Context) {
+	defer context.AfterFunc(ctx, pl.retries.ShutDown)()
 	for {
-		uid, done := pl.later.Get()
+		uid, done := pl.retries.Get()
 		if done {
 			return
 		}
 		if pod, ok := pl.podByUID(uid); ok {
 			pl.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-			if !eviction.OwnerOf(pl.Gangs, pod).IsPod() {
-				pl.Gangs.Changed() // a gang that rests is not activated
+			if !evictions.OwnerOf(pl.Gangs, pod).IsPod() {
+				pl.Gangs.Changed() // a gang in backoff is not activated
 			}
 		}
-		pl.later.Done(uid)
+		pl.retries.Done(uid)
 	}
 }

@@ -8,21 +8,21 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Promises are what is held for pods that are yet to come.
+// Promises are holds for pods that do not exist yet.
 type Promises interface {
 	// Yielding lists the holders that make way for a priority.
 	Yielding(below int32) []hold.Holder
-	// Yield makes those of these holders that hold something on the nodes give it up, for pods of a priority. It
-	// fails if that could not be written down.
+	// Yield makes these holders release what they hold on the nodes, for pods of a priority. It fails if that cannot be
+	// persisted.
 	Yield(ctx context.Context, holders []hold.Holder, nodes []string, priority int32) error
 }
 
-// yielding lists the holders whose promises make way for a preemptor. It need not take what is promised to itself.
+// yielding lists the holders whose promises make way for a preemptor, without promises to itself.
 func (pl *GangPreemption) yielding(d *demand) []hold.Holder {
 	if pl.Promises == nil {
 		return nil
@@ -31,27 +31,28 @@ func (pl *GangPreemption) yielding(d *demand) []hold.Holder {
 	if len(holders) == 0 {
 		return nil
 	}
-	granters := extension.Of[holds.Granter](pl.Plugins, pl.fw)
+	granters := extension.Of[ledger.Granter](pl.Plugins, pl.fw)
 	for _, pod := range d.pods {
-		own := holds.GrantedBy(granters, pod)
+		own := ledger.GrantedBy(granters, pod)
 		holders = slices.DeleteFunc(holders, func(holder hold.Holder) bool { return slices.Contains(own, holder) })
 	}
 	return holders
 }
 
-// searchPromised looks for room where promises make way, too. Of the nodes on which the first plan breaks promises it
-// gives up as few as will do, in order: as many searches as that number has binary digits.
-func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outranked, promises []hold.Holder) (*found, error) {
+// searchPromised also searches where promises make way. Of the nodes on which the first plan breaks promises it keeps
+// as few as suffice, in order; it takes as many searches as that number has binary digits.
+func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outranked,
+	promises []hold.Holder) (*found, error) {
 	all := slices.Concat(outranked, promises)
-	best, err := pl.searchBeside(ctx, d, all, nil, nil)
+	best, err := pl.searchRound(ctx, d, all, nil, nil)
 	if best == nil || err != nil {
 		return nil, err
 	}
 	promised := sets.New(pl.Holds.NodesOf(promises...)...)
 	broken := slices.DeleteFunc(best.nodes(), func(node string) bool { return !promised.Has(node) })
-	for few, enough := 0, len(broken); few+1 < enough; {
+	for few, enough := 0, len(broken); few+1 < enough && !pl.timeIsUp(d); {
 		half := (few + enough) / 2
-		other, err := pl.searchBeside(ctx, d, all, promised.Difference(sets.New(broken[:half]...)), nil)
+		other, err := pl.searchRound(ctx, d, all, promised.Difference(sets.New(broken[:half]...)), nil)
 		switch {
 		case err != nil:
 			return nil, err
@@ -67,7 +68,7 @@ func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outrank
 // nodes returns the nodes of the plan, by name.
 func (f *found) nodes() []string { return slices.Compact(slices.Sorted(maps.Values(f.plan.Nodes))) }
 
-// breakPromises makes holders give way that hold something for others where a preemptor is to go.
+// breakPromises makes the outranked holders release the preemptor's nodes.
 func (pl *GangPreemption) breakPromises(ctx context.Context, d *demand, f *found) error {
 	if pl.Promises == nil || len(f.outrank) == 0 {
 		return nil

@@ -5,12 +5,12 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 )
 
-// freed returns what a node would have more if all pods went that may be evicted.
+// freed returns what a node would gain if all pods that may be evicted went.
 func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums == nil {
 		c.sums = make([]*freed, c.room.Len())
@@ -18,7 +18,7 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	if c.sums[node] == nil {
 		sum := &freed{amount: victim.Vector{}}
 		for _, info := range c.room.Node(node).GetPods() {
-			if pod := info.GetPod(); !c.Ending[pod.UID] && !c.d.own[eviction.OwnerOf(c.Gangs, pod)] && c.mayGo(pod) {
+			if pod := info.GetPod(); !c.Ending[pod.UID] && !c.d.own[evictions.OwnerOf(c.Gangs, pod)] && c.permits(pod) {
 				sum.amount.Add(c.Request(info), 1)
 				sum.pods++
 			}
@@ -28,14 +28,13 @@ func (c *candidates) freed(node int) (victim.Vector, int) {
 	return c.sums[node].amount, c.sums[node].pods
 }
 
-// freed is what pods would give back.
+// freed is what pods would free.
 type freed struct {
 	amount victim.Vector
 	pods   int
 }
 
-// freedBy returns what nodes would have more if all pods went that may be evicted with
-// their gang, or without it.
+// freedBy returns what nodes would gain if all pods went that may be evicted with or without their gang.
 func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) (victim.Vector, int) {
 	sums := map[int]*freed{}
 	for i := range gangs {
@@ -61,10 +60,10 @@ func (c *candidates) freedBy(gangs []victim.Gang, need victim.Vector) func(int) 
 	}
 }
 
-// concentrate ranks the pods by their nodes, so that the surplus of all gangs is taken from
-// the same ones: first from the nodes that would have most if all pods of gangs with
-// surplus went. It returns false where no gang has a choice.
-func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
+// preferFewerNodes ranks the pods by their nodes, so that the surplus of all gangs is taken from the same ones: first
+// from the nodes that would have most free without all pods of gangs with surplus. It returns false if no gang has a
+// choice.
+func (c *candidates) preferFewerNodes(gangs []victim.Gang, need victim.Vector) bool {
 	gain := map[int]float64{}
 	choice := false
 	for i := range gangs {
@@ -85,7 +84,7 @@ func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
 		return false
 	}
 	for node := range gain {
-		gain[node] += c.idle(node, need)
+		gain[node] += c.freeCoverage(node, need)
 	}
 	order := slices.SortedFunc(maps.Keys(gain), func(a, b int) int {
 		return cmp.Or(cmp.Compare(gain[b], gain[a]), cmp.Compare(c.room.Node(a).Node().Name, c.room.Node(b).Node().Name))
@@ -105,12 +104,12 @@ func (c *candidates) concentrate(gangs []victim.Gang, need victim.Vector) bool {
 	return true
 }
 
-// idle returns how much of the need a node has free.
-func (c *candidates) idle(node int, need victim.Vector) float64 {
+// freeCoverage returns how much of the need a node has free.
+func (c *candidates) freeCoverage(node int, need victim.Vector) float64 {
 	info := c.room.Node(node)
 	free := victim.Vector{}
 	for name := range need {
-		free[name] = max(0, holds.Amount(info.GetAllocatable(), name)-holds.Amount(info.GetRequested(), name))
+		free[name] = max(0, ledger.Amount(info.GetAllocatable(), name)-ledger.Amount(info.GetRequested(), name))
 	}
 	return victim.Coverage(need, free)
 }

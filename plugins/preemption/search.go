@@ -11,38 +11,38 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/victim"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// found is room that can be made.
+// found is a solution: the victims, and the plan that they make possible.
 type found struct {
 	plan      *planner.Plan
 	selection victim.Selection
 	harm      victim.Harm
-	// victims are the pods to evict: those selected, and what is left of broken gangs.
+	// victims are the pods to evict: those selected, and the rest of broken gangs.
 	victims []*v1.Pod
-	// from is where they stood, as far as that was looked up.
+	// from is the victims' nodes, as far as known.
 	from  map[types.UID]string
-	gangs map[string]eviction.Candidate
-	// outrank are the holders that have to make way.
+	gangs map[string]evictions.Candidate
+	// outrank are the holders that must make way.
 	outrank []hold.Holder
 	domain  string
-	// round is the name of the round that found them, and done what it does to them.
+	// round is the name of the round that found them, and done the verb for events.
 	round, done string
-	// claim names the decision in the ledger once it is acted upon.
+	// claim identifies the decision in the ledger once it is carried out.
 	claim uint64
-	// relies are victims of other preemptors, not being deleted yet, where the preemptor is to go.
-	relies []types.UID
-	// waits: it is enough to wait for pods that are ending anyhow.
+	// reliesOn are victims of other preemptors, not being deleted yet, on the preemptor's nodes.
+	reliesOn []types.UID
+	// waits: the preemptor fits once pods that are ending have ended.
 	waits bool
 }
 
-// numbers returns the numbers of a selection that users read.
-func (f *found) numbers(d *demand) string {
+// textNumbers returns the numbers of a selection for users.
+func (f *found) textNumbers(d *demand) string {
 	gain, cost := f.selection.Gain(), f.selection.Cost()
 	text := fmt.Sprintf("need %s, gain %.2f, cost %.2f", d.need, gain, cost)
 	if cost > 0 {
@@ -51,23 +51,28 @@ func (f *found) numbers(d *demand) string {
 	return text
 }
 
-// search looks for room: first in the place of what others of lower priority are nominated to, or
-// hold without being complete, since that costs no pod; then where promises make way; then by
-// evictions beside all that is held; then by both. A preemptor that may not evict has only the first
-// two. Nil is no room.
+// search looks for a solution: first in the place of nominations and incomplete holds of lower priority, since that
+// costs no pod; then where promises make way; then by evictions beside all holds; then by both. A preemptor that may
+// not evict has only the first two. It returns nil if there is none. The argument searchTimeout bounds all of it: at
+// the timeout the running step ends with its best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
+	d.deadline, d.cutShort, d.overBudget = pl.clock.Now().Add(pl.args.SearchTimeout.Duration), false, false
 	own := pl.holder(d)
-	if pl.args.EvictionCooldown.Duration > 0 && !pl.goesOn(d) {
+	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
 	}
-	outranked := slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority), func(holder hold.Holder) bool { return holder == own })
-	outranked = append(outranked, pl.Gangs.Hoards(d.priority, "")...)
+	var outranked []hold.Holder
+	if !d.gang.Beyond {
+		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority),
+			func(holder hold.Holder) bool { return holder == own })
+		outranked = append(outranked, pl.Gangs.Hoards(d.priority, "")...)
+	}
 	if len(outranked) > 0 {
-		if result, err := pl.searchBeside(ctx, d, outranked, nil, nil); err != nil || result != nil {
+		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil {
 			return result, err
 		}
 	}
-	if promises := pl.yielding(d); len(promises) > 0 {
+	if promises := pl.yielding(d); len(promises) > 0 && !d.gang.Beyond {
 		if result, err := pl.searchPromised(ctx, d, outranked, promises); err != nil || result != nil {
 			return result, err
 		}
@@ -75,22 +80,28 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if d.never || d.delayed {
 		return nil, nil
 	}
-	for _, round := range pl.points.Rounds(ctx, d.gang, d.need) {
-		result, err := pl.searchBeside(ctx, d, nil, nil, &round)
-		if err == nil && result == nil && len(outranked) > 0 {
-			result, err = pl.searchBeside(ctx, d, outranked, nil, &round)
-		}
-		if err != nil || result != nil {
-			return result, err
+	besides := [][]hold.Holder{nil}
+	if len(outranked) > 0 {
+		besides = append(besides, outranked)
+	}
+	for i, round := range pl.points.Rounds(ctx, d.gang, d.need) {
+		for j, outrank := range besides {
+			if i+j > 0 && pl.timeIsUp(d) {
+				return nil, nil
+			}
+			if result, err := pl.searchRound(ctx, d, outrank, nil, &round); err != nil || result != nil {
+				return result, err
+			}
 		}
 	}
 	return nil, nil
 }
 
-// searchBeside looks for room as if the holders that are outranked held nothing, on other nodes than
-// those to be avoided, and by evicting the pods that a round permits; nil permits none.
-func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string], round *gangpoint.Round) (best *found, err error) {
-	room, err := pl.planner.Room(ctx, d.attempt, outrank)
+// searchRound searches as if the outranked holders held nothing, without the nodes to avoid, by evicting the pods that
+// a round permits; nil permits none.
+func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string],
+	round *extension.Round) (best *found, err error) {
+	room, err := pl.planner.Simulate(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
 	}
@@ -111,38 +122,39 @@ func (pl *GangPreemption) searchBeside(ctx context.Context, d *demand, outrank [
 		return nil, err
 	}
 	for i := range domains {
-		domains[i].nodes = slices.DeleteFunc(slices.Clone(domains[i].nodes), func(node int) bool { return avoid.Has(infos[node].Node().Name) })
+		domains[i].nodes = slices.DeleteFunc(slices.Clone(domains[i].nodes),
+			func(node int) bool { return avoid.Has(infos[node].Node().Name) })
 	}
 	s := &searching{pl: pl, d: d, room: room, gangs: gangs, round: round}
-	best, err = s.best(ctx, domains)
-	d.spare(gangs.Spared())
+	best, err = s.bestDomain(ctx, domains)
+	d.protectUntil(gangs.ProtectedUntil())
 	if best == nil || err != nil {
 		return nil, err
 	}
 	best.outrank = outrank
 	for _, node := range best.nodes() {
-		best.relies = append(best.relies, gangs.promised[node]...)
+		best.reliesOn = append(best.reliesOn, gangs.promised[node]...)
 	}
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}
 	best.waits = len(best.victims)+len(outrank) == 0
 	if best.waits && len(gangs.Ending) == 0 {
-		return nil, nil // no eviction helps against what keeps the gang from its place
+		return nil, nil // no eviction helps against what keeps the gang out
 	}
 	return best, nil
 }
 
-// searching is a search under way.
+// searching is a running search.
 type searching struct {
 	pl    *GangPreemption
 	d     *demand
-	room  *planner.Room
+	room  *planner.Simulation
 	gangs *candidates
-	round *gangpoint.Round // nil: no pod is evicted
+	round *extension.Round // nil: no pod is evicted
 }
 
-// freed returns what a node would have more if all pods went that may be evicted.
+// freed returns what a node would gain if all pods that may be evicted went.
 func (s *searching) freed(node int) (victim.Vector, int) {
 	if s.round == nil {
 		return nil, 0
@@ -150,10 +162,9 @@ func (s *searching) freed(node int) (victim.Vector, int) {
 	return s.gangs.freed(node)
 }
 
-// best tries as many domains as it may and returns the one with the least harm, or, of equals, the
-// first. A part of the cluster that is no domain is better only if the victims there are less
-// important, or can be done without.
-func (s *searching) best(ctx context.Context, domains []domain) (*found, error) {
+// bestDomain tries as many domains as it may and returns the solution with the least harm, the first of equals. A part
+// of the cluster that is no domain is better only if its victims are of a lower kind or priority.
+func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, error) {
 	var best *found
 	tried := 0
 	for i, domain := range domains {
@@ -161,15 +172,19 @@ func (s *searching) best(ctx context.Context, domains []domain) (*found, error) 
 			s.d.untried++
 			continue
 		}
+		if i > 0 && s.pl.timeIsUp(s.d) {
+			s.d.untried += len(domains) - i
+			return best, nil
+		}
 		if best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe) {
 			s.d.untried += len(domains) - i
 			return best, nil
 		}
-		result, simulated, err := s.try(ctx, domain)
+		result, simulated, err := s.tryDomain(ctx, domain)
 		if err != nil {
 			return nil, fmt.Errorf("trying %s: %w", domain.name, err)
 		}
-		s.note(domain, result, simulated)
+		s.recordDomain(domain, result, simulated)
 		if simulated && domain.counts {
 			tried++
 		}
@@ -191,10 +206,10 @@ func (s *searching) best(ctx context.Context, domains []domain) (*found, error) 
 	return best, nil
 }
 
-// try looks for victims in a domain, and leaves the room as it was. simulated: arithmetic did not
-// rule the domain out.
-func (s *searching) try(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
-	// Arithmetic first, since it is cheap: what may be evicted is not enough in most domains.
+// tryDomain looks for victims in a domain, and leaves the simulation unchanged. simulated: bounds did not rule the
+// domain out.
+func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found, simulated bool, err error) {
+	// Bounds first, since they are cheap: in most domains the evictable pods do not suffice.
 	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
 		return nil, false, nil
 	}
@@ -207,35 +222,43 @@ func (s *searching) try(ctx context.Context, domain domain) (result *found, simu
 	}
 	var gangs []victim.Gang
 	if s.round != nil {
-		gangs = s.gangs.among(usable)
+		gangs = s.gangs.gangsOn(usable)
 		if domain.counts && s.room.ShortWithout(usable, s.gangs.freedBy(gangs, s.d.need)) > 0 {
-			return nil, false, nil // a pod that may be evicted may not without its gang
+			return nil, false, nil // some evictable pods may not go without their gang
 		}
 	}
-	result, err = s.clear(ctx, gangs)
-	if err == nil && (result == nil || result.harm.Kind == victim.Whole) && s.gangs.concentrate(gangs, s.d.need) {
-		// The surplus may do if it is taken where it lies together.
+	result, err = s.selectAndPlace(ctx, gangs)
+	again := err == nil && (result == nil || result.harm.Kind == victim.Whole)
+	if again && s.gangs.preferFewerNodes(gangs, s.d.need) && !s.pl.timeIsUp(s.d) {
+		// The surplus may suffice if it is taken from fewer nodes.
 		if _, err = s.room.Restrict(ctx, domain.nodes, int(s.pl.args.Workers)); err != nil {
 			return nil, true, err
 		}
 		var other *found
-		other, err = s.clear(ctx, gangs)
+		other, err = s.selectAndPlace(ctx, gangs)
 		if other != nil && (result == nil || other.harm.Compare(result.harm) < 0) {
 			result = other
 		}
 	}
 	if result != nil {
 		result.domain = domain.name
+		if !domain.counts {
+			result.domain = fmt.Sprintf("%d of %d nodes", len(result.nodes()), s.room.Len())
+		}
 	}
 	return result, true, err
 }
 
-// clear chooses the victims on the nodes that the room is restricted to, and places the preemptor
-// there, all in supposition. Nil is no room.
-func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
+// selectAndPlace chooses victims on the restricted nodes, and places the preemptor there, in the simulation. It returns
+// nil if the preemptor does not fit.
+func (s *searching) selectAndPlace(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
 	start := s.room.Checkpoint()
 	defer func() { err = errors.Join(err, s.room.Rollback(ctx, start)) }()
-	problem := victim.Problem{Need: s.d.need, Gangs: gangs, Allowed: s.gangs.Budgets.Allowed(), Threshold: float64(s.pl.args.ROIThresholdPercent) / 100}
+	problem := victim.Problem{
+		Need: s.d.need, Gangs: gangs, Allowed: s.gangs.Budgets.Allowed(),
+		Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
+		Expired:   func() bool { return s.pl.timeIsUp(s.d) },
+	}
 	if s.round != nil {
 		problem.Order = s.round.Order
 		if tier := s.gangs.tier; tier != nil && tier.Budget != nil {
@@ -243,6 +266,7 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 		}
 	}
 	selection, ok, err := s.choose(ctx, problem)
+	s.d.overBudget = s.d.overBudget || selection.OverBudget
 	if err != nil || !ok {
 		return nil, err
 	}
@@ -253,7 +277,8 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 	if !plan.Complete {
 		return nil, fmt.Errorf("placing the preemptor: it does not fit where it just did")
 	}
-	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.Known(), from: map[types.UID]string{}}
+	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.Known(),
+		from: map[types.UID]string{}}
 	chosen := selection.Pods()
 	if s.pl.args.EvictBrokenGangs {
 		chosen = append(chosen, selection.Remnants...)
@@ -267,7 +292,7 @@ func (s *searching) clear(ctx context.Context, gangs []victim.Gang) (result *fou
 	return result, nil
 }
 
-// choose asks the victim selectors of the profile first, then the library.
+// choose asks the victim selectors of the profile first, then package victim.
 func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.Selection, bool, error) {
 	for _, selector := range s.pl.points.Selectors {
 		ids, decided := selector.GangVictimSelector(ctx, s.d.gang, s.d.need, problem.Gangs)
@@ -278,17 +303,19 @@ func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.
 		for i, id := range ids {
 			rank[id] = i
 		}
-		problem.Gangs = slices.DeleteFunc(slices.Clone(problem.Gangs), func(g victim.Gang) bool { _, ok := rank[g.ID]; return !ok })
+		problem.Gangs = slices.DeleteFunc(slices.Clone(problem.Gangs),
+			func(g victim.Gang) bool { _, ok := rank[g.ID]; return !ok })
 		problem.Order = victim.Ranked(func(g *victim.Gang) int { return rank[g.ID] })
 		break
 	}
 	return problem.Select(s.trial(ctx))
 }
 
-// trial tries victims in a room.
+// trial removes and restores victims in a simulation.
 type trial struct {
-	places          func(types.UID) (eviction.Place, bool)
+	places          func(types.UID) (evictions.Place, bool)
 	remove, restore func(fwk.PodInfo, int) error
+	mayFit          func() bool
 	fits            func() (bool, error)
 }
 
@@ -297,17 +324,21 @@ func (s *searching) trial(ctx context.Context) *trial {
 		places:  s.gangs.Place,
 		remove:  func(info fwk.PodInfo, node int) error { return s.room.Remove(ctx, info, node) },
 		restore: func(info fwk.PodInfo, node int) error { return s.room.Restore(ctx, info, node) },
+		mayFit:  s.room.MayFit,
 		fits:    func() (bool, error) { return s.room.Fits(ctx) },
 	}
 }
 
-// Remove supposes that pods are gone.
+// Remove takes pods off their nodes.
 func (t *trial) Remove(pods []victim.Pod) error { return t.each(pods, t.remove) }
 
-// Restore supposes that they are back.
+// Restore brings them back.
 func (t *trial) Restore(pods []victim.Pod) error { return t.each(pods, t.restore) }
 
-// Fits reports whether the preemptor's minimum does.
+// MayFit returns false if bounds rule out that the preemptor fits.
+func (t *trial) MayFit() bool { return t.mayFit() }
+
+// Fits reports whether the preemptor's minimum fits.
 func (t *trial) Fits() (bool, error) { return t.fits() }
 
 func (t *trial) each(pods []victim.Pod, do func(fwk.PodInfo, int) error) error {

@@ -15,14 +15,14 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // known is a profile that knows its gangs, with those that start together with them.
-type known map[gang.Key][]gang.Footprint
+type known map[gangstate.Key][]gangstate.Footprint
 
-func (k known) Running(of string, key gang.Key) []gang.Footprint {
+func (k known) Running(of string, key gangstate.Key) []gangstate.Footprint {
 	if of != profile {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (k known) Running(of string, key gang.Key) []gang.Footprint {
 
 // Single reports whether a pod is in no gang.
 func (k known) Single(pod *v1.Pod) bool {
-	_, _, member := gang.KeyOf(pod)
+	_, _, member := gangstate.KeyOf(pod)
 	return !member
 }
 
@@ -40,7 +40,7 @@ func (k known) Yield(context.Context, []hold.Holder) {}
 func (k known) Placing(hold.Holder) bool             { return true }
 func (k known) Synced() bool                         { return true }
 func (k known) Changed()                             {}
-func (k known) Wants(*v1.Pod) (gang.Want, bool)      { return gang.Want{}, false }
+func (k known) Wants(*v1.Pod) (gangstate.Want, bool) { return gangstate.Want{}, false }
 
 // full returns a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.
@@ -53,14 +53,14 @@ func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 	}
 	for g := range nodes {
 		name := fmt.Sprintf("g%04d", g)
-		f := gang.Footprint{Key: gang.Key{Namespace: "default", Name: name}, Min: min}
+		f := gangstate.Footprint{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
 		for i := range 8 {
 			on := all[(g/8*8+i)%nodes].Name
 			pod := member(name, i, min, 10, 1, on)
 			pods = append(pods, pod)
-			f.Running = append(f.Running, gang.Placed{Pod: pod, Node: on})
+			f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: on})
 		}
-		gangs[f.Key] = []gang.Footprint{f}
+		gangs[f.Key] = []gangstate.Footprint{f}
 	}
 	return all, pods, gangs
 }
@@ -72,14 +72,14 @@ func BenchmarkSearch(b *testing.B) {
 		name         string
 		nodes, racks int
 		min          int
-		spec         gang.Spec
+		spec         gangstate.Spec
 	}{
-		{"surplus/nodes=5000", 5000, 50, 4, gang.Spec{}},
-		{"surplus/nodes=1000", 1000, 10, 4, gang.Spec{}},
-		{"whole/nodes=5000", 5000, 50, 8, gang.Spec{}},
-		{"rack=100/nodes=5000", 5000, 50, 8, gang.Spec{RequiredTopology: rack}},
-		{"rack=100/nodes=1000", 1000, 10, 8, gang.Spec{RequiredTopology: rack}},
-		{"hopeless/nodes=5000", 5000, 50, 8, gang.Spec{RequiredTopology: v1.LabelHostname}},
+		{"surplus/nodes=5000", 5000, 50, 4, gangstate.Spec{}},
+		{"surplus/nodes=1000", 1000, 10, 4, gangstate.Spec{}},
+		{"whole/nodes=5000", 5000, 50, 8, gangstate.Spec{}},
+		{"rack=100/nodes=5000", 5000, 50, 8, gangstate.Spec{RequiredTopology: rack}},
+		{"rack=100/nodes=1000", 1000, 10, 8, gangstate.Spec{RequiredTopology: rack}},
+		{"hopeless/nodes=5000", 5000, 50, 8, gangstate.Spec{RequiredTopology: v1.LabelHostname}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			nodes, pods, gangs := full(c.nodes, c.racks, c.min)
@@ -176,7 +176,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 				}
 				s := newStage(b, nodes, pods, objects...)
 				s.know(gangs)
-				d := s.demand(b, gang.Spec{}, preemptor...)
+				d := s.demand(b, gangstate.Spec{}, preemptor...)
 				b.ReportAllocs()
 				victims, before := 0, processCPU(b)
 				for b.Loop() {

@@ -17,9 +17,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // victimsOf names the victims of a search.
@@ -82,7 +82,7 @@ func TestSearch(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		pods      []*v1.Pod
 		preemptor []*v1.Pod
-		spec      gang.Spec
+		spec      gangstate.Spec
 		want      string
 	}{
 		"surplus goes before a whole gang": {
@@ -102,15 +102,15 @@ func TestSearch(t *testing.T) {
 		},
 		"room is made inside one domain": {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 4, 1, 20, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2",
 		},
 		"of domains the one with surplus, though it lacks more": {
 			pods:      slices.Concat(members("rigid", 3, 3, 10, 1, "n0"), members("elastic", 4, 1, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "elastic-0 elastic-1 elastic-2",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{RequiredTopology: rack}, want: "elastic-0 elastic-1 elastic-2",
 		},
 		"of domains the one of the less important": {
 			pods:      slices.Concat(members("mid", 3, 3, 50, 1, "n0"), members("low", 4, 4, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{RequiredTopology: rack}, want: "low-0 low-1 low-2 low-3",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{RequiredTopology: rack}, want: "low-0 low-1 low-2 low-3",
 		},
 		"surplus that lies together is taken together": {
 			pods:      members("elastic", 8, 4, 10, 1, "n0", "n1"),
@@ -118,15 +118,15 @@ func TestSearch(t *testing.T) {
 		},
 		"members that run name the domain": {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 3, 1, 10, 1, "n1"), running),
-			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gang.Spec{RequiredTopology: rack}, want: "b-0",
+			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gangstate.Spec{RequiredTopology: rack}, want: "b-0",
 		},
 		"a domain is preferred where anywhere would cost as much": {
 			pods:      slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{Layout: gang.Layout{Levels: []gang.Level{{Key: rack}}}}, want: "a-0 a-1 a-2 a-3",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{Layout: gangstate.Layout{Levels: []gangstate.Level{{Key: rack}}}}, want: "a-0 a-1 a-2 a-3",
 		},
 		"a gang does not go for a preference": {
 			pods:      slices.Concat(members("rigid", 2, 2, 10, 1, "n0"), members("e", 4, 2, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gang.Spec{Layout: gang.Layout{Levels: []gang.Level{{Key: rack}}}}, want: "e-0",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{Layout: gangstate.Layout{Levels: []gangstate.Level{{Key: rack}}}}, want: "e-0",
 		},
 		"where pods are ending anyhow nobody else goes": {
 			pods: slices.Concat(ending(members("a", 4, 4, 10, 1, "n0")), members("b", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 1),
@@ -180,15 +180,15 @@ func TestSearchWithABudget(t *testing.T) {
 				Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
 			}
 			s := newStage(t, nodes, slices.Concat(useless, c.pods, members("c", 1, 0, 10, 4, "n3")), budget)
-			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, members("p", c.members, c.members, 100, 4)...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", c.members, c.members, 100, 4)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestSparedForAWhile: a gang that began to run not long ago is left alone; the preemptor gets that as its reason, comes again,
-// and evicts it later. A queue may set another time for its own.
+// TestSparedForAWhile: a gang that began to run not long ago is left alone; the preemptor gets that as its reason,
+// comes again, and evicts it later. A queue may set another time for its own.
 func TestSparedForAWhile(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Now().Truncate(time.Second))
 	runs := members("v", 4, 4, 10, 1, "n0")
@@ -205,18 +205,18 @@ func TestSparedForAWhile(t *testing.T) {
 			t.Errorf("it is told %q, want %q", got, want)
 		}
 	}
-	refused(msgSpared)
-	refused(msgSpared) // it pauses, if the search took a while
+	refused(msgProtected)
+	refused(msgProtected) // it pauses, if the search took a while
 	clock.Step(time.Minute)
-	d := s.demand(t, gang.Spec{}, members("q", 1, 1, 100, 4)...)
-	if got := s.victimsOf(t, d); got != "v-0 v-1 v-2 v-3" || !d.spared.IsZero() {
-		t.Errorf("a minute later: victims %q, spared until %s", got, d.spared)
+	d := s.demand(t, gangstate.Spec{}, members("q", 1, 1, 100, 4)...)
+	if got := s.victimsOf(t, d); got != "v-0 v-1 v-2 v-3" || !d.protectedUntil.IsZero() {
+		t.Errorf("a minute later: victims %q, spared until %s", got, d.protectedUntil)
 	}
 	clock.Step(-time.Minute)
-	round := gangpoint.Preempt(100)
+	round := extension.Preempt(100)
 	for says, want := range map[time.Duration]string{0: "v-0 v-1 v-2 v-3", time.Hour: "none"} {
 		round.MinRuntime = func(*v1.Pod) (time.Duration, bool) { return says, true }
-		f, err := s.searchBeside(s.ctx, s.demand(t, gang.Spec{}, members("q", 1, 1, 100, 4)...), nil, nil, &round)
+		f, err := s.searchRound(s.ctx, s.demand(t, gangstate.Spec{}, members("q", 1, 1, 100, 4)...), nil, nil, &round)
 		if got := f.names(); err != nil || got != want {
 			t.Errorf("in a queue that says %s: victims %q, want %q", says, got, want)
 		}
@@ -237,7 +237,7 @@ func TestSearchBehindMany(t *testing.T) {
 		pods = append(pods, gang...)
 	}
 	s := newStage(t, nodes, pods)
-	if got, want := s.victimsOf(t, s.demand(t, gang.Spec{RequiredTopology: rack}, members("p", 3, 3, 100, 1)...)), "g7-0 g7-1 g7-2 g7-3"; got != want {
+	if got, want := s.victimsOf(t, s.demand(t, gangstate.Spec{RequiredTopology: rack}, members("p", 3, 3, 100, 1)...)), "g7-0 g7-1 g7-2 g7-3"; got != want {
 		t.Errorf("victims %q, want %q", got, want)
 	}
 }
@@ -250,10 +250,10 @@ func TestSearchOfThePolite(t *testing.T) {
 	for _, pod := range preemptor {
 		pod.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	}
-	if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor[0])); got != "" {
+	if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor[0])); got != "" {
 		t.Errorf("victims %q, want room without any", got)
 	}
-	if got := s.victimsOf(t, s.demand(t, gang.Spec{}, preemptor...)); got != "none" {
+	if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)); got != "none" {
 		t.Errorf("victims %q, want no room", got)
 	}
 }
@@ -261,19 +261,19 @@ func TestSearchOfThePolite(t *testing.T) {
 // TestSearchTogether: gangs that start together end together.
 func TestSearchTogether(t *testing.T) {
 	a, b := members("a", 2, 2, 10, 1, "n0"), members("b", 3, 2, 10, 1, "n1")
-	footprint := func(name string, min int, pods []*v1.Pod) gang.Footprint {
-		f := gang.Footprint{Key: gang.Key{Namespace: "default", Name: name}, Min: min}
+	footprint := func(name string, min int, pods []*v1.Pod) gangstate.Footprint {
+		f := gangstate.Footprint{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
 		for _, pod := range pods {
-			f.Running = append(f.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+			f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 		}
 		return f
 	}
-	broken := func(f gang.Footprint) gang.Footprint {
+	broken := func(f gangstate.Footprint) gangstate.Footprint {
 		f.BrokenSince = time.Unix(1, 0)
 		return f
 	}
 	for sentence, c := range map[string]struct {
-		a, b gang.Footprint
+		a, b gangstate.Footprint
 		gpus int
 		want string
 	}{
@@ -290,9 +290,9 @@ func TestSearchTogether(t *testing.T) {
 				pods = append(pods, members("high", 3, 3, 200, 1, "n1")...)
 			}
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0"), node("n1", 3, "r1")}, pods)
-			together := []gang.Footprint{c.a, c.b}
+			together := []gangstate.Footprint{c.a, c.b}
 			s.know(known{c.a.Key: together, c.b.Key: together})
-			d := s.demand(t, gang.Spec{RequiredTopology: rack}, members("p", c.gpus, c.gpus, 100, 1)...)
+			d := s.demand(t, gangstate.Spec{RequiredTopology: rack}, members("p", c.gpus, c.gpus, 100, 1)...)
 			if got := s.victimsOf(t, d); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
@@ -300,8 +300,8 @@ func TestSearchTogether(t *testing.T) {
 	}
 }
 
-// TestHoldsOfOthers: what is held for a more important gang cannot be taken; what is held for a less important one can be,
-// without an eviction.
+// TestHoldsOfOthers: what is held for a more important gang cannot be taken; what is held for a less important one can
+// be, without an eviction.
 func TestHoldsOfOthers(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		priority int32
@@ -310,15 +310,15 @@ func TestHoldsOfOthers(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil)
 			s.Holds.Nominate(hold.Hold{For: "other", Holder: hold.Holder{Profile: "lockstep-scheduler", Group: "default/other"}, Node: "n0", Priority: c.priority, Request: map[v1.ResourceName]int64{gpu: 4}})
-			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestSearchesHold holds searches on small random clusters, through the real filters, against what can be said of any right
-// one.
+// TestSearchesHold holds searches on small random clusters, through the real filters, against what can be said of any
+// right one.
 func TestSearchesHold(t *testing.T) {
 	evicted, refused := 0, 0
 	for seed := range uint64(400) {
@@ -346,7 +346,7 @@ func TestSearchesHold(t *testing.T) {
 		}
 		preemptor := members("p", 1+r.IntN(5), 1, 20, 1+r.IntN(3))
 		s := newStage(t, nodes, running)
-		f, err := s.search(s.ctx, s.demand(t, gang.Spec{}, preemptor...))
+		f, err := s.search(s.ctx, s.demand(t, gangstate.Spec{}, preemptor...))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -418,13 +418,13 @@ func TestSearchBesideOthersOfTheGroup(t *testing.T) {
 	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1")}
 	other := members("other", 4, 4, 100, 1, "n0")
 	s := newStage(t, nodes, slices.Concat(other, members("low", 4, 4, 10, 1, "n1")))
-	spec := gang.Spec{RequiredTopology: rack}
+	spec := gangstate.Spec{RequiredTopology: rack}
 	d := s.demand(t, spec, members("p", 2, 2, 100, 1)...)
-	running := gang.Need{Key: gang.Key{Namespace: "default", Name: "other"}, Spec: spec}
+	running := gangstate.Need{Key: gangstate.Key{Namespace: "default", Name: "other"}, Spec: spec}
 	for _, pod := range other {
-		running.Placed = append(running.Placed, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+		running.Placed = append(running.Placed, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 	}
-	d.attempt.Gangs = append([]gang.Need{running}, d.attempt.Gangs...)
+	d.attempt.Gangs = append([]gangstate.Need{running}, d.attempt.Gangs...)
 	if got, want := s.victimsOf(t, d), "low-0 low-1 low-2 low-3"; got != want {
 		t.Errorf("victims %q, want %q", got, want)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -17,11 +18,11 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -50,7 +51,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Helper()
 	s := &stage{}
 	plugins := extension.New()
-	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: holds.New(), Gangs: known{}, Plugins: plugins, Underway: eviction.NewUnderway()}))}
+	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Underway: evictions.NewUnderway()}))}
 	if more != nil {
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
 	}
@@ -59,13 +60,14 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 		Configure: func(p *schedconfig.KubeSchedulerProfile) {
 			p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangPreemptionArgs{
 				MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100, Workers: 4, MaxDomains: 5, ROIThresholdPercent: 5, EvictBrokenGangs: true,
+				SearchTimeout: metav1.Duration{Duration: config.MaxSearchTimeout},
 			}})
 		},
 	})
 	s.ctx = scheduler.Context
 	s.know(known{})
 	scheduler.Start()
-	s.ready()
+	s.ensurePlanner()
 	return s
 }
 
@@ -93,14 +95,14 @@ func member(gangName string, i, min int, priority int32, gpus int, on string) *v
 }
 
 // demand returns what room is sought for: a gang of these pods, of which some may run.
-func (s *stage) demand(tb testing.TB, spec gang.Spec, pods ...*v1.Pod) *demand {
+func (s *stage) demand(tb testing.TB, spec gangstate.Spec, pods ...*v1.Pod) *demand {
 	tb.Helper()
 	spec.Min = len(pods)
-	key, _, _ := gang.KeyOf(pods[0])
-	need := gang.Need{Key: key, Spec: spec, Floor: spec.MinResources}
+	key, _, _ := gangstate.KeyOf(pods[0])
+	need := gangstate.Need{Key: key, Spec: spec, Floor: spec.MinResources}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" {
-			need.Placed = append(need.Placed, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+			need.Placed = append(need.Placed, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 		} else {
 			need.Pending = append(need.Pending, pod)
 		}
@@ -108,7 +110,7 @@ func (s *stage) demand(tb testing.TB, spec gang.Spec, pods ...*v1.Pod) *demand {
 	need.Min = len(need.Pending)
 	leader := need.Pending[0]
 	state := framework.NewCycleState()
-	(&planner.Unplaced{Attempt: &gang.Attempt{Group: key.String(), Leader: leader.UID, Strict: true, Gangs: []gang.Need{need}}}).Tell(state)
+	(&planner.Unplaced{Attempt: &gangstate.Attempt{Group: key.String(), Leader: leader.UID, Strict: true, Gangs: []gangstate.Need{need}}}).Write(state)
 	d, err := s.demandOf(state, leader)
 	if err != nil {
 		tb.Fatal(err)

@@ -1,18 +1,21 @@
 package preemption
 
 import (
+	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// TestTakenOver: a preemptor of higher priority takes the room that is being made for another. The victims that were chosen
-// for the other are evicted all the same, for the one that counts on it; or where they were spared before, it does not count
-// on it.
+// TestTakenOver: a preemptor of higher priority takes the room that is being made for another. The victims that were
+// chosen for the other are evicted all the same, for the one that counts on it; or where they were spared before, it
+// does not count on it.
 func TestTakenOver(t *testing.T) {
 	for sentence, spared := range map[string]bool{"they go": false, "they were spared before": true} {
 		t.Run(sentence, func(t *testing.T) {
@@ -26,29 +29,29 @@ func TestTakenOver(t *testing.T) {
 			}
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
 			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
-			first, second := s.demand(t, gang.Spec{}, low...), s.demand(t, gang.Spec{}, high...)
+			first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
 			chosen, err := s.search(s.ctx, first)
 			if err != nil || chosen == nil || len(chosen.victims) != 2 {
 				t.Fatalf("chosen %v, %v", chosen, err)
 			}
 			s.promise(first, chosen)
 			taken, err := s.search(s.ctx, second)
-			if err != nil || taken == nil || len(taken.victims) != 0 || len(taken.relies) != 2 {
+			if err != nil || taken == nil || len(taken.victims) != 0 || len(taken.reliesOn) != 2 {
 				t.Fatalf("taken %v, %v; want the place of the other, without victims", taken, err)
 			}
 			if spared {
-				s.withdraw(chosen)
-				if s.act(s.ctx, second, taken) {
+				s.withdraw(first, chosen)
+				if s.begin(s.ctx, second, taken) {
 					t.Error("it counts on pods that go on")
 				}
 				return
 			}
-			s.outrank(taken)
+			s.dropOutranked(taken)
 			s.promise(second, taken)
-			if !s.Underway.Want(s.holder(second), taken.claim, taken.relies) {
+			if !s.Underway.RelyOn(s.holder(second), taken.claim, taken.reliesOn) {
 				t.Fatal("those who were chosen do not count as such")
 			}
-			if s.needs(first, chosen) {
+			if s.preemptorNeeds(first, chosen) {
 				t.Fatal("the first still needs the room")
 			}
 			s.carryOut(s.ctx, first, chosen)
@@ -57,4 +60,62 @@ func TestTakenOver(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestTakenVictims: a decision that is taken back spares no pod that became the victim of another preemptor, with its
+// gang.
+func TestTakenVictims(t *testing.T) {
+	low, high, victims := members("low", 2, 2, 50, 1), members("high", 2, 2, 100, 1), members("v", 2, 2, 10, 2, "n0")
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, low[0], low[1], high[0], high[1])
+	first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
+	s.Underway.AddVictims(s.Gangs, s.holder(first), victims)
+	s.Underway.AddVictims(s.Gangs, s.holder(second), victims[1:])
+	s.withdraw(first, &found{plan: &planner.Plan{}, victims: victims})
+	if a, b := s.Underway.Victims(s.holder(first)), s.Underway.Victims(s.holder(second)); a != 0 || b != 1 {
+		t.Errorf("%d and %d victims, want none, and that of the other", a, b)
+	}
+}
+
+// changes counts how often something is said to have changed that may help.
+type changes struct {
+	known
+	count *atomic.Int32
+}
+
+func (c changes) Changed() { c.count.Add(1) }
+
+// TestLetDown: a preemptor that counts on the victims of another one looks again when these go on after all.
+func TestLetDown(t *testing.T) {
+	low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, low[0], low[1], high[0], high[1], victims[0], victims[1])
+	first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
+	var count atomic.Int32
+	s.know(changes{known{}, &count})
+	chosen, err := s.search(s.ctx, first)
+	if err != nil || chosen == nil {
+		t.Fatalf("chosen %v, %v", chosen, err)
+	}
+	s.promise(first, chosen)
+	taken, err := s.search(s.ctx, second)
+	if err != nil || taken == nil || len(taken.reliesOn) != 2 {
+		t.Fatalf("taken %v, %v", taken, err)
+	}
+	s.dropOutranked(taken)
+	s.promise(second, taken)
+	if !s.Underway.RelyOn(s.holder(second), taken.claim, taken.reliesOn) {
+		t.Fatal("those who were chosen do not count as such")
+	}
+	s.tidy(s.ctx)
+	if n := count.Load(); n != 0 {
+		t.Fatalf("%d changes while the victims are to go", n)
+	}
+	s.withdraw(first, chosen)
+	s.tidy(s.ctx)
+	for range 200 {
+		if count.Load() == 1 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d changes, want one", count.Load())
 }

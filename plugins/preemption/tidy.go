@@ -7,57 +7,69 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 const (
-	// tidyEvery is the interval of looking for what has to be finished or given back.
-	tidyEvery = 2 * time.Second
-	// idleFor is how long capacity is held for a gang that could not use it.
+	// tidyInterval is the interval of tidy.
+	tidyInterval = 2 * time.Second
+	// idleFor is how long capacity is held for a gang that cannot use it.
 	idleFor = 10 * time.Second
 )
 
-// tidy finishes evictions that were begun and interrupted, and gives back what is held for
-// preemptors that wait for something else by now. It is for the process that schedules.
+// tidy finishes interrupted evictions, and drops what is held for preemptors that now wait for something else. Only the
+// process that schedules runs it.
 func (pl *GangPreemption) tidy(ctx context.Context) {
 	now := pl.clock.Now()
 	pl.evictor.Finish(ctx, now, pl.args.EvictBrokenGangs)
-	pl.evictor.GiveUp(now)
-	pl.giveBack(now)
+	pl.evictor.ReleaseStuck(now)
+	for _, holder := range pl.Underway.TakeInvalidated(pl.fw.ProfileName()) {
+		pl.retryHolder(holder, now)
+	}
+	pl.dropIdleNominations(now)
 }
 
-// giveBack ends the nominations of gangs that wait for something else than room: members that
-// are missing, or a PodGroup that is gone. Members that are made anew have a while, and so have
-// preemptors that waited for victims to end.
-func (pl *GangPreemption) giveBack(now time.Time) {
+// retryHolder makes a preemptor that waits for its places retry when its pause is over.
+func (pl *GangPreemption) retryHolder(holder hold.Holder, now time.Time) {
+	for _, one := range pl.Holds.NominationsOf(holder) {
+		if pod, exists := pl.podByUID(one.For); exists {
+			left, _ := pl.pauses.remaining(holder.Group, now)
+			pl.retryAfter(pod, left)
+			return
+		}
+	}
+}
+
+// dropIdleNominations drops the nominations of gangs that wait for something other than capacity for idleFor: missing
+// members, or a PodGroup that is gone.
+func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 	if !pl.Gangs.Synced() {
 		return // no gang is placed yet
 	}
 	nominations := pl.Holds.Nominations()
-	maps.DeleteFunc(pl.idle, func(holder hold.Holder, _ time.Time) bool { return nominations[holder] == nil })
-	placing := map[gang.Key]bool{}
+	maps.DeleteFunc(pl.idleSince, func(holder hold.Holder, _ time.Time) bool { return nominations[holder] == nil })
+	placing := map[gangstate.Key]bool{}
 	for holder, pods := range nominations {
 		if holder.Profile != pl.fw.ProfileName() || pl.Underway.Victims(holder) > 0 || pl.lacksRoom(holder, pods, placing) {
-			delete(pl.idle, holder)
+			delete(pl.idleSince, holder)
 			continue
 		}
-		if pl.idle[holder].IsZero() {
-			pl.idle[holder] = now
+		if pl.idleSince[holder].IsZero() {
+			pl.idleSince[holder] = now
 		}
-		if now.Sub(pl.idle[holder]) < idleFor {
+		if now.Sub(pl.idleSince[holder]) < idleFor {
 			continue
 		}
-		delete(pl.idle, holder)
+		delete(pl.idleSince, holder)
 		pl.Holds.DropNominations(holder)
 	}
 }
 
-// lacksRoom reports whether a holder waits for nothing but room. A member that is placed by
-// itself does while it makes up for one that its gang has lost; a member whose nomination is
-// known only from its status does while its gang is being placed. What was found out about such
-// gangs is kept in placing: to ask costs a look at all their members.
-func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gang.Key]bool) bool {
+// lacksRoom reports whether a holder waits only for capacity. A member placed alone does while it replaces one that its
+// gang has lost; a member whose nomination is known only from its status does while its gang is being placed. placing
+// caches the answer by gang, since it costs a pass over all members.
+func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gangstate.Key]bool) bool {
 	if !holder.IsSinglePod() {
 		return pl.Gangs.Placing(holder)
 	}
@@ -65,7 +77,7 @@ func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placin
 	if !ok {
 		return true // its nomination goes with it
 	}
-	key, _, _ := gang.KeyOf(pod)
+	key, _, _ := gangstate.KeyOf(pod)
 	if known, ok := placing[key]; ok {
 		return known
 	}

@@ -9,19 +9,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
 // gangsOf is a profile that reports the same of all gangs.
 type gangsOf struct {
 	known
-	want                       gang.Want
+	want                       gangstate.Want
 	decided, placing, starting bool
 }
 
-func (g gangsOf) Wants(*v1.Pod) (gang.Want, bool) { return g.want, !g.decided }
+func (g gangsOf) Wants(*v1.Pod) (gangstate.Want, bool) { return g.want, !g.decided }
 func (g gangsOf) Placing(holder hold.Holder) bool {
 	return g.placing && holder == hold.Holder{Profile: profile, Group: "default/g"}
 }
@@ -31,7 +31,7 @@ func (g gangsOf) Synced() bool { return !g.starting }
 // members. Others stay.
 func TestGiveBack(t *testing.T) {
 	recalled, adopted := []string{"pod:g-0", "pod:g-1"}, []string{"default/g", "default/g"}
-	ofGang := gang.Want{Job: "default/g"}
+	ofGang := gangstate.Want{Job: "default/g"}
 	for sentence, c := range map[string]struct {
 		min     int // 0 for pods in no gang
 		gangs   gangsOf
@@ -43,8 +43,8 @@ func TestGiveBack(t *testing.T) {
 		"its nominations were recalled, and it is placed": {min: 3, gangs: gangsOf{want: ofGang, placing: true}, holders: recalled},
 		"and it lacks a member":                           {min: 3, gangs: gangsOf{want: ofGang}, holders: recalled, ends: true},
 		"nobody knows yet whether it does":                {min: 3, gangs: gangsOf{want: ofGang, starting: true}, holders: recalled},
-		"it runs, and lacks members":                      {min: 3, gangs: gangsOf{want: gang.Want{Job: "default/g", Alone: true}}, holders: recalled},
-		"it runs, and lacks none":                         {min: 3, gangs: gangsOf{want: gang.Want{Job: "default/g", Alone: true, Ready: true}}, holders: recalled, ends: true},
+		"it runs, and lacks members":                      {min: 3, gangs: gangsOf{want: gangstate.Want{Job: "default/g", Alone: true}}, holders: recalled},
+		"it runs, and lacks none":                         {min: 3, gangs: gangsOf{want: gangstate.Want{Job: "default/g", Alone: true, Ready: true}}, holders: recalled, ends: true},
 		"where members go is decided":                     {min: 3, gangs: gangsOf{decided: true}, holders: recalled},
 		"somebody else places the gang":                   {min: 3, holders: recalled},
 		"pods in no gang":                                 {holders: recalled},
@@ -67,7 +67,7 @@ func TestGiveBack(t *testing.T) {
 				after time.Duration
 				ends  bool
 			}{{0, false}, {idleFor - time.Second, false}, {idleFor, c.ends}} {
-				s.giveBack(now.Add(pass.after))
+				s.dropIdleNominations(now.Add(pass.after))
 				if n := s.Holds.Count(hold.Nomination); n != len(pods) && !pass.ends || n != 0 && pass.ends {
 					t.Errorf("after %v there are %d nominations; they have to end: %v", pass.after, n, pass.ends)
 				}
@@ -79,17 +79,19 @@ func TestGiveBack(t *testing.T) {
 // running is a profile with the gangs that its pods make.
 type running struct {
 	known
-	gangs *gang.Gangs
+	gangs *gangstate.Gangs
 }
 
-func (r running) Running(_ string, key gang.Key) []gang.Footprint { return r.gangs.Footprints(key) }
-func (r running) Wants(pod *v1.Pod) (gang.Want, bool)             { return r.gangs.Wants(pod) }
-func (r running) Placing(holder hold.Holder) bool                 { return r.gangs.Placing(holder.Group) }
+func (r running) Running(_ string, key gangstate.Key) []gangstate.Footprint {
+	return r.gangs.Footprints(key)
+}
+func (r running) Wants(pod *v1.Pod) (gangstate.Want, bool) { return r.gangs.Wants(pod) }
+func (r running) Placing(holder hold.Holder) bool          { return r.gangs.Placing(holder.Group) }
 
 // gangsRunning returns the gangs of pods, of which those on nodes have been there for an hour.
 func gangsRunning(pods ...*v1.Pod) running {
 	now := time.Now()
-	r := running{gangs: gang.New(gang.Defaults{WaitTime: time.Minute}, gang.Backoff{Initial: time.Millisecond, Max: time.Second})}
+	r := running{gangs: gangstate.New(gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Millisecond, Max: time.Second})}
 	r.gangs.Close()
 	for _, pod := range pods {
 		pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
@@ -124,11 +126,11 @@ func TestReplacementKeepsItsRoom(t *testing.T) {
 			holder := hold.Holder{Profile: profile, Group: hold.SinglePod(waiting.UID)}
 			s.Holds.Nominate(hold.Hold{For: waiting.UID, Holder: holder, Node: "n0", Priority: 100, Claim: s.Holds.NewClaim()})
 			if c.ending {
-				s.Underway.Begin(s.Gangs, holder, []*v1.Pod{victim})
+				s.Underway.AddVictims(s.Gangs, holder, []*v1.Pod{victim})
 			}
 			now := time.Now()
 			for _, after := range []time.Duration{0, idleFor, 10 * idleFor} {
-				s.giveBack(now.Add(after))
+				s.dropIdleNominations(now.Add(after))
 			}
 			if ended := s.Holds.Count(hold.Nomination) == 0; ended != c.ends {
 				t.Errorf("its room was given back: %t", ended)

@@ -16,24 +16,24 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // changing knows one gang, of which something runs that changes.
 type changing struct {
 	known
 	mu      sync.Mutex
-	running gang.Footprint
+	running gangstate.Footprint
 	// waits is whether preemptors wait for nothing but room.
 	waits bool
 	// wants is what the preemptor is to its gang.
-	wants gang.Want
+	wants gangstate.Want
 }
 
-func (c *changing) Wants(*v1.Pod) (gang.Want, bool) { return c.wants, true }
+func (c *changing) Wants(*v1.Pod) (gangstate.Want, bool) { return c.wants, true }
 
-func (c *changing) Running(of string, key gang.Key) []gang.Footprint {
+func (c *changing) Running(of string, key gangstate.Key) []gangstate.Footprint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if key != c.running.Key {
@@ -41,7 +41,7 @@ func (c *changing) Running(of string, key gang.Key) []gang.Footprint {
 	}
 	f := c.running
 	f.Running = slices.Clone(f.Running)
-	return []gang.Footprint{f}
+	return []gangstate.Footprint{f}
 }
 
 func (c *changing) Placing(hold.Holder) bool { return c.waits }
@@ -50,13 +50,13 @@ func (c *changing) Placing(hold.Holder) bool { return c.waits }
 func (c *changing) ends(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running.Running = slices.DeleteFunc(c.running.Running, func(p gang.Placed) bool { return p.Pod.Name == name })
+	c.running.Running = slices.DeleteFunc(c.running.Running, func(p gangstate.Placed) bool { return p.Pod.Name == name })
 }
 
 func (c *changing) comes(pod *v1.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.running.Running = append(c.running.Running, gang.Placed{Pod: pod, Node: pod.Spec.NodeName})
+	c.running.Running = append(c.running.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 }
 
 // left lists the pods that the API server has, without those of the preemptor.
@@ -93,13 +93,13 @@ func TestWhatWasFoundHolds(t *testing.T) {
 		"one member has a place, and keeps it": {min: 2, held: true, left: "v-2 v-3"},
 		"one member has a place, and gives it back to others": {
 			min: 2, held: true, left: all,
-			between: func(s *stage, _ *demand, _ *changing) { s.Holds.GiveBack("p-2") },
+			between: func(s *stage, _ *demand, _ *changing) { s.Holds.Release("p-2") },
 		},
 		"nothing changes, and all of it goes": {min: 4, left: ""},
 		"a plan has found room elsewhere": {
 			min: 2, left: all,
 			between: func(s *stage, d *demand, _ *changing) {
-				s.Holds.Follow(s.holder(d), uids(d.pods), []hold.Hold{{For: "p-0", Node: "n1"}, {For: "p-1", Node: "n1"}})
+				s.Holds.FollowPlan(s.holder(d), uids(d.pods), []hold.Hold{{For: "p-0", Node: "n1"}, {For: "p-1", Node: "n1"}})
 			},
 		},
 		"a plan has found room elsewhere while surplus is marked": {
@@ -120,11 +120,11 @@ func TestWhatWasFoundHolds(t *testing.T) {
 		},
 		"the gang of the preemptor has its minimum by now": {
 			min: 2, left: all,
-			between: func(_ *stage, _ *demand, v *changing) { v.wants = gang.Want{Alone: true, Ready: true} },
+			between: func(_ *stage, _ *demand, v *changing) { v.wants = gangstate.Want{Alone: true, Ready: true} },
 		},
 		"the preemptor is still missed": {
 			min: 2, left: "v-2 v-3",
-			between: func(_ *stage, _ *demand, v *changing) { v.wants = gang.Want{Alone: true, Begun: true} },
+			between: func(_ *stage, _ *demand, v *changing) { v.wants = gangstate.Want{Alone: true, Begun: true} },
 		},
 		"nothing changes, and a gang with surplus goes whole": {min: 3, gpus: 2, left: ""},
 		"a broken gang has its minimum again": {
@@ -165,11 +165,11 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			if c.broken {
 				v.running.BrokenSince = time.Unix(1, 0)
 			}
-			d := s.demand(t, gang.Spec{}, preemptor...)
+			d := s.demand(t, gangstate.Spec{}, preemptor...)
 			if c.held {
 				third := member("p", 2, 2, 100, 1, "")
-				d.attempt.Gangs[0].Placed = []gang.Placed{{Pod: third, Node: "n2", InPlan: true}}
-				s.Holds.Follow(s.holder(d), []types.UID{"p-2"}, []hold.Hold{{For: "p-2", Node: "n2"}})
+				d.attempt.Gangs[0].Placed = []gangstate.Placed{{Pod: third, Node: "n2", InPlan: true}}
+				s.Holds.FollowPlan(s.holder(d), []types.UID{"p-2"}, []hold.Hold{{For: "p-2", Node: "n2"}})
 			}
 			f, err := s.search(s.ctx, d)
 			if err != nil || f == nil {
@@ -230,7 +230,7 @@ func uids(pods []*v1.Pod) []types.UID {
 func (s *stage) change(t *testing.T, pods []*v1.Pod, min int) *changing {
 	t.Helper()
 	v := &changing{waits: true}
-	v.running.Key, v.running.Min = gang.Key{Namespace: "default", Name: "v"}, min
+	v.running.Key, v.running.Min = gangstate.Key{Namespace: "default", Name: "v"}, min
 	for _, pod := range pods {
 		v.comes(pod)
 	}
@@ -274,7 +274,7 @@ func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
 				}
 				return false, nil, nil
 			})
-			s.carryOutNow(t, s.demand(t, gang.Spec{}, preemptor...))
+			s.carryOutNow(t, s.demand(t, gangstate.Spec{}, preemptor...))
 			if got := s.left(t); got != c.left {
 				t.Errorf("left %q, want %q", got, c.left)
 			}
@@ -298,15 +298,15 @@ func TestInRepair(t *testing.T) {
 			s.args.BrokenGrace.Duration = time.Minute
 			v := s.change(t, repaired, 3)
 			v.running.BrokenSince = s.clock.Now().Add(-c.since)
-			if got := s.victimsOf(t, s.demand(t, gang.Spec{}, members("p", 1, 1, 100, 1)...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", 1, 1, 100, 1)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestSurplusOfAGroupThatRunsInPart: what a gang has beyond its minimum may be evicted although another one of its group
-// does not run.
+// TestSurplusOfAGroupThatRunsInPart: what a gang has beyond its minimum may be evicted although another one of its
+// group does not run.
 func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
 	runs, waits := members("g", 3, 2, 10, 1, "n0"), member("h", 0, 1, 10, 1, "")
 	var objects []runtime.Object

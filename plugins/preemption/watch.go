@@ -9,27 +9,28 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/watches"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// watch learns from the pods' status which nominations stand that this process did not
-// make: after a restart that is all of them.
+// watch restores, from the pods' statuses, the nominations that this process did not make: after a restart that is all
+// of them.
 func (pl *GangPreemption) watch() error {
 	informer := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	if _, err := informer.AddEventHandler(pl.Watches.Shared("nominations and victims in profile "+pl.handle.ProfileName(), informer, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { pl.podSeen(nil, object.(*v1.Pod)) },
-		UpdateFunc: func(old, object any) { pl.podSeen(old.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: watches.Deleted(pl.podGone),
-	})); err != nil {
+	if _, err := informer.AddEventHandler(pl.Watches.Shared("nominations and victims in profile "+pl.handle.ProfileName(),
+		informer, cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { pl.podChanged(nil, object.(*v1.Pod)) },
+			UpdateFunc: func(old, object any) { pl.podChanged(old.(*v1.Pod), object.(*v1.Pod)) },
+			DeleteFunc: watches.Deleted(pl.podDeleted),
+		})); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	return nil
 }
 
-func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
-	pl.evictor.Seen(pod)
+func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
+	pl.evictor.PodUpdated(pod)
 	if pod.Spec.SchedulerName != pl.fw.ProfileName() {
 		return
 	}
@@ -40,20 +41,21 @@ func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 	node := nomination(pod)
 	switch {
 	case pod.Spec.NodeName != "":
-		pl.Holds.Bound(pod.UID, pod.Spec.NodeName)
+		pl.firstMisses.drop(pod.UID)
+		pl.Holds.PodBound(pod.UID, pod.Spec.NodeName)
 	case pod.DeletionTimestamp != nil:
 		pl.Holds.DropNomination(pod.UID)
 	case pod.Annotations[v1alpha1.TimeoutAnnotation] == "true":
 		pl.Holds.DropNomination(pod.UID)
 		if node != "" {
-			pl.renominated(pod.UID)
+			pl.queueNomination(pod.UID)
 		}
 	case node != "" && node != before:
 		info, err := framework.NewPodInfo(pod)
 		if err != nil {
 			return // such a pod is never placed
 		}
-		demand := holds.DemandOf(info)
+		demand := ledger.DemandOf(info)
 		pl.Holds.Recall(hold.Hold{
 			For: pod.UID, Holder: hold.Holder{Profile: pl.fw.ProfileName(), Group: hold.SinglePod(pod.UID)}, Node: node,
 			Priority: corev1helpers.PodPriority(pod), Request: demand.Request, Ports: demand.Ports,
@@ -63,8 +65,7 @@ func (pl *GangPreemption) podSeen(old, pod *v1.Pod) {
 	}
 }
 
-// nomination returns the node that a pod's status nominates it to; empty for one that is
-// not to be scheduled yet.
+// nomination returns the node that a pod's status nominates it to; empty for a gated pod.
 func nomination(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return ""
@@ -72,7 +73,8 @@ func nomination(pod *v1.Pod) string {
 	return pod.Status.NominatedNodeName
 }
 
-func (pl *GangPreemption) podGone(pod *v1.Pod) {
-	pl.evictor.Gone(pod.UID)
+func (pl *GangPreemption) podDeleted(pod *v1.Pod) {
+	pl.evictor.PodDeleted(pod)
+	pl.firstMisses.drop(pod.UID)
 	pl.Holds.DropNomination(pod.UID)
 }

@@ -10,57 +10,59 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/plugins/eviction"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// lookAgainEvery is the interval of looking whether members of a gang that ends have come to run
-// meanwhile, until all that were evicted are seen to end.
-const lookAgainEvery = 100 * time.Millisecond
+const (
+	// recheckInterval is the interval of checking whether more members of an ending gang run, until all evicted ones are
+	// seen to end. While evictions fail it doubles, up to maxRecheckInterval.
+	recheckInterval    = 100 * time.Millisecond
+	maxRecheckInterval = 5 * time.Second
+)
 
-// evictWhole ends a gang, and those that start together with it: what runs of it now, which may be
-// more than what was chosen, and what comes to run before all of that is seen to end. All are
-// marked before the first is evicted: the process that follows this one finishes what it has begun.
-// Where nothing was begun the marks are taken back.
-func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictions) error {
+// evictWhole ends a gang, and those that start together with it: the pods that run now, possibly more than were chosen,
+// and those that start before all of these are seen to end. It marks all before it evicts the first, so that the next
+// process can finish. If it evicts none, it takes the marks back.
+func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictedPods) error {
 	pods, ran := u.pods, 0
-	if !u.of.IsPod() {
-		together, err := pl.evictor.Together(u.of, u.pods[0])
+	if !u.owner.IsPod() {
+		together, err := pl.evictor.Together(u.owner, u.pods[0])
 		if err != nil {
-			pl.spare(pods)
+			pl.releaseVictims(d, pods)
 			return err
 		}
-		pods, ran = union(pods, together, u.stay), eviction.OnNodes(together)
+		pods, ran = union(pods, together, u.stay), evictions.OnNodes(together)
 	}
-	pl.Underway.Begin(pl.Gangs, pl.holder(d), pods)
-	defer func() { pl.spareOthers(d, pods, evicted) }()
-	needed := func() bool { return pl.needed(d, f, pods) }
+	pl.Underway.AddVictims(pl.Gangs, pl.holder(d), pods)
+	defer func() { pl.releaseNotEvicted(d, pods, evicted) }()
+	needed := func() bool { return pl.victimsNeeded(d, f, pods) }
 	marked, err := pl.markAll(ctx, pods, ran)
-	if err != nil || marked.any() && !needed() || marked[:len(u.pods)].allEnded() { // marking takes its time
+	if err != nil || marked.anyMarked() && !needed() || marked[:len(u.pods)].allEnded() { // marking takes time
 		pl.unmarkAll(ctx, pods, marked)
 		return err
 	}
-	var errs collected
-	pl.each(ctx, len(pods), func(i int) {
+	var errs errorList
+	pl.parallel(ctx, len(pods), func(i int) {
 		if marked[i] == hasEnded {
 			return
 		}
-		one := eviction.Turn{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed}
-		if u.of.IsPod() {
-			one.From = f.from[pods[i].UID] // members of a gang are evicted wherever they are
+		one := evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed}
+		if u.owner.IsPod() {
+			one.From = f.from[pods[i].UID] // members of a gang are evicted on whatever node they are
 		}
 		errs.add(pl.evictOne(ctx, d, f, one, evicted))
 	})
-	switch begun := evicted.anyOf(pods); {
+	switch begun := evicted.anyPod(pods); {
 	case !begun:
 		pl.unmarkAll(ctx, pods, marked)
-	case !u.of.IsPod():
+	case !u.owner.IsPod():
 		return pl.evictRest(ctx, d, f, u, ran, evicted)
 	}
 	return errors.Join(errs.list()...)
 }
 
-// marks are what came of marking the pods of a list.
+// marks are the results of marking the pods of a list.
 type marks []markState
 
 type markState int
@@ -69,41 +71,41 @@ const (
 	// unmarked: it is marked when it is evicted.
 	unmarked markState = iota
 	isMarked
-	// hasEnded: there is nothing to evict any more.
+	// hasEnded: there is nothing left to evict.
 	hasEnded
 )
 
-func (m marks) any() bool { return slices.Contains(m, isMarked) }
+func (m marks) anyMarked() bool { return slices.Contains(m, isMarked) }
 
-// allEnded reports whether all have ended by themselves: their places are free, and pods that came
-// to run beside them since need not be evicted.
+// allEnded reports whether all have ended on their own: their places are free, and pods that started beside them since
+// need not be evicted.
 func (m marks) allEnded() bool {
 	return !slices.ContainsFunc(m, func(one markState) bool { return one != hasEnded })
 }
 
 func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked marks) {
-	pl.each(ctx, len(pods), func(i int) {
+	pl.parallel(ctx, len(pods), func(i int) {
 		if marked[i] == isMarked {
 			pl.evictor.Unmark(ctx, pods[i])
 		}
 	})
 }
 
-// markAll marks the pods, if there are several, that are on their nodes by now, as some of so many
-// that go. The bindings of the others will be called back.
+// markAll marks the pods, if there are several, that are on their nodes by now, as some of so many that go. The
+// bindings of the others are called back.
 func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int) (marks, error) {
 	marked := make(marks, len(pods))
 	if len(pods) == 1 {
-		return marked, nil // it is marked when it is evicted
+		return marked, nil // the only pod is marked when it is evicted
 	}
-	var errs collected
-	pl.each(ctx, len(pods), func(i int) {
+	var errs errorList
+	pl.parallel(ctx, len(pods), func(i int) {
 		if now, ok := pl.podByUID(pods[i].UID); ok {
 			pods[i] = now
 		}
 		if pods[i].Spec.NodeName != "" {
 			result, err := pl.evictor.Mark(ctx, pods[i], of)
-			if marked[i] = isMarked; err == nil && result != eviction.Ends { // if in doubt it is marked
+			if marked[i] = isMarked; err == nil && result != evictions.Ends { // if in doubt it is marked
 				marked[i] = hasEnded
 			}
 			errs.add(err)
@@ -112,16 +114,14 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int) (
 	return marked, errors.Join(errs.list()...)
 }
 
-// evictRest evicts what is left of a gang that has begun to end: pods of which the eviction
-// failed, and members that were on their way to a node meanwhile. It returns once all that
-// were evicted are seen to end, and what runs of the gang is nothing, or a new life of it,
-// with its minimum.
-func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, ran int, evicted *evictions) error {
-	ticker := pl.clock.NewTicker(lookAgainEvery)
-	defer ticker.Stop()
-	var last error
+// evictRest evicts what is left of a gang that has begun to end: pods whose eviction failed, and members that were
+// being bound. It returns once all evicted pods are seen to end, and the gang has no pods or, in a new life, its
+// minimum.
+func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, ran int,
+	evicted *evictedPods) error {
+	pause := recheckInterval
 	for {
-		together, err := pl.evictor.Together(u.of, u.pods[0])
+		together, err := pl.evictor.Together(u.owner, u.pods[0])
 		if err != nil {
 			return err
 		}
@@ -129,22 +129,29 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u 
 		if len(rest) == 0 && seen {
 			return nil
 		}
-		pl.Underway.Begin(pl.Gangs, pl.holder(d), rest)
-		var errs collected
-		pl.each(ctx, len(rest), func(i int) { errs.add(pl.evictOne(ctx, d, f, eviction.Turn{Pod: rest[i], Of: ran}, evicted)) })
-		pl.spareOthers(d, rest, evicted)
-		last = errors.Join(errs.list()...)
+		pl.Underway.AddVictims(pl.Gangs, pl.holder(d), rest)
+		var errs errorList
+		pl.parallel(ctx, len(rest), func(i int) {
+			errs.add(pl.evictOne(ctx, d, f, evictions.Eviction{Pod: rest[i], Marked: pl.evictor.Marked(rest[i]), Of: ran},
+				evicted))
+		})
+		pl.releaseNotEvicted(d, rest, evicted)
+		last := errors.Join(errs.list()...)
+		if pause = min(2*pause, maxRecheckInterval); last == nil {
+			pause = recheckInterval
+		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.of.Gang, context.Cause(ctx)))
-		case <-ticker.C():
+			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.owner.Gang, context.Cause(ctx)))
+		case <-pl.clock.After(pause):
 		}
 	}
 }
 
-// leftOver lists the pods on nodes of gangs that are left with less than their minimum, except
-// those that may not be evicted. seen: none that was evicted seems to run on.
-func leftOver(together []gang.Footprint, evicted *evictions, stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
+// leftOver lists the pods on nodes of gangs left with less than their minimum, except those that must stay. seen: no
+// evicted pod seems to run on.
+func leftOver(together []gangstate.Footprint, evicted *evictedPods,
+	stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
 	seen = true
 	for _, one := range together {
 		var bound []*v1.Pod
@@ -166,9 +173,8 @@ func leftOver(together []gang.Footprint, evicted *evictions, stay map[types.UID]
 	return rest, seen
 }
 
-// union returns the pods that were chosen and all that runs of their gangs, except what has to
-// stay.
-func union(chosen []*v1.Pod, together []gang.Footprint, stay map[types.UID]bool) []*v1.Pod {
+// union returns the chosen pods and all running pods of their gangs, except those that must stay.
+func union(chosen []*v1.Pod, together []gangstate.Footprint, stay map[types.UID]bool) []*v1.Pod {
 	pods := append([]*v1.Pod(nil), chosen...)
 	known := map[types.UID]bool{}
 	for _, pod := range chosen {
@@ -185,7 +191,7 @@ func union(chosen []*v1.Pod, together []gang.Footprint, stay map[types.UID]bool)
 	return pods
 }
 
-func (e *evictions) anyOf(pods []*v1.Pod) bool {
+func (e *evictedPods) anyPod(pods []*v1.Pod) bool {
 	for _, pod := range pods {
 		if e.has(pod.UID) {
 			return true

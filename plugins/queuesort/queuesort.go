@@ -17,7 +17,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -25,7 +25,7 @@ const Name = "GangQueueSort"
 
 // QueueSort is the plugin.
 type QueueSort struct {
-	order *order.Order
+	order *positions.Order
 }
 
 var _ fwk.QueueSortPlugin = &QueueSort{}
@@ -38,8 +38,8 @@ func (pl *QueueSort) Less(a, b fwk.QueuedEntityInfo) bool {
 	return pl.order.Less(entryOf(a), entryOf(b))
 }
 
-func entryOf(e fwk.QueuedEntityInfo) order.Entry {
-	entry := order.Entry{Priority: e.GetPriority(), Queued: e.GetTimestamp()}
+func entryOf(e fwk.QueuedEntityInfo) positions.Entry {
+	entry := positions.Entry{Priority: e.GetPriority(), Queued: e.GetTimestamp()}
 	switch e := e.(type) {
 	case *framework.QueuedPodInfo:
 		entry.UID = e.Pod.UID
@@ -51,7 +51,7 @@ func entryOf(e fwk.QueuedEntityInfo) order.Entry {
 }
 
 // New makes the factory of the plugin over the positions that Gang freezes.
-func New(o *order.Order) frameworkruntime.PluginFactory {
+func New(o *positions.Order) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			path := validation.Path(handle.ProfileName(), Name)

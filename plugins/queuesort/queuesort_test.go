@@ -15,7 +15,7 @@ import (
 	stock "k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/order"
+	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 )
 
 func at(n int) time.Time { return time.Unix(int64(n), 0) }
@@ -41,43 +41,43 @@ func nameOf(e fwk.QueuedEntityInfo) string { return e.(framework.QueuedEntityInf
 
 func TestLess(t *testing.T) {
 	high, low := new(int32(10)), new(int32(-1))
-	member := func(gang string, since int, extra bool) order.Position {
-		return order.Position{Gang: gang, Since: at(since), Extra: extra}
+	member := func(gang string, since int, extra bool) positions.Position {
+		return positions.Position{Gang: gang, Since: at(since), Extra: extra}
 	}
 	for sentence, c := range map[string]struct {
 		first, second fwk.QueuedEntityInfo
-		members       map[types.UID]order.Position
+		members       map[types.UID]positions.Position
 	}{
 		"the higher priority leads": {first: queued("z", high, 9), second: queued("a", nil, 1)},
-		"also over an older gang":   {first: queued("z", high, 9), second: queued("a", nil, 1), members: map[types.UID]order.Position{"a": member("g", 0, false)}},
+		"also over an older gang":   {first: queued("z", high, 9), second: queued("a", nil, 1), members: map[types.UID]positions.Position{"a": member("g", 0, false)}},
 		"no priority is 0":          {first: queued("z", nil, 9), second: queued("a", low, 1)},
 		"who came first leads":      {first: queued("z", nil, 1), second: queued("a", nil, 2)},
 		"a gang counts from when it came to be, not from when its member was queued": {
-			first: queued("z", nil, 9), second: queued("a", nil, 2), members: map[types.UID]order.Position{"z": member("g", 1, false)},
+			first: queued("z", nil, 9), second: queued("a", nil, 2), members: map[types.UID]positions.Position{"z": member("g", 1, false)},
 		},
 		"the older gang leads": {
-			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]order.Position{"z": member("y", 1, false), "a": member("x", 2, false)},
+			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]positions.Position{"z": member("y", 1, false), "a": member("x", 2, false)},
 		},
 		"of two gangs as old the names decide, so that neither is torn apart": {
-			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]order.Position{"z": member("x", 1, false), "a": member("y", 1, false)},
+			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]positions.Position{"z": member("x", 1, false), "a": member("y", 1, false)},
 		},
 		"extra members come after everything else of their priority": {
-			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]order.Position{"a": member("x", 0, true)},
+			first: queued("z", nil, 9), second: queued("a", nil, 1), members: map[types.UID]positions.Position{"a": member("x", 0, true)},
 		},
 		"but before what has a lower one": {
-			first: queued("z", nil, 9), second: queued("a", low, 1), members: map[types.UID]order.Position{"z": member("x", 0, true)},
+			first: queued("z", nil, 9), second: queued("a", low, 1), members: map[types.UID]positions.Position{"z": member("x", 0, true)},
 		},
 		"of pods that differ in nothing the UIDs decide": {first: queued("a", nil, 1), second: queued("b", nil, 1)},
 		"a native group stands where it was queued":      {first: nativeGroup("z", 0, 1), second: queued("a", nil, 2)},
 		"a gang that is older than a native group leads": {
-			first: queued("z", nil, 9), second: nativeGroup("a", 0, 2), members: map[types.UID]order.Position{"z": member("x", 1, false)},
+			first: queued("z", nil, 9), second: nativeGroup("a", 0, 2), members: map[types.UID]positions.Position{"z": member("x", 1, false)},
 		},
 		"a native group of high priority leads": {
-			first: nativeGroup("z", 10, 9), second: queued("a", nil, 2), members: map[types.UID]order.Position{"a": member("x", 1, false)},
+			first: nativeGroup("z", 10, 9), second: queued("a", nil, 2), members: map[types.UID]positions.Position{"a": member("x", 1, false)},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			o := order.New()
+			o := positions.New()
 			for uid, p := range c.members {
 				o.Freeze(uid, p)
 			}
@@ -90,7 +90,7 @@ func TestLess(t *testing.T) {
 }
 
 // crowd returns entities of all kinds, of which many agree in much.
-func crowd(rng *rand.Rand, o *order.Order) []fwk.QueuedEntityInfo {
+func crowd(rng *rand.Rand, o *positions.Order) []fwk.QueuedEntityInfo {
 	var list []fwk.QueuedEntityInfo
 	for i := range 24 {
 		priority := new(rng.Int32N(2))
@@ -108,7 +108,7 @@ func crowd(rng *rand.Rand, o *order.Order) []fwk.QueuedEntityInfo {
 			if rng.IntN(2) == 0 {
 				o.Plan([]types.UID{types.UID(uid)})
 			}
-			o.Freeze(types.UID(uid), order.Position{Gang: fmt.Sprint("g", rng.IntN(2)), Since: at(rng.IntN(3)), Extra: rng.IntN(3) == 0})
+			o.Freeze(types.UID(uid), positions.Position{Gang: fmt.Sprint("g", rng.IntN(2)), Since: at(rng.IntN(3)), Extra: rng.IntN(3) == 0})
 		}
 		list = append(list, queued(uid, priority, rng.IntN(3)))
 	}
@@ -119,7 +119,7 @@ func crowd(rng *rand.Rand, o *order.Order) []fwk.QueuedEntityInfo {
 // comes first, and first of first is first.
 func TestLessIsATotalOrder(t *testing.T) {
 	for seed := range uint64(20) {
-		o := order.New()
+		o := positions.New()
 		list := crowd(rand.New(rand.NewPCG(seed, 5)), o)
 		pl := &QueueSort{order: o}
 		for _, a := range list {
@@ -145,14 +145,14 @@ func TestLessIsATotalOrder(t *testing.T) {
 func TestGangsStandTogether(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 6))
-		o := order.New()
+		o := positions.New()
 		var list []fwk.QueuedEntityInfo
 		gangOf := map[string]string{}
 		for i := range 30 {
 			uid, gang := fmt.Sprint("pod-", i), rng.IntN(4)
 			if gang > 0 {
 				gangOf[uid] = fmt.Sprint("g", gang)
-				o.Freeze(types.UID(uid), order.Position{Gang: gangOf[uid], Since: at(gang / 2)}) // two gangs of one age
+				o.Freeze(types.UID(uid), positions.Position{Gang: gangOf[uid], Since: at(gang / 2)}) // two gangs of one age
 			}
 			list = append(list, queued(uid, nil, rng.IntN(3)))
 		}
@@ -179,7 +179,7 @@ func TestGangsStandTogether(t *testing.T) {
 // TestPlainPodsAreSortedAsEver compares with kube-scheduler's own plugin.
 func TestPlainPodsAreSortedAsEver(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 8))
-	ours, theirs := &QueueSort{order: order.New()}, &stock.PrioritySort{}
+	ours, theirs := &QueueSort{order: positions.New()}, &stock.PrioritySort{}
 	var list []fwk.QueuedEntityInfo
 	for i := range 60 {
 		priority := new(rng.Int32N(3) - 1)
@@ -200,13 +200,13 @@ func TestPlainPodsAreSortedAsEver(t *testing.T) {
 // TestPositionsAreFrozen: what is in the heap compares the same until it enters it
 // anew, or is forgotten.
 func TestPositionsAreFrozen(t *testing.T) {
-	o := order.New()
+	o := positions.New()
 	pl := &QueueSort{order: o}
 	names := []string{"a", "b", "c", "plain"}
 	entities := []fwk.QueuedEntityInfo{queued("a", nil, 5), queued("b", nil, 5), queued("c", nil, 5), queued("plain", nil, 3)}
 	freeze := func(uids ...types.UID) {
 		for _, uid := range uids {
-			o.Freeze(uid, order.Position{Gang: "g", Since: at(1)})
+			o.Freeze(uid, positions.Position{Gang: "g", Since: at(1)})
 		}
 	}
 	for _, step := range []struct {
@@ -237,7 +237,7 @@ func TestPositionsAreFrozen(t *testing.T) {
 }
 
 func TestNewTakesNoArguments(t *testing.T) {
-	if _, err := New(order.New())(t.Context(), &v1.Pod{}, named{}); err == nil {
+	if _, err := New(positions.New())(t.Context(), &v1.Pod{}, named{}); err == nil {
 		t.Error("arguments pass unread")
 	}
 }

@@ -12,41 +12,40 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/binding"
-	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 )
 
-// Reserve makes the pod use the placement on its node that suits it best.
+// Reserve makes the pod use the best placement on its node.
 func (pl *Reservation) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	c := cycleOf(state)
-	if c == nil || len(c.seats[node]) == 0 {
+	if c == nil || len(c.slots[node]) == 0 {
 		return nil
 	}
 	info, err := pl.handle.SnapshotSharedLister().NodeInfos().Get(node)
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("looking up node %s in the snapshot: %w", node, err))
 	}
-	seat, ok := pl.choose(c, state, pod, info)
+	slot, ok := pl.chooseSlot(c, state, pod, info)
 	if !ok {
 		return fwk.NewStatus(fwk.Unschedulable, "what is held for the pod on node "+node+" has been taken")
 	}
-	if seat != nil && !pl.reservations.Take(pod, node, seat.ID, c.demand) && c.named {
+	if slot != nil && !pl.reservations.Use(pod, node, slot.ID, c.demand) && c.named {
 		return fwk.NewStatus(fwk.Unschedulable, "the Reservation that the pod asks for ended as it was placed")
 	}
 	return nil
 }
 
-// Unreserve makes the pod give back what it uses; a reserve pod, its place. A pod that may have been bound before it
-// was deleted has used up a placement that is used once.
+// Unreserve makes the pod return what it uses; a reserve pod, its place. A pod that may have been bound before it was
+// deleted has used up a single-use placement.
 func (pl *Reservation) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	if binding.LeftOpen(state) {
-		pl.reservations.Bound(pod)
+		pl.reservations.PodBound(pod)
 	}
-	pl.reservations.Return(pod)
+	pl.reservations.Release(pod)
 }
 
-// Bind writes down the place of a reserve pod. What another pod uses is written on it as it is
-// bound, by the binder that comes next.
+// Bind writes the place of a reserve pod. For other pods the next binder writes what they use as it binds them.
 func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if reservepods.IsReservePod(pod) {
 		return fwk.AsStatus(pl.reservations.Bind(ctx, pod, node))
@@ -63,15 +62,16 @@ func (pl *Reservation) Bind(ctx context.Context, state fwk.CycleState, pod *v1.P
 	case value != "" && pl.notes():
 		binding.Annotate(state, v1alpha1.ReservationAllocatedAnnotation, value)
 	default:
-		if err := pl.write(ctx, pod, value); err != nil {
-			return fwk.AsStatus(fmt.Errorf("writing annotation %s on pod %s/%s: %w", v1alpha1.ReservationAllocatedAnnotation, pod.Namespace, pod.Name, err))
+		if err := pl.writeAnnotation(ctx, pod, value); err != nil {
+			return fwk.AsStatus(fmt.Errorf("writing annotation %s on pod %s/%s: %w", v1alpha1.ReservationAllocatedAnnotation,
+				pod.Namespace, pod.Name, err))
 		}
 	}
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// write writes what a pod uses into its annotations; nothing, where it uses nothing.
-func (pl *Reservation) write(ctx context.Context, pod *v1.Pod, value string) error {
+// writeAnnotation writes what a pod uses into its annotations; nothing if it uses nothing.
+func (pl *Reservation) writeAnnotation(ctx context.Context, pod *v1.Pod, value string) error {
 	annotations := map[string]any{v1alpha1.ReservationAllocatedAnnotation: nil}
 	if value != "" {
 		annotations[v1alpha1.ReservationAllocatedAnnotation] = value
@@ -80,19 +80,20 @@ func (pl *Reservation) write(ctx context.Context, pod *v1.Pod, value string) err
 	if err != nil {
 		return err
 	}
-	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = pl.handle.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType,
+		patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil // the binder reports it
 	}
 	return err
 }
 
-// PostBind makes the pod use its placement for good: that is not left to the watch, which may never show it on its
-// node. It takes a reserve pod away: what it looked for is held.
+// PostBind makes the pod's allocation permanent: the watch may never show the pod on its node. It removes a reserve
+// pod: what it looked for is held.
 func (pl *Reservation) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
 	if reservepods.IsReservePod(pod) {
-		pl.reservations.Placed(pod)
+		pl.reservations.RemoveReservePod(pod)
 		return
 	}
-	pl.reservations.Bound(pod)
+	pl.reservations.PodBound(pod)
 }

@@ -15,9 +15,9 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/binding"
-	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
-	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
 // withClient is a framework that is only asked for its client.
@@ -31,30 +31,30 @@ func (w withClient) ClientSet() kubernetes.Interface { return w.client }
 // uses reports that every pod uses the same; nil: nothing.
 type uses struct {
 	Reservations
-	what *reservation.Allocation
+	what *reservationstate.Allocation
 	bind error
 	told *[]string
 }
 
-func (u uses) Bound(*v1.Pod)  { *u.told = append(*u.told, "bound") }
-func (u uses) Return(*v1.Pod) { *u.told = append(*u.told, "returned") }
+func (u uses) PodBound(*v1.Pod) { *u.told = append(*u.told, "bound") }
+func (u uses) Release(*v1.Pod)  { *u.told = append(*u.told, "returned") }
 
-func (u uses) Allocation(*v1.Pod) (reservation.Allocation, bool) {
+func (u uses) Allocation(*v1.Pod) (reservationstate.Allocation, bool) {
 	if u.what == nil {
-		return reservation.Allocation{}, false
+		return reservationstate.Allocation{}, false
 	}
 	return *u.what, true
 }
 
 func (u uses) Bind(context.Context, *v1.Pod, string) error { return u.bind }
 
-// TestWhatIsWritten: what a pod uses is in its annotations when it is bound, and nothing that it does not use. The binder
-// writes it where it can, and then it costs no call.
+// TestWhatIsWritten: what a pod uses is in its annotations when it is bound, and nothing that it does not use. The
+// binder writes it where it can, and then it costs no call.
 func TestWhatIsWritten(t *testing.T) {
-	held := &reservation.Allocation{Name: "r", UID: "u", Index: 3}
+	held := &reservationstate.Allocation{Name: "r", UID: "u", Index: 3}
 	for sentence, c := range map[string]struct {
 		before string // on the pod
-		uses   *reservation.Allocation
+		uses   *reservationstate.Allocation
 		notes  bool // the binder can write
 		named  bool
 		calls  int

@@ -8,29 +8,29 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/internal/card"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
-// Dealer is a plugin that deals out the memory of GPU cards.
-type Dealer interface {
+// CardAllocator is a plugin that allocates the memory of GPU cards.
+type CardAllocator interface {
 	// CardRoom reports whether the pod of a cycle finds a card on a node, beside what is kept there.
-	CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, kept card.Kept) bool
+	CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, kept gpucards.Kept) bool
 }
 
-// KeptCards returns what is held on the GPU cards of a node, as far as the pod of a cycle, or of a what-if, is
-// concerned. The dealer asks for it. Where nothing is held on a card of the node it costs a look-up.
-func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
+// KeptCards returns what is held on the GPU cards of a node against the pod of a cycle, or of a what-if. The card
+// allocator calls it. Without holds on cards of the node it costs one lookup.
+func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) gpucards.Kept {
 	placements := pl.reservations.Cards(info.Node().Name)
 	if len(placements) == 0 {
-		return card.Kept{}
+		return gpucards.Kept{}
 	}
 	if a, uses := pl.reservations.Allocation(pod); uses {
 		for _, p := range placements {
 			if p.Reservation == a.UID && p.Index == a.Index {
-				kept := keptBut("", nil, placements, pod, info) // what it has not taken is others'
-				kept.Has, kept.Seat = p.Users[pod.UID] > 0, p.Card
+				kept := keptBut("", nil, placements, pod, info) // what it has not taken is for others
+				kept.Has, kept.Card = p.Users[pod.UID] > 0, p.Card
 				return kept
 			}
 		}
@@ -40,11 +40,11 @@ func (pl *Reservation) KeptCards(state fwk.CycleState, pod *v1.Pod, info fwk.Nod
 	if c == nil {
 		return keptBut("", nil, placements, pod, info)
 	}
-	seat, _ := pl.choose(c, state, pod, info)
-	return keptFor(c, seat, placements, pod, info)
+	slot, _ := pl.chooseSlot(c, state, pod, info)
+	return keptFor(c, slot, placements, pod, info)
 }
 
-// TakenCard returns the card of the seat that a pod of a what-if has taken; false where it has none.
+// TakenCard returns the card of the slot that a pod of a what-if has taken; false if it has none.
 func (pl *Reservation) TakenCard(state fwk.CycleState, pod types.UID) (int, bool) {
 	c := cycleOf(state)
 	if c == nil {
@@ -57,9 +57,10 @@ func (pl *Reservation) TakenCard(state fwk.CycleState, pod types.UID) (int, bool
 	return p.card, true
 }
 
-// dealt reports whether a pod that is to use a seat finds memory on a card, which has to be that of the seat
-// where the pod takes memory of it.
-func (pl *Reservation) dealt(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, seat *reservation.Seat) bool {
+// cardFits reports whether a pod that would use a slot finds memory on a card, which must be the slot's card if the pod
+// takes memory of it.
+func (pl *Reservation) cardFits(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo,
+	slot *reservationstate.Slot) bool {
 	if c.demand.Request[v1alpha1.GPUMemoryResource] <= 0 {
 		return true
 	}
@@ -67,8 +68,8 @@ func (pl *Reservation) dealt(c *cycle, state fwk.CycleState, pod *v1.Pod, info f
 	if len(placements) == 0 {
 		return true // that is for the dealer alone
 	}
-	kept := keptFor(c, seat, placements, pod, info)
-	for _, dealer := range pl.dealers() {
+	kept := keptFor(c, slot, placements, pod, info)
+	for _, dealer := range pl.cardAllocators() {
 		if !dealer.CardRoom(state, pod, info, kept) {
 			return false
 		}
@@ -76,30 +77,31 @@ func (pl *Reservation) dealt(c *cycle, state fwk.CycleState, pod *v1.Pod, info f
 	return true
 }
 
-// keptFor returns what is kept on cards for other pods than one that uses a seat; seat is nil where it uses
-// none.
-func keptFor(c *cycle, seat *reservation.Seat, placements []reservation.OnCard, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
+// keptFor returns what is kept on cards for pods other than one that uses a slot; slot is nil if it uses none.
+func keptFor(c *cycle, slot *reservationstate.Slot, placements []reservationstate.OnCard, pod *v1.Pod,
+	info fwk.NodeInfo) gpucards.Kept {
 	left := map[hold.ID]int64{}
-	for _, one := range c.seats[info.Node().Name] {
-		left[one.ID] = one.Left.Request[v1alpha1.GPUMemoryResource] // as a what-if has it
+	for _, one := range c.slots[info.Node().Name] {
+		left[one.ID] = one.Left.Request[v1alpha1.GPUMemoryResource] // as the what-if has it
 	}
 	own := hold.ID("")
-	if seat != nil && seat.Left.Part(c.demand.Amount()).Request[v1alpha1.GPUMemoryResource] > 0 {
-		own = seat.ID
+	if slot != nil && slot.Left.Part(c.demand.Amount()).Request[v1alpha1.GPUMemoryResource] > 0 {
+		own = slot.ID
 	}
 	kept := keptBut(own, left, placements, pod, info)
 	for _, p := range placements {
 		if p.ID == own {
-			kept.Has, kept.Seat = true, p.Card
+			kept.Has, kept.Card = true, p.Card
 		}
 	}
 	return kept
 }
 
-// keptBut adds up what is kept by all placements but one: what is left of them, by left where it has them, and
-// what users have that a what-if has taken off the node: they leave it to the next.
-func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservation.OnCard, pod *v1.Pod, info fwk.NodeInfo) card.Kept {
-	kept := card.Kept{By: map[int]int64{}}
+// keptBut adds up what all placements but one keep: what is left of them, by left if it has them, and the parts of
+// users that a what-if has removed from the node.
+func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservationstate.OnCard, pod *v1.Pod,
+	info fwk.NodeInfo) gpucards.Kept {
+	kept := gpucards.Kept{By: map[int]int64{}}
 	there := func(user types.UID) bool {
 		return slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return p.GetPod().UID == user })
 	}

@@ -13,34 +13,32 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/gang"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
-// ErrReasonElsewhere is the reason of nodes on which a pod does not find the Reservation that it
-// asks for.
+// ErrReasonElsewhere is the reason of nodes without the Reservation that a pod asks for.
 const ErrReasonElsewhere = "node(s) without the Reservation that the pod asks for"
 
 const cycleKey fwk.StateKey = "lockstep.dev/" + Name
 
-// cycle is what is held for a pod in its cycle, or in a what-if about it. A pod that has nothing
-// held for it has none.
+// cycle is what is held for a pod in its cycle, or in a what-if; nil if nothing is.
 type cycle struct {
-	demand holds.Demand
-	// holders are the holders whose holds are no obstacle.
+	demand ledger.Demand
+	// holders are the holders whose holds the pod may use.
 	holders []hold.Holder
-	// named: the pod asks for a Reservation by its name, there or nowhere.
+	// named: the pod asks for a Reservation by name, and must use it.
 	named bool
-	// seats are what is held, by node. A what-if replaces the list of a node where it changes one.
-	seats map[string][]reservation.Seat
+	// slots are what is held, by node. A what-if replaces the list of a node that it changes.
+	slots map[string][]reservationstate.Slot
 	// parts are what the pods of a what-if have taken.
 	parts map[types.UID]part
 }
 
-// part is what a pod of a what-if has taken of a seat.
+// part is what a pod of a what-if has taken of a slot.
 type part struct {
 	id     hold.ID
 	amount hold.Taken
@@ -50,41 +48,41 @@ type part struct {
 // Clone copies what a what-if changes.
 func (c *cycle) Clone() fwk.StateData {
 	copied := *c
-	copied.seats, copied.parts = maps.Clone(c.seats), maps.Clone(c.parts)
+	copied.slots, copied.parts = maps.Clone(c.slots), maps.Clone(c.parts)
 	return &copied
 }
 
-// cycleOf returns what PreFilter has written; nil where nothing is held for the pod.
+// cycleOf returns what PreFilter has written; nil if nothing is held for the pod.
 func cycleOf(state fwk.CycleState) *cycle {
 	data, err := state.Read(cycleKey)
 	if err != nil {
-		return nil // there is none, as said above
+		return nil // there is none
 	}
 	c, _ := data.(*cycle)
 	return c
 }
 
-// PreFilter looks up what is held for the pod. A pod that is placed by itself is sent to the node
-// where it has the placement that suits it best, if it fits there; members of a gang go where
-// their plan says. Where no Reservation holds anything it costs next to nothing.
-func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter looks up what is held for the pod. It sends a pod that is placed alone to the node with its best placement,
+// if it fits there; members of a gang follow their plan. It is cheap if no Reservation holds anything.
+func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	_ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if why := pl.reservations.Missing(pod); why != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
-	seats := pl.reservations.Seats(pod)
-	if len(seats) == 0 {
+	slots := pl.reservations.Slots(pod)
+	if len(slots) == 0 {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	c := &cycle{
-		demand: holds.DemandOf(&framework.PodInfo{Pod: pod}), seats: seats,
-		holders: slices.Concat(holds.Granted(state, pod), pl.reservations.Grants(pod)),
+		demand: ledger.DemandOf(&framework.PodInfo{Pod: pod}), slots: slots,
+		holders: slices.Concat(ledger.Granted(state, pod), pl.reservations.Grants(pod)),
 	}
 	_, c.named = pod.Annotations[v1alpha1.ReservationAnnotation]
 	state.Write(cycleKey, c)
-	open, meant := c.open()
-	if !planner.Asks(state) {
+	open, meant := c.nodesWithSlots()
+	if !planner.IsSimulated(state) {
 		for _, nodes := range [][]string{meant, open} {
-			node, err := pl.suited(ctx, state, pod, nodes)
+			node, err := pl.bestNode(ctx, state, pod, nodes)
 			if err != nil {
 				return nil, fwk.AsStatus(err)
 			}
@@ -99,15 +97,14 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return nil, nil
 }
 
-// open lists the nodes on which the pod finds something, by name, and those of them on which it is meant
-// for the pod.
-func (c *cycle) open() (nodes, meant []string) {
-	for node, seats := range c.seats {
-		best := reservation.Rank(c.demand.Amount(), seats)
+// nodesWithSlots lists the nodes with slots for the pod, by name, and those of them with a slot for its migration.
+func (c *cycle) nodesWithSlots() (nodes, meant []string) {
+	for node, slots := range c.slots {
+		best := reservationstate.Rank(c.demand.Amount(), slots)
 		if len(best) == 0 {
 			continue
 		}
-		if nodes = append(nodes, node); seats[best[0]].Meant {
+		if nodes = append(nodes, node); slots[best[0]].ForMigration {
 			meant = append(meant, node)
 		}
 	}
@@ -116,19 +113,20 @@ func (c *cycle) open() (nodes, meant []string) {
 	return nodes, meant
 }
 
-// suited returns the node where a pod that is placed by itself best uses what is held for it; empty if it
-// fits on none of them.
-func (pl *Reservation) suited(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []string) (string, error) {
+// bestNode returns the node where a pod that is placed alone best uses what is held for it; empty if it fits on none.
+func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	nodes []string) (string, error) {
 	if len(nodes) == 0 {
 		return "", nil
 	}
-	attempt := &gang.Attempt{
-		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gang.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
+	attempt := &gangstate.Attempt{
+		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
+		Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
 	}
 	if stands := planner.UnplacedOf(state); stands != nil {
 		attempt = stands.Attempt
-	} else if _, _, member := gang.KeyOf(pod); member {
-		return "", nil // its gang's plan gives it a node, or it is one too many
+	} else if _, _, member := gangstate.KeyOf(pod); member {
+		return "", nil // its gang's plan gives it a node, or it is surplus
 	}
 	plan, err := pl.planner().PlanOn(ctx, attempt, nodes)
 	if err != nil {
@@ -137,65 +135,67 @@ func (pl *Reservation) suited(ctx context.Context, state fwk.CycleState, pod *v1
 	return plan[pod.UID], nil
 }
 
-// PreFilterExtensions returns none: what-ifs report pods that come and go by the hooks.
+// PreFilterExtensions returns none: the Simulate hooks report pods that come and go.
 func (pl *Reservation) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// Filter refuses nodes that would be oversold: a pod uses one placement at most, and others that it owns
-// are held for their other owners. It costs next to nothing for a pod that owns none.
+// Filter refuses nodes that would be oversold: a pod uses at most one placement, and others that it owns are held for
+// their other owners. It is cheap for a pod that owns none.
 func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
 	}
-	seats := c.seats[info.Node().Name]
-	if len(seats) == 0 {
+	slots := c.slots[info.Node().Name]
+	if len(slots) == 0 {
 		if c.named {
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonElsewhere)
 		}
 		return nil
 	}
-	if _, ok := pl.choose(c, state, pod, info); !ok {
-		return fwk.NewStatus(fwk.Unschedulable, holds.ErrReasonHeld)
+	if _, ok := pl.chooseSlot(c, state, pod, info); !ok {
+		return fwk.NewStatus(fwk.Unschedulable, ledger.ErrReasonHeld)
 	}
 	return nil
 }
 
-// choose returns the seat on a node that the pod of a cycle is to use; nil for none. It returns
-// false where the pod does not fit beside what is held there for others.
-func (pl *Reservation) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (*reservation.Seat, bool) {
-	seats, need := c.seats[info.Node().Name], c.demand.Amount()
+// chooseSlot returns the slot on a node that the pod of a cycle would use; nil for none. It returns false if the pod
+// does not fit beside what is held there for others.
+func (pl *Reservation) chooseSlot(c *cycle, state fwk.CycleState, pod *v1.Pod,
+	info fwk.NodeInfo) (*reservationstate.Slot, bool) {
+	slots, need := c.slots[info.Node().Name], c.demand.Amount()
 	held, _ := pl.holds.Others(info, c.holders...)
-	for i := range seats {
-		held = held.Plus(seats[i].Left)
+	for i := range slots {
+		held = held.Plus(slots[i].Left)
 	}
-	for _, i := range reservation.Rank(need, seats) {
-		if c.demand.Fits(info, held.Minus(seats[i].Left.Part(need))) && pl.dealt(c, state, pod, info, &seats[i]) {
-			return &seats[i], true
+	for _, i := range reservationstate.Rank(need, slots) {
+		if c.demand.Fits(info, held.Minus(slots[i].Left.Part(need))) && pl.cardFits(c, state, pod, info, &slots[i]) {
+			return &slots[i], true
 		}
 	}
 	return nil, !c.named && c.demand.Fits(info, held)
 }
 
-// SimulatesNodeLocally marks that what is held on a node is a matter of the pods on it.
+// SimulatesNodeLocally marks that only pods on a node matter for what is held there.
 func (pl *Reservation) SimulatesNodeLocally() {}
 
-// SimulateAddTask makes a pod that comes to a node take its part of what is held for it there. A pod that
-// was there already has it: the ledger knows.
-func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+// SimulateAddTask makes a pod that comes to a node take its part of what is held for it there. A pod that was there has
+// it already, by the ledger.
+func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo,
+	node fwk.NodeInfo) *fwk.Status {
 	c, pod := cycleOf(state), toAdd.GetPod()
-	if c == nil || len(c.seats[node.Node().Name]) == 0 {
+	if c == nil || len(c.slots[node.Node().Name]) == 0 {
 		return nil
 	}
-	if one, ok := pl.holds.Of(pod.UID); ok && one.From != "" {
+	if one, ok := pl.holds.HoldOf(pod.UID); ok && one.From != "" {
 		return nil
 	}
-	seats := slices.Clone(c.seats[node.Node().Name])
-	need, own := holds.DemandOf(toAdd).Amount(), pl.reservations.Grants(pod)
-	for _, i := range reservation.Rank(need, seats) {
-		if s := &seats[i]; slices.Contains(own, s.Holder) {
+	slots := slices.Clone(c.slots[node.Node().Name])
+	need, own := ledger.DemandOf(toAdd).Amount(), pl.reservations.Grants(pod)
+	for _, i := range reservationstate.Rank(need, slots) {
+		if s := &slots[i]; slices.Contains(own, s.Holder) {
 			amount := s.Left.Part(need)
-			s.Left, s.Taken = s.Left.Minus(amount), s.Once
-			c.seats[s.Node] = seats
+			s.Left, s.Taken = s.Left.Minus(amount), s.SingleUse
+			c.slots[s.Node] = slots
 			if c.parts == nil {
 				c.parts = map[types.UID]part{}
 			}
@@ -206,9 +206,10 @@ func (pl *Reservation) SimulateAddTask(_ context.Context, state fwk.CycleState, 
 	return nil
 }
 
-// SimulateRemoveTask makes a pod of a what-if give back its part. What a running pod has of a placement
-// stays held: an eviction does not free it.
-func (pl *Reservation) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+// SimulateRemoveTask makes a pod of a what-if return its part. What a running pod has of a placement stays held: an
+// eviction does not free it.
+func (pl *Reservation) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo,
+	node fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
@@ -218,12 +219,12 @@ func (pl *Reservation) SimulateRemoveTask(_ context.Context, state fwk.CycleStat
 		return nil
 	}
 	delete(c.parts, toRemove.GetPod().UID)
-	seats := slices.Clone(c.seats[node.Node().Name])
-	for i := range seats {
-		if s := &seats[i]; s.ID == p.id {
+	slots := slices.Clone(c.slots[node.Node().Name])
+	for i := range slots {
+		if s := &slots[i]; s.ID == p.id {
 			s.Left, s.Taken = s.Left.Plus(p.amount), false
 		}
 	}
-	c.seats[node.Node().Name] = seats
+	c.slots[node.Node().Name] = slots
 	return nil
 }

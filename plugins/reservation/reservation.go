@@ -1,8 +1,8 @@
-// Package reservation is the Reservation plugin: it brings pods to what is held for them.
+// Package reservation is the Reservation plugin: it places Reservations, and brings pods to what is held for them.
 //
-// It binds reserve pods, which look for the places of a Reservation, by writing their places down.
-// A pod that owns Reservations gets the placement that suits it best, one at most; what the pod
-// uses of it is its own until it ends. HeldCapacity keeps out all other pods.
+// It binds reserve pods, which look for the places of a Reservation, by writing their places into its status. A pod
+// that owns Reservations gets the placement that suits it best, one at most, and keeps what it uses of it until it
+// ends. HeldCapacity keeps all other pods out.
 //
 // Package reservations knows what is held for which pods, for all profiles.
 package reservation
@@ -21,12 +21,12 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/plugins/extension"
-	"github.com/lockstep-sh/lockstep/plugins/holds"
-	"github.com/lockstep-sh/lockstep/plugins/internal/hold"
-	"github.com/lockstep-sh/lockstep/plugins/internal/reservation"
-	"github.com/lockstep-sh/lockstep/plugins/planner"
-	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -35,43 +35,40 @@ const Name = "Reservation"
 // Reservation is the plugin, one for each profile.
 type Reservation struct {
 	handle       framework.Framework
-	holds        *holds.Holds
+	holds        *ledger.Holds
 	reservations Reservations
-	// planner finds a node among those where something is held for a pod.
+	// planner finds a node among those with capacity held for a pod.
 	planner func() *planner.Planner
-	// dealers are the plugins of the profile that deal out GPU cards.
-	dealers func() []Dealer
-	// notes: the binder of the profile writes annotations as it binds.
+	// cardAllocators are the plugins of the profile that allocate GPU cards.
+	cardAllocators func() []CardAllocator
+	// notes: the profile's binder writes annotations as it binds.
 	notes func() bool
 }
 
-// Reservations is what is held for which pods. It recognizes reserve pods by itself: nothing is
-// held for these.
+// Reservations is what is held for which pods. It recognizes reserve pods: nothing is held for these.
 type Reservations interface {
 	// Serve makes it place the Reservations of a profile.
 	Serve(ctx context.Context, handle fwk.Handle, preempts, yields bool) error
 	// Grants returns the holders of the Reservations that a pod owns.
 	Grants(pod *v1.Pod) []hold.Holder
-	// Seats returns what is held for a pod, by node.
-	Seats(pod *v1.Pod) map[string][]reservation.Seat
-	// Missing returns why a pod cannot use the Reservation that it asks for by name; empty if it
-	// can.
+	// Slots returns what is held for a pod, by node.
+	Slots(pod *v1.Pod) map[string][]reservationstate.Slot
+	// Missing returns why a pod cannot use the Reservation that it asks for by name; empty if it can.
 	Missing(pod *v1.Pod) string
-	// Take makes a pod that is counted on a node from now on use a placement; false where it
-	// cannot.
-	Take(pod *v1.Pod, node string, id hold.ID, d holds.Demand) bool
-	// Bound makes it use that for good: it is on its node, and may be gone again.
-	Bound(pod *v1.Pod)
-	// Return makes it give that back.
-	Return(pod *v1.Pod)
+	// Use makes a pod that is now counted on a node use a placement; false if it cannot.
+	Use(pod *v1.Pod, node string, id hold.ID, d ledger.Demand) bool
+	// PodBound makes the allocation of a bound pod permanent.
+	PodBound(pod *v1.Pod)
+	// Release makes a pod return what it uses.
+	Release(pod *v1.Pod)
 	// Allocation returns what a pod uses.
-	Allocation(pod *v1.Pod) (reservation.Allocation, bool)
-	// Bind writes down the place of a reserve pod, with those of the others of its Reservation.
+	Allocation(pod *v1.Pod) (reservationstate.Allocation, bool)
+	// Bind records the place of a reserve pod, and returns once all places of its Reservation are written.
 	Bind(ctx context.Context, pod *v1.Pod, node string) error
 	// Cards lists the placements on GPU cards of a node.
-	Cards(node string) []reservation.OnCard
-	// Placed notes that a reserve pod is bound.
-	Placed(pod *v1.Pod)
+	Cards(node string) []reservationstate.OnCard
+	// RemoveReservePod removes a reserve pod that is bound.
+	RemoveReservePod(pod *v1.Pod)
 }
 
 var (
@@ -84,7 +81,7 @@ var (
 	_ fwk.BindPlugin        = &Reservation{}
 	_ fwk.PostBindPlugin    = &Reservation{}
 	_ fwk.SignPlugin        = &Reservation{}
-	_ holds.Granter         = &Reservation{}
+	_ ledger.Granter        = &Reservation{}
 	_ whatif.TaskAdder      = &Reservation{}
 	_ whatif.TaskRemover    = &Reservation{}
 	_ whatif.NodeLocal      = &Reservation{}
@@ -93,8 +90,8 @@ var (
 // Name returns the name of the plugin.
 func (pl *Reservation) Name() string { return Name }
 
-// EventsToRegister registers none: no event of the cluster means that something is held for a pod.
-// HeldCapacity activates what this plugin refused.
+// EventsToRegister registers none: no cluster event means that something is held for a pod. HeldCapacity activates the
+// pods that this plugin refused.
 func (pl *Reservation) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }
@@ -102,7 +99,7 @@ func (pl *Reservation) EventsToRegister(context.Context) ([]fwk.ClusterEventWith
 // Grants returns the holders of the Reservations that a pod owns.
 func (pl *Reservation) Grants(pod *v1.Pod) []hold.Holder { return pl.reservations.Grants(pod) }
 
-// SignPod refuses pods for which something is held: others like them do not find the same.
+// SignPod refuses pods for which something is held: pods with the same spec find something else.
 func (pl *Reservation) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if pl.reservations.Missing(pod) != "" || len(pl.reservations.Grants(pod)) > 0 {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "something is held for the pod")
@@ -110,9 +107,9 @@ func (pl *Reservation) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragme
 	return nil, nil
 }
 
-// New makes the factory of the plugin over what all profiles share. binder is the name of the
-// binder that writes annotations as it binds.
-func New(ledger *holds.Holds, reservations Reservations, plugins *extension.Plugins, binder string) frameworkruntime.PluginFactory {
+// New returns the factory of the plugin. binder is the name of the binder that writes annotations as it binds.
+func New(holds *ledger.Holds, reservations Reservations, plugins *extension.Plugins,
+	binder string) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args := &config.ReservationArgs{}
 		if object != nil {
@@ -129,11 +126,13 @@ func New(ledger *holds.Holds, reservations Reservations, plugins *extension.Plug
 			return nil, fmt.Errorf("making %s: %w", Name, err)
 		}
 		return &Reservation{
-			handle: fw, holds: ledger, reservations: reservations,
-			planner: sync.OnceValue(func() *planner.Planner { return planner.New(fw, ledger, plugins) }), // once all plugins are made
-			dealers: sync.OnceValue(func() []Dealer { return extension.Of[Dealer](plugins, fw) }),
+			handle: fw, holds: holds, reservations: reservations,
+			// once all plugins are made
+			planner:        sync.OnceValue(func() *planner.Planner { return planner.New(fw, holds, plugins) }),
+			cardAllocators: sync.OnceValue(func() []CardAllocator { return extension.Of[CardAllocator](plugins, fw) }),
 			notes: sync.OnceValue(func() bool {
-				return slices.ContainsFunc(fw.ListPlugins().Bind.Enabled, func(p schedconfig.Plugin) bool { return p.Name == binder })
+				return slices.ContainsFunc(fw.ListPlugins().Bind.Enabled,
+					func(p schedconfig.Plugin) bool { return p.Name == binder })
 			}),
 		}, nil
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// asked measures how long kubectl gang takes to answer on a large cluster, from its start to its end. Most GPUs are used, and a
-// gang waits that does not fit.
+// asked measures how long kubectl gang takes to answer on a large cluster, from its start to its end. Most GPUs are
+// used, and a gang waits that does not fit.
 type asked struct {
 	nodes, onNode int
 }
@@ -68,7 +68,8 @@ func (b asked) run(ctx context.Context, f *fixture, r *report) (err error) {
 	return nil
 }
 
-// fill makes pods that have their nodes, six in ten of which have a GPU, and a gang that asks for more nodes than there are.
+// fill makes pods that have their nodes, six in ten of which have a GPU, and a gang that asks for more nodes than there
+// are.
 func (b asked) fill(ctx context.Context, f *fixture) error {
 	nodes, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {

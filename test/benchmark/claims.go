@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
-// claims compares gangs on lockstep-scheduler with as many plain pods on the stock scheduler where each pod claims a device, on
-// nodes whose devices are known from ResourceSlices.
+// claims compares gangs on lockstep-scheduler with as many plain pods on the stock scheduler where each pod claims a
+// device, on nodes whose devices are known from ResourceSlices.
 type claims struct {
 	nodes, gangs, size int
 }

@@ -12,6 +12,9 @@
 // controller uses is reported by itself and together with the scheduler's, from its start, which
 // comes before the pods.
 //
+// With -upstream the workloads are those of Kubernetes' own benchmark, scheduler_perf: its files are read from the
+// module k8s.io/kubernetes, and native gangs and ours schedule the same PodGroups in turn.
+//
 // Churn has no stock scheduler to be compared with: it counts the gangs that start out of turn while
 // pods end all the time.
 //

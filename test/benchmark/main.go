@@ -31,7 +31,9 @@ type options struct {
 	run     *regexp.Regexp
 	columns *regexp.Regexp
 	// system: the schedulers are measured with what users run beside them.
-	system     bool
+	system bool
+	// upstream: the workloads are those of Kubernetes' own benchmark.
+	upstream   bool
 	scheduler  string
 	controller string
 	// descheduler is always that of this checkout.
@@ -63,6 +65,7 @@ func parse(args []string) (options, error) {
 	pattern := flags.String("run", ".", "regular expression: run only the benchmarks whose name matches")
 	columns := flags.String("columns", ".", "regular expression: with -system, take turns only among the columns whose name matches")
 	flags.BoolVar(&o.system, "system", false, "measure what users run: kubelets (KWOK) beside both schedulers, and lockstep-controller beside ours")
+	flags.BoolVar(&o.upstream, "upstream", false, "run the workloads of gangs of scheduler_perf, Kubernetes' own benchmark, with native gangs and ours in turn")
 	flags.StringVar(&o.scheduler, "scheduler", "", "the lockstep-scheduler to measure (default: build this checkout's)")
 	flags.StringVar(&o.controller, "controller", "", "the lockstep-controller to measure with -system (default: build this checkout's)")
 	flags.StringVar(&o.config, "config", "", "configuration file of lockstep-scheduler (default: what it runs without one)")
@@ -139,6 +142,12 @@ func choose(o options) ([]benchmark, error) {
 	if o.system {
 		list = systems
 	}
+	if o.upstream {
+		var err error
+		if list, err = upstreams(); err != nil {
+			return nil, err
+		}
+	}
 	var chosen []benchmark
 	for _, b := range list {
 		if o.run.MatchString(b.name()) && (!o.quick || b.quick()) {
@@ -157,6 +166,13 @@ func (o options) cluster() (localcluster.Options, error) {
 		Name: clusterName, WithoutKwok: !o.system, WithoutControllerManager: true,
 		// Served for the comparison with native pod groups; only that scheduler uses it.
 		FeatureGates: "GenericWorkload=true", RuntimeConfig: "scheduling.k8s.io/v1beta1=true",
+	}
+	if o.upstream {
+		cases, err := upstreamCases()
+		if err != nil {
+			return what, err
+		}
+		what.FeatureGates = gates(cases...)
 	}
 	if o.system {
 		root, err := localcluster.Root()

@@ -9,7 +9,7 @@ import (
 )
 
 // fair is ours with the FairShare plugin.
-var fair = kind{"fair", ours.schedulerName}
+var fair = kind{name: "fair", schedulerName: ours.schedulerName}
 
 // fairConfig is what lockstep-scheduler runs without a configuration, and FairShare.
 const fairConfig = `apiVersion: kubescheduler.config.k8s.io/v1

@@ -17,13 +17,14 @@ import (
 type kind struct {
 	name          string // in results
 	schedulerName string // in pods
+	gates         string // its feature gates, as a flag has them
 }
 
 var (
-	stock = kind{"stock", v1.DefaultSchedulerName}
+	stock = kind{name: "stock", schedulerName: v1.DefaultSchedulerName}
 	// native is the stock scheduler with its own pod groups switched on.
-	native = kind{"native", v1.DefaultSchedulerName}
-	ours   = kind{"ours", "lockstep-scheduler"}
+	native = kind{name: "native", schedulerName: v1.DefaultSchedulerName, gates: "GenericWorkload=true"}
+	ours   = kind{name: "ours", schedulerName: "lockstep-scheduler"}
 )
 
 // stockConfig gives the stock scheduler the client limits that ours has by default.
@@ -52,8 +53,8 @@ func (f *fixture) start(k kind, label string) (*scheduler, error) {
 		"--authorization-always-allow-paths=/readyz,/metrics,/debug/*",
 	}
 	binary := f.scheduler
-	if k == native {
-		args = append(args, "--feature-gates=GenericWorkload=true")
+	if k.gates != "" {
+		args = append(args, "--feature-gates="+k.gates)
 	}
 	config, text := f.config, ""
 	switch k {

@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/observe"
 )
 
-// told measures how long it takes until all members of a large gang that does not fit have a condition that says so, once its
-// last member has come: from then, and from the first condition.
+// told measures how long it takes until all members of a large gang that does not fit have a condition that says so,
+// once its last member has come: from then, and from the first condition.
 type told struct {
 	nodes, members int
 }

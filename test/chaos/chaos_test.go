@@ -25,7 +25,7 @@ func TestShort(t *testing.T) {
 	}
 	quietKlog()
 	report, err := Run(t.Context(), Options{
-		Seed: shortSeed, Length: shortLength, Faults: true, Progress: t.Output(),
+		Seed: shortSeed, Length: shortLength, Faults: true, BadInput: true, Progress: t.Output(),
 		Scheduler: filepath.Join(root, "bin", "lockstep-scheduler"), Controller: filepath.Join(root, "bin", "lockstep-controller"),
 	})
 	if err != nil {

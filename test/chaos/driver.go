@@ -36,6 +36,7 @@ type driver struct {
 	there []*activity
 	// errs are the errors of calls that the API server refused.
 	errs []error
+	bad  badInputs
 }
 
 // activity is a work that is under way.
@@ -64,7 +65,6 @@ func newDriver(client kubernetes.Interface, dynamic dynamic.Interface, seen *obs
 
 // run takes all steps until ctx ends.
 func (d *driver) run(ctx context.Context, works []workload.Work) {
-	d.begin = time.Now()
 	for i := range works {
 		w := &works[i]
 		if d.waitFor(ctx, w.Steps[0].At) != nil {

@@ -30,10 +30,11 @@ const (
 	// relieved is how much of the GPUs is asked for after the cluster was relieved.
 	relieved = 0.7
 
-	goneWithin = 60 * time.Second
-	// movesWithin is how long plans may take to end when no more are made: pods that are moved end, and what was freed
-	// is held for a while.
-	movesWithin  = 60 * time.Second
+	goneWithin  = 60 * time.Second
+	leadsWithin = time.Minute
+	// movesWithin is how long plans may take to end when no more are made: pods that are moved end, a successor that does
+	// not come is awaited for a minute, and what was freed is held for a while.
+	movesWithin  = 80 * time.Second
 	gaugesWithin = 15 * time.Second
 )
 
@@ -46,6 +47,9 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	}
 	s.progress("arrivals and faults have ended; waiting until all is quiet")
 	if err := s.health.waitWell(ctx); err != nil {
+		return err
+	}
+	if err := s.waitController(ctx); err != nil {
 		return err
 	}
 	if s.options.Moves {
@@ -64,6 +68,8 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 		report.room = c.CheckRoom()
 		c.CheckMarks()
 	})
+	users.deleteBadInputs(ctx)
+	s.waitDeleted(ctx)
 	for s.load() > relieved && users.oldest(ctx) {
 		s.waitDeleted(ctx)
 	}
@@ -78,11 +84,32 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	if err != nil {
 		return err
 	}
-	s.seen.with(func(c *invariant.Checker) { c.CheckEmpty(gauges) })
+	remains, err := s.remains(ctx)
+	if err != nil {
+		return err
+	}
+	s.seen.with(func(c *invariant.Checker) {
+		c.CheckEmpty(gauges)
+		c.CheckRemains(remains)
+	})
 	if ctx.Err() != nil {
 		report.cut = true
 	}
 	return s.readLogs()
+}
+
+// waitController waits until a controller leads, which after one was killed takes as long as its lease, and until it has
+// had time to write what it found.
+func (s *stage) waitController(ctx context.Context) error {
+	if s.options.Scheduler == stock {
+		return nil
+	}
+	leads, cancel := context.WithTimeout(ctx, leadsWithin)
+	defer cancel()
+	if _, err := s.health.waitLeader(leads, workload.Controller); err != nil {
+		return fmt.Errorf("waiting for a controller that leads: %w", err)
+	}
+	return await.Pause(ctx, settled)
 }
 
 // endMoves ends the making of plans, and checks that the existing ones end.
@@ -224,7 +251,7 @@ func (s *stage) waitEmpty(ctx context.Context) {
 }
 
 // ours are the gauges that are 0 where there are no pods.
-var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{", "lockstep_queue_allocated{", "lockstep_queue_pending_gangs{", "lockstep_reservation_held_placements "}
+var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{", "lockstep_queue_allocated{", "lockstep_queue_share{", "lockstep_queue_pending_gangs{", "lockstep_reservation_held_placements "}
 
 // gauges returns them as the leading scheduler has them, when they are 0 or after a while.
 func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {

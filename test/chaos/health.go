@@ -33,8 +33,9 @@ var leaseNames = map[workload.Target]string{
 	workload.Scheduler: "lockstep-scheduler", workload.Controller: "lockstep-controller", workload.Descheduler: "lockstep-descheduler",
 }
 
-// health knows whether everything that schedules is well: the API server answers, and the holder of a fresh lease is a process that
-// runs. The controller and the descheduler are not looked at: what they do comes late. It is safe for concurrent use.
+// health knows whether everything that schedules is well: the API server answers, and the holder of a fresh lease is a
+// process that runs. The controller and the descheduler are not looked at: what they do comes late. It is safe for
+// concurrent use.
 type health struct {
 	client   kubernetes.Interface
 	seen     *observer
@@ -87,8 +88,8 @@ func (h *health) touches(how string) {
 	h.fault, h.faultAt = how, time.Now()
 }
 
-// cuts notes that all watches are cut, or are about to be. Clients ask again ever more rarely, the longer it lasts and the
-// more often it happens within two minutes: up to a minute may pass until a scheduler sees what there is.
+// cuts notes that all watches are cut, or are about to be. Clients ask again ever more rarely, the longer it lasts and
+// the more often it happens within two minutes: up to a minute may pass until a scheduler sees what there is.
 func (h *health) cuts() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -229,8 +230,8 @@ func (h *health) lease(ctx context.Context, of workload.Target) (*coordinationv1
 	return h.client.CoordinationV1().Leases(leaseNamespace).Get(ctx, leaseNames[of], metav1.GetOptions{})
 }
 
-// leader finds the process that holds a lease: processes do not know their names, so the one whose log says that it leads while a
-// name is new has that name.
+// leader finds the process that holds a lease: processes do not know their names, so the one whose log says that it
+// leads while a name is new has that name.
 func (h *health) leader(of workload.Target, lease *coordinationv1.Lease) *replica {
 	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
 		return nil

@@ -78,8 +78,9 @@ func (i *injector) waitMoment(ctx context.Context, f workload.Fault) bool {
 	return true
 }
 
-// mendTimeout bounds the mending of what is broken when the faults end.
-const mendTimeout = time.Minute
+// mendTimeout bounds the mending of what is broken when the faults end. On a busy machine an API server takes a minute
+// to start.
+const mendTimeout = 3 * time.Minute
 
 // hit makes one fault, and mends it.
 func (i *injector) hit(ctx context.Context, f workload.Fault) error {

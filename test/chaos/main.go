@@ -53,6 +53,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&o.Queues, "queues", false, "with FairShare on, and all gangs in queues")
 	flag.BoolVar(&o.Reservations, "reservations", false, "with Reservations for many of the gangs and pods")
 	flag.BoolVar(&o.Moves, "moves", false, "with a descheduler that moves pods to make room for gangs that wait")
+	flag.BoolVar(&o.BadInput, "badinput", true, "add objects that make no sense")
 	flag.BoolVar(&o.Faults, "faults", true, "make faults happen")
 	flag.StringVar(&o.Scheduler, "scheduler", filepath.Join(root, "bin", "lockstep-scheduler"), `the scheduler's binary, or "stock" for kube-scheduler itself`)
 	flag.StringVar(&o.Controller, "controller", filepath.Join(root, "bin", "lockstep-controller"), "the controller's binary")

@@ -32,11 +32,15 @@ type Report struct {
 	counts         invariant.Counts
 	unknown        int
 	violations     []invariant.Violation
+	bad            badInputs
 }
 
 // fill takes in what is known at the end.
-func (s *stage) fill(r *Report, _ *driver, faults *injector) {
+func (s *stage) fill(r *Report, users *driver, faults *injector) {
 	r.faults, r.missed = faults.counts, faults.missed
+	users.mu.Lock()
+	r.bad = users.bad
+	users.mu.Unlock()
 	s.health.mu.Lock()
 	r.failovers, r.stalls = slices.Clone(s.health.failovers), s.health.stalls
 	s.health.mu.Unlock()
@@ -130,6 +134,9 @@ func (r *Report) writeCounts(line func(string, ...any)) {
 	line("preemptors %d: %d placed in time, %d excused by what happened to them; evictions of which no event names the preemptor: %d",
 		n.Preemptors, n.PreemptorsPlaced, n.PreemptorsExcused, r.unknown)
 	line("victim gangs %d, %d of them excused", n.VictimGangs, n.VictimGangsExcused)
+	if r.options.BadInput {
+		line("bad input: %d objects and changes taken by the API server, %d refused", r.bad.taken, r.bad.refused)
+	}
 	if r.options.holds() {
 		line("Reservations %d; placements that held something at a time, at most: %d; pods bound to one: %d", n.Reservations, n.Placements, n.Uses)
 	}

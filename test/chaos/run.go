@@ -33,6 +33,8 @@ type Options struct {
 	Reservations bool
 	// Moves adds a descheduler that moves pods to make room for gangs that wait.
 	Moves bool
+	// BadInput adds objects that make no sense.
+	BadInput bool
 	// Faults: without, nothing is broken.
 	Faults bool
 	// Scheduler, Controller and Descheduler are binaries. Scheduler may be "stock".
@@ -59,7 +61,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("making the folder of the run: %w", err)
 	}
 	plan := workload.Make(workload.Options{
-		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
+		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, BadInput: o.BadInput, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
 	})
 	if err := writeJSON(filepath.Join(dir, "plan.json"), plan); err != nil {
 		return nil, err
@@ -173,8 +175,10 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 func (s *stage) play(ctx context.Context, plan workload.Plan, users *driver, faults *injector) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Length)
 	defer cancel()
+	users.begin = time.Now()
 	var all sync.WaitGroup
 	all.Go(func() { users.run(ctx, plan.Works) })
+	all.Go(func() { users.runBadInputs(ctx, plan.BadInputs) })
 	if s.options.Faults {
 		all.Go(func() { faults.run(ctx, plan.Faults) })
 		all.Go(func() { faults.run(ctx, plan.NodeFaults) })

@@ -1,5 +1,5 @@
-// Package dra makes objects of Dynamic Resource Allocation for tests: nodes with devices that are all alike, and pods in
-// namespace ns that claim some.
+// Package dra makes objects of Dynamic Resource Allocation for tests: nodes with devices that are all alike, and pods
+// in namespace ns that claim some.
 package dra
 
 import (

@@ -5,9 +5,11 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -96,16 +98,53 @@ func setUp() error {
 	return nil
 }
 
-// TestScenarios runs every file of scenarios/; -run TestScenarios/S2 runs one.
-func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("scenarios", "*.yaml"))
+// scenarioFiles lists the files in the folders of scenarios/.
+func scenarioFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("scenarios", "*", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("finding scenarios: %d files, error %v", len(files), err)
 	}
+	return files
+}
+
+// testName is the name of a scenario's subtests: its folder and its name, such as gangs/a-member-leaves-its-gang.
+func testName(file string) string {
+	return filepath.Base(filepath.Dir(file)) + "/" + strings.TrimSuffix(filepath.Base(file), ".yaml")
+}
+
+// TestScenarioNames checks that each scenario is in a folder, and has a name of its own, in lower case. A name is that
+// of a folder of .local/scenarios, too.
+func TestScenarioNames(t *testing.T) {
+	name := regexp.MustCompile(`^scenarios/[a-z-]+/([a-z0-9-]+)\.yaml$`)
+	folders := map[string]string{}
+	err := filepath.WalkDir("scenarios", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		match := name.FindStringSubmatch(filepath.ToSlash(file))
+		if match == nil {
+			t.Errorf("%s is not named scenarios/folder/what-happens.yaml, in lower case", file)
+		} else if other := folders[match[1]]; other != "" {
+			t.Errorf("%s has the name of one in %s", file, other)
+		} else {
+			folders[match[1]] = filepath.Dir(file)
+		}
+		return nil
+	})
+	if err != nil || len(folders) == 0 {
+		t.Errorf("%d scenarios, error %v", len(folders), err)
+	}
+}
+
+// TestScenarios runs every scenario. -run TestScenarios/topology runs a folder, and
+// TestScenarios/topology/the-tightest, or TestScenarios//the-tightest, one of it.
+func TestScenarios(t *testing.T) {
+	files := scenarioFiles(t)
 	var ran atomic.Int32
 	t.Cleanup(func() { allRan.Store(int(ran.Load()) == len(files)) })
 	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+		t.Run(testName(file), func(t *testing.T) {
 			ran.Add(1)
 			t.Parallel()
 			s, err := scenario.Load(file)

@@ -12,21 +12,29 @@ var forecasts = flag.Bool("forecasts", false, "ask kubectl gang whatif in all sc
 
 // asked are scenarios in which kubectl gang whatif is asked in any case.
 var asked = []string{
-	"C9-devices-of-those-evicted", "P2-elastic-shrink", "P10-gpu-card", "P19-killed-between-evictions", "P22-domain-with-least-harm", "P23-not-its-own-group", "P24-member-comes-back",
-	"Q13-shares-that-change", "T1-required-rack-too-small",
+	"devices-and-volumes/devices-of-victims-are-held-for-their-preemptor",
+	"preemption/elastic-gangs-shrink-and-survive",
+	"devices-and-volumes/a-whole-gpu-card-costs-one-pod",
+	"restarts-and-failures/the-scheduler-is-killed-between-evictions",
+	"topology/the-rack-with-the-least-harm-is-cleared",
+	"preemption/a-gang-never-evicts-its-own-group",
+	"topology/a-member-that-comes-back-evicts-in-its-own-rack",
+	"reclaim/a-share-that-grows-lets-a-pod-reclaim",
+	"topology/a-gang-waits-where-every-rack-is-too-small",
 }
 
 // beyond are scenarios in which it cannot be known beforehand what pods will come to, and why.
 var beyond = map[string]string{
-	"C6-devices-are-held":    "only the scheduler at work knows which members it holds",
-	"G25-begins-afresh":      "only the scheduler at work knows which members it holds",
-	"G31-time-of-a-round":    "an annotation of a waiting pod tells when a round ends",
-	"G49-native-not-served":  "the API server drops fields that it does not serve",
-	"P31-left-alone":         "only the scheduler that evicted remembers when a gang lost pods",
-	"Q7-passed-often-enough": "only the scheduler at work remembers how often others have passed",
-	"Q20-way-is-made-first":  "others wait for what the victims leave",
-	"R2-expired":             "a Reservation ends meanwhile",
-	"S8-wait-time":           "a gang gives up meanwhile",
+	"devices-and-volumes/a-nonstrict-gang-holds-devices":                  "only the scheduler at work knows which members it holds",
+	"topology/a-nonstrict-gang-leaves-its-rack-for-one-that-fits":         "only the scheduler at work knows which members it holds",
+	"waiting/a-schedule-timeout-ends-only-a-round":                        "an annotation of a waiting pod tells when a round ends",
+	"integrations/pods-start-alone-where-native-podgroups-are-not-served": "the API server drops fields that it does not serve",
+	"preemption/a-gang-is-left-alone-for-its-minimum-runtime":             "only the scheduler that evicted remembers when a gang lost pods",
+	"waiting/a-gang-is-passed-only-so-often":                              "only the scheduler at work remembers how often others have passed",
+	"queues/a-pod-waits-until-its-queue-has-made-way":                     "others wait for what the victims leave",
+	"reservations/an-expired-reservation-gives-back-what-it-holds":        "a Reservation ends meanwhile",
+	"waiting/a-gang-gives-up-after-its-wait-time":                         "a gang gives up meanwhile",
+	"restarts-and-failures/the-scheduler-is-killed-between-evictions":     "the scheduler is killed while it evicts",
 }
 
 // TestForecasts compares what kubectl gang whatif says before pods are created with what they come to.
@@ -36,10 +44,7 @@ func TestForecasts(t *testing.T) {
 		files = append(files, filepath.Join("scenarios", name+".yaml"))
 	}
 	if *forecasts {
-		var err error
-		if files, err = filepath.Glob(filepath.Join("scenarios", "*.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		files = scenarioFiles(t)
 	}
 	asking := *runner
 	asking.Forecaster = filepath.Join(filepath.Dir(runner.Scheduler), "kubectl-gang")
@@ -48,7 +53,8 @@ func TestForecasts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Run(s.Name, func(t *testing.T) {
+		name := testName(file)
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			report := asking.Run(t.Context(), s)
 			compared := 0
@@ -63,8 +69,8 @@ func TestForecasts(t *testing.T) {
 				case f.Right():
 					compared++
 					t.Logf("right: %s\n%s", f.Step, f.Said)
-				case beyond[s.Name] != "":
-					t.Logf("beyond what can be known, %s: %s\nsaid:     %s\nhappened: %s", beyond[s.Name], f.Step, f.Said, f.Happened)
+				case beyond[name] != "":
+					t.Logf("beyond what can be known, %s: %s\nsaid:     %s\nhappened: %s", beyond[name], f.Step, f.Said, f.Happened)
 				default:
 					t.Errorf("wrong: %s\nsaid:     %s\nhappened: %s", f.Step, f.Said, f.Happened)
 				}

@@ -24,7 +24,8 @@ var roles = flag.Bool("roles", false, "also say of some scenarios which rules of
 // roleFiles, in manifests/, are what the accounts have in the scenarios.
 var roleFiles = []string{"rbac/scheduler.yaml", "rbac/controller.yaml", "descheduler/workload/rbac.yaml"}
 
-// optionalRoles, in manifests/, are those that a scenario gives to an account while it runs. What was refused before is no error.
+// optionalRoles, in manifests/, are those that a scenario gives to an account while it runs. What was refused before is
+// no error.
 var optionalRoles = []string{"rbac/provisioning-requests.yaml"}
 
 // notInScenarios are rules that the programs need elsewhere. What is here and needed in scenarios, too, is no error.
@@ -69,6 +70,8 @@ var notInScenarios = map[string]string{
 	"lockstep-descheduler get priorityclasses scheduling.k8s.io":                         "priorityThreshold of DefaultEvictor",
 	"lockstep-descheduler list priorityclasses scheduling.k8s.io":                        "priorityThreshold of DefaultEvictor",
 	"lockstep-descheduler watch priorityclasses scheduling.k8s.io":                       "priorityThreshold of DefaultEvictor",
+	"lockstep-descheduler get runtimeclasses node.k8s.io":                                waiting,
+	"lockstep-descheduler list limitranges":                                              waiting,
 	"lockstep-descheduler get podgroups scheduling.k8s.io":                               native,
 	"lockstep-descheduler list podgroups scheduling.k8s.io":                              native,
 	"lockstep-descheduler watch podgroups scheduling.k8s.io":                             native,
@@ -87,11 +90,12 @@ const (
 	otherKinds     = "kinds that operators bring: test/operators"
 	othersEvict    = "what the descheduler tells of evictions by its other plugins, and of its leader election"
 	native         = "native PodGroups, in clusters that serve them"
+	waiting        = "templates of Reservations that have no place while it looks"
 	queues         = "where the scheduler's configuration has FairShare"
 )
 
-// checkRoles returns an error for each rule of the manifests that the scenarios did not need, and for each request that no rule
-// allows: the roles are what is needed, and no more.
+// checkRoles returns an error for each rule of the manifests that the scenarios did not need, and for each request that
+// no rule allows: the roles are what is needed, and no more.
 func checkRoles(requested map[scenario.Request]bool) error {
 	root, err := localcluster.Root()
 	if err != nil {
@@ -136,8 +140,8 @@ func permission(r scenario.Request) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Account, r.Verb, r.Resource, r.Group))
 }
 
-// reads reports whether a request reads what the account reads in another way: an account that may list may as well get and
-// watch.
+// reads reports whether a request reads what the account reads in another way: an account that may list may as well get
+// and watch.
 func reads(r scenario.Request, requested map[scenario.Request]bool) bool {
 	verbs := []string{"get", "list", "watch"}
 	return slices.Contains(verbs, r.Verb) && slices.ContainsFunc(verbs, func(verb string) bool {
@@ -146,8 +150,8 @@ func reads(r scenario.Request, requested map[scenario.Request]bool) bool {
 	})
 }
 
-// grantedIn lists what the roles in a file grant, each as the request that it allows. A role belongs to the account that its name
-// begins with.
+// grantedIn lists what the roles in a file grant, each as the request that it allows. A role belongs to the account
+// that its name begins with.
 func grantedIn(file string) ([]scenario.Request, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

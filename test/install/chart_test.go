@@ -22,8 +22,8 @@ import (
 // hash is what kustomize appends to the names of ConfigMaps.
 var hash = regexp.MustCompile(`(lockstep-[a-z]+-(?:config|policy))-[a-z0-9]{10}\b`)
 
-// plain returns a rendered text without what may differ: the labels of a release, the checksum of a configuration (of which
-// kustomize makes a name), and empty fields.
+// plain returns a rendered text without what may differ: the labels of a release, the checksum of a configuration (of
+// which kustomize makes a name), and empty fields.
 func plain(t *testing.T, text string) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
@@ -216,8 +216,8 @@ func TestChartPassesLint(t *testing.T) {
 	mustRun(t, "helm", "lint", "--strict", chart())
 }
 
-// TestViewerReadsTheConfiguration: a viewer may read the ConfigMap that the scheduler mounts, whatever name kustomize gives
-// it.
+// TestViewerReadsTheConfiguration: a viewer may read the ConfigMap that the scheduler mounts, whatever name kustomize
+// gives it.
 func TestViewerReadsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"kustomize": kustomize(t, "base"), "the chart": template(t, "gangs")} {
@@ -233,7 +233,8 @@ func TestViewerReadsTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestDeschedulerIsApart: who removes the descheduler with kubectl delete -k takes nothing from the scheduler or the controller.
+// TestDeschedulerIsApart: who removes the descheduler with kubectl delete -k takes nothing from the scheduler or the
+// controller.
 func TestDeschedulerIsApart(t *testing.T) {
 	t.Parallel()
 	base := objects(t, kustomize(t, "base"))
@@ -246,8 +247,8 @@ func TestDeschedulerIsApart(t *testing.T) {
 	}
 }
 
-// TestDeschedulerReadsTheConfiguration: the descheduler counts by the scheduler's profiles, also where somebody has a configuration of
-// their own.
+// TestDeschedulerReadsTheConfiguration: the descheduler counts by the scheduler's profiles, also where somebody has a
+// configuration of their own.
 func TestDeschedulerReadsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	own := filepath.Join(root, "manifests", "config", "instead-of-default-scheduler.yaml")

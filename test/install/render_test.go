@@ -134,7 +134,8 @@ func template(t *testing.T, namespace string, values ...string) string {
 	return mustRun(t, "helm", slices.Concat([]string{"template", "lockstep", chart(), "--namespace", namespace}, set(values))...)
 }
 
-// set returns the flags of helm for values such as scheduler.replicas=3; file:scheduler.config=PATH is what is in a file.
+// set returns the flags of helm for values such as scheduler.replicas=3; file:scheduler.config=PATH is what is in a
+// file.
 func set(values []string) []string {
 	var flags []string
 	for _, value := range values {

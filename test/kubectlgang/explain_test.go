@@ -63,7 +63,8 @@ var explanations = map[string]explanation{
 	"late -n team-a --scheduler-config=no": {want: []string{"Gang team-a/late: Pending, gathering;", "What the scheduler would decide now is not known: reading --scheduler-config: open no: "}},
 }
 
-// testExplain: a gang is explained with its phase, also where it has no pods, and where the user may not read what the scheduler reads.
+// testExplain: a gang is explained with its phase, also where it has no pods, and where the user may not read what the
+// scheduler reads.
 func (s *stage) testExplain(t *testing.T) {
 	const file = "testdata/incomplete.yaml"
 	for _, args := range []string{"apply -f " + file, "create role poor -n llm --verb=list --resource=pods", "create rolebinding poor -n llm --role=poor --user=poor"} {

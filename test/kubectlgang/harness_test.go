@@ -29,7 +29,8 @@ type stage struct {
 	audit string
 }
 
-// begin starts a cluster of two zones, four racks and eight nodes with eight GPUs each, with a scheduler and a controller.
+// begin starts a cluster of two zones, four racks and eight nodes with eight GPUs each, with a scheduler and a
+// controller.
 func begin(t *testing.T) *stage {
 	t.Helper()
 	root, err := localcluster.Root()
@@ -49,7 +50,8 @@ func begin(t *testing.T) *stage {
 		AuditLog: audit, AuditReads: true,
 		Manifests: []string{filepath.Join(root, "manifests", "crds"), filepath.Join("testdata", "queues.yaml")},
 	})
-	// The deployments have no nodes to run on: they are there for their roles, and the configuration. The test runs the programs.
+	// The deployments have no nodes to run on: they are there for their roles, and the configuration. The test runs the
+	// programs.
 	if out, err := c.Kubectl(t.Context(), "apply", "--server-side", "-k", filepath.Join(root, "manifests", "base")); err != nil {
 		t.Fatalf("installing: %v\n%s", err, out)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/version"
 
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -97,7 +97,7 @@ func (s *stage) testNothing(t *testing.T) {
 			t.Errorf("kubectl gang %s prints %q and %q, %v; want nothing and %q", args, stdout, stderr, err, note)
 		}
 	}
-	if got := items[overview.Gang](s, t, "GangList", "json", "list", "-A"); got == nil || len(got) > 0 {
+	if got := items[view.Gang](s, t, "GangList", "json", "list", "-A"); got == nil || len(got) > 0 {
 		t.Errorf("kubectl gang list -o json lists %v, want an empty list", got)
 	}
 }
@@ -119,17 +119,17 @@ late Pending 0/0/2 Strict default 0 <none> GangIncomplete <age> 1 0 NativePodGro
 }
 
 func (s *stage) testListAsData(t *testing.T) {
-	asJSON := items[overview.Gang](s, t, "GangList", "json", "list", "-A")
-	asYAML := items[overview.Gang](s, t, "GangList", "yaml", "list", "-A")
+	asJSON := items[view.Gang](s, t, "GangList", "json", "list", "-A")
+	asYAML := items[view.Gang](s, t, "GangList", "yaml", "list", "-A")
 	if diff := cmp.Diff(asJSON, asYAML); diff != "" {
 		t.Errorf("YAML is not JSON (-json +yaml):\n%s", diff)
 	}
-	want := overview.Gang{
-		Namespace: "llm", Name: "eval", Source: overview.SourcePodGroup, Phase: "Running", Bound: 2, Minimum: 2, Members: 2, Running: 2,
-		Mode: "Strict", Queue: "vision", Priority: new(int32(100)), Domain: &overview.DomainName{Key: "topology.lockstep.dev/rack", Value: "r0"},
+	want := view.Gang{
+		Namespace: "llm", Name: "eval", Source: view.SourcePodGroup, Phase: "Running", Bound: 2, Minimum: 2, Members: 2, Running: 2,
+		Mode: "Strict", Queue: "vision", Priority: new(int32(100)), Domain: &view.DomainName{Key: "topology.lockstep.dev/rack", Value: "r0"},
 		Reason: "MinimumBound", Message: `gang "llm/eval" has its minimum of 2 members bound`, Schedulers: []string{"lockstep-scheduler"},
 	}
-	if diff := cmp.Diff(want, asJSON[0], cmpopts.IgnoreFields(overview.Gang{}, "Created")); diff != "" {
+	if diff := cmp.Diff(want, asJSON[0], cmpopts.IgnoreFields(view.Gang{}, "Created")); diff != "" {
 		t.Errorf("gang (-want +got):\n%s", diff)
 	}
 	if message := asJSON[1].Message; !strings.HasPrefix(message, `gang "llm/pretrain" does not fit in any rack: `) {
@@ -149,7 +149,7 @@ vision 1 12.5% 1 0 false nvidia.com/gpu 8 8 0 16`)
 	if out := s.run(t, "queues", "-o", "wide"); !strings.Contains(out, "nothing more is admitted: set spec.closed to false to open the queue") {
 		t.Errorf("it is not told why interns is closed:\n%s", out)
 	}
-	got := items[overview.Queue](s, t, "QueueList", "yaml", "queues")
+	got := items[view.Queue](s, t, "QueueList", "yaml", "queues")
 	if len(got) != 3 || got[2].Name != "vision" || got[2].Depth != 1 || got[2].Resources[0].Capability.String() != "16" {
 		t.Errorf("queues: %+v", got)
 	}
@@ -159,7 +159,7 @@ func (s *stage) testReservations(t *testing.T) {
 	table(t, s.run(t, "reservations", "-o", "wide"), `
 NAME PHASE HELD/REPLICAS USED NODES OWNERS ALLOCATED EXPIRES REASON AGE MESSAGE
 tonight Available 2/2 0 gpu-6 gang llm/tonight, or pods with app=tonight in team-a 0/6 nvidia.com/gpu <age> Available <age> 2 placements are held until <time>`)
-	got := items[overview.Reservation](s, t, "ReservationList", "json", "reservations")
+	got := items[view.Reservation](s, t, "ReservationList", "json", "reservations")
 	if len(got) != 1 || got[0].Held != 2 || got[0].Replicas != 2 || time.Until(got[0].Expires.Time) < 11*time.Hour {
 		t.Errorf("Reservations: %+v", got)
 	}
@@ -178,7 +178,7 @@ rack r3 2 16 2 6 8 0 6 (gpu-7) [++++++..][##......]`)
 	if out := s.run(t, "topology", "--nodes", "--level", "topology.lockstep.dev/rack"); !regexp.MustCompile(`(?m)^    gpu-6 +1 +8 +0 +6 +2 +0 +2 +\[\+{6}\.{2}\]$`).MatchString(out) {
 		t.Errorf("there is no line for gpu-6:\n%s", out)
 	}
-	if got := items[overview.Topology](s, t, "Topology", "json", "topology"); len(got) != 1 || got[0].Free != 47 || len(got[0].Domains) != 2 {
+	if got := items[view.Topology](s, t, "Topology", "json", "topology"); len(got) != 1 || got[0].Free != 47 || len(got[0].Domains) != 2 {
 		t.Errorf("topology: %+v", got)
 	}
 }

@@ -143,7 +143,8 @@ var notNeeded = map[string]string{
 	"events.events.k8s.io":                          "an event that comes again is looked for in the cluster, where it never is",
 }
 
-// testViewer: with the role lockstep-viewer every command reads all that it wants to, and the role has nothing that none reads.
+// testViewer: with the role lockstep-viewer every command reads all that it wants to, and the role has nothing that
+// none reads.
 func (s *stage) testViewer(t *testing.T) {
 	s.kubectl(t, "create", "clusterrolebinding", "viewer", "--clusterrole=lockstep-viewer", "--user=viewer")
 	dump := filepath.Join(t.TempDir(), "cluster.dump")

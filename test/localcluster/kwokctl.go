@@ -26,7 +26,8 @@ import (
 var stages []byte
 
 const (
-	// kwokctlConfig is the file in the cluster's folder that is written here for kwokctl; it keeps its own state in kwok.yaml.
+	// kwokctlConfig is the file in the cluster's folder that is written here for kwokctl; it keeps its own state in
+	// kwok.yaml.
 	kwokctlConfig = "kwokctl.yaml"
 
 	loopback = "127.0.0.1"
@@ -44,8 +45,8 @@ const (
 	logTail        = 15 // lines of each log in an error
 )
 
-// auditPolicyFile, in the cluster's folder, makes the API server log every write, with the user, and everything else at the
-// level that the policy is given.
+// auditPolicyFile, in the cluster's folder, makes the API server log every write, with the user, and everything else at
+// the level that the policy is given.
 const (
 	auditPolicyFile = "audit-policy.yaml"
 	auditPolicy     = `apiVersion: audit.k8s.io/v1
@@ -61,8 +62,8 @@ rules:
 // given has the ports that FreePort has returned.
 var given sync.Map
 
-// FreePort returns a port of 127.0.0.1 that no process listens on. It returns each port once: a server that is being restarted
-// does not find its port taken by one of another cluster of this process.
+// FreePort returns a port of 127.0.0.1 that no process listens on. It returns each port once: a server that is being
+// restarted does not find its port taken by one of another cluster of this process.
 func FreePort() (int, error) {
 	for range portAttempts {
 		port := firstPort + rand.IntN(lastPort-firstPort)
@@ -125,8 +126,8 @@ func (c *Cluster) kwokctl(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// environ returns the environment of our tools: with the marker, with a home inside the cluster's folder so that nothing is
-// cached or configured outside, and without settings that would change kwokctl.
+// environ returns the environment of our tools: with the marker, with a home inside the cluster's folder so that
+// nothing is cached or configured outside, and without settings that would change kwokctl.
 func (c *Cluster) environ() []string {
 	var env []string
 	for _, v := range os.Environ() {

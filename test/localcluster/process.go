@@ -43,8 +43,8 @@ type Process struct {
 }
 
 // Start runs a program of the test, such as the scheduler, as part of the cluster: Down kills it. Output is appended to
-// logFile; "" means <name>.log in the cluster's log folder. In its environment KUBECONFIG is that of the administrator. ctx
-// does not bound the life of the process.
+// logFile; "" means <name>.log in the cluster's log folder. In its environment KUBECONFIG is that of the administrator.
+// ctx does not bound the life of the process.
 func (c *Cluster) Start(name, binary string, args []string, logFile string) (*Process, error) {
 	if logFile == "" {
 		logFile = filepath.Join(c.LogDir(), name+".log")
@@ -119,8 +119,8 @@ func (p *Process) Stop(ctx context.Context) error {
 // readyPoll is how often a process is asked whether it is ready.
 const readyPoll = 20 * time.Millisecond
 
-// WaitReady returns when url answers OK, or with an error when the process or ctx ends first. The certificate is not checked:
-// the process has made it a moment ago.
+// WaitReady returns when url answers OK, or with an error when the process or ctx ends first. The certificate is not
+// checked: the process has made it a moment ago.
 func (p *Process) WaitReady(ctx context.Context, url string) error {
 	client := &http.Client{
 		Timeout:   time.Second,
@@ -163,8 +163,8 @@ func processesOf(dir string) ([]int, error) {
 	return pids, nil
 }
 
-// belongs reports whether the process was started for the cluster in dir. It returns false for a process that is gone, or that
-// is another user's and so cannot be read.
+// belongs reports whether the process was started for the cluster in dir. It returns false for a process that is gone,
+// or that is another user's and so cannot be read.
 func belongs(pid int, dir string) bool {
 	marker := []byte(markerKey + "=" + dir)
 	for v := range bytes.SplitSeq(environment(pid), []byte{0}) {
@@ -183,8 +183,9 @@ const (
 	execTimeout = 200 * time.Millisecond
 )
 
-// environment returns the environment that the process was started with, and nothing when that cannot be read. For a moment
-// in execve(2), which is long where processors are busy, a process that has a program has no environment: that is waited out.
+// environment returns the environment that the process was started with, and nothing when that cannot be read. For a
+// moment in execve(2), which is long where processors are busy, a process that has a program has no environment: that
+// is waited out.
 func environment(pid int) []byte {
 	for end := time.Now().Add(execTimeout); ; time.Sleep(execPoll) {
 		env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -230,9 +231,9 @@ func killAll(ctx context.Context, dir string) error {
 	}
 }
 
-// startTime returns what distinguishes two processes with the same id: clock ticks since boot, "" if there is none or only a
-// zombie. A first thread that has ended is no zombie while others still end: they have the files and sockets of the process
-// open.
+// startTime returns what distinguishes two processes with the same id: clock ticks since boot, "" if there is none or
+// only a zombie. A first thread that has ended is no zombie while others still end: they have the files and sockets of
+// the process open.
 func startTime(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/localcluster"
 )
 
-// demo is the cluster of make demo, four racks of four nodes with eight GPUs each, and all three binaries at work in it.
+// demo is the cluster of make demo, four racks of four nodes with eight GPUs each, and all three binaries at work in
+// it.
 type demo struct {
 	*testing.T
 	*localcluster.Cluster
@@ -104,7 +105,8 @@ func (d *demo) edited(file string, change func(map[string]any)) string {
 	return path
 }
 
-// config returns the configuration of the demo with FairShare, and with the lease that the role of the scheduler allows.
+// config returns the configuration of the demo with FairShare, and with the lease that the role of the scheduler
+// allows.
 func (d *demo) config(kubeconfig string) string {
 	return d.edited("hack/demo/8-fairshare.yaml", func(c map[string]any) {
 		c["clientConnection"].(map[string]any)["kubeconfig"] = kubeconfig
@@ -121,9 +123,9 @@ func (d *demo) policy() string {
 	})
 }
 
-// story makes everything happen that is measured: pods move for a gang, a rack is reserved, a queue borrows, another takes back
-// what it deserves, and a second Reservation is too big. What is free in the end is too little for a member. Team b gets two
-// gangs, not three: team a would keep 48 of the 49 GPUs that it deserves.
+// story makes everything happen that is measured: pods move for a gang, a rack is reserved, a queue borrows, another
+// takes back what it deserves, and a second Reservation is too big. What is free in the end is too little for a member.
+// Team b gets three gangs: 48 of the 49 GPUs that each team deserves.
 func (d *demo) story() {
 	d.Helper()
 	d.shell(
@@ -145,7 +147,7 @@ func (d *demo) story() {
 		 for i in $(seq 8); do sed s/NAME/train-$i/ hack/demo/8-gang.yaml; done | kubectl apply -n team-a -f -
 		 kubectl wait queue team-a --for=jsonpath='{.status.runningGangs}'=6 --timeout 60s`,
 		`for i in $(seq 8); do sed s/NAME/train-$i/ hack/demo/8-gang.yaml; done | kubectl apply -n team-b -f -
-		 kubectl wait queue team-b --for=jsonpath='{.status.runningGangs}'=2 --timeout 60s`,
+		 kubectl wait queue team-b --for=jsonpath='{.status.runningGangs}'=3 --timeout 60s`,
 		`sed 's/name: tonight/name: too-big/; s/replicas: 8/replicas: 80/' hack/demo/6-tonight.yaml | kubectl apply -f -`,
 	)
 }
@@ -165,8 +167,8 @@ type prometheus struct {
 	url string
 }
 
-// prometheus starts one with the scrape configuration that users are given, as the service account that they bind the roles to.
-// Targets are where the binaries are, since there are no pods to find.
+// prometheus starts one with the scrape configuration that users are given, as the service account that they bind the
+// roles to. Targets are where the binaries are, since there are no pods to find.
 func (d *demo) prometheus(binary string) *prometheus {
 	d.Helper()
 	token := filepath.Join(d.Dir(), "token")

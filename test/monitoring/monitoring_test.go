@@ -32,7 +32,8 @@ func TestAlerts(t *testing.T) {
 	goPrometheus(t, "test", "-count=1", ".")
 }
 
-// TestReadmeNamesAlerts: it has a row for every alert, with its threshold's reason, and none for an alert that does not exist.
+// TestReadmeNamesAlerts: it has a row for every alert, with its threshold's reason, and none for an alert that does not
+// exist.
 func TestReadmeNamesAlerts(t *testing.T) {
 	readme := string(read(t, "README.md"))
 	names := map[string]bool{}

@@ -31,8 +31,8 @@ type Object interface {
 	metav1.Object
 }
 
-// Follower sees every change of the objects of one resource, in order, as long as it runs. When the watch is cut it lists
-// again; what changed twice meanwhile is seen once.
+// Follower sees every change of the objects of one resource, in order, as long as it runs. When the watch is cut it
+// lists again; what changed twice meanwhile is seen once.
 type Follower[T Object] struct {
 	// From lists and watches: Core or Dynamic.
 	From cache.ListerWatcherWithContext

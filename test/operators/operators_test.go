@@ -1,5 +1,5 @@
-// Package operators runs lockstep-scheduler beside the operators that make the pods of training jobs, as they come: each is
-// built from a module of its own, since they need different versions of the same libraries.
+// Package operators runs lockstep-scheduler beside the operators that make the pods of training jobs, as they come:
+// each is built from a module of its own, since they need different versions of the same libraries.
 package operators
 
 import (
@@ -79,8 +79,8 @@ func test(t *testing.T, root, dir string) {
 	}
 }
 
-// runnerOf makes the runner of an operator, with programs, certificates and control planes of its own: CRDs stay in a control plane,
-// and two operators may have different ones of the same name, such as those of MPIJobs.
+// runnerOf makes the runner of an operator, with programs, certificates and control planes of its own: CRDs stay in a
+// control plane, and two operators may have different ones of the same name, such as those of MPIJobs.
 func runnerOf(t *testing.T, root, dir string) (*scenario.Runner, error) {
 	built, err := build(t.Context(), dir, t.TempDir())
 	if err != nil {

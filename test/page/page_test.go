@@ -1,4 +1,5 @@
-// Package page_test measures the page of lockstep-controller with a large cluster. In a browser, folder browser tests it.
+// Package page_test measures the page of lockstep-controller with a large cluster. In a browser, folder browser tests
+// it.
 package page_test
 
 import (

@@ -48,9 +48,9 @@ const (
 )
 
 // strayDeletes keeps KWOK from deleting the wrong pod. It deletes by name what it has seen terminating, and if that is
-// gone by then and a pod of the same name is there, it deletes that one. Such a request is recognized by its options: no
-// grace period, and unlike ours no propagation policy. Requests of the Job controller for pods that wait have the same
-// options; these are let through, since no pod of a Job has the name of an earlier one.
+// gone by then and a pod of the same name is there, it deletes that one. Such a request is recognized by its options:
+// no grace period, and unlike ours no propagation policy. Requests of the Job controller for pods that wait have the
+// same options; these are let through, since no pod of a Job has the name of an earlier one.
 const strayDeletes = `apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: lockstep-scenario-stray-deletes}

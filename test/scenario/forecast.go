@@ -21,8 +21,8 @@ import (
 type Forecast struct {
 	// Step is the text of the step that created the pods.
 	Step string
-	// Said and Happened are the same where it was right: how many pods of each gang have a node, and how many pods of each gang,
-	// and of none, were evicted.
+	// Said and Happened are the same where it was right: how many pods of each gang have a node, and how many pods of each
+	// gang, and of none, were evicted.
 	Said, Happened string
 	// Why is why nothing was asked, or why it cannot be compared; empty where it can.
 	Why string

@@ -74,6 +74,7 @@ func (r *recorder) seePod(before, after *v1.Pod) {
 	}
 	old := p.pod
 	p.pod = after
+	r.podMoves(p)
 	r.podBound(p, old)
 	r.podEnds(p, old)
 	for _, c := range podChanges(old, after) {
@@ -96,6 +97,21 @@ func describe(p *podRecord, pod *v1.Pod) string {
 func (r *recorder) podEntry(p *podRecord, kind Kind, format string, args ...any) {
 	if p.pod.Namespace != probeNamespace {
 		r.add(kind, "pod "+p.name, p.pod.UID, format, args...)
+	}
+}
+
+// podMoves takes in that the pod names another gang than before, or none: the scenario took it out of that one.
+func (r *recorder) podMoves(p *podRecord) {
+	names := gangOf(p.pod)
+	if names == p.gang {
+		return
+	}
+	r.lose(p, true)
+	p.gang = names
+	if w := r.whole[names]; w != nil && p.bound() {
+		now := r.uptime.at(time.Now())
+		w.bind(p.pod.UID, p.pod.Labels[v1alpha1.RoleLabel], now)
+		r.updateGroups(now)
 	}
 }
 

@@ -135,6 +135,7 @@ func (r *recorder) start(ctx context.Context, client kubernetes.Interface, dynam
 	core := func(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
 		return observe.Core(client, resource.Resource, metav1.NamespaceAll, fields.Everything())
 	}
+	r.stopped.Go(func() { r.pulse(watching, client) })
 	follow(watching, r, podsResource, core(podsResource), r.seePod)
 	follow(watching, r, nodesResource, core(nodesResource), r.seeNode)
 	follow(watching, r, eventsResource, core(eventsResource), r.seeEvent)

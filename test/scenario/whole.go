@@ -12,7 +12,7 @@ import (
 // defaultBurst is how long a gang may be seen half bound while its members are bound one by one.
 const defaultBurst = 2 * time.Second
 
-// uptime is a clock that stands still while the scheduler or the API server is down.
+// uptime is a clock that stands still while the scheduler or the API server is down, or does not answer.
 type uptime struct {
 	begin time.Time
 	down  map[string]bool

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // play feeds events to a gang and returns its violation one minute later. Events are "second verb
@@ -103,6 +105,30 @@ func TestUptimeStandsStill(t *testing.T) {
 	u.set("apiServer", false, at(20))
 	if got := u.at(at(25)); got != 15*time.Second {
 		t.Errorf("with both up again: %s, want 15s", got)
+	}
+}
+
+// TestMovedBetweenGangs: a pod counts for the gang that it names now. What the scenario took out of a gang is not
+// missed there.
+func TestMovedBetweenGangs(t *testing.T) {
+	pod := func(name, gang string) *v1.Pod {
+		return &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.PodGroupLabel: gang}},
+			Spec:       v1.PodSpec{NodeName: "node"},
+		}
+	}
+	r := newRecorder(&plan{})
+	a, b := newWholeness("default/a", &Gang{Min: 2}), newWholeness("default/b", &Gang{Min: 1})
+	r.whole = map[string]*wholeness{"default/a": a, "default/b": b}
+	for _, name := range []string{"x", "y"} {
+		waits := pod(name, "a")
+		waits.Spec.NodeName = ""
+		r.seePod(nil, waits)
+		r.seePod(waits, pod(name, "a"))
+	}
+	r.seePod(pod("x", "a"), pod("x", "b"))
+	if len(a.bound) != 1 || len(b.bound) != 1 || a.check(time.Hour)+b.check(time.Hour) != "" {
+		t.Errorf("bound: %v and %v; missed: %q", a.bound, b.bound, a.check(time.Hour)+b.check(time.Hour))
 	}
 }
 

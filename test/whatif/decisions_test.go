@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -27,8 +27,8 @@ const reader = `
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: configz-reader}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: configz-reader}, subjects: [{kind: ServiceAccount, name: reader, namespace: default}]}
 `
 
-// TestDecisions: what was decided about a gang is remembered: where it was tried, and which pods would have to go. The scheduler
-// shows it to users who may see its configuration, and explain reports what it decides now.
+// TestDecisions: what was decided about a gang is remembered: where it was tried, and which pods would have to go. The
+// scheduler shows it to users who may see its configuration, and explain reports what it decides now.
 func TestDecisions(t *testing.T) {
 	c := start(t)
 	c.apply(classes)

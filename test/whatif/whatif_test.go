@@ -271,8 +271,8 @@ func (c *cluster) happens(said report, others int) {
 	})
 }
 
-// TestWhatIfOfOthers: what is in the cluster already is not asked about, and a pod that is evicted for others that wait there is no
-// victim of what is.
+// TestWhatIfOfOthers: what is in the cluster already is not asked about, and a pod that is evicted for others that wait
+// there is no victim of what is.
 func TestWhatIfOfOthers(t *testing.T) {
 	c := start(t)
 	c.apply(classes)
@@ -336,7 +336,8 @@ func TestExplain(t *testing.T) {
 	c.leavesNothing("explain", "train")
 }
 
-// leavesNothing runs kubectl gang without a reader of its output, and looks what is left in the directory for temporary files.
+// leavesNothing runs kubectl gang without a reader of its output, and looks what is left in the directory for temporary
+// files.
 func (c *cluster) leavesNothing(args ...string) {
 	c.Helper()
 	reads, writes, err := os.Pipe()

@@ -59,6 +59,7 @@ func SetDefaults_GangPreemptionArgs(args *GangPreemptionArgs) {
 	setDuration(&args.BrokenGrace, time.Minute)
 	setDuration(&args.MinRuntime, 0)
 	setDuration(&args.EvictionCooldown, 0)
+	setDuration(&args.SearchTimeout, time.Second)
 }
 
 // SetDefaults_FairShareArgs fills what the user left out.

@@ -114,6 +114,9 @@ type GangPreemptionArgs struct {
 	// EvictionCooldown is how long nothing more of a gang is evicted after pods of it were.
 	// 0 to 24h. Default 0.
 	EvictionCooldown *metav1.Duration `json:"evictionCooldown,omitempty"`
+	// SearchTimeout is how long a search for victims may keep the scheduling thread. Then it ends with
+	// the victims that it has found, if these suffice, or without any. 10ms to 1m. Default: 1s.
+	SearchTimeout *metav1.Duration `json:"searchTimeout,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

@@ -267,6 +267,9 @@ func autoConvert_v1_GangPreemptionArgs_To_config_GangPreemptionArgs(in *GangPree
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.EvictionCooldown, &out.EvictionCooldown, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.SearchTimeout, &out.SearchTimeout, s); err != nil {
+		return err
+	}
 	return nil
 }
 
@@ -304,6 +307,9 @@ func autoConvert_config_GangPreemptionArgs_To_v1_GangPreemptionArgs(in *config.G
 		return err
 	}
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.EvictionCooldown, &out.EvictionCooldown, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.SearchTimeout, &out.SearchTimeout, s); err != nil {
 		return err
 	}
 	return nil

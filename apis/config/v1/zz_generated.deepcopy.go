@@ -209,6 +209,11 @@ func (in *GangPreemptionArgs) DeepCopyInto(out *GangPreemptionArgs) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.SearchTimeout != nil {
+		in, out := &in.SearchTimeout, &out.SearchTimeout
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	return
 }
 

@@ -86,6 +86,9 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 	if cooldown := args.EvictionCooldown.Duration; cooldown > config.MaxEvictionCooldown {
 		errs = append(errs, field.Invalid(path.Child("evictionCooldown"), cooldown.String(), fmt.Sprintf("must not be more than %s", config.MaxEvictionCooldown)))
 	}
+	if d := args.SearchTimeout.Duration; d < config.MinSearchTimeout || d > config.MaxSearchTimeout {
+		errs = append(errs, field.Invalid(path.Child("searchTimeout"), d.String(), fmt.Sprintf("must be in the range %s to %s", config.MinSearchTimeout, config.MaxSearchTimeout)))
+	}
 	return append(errs, within(path.Child("roiThresholdPercent"), args.ROIThresholdPercent, 0, 100)...)
 }
 

@@ -101,7 +101,7 @@ func TestGangPreemptionArgs(t *testing.T) {
 	}{
 		"all in bounds": {change: func(*config.GangPreemptionArgs) {}},
 		"the most": {change: func(a *config.GangPreemptionArgs) {
-			a.MinRuntime.Duration, a.EvictionCooldown.Duration = 1000*time.Hour, 24*time.Hour
+			a.MinRuntime.Duration, a.EvictionCooldown.Duration, a.SearchTimeout.Duration = 1000*time.Hour, 24*time.Hour, time.Minute
 		}},
 		"no domains":                {func(a *config.GangPreemptionArgs) { a.MaxDomains = 0 }, []string{at + "maxDomains: Invalid value: 0: must be in the range 1 to 1000"}},
 		"fewer nodes than at first": {func(a *config.GangPreemptionArgs) { a.MinCandidateNodesAbsolute, a.MaxCandidateNodesAbsolute = 10, 9 }, []string{at + "maxCandidateNodesAbsolute: Invalid value: 9: must be 0, for all nodes, or not below minCandidateNodesAbsolute"}},
@@ -113,9 +113,11 @@ func TestGangPreemptionArgs(t *testing.T) {
 			at + `evictionCooldown: Invalid value: "-1m0s": must not be negative`,
 		}},
 		"a cool-down beyond what is remembered": {func(a *config.GangPreemptionArgs) { a.EvictionCooldown.Duration = 25 * time.Hour }, []string{at + `evictionCooldown: Invalid value: "25h0m0s": must not be more than 24h0m0s`}},
+		"a search without time":                 {func(a *config.GangPreemptionArgs) { a.SearchTimeout.Duration = 0 }, []string{at + `searchTimeout: Invalid value: "0s": must be in the range 10ms to 1m0s`}},
+		"a search that stops the scheduler":     {func(a *config.GangPreemptionArgs) { a.SearchTimeout.Duration = 2 * time.Minute }, []string{at + `searchTimeout: Invalid value: "2m0s": must be in the range 10ms to 1m0s`}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			args := &config.GangPreemptionArgs{Workers: 1, MaxDomains: 1}
+			args := &config.GangPreemptionArgs{Workers: 1, MaxDomains: 1, SearchTimeout: metav1.Duration{Duration: time.Second}}
 			c.change(args)
 			if diff := cmp.Diff(c.want, texts(GangPreemptionArgs(Path("p", "GangPreemption"), args))); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)

@@ -179,6 +179,7 @@ type GangShape struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",messageExpression="'topology: \"' + self + '\" is no label key: write that of a node label'",message="topology: must be the key of a node label"
 	Topology string `json:"topology,omitempty"`
 	// More is how many more such gangs are to fit than do now. From 1 to 64. Default: 1.
 	//
@@ -196,6 +197,7 @@ type EmptyUnits struct {
 	// +optional
 	// +kubebuilder:default="kubernetes.io/hostname"
 	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",messageExpression="'unit: \"' + self + '\" is no label key: write that of a node label'",message="unit: must be the key of a node label"
 	Unit string `json:"unit,omitempty"`
 	// Resource is what the units are emptied of: pods that do not ask for it stay. Without, all pods go but those of
 	// DaemonSets and of the kubelet.

@@ -4,7 +4,7 @@
 // The names are fixed: users, controllers and tests rely on them.
 //
 // It holds no logic. What a value means, and what is used in place of a bad
-// one, is decided where it is read (plugins/internal/gang).
+// one, is decided where it is read (pkg/rules/gangstate).
 //
 // +k8s:deepcopy-gen=package
 // +groupName=scheduling.lockstep.dev

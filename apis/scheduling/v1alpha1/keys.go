@@ -81,8 +81,8 @@ const (
 	NetworkTopologyIndexAnnotation = "gang.scheduling.koordinator.sh/network-topology-index"
 	// MinByRoleAnnotation is a JSON object from role to minimum.
 	MinByRoleAnnotation = "scheduling.lockstep.dev/min-by-role"
-	// PreemptionDelayAnnotation is how long a gang that does not fit evicts no pods, from when
-	// it first did not fit, as a Go duration: an autoscaler may bring nodes meanwhile.
+	// PreemptionDelayAnnotation is how long a gang, or a pod in no gang, that does not fit evicts no
+	// pods, from when it first did not fit, as a Go duration: an autoscaler may bring nodes meanwhile.
 	PreemptionDelayAnnotation = "scheduling.lockstep.dev/preemption-delay"
 	// StagesAnnotation lists the sizes of the parts of a gang that its workload makes one after the
 	// other, separated by commas: 4,1 where the fifth member is made when four run or have

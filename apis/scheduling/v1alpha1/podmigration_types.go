@@ -121,6 +121,7 @@ type PodMigrationSpec struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	PodName string `json:"podName"`
 	// PodUID is the UID of that very pod. Another pod of the same name is not moved.
 	//
@@ -137,17 +138,20 @@ type PodMigrationSpec struct {
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	SourceNode string `json:"sourceNode"`
 	// TargetNode is where its successor is to run.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	TargetNode string `json:"targetNode"`
 	// Reservation is the name of the Reservation that holds the target. Default: migration- and the UID of the
 	// PodMigration.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Reservation string `json:"reservation,omitempty"`
 	// Suspend: the target is reserved, and the pod is not evicted until this is false. Default: false.
 	//

@@ -22,10 +22,14 @@ const (
 	QueueReasonServing = "Serving"
 	// QueueReasonClosed: spec.closed is true.
 	QueueReasonClosed = "Closed"
+	// QueueReasonInvalid: an amount that the queue, or one above it, states cannot be.
+	QueueReasonInvalid = "InvalidAmount"
 	// QueueReasonNoParent: a parent, its own or one of an ancestor, does not exist.
 	QueueReasonNoParent = "ParentNotFound"
 	// QueueReasonCycle: the queue is an ancestor of itself.
 	QueueReasonCycle = "ParentCycle"
+	// QueueReasonTooDeep: there are more than 16 levels of queues from it up to the top.
+	QueueReasonTooDeep = "TooDeep"
 )
 
 // Queue is a part of the cluster's capacity that a team shares in.
@@ -61,7 +65,8 @@ type Queue struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.deserved) || !has(self.capability) || self.deserved.all(r, !(r in self.capability) || quantity(string(self.deserved[r])).compareTo(quantity(string(self.capability[r]))) <= 0)",message="deserved: must not exceed capability, in any resource"
 type QueueSpec struct {
 	// Parent is the queue of which this one has a share; without, it has a share of the
-	// cluster. The ceilings of all ancestors hold.
+	// cluster. The ceilings of all ancestors hold. There are at most 16 levels of queues: one
+	// that is deeper serves no pods.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -85,21 +90,21 @@ type QueueSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=7
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
 	Deserved v1.ResourceList `json:"deserved,omitempty"`
 	// Guarantee is what the queue has before anything is shared by weight. It is lent
 	// while it is not used.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=7
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
 	Guarantee v1.ResourceList `json:"guarantee,omitempty"`
 	// Capability is the most that the queue and all below it may use, of each resource
 	// that is named here. Of the others there is no limit.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=7
-	// +kubebuilder:validation:XValidation:rule="self.all(r, !quantity(string(self[r])).isLessThan(quantity('0')))",message="amounts must not be negative"
+	// +kubebuilder:validation:XValidation:rule="self.all(r, type(self[r]) == int ? self[r] >= 0 : !self[r].startsWith('-'))",message="amounts must not be negative"
 	Capability v1.ResourceList `json:"capability,omitempty"`
 	// Pools are what the queue is entitled to in other pools of nodes than "default", pool by
 	// pool. Of a pool that is not named here the queue deserves a part by weight, without a

@@ -87,8 +87,8 @@ func (g *Gate) Filter(logger logr.Logger, handler http.Handler) (http.Handler, e
 	}), nil
 }
 
-// unanswered reports whether an error means that the API server did not say whose token it is. An answer that the token is unknown
-// is an error, too, but an answer.
+// unanswered reports whether an error means that the API server did not say whose token it is. An answer that the token
+// is unknown is an error, too, but an answer.
 func unanswered(err error) bool {
 	var several utilerrors.Aggregate
 	if errors.As(err, &several) {

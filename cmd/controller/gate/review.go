@@ -22,16 +22,17 @@ import (
 const (
 	// reviewTimeout is how long the API server may take to say which user calls.
 	reviewTimeout = 10 * time.Second
-	// believe is how long the API server is not asked again: that a caller was let in, or is not known any more, is noticed so much
-	// later. disbelieve is the same for unknown tokens, and for callers that may not get the path.
+	// believe is how long an answer of the API server about a caller counts: a caller who has lost his rights keeps them
+	// for so long. disbelieve is the same for unknown tokens, and for callers that may not get the path.
 	believe    = time.Minute
 	disbelieve = believe / 6
 
-	// reviewQPS and reviewBurst bound how often it is asked about tokens that were never good: any client that reaches the port can
-	// send any number of them.
+	// reviewQPS and reviewBurst bound how often it is asked about tokens that were never good: any client that reaches the
+	// port can send any number of them.
 	reviewQPS   = 5
 	reviewBurst = 50
-	// acquaintances is how many good tokens are remembered, for the time remember: a caller with one is not kept out by others.
+	// acquaintances is how many good tokens are remembered, for the time remember: a caller with one is not kept out by
+	// others.
 	acquaintances = 1000
 	remember      = 24 * time.Hour
 )
@@ -52,8 +53,8 @@ func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface, c c
 	return group.NewAuthenticatedGroupAdder(bearertoken.New(known)), nil
 }
 
-// turnstile lets few tokens through to be reviewed that were never good, and all that were. A cache before it remembers its
-// answers, so a token comes to it once in a while.
+// turnstile lets few tokens through to be reviewed that were never good, and all that were. A cache before it remembers
+// its answers, so a token comes to it once in a while.
 type turnstile struct {
 	reviewer authenticator.Token
 	limit    flowcontrol.PassiveRateLimiter

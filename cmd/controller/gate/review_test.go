@@ -99,8 +99,8 @@ func (r *reviews) flood(t *testing.T, first, n int) map[int]int {
 	return codes
 }
 
-// TestFlood: any number of tokens costs the API server a bounded number of reviews, and keeps out no caller that was let
-// in.
+// TestFlood: any number of tokens costs the API server a bounded number of reviews, and keeps out no caller that was
+// let in.
 func TestFlood(t *testing.T) {
 	r := newReviews(t, "anns")
 	if code := r.get("anns").StatusCode; code != http.StatusOK {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 func cpus(n string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(n)} }
@@ -49,14 +49,14 @@ func TestContents(t *testing.T) {
 	if len(got.Gangs) != 1 || got.Gangs[0].Name != "train" || got.Gangs[0].Minimum != 3 {
 		t.Fatalf("gangs are %+v, want train alone", got.Gangs)
 	}
-	wantWaits := []overview.Wait{{Reason: "Unschedulable", Message: "short of 4 cpu", Pods: 2}, {Reason: "Unschedulable", Message: "short of 2 cpu", Pods: 1}}
+	wantWaits := []view.Wait{{Reason: "Unschedulable", Message: "short of 4 cpu", Pods: 2}, {Reason: "Unschedulable", Message: "short of 2 cpu", Pods: 1}}
 	if diff := cmp.Diff(wantWaits, got.Gangs[0].Waits); diff != "" {
 		t.Errorf("why it waits (-want +got):\n%s", diff)
 	}
 	if len(got.Plans) != 1 || len(got.Plans[0].Moving) != 1 || got.Plans[0].Moving[0].Pod != "x" {
 		t.Errorf("plans are %+v, want one that moves x", got.Plans)
 	}
-	if room := got.Topology.Room; room.Free != 8000 || room.Closed != 8000 {
+	if room := got.Topology.FreeCapacity; room.Free != 8000 || room.Closed != 8000 {
 		t.Errorf("%+v: the node that is not ready is not closed", room)
 	}
 }

@@ -1,6 +1,6 @@
 // Package page is a web page of the gangs, the queues, the topology, the Reservations and the migrations of a cluster.
 //
-// It only shows: it writes nothing, and what it shows it reads from the caches of the manager, at most once a second however
-// many users look. The files of the page have no data in them and are served to everyone; data are served to callers that
-// the API server knows by their token and lets get the path.
+// It only shows: it writes nothing, and what it shows it reads from the caches of the manager, at most once a second
+// however many users look. The files of the page have no data in them and are served to everyone; data are served to
+// callers that the API server knows by their token and lets get the path.
 package page

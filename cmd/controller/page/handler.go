@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // The paths of the data. They are none of those below /api and /apis, which every cluster lets every user get.
@@ -105,6 +105,6 @@ func (p *Page) Sample(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.history.add(p.clock.Now(), overview.Queues(queues))
+	p.history.add(p.clock.Now(), view.Queues(queues))
 	return nil
 }

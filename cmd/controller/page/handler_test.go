@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 	"github.com/lockstep-sh/lockstep/test/await"
 )
 
@@ -61,7 +61,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	podgroup.AddToScheme(scheme)
+	coscheduling.AddToScheme(scheme)
 	f := &fixture{clock: testingclock.NewFakeClock(epoch), lists: map[string]int{}}
 	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -251,7 +251,8 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestFilesLoadNothingElse: no file of the page names another server, and none has code or style that the policy forbids.
+// TestFilesLoadNothingElse: no file of the page names another server, and none has code or style that the policy
+// forbids.
 func TestFilesLoadNothingElse(t *testing.T) {
 	count := 0
 	err := fs.WalkDir(assets, "assets", func(path string, entry fs.DirEntry, err error) error {

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const (
@@ -56,7 +56,7 @@ type seriesKey struct {
 }
 
 // add notes how queues stand. A queue that is gone is forgotten when the hour has passed; it has no numbers meanwhile.
-func (h *history) add(at time.Time, queues []overview.Queue) {
+func (h *history) add(at time.Time, queues []view.Queue) {
 	before := len(h.Times)
 	h.Times = append(h.Times, at.Unix())
 	byKey := make(map[seriesKey]*series, len(h.Series))

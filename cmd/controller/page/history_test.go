@@ -9,29 +9,29 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 var epoch = time.Unix(1_900_000_000, 0)
 
 // queue returns a queue that deserves and has so much cpu.
-func queue(name, deserved, allocated string) overview.Queue {
-	return overview.Queue{Name: name, Resources: []overview.QueueResource{{
+func queue(name, deserved, allocated string) view.Queue {
+	return view.Queue{Name: name, Resources: []view.QueueResource{{
 		Name: "cpu", Deserved: resource.MustParse(deserved), Allocated: resource.MustParse(allocated),
 	}}}
 }
 
 func TestHistory(t *testing.T) {
 	for sentence, c := range map[string]struct {
-		samples [][]overview.Queue
+		samples [][]view.Queue
 		want    string
 	}{
 		"numbers are in the resource's own unit": {
-			[][]overview.Queue{{queue("a", "1500m", "1")}, {queue("a", "2", "0")}},
+			[][]view.Queue{{queue("a", "1500m", "1")}, {queue("a", "2", "0")}},
 			`{"times":[1900000000,1900000010],"series":[{"queue":"a","resource":"cpu","deserved":[1.5,2],"allocated":[1,0]}],"leftOut":0}`,
 		},
 		"a queue that comes later has no numbers before, one that went has none since": {
-			[][]overview.Queue{{queue("a", "1", "1")}, {queue("b", "2", "2")}},
+			[][]view.Queue{{queue("a", "1", "1")}, {queue("b", "2", "2")}},
 			`{"times":[1900000000,1900000010],"series":[{"queue":"a","resource":"cpu","deserved":[1,null],"allocated":[1,null]},` +
 				`{"queue":"b","resource":"cpu","deserved":[null,2],"allocated":[null,2]}],"leftOut":0}`,
 		},
@@ -55,7 +55,7 @@ func TestHistory(t *testing.T) {
 // TestHistoryIsBounded: an hour is kept, of so many queues; queues that are gone make room for
 // others.
 func TestHistoryIsBounded(t *testing.T) {
-	var many []overview.Queue
+	var many []view.Queue
 	for i := range maxSeries + 5 {
 		many = append(many, queue(fmt.Sprintf("q%d", i), "1", "1"))
 	}
@@ -65,7 +65,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%d series and %d left out, want %d and 5", len(h.Series), h.LeftOut, maxSeries)
 	}
 	for i := range maxSamples {
-		h.add(epoch.Add(time.Duration(i+1)*sampleEvery), []overview.Queue{queue("q0", "1", fmt.Sprint(i))})
+		h.add(epoch.Add(time.Duration(i+1)*sampleEvery), []view.Queue{queue("q0", "1", fmt.Sprint(i))})
 	}
 	if len(h.Series) != 1 || h.LeftOut != 0 {
 		t.Fatalf("%d series and %d left out when all but one queue are gone for an hour, want 1 and 0", len(h.Series), h.LeftOut)

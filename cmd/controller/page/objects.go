@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
 // Objects are what the page is made of.
@@ -19,7 +19,7 @@ type Objects struct {
 	Pods         []*v1.Pod
 	Nodes        []*v1.Node
 	Namespaces   []*v1.Namespace
-	PodGroups    []*podgroup.PodGroup
+	PodGroups    []*coscheduling.PodGroup
 	Natives      []*schedulingv1beta1.PodGroup
 	Queues       []*v1alpha1.Queue
 	Reservations []*v1alpha1.Reservation
@@ -37,7 +37,7 @@ func Read(ctx context.Context, reader client.Reader) (Objects, error) {
 		{&v1.PodList{}, into(&o.Pods)},
 		{&v1.NodeList{}, into(&o.Nodes)},
 		{&v1.NamespaceList{}, into(&o.Namespaces)},
-		{&podgroup.PodGroupList{}, into(&o.PodGroups)},
+		{&coscheduling.PodGroupList{}, into(&o.PodGroups)},
 		{&schedulingv1beta1.PodGroupList{}, into(&o.Natives)},
 		{&v1alpha1.QueueList{}, into(&o.Queues)},
 		{&v1alpha1.ReservationList{}, into(&o.Reservations)},

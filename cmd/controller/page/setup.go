@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
 // Options of the page.
@@ -28,10 +28,10 @@ type Options struct {
 	CertDir string
 }
 
-// Setup adds the page to a manager, whose cache has to use the transforms of this package. It is served by every replica,
-// whichever leads.
+// Setup adds the page to a manager, whose cache has to use the transforms of this package. It is served by every
+// replica, whichever leads.
 func Setup(mgr manager.Manager, o Options) error {
-	podgroup.AddToScheme(mgr.GetScheme())
+	coscheduling.AddToScheme(mgr.GetScheme())
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding what the page shows to the scheme: %w", err)
 	}

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,15 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
 const (
@@ -31,8 +32,11 @@ const (
 // Access is the cluster that the flags name, and where to write to.
 type Access struct {
 	genericiooptions.IOStreams
-	// Flags are the flags that every command takes: which cluster, as which user, and which namespace.
-	Flags *genericclioptions.ConfigFlags
+	// files and overrides are what the flags say of the cluster, the user and the namespace; kubeconfig is what is read by
+	// them, once, when it is first needed.
+	files      *clientcmd.ClientConfigLoadingRules
+	overrides  clientcmd.ConfigOverrides
+	kubeconfig clientcmd.ClientConfig
 
 	notes sync.Mutex
 	// refusedRead and refusedWrite are whether the API server refused something.
@@ -43,20 +47,34 @@ type Access struct {
 
 // New returns an access by the flags that kubectl has.
 func New(streams genericiooptions.IOStreams) *Access {
-	a := &Access{IOStreams: streams, Flags: genericclioptions.NewConfigFlags(true)}
+	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules()}
+	a.kubeconfig = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.files, &a.overrides)
 	a.served = a.isServed
 	return a
 }
 
 // Config returns how to reach the cluster.
 func (a *Access) Config() (*rest.Config, error) {
-	config, err := a.Flags.ToRESTConfig()
-	if err != nil {
+	config, err := a.kubeconfig.ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("there is no kubeconfig: name one by --kubeconfig or KUBECONFIG, or make ~/.kube/config")
+	case err != nil:
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	a.impersonate(config)
 	config.QPS, config.Burst = qps, burst
 	config.Wrap(a.noting)
 	return config, nil
+}
+
+// impersonate makes a config act as the user of --as: client-go does not look at the flag in a pod without a kubeconfig.
+func (a *Access) impersonate(config *rest.Config) {
+	if user := a.overrides.AuthInfo; user.Impersonate != "" {
+		config.Impersonate = rest.ImpersonationConfig{
+			UserName: user.Impersonate, UID: user.ImpersonateUID, Groups: user.ImpersonateGroups, Extra: user.ImpersonateUserExtra,
+		}
+	}
 }
 
 // Client returns a client that reads and writes objects of the kinds that kubectl gang knows. Those of Kubernetes
@@ -83,7 +101,7 @@ func (a *Access) Namespace(all bool) (string, error) {
 	if all {
 		return "", nil
 	}
-	namespace, _, err := a.Flags.ToRawKubeConfigLoader().Namespace()
+	namespace, _, err := a.kubeconfig.Namespace()
 	if err != nil {
 		return "", fmt.Errorf("reading the namespace of the kubeconfig: %w", err)
 	}
@@ -106,7 +124,7 @@ func Scheme() (*runtime.Scheme, error) {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("registering the kinds of Lockstep: %w", err)
 	}
-	podgroup.AddToScheme(scheme)
+	coscheduling.AddToScheme(scheme)
 	return scheme, nil
 }
 

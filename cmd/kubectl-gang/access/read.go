@@ -42,7 +42,8 @@ func (a *Access) IgnoreNotServed(err error) error {
 }
 
 // Read calls each with every object that a list of type L has, page by page: Read[v1.PodList](...). The objects may be
-// kept. It returns a [NotServedError] where the cluster has no such kind, and a [RefusedError] where the user may not list it.
+// kept. It returns a [NotServedError] where the cluster has no such kind, and a [RefusedError] where the user may not
+// list it.
 func Read[L any, P interface {
 	*L
 	client.ObjectList
@@ -72,8 +73,8 @@ func Read[L any, P interface {
 	}
 }
 
-// All returns all objects that a list of type L has: All[v1.Pod, v1.PodList](...). Of a kind that the cluster does not serve
-// there are none, and that is noted.
+// All returns all objects that a list of type L has: All[v1.Pod, v1.PodList](...). Of a kind that the cluster does not
+// serve there are none, and that is noted.
 func All[T any, L any, P interface {
 	*L
 	client.ObjectList

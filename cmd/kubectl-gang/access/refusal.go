@@ -43,8 +43,8 @@ func IsRefused(err error) bool {
 	return errors.As(err, &refused)
 }
 
-// Resolve returns a [NotServedError] for a refusal of a kind that the cluster does not serve, and any other error as it is: an API
-// server checks what a user may do before it checks what exists.
+// Resolve returns a [NotServedError] for a refusal of a kind that the cluster does not serve, and any other error as it
+// is: an API server checks what a user may do before it checks what exists.
 func (a *Access) Resolve(err error) error {
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
@@ -73,18 +73,20 @@ func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("asking which kinds there are: %w", err)
 	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
+	return slices.ContainsFunc(list.APIResources,
+		func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
 }
 
-// MayWatch returns a [RefusedError] if the user may not watch a kind, in all namespaces if none is given. A watch that is refused
-// would be tried for ever.
+// MayWatch returns a [RefusedError] if the user may not watch a kind, in all namespaces if none is given. A watch that
+// is refused would be tried for ever.
 func (a *Access) MayWatch(ctx context.Context, c client.Client, list client.ObjectList, namespace string) error {
 	resource, err := resourceOf(c, list)
 	if err != nil {
 		return err
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Group: resource.Group, Resource: resource.Resource, Namespace: namespace},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Group: resource.Group,
+			Resource: resource.Resource, Namespace: namespace},
 	}}
 	if err := c.Create(ctx, review); err != nil {
 		return fmt.Errorf("asking whether %s may be watched: %w", resource.GroupResource(), err)
@@ -97,7 +99,8 @@ func (a *Access) MayWatch(ctx context.Context, c client.Client, list client.Obje
 	if namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", namespace)
 	}
-	return &RefusedError{Doing: "watching", Resource: resource, Err: apierrors.NewForbidden(resource.GroupResource(), "", fmt.Errorf("the user may not watch them %s", where))}
+	return &RefusedError{Doing: "watching", Resource: resource,
+		Err: apierrors.NewForbidden(resource.GroupResource(), "", fmt.Errorf("the user may not watch them %s", where))}
 }
 
 // Advice returns which ClusterRole has what the API server refused; empty where it refused nothing.
@@ -106,7 +109,8 @@ func (a *Access) Advice() string {
 	case a.refusedWrite.Load():
 		return fmt.Sprintf("the ClusterRole %s has what approving a plan needs", approverRole)
 	case a.refusedRead.Load():
-		return fmt.Sprintf("the ClusterRole %s has all that kubectl gang reads; in one namespace, view has what kubectl gang list needs", viewerRole)
+		return fmt.Sprintf("the ClusterRole %s has all that kubectl gang reads; in one namespace, view has what kubectl "+
+			"gang list needs", viewerRole)
 	}
 	return ""
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const (
@@ -87,7 +87,7 @@ func (o *options) list(ctx context.Context) error {
 	if len(list) == 0 && printer.IsTable() {
 		o.Note("no DefragmentationPlans found")
 	}
-	return output.Print(printer, planKind, planColumns(), overview.Plans(list))
+	return output.Print(printer, planKind, planColumns(), view.Plans(list))
 }
 
 func (o *options) one(ctx context.Context, name string) error {
@@ -107,16 +107,16 @@ func (o *options) one(ctx context.Context, name string) error {
 		return o.approved(ctx, c, plan)
 	}
 	if printer.IsTable() {
-		p := overview.Plans([]*v1alpha1.DefragmentationPlan{plan})[0]
+		p := view.Plans([]*v1alpha1.DefragmentationPlan{plan})[0]
 		o.Note("%s: %s, %s: %s", p.Name, p.Goal, p.Phase, p.Message)
 	}
-	return output.Print(printer, moveKind, moveColumns(), overview.Moves(plan))
+	return output.Print(printer, moveKind, moveColumns(), view.Moves(plan))
 }
 
 // approved approves a plan. Its moves are those that were read: they do not change once there are any.
 func (o *options) approved(ctx context.Context, c client.Client, plan *v1alpha1.DefragmentationPlan) error {
-	switch err := overview.Approvable(plan); {
-	case errors.Is(err, overview.ErrApproved):
+	switch err := view.Approvable(plan); {
+	case errors.Is(err, view.ErrApproved):
 		o.Note("%v", err)
 		return nil
 	case err != nil:
@@ -127,7 +127,8 @@ func (o *options) approved(ctx context.Context, c client.Client, plan *v1alpha1.
 	if err := c.Patch(ctx, plan, client.MergeFrom(before), client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("patching %s %q: %w", v1alpha1.DefragmentationPlanResource.GroupResource(), plan.Name, err)
 	}
-	_, err := fmt.Fprintf(o.Out, "%s/%s approved: %d moves\n", v1alpha1.DefragmentationPlanResource.GroupResource(), plan.Name, len(plan.Status.Moves))
+	_, err := fmt.Fprintf(o.Out, "%s/%s approved: %d moves\n", v1alpha1.DefragmentationPlanResource.GroupResource(),
+		plan.Name, len(plan.Status.Moves))
 	return err
 }
 
@@ -142,7 +143,7 @@ func (o *options) complete(cmd *cobra.Command, args []string, begin string) ([]s
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string
-	for _, p := range overview.Plans(list) {
+	for _, p := range view.Plans(list) {
 		if strings.HasPrefix(p.Name, begin) {
 			names = append(names, p.Name)
 		}
@@ -150,35 +151,35 @@ func (o *options) complete(cmd *cobra.Command, args []string, begin string) ([]s
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func planColumns() output.Columns[overview.Plan] {
-	return output.Columns[overview.Plan]{
-		{Name: "Name", Of: func(p overview.Plan) any { return p.Name }},
-		{Name: "Phase", Of: func(p overview.Plan) any { return p.Phase }},
-		{Name: "Mode", Of: func(p overview.Plan) any { return p.Mode }},
-		{Name: "Approved", Of: func(p overview.Plan) any { return p.Approved }},
-		{Name: "For", Of: func(p overview.Plan) any { return output.OrNone(p.Goal) }},
-		{Name: "Moves", Of: func(p overview.Plan) any { return p.Moves }},
-		{Name: "Moved", Of: func(p overview.Plan) any { return p.Moved }},
-		{Name: "Restarts", Of: func(p overview.Plan) any { return p.Restarts }},
-		{Name: "Before", Of: func(p overview.Plan) any { return output.OrNone(p.Before) }},
-		{Name: "After", Of: func(p overview.Plan) any { return output.OrNone(p.After) }},
-		{Name: "Reason", Of: func(p overview.Plan) any { return p.Reason }},
-		{Name: "Age", Of: func(p overview.Plan) any { return output.Age(p.Created, time.Now()) }},
-		{Name: "Message", Wide: true, Of: func(p overview.Plan) any { return p.Message }},
+func planColumns() output.Columns[view.Plan] {
+	return output.Columns[view.Plan]{
+		{Name: "Name", Of: func(p view.Plan) any { return p.Name }},
+		{Name: "Phase", Of: func(p view.Plan) any { return p.Phase }},
+		{Name: "Mode", Of: func(p view.Plan) any { return p.Mode }},
+		{Name: "Approved", Of: func(p view.Plan) any { return p.Approved }},
+		{Name: "For", Of: func(p view.Plan) any { return output.OrNone(p.Goal) }},
+		{Name: "Moves", Of: func(p view.Plan) any { return p.Moves }},
+		{Name: "Moved", Of: func(p view.Plan) any { return p.Moved }},
+		{Name: "Restarts", Of: func(p view.Plan) any { return p.Restarts }},
+		{Name: "Before", Of: func(p view.Plan) any { return output.OrNone(p.Before) }},
+		{Name: "After", Of: func(p view.Plan) any { return output.OrNone(p.After) }},
+		{Name: "Reason", Of: func(p view.Plan) any { return p.Reason }},
+		{Name: "Age", Of: func(p view.Plan) any { return output.Age(p.Created, time.Now()) }},
+		{Name: "Message", Wide: true, Of: func(p view.Plan) any { return p.Message }},
 	}
 }
 
-func moveColumns() output.Columns[overview.Move] {
-	return output.Columns[overview.Move]{
-		{Name: "Move", Of: func(m overview.Move) any { return m.Number }},
-		{Name: "Namespace", Of: func(m overview.Move) any { return m.Namespace }},
-		{Name: "Pod", Of: func(m overview.Move) any { return m.Pod }},
-		{Name: "Gang", Of: func(m overview.Move) any { return output.OrNone(m.Gang) }},
-		{Name: "From", Of: func(m overview.Move) any { return m.From }},
-		{Name: "To", Of: func(m overview.Move) any { return m.To }},
-		{Name: "After", Of: func(m overview.Move) any { return output.OrNone(numbers(m.After)) }},
-		{Name: "Phase", Of: func(m overview.Move) any { return output.OrNone(m.Phase) }},
-		{Name: "Why", Of: func(m overview.Move) any { return m.Why }},
+func moveColumns() output.Columns[view.Move] {
+	return output.Columns[view.Move]{
+		{Name: "Move", Of: func(m view.Move) any { return m.Number }},
+		{Name: "Namespace", Of: func(m view.Move) any { return m.Namespace }},
+		{Name: "Pod", Of: func(m view.Move) any { return m.Pod }},
+		{Name: "Gang", Of: func(m view.Move) any { return output.OrNone(m.Gang) }},
+		{Name: "From", Of: func(m view.Move) any { return m.From }},
+		{Name: "To", Of: func(m view.Move) any { return m.To }},
+		{Name: "After", Of: func(m view.Move) any { return output.OrNone(numbers(m.After)) }},
+		{Name: "Phase", Of: func(m view.Move) any { return output.OrNone(m.Phase) }},
+		{Name: "Why", Of: func(m view.Move) any { return m.Why }},
 	}
 }
 

@@ -9,15 +9,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
-// aloneTimeout is how long reading takes at most where no scheduler can be asked: the time for an answer may be over by then.
+// aloneTimeout is how long reading takes at most where no scheduler can be asked: the time for an answer may be over by
+// then.
 const aloneTimeout = 10 * time.Second
 
-// alone reports what is known of a gang without the scheduler, and why that could not be asked. It fails where not even the pods
-// can be read.
+// alone reports what is known of a gang without the scheduler, and why that could not be asked. It fails where not even
+// the pods can be read.
 func (o *options) alone(ctx context.Context, gang string, why error) (*Report, error) {
 	cluster, err := o.Cluster(o.Access)
 	if err != nil {
@@ -36,10 +37,11 @@ func (o *options) alone(ctx context.Context, gang string, why error) (*Report, e
 		return nil, fmt.Errorf("%w; and the scheduler could not be asked: %w", err, why)
 	}
 	<-read
-	members := sorted(pods, func(pod *v1.Pod) bool { return overview.GangOf(pod) == gang })
+	members := sorted(pods, func(pod *v1.Pod) bool { return view.GangOf(pod) == gang })
 	g := beside.row(gang, members)
 	if g == nil {
-		return nil, fmt.Errorf("%s: see kubectl gang list; and the scheduler could not be asked: %w", strings.Join(append([]string{fmt.Sprintf("there is no gang %q", gang)}, beside.notes...), "; "), why)
+		return nil, fmt.Errorf("%s: see kubectl gang list; and the scheduler could not be asked: %w",
+			strings.Join(append([]string{fmt.Sprintf("there is no gang %q", gang)}, beside.notes...), "; "), why)
 	}
 	r := newReport(gang, members, g.Minimum, stands(g) == "bound")
 	if g.Minimum > 0 || beside.groupsRead { // or else its PodGroup may say more than its pods

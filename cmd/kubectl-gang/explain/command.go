@@ -14,9 +14,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 type options struct {
@@ -60,10 +60,11 @@ func (o *options) run(ctx context.Context, name string) error {
 	}
 	began := time.Now()
 	var r *Report
-	err = o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) (err error) {
-		r, err = o.ask(ctx, gang, simulation, more)
-		return err
-	})
+	err = o.Ask(ctx, o.Access,
+		func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) (err error) {
+			r, err = o.ask(ctx, gang, simulation, more)
+			return err
+		})
 	var wrong *wrongError
 	if err != nil && !errors.As(err, &wrong) && ctx.Err() == nil {
 		r, err = o.alone(ctx, gang, err)
@@ -82,7 +83,8 @@ type wrongError struct{ error }
 func (e *wrongError) Unwrap() error { return e.error }
 
 // ask asks the scheduler. An error is a [wrongError], or else why the scheduler could not be asked.
-func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
+func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Simulation,
+	more *simulate.More) (*Report, error) {
 	if err := simulation.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -101,7 +103,7 @@ func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Sim
 	if err := reading.Wait(); err != nil {
 		return nil, err
 	}
-	named := sorted(pods, func(pod *v1.Pod) bool { return overview.GangOf(pod) == gang })
+	named := sorted(pods, func(pod *v1.Pod) bool { return view.GangOf(pod) == gang })
 	members := slices.DeleteFunc(slices.Clone(named), func(pod *v1.Pod) bool { return simulation.GangOf(pod) != gang })
 	return o.report(ctx, gang, named, members, beside, simulation, more)
 }
@@ -130,7 +132,8 @@ func sorted(pods []*v1.Pod, is func(*v1.Pod) bool) []*v1.Pod {
 
 // report asks the scheduler about the members that wait. named are all pods that name the gang, also
 // those that no profile of it schedules.
-func (o *options) report(ctx context.Context, gang string, named, members []*v1.Pod, beside *beside, simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
+func (o *options) report(ctx context.Context, gang string, named, members []*v1.Pod, beside *beside,
+	simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
 	g := beside.row(gang, named)
 	if len(members) == 0 && (g == nil || beside.group == nil && beside.native == nil) {
 		return nil, &wrongError{noGang(gang, named, simulation.Profiles())}
@@ -163,11 +166,13 @@ func noGang(gang string, named []*v1.Pod, profiles []string) error {
 	if aside := strangers(named, profiles); aside != "" {
 		return fmt.Errorf("there is no gang %q that the scheduler schedules: %s", gang, aside)
 	}
-	return fmt.Errorf("there is no gang %q: no pod is in it, and no PodGroup makes one of the name: see kubectl gang list", gang)
+	return fmt.Errorf("there is no gang %q: no pod is in it, and no PodGroup makes one of the name: see kubectl gang list",
+		gang)
 }
 
 // decide adds what the scheduler decides about members that wait.
-func (o *options) decide(ctx context.Context, r *Report, asked []*v1.Pod, simulation *simulate.Simulation, more *simulate.More) error {
+func (o *options) decide(ctx context.Context, r *Report, asked []*v1.Pod, simulation *simulate.Simulation,
+	more *simulate.More) error {
 	answer, err := simulation.Decide(ctx, asked)
 	if err != nil {
 		return err

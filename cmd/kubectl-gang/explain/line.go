@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/lockstep-sh/lockstep/plugins"
+	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 )
 
 // lineWords words where a gang stands among those that wait.
-func lineWords(line *plugins.Line) string {
+func lineWords(line *scheduler.Line) string {
 	in := "Among the gangs that are complete and would still wait"
 	if line.Queue != "" {
 		in = "Among those of queue " + line.Queue + " that are complete and would still wait"

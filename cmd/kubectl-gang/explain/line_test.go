@@ -3,11 +3,11 @@ package explain
 import (
 	"testing"
 
-	"github.com/lockstep-sh/lockstep/plugins"
+	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 )
 
 func TestLineWords(t *testing.T) {
-	for want, line := range map[string]plugins.Line{
+	for want, line := range map[string]scheduler.Line{
 		"Among those of queue a that are complete and would still wait it is 1st of 7\n":                           {Queue: "a", At: 1, Of: 7, First: "gang x/me"},
 		"Among those of queue a that are complete and would still wait it is 3rd of 7; gang x/first comes first\n": {Queue: "a", At: 3, Of: 7, First: "gang x/first"},
 		"Among the gangs that are complete and would still wait it is 2nd of 2; gang x/first comes first\n":        {At: 2, Of: 2, First: "gang x/first"},

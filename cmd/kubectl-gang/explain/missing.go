@@ -8,12 +8,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
-// missing returns what to look at where a gang has fewer pods than it starts with; empty where it has enough. there is how many
-// it has; profiles are the schedulers that pods may name, empty where that is not known.
-func missing(g *overview.Gang, there int, profiles []string) string {
+// missing returns what to look at where a gang has fewer pods than it starts with; empty where it has enough. there is
+// how many it has; profiles are the schedulers that pods may name, empty where that is not known.
+func missing(g *view.Gang, there int, profiles []string) string {
 	if there >= g.Minimum || slices.Contains([]string{"bound", "ended"}, stands(g)) {
 		return ""
 	}
@@ -22,18 +22,18 @@ func missing(g *overview.Gang, there int, profiles []string) string {
 	if there == 0 {
 		others = "its pods"
 	}
-	if g.Source == overview.SourceOwner {
+	if g.Source == view.SourceOwner {
 		return text + " what owns it makes " + others
 	}
 	return fmt.Sprintf("%s %s are made in namespace %s, with %s%s", text, others, g.Namespace, joins(g), and(profiles))
 }
 
 // joins returns how a pod says that it is in a gang.
-func joins(g *overview.Gang) string {
+func joins(g *view.Gang) string {
 	switch g.Source {
-	case overview.SourceNative:
+	case view.SourceNative:
 		return "spec.schedulingGroup.podGroupName: " + g.Name
-	case overview.SourceAnnotation:
+	case view.SourceAnnotation:
 		return "the annotation " + v1alpha1.GangNameAnnotation + ": " + g.Name
 	default:
 		return "the label " + v1alpha1.PodGroupXLabel + ": " + g.Name
@@ -59,5 +59,6 @@ func strangers(pods []*v1.Pod, profiles []string) string {
 	if len(counts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("pods of it name a scheduler that is no profile of the configuration: %s; set spec.schedulerName to %s", strings.Join(counted(counts), ", "), strings.Join(profiles, " or "))
+	return fmt.Sprintf("pods of it name a scheduler that is no profile of the configuration: %s; set "+
+		"spec.schedulerName to %s", strings.Join(counted(counts), ", "), strings.Join(profiles, " or "))
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
 // shown is how many domains of a decision are put into words. The data has all.
@@ -45,13 +45,14 @@ func sought(d *decisions.Decision) string {
 	}
 	fmt.Fprintf(&b, ":\n%s", domains(d))
 	for _, bundle := range d.Bundles {
-		fmt.Fprintf(&b, "    chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f\n", bundle.Pods, bundle.Gang, bundle.Kind, bundle.Gain, bundle.Cost, bundle.ROI)
+		fmt.Fprintf(&b, "    chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f\n", bundle.Pods, bundle.Gang,
+			bundle.Kind, bundle.Gain, bundle.Cost, bundle.ROI)
 	}
 	return b.String()
 }
 
-// domains words the domains of a decision, each with how far it came there, in their order. What came out alike in a later round is
-// left out.
+// domains words the domains of a decision, each with how far it came there, in their order. What came out alike in a
+// later round is left out.
 func domains(d *decisions.Decision) string {
 	var b strings.Builder
 	told, more := map[string]bool{}, d.Untried

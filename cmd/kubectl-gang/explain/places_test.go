@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
 func TestLooked(t *testing.T) {

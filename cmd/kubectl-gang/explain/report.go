@@ -11,22 +11,21 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/cli-runtime/pkg/printers"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/simulate"
-	"github.com/lockstep-sh/lockstep/plugins"
-	"github.com/lockstep-sh/lockstep/plugins/decisions"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
-// Report is what there is to report of a gang.
+// Report is the answer about a gang.
 type Report struct {
 	Gang string `json:"gang"`
-	// Phase is the phase in kubectl gang list, and Stands how far the gang has come; empty where that is not known. Held is how many
-	// members without a node have one nominated.
+	// Phase is the phase in kubectl gang list, and Stands how far the gang has come; empty where that is not known. Held
+	// is how many members without a node have one nominated.
 	Phase  string `json:"phase,omitempty"`
 	Stands string `json:"stands,omitempty"`
 	Held   int    `json:"held,omitempty"`
@@ -45,10 +44,11 @@ type Report struct {
 	// Autoscaler is whether an autoscaler acts for it, in words.
 	Autoscaler string `json:"autoscaler,omitempty"`
 	Queue      *Queue `json:"queue,omitempty"`
-	// Line is its place among those that have all their members and would still wait after what the scheduler decides now; nil
-	// where it would not wait.
-	Line *plugins.Line `json:"line,omitempty"`
-	// Reservations are the Reservations that waiting members may use; null where the profile of its pods uses none, or that is not known.
+	// Line is its place among those that have all their members and would still wait after what the scheduler decides now;
+	// nil where it would not wait.
+	Line *scheduler.Line `json:"line,omitempty"`
+	// Reservations are the Reservations that waiting members may use; null where the profile of its pods uses none, or
+	// that is not known.
 	Reservations []Reserved `json:"reservations"`
 	// Cases are what the scheduler decides now, and with more nodes.
 	Cases []Case `json:"cases,omitempty"`
@@ -133,7 +133,7 @@ func newReport(gang string, members []*v1.Pod, least int, running bool) *Report 
 }
 
 // tell adds how the gang stands as kubectl gang list reports it; nil where it is not listed.
-func (r *Report) tell(g *overview.Gang, profiles []string) {
+func (r *Report) tell(g *view.Gang, profiles []string) {
 	if g == nil {
 		return
 	}
@@ -192,7 +192,9 @@ func autoscaler(r *Report) string {
 		return ""
 	case demand == 0:
 		return "none adds nodes for it: no pod is Unschedulable"
-	case slices.ContainsFunc(r.Said, func(w Word) bool { return strings.Contains(w.Message, "no autoscaler adds nodes by itself") }):
+	case slices.ContainsFunc(r.Said, func(w Word) bool {
+		return strings.Contains(w.Message, "autoscalers try pods one by one and add no nodes")
+	}):
 		return "none adds nodes for it, since each pod would fit on a node that is free"
 	default:
 		return fmt.Sprintf("one may add nodes: %d pods are Unschedulable", demand)
@@ -216,14 +218,16 @@ func (q *Queue) read(ctx context.Context, read reader) error {
 	if err := read(ctx, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+q.Name, &object); err != nil {
 		return err
 	}
-	q.Share, q.Deserved, q.Allocated, q.Requested = object.Status.Share, object.Status.Deserved, object.Status.Allocated, object.Status.Requested
+	q.Share, q.Deserved, q.Allocated, q.Requested = object.Status.Share, object.Status.Deserved,
+		object.Status.Allocated, object.Status.Requested
 	q.Capability, q.Pending, q.Closed = object.Spec.Capability, object.Status.PendingGangs, object.Spec.Closed
 	return nil
 }
 
 // add notes what the scheduler decides in a case that it has looked at since a time.
 func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.Simulation, began time.Time) {
-	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided, Decisions: simulation.Decisions(r.Gang, began)}
+	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided,
+		Decisions: simulation.Decisions(r.Gang, began)}
 	nodes := map[string]int{}
 	for i := range answer.Verdicts {
 		if v := &answer.Verdicts[i]; v.Node != "" {
@@ -268,7 +272,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer) error {
 	if !p.IsTable() {
 		return output.Print(p, "GangExplanation", nil, []*Report{r})
 	}
-	if err := printers.WriteEscaped(out, r.words()); err != nil {
+	if _, err := io.WriteString(out, r.words()); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
 	if len(r.Pods) == 0 {

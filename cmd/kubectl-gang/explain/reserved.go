@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
-	"github.com/lockstep-sh/lockstep/plugins/reservations"
+	"github.com/lockstep-sh/lockstep/pkg/reservations"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // Reserved is a Reservation of which members are owners.
@@ -28,8 +28,8 @@ type Reserved struct {
 	Unusable string `json:"unusable,omitempty"`
 }
 
-// reserved lists the Reservations that members which wait may use, or name. Of those that have ended it lists only the ones that
-// they name.
+// reserved lists the Reservations that members which wait may use, or name. Of those that have ended it lists only the
+// ones that they name.
 func reserved(list []*v1alpha1.Reservation, waiting []*v1.Pod) ([]Reserved, error) {
 	owned, err := reservations.Owned(list, waiting)
 	if err != nil {
@@ -37,11 +37,12 @@ func reserved(list []*v1alpha1.Reservation, waiting []*v1.Pod) ([]Reserved, erro
 	}
 	named := namedBy(waiting)
 	known, all := map[string]bool{}, []Reserved{}
-	for _, row := range overview.Reservations(list) {
+	for _, row := range view.Reservations(list) {
 		known[row.Name] = true
 		if named[row.Name] > 0 || owned[row.Name] > 0 && row.Ended == nil {
 			all = append(all, Reserved{
-				Name: row.Name, Members: owned[row.Name], Phase: row.Phase, Held: row.Held, Replicas: row.Replicas, Used: row.Used, Nodes: row.Nodes,
+				Name: row.Name, Members: owned[row.Name], Phase: row.Phase, Held: row.Held, Replicas: row.Replicas,
+				Used: row.Used, Nodes: row.Nodes,
 				Unusable: unusable(&row, owned[row.Name], len(waiting), named),
 			})
 		}
@@ -65,9 +66,9 @@ func namedBy(pods []*v1.Pod) map[string]int {
 	return named
 }
 
-// unusable returns why members that wait cannot use a Reservation; empty where they can. owners is how many of them are among its
-// owners.
-func unusable(row *overview.Reservation, owners, waiting int, named map[string]int) string {
+// unusable returns why members that wait cannot use a Reservation; empty where they can. owners is how many of them are
+// among its owners.
+func unusable(row *view.Reservation, owners, waiting int, named map[string]int) string {
 	others := 0
 	for name, n := range named {
 		if name != row.Name {
@@ -91,7 +92,7 @@ func unusable(row *overview.Reservation, owners, waiting int, named map[string]i
 	return ""
 }
 
-func because(row *overview.Reservation) string {
+func because(row *view.Reservation) string {
 	if row.Message == "" {
 		return ""
 	}
@@ -99,7 +100,7 @@ func because(row *overview.Reservation) string {
 }
 
 // full reports whether pods use as much as a Reservation holds of some resource.
-func full(row *overview.Reservation) bool {
+func full(row *view.Reservation) bool {
 	for name, has := range row.Allocatable {
 		if used := row.Allocated[name]; !has.IsZero() && used.Cmp(has) >= 0 {
 			return true
@@ -124,7 +125,8 @@ func (r *Reserved) words() string {
 	if r.Phase == "" {
 		return fmt.Sprintf("Reservation %s: %s\n", r.Name, r.Unusable)
 	}
-	text := fmt.Sprintf("Reservation %s: %s, for %d members; %d of %d placements are held, and %d pods use them", r.Name, r.Phase, r.Members, r.Held, r.Replicas, r.Used)
+	text := fmt.Sprintf("Reservation %s: %s, for %d members; %d of %d placements are held, and %d pods use them", r.Name,
+		r.Phase, r.Members, r.Held, r.Replicas, r.Used)
 	if r.Unusable != "" {
 		return text + "; it cannot be used: " + r.Unusable + "\n"
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // byReason is how far a gang has come that has not begun, by its reason. Reasons of queues all begin alike.
@@ -20,7 +20,7 @@ var byReason = map[string]string{
 }
 
 // stands returns how far a gang has come, in a word or two: its phase does not distinguish what it waits for.
-func stands(g *overview.Gang) string {
+func stands(g *view.Gang) string {
 	switch g.Phase {
 	case "Finished", "Failed":
 		return "ended"

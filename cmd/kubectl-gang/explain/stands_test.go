@@ -6,29 +6,29 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 func TestStands(t *testing.T) {
 	for sentence, c := range map[string]struct {
-		gang overview.Gang
+		gang view.Gang
 		want string
 	}{
-		"members are missing":              {overview.Gang{Phase: "Pending", Reason: "GangIncomplete"}, "gathering"},
-		"members of another are missing":   {overview.Gang{Phase: "PreScheduling", Reason: "GangIncomplete"}, "gathering"},
-		"it has no minimum":                {overview.Gang{Phase: "Pending", Reason: "GangUndefined"}, "undefined"},
-		"its queue has no place for it":    {overview.Gang{Phase: "Pending", Reason: "QueueCapability"}, "queued"},
-		"others come first":                {overview.Gang{Phase: "Pending", Reason: "QueueTurn"}, "queued"},
-		"nothing is said of it":            {overview.Gang{Phase: "PreScheduling", Reason: "AwaitingPlacement"}, "planning"},
-		"it is tried again":                {overview.Gang{Phase: "Pending", Reason: "PlacementFailed"}, "planning"},
-		"it does not fit":                  {overview.Gang{Phase: "Pending", Reason: "Unschedulable"}, "waiting for room"},
-		"room is kept for some":            {overview.Gang{Phase: "Scheduling", Reason: "Unschedulable", Held: 2}, "held"},
-		"its victims are ending":           {overview.Gang{Phase: "Pending", Reason: "PreemptionInProgress", Held: 3}, "preempting"},
-		"it has waited too long":           {overview.Gang{Phase: "Pending", Reason: "TimedOut"}, "timed out"},
-		"it lost members, and waits anew":  {overview.Gang{Phase: "Unknown", Reason: "Unschedulable"}, "waiting for room"},
-		"its minimum has nodes":            {overview.Gang{Phase: "Scheduled", Reason: "MinimumBound"}, "bound"},
-		"it runs, and others of it do not": {overview.Gang{Phase: "Running", Reason: "Unschedulable", Held: 1}, "bound"},
-		"all of it has succeeded":          {overview.Gang{Phase: "Finished"}, "ended"},
+		"members are missing":              {view.Gang{Phase: "Pending", Reason: "GangIncomplete"}, "gathering"},
+		"members of another are missing":   {view.Gang{Phase: "PreScheduling", Reason: "GangIncomplete"}, "gathering"},
+		"it has no minimum":                {view.Gang{Phase: "Pending", Reason: "GangUndefined"}, "undefined"},
+		"its queue has no place for it":    {view.Gang{Phase: "Pending", Reason: "QueueCapability"}, "queued"},
+		"others come first":                {view.Gang{Phase: "Pending", Reason: "QueueTurn"}, "queued"},
+		"nothing is said of it":            {view.Gang{Phase: "PreScheduling", Reason: "AwaitingPlacement"}, "planning"},
+		"it is tried again":                {view.Gang{Phase: "Pending", Reason: "PlacementFailed"}, "planning"},
+		"it does not fit":                  {view.Gang{Phase: "Pending", Reason: "Unschedulable"}, "waiting for room"},
+		"room is kept for some":            {view.Gang{Phase: "Scheduling", Reason: "Unschedulable", Held: 2}, "held"},
+		"its victims are ending":           {view.Gang{Phase: "Pending", Reason: "PreemptionInProgress", Held: 3}, "preempting"},
+		"it has waited too long":           {view.Gang{Phase: "Pending", Reason: "TimedOut"}, "timed out"},
+		"it lost members, and waits anew":  {view.Gang{Phase: "Unknown", Reason: "Unschedulable"}, "waiting for room"},
+		"its minimum has nodes":            {view.Gang{Phase: "Scheduled", Reason: "MinimumBound"}, "bound"},
+		"it runs, and others of it do not": {view.Gang{Phase: "Running", Reason: "Unschedulable", Held: 1}, "bound"},
+		"all of it has succeeded":          {view.Gang{Phase: "Finished"}, "ended"},
 	} {
 		if got := stands(&c.gang); got != c.want {
 			t.Errorf("%s: it is %s, want %s", sentence, got, c.want)
@@ -37,25 +37,25 @@ func TestStands(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
-	gang := func(source overview.Source, phase string) *overview.Gang {
-		return &overview.Gang{Namespace: "team", Name: "train", Source: source, Phase: phase, Minimum: 3}
+	gang := func(source view.Source, phase string) *view.Gang {
+		return &view.Gang{Namespace: "team", Name: "train", Source: source, Phase: phase, Minimum: 3}
 	}
 	profiles := []string{"lockstep-scheduler"}
 	for sentence, c := range map[string]struct {
-		gang     *overview.Gang
+		gang     *view.Gang
 		there    int
 		profiles []string
 		want     string
 	}{
-		"all are there": {gang(overview.SourcePodGroup, "Pending"), 3, profiles, ""},
-		"it has begun":  {gang(overview.SourcePodGroup, "Running"), 2, profiles, ""},
-		"none is there": {gang(overview.SourcePodGroup, "Pending"), 0, profiles,
+		"all are there": {gang(view.SourcePodGroup, "Pending"), 3, profiles, ""},
+		"it has begun":  {gang(view.SourcePodGroup, "Running"), 2, profiles, ""},
+		"none is there": {gang(view.SourcePodGroup, "Pending"), 0, profiles,
 			"0 of its minimum of 3 are there; see whether its pods are made in namespace team, with the label scheduling.x-k8s.io/pod-group: train and spec.schedulerName: lockstep-scheduler"},
-		"one is there, and the profiles are not known": {gang(overview.SourceNative, "Pending"), 1, nil,
+		"one is there, and the profiles are not known": {gang(view.SourceNative, "Pending"), 1, nil,
 			"1 of its minimum of 3 are there; see whether the others are made in namespace team, with spec.schedulingGroup.podGroupName: train"},
-		"by annotation": {gang(overview.SourceAnnotation, "Pending"), 1, []string{"a", "b"},
+		"by annotation": {gang(view.SourceAnnotation, "Pending"), 1, []string{"a", "b"},
 			"1 of its minimum of 3 are there; see whether the others are made in namespace team, with the annotation gang.scheduling.koordinator.sh/name: train and spec.schedulerName: a or b"},
-		"by owner": {gang(overview.SourceOwner, "Pending"), 0, profiles, "0 of its minimum of 3 are there; see whether what owns it makes its pods"},
+		"by owner": {gang(view.SourceOwner, "Pending"), 0, profiles, "0 of its minimum of 3 are there; see whether what owns it makes its pods"},
 	} {
 		if got := missing(c.gang, c.there, c.profiles); got != c.want {
 			t.Errorf("%s: it says %q, want %q", sentence, got, c.want)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const (
@@ -69,8 +69,11 @@ func New(a *access.Access) *cobra.Command {
 	o.print.AddFlags(cmd)
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "List the gangs of all namespaces.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Print gangs again when they change, until Ctrl-C.")
-	cmd.Flags().StringVarP(&o.selector, "selector", "l", "", "Labels of pods: only gangs of which a pod has them, such as app=train. PodGroups without pods are left out then.")
-	cmd.Flags().StringSliceVar(&o.levels, "level", nil, "Labels of nodes that are the levels of the topology, coarsest first. Without, those that look like it: region, zone, block, rack.")
+	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
+		"Labels of pods: only gangs of which a pod has them, such as app=train. PodGroups without pods are left out then.")
+	cmd.Flags().StringSliceVar(&o.levels, "level", nil,
+		"Labels of nodes that are the levels of the topology, coarsest first. Without, those that look like it: region, "+
+			"zone, block, rack.")
 	return cmd
 }
 
@@ -103,7 +106,7 @@ func (o *options) run(ctx context.Context) error {
 	if !o.watch {
 		return nil
 	}
-	return r.watch(ctx, gangs, func(changed []overview.Gang) error { return output.Print(printer, kind, columns, changed) })
+	return r.watch(ctx, gangs, func(changed []view.Gang) error { return output.Print(printer, kind, columns, changed) })
 }
 
 // in says in which namespace gangs were looked for; empty for all.
@@ -114,33 +117,33 @@ func in(namespace string) string {
 	return " in namespace " + namespace
 }
 
-func (o *options) columns() output.Columns[overview.Gang] {
-	columns := output.Columns[overview.Gang]{
-		{Name: "Name", Of: func(g overview.Gang) any { return g.Name }},
-		{Name: "Phase", Of: func(g overview.Gang) any { return orUnknown(g.Phase) }},
-		{Name: "Held/Bound/Min", Of: func(g overview.Gang) any { return counts(&g) }},
-		{Name: "Mode", Of: func(g overview.Gang) any { return orUnknown(g.Mode) }},
-		{Name: "Queue", Of: func(g overview.Gang) any { return g.Queue }},
-		{Name: "Priority", Of: func(g overview.Gang) any { return output.OrNone(g.Priority) }},
-		{Name: "Domain", Of: func(g overview.Gang) any { return output.OrNone(g.Domain) }},
-		{Name: "Reason", Of: func(g overview.Gang) any { return orUnknown(g.Reason) }},
-		{Name: "Age", Of: func(g overview.Gang) any { return output.Age(g.Created, time.Now()) }},
-		{Name: "Members", Wide: true, Of: func(g overview.Gang) any { return g.Members }},
-		{Name: "Running", Wide: true, Of: func(g overview.Gang) any { return g.Running }},
-		{Name: "By", Wide: true, Of: func(g overview.Gang) any { return string(g.Source) }},
-		{Name: "Scheduler", Wide: true, Of: func(g overview.Gang) any { return output.OrNone(strings.Join(g.Schedulers, ",")) }},
-		{Name: "Message", Wide: true, Of: func(g overview.Gang) any { return g.Message }},
+func (o *options) columns() output.Columns[view.Gang] {
+	columns := output.Columns[view.Gang]{
+		{Name: "Name", Of: func(g view.Gang) any { return g.Name }},
+		{Name: "Phase", Of: func(g view.Gang) any { return orUnknown(g.Phase) }},
+		{Name: "Held/Bound/Min", Of: func(g view.Gang) any { return counts(&g) }},
+		{Name: "Mode", Of: func(g view.Gang) any { return orUnknown(g.Mode) }},
+		{Name: "Queue", Of: func(g view.Gang) any { return g.Queue }},
+		{Name: "Priority", Of: func(g view.Gang) any { return output.OrNone(g.Priority) }},
+		{Name: "Domain", Of: func(g view.Gang) any { return output.OrNone(g.Domain) }},
+		{Name: "Reason", Of: func(g view.Gang) any { return orUnknown(g.Reason) }},
+		{Name: "Age", Of: func(g view.Gang) any { return output.Age(g.Created, time.Now()) }},
+		{Name: "Members", Wide: true, Of: func(g view.Gang) any { return g.Members }},
+		{Name: "Running", Wide: true, Of: func(g view.Gang) any { return g.Running }},
+		{Name: "By", Wide: true, Of: func(g view.Gang) any { return string(g.Source) }},
+		{Name: "Scheduler", Wide: true, Of: func(g view.Gang) any { return output.OrNone(strings.Join(g.Schedulers, ",")) }},
+		{Name: "Message", Wide: true, Of: func(g view.Gang) any { return g.Message }},
 	}
 	if o.all {
-		namespace := output.Column[overview.Gang]{Name: "Namespace", Of: func(g overview.Gang) any { return g.Namespace }}
-		columns = append(output.Columns[overview.Gang]{namespace}, columns...)
+		namespace := output.Column[view.Gang]{Name: "Namespace", Of: func(g view.Gang) any { return g.Namespace }}
+		columns = append(output.Columns[view.Gang]{namespace}, columns...)
 	}
 	return columns
 }
 
 // counts returns HELD/BOUND/MIN. MIN is ? where the user may not read the object that has the
 // minimum.
-func counts(g *overview.Gang) string {
+func counts(g *view.Gang) string {
 	if g.Minimum == 0 && g.Phase == "" {
 		return fmt.Sprintf("%d/%d/?", g.Held, g.Bound)
 	}

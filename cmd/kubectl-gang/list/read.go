@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // reader reads what gangs are made of.
@@ -28,11 +28,11 @@ type reader struct {
 
 	groups, natives, nodes, queues aside
 	// listed is what was read; the kinds of it that are not watched stay as they were read.
-	listed overview.GangsIn
+	listed view.GangsIn
 }
 
-// aside is a kind that gangs are read from beside pods. Where there is none, or the user may not read it, the rest is still
-// listed.
+// aside is a kind that gangs are read from beside pods. Where there is none, or the user may not read it, the rest is
+// still listed.
 type aside struct {
 	// without says what the table lacks then.
 	without string
@@ -62,30 +62,34 @@ func newReader(o *options, selector labels.Selector) (*reader, error) {
 	}
 	return &reader{
 		Access: o.Access, client: c, namespace: namespace, selector: selector, levels: o.levels,
-		groups:  aside{without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods are left out"},
-		natives: aside{without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, and those without pods are left out"},
-		nodes:   aside{without: "DOMAIN is not known"},
-		queues:  aside{without: "QUEUE leaves out what namespaces name"},
+		groups: aside{without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods " +
+			"are left out"},
+		natives: aside{without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, " +
+			"and those without pods are left out"},
+		nodes:  aside{without: "DOMAIN is not known"},
+		queues: aside{without: "QUEUE leaves out what namespaces name"},
 	}, nil
 }
 
 // read lists the gangs that are asked for.
-func (r *reader) read(ctx context.Context) ([]overview.Gang, error) {
+func (r *reader) read(ctx context.Context) ([]view.Gang, error) {
 	in := &r.listed
 	inNamespace := client.InNamespace(r.namespace)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return access.Read[v1.PodList](ctx, r.client, func(object runtime.Object) {
-			if pod, ok := object.(*v1.Pod); ok && overview.IsMember(pod) {
+			if pod, ok := object.(*v1.Pod); ok && view.IsMember(pod) {
 				in.Pods = append(in.Pods, pod)
 			}
 		}, inNamespace)
 	})
 	group.Go(func() error {
-		return r.groups.settle(r.Resolve(access.Read[podgroup.PodGroupList](ctx, r.client, access.Into(&in.PodGroups), inNamespace)))
+		return r.groups.settle(r.Resolve(access.Read[coscheduling.PodGroupList](ctx, r.client,
+			access.Into(&in.PodGroups), inNamespace)))
 	})
 	group.Go(func() error {
-		return r.natives.settle(r.Resolve(access.Read[schedulingv1beta1.PodGroupList](ctx, r.client, access.Into(&in.Natives), inNamespace)))
+		return r.natives.settle(r.Resolve(access.Read[schedulingv1beta1.PodGroupList](ctx, r.client,
+			access.Into(&in.Natives), inNamespace)))
 	})
 	group.Go(func() error { return r.nodes.settle(access.Read[v1.NodeList](ctx, r.client, access.Into(&in.Nodes))) })
 	group.Go(func() error { return r.queues.settle(r.readNamespaces(ctx)) })
@@ -127,20 +131,20 @@ func (r *reader) readNamespaces(ctx context.Context) error {
 }
 
 // gangs returns the gangs that are asked for, of what was read.
-func (r *reader) gangs(in overview.GangsIn) []overview.Gang {
+func (r *reader) gangs(in view.GangsIn) []view.Gang {
 	in.Namespaces, in.Levels = r.listed.Namespaces, r.levels
 	if len(in.Levels) == 0 {
-		in.Levels = overview.Levels(in.Nodes)
+		in.Levels = view.Levels(in.Nodes)
 	}
-	gangs := overview.Gangs(in)
+	gangs := view.Gangs(in)
 	for i := range gangs {
 		r.leaveOpen(&gangs[i])
 	}
 	if r.selector.Empty() {
 		return gangs
 	}
-	selected := overview.Selected(in.Pods, r.selector)
-	var kept []overview.Gang
+	selected := view.Selected(in.Pods, r.selector)
+	var kept []view.Gang
 	for _, g := range gangs {
 		if selected(g) {
 			kept = append(kept, g)
@@ -150,9 +154,9 @@ func (r *reader) gangs(in overview.GangsIn) []overview.Gang {
 }
 
 // leaveOpen takes back what is said of a gang only because the PodGroup that has its minimum may not be read.
-func (r *reader) leaveOpen(g *overview.Gang) {
+func (r *reader) leaveOpen(g *view.Gang) {
 	from := &r.groups
-	if g.Source == overview.SourceNative {
+	if g.Source == view.SourceNative {
 		from = &r.natives
 	}
 	if g.Reason == v1alpha1.ReasonGangUndefined && access.IsRefused(from.lacking) {

@@ -12,9 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 )
 
 // watch prints gangs that are not as they were, until the context is done.
-func (r *reader) watch(ctx context.Context, before []overview.Gang, print func([]overview.Gang) error) error {
+func (r *reader) watch(ctx context.Context, before []view.Gang, print func([]view.Gang) error) error {
 	if err := r.settleWatches(ctx); err != nil {
 		return err
 	}
@@ -81,7 +81,8 @@ func (r *reader) settleWatches(ctx context.Context) error {
 		*aside
 		list      client.ObjectList
 		namespace string
-	}{{&r.groups, &podgroup.PodGroupList{}, r.namespace}, {&r.natives, &schedulingv1beta1.PodGroupList{}, r.namespace}, {&r.nodes, &v1.NodeList{}, ""}} {
+	}{{&r.groups, &coscheduling.PodGroupList{}, r.namespace}, {&r.natives, &schedulingv1beta1.PodGroupList{}, r.namespace},
+		{&r.nodes, &v1.NodeList{}, ""}} {
 		if kind.still {
 			continue
 		}
@@ -129,7 +130,8 @@ func (r *reader) cache() (cache.Cache, error) {
 // follow returns a channel that gets an element when something has changed.
 func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct{}, error) {
 	kinds := []client.Object{&v1.Pod{}}
-	for kind, still := range map[client.Object]bool{&podgroup.PodGroup{}: r.groups.still, &schedulingv1beta1.PodGroup{}: r.natives.still, &v1.Node{}: r.nodes.still} {
+	for kind, still := range map[client.Object]bool{&coscheduling.PodGroup{}: r.groups.still,
+		&schedulingv1beta1.PodGroup{}: r.natives.still, &v1.Node{}: r.nodes.still} {
 		if !still {
 			kinds = append(kinds, kind)
 		}
@@ -156,10 +158,10 @@ func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct
 }
 
 // cached returns the gangs as the cache has them, and what is not watched as it was listed.
-func (r *reader) cached(ctx context.Context, objects client.Reader) ([]overview.Gang, error) {
+func (r *reader) cached(ctx context.Context, objects client.Reader) ([]view.Gang, error) {
 	in := r.listed
 	var pods v1.PodList
-	var groups podgroup.PodGroupList
+	var groups coscheduling.PodGroupList
 	var natives schedulingv1beta1.PodGroupList
 	var nodes v1.NodeList
 	for _, kind := range []struct {
@@ -192,13 +194,13 @@ func pointers[T any](items []T) []*T {
 }
 
 // differing lists the gangs that are not as they were, and those of which nothing is left. Both lists are in order.
-func differing(before, now []overview.Gang) []overview.Gang {
+func differing(before, now []view.Gang) []view.Gang {
 	type key struct{ namespace, name string }
-	was := map[key]overview.Gang{}
+	was := map[key]view.Gang{}
 	for _, g := range before {
 		was[key{g.Namespace, g.Name}] = g
 	}
-	var changed []overview.Gang
+	var changed []view.Gang
 	for _, g := range now {
 		old, known := was[key{g.Namespace, g.Name}]
 		if !known || !reflect.DeepEqual(old, g) {

@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 func TestDiffering(t *testing.T) {
-	gang := func(namespace, name, phase string) overview.Gang {
-		return overview.Gang{Namespace: namespace, Name: name, Phase: phase, Bound: 2}
+	gang := func(namespace, name, phase string) view.Gang {
+		return view.Gang{Namespace: namespace, Name: name, Phase: phase, Bound: 2}
 	}
-	before := []overview.Gang{gang("a", "x", "Running"), gang("a", "y", "Running"), gang("b", "x", "Pending"), gang("b", "z", "Running")}
-	now := []overview.Gang{gang("a", "new", "Pending"), gang("a", "x", "Running"), gang("b", "x", "Running"), gang("b", "z", "Running")}
+	before := []view.Gang{gang("a", "x", "Running"), gang("a", "y", "Running"), gang("b", "x", "Pending"), gang("b", "z", "Running")}
+	now := []view.Gang{gang("a", "new", "Pending"), gang("a", "x", "Running"), gang("b", "x", "Running"), gang("b", "z", "Running")}
 	var got []string
 	for _, g := range differing(before, now) {
 		got = append(got, fmt.Sprintf("%s/%s %s %d", g.Namespace, g.Name, g.Phase, g.Bound))

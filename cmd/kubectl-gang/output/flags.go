@@ -3,11 +3,11 @@ package output
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 )
 
@@ -17,31 +17,29 @@ const (
 	wide  = "wide"
 )
 
+// formats are those of kubectl. Those with "=" are followed by a template, or the name of a file with one.
+var formats = []string{
+	table, wide, "json", "yaml", "kyaml",
+	"jsonpath=", "jsonpath-as-json=", "jsonpath-file=", "go-template=", "go-template-file=",
+}
+
 // Flags say how to print.
 type Flags struct {
 	format    string
 	noHeaders bool
-	asData    *genericclioptions.JSONYamlPrintFlags
-	template  *genericclioptions.KubeTemplatePrintFlags
 }
 
 // NewFlags returns flags with their defaults.
-func NewFlags() *Flags {
-	return &Flags{format: table, asData: genericclioptions.NewJSONYamlPrintFlags(), template: genericclioptions.NewKubeTemplatePrintFlags()}
-}
+func NewFlags() *Flags { return &Flags{format: table} }
 
 // AddFlags adds them to a command.
 func (f *Flags) AddFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.format, "output", "o", f.format, "Output format: "+strings.Join(f.formats(), ", ")+".")
+	cmd.Flags().StringVarP(&f.format, "output", "o", f.format, "Output format: "+strings.Join(formats, ", ")+".")
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "Print tables without headers.")
-	f.template.AddFlags(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("output", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return f.formats(), cobra.ShellCompDirectiveNoFileComp
-	}) // it fails only for a flag that does not exist
-}
-
-func (f *Flags) formats() []string {
-	return slices.Concat([]string{table, wide}, f.asData.AllowedFormats(), f.template.AllowedFormats())
+	_ = cmd.RegisterFlagCompletionFunc("output",
+		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return formats, cobra.ShellCompDirectiveNoFileComp
+		}) // it fails only for a flag that does not exist
 }
 
 // Printer returns a printer to w.
@@ -49,21 +47,64 @@ func (f *Flags) Printer(w io.Writer) (*Printer, error) {
 	p := &Printer{out: w}
 	switch f.format {
 	case "", table, wide:
-		p.wide, p.table, p.coloured = f.format == wide, true, printers.AllowsColorOutput(w)
+		if terminal, ok := w.(*Terminal); ok {
+			p.out = terminal.to // it is given lines without what controls it, and then colours
+		}
+		p.wide, p.table, p.coloured = f.format == wide, true, printers.AllowsColorOutput(p.out)
 		p.to = printers.NewTablePrinter(printers.PrintOptions{Wide: p.wide, NoHeaders: f.noHeaders})
 		p.columns = printers.GetNewTabWriter(&p.lines)
 		return p, nil
 	}
-	to, err := f.asData.ToPrinter(f.format)
-	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		to, err = f.template.ToPrinter(f.format)
-	}
-	if genericclioptions.IsNoCompatiblePrinterError(err) {
-		return nil, fmt.Errorf("checking --output: %q is none of %s", f.format, strings.Join(f.formats(), ", "))
-	}
+	to, err := printerOf(f.format)
 	if err != nil {
-		return nil, fmt.Errorf("reading --output: %w", err)
+		return nil, fmt.Errorf("checking --output: %w", err)
 	}
 	p.to = to
 	return p, nil
+}
+
+// printerOf returns the printer of a format that is no table.
+func printerOf(format string) (printers.ResourcePrinter, error) {
+	name, template, templated := strings.Cut(format, "=")
+	name = strings.ToLower(name)
+	known := name
+	if templated {
+		known += "="
+	}
+	switch {
+	case !slices.Contains(formats, known):
+		return nil, fmt.Errorf("%q is none of %s", format, strings.Join(formats, ", "))
+	case templated && template == "":
+		return nil, fmt.Errorf("%q is followed by no template", format)
+	}
+	if kind, isFile := strings.CutSuffix(name, "-file"); isFile {
+		data, err := os.ReadFile(template)
+		if err != nil {
+			return nil, fmt.Errorf("reading the template: %w", err)
+		}
+		name, template = kind, string(data)
+	}
+	switch name {
+	case "json":
+		return &printers.OmitManagedFieldsPrinter{Delegate: &printers.JSONPrinter{}}, nil
+	case "yaml":
+		return &printers.OmitManagedFieldsPrinter{Delegate: &printers.YAMLPrinter{}}, nil
+	case "kyaml":
+		return &printers.OmitManagedFieldsPrinter{Delegate: &printers.KYAMLPrinter{}}, nil
+	case "go-template":
+		to, err := printers.NewGoTemplatePrinter([]byte(template))
+		if err != nil {
+			return nil, fmt.Errorf("reading the template: %w", err)
+		}
+		to.AllowMissingKeys(true)
+		return to, nil
+	default:
+		to, err := printers.NewJSONPathPrinter(template)
+		if err != nil {
+			return nil, fmt.Errorf("reading the template: %w", err)
+		}
+		to.AllowMissingKeys(true)
+		to.EnableJSONOutput(name == "jsonpath-as-json")
+		return to, nil
+	}
 }

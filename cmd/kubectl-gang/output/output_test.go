@@ -59,13 +59,14 @@ func TestPrint(t *testing.T) {
 		"what comes later has the columns of what was there, and no header": {
 			nil, false, [][]item{first, second}, "NAME          PHASE\na-long-name   Running\nb             Failed\n",
 		},
-		"a wide table":                 {[]string{"-o", "wide"}, false, [][]item{first}, "NAME          PHASE     MORE\na-long-name   Running   7\n"},
-		"without a header":             {[]string{"-o", "wide", "--no-headers"}, false, [][]item{first}, "a-long-name   Running   7\n"},
-		"on a terminal":                {[]string{"-o", "wide"}, true, [][]item{first, second}, "NAME          PHASE     MORE\na-long-name   \x1b[32mRunning\x1b[0m   7\nb             \x1b[31mFailed\x1b[0m    8\n"},
-		"nothing":                      {nil, false, [][]item{nil}, ""},
-		"YAML":                         {[]string{"-o", "yaml"}, false, [][]item{first}, "apiVersion: kubectl.lockstep.dev/v1alpha1\nitems:\n- more: 7\n  name: a-long-name\n  phase: Running\nkind: ItemList\n"},
-		"nothing as JSON is no null":   {[]string{"-o", "json"}, false, [][]item{nil}, "{\n    \"kind\": \"ItemList\",\n    \"apiVersion\": \"kubectl.lockstep.dev/v1alpha1\",\n    \"items\": []\n}\n"},
-		"a template gets all there is": {[]string{"-o", "jsonpath={.items[0].more}"}, false, [][]item{first}, "7"},
+		"a wide table":                         {[]string{"-o", "wide"}, false, [][]item{first}, "NAME          PHASE     MORE\na-long-name   Running   7\n"},
+		"without a header":                     {[]string{"-o", "wide", "--no-headers"}, false, [][]item{first}, "a-long-name   Running   7\n"},
+		"on a terminal":                        {[]string{"-o", "wide"}, true, [][]item{first, second}, "NAME          PHASE     MORE\na-long-name   \x1b[32mRunning\x1b[0m   7\nb             \x1b[31mFailed\x1b[0m    8\n"},
+		"nothing":                              {nil, false, [][]item{nil}, ""},
+		"YAML":                                 {[]string{"-o", "yaml"}, false, [][]item{first}, "apiVersion: kubectl.lockstep.dev/v1alpha1\nitems:\n- more: 7\n  name: a-long-name\n  phase: Running\nkind: ItemList\n"},
+		"nothing as JSON is no null":           {[]string{"-o", "json"}, false, [][]item{nil}, "{\n    \"kind\": \"ItemList\",\n    \"apiVersion\": \"kubectl.lockstep.dev/v1alpha1\",\n    \"items\": []\n}\n"},
+		"the case of a format does not matter": {[]string{"-o", "JSONPATH={.items[0].more}"}, false, [][]item{first}, "7"},
+		"a template gets all there is":         {[]string{"-o", "jsonpath={.items[0].more}"}, false, [][]item{first}, "7"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			// Cells of the last column may be padded.
@@ -85,10 +86,17 @@ func TestPrint(t *testing.T) {
 }
 
 func TestUnknownFormat(t *testing.T) {
-	flags := NewFlags()
-	flags.format = "xml"
-	if _, err := flags.Printer(&bytes.Buffer{}); err == nil || !strings.HasPrefix(err.Error(), `checking --output: "xml" is none of table, wide, json, yaml`) {
-		t.Errorf("got %v", err)
+	for format, want := range map[string]string{
+		"xml":          `checking --output: "xml" is none of table, wide, json, yaml`,
+		"json=":        `checking --output: "json=" is none of table`,
+		"jsonpath":     `checking --output: "jsonpath" is none of table`,
+		"go-template=": `checking --output: "go-template=" is followed by no template`,
+	} {
+		flags := NewFlags()
+		flags.format = format
+		if _, err := flags.Printer(&bytes.Buffer{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (p *Printer) printTable(t *metav1.Table) error {
 	if err := p.columns.Flush(); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
-	text := p.lines.Bytes()
+	text := harmless(p.lines.Bytes())
 	if p.coloured {
 		text = paint(text)
 	}
@@ -86,7 +86,7 @@ func (p *Printer) printTable(t *metav1.Table) error {
 	return nil
 }
 
-// Table prints a table by itself, of several.
+// Table prints one of several tables.
 func Table[T any](flags *Flags, w io.Writer, columns Columns[T], items []T) error {
 	p, err := flags.Printer(w)
 	if err != nil {

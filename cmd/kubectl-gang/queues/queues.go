@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/plugins/overview"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const (
@@ -70,7 +70,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	queues := overview.Queues(list)
+	queues := view.Queues(list)
 	if !printer.IsTable() {
 		return output.Print(printer, kind, nil, queues)
 	}
@@ -81,7 +81,7 @@ func (o *options) run(ctx context.Context) error {
 }
 
 // shown returns a function that reports which resources have a line.
-func (o *options) shown(queues []overview.Queue, printer *output.Printer) func(v1.ResourceName) bool {
+func (o *options) shown(queues []view.Queue, printer *output.Printer) func(v1.ResourceName) bool {
 	if len(o.resources) > 0 {
 		return func(name v1.ResourceName) bool {
 			for _, one := range o.resources {
@@ -95,7 +95,7 @@ func (o *options) shown(queues []overview.Queue, printer *output.Printer) func(v
 	extended := false
 	for _, q := range queues {
 		for _, r := range q.Resources {
-			extended = extended || overview.IsExtended(r.Name)
+			extended = extended || view.IsExtended(r.Name)
 		}
 	}
 	return func(name v1.ResourceName) bool {
@@ -103,7 +103,7 @@ func (o *options) shown(queues []overview.Queue, printer *output.Printer) func(v
 		case printer.IsWide():
 			return true
 		case extended:
-			return overview.IsExtended(name)
+			return view.IsExtended(name)
 		}
 		return name == v1.ResourceCPU || name == v1.ResourceMemory
 	}
@@ -111,12 +111,12 @@ func (o *options) shown(queues []overview.Queue, printer *output.Printer) func(v
 
 // line is a queue, or one of its further resources.
 type line struct {
-	overview.Queue
-	resource *overview.QueueResource
+	view.Queue
+	resource *view.QueueResource
 	first    bool
 }
 
-func lines(queues []overview.Queue, shown func(v1.ResourceName) bool) []line {
+func lines(queues []view.Queue, shown func(v1.ResourceName) bool) []line {
 	var list []line
 	for _, q := range queues {
 		first := true
@@ -142,7 +142,7 @@ func columns() output.Columns[line] {
 			return of(l)
 		}}
 	}
-	ofResource := func(name string, wide bool, of func(*overview.QueueResource) any) output.Column[line] {
+	ofResource := func(name string, wide bool, of func(*view.QueueResource) any) output.Column[line] {
 		return output.Column[line]{Name: name, Wide: wide, Of: func(l line) any {
 			if l.resource == nil {
 				return ""
@@ -163,12 +163,12 @@ func columns() output.Columns[line] {
 		ofQueue("Running", false, func(l line) any { return l.Running }),
 		ofQueue("Waiting", false, func(l line) any { return l.Pending }),
 		ofQueue("Closed", false, func(l line) any { return l.Closed }),
-		ofResource("Resource", false, func(r *overview.QueueResource) any { return string(r.Name) }),
-		ofResource("Deserved", false, func(r *overview.QueueResource) any { return r.Deserved.String() }),
-		ofResource("Allocated", false, func(r *overview.QueueResource) any { return r.Allocated.String() }),
-		ofResource("Pending", false, func(r *overview.QueueResource) any { return r.Pending.String() }),
-		ofResource("Capability", false, func(r *overview.QueueResource) any { return limit(r.Capability) }),
-		ofResource("Guarantee", true, func(r *overview.QueueResource) any { return limit(r.Guarantee) }),
+		ofResource("Resource", false, func(r *view.QueueResource) any { return string(r.Name) }),
+		ofResource("Deserved", false, func(r *view.QueueResource) any { return r.Deserved.String() }),
+		ofResource("Allocated", false, func(r *view.QueueResource) any { return r.Allocated.String() }),
+		ofResource("Pending", false, func(r *view.QueueResource) any { return r.Pending.String() }),
+		ofResource("Capability", false, func(r *view.QueueResource) any { return limit(r.Capability) }),
+		ofResource("Guarantee", true, func(r *view.QueueResource) any { return limit(r.Guarantee) }),
 		ofQueue("Priority", true, func(l line) any { return l.Priority }),
 		ofQueue("Age", true, func(l line) any { return output.Age(l.Created, time.Now()) }),
 		ofQueue("Reason", true, func(l line) any { return l.Reason }),

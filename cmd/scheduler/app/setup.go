@@ -21,13 +21,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 
 	"github.com/lockstep-sh/lockstep/cmd/scheduler/lease"
-	"github.com/lockstep-sh/lockstep/plugins"
-	"github.com/lockstep-sh/lockstep/plugins/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
 )
 
 // setup makes the scheduler that the options describe, with Lockstep's plugins. lost is
 // called when its lease is lost, and ends the process.
-func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func setup(ctx context.Context, opts *options.Options, set *lockstep.Set, lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
 		return nil, nil, err
 	}
@@ -45,10 +45,11 @@ func setup(ctx context.Context, opts *options.Options, set *plugins.Set, lost fu
 	return config, sched, nil
 }
 
-// build does what kube-scheduler's own Setup does, step by step, except between the second and the third: clients decides what the
-// clients that the scheduler gets may write, and they know reserve pods. Setup makes configuration, clients and scheduler in one
-// go, and plugins begin to use the clients while it runs, so nothing can be changed from outside.
-func build(ctx context.Context, opts *options.Options, set *plugins.Set, clients func(*schedulerconfig.Config) error, more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+// build does what kube-scheduler's own Setup does, step by step, except between the second and the third: clients
+// decides what the clients that the scheduler gets may write, and they know reserve pods. Setup makes configuration,
+// clients and scheduler in one go, and plugins begin to use the clients while it runs, so nothing can be changed from
+// outside.
+func build(ctx context.Context, opts *options.Options, set *lockstep.Set, clients func(*schedulerconfig.Config) error, more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, nil, err
@@ -66,7 +67,7 @@ func build(ctx context.Context, opts *options.Options, set *plugins.Set, clients
 	}
 	config.Client = reservepods.Client(config.Client, set.ReservePods())
 	config.InformerFactory = informerFactory(config.Client, opts, set.ReservePods())
-	plugins.Complete(config.ComponentConfig.Profiles)
+	lockstep.Complete(config.ComponentConfig.Profiles)
 	completed := config.Complete()
 	var profiles []schedconfig.KubeSchedulerProfile
 	sched, err := scheduler.New(ctx,
@@ -110,8 +111,8 @@ func standBy(config *schedulerconfig.Config) error {
 	return nil
 }
 
-// guard makes the scheduler's clients write only while the process holds its lease. The clients of leader election and of events
-// stay as they are. Without leader election there is no lease, and nothing to guard.
+// guard makes the scheduler's clients write only while the process holds its lease. The clients of leader election and
+// of events stay as they are. Without leader election there is no lease, and nothing to guard.
 func guard(ctx context.Context, config *schedulerconfig.Config, opts *options.Options, lost func(error)) error {
 	if config.LeaderElection == nil {
 		return nil
@@ -137,8 +138,8 @@ func informerFactory(client kubernetes.Interface, opts *options.Options, store *
 	return factory
 }
 
-// startInformers starts the informers of a scheduler that kube-scheduler's own Run does not start, and returns when their handlers
-// have got all that there is.
+// startInformers starts the informers of a scheduler that kube-scheduler's own Run does not start, and returns when
+// their handlers have got all that there is.
 func startInformers(ctx context.Context, config *schedulerconfig.CompletedConfig, sched *scheduler.Scheduler) error {
 	config.InformerFactory.Start(ctx.Done())
 	config.InformerFactory.WaitForCacheSync(ctx.Done())

@@ -18,7 +18,7 @@ import (
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/plugins"
+	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 )
 
 // made is what the command would run.
@@ -41,7 +41,7 @@ func setUp(t *testing.T, flags ...string) (*made, error) {
 	if err := all.Parse(append([]string{"--secure-port=0"}, flags...)); err != nil {
 		t.Fatal(err)
 	}
-	config, sched, err := setup(ctx, opts, plugins.NewSet(), func(err error) { t.Error(err) })
+	config, sched, err := setup(ctx, opts, scheduler.NewSet(), func(err error) { t.Error(err) })
 	if err != nil {
 		return nil, err
 	}

@@ -11,31 +11,34 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/cmd/scheduler/podlist"
-	"github.com/lockstep-sh/lockstep/plugins"
+	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 )
 
-// Simulated is a scheduler that works against an API server which keeps to itself everything that is written: what the scheduler
-// does there is what would be done. It serves nothing, and needs no lease.
+// Simulated is a scheduler that works against an API server which keeps to itself everything that is written: what the
+// scheduler does there is what would be done. It serves nothing, and needs no lease.
 type Simulated struct {
 	*scheduler.Scheduler
-	Set    *plugins.Set
+	Set    *lockstep.Set
 	config *schedulerconfig.CompletedConfig
-	pods   *early
+	// listed are the pods that had not ended when they were listed first; once listedAll is true it is complete.
+	listed    []*v1.Pod
+	listedAll func() bool
 	// busy is whether a scheduling cycle runs.
 	busy atomic.Bool
 }
 
-// NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of the API
-// server. It is called once in a process.
+// NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
+// the API server. It is called once in a process.
 func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulated, error) {
 	opts := options.NewOptions()
 	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
@@ -43,13 +46,15 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 	if err := useDefaults(func() string { return kubeconfig }); err != nil {
 		return nil, err
 	}
-	s := &Simulated{Set: plugins.NewSet(), pods: newEarly()}
+	s := &Simulated{Set: lockstep.NewSet()}
 	var err error
-	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig, s.pods) })
+	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig) })
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
-	s.pods.Cache, s.Scheduler.Cache = s.Scheduler.Cache, s.pods
+	if err := s.noteListed(); err != nil {
+		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
+	}
 	if err := s.Set.Install(ctx, s.Scheduler); err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
@@ -66,10 +71,9 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 // Busy reports whether a scheduling cycle runs: a search for victims takes long where there are many.
 func (s *Simulated) Busy() bool { return s.busy.Load() }
 
-// unbound makes the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig, whatever the
-// configuration names. They read protobuf where there is any, which costs least, and write JSON. Pods are taken in while they are
-// read.
-func unbound(config *schedulerconfig.Config, kubeconfig string, pods *early) error {
+// unbound makes the scheduler's clients write at any time and at any rate, and only to the server of the kubeconfig,
+// whatever the configuration names. They read protobuf where there is any, which costs least, and write JSON.
+func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 	if config.ComponentConfig.ClientConnection.Kubeconfig != kubeconfig {
 		return fmt.Errorf("clientConnection.kubeconfig is %q: leave it empty for a simulation", config.ComponentConfig.ClientConnection.Kubeconfig)
 	}
@@ -80,19 +84,36 @@ func unbound(config *schedulerconfig.Config, kubeconfig string, pods *early) err
 	if err != nil {
 		return fmt.Errorf("making the client of a scheduler that simulates: %w", err)
 	}
-	config.Client = podlist.Client(client, pods.Listen)
+	config.Client = client
+	return nil
+}
+
+// noteListed makes the scheduler keep which pods it lists first.
+func (s *Simulated) noteListed() error {
+	handler, err := s.config.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, isInInitialList bool) {
+			if pod := object.(*v1.Pod); isInInitialList && !podutil.IsPodTerminal(pod) {
+				s.listed = append(s.listed, pod)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	s.listedAll = handler.HasSynced
 	return nil
 }
 
 // Listed returns the pods that had not ended when the scheduler listed them, as they were; false while it has not.
 func (s *Simulated) Listed() ([]*v1.Pod, bool) {
-	s.pods.mu.Lock()
-	defer s.pods.mu.Unlock()
-	return s.pods.listed, s.pods.complete
+	if !s.listedAll() {
+		return nil, false
+	}
+	return s.listed, true
 }
 
-// InHand reports whether the scheduler is at work on one of some pods, or is to try it next, or in a moment. Without pods it
-// reports so for all.
+// InHand reports whether the scheduler is at work on one of some pods, or is to try it next, or in a moment. Without
+// pods it reports so for all.
 func (s *Simulated) InHand(pods sets.Set[types.UID]) bool {
 	isOne := func(pod *v1.Pod) bool { return len(pods) == 0 || pods.Has(pod.UID) }
 	queue := s.SchedulingQueue
@@ -109,8 +130,8 @@ func (s *Simulated) Failed() sets.Set[types.UID] {
 	return failed
 }
 
-// Refusal returns why a plugin, other than those that report it themselves, keeps a pod out of the scheduling queue; empty where
-// none does. kube-scheduler does not report it.
+// Refusal returns why a plugin, other than those that report it themselves, keeps a pod out of the scheduling queue;
+// empty where none does. kube-scheduler does not report it.
 func (s *Simulated) Refusal(ctx context.Context, pod *v1.Pod) string {
 	profile := s.Profiles[pod.Spec.SchedulerName]
 	if profile == nil {

@@ -11,14 +11,14 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
-	"github.com/lockstep-sh/lockstep/plugins"
+	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
 )
 
 // Standby is a scheduler that follows a cluster and never schedules, nor writes anything: a replica that never becomes
 // leader. It can be asked what would be, with all plugins of its profiles.
 type Standby struct {
 	*scheduler.Scheduler
-	Set      *plugins.Set
+	Set      *lockstep.Set
 	snapshot *cache.Snapshot
 	config   *schedulerconfig.CompletedConfig
 	once     sync.Once
@@ -34,7 +34,7 @@ func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, e
 	if err := useDefaults(func() string { return kubeconfig }); err != nil {
 		return nil, err
 	}
-	s := &Standby{Set: plugins.NewSet(), snapshot: cache.NewEmptySnapshot()}
+	s := &Standby{Set: lockstep.NewSet(), snapshot: cache.NewEmptySnapshot()}
 	var err error
 	s.config, s.Scheduler, err = build(ctx, opts, s.Set, standBy, scheduler.WithNodeInfoSnapshot(s.snapshot))
 	if err != nil {

@@ -28,6 +28,7 @@ const (
 	MovedTwice    Invariant = "no pod moved for nothing, or twice"
 	FreeRoom      Invariant = "what fits is bound in the end"
 	LeftOver      Invariant = "nothing left over"
+	Sums          Invariant = "sums are 0 in the end"
 	Process       Invariant = "no process ends by itself"
 	LogFinding    Invariant = "no panic and no data race"
 )
@@ -119,7 +120,8 @@ type Counts struct {
 	// LongestPartial is the longest healthy time that a gang was partial before it started, of those
 	// that were judged.
 	LongestPartial time.Duration
-	// Preemptors counts the gangs for which pods were evicted; of these, PreemptorsPlaced were placed in time, and PreemptorsExcused excused.
+	// Preemptors counts the gangs for which pods were evicted; of these, PreemptorsPlaced were placed in time, and
+	// PreemptorsExcused excused.
 	Preemptors, PreemptorsPlaced, PreemptorsExcused int
 	// UnknownPreemptor counts evictions whose preemptor no event named.
 	UnknownPreemptor int

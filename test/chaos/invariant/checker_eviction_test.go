@@ -377,5 +377,30 @@ func TestCheckerOfEvictions(t *testing.T) {
 			},
 			"no eviction for a preemptor that is placed: pod a/p: pod a/g-0 was evicted from n1 for it at 12:00:06.000, when its minimum of 1 was bound",
 		},
+		"a member beyond the minimum takes surplus of another queue": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 1, inQueue("low")), s.gangPods("h", 2, 1, inQueue("high"))...)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 1), s.bound("h-0", 2))
+				s.at(4, s.evicted("g-1", "h-1")...)
+				s.at(5, s.gone("g-1"), s.bound("h-1", 1))
+			},
+			"",
+		},
+		"a member beyond the minimum takes surplus of its own queue": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 1), s.gangPods("h", 2, 1)...)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 1), s.bound("h-0", 2))
+				s.at(4, s.evicted("g-1", "h-1")...)
+			},
+			"no eviction for a preemptor that is placed: gang a/h: pod a/g-1 was evicted from n1 for it at 12:00:04.000, when its minimum of 1 was bound",
+		},
+		"a member beyond the minimum breaks a gang of another queue": {
+			func(s *story) {
+				s.at(1, append(s.gangPods("g", 2, 2, inQueue("low")), s.gangPods("h", 2, 1, inQueue("high"))...)...)
+				s.at(2, s.bound("g-0", 0), s.bound("g-1", 1), s.bound("h-0", 2))
+				s.at(4, s.evicted("g-1", "h-1")...)
+			},
+			"no eviction for a preemptor that is placed: gang a/h: pod a/g-1 was evicted from n1 for it at 12:00:04.000, when its minimum of 1 was bound",
+		},
 	})
 }

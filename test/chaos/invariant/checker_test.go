@@ -1,10 +1,12 @@
 package invariant
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // TestChecker: every invariant can fail, and what looks like a failure and is none is not
@@ -74,6 +76,55 @@ func TestChecker(t *testing.T) {
 				s.at(3, NodeSeen{s.node(0, false)})
 			},
 			"nothing oversold: node n0: its pods ask for 16 nvidia.com/gpu of 8: a/a, a/b",
+		},
+
+		"a pod is evicted for one that fits on no node": {
+			func(s *story) {
+				s.at(1, s.pod("v", asking(8)), s.pod("p", asking(1<<60), priority(5), badInput), s.bound("v", 0))
+				s.at(2, s.evicted("v", "p")...)
+			},
+			"no futile eviction: pod a/p: pod a/v was evicted from n0 for it at 12:00:02.000, and its pod a/p asks for more than any node has",
+		},
+		"amounts that no sum has room for": {
+			func(s *story) {
+				for i := range 9 {
+					s.at(1, s.pod("p"+strconv.Itoa(i), func(p *v1.Pod) {
+						for _, name := range []v1.ResourceName{gpu, v1.ResourceCPU, v1.ResourceMemory} {
+							p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1e30")
+						}
+					}))
+				}
+				s.at(2, s.bound("p0", 0))
+			},
+			"nothing oversold: node n0: its pods ask for 1.125899906842624e+12 cpu of 32, 1073741824Mi memory of 0Mi, 1125899906842624 nvidia.com/gpu of 8: a/p0",
+		},
+		"a gang whose name has lines is reported on one": {
+			func(s *story) {
+				s.at(1, s.gangPods("g\n\x1bh", 4, 4)...)
+				s.at(2, s.bound("g\n\x1bh-0", 0))
+				s.at(6)
+			},
+			`nothing partial for long: gang a/g\n\x1bh: 1 of its minimum of 4 bound for 3.`,
+		},
+
+		"a queue has something when everything was deleted": {
+			func(s *story) {
+				s.check.CheckRemains(Remains{Queues: []QueueUse{{Name: "q", Requested: v1.ResourceList{gpu: resource.MustParse("-1")}}}})
+			},
+			"sums are 0 in the end: queue q: nvidia.com/gpu requested is -1 when everything was deleted",
+		},
+		"a finalizer is on something when everything was deleted": {
+			func(s *story) {
+				s.check.CheckRemains(Remains{Objects: []Remaining{{Object: "PodMigration a/m", Finalizers: []string{"x/release"}}}})
+			},
+			"nothing left over: PodMigration a/m: it has the finalizers x/release when everything was deleted",
+		},
+		"a queue has nothing of many resources": {
+			func(s *story) {
+				none := v1.ResourceList{gpu: resource.MustParse("0"), v1.ResourceCPU: resource.MustParse("0m")}
+				s.check.CheckRemains(Remains{Queues: []QueueUse{{Name: "q", Allocated: none, Requested: none}}, Objects: []Remaining{{Object: "Queue /q"}}})
+			},
+			"",
 		},
 
 		"a gang is partial for long": {

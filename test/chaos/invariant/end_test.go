@@ -14,7 +14,6 @@ func TestCheckRoom(t *testing.T) {
 		c.AllQueues = true
 		c.Queues = []Queue{{Name: "top"}, {Name: "low", Parent: "top", Capability: v1.ResourceList{gpu: resource.MustParse("3")}}}
 	}
-	inQueue := func(name string) with { return func(p *v1.Pod) { p.Labels[keyQueue] = name } }
 	for name, c := range map[string]struct {
 		configure func(*Config)
 		tell      func(s *story)
@@ -32,6 +31,22 @@ func TestCheckRoom(t *testing.T) {
 		},
 		"what runs leaves no room": {
 			tell: func(s *story) { s.at(1, append(s.gangPods("g", 8, 8, asking(4)), s.pod("x"), s.bound("x", 0))...) },
+		},
+		"a gang that makes no sense waits": {
+			tell: func(s *story) { s.at(1, s.gangPods("g", 2, 2, badInput)...) },
+		},
+		"with queues, what fits on no node takes no room": {
+			configure: queues,
+			tell: func(s *story) {
+				s.at(1, append(s.gangPods("n", 9, 9, asking(1<<60), badInput), s.pod("p", asking(8)))...)
+			},
+			want: "what fits is bound in the end: pod a/p: 1 members wait (the largest asks for 8 nvidia.com/gpu), and there is room for 4, 0 of which others that wait could take",
+		},
+		"with queues, what makes no sense and fits takes room": {
+			configure: queues,
+			tell: func(s *story) {
+				s.at(1, append(s.gangPods("n", 4, 4, badInput), s.pod("p", asking(8)))...)
+			},
 		},
 		"members are missing": {
 			tell: func(s *story) { s.at(1, s.gangPods("g", 2, 3)...) },
@@ -95,6 +110,15 @@ func TestCheckRoom(t *testing.T) {
 	}
 }
 
+// TestDemand: amounts that no cluster has are no demand.
+func TestDemand(t *testing.T) {
+	s := tell(t)
+	s.at(1, append(s.gangPods("n", 9, 9, asking(1<<60), badInput), s.pod("p", asking(8)))...)
+	if asked, there, waiting := s.check.Demand(gpu); asked != 8 || there != 32 || waiting != 10 {
+		t.Errorf("%d of %d GPUs are asked for and %d pods wait, want 8 of 32 and 10", asked, there, waiting)
+	}
+}
+
 func TestCheckEmpty(t *testing.T) {
 	s := tell(t)
 	s.check.CheckEmpty(map[string]float64{"lockstep_holds": 0})
@@ -150,7 +174,7 @@ func TestLittle(t *testing.T) {
 func TestCheckWithdrawals(t *testing.T) {
 	line := func(second float64, preemptor, why string) string {
 		at := begin.Add(time.Duration(second * float64(time.Second)))
-		return fmt.Sprintf("I%s    3075 act.go:60] \"Preemption is not carried out; the preemptor will look again\" pod=\"a/g-0\" preemptor=%q why=%q\n",
+		return fmt.Sprintf("I%s    3075 act.go:60] \"Preemption aborted; the preemptor will retry\" pod=\"a/g-0\" preemptor=%q why=%q\n",
 			at.Format("0102 15:04:05.000000"), preemptor, why)
 	}
 	times := func(n int, from, each float64) (log string) {

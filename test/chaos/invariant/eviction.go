@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reasonPreempted is the reason of the event by which kube-scheduler, and schedulers that follow its ways, say on a pod that
-// it was evicted, and for which preemptor: that is the related object.
+// reasonPreempted is the reason of the event by which kube-scheduler, and schedulers that follow its ways, say on a pod
+// that it was evicted, and for which preemptor: that is the related object.
 const reasonPreempted = "Preempted"
 
 // byWhom and byUID find the preemptor in the text, for events that relate to none: as Lockstep words it, and as
@@ -32,7 +32,10 @@ var calledOff = regexp.MustCompile(`\(before it was on its node\)`)
 type eviction struct {
 	pod, node string
 	gang      string
-	when      moment
+	queue     string
+	// surplus: its gang kept its minimum, or it was in none.
+	surplus bool
+	when    moment
 	// listed: when exactly is not known.
 	listed bool
 	// unsure: something was faulty then, or the scheduler may not have seen all. It may have been cut short.
@@ -82,8 +85,8 @@ func (c *Checker) setMark(p *pod, marked bool, message string) {
 	}
 }
 
-// judgeMarks checks that a pod that is marked is deleted, or is not marked any more. The next leader after a fault has the
-// time again.
+// judgeMarks checks that a pod that is marked is deleted, or is not marked any more. The next leader after a fault has
+// the time again.
 func (c *Checker) judgeMarks() {
 	for _, p := range c.pods {
 		if p.marked && p.markedSince.faults != c.faults {
@@ -99,10 +102,11 @@ func (c *Checker) judgeMarks() {
 // evicted takes in that the scheduler deleted a pod, which counted for its gang until now, or not.
 func (c *Checker) evicted(p *pod, listed, counted bool) {
 	c.counts.Evictions++
-	e := &eviction{pod: p.name, node: p.node, gang: p.gang.key, when: c.moment(), listed: listed, unsure: len(c.down) > 0 || c.blind(), slow: c.slowest}
+	e := &eviction{pod: p.name, node: p.node, gang: p.gang.key, queue: c.queueOf(p.gang), when: c.moment(), listed: listed, unsure: len(c.down) > 0 || c.blind(), slow: c.slowest}
 	c.evictions[p.uid] = e
 	c.note(&p.gang.past, p.gang.String(), "pod %s evicted from %s: %s", p.name, p.node, p.markMessage)
 	g, have := p.gang, p.gang.have()
+	e.surplus = g.single || have >= g.min
 	if counted && !g.single && g.known {
 		if g.wave == nil && have+1 >= g.min {
 			g.wave = &wave{first: e.when}
@@ -169,11 +173,17 @@ func (c *Checker) forWhom(e *eviction, key string) {
 		return
 	}
 	c.note(&g.past, g.String(), "for it pod %s was evicted from %s at %s", e.pod, e.node, e.when.at.Format(stamp))
+	for _, member := range sorted(g.pods) {
+		if member.pending() && !c.hasNode(member.requests) {
+			c.violate(FutileEvict, g.String(), "no node", g.past, "pod %s was evicted from %s for it at %s, and its pod %s asks for more than any node has",
+				e.pod, e.node, e.when.at.Format(stamp), member.name)
+		}
+	}
 	if !c.wasPlaced(g, e) {
 		if victim := c.gangs[e.gang]; victim != nil {
 			victim.endsFor = key
 		}
-	} else if !c.begunWhole(key, e) {
+	} else if !c.begunWhole(key, e) && !c.takesSurplus(g, e) {
 		c.violate(NeedlessEvict, g.String(), e.pod, g.past, "pod %s was evicted from %s for it at %s, when its minimum of %d was bound",
 			e.pod, e.node, e.when.at.Format(stamp), g.min)
 	}
@@ -202,9 +212,10 @@ func (p *pursuit) victims() string {
 	return strings.Join(names, ", ")
 }
 
-// judgeAgain checks that no pod is evicted for a preemptor that has room already: all that were evicted for it have ended,
-// and it was not bound. A preemptor in repair makes room for one member after the other. What was evicted before a fault was
-// perhaps not all that had to be, so that it takes an eviction after it, and in calm, to know that there was room.
+// judgeAgain checks that no pod is evicted for a preemptor that has room already: all that were evicted for it have
+// ended, and it was not bound. A preemptor in repair makes room for one member after the other. What was evicted before
+// a fault was perhaps not all that had to be, so that it takes an eviction after it, and in calm, to know that there
+// was room.
 func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
 	var last time.Time
 	complete := false
@@ -238,14 +249,20 @@ func (c *Checker) wasPlaced(g *gang, e *eviction) bool {
 	return !slices.ContainsFunc(c.together(g), func(other *gang) bool { return !other.wholeDuring(from, e.when.at) })
 }
 
-// begunWhole reports whether what is left of a gang is evicted whose eviction began when its preemptor needed the room: a
-// gang that is evicted whole ends whole.
+// begunWhole reports whether what is left of a gang is evicted whose eviction began when its preemptor needed the room:
+// a gang that is evicted whole ends whole.
 func (c *Checker) begunWhole(preemptor string, e *eviction) bool {
 	victim := c.gangs[e.gang]
 	if victim == nil || victim.have() >= victim.min {
 		return false
 	}
 	return slices.ContainsFunc(append(c.together(victim), victim), func(g *gang) bool { return g.endsFor == preemptor })
+}
+
+// takesSurplus reports whether a pod of another queue was evicted for a gang that has members beyond its minimum, and
+// the gang of that pod keeps its own minimum: a queue of elastic gangs gets its share that way.
+func (c *Checker) takesSurplus(g *gang, e *eviction) bool {
+	return len(g.pods) > g.min && e.queue != c.queueOf(g) && e.surplus
 }
 
 // placedSince reports whether a gang and its group are whole, or were since that moment.
@@ -261,9 +278,9 @@ func (c *Checker) nominatedTo(p *pod) {
 	}
 }
 
-// takenBy excuses preemptors whose room went to something more important. For a while after a fault it excuses them also for
-// what is as important, or in another queue: it may have been tried first, when a nomination that was never stored was
-// forgotten.
+// takenBy excuses preemptors whose room went to something more important. For a while after a fault it excuses them
+// also for what is as important, or in another queue: it may have been tried first, when a nomination that was never
+// stored was forgotten.
 func (c *Checker) takenBy(p *pod) {
 	for _, pursued := range c.pursuits {
 		forgotten := pursued.first.faults != c.faults && (pursued.clock.faults != c.faults || c.since(pursued.clock) <= c.config.PlacedAfter)

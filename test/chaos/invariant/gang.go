@@ -17,7 +17,9 @@ import (
 type gang struct {
 	key    string // namespace/name
 	single bool
-	pods   map[types.UID]*pod
+	// bad: what its pods say makes no sense, so that they need not be bound.
+	bad  bool
+	pods map[types.UID]*pod
 	// done counts the members that have succeeded and are gone, while there are others.
 	done int
 
@@ -74,12 +76,13 @@ type change struct {
 	whole bool
 }
 
-// String names the gang for users.
+// String names the gang for users, on one line.
 func (g *gang) String() string {
 	if g.single {
 		return "pod " + strings.TrimPrefix(g.key, "pod:")
 	}
-	return "gang " + g.key
+	quoted := strconv.Quote(g.key)
+	return "gang " + quoted[1:len(quoted)-1]
 }
 
 // gangKey returns namespace/name of the gang of a pod; empty for none.
@@ -105,12 +108,13 @@ func (c *Checker) gangOf(p *v1.Pod) *gang {
 		c.counts.Gangs++
 	}
 	g.annotations = p.Annotations
+	_, g.bad = p.Labels[keyBadInput]
 	c.read(g)
 	return g
 }
 
-// read takes in what the user has set for a gang: annotations of pods win over those of the PodGroup, and these over its
-// spec.
+// read takes in what the user has set for a gang: annotations of pods win over those of the PodGroup, and these over
+// its spec.
 func (c *Checker) read(g *gang) {
 	if g.single {
 		g.known, g.min = true, 1
@@ -321,8 +325,8 @@ func mayNeed(g *gang, n *node) bool {
 	return false
 }
 
-// judgeDoubt judges a partial gang that may have lost a member or room: the scheduler has to find other room for it, and
-// there may be none.
+// judgeDoubt judges a partial gang that may have lost a member or room: the scheduler has to find other room for it,
+// and there may be none.
 func (c *Checker) judgeDoubt(g *gang, have int) {
 	s := g.partial
 	if len(c.down) > 0 || s.clock.faults != c.faults || c.blind() || c.ending[g.key] || !c.clearRoom(g) {

@@ -26,10 +26,10 @@ func Findings(log string) []string {
 }
 
 // withdrawal matches what the scheduler logs when it has decided which pods to evict and then evicts none.
-var withdrawal = regexp.MustCompile(`^I(\d{4} \d\d:\d\d:\d\d\.\d+) .*"Preemption is not carried out.* preemptor="([^"]*)" why="([^"]*)"`)
+var withdrawal = regexp.MustCompile(`^I(\d{4} \d\d:\d\d:\d\d\.\d+) .*"Preemption aborted.* preemptor="([^"]*)" why="([^"]*)"`)
 
-// A decision that is withdrawn for the same reason more often than withdrawals in withdrawnIn, in calm, is taken without
-// regard to that reason. Before withdrawnFor the scheduler may not have seen yet what changed.
+// A decision that is withdrawn for the same reason more often than withdrawals in withdrawnIn, in calm, is taken
+// without regard to that reason. Before withdrawnFor the scheduler may not have seen yet what changed.
 const (
 	withdrawals  = 5
 	withdrawnIn  = 10 * time.Second

@@ -175,8 +175,8 @@ func (c *Checker) seeMoved(p *pod, seen *v1.Pod) {
 	c.note(&p.gang.past, p.gang.String(), "pod %s moved off %s", p.name, p.node)
 }
 
-// judgeMoves checks that each pod which was evicted is moved by one migration, whose target was reserved before. What is
-// known of migrations comes by another watch.
+// judgeMoves checks that each pod which was evicted is moved by one migration, whose target was reserved before. What
+// is known of migrations comes by another watch.
 func (c *Checker) judgeMoves() {
 	for uid, e := range c.moves.evicted {
 		reserved := 0

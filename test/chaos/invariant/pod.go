@@ -22,19 +22,27 @@ const (
 	// keyReservation names the only Reservation that a pod may use, keyAllocated is what it uses.
 	keyReservation = "scheduling.lockstep.dev/reservation"
 	keyAllocated   = "scheduling.lockstep.dev/reservation-allocated"
+	// keyBadInput is on pods that need not be bound: what they say makes no sense.
+	keyBadInput = "chaos.lockstep.dev/bad-input"
 
 	defaultQueue = "default"
 )
 
-// amounts are resources: thousandths of a CPU, bytes, pieces. Pods count as v1.ResourcePods.
+// amounts are resources: thousandths of a CPU, bytes, pieces; at most most. Pods count as v1.ResourcePods.
 type amounts map[v1.ResourceName]int64
+
+// most is more than any cluster has, and little enough that sums do not overflow.
+const most = 1 << 50
 
 func amountsOf(list v1.ResourceList) amounts {
 	a := amounts{}
 	for name, quantity := range list {
-		if name == v1.ResourceCPU {
-			a[name] = quantity.MilliValue()
-		} else {
+		switch {
+		case quantity.CmpInt64(most) >= 0:
+			a[name] = most
+		case name == v1.ResourceCPU:
+			a[name] = min(quantity.MilliValue(), most)
+		default:
 			a[name] = quantity.Value()
 		}
 	}

@@ -49,8 +49,8 @@ func (u *unit) String() string {
 //
 // Clear room is counted without trying placements: a node has as many slots as of the largest member fit into what is
 // free on it. All that may hold room without being seen (a NonStrict gang that is being gathered, a pod that is
-// nominated; with queues, every other pod that waits) takes away as many slots as it could destroy anywhere. What is left
-// is room in whatever way the others are placed, so that a finding is never a matter of packing.
+// nominated; with queues, every other pod that waits) takes away as many slots as it could destroy anywhere. What is
+// left is room in whatever way the others are placed, so that a finding is never a matter of packing.
 func (c *Checker) CheckRoom() Room {
 	room := Room{Left: map[string]int{}}
 	for _, u := range c.waiting() {
@@ -108,8 +108,8 @@ func (c *Checker) missing(g *gang) *unit {
 	return c.unit(missing, group...)
 }
 
-// clearRoom reports whether there is clear room for what a gang lacks, beside all else that waits: while pods come and go
-// room may be held anywhere for any of them.
+// clearRoom reports whether there is clear room for what a gang lacks, beside all else that waits: while pods come and
+// go room may be held anywhere for any of them.
 func (c *Checker) clearRoom(g *gang) bool {
 	u := c.missing(g)
 	if c.cannotStart(u) != "" || c.standing() {
@@ -155,6 +155,8 @@ func (c *Checker) queueOf(g *gang) string {
 func (c *Checker) cannotStart(u *unit) string {
 	for _, g := range u.gangs {
 		switch {
+		case g.bad:
+			return "what its pods say makes no sense"
 		case !g.known:
 			return "its minimum is not known: its PodGroup is gone"
 		case g.there() < g.min:
@@ -214,8 +216,8 @@ func (c *Checker) overCeiling(u *unit) string {
 	return ""
 }
 
-// slots returns the number of members of a unit for which there is room, and how many of the slots others could destroy:
-// all that wait, or those that may hold room in a cluster in which nothing happens.
+// slots returns the number of members of a unit for which there is room, and how many of the slots others could
+// destroy: all that wait, or those that may hold room in a cluster in which nothing happens.
 func (c *Checker) slots(u *unit, all bool) (slots, destroyed int, where string) {
 	size := largest(u.pending)
 	byDomain := map[string]int{}
@@ -241,7 +243,7 @@ func (c *Checker) slots(u *unit, all bool) (slots, destroyed int, where string) 
 		}
 	}
 	for _, p := range c.pods {
-		if p.pending() && !slices.Contains(u.pending, p) && (all || p.nominated != "" || p.gang.nonStrict && !p.gang.whole()) {
+		if p.pending() && !slices.Contains(u.pending, p) && c.hasNode(p.requests) && (all || p.nominated != "" || p.gang.nonStrict && !p.gang.whole()) {
 			destroyed += destroys(p.requests, size)
 		}
 	}
@@ -272,6 +274,16 @@ func fits(n *node, size amounts) int {
 	return int(max(0, least))
 }
 
+// hasNode reports whether a pod of that size fits on a node that is empty. One that does not takes no room.
+func (c *Checker) hasNode(size amounts) bool {
+	for _, n := range c.nodes {
+		if fits(&node{allocatable: n.allocatable}, size) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // destroys returns how many slots of that size a pod takes at most, wherever it is put.
 func destroys(p, size amounts) int {
 	most := int64(0)
@@ -293,10 +305,11 @@ func text(a amounts) string {
 	return strings.Join(parts, ", ")
 }
 
-// Demand returns what is asked for and what there is, of one resource, and how many pods wait.
+// Demand returns what is asked for by pods for which there can be room, what there is, of one resource, and how many
+// pods wait.
 func (c *Checker) Demand(resource v1.ResourceName) (asked, there int64, waiting int) {
 	for _, p := range c.pods {
-		if !p.ended() && !p.deleting {
+		if !p.ended() && !p.deleting && c.hasNode(p.requests) {
 			asked += p.requests[resource]
 		}
 		if p.pending() {
@@ -328,8 +341,8 @@ func (c *Checker) CheckEmpty(gauges map[string]float64) {
 // run that end by themselves.
 const busyFor = 30 * time.Second
 
-// CheckQuiet checks that a cluster to which users and faults do nothing any more, and in which something happens all the
-// same, is at work: as long as pods end others take their places.
+// CheckQuiet checks that a cluster to which users and faults do nothing any more, and in which something happens all
+// the same, is at work: as long as pods end others take their places.
 func (c *Checker) CheckQuiet() {
 	if c.since(c.finished) > busyFor {
 		c.violate(FreeRoom, "the cluster", "", nil, "it does not come to rest, and no pod has ended by itself for %.0f healthy seconds",
@@ -337,8 +350,8 @@ func (c *Checker) CheckQuiet() {
 	}
 }
 
-// CheckMarks checks that no pod that runs still has the mark of an eviction. It is for a cluster in which nothing happens
-// any more.
+// CheckMarks checks that no pod that runs still has the mark of an eviction. It is for a cluster in which nothing
+// happens any more.
 func (c *Checker) CheckMarks() {
 	for _, p := range c.pods {
 		if p.marked && !p.deleting && !p.ended() && p.node != "" && !p.lost {

@@ -82,6 +82,10 @@ func asking(gpus int) with {
 
 func priority(n int32) with { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
+func badInput(p *v1.Pod) { p.Labels[keyBadInput] = "" }
+
+func inQueue(name string) with { return func(p *v1.Pod) { p.Labels[keyQueue] = name } }
+
 func inGroup(name string) with { return func(p *v1.Pod) { p.Labels[keyGroupX] = name } }
 
 // gangPods returns the observations of members a/NAME-0 and so on of a gang by annotation.

@@ -35,8 +35,8 @@ const (
 // Moment is when a fault hits, once its time has come.
 type Moment string
 
-// The moments: at once, or when the first member of a gang was bound, or the first of a gang evicted, or a pod evicted so
-// that it moves, or its target reserved.
+// The moments: at once, or when the first member of a gang was bound, or the first of a gang evicted, or a pod evicted
+// so that it moves, or its target reserved.
 const (
 	AtOnce          Moment = ""
 	AtFirstBind     Moment = " at a first bind"
@@ -58,8 +58,8 @@ type Fault struct {
 	Node int
 }
 
-// LeaseDuration is the lease duration of the scheduler and of the descheduler, controllerLease that of the controller: a
-// leader that is stopped for longer has lost it.
+// LeaseDuration is the lease duration of the scheduler and of the descheduler, controllerLease that of the controller:
+// a leader that is stopped for longer has lost it.
 const (
 	LeaseDuration   = 5 * time.Second
 	controllerLease = 15 * time.Second

@@ -20,6 +20,8 @@ type Options struct {
 	Reservations bool
 	// Moves adds services, whose pods may be moved, and faults of the components that move them.
 	Moves bool
+	// BadInput adds objects that make no sense.
+	BadInput bool
 	// Nodes are in racks of NodesPerRack, with GPUs each.
 	Nodes, NodesPerRack, GPUs int
 }
@@ -32,6 +34,8 @@ type Plan struct {
 	// Faults hit processes, one after the other. NodeFaults hit nodes, beside them.
 	Faults     []Fault
 	NodeFaults []Fault
+	// BadInputs are in the order in which they come.
+	BadInputs []BadInput
 }
 
 // Deed is what a user, or chance, does to a gang.
@@ -87,6 +91,7 @@ func Make(o Options) Plan {
 	p.Works = makeWorks(o, random(1))
 	p.Faults = processFaults(o, random(2))
 	p.NodeFaults = nodeFaults(o, random(3))
+	p.BadInputs = badInputs(o, random(4))
 	return p
 }
 
@@ -233,6 +238,6 @@ func (p *Plan) String() string {
 			members += g.Size
 		}
 	}
-	return fmt.Sprintf("seed %d, %s: %d works with %d gangs and single pods, %d pods, %d Reservations; up to %d faults of processes and %d of nodes",
-		p.Options.Seed, p.Options.Length, len(p.Works), gangs, members, reservations, len(p.Faults), len(p.NodeFaults))
+	return fmt.Sprintf("seed %d, %s: %d works with %d gangs and single pods, %d pods, %d Reservations, %d times bad input; up to %d faults of processes and %d of nodes",
+		p.Options.Seed, p.Options.Length, len(p.Works), gangs, members, reservations, len(p.BadInputs), len(p.Faults), len(p.NodeFaults))
 }

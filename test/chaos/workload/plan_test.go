@@ -9,7 +9,7 @@ import (
 )
 
 func options(seed uint64) Options {
-	return Options{Seed: seed, Length: 5 * time.Minute, Queues: seed%2 == 0, Nodes: 64, NodesPerRack: 8, GPUs: 8}
+	return Options{Seed: seed, Length: 5 * time.Minute, Queues: seed%2 == 0, Reservations: seed%4 == 3, Moves: seed%4 == 3, BadInput: true, Nodes: 64, NodesPerRack: 8, GPUs: 8}
 }
 
 func TestSameSeedSamePlan(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/lockstep-sh/lockstep/plugins/gangpoint"
-	"github.com/lockstep-sh/lockstep/plugins/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -50,7 +50,7 @@ var (
 
 	_ whatif.TaskAdder    = &LicenseSeats{}
 	_ whatif.TaskRemover  = &LicenseSeats{}
-	_ gangpoint.Predicate = &LicenseSeats{}
+	_ extension.Predicate = &LicenseSeats{}
 )
 
 // New is the factory of the plugin.
@@ -173,7 +173,7 @@ func (pl *LicenseSeats) SimulateRemoveTask(_ context.Context, cycle fwk.CycleSta
 }
 
 // GangPredicate refuses gangs that ask for more seats than there are at all.
-func (pl *LicenseSeats) GangPredicate(_ context.Context, gang gangpoint.Gang, _ []fwk.NodeInfo) *fwk.Status {
+func (pl *LicenseSeats) GangPredicate(_ context.Context, gang extension.Gang, _ []fwk.NodeInfo) *fwk.Status {
 	var seats []int
 	for _, pod := range gang.Pods {
 		seats = append(seats, seatsOf(pod))

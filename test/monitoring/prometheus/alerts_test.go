@@ -1,4 +1,5 @@
-// Package prometheus is a module of its own: it pins the Prometheus that tests the alerts and the dashboard of manifests/monitoring.
+// Package prometheus is a module of its own: it pins the Prometheus that tests the alerts and the dashboard of
+// manifests/monitoring.
 package prometheus
 
 import (

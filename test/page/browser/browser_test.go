@@ -1,4 +1,5 @@
-// Package browser_test looks at the page of lockstep-controller in a headless Chromium, with a cluster of 1,000 nodes and 500 gangs.
+// Package browser_test looks at the page of lockstep-controller in a headless Chromium, with a cluster of 1,000 nodes
+// and 500 gangs.
 package browser_test
 
 import (
@@ -208,8 +209,8 @@ func TestViews(t *testing.T) {
 	b.picture("migrations")
 }
 
-// TestFirstLoad: from the token to the picture of 1,000 nodes, and on to the table of 500 gangs. The least of some tries counts:
-// other processes may use the machine, too.
+// TestFirstLoad: from the token to the picture of 1,000 nodes, and on to the table of 500 gangs. The least of some
+// tries counts: other processes may use the machine, too.
 func TestFirstLoad(t *testing.T) {
 	const tries = 5
 	url := serve(t).url
@@ -299,7 +300,8 @@ const contrast = `(() => {
 	return (a + 0.05) / (b + 0.05);
 })()`
 
-// TestKeyboard: all views and explanations are reached without a mouse, and narrow screens do without scrolling sideways.
+// TestKeyboard: all views and explanations are reached without a mouse, and narrow screens do without scrolling
+// sideways.
 func TestKeyboard(t *testing.T) {
 	b := open(t, serve(t).url+"#gangs")
 	b.signIn("viewer")

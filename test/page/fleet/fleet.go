@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/controller/page"
-	"github.com/lockstep-sh/lockstep/plugins/gang/podgroup"
 )
 
 const (
@@ -43,7 +43,8 @@ type Fleet struct {
 	objects page.Objects
 }
 
-// New makes a cluster of so many nodes and gangs of eight pods with a GPU each; one gang in five waits. Now is when it is seen.
+// New makes a cluster of so many nodes and gangs of eight pods with a GPU each; one gang in five waits. Now is when it
+// is seen.
 func New(nodes, gangs int, now time.Time) *Fleet {
 	f := &Fleet{now: now}
 	o := &f.objects
@@ -81,7 +82,7 @@ func (f *Fleet) add(i int, name string, waits bool) {
 	const members = 8
 	created := metav1.NewTime(f.now.Add(-time.Duration(i+1) * time.Minute))
 	namespace := fmt.Sprintf("team-%d", i%teams)
-	group := &podgroup.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: created, Annotations: map[string]string{v1alpha1.RequiredTopologyAnnotation: rack}}}
+	group := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, CreationTimestamp: created, Annotations: map[string]string{v1alpha1.RequiredTopologyAnnotation: rack}}}
 	group.Spec.MinMember = members
 	f.objects.PodGroups = append(f.objects.PodGroups, group)
 	for m := range members {
@@ -176,7 +177,7 @@ func (f *Fleet) List(_ context.Context, list client.ObjectList, _ ...client.List
 	case *v1.NodeList:
 		l.Items = values(f.objects.Nodes)
 	case *v1.NamespaceList:
-	case *podgroup.PodGroupList:
+	case *coscheduling.PodGroupList:
 		l.Items = values(f.objects.PodGroups)
 	case *v1alpha1.QueueList:
 		l.Items = values(f.objects.Queues)

@@ -1,5 +1,5 @@
-// Command serve serves the page of lockstep-controller for a made-up cluster, to every client that has the token "viewer". It
-// prints where, and adds a gang for each name that it reads; it ends with its input.
+// Command serve serves the page of lockstep-controller for a made-up cluster, to every client that has the token
+// "viewer". It prints where, and adds a gang for each name that it reads; it ends with its input.
 package main
 
 import (

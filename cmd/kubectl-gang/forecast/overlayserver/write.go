@@ -1,0 +1,403 @@
+package overlayserver
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// find returns an object: the copy here, or else that of the base.
+func (s *Server) find(r *http.Request, at ref) (object, error) {
+	s.store.mu.Lock()
+	o, known := s.store.objects[at]
+	if known && o != nil {
+		o = clone(o)
+	}
+	s.store.mu.Unlock()
+	switch {
+	case known && o == nil:
+		return nil, apierrors.NewNotFound(at.group(), at.name)
+	case known:
+		return o, nil
+	}
+	return s.read(r, at)
+}
+
+// PathOf returns where an API server has an object. The namespace is empty where its kind has none.
+func PathOf(resource schema.GroupVersionResource, namespace, name string) string {
+	path := "/api/" + resource.Version
+	if resource.Group != "" {
+		path = "/apis/" + resource.Group + "/" + resource.Version
+	}
+	if namespace != "" {
+		path += "/namespaces/" + namespace
+	}
+	return path + "/" + resource.Resource + "/" + name
+}
+
+// read returns an object of the base.
+func (s *Server) read(r *http.Request, at ref) (object, error) {
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, PathOf(at.GroupVersionResource, at.namespace, at.name), nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := s.base.Read(request)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
+	}
+	defer response.Body.Close()
+	o := object{}
+	if err := json.NewDecoder(response.Body).Decode(&o); err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.group(), at.name, text(o, "message"), 0, true)
+	}
+	return o, nil
+}
+
+// write applies a write to the overlay, and then does what controllers would do.
+func (s *Server) write(r *http.Request, info *request.RequestInfo) (object, error) {
+	written, err := s.change(r, info)
+	if err == nil && info.Subresource == "" && (info.Verb == "update" || info.Verb == "patch") {
+		err = s.bindVolumes(r, refOf(info), written)
+	}
+	return written, err
+}
+
+// change applies a write to the overlay.
+func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("reading the body of a write: %w", err)
+	}
+	at := refOf(info)
+	if info.Verb == "create" && info.Subresource == "" {
+		return s.make(at, body)
+	}
+	old, err := s.find(r, at)
+	if err != nil {
+		return nil, err
+	}
+	if info.Verb == "delete" {
+		options := &metav1.DeleteOptions{}
+		if err := decodeInto(body, options); err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+		if p := options.Preconditions; p != nil && p.UID != nil && string(*p.UID) != text(meta(old), "uid") {
+			return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+		}
+		if len(options.DryRun) > 0 {
+			return success, nil
+		}
+	}
+	var claims []found // that go with it, or are free then
+	if at.Resource == "pods" && (info.Verb == "delete" || info.Subresource == "eviction") {
+		if claims, err = s.claimsOf(r, old); err != nil {
+			return nil, err
+		}
+	}
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if now, known := s.store.objects[at]; known {
+		if now == nil {
+			return nil, apierrors.NewNotFound(at.group(), at.name)
+		}
+		old = clone(now) // it may have changed since
+	}
+	switch info.Verb + "/" + info.Subresource {
+	case "create/binding":
+		return success, s.store.bind(at, old, body)
+	case "create/eviction", "delete/":
+		s.store.drop(at, old)
+		for _, claim := range claims {
+			s.store.release(claim, text(meta(old), "uid"))
+		}
+		return success, nil
+	case "update/", "update/status":
+		return s.store.replace(at, old, body)
+	case "patch/", "patch/status":
+		return s.store.patch(at, old, types.PatchType(r.Header.Get("Content-Type")), body)
+	}
+	return nil, apierrors.NewMethodNotSupported(at.group(), info.Verb+" "+info.Subresource)
+}
+
+// patch changes an object. mu is held.
+func (s *store) patch(at ref, old object, kind types.PatchType, body []byte) (object, error) {
+	changed, err := patched(old, kind, body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if uid := text(meta(changed), "uid"); uid != text(meta(old), "uid") {
+		return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+	}
+	return clone(s.put(at, changed, watch.Modified)), nil
+}
+
+var success = object{"kind": "Status", "apiVersion": "v1", "status": "Success"}
+
+// make makes an object. Events are kept apart: they are not watched.
+func (s *Server) make(at ref, body []byte) (object, error) {
+	o, err := decode(body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if at.Resource == "events" {
+		s.store.events = append(s.store.events, o)
+		return o, nil
+	}
+	if at.name = text(meta(o), "name"); at.name == "" {
+		at.name = text(meta(o), "generateName") + strings.ToLower(rand5())
+		meta(o)["name"] = at.name
+	}
+	if at.namespace != "" {
+		meta(o)["namespace"] = at.namespace
+	}
+	if s.store.objects[at] != nil {
+		return nil, apierrors.NewAlreadyExists(at.group(), at.name)
+	}
+	return clone(s.store.create(at, o)), nil
+}
+
+func rand5() string { return string(uuid.NewUUID())[:5] }
+
+// create gives an object what the API server gives to new ones.
+func (s *store) create(at ref, o object) object {
+	m := meta(o)
+	if text(m, "uid") == "" {
+		m["uid"] = string(uuid.NewUUID())
+	}
+	if text(m, "creationTimestamp") == "" {
+		m["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	}
+	return s.put(at, o, watch.Added)
+}
+
+// bind binds a pod.
+func (s *store) bind(at ref, pod object, body []byte) error {
+	o, err := decode(body)
+	if err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	target, _ := o["target"].(object)
+	spec, _ := pod["spec"].(object)
+	if spec == nil || text(target, "name") == "" {
+		return apierrors.NewBadRequest("a binding needs a pod and a target.name")
+	}
+	if uid := text(meta(o), "uid"); uid != "" && uid != text(meta(pod), "uid") || text(spec, "nodeName") != "" {
+		return apierrors.NewConflict(at.group(), at.name, errors.New("it is another pod, or has a node"))
+	}
+	spec["nodeName"] = text(target, "name")
+	if given, ok := meta(o)["annotations"].(object); ok {
+		annotations, _ := meta(pod)["annotations"].(object)
+		if annotations == nil {
+			annotations = object{}
+			meta(pod)["annotations"] = annotations
+		}
+		for key, value := range given {
+			annotations[key] = value
+		}
+	}
+	status, _ := pod["status"].(object)
+	if status == nil {
+		status = object{}
+		pod["status"] = status
+	}
+	delete(status, "nominatedNodeName")
+	status["conditions"] = []any{object{"type": string(v1.PodScheduled), "status": "True", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}
+	s.put(at, pod, watch.Modified)
+	return nil
+}
+
+// release removes a deleted pod from a ResourceClaim, as kube-controller-manager does: a claim made for the pod is
+// deleted with it, and a claim that no pod uses is deallocated.
+func (s *store) release(one found, pod string) {
+	at, claim := one.at, clone(one.object)
+	if now, known := s.objects[at]; known { // it may have changed since
+		if now == nil {
+			return
+		}
+		claim = clone(now)
+	}
+	for _, owner := range objectsOf(meta(claim)["ownerReferences"]) {
+		if text(owner, "uid") == pod {
+			s.drop(at, claim)
+			return
+		}
+	}
+	status, _ := claim["status"].(object)
+	users := objectsOf(status["reservedFor"])
+	left := slices.DeleteFunc(slices.Clone(users), func(user object) bool { return text(user, "uid") == pod })
+	if len(left) == len(users) {
+		return
+	}
+	if len(left) == 0 {
+		delete(status, "allocation")
+	}
+	rest := make([]any, 0, len(left))
+	for _, user := range left {
+		rest = append(rest, user)
+	}
+	status["reservedFor"] = rest
+	s.put(at, claim, watch.Modified)
+}
+
+// objectsOf returns the objects of a list.
+func objectsOf(list any) (objects []object) {
+	items, _ := list.([]any)
+	for _, item := range items {
+		if o, ok := item.(object); ok {
+			objects = append(objects, o)
+		}
+	}
+	return objects
+}
+
+var claimsResource = resourceapi.SchemeGroupVersion.WithResource("resourceclaims")
+
+// found is an object, and where it is.
+type found struct {
+	at     ref
+	object object
+}
+
+// claimsOf returns the ResourceClaims that a pod uses, those that there are, and all that were made here: the pod's
+// status may lack one yet.
+func (s *Server) claimsOf(r *http.Request, pod object) (list []found, err error) {
+	spec, _ := pod["spec"].(object)
+	status, _ := pod["status"].(object)
+	var names []string
+	for _, entry := range objectsOf(spec["resourceClaims"]) {
+		names = append(names, text(entry, "resourceClaimName"))
+	}
+	for _, entry := range objectsOf(status["resourceClaimStatuses"]) {
+		names = append(names, text(entry, "resourceClaimName"))
+	}
+	if extended, ok := status["extendedResourceClaimStatus"].(object); ok {
+		names = append(names, text(extended, "resourceClaimName"))
+	}
+	s.store.mu.Lock()
+	for _, at := range s.store.order {
+		if claim := s.store.objects[at]; claim != nil && at.Resource == claimsResource.Resource && at.namespace == text(meta(pod), "namespace") {
+			list = append(list, found{at, clone(claim)})
+		}
+	}
+	s.store.mu.Unlock()
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		at := ref{claimsResource, text(meta(pod), "namespace"), name}
+		claim, err := s.find(r, at)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		default:
+			list = append(list, found{at, claim})
+		}
+	}
+	return list, nil
+}
+
+// replace stores another version of an object, if the writer has seen the last one.
+func (s *store) replace(at ref, old object, body []byte) (object, error) {
+	o, err := decode(body)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if version := text(meta(o), "resourceVersion"); version != "" && version != text(meta(old), "resourceVersion") {
+		return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the object has been modified"))
+	}
+	for _, key := range []string{"apiVersion", "kind"} {
+		if o[key] == nil {
+			o[key] = old[key]
+		}
+	}
+	return clone(s.put(at, o, watch.Modified)), nil
+}
+
+// patched returns a patched copy of an object.
+func patched(old object, kind types.PatchType, patch []byte) (object, error) {
+	data, err := json.Marshal(old)
+	if err != nil {
+		return nil, fmt.Errorf("patching: %w", err)
+	}
+	var result []byte
+	switch kind {
+	case types.MergePatchType:
+		result, err = jsonpatch.MergePatch(data, patch)
+	case types.JSONPatchType:
+		var operations jsonpatch.Patch
+		if operations, err = jsonpatch.DecodePatch(patch); err == nil {
+			result, err = operations.Apply(data)
+		}
+	case types.StrategicMergePatchType:
+		var typed runtime.Object
+		if typed, err = scheme.Scheme.New(schema.FromAPIVersionAndKind(text(old, "apiVersion"), text(old, "kind"))); err == nil {
+			result, err = strategicpatch.StrategicMergePatch(data, patch, typed)
+		}
+	default:
+		return nil, fmt.Errorf("patching: %q is not supported", kind)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("patching: %w", err)
+	}
+	o := object{}
+	if err := json.Unmarshal(result, &o); err != nil {
+		return nil, fmt.Errorf("patching: %w", err)
+	}
+	return o, nil
+}
+
+// decode reads an object, as JSON or as protobuf.
+func decode(body []byte) (object, error) {
+	o := object{}
+	if len(body) > 0 && body[0] == '{' {
+		return o, json.Unmarshal(body, &o)
+	}
+	typed, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("reading an object: %w", err)
+	}
+	data, err := json.Marshal(typed)
+	if err != nil {
+		return nil, fmt.Errorf("reading an object: %w", err)
+	}
+	return o, json.Unmarshal(data, &o)
+}
+
+// decodeInto reads an object of a known type, as JSON or as protobuf; nothing is an empty one.
+func decodeInto(body []byte, into runtime.Object) error {
+	if len(body) == 0 {
+		return nil
+	}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, into); err != nil {
+		return fmt.Errorf("reading what is asked for: %w", err)
+	}
+	return nil
+}
+
+func clone(o object) object { return runtime.DeepCopyJSON(o) }

@@ -1,0 +1,114 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+)
+
+// schedulerLabel is the label of the scheduler's Deployment.
+const schedulerLabel = "app.kubernetes.io/name=lockstep-scheduler"
+
+// ConfigOf returns the configuration of the scheduler that runs in a cluster, as its Deployment names and mounts it,
+// and where it was found; nil where there is no Deployment. A configuration that is not in a ConfigMap is an error.
+func ConfigOf(ctx context.Context, client kubernetes.Interface) (config []byte, where string, err error) {
+	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerLabel})
+	if err != nil {
+		return nil, "", fmt.Errorf("looking for the scheduler's Deployment: %w", err)
+	}
+	for i := range deployments.Items {
+		deployment := &deployments.Items[i]
+		file, from, err := mountedConfig(&deployment.Spec.Template.Spec)
+		if err != nil {
+			return nil, "", fmt.Errorf("reading Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		}
+		if from == "" {
+			continue
+		}
+		mounted, err := client.CoreV1().ConfigMaps(deployment.Namespace).Get(ctx, from, metav1.GetOptions{})
+		if err != nil {
+			return nil, "", fmt.Errorf("reading the scheduler's configuration: %w", err)
+		}
+		text, ok := mounted.Data[file]
+		if !ok {
+			return nil, "", fmt.Errorf("reading the scheduler's configuration: ConfigMap %s/%s has no %q", mounted.Namespace, mounted.Name, file)
+		}
+		return []byte(text), fmt.Sprintf("ConfigMap %s/%s", mounted.Namespace, mounted.Name), nil
+	}
+	return nil, "", nil
+}
+
+// mountedConfig returns the key and the ConfigMap of the file that a container's --config names; none where no
+// container has it.
+func mountedConfig(spec *v1.PodSpec) (key, configMap string, err error) {
+	for i := range spec.Containers {
+		container := &spec.Containers[i]
+		file := flagOf(append(slices.Clone(container.Command), container.Args...), "--config")
+		if file == "" {
+			continue
+		}
+		for _, mount := range container.VolumeMounts {
+			inside, ok := strings.CutPrefix(file, strings.TrimSuffix(mount.MountPath, "/"))
+			if !ok || inside != "" && inside[0] != '/' {
+				continue
+			}
+			key := path.Join(mount.SubPath, strings.TrimPrefix(inside, "/"))
+			at := slices.IndexFunc(spec.Volumes, func(volume v1.Volume) bool { return volume.Name == mount.Name })
+			if at < 0 || spec.Volumes[at].ConfigMap == nil {
+				break
+			}
+			from := spec.Volumes[at].ConfigMap
+			if item := slices.IndexFunc(from.Items, func(item v1.KeyToPath) bool { return item.Path == key }); item >= 0 {
+				key = from.Items[item].Key
+			}
+			return key, from.Name, nil
+		}
+		return "", "", fmt.Errorf("container %q has --config %s, which is in no ConfigMap", container.Name, file)
+	}
+	return "", "", nil
+}
+
+// flagOf returns the value of a flag on a command line; empty for none.
+func flagOf(args []string, name string) string {
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+			return value
+		}
+		if arg == name && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return ""
+}
+
+// WriteConfig writes a scheduler's configuration for a simulation into a directory, and returns its path. It leaves out
+// how to reach the API server, and leader election.
+func WriteConfig(dir string, config []byte) (string, error) {
+	fields := map[string]any{}
+	if err := yaml.Unmarshal(config, &fields); err != nil {
+		return "", fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	delete(fields, "clientConnection")
+	fields["leaderElection"] = map[string]any{"leaderElect": false}
+	data, err := yaml.Marshal(fields)
+	if err != nil {
+		return "", fmt.Errorf("writing the scheduler's configuration: %w", err)
+	}
+	file, err := os.CreateTemp(dir, "config-*.yaml")
+	if err != nil {
+		return "", fmt.Errorf("writing the scheduler's configuration: %w", err)
+	}
+	defer file.Close()
+	if _, err := file.Write(data); err != nil {
+		return "", fmt.Errorf("writing the scheduler's configuration: %w", err)
+	}
+	return file.Name(), nil
+}

@@ -1,0 +1,324 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/plugins/preemption"
+)
+
+// Verdict is what became of a pod.
+type Verdict struct {
+	Pod *v1.Pod
+	// Node is the one to which it would be bound; empty for none. Before is whether it has it already.
+	Node   string
+	Before bool
+	// Reason and Message are why it would wait; stands is whether only a change from outside the scheduler can end that.
+	Reason, Message string
+	stands          bool
+}
+
+// ReasonOtherScheduler is the reason of a pod that no profile of the configuration schedules.
+const ReasonOtherScheduler = "OtherScheduler"
+
+// ReasonKeptOut is the reason of a pod that a plugin keeps out of the scheduling queue, and of those in its gang: for
+// example, its ResourceClaim does not exist.
+const ReasonKeptOut = "KeptOut"
+
+// Answer is what the scheduler decided.
+type Answer struct {
+	Verdicts []Verdict
+	// Victims are the pods that it would evict for them, in order; Others those that it would evict meanwhile for other
+	// pods that wait.
+	Victims, Others []*v1.Pod
+	// Undecided: it had not come to an end in the time that it had.
+	Undecided bool
+	// Took is how long it took, with all that had to be read.
+	Took time.Duration
+}
+
+// Placed counts the pods that have a node, or would.
+func (a *Answer) Placed() int {
+	n := 0
+	for i := range a.Verdicts {
+		if a.Verdicts[i].Node != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// decided reports whether there is a verdict on all pods, and how long it has to stand.
+func (a *Answer) decided() (decided bool, quiet time.Duration) {
+	quiet = settled
+	for i := range a.Verdicts {
+		switch v := &a.Verdicts[i]; {
+		case v.Node != "":
+		case v.Reason == "":
+			return false, 0
+		case !final[v.Reason] && !v.stands:
+			quiet = stillWorking
+		}
+	}
+	return true, quiet
+}
+
+// final are the reasons that stand until something else happens in the cluster.
+var final = map[string]bool{
+	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
+}
+
+// queuesNotRead is the reason where the scheduler cannot read all that its queues need: it goes on once it can.
+const queuesNotRead = "QueuesNotRead"
+
+func (a *Answer) words() string {
+	text := ""
+	for i := range a.Verdicts {
+		text += a.Verdicts[i].Reason + a.Verdicts[i].Node + "\n"
+	}
+	return text
+}
+
+// looking is how far the scheduler has come.
+type looking struct {
+	server *overlayserver.Server
+	gangs  *registry.Registry
+	// kept returns why queues keep a pod, before its condition says so: most are for a moment only.
+	kept func(*v1.Pod) (reason, message string, shut bool)
+	// profiles are the names of the schedulers that there are here; failed are the pods that were tried, and are not tried
+	// again yet.
+	profiles []string
+	failed   func() sets.Set[types.UID]
+	// refusal returns why a plugin keeps a pod out of the scheduling queue, which no condition says.
+	refusal func(*v1.Pod) string
+	// pod finds a pod by its name.
+	pod  func(namespace, name string) (*v1.Pod, error)
+	pods []*v1.Pod
+	// unseen is how many of the first pods may not have come to the scheduler yet.
+	unseen int
+	// told is how many of the pods that were evicted are left out.
+	told int
+	// changes is what was written when now and gone were read: the pods as they are, by UID, and those that were deleted.
+	changes int
+	now     map[types.UID]*v1.Pod
+	gone    []*v1.Pod
+	// evictedFor are the pods for which pods were evicted, by the UID of the evicted pod, from the first said events.
+	evictedFor map[types.UID]*v1.ObjectReference
+	said       int
+}
+
+// word is why the members of a gang wait, and what it is placed with.
+type word struct{ reason, message, group string }
+
+func (l *looking) look() (*Answer, error) {
+	if err := l.read(); err != nil {
+		return nil, err
+	}
+	answer := &Answer{}
+	words := map[string]word{} // by gang
+	for _, pod := range l.pods {
+		answer.Verdicts = append(answer.Verdicts, l.verdict(pod, words))
+	}
+	untold := func(v Verdict) bool { return v.Node == "" && v.Reason == "" }
+	if slices.ContainsFunc(answer.Verdicts, untold) {
+		failed := l.failed()
+		for i := range answer.Verdicts {
+			if v := &answer.Verdicts[i]; untold(*v) && failed.Has(v.Pod.UID) {
+				v.Reason, v.Message = said(v.Pod) // a pod that has the same condition already is not written to again
+			}
+		}
+		l.keptOut(answer.Verdicts)
+	}
+	answer.Victims, answer.Others = l.victims(words)
+	return answer, nil
+}
+
+// keptOut gives pods without a verdict the reason that a plugin keeps them out of the scheduling queue, or another one
+// of their gang.
+func (l *looking) keptOut(verdicts []Verdict) {
+	untold := func(v *Verdict) bool { return v.Node == "" && v.Reason == "" }
+	why := map[string]string{} // by gang
+	for i := range verdicts {
+		v := &verdicts[i]
+		if !untold(v) {
+			continue
+		}
+		text := l.refusal(v.Pod)
+		if key, ok := l.gangs.GangOf(v.Pod); ok && text != "" {
+			why[key.String()] = fmt.Sprintf("pod %q of the gang: %s", v.Pod.Name, text)
+		} else if text != "" {
+			v.Reason, v.Message = ReasonKeptOut, text
+		}
+	}
+	for i := range verdicts {
+		if key, ok := l.gangs.GangOf(verdicts[i].Pod); ok && untold(&verdicts[i]) && why[key.String()] != "" {
+			verdicts[i].Reason, verdicts[i].Message = ReasonKeptOut, why[key.String()]
+		}
+	}
+}
+
+// verdict returns what is known of a pod, and of its gang if that has not been asked for before.
+func (l *looking) verdict(pod *v1.Pod, words map[string]word) Verdict {
+	v := Verdict{Pod: pod, Node: pod.Spec.NodeName, Before: pod.Spec.NodeName != ""}
+	changed := l.now[pod.UID]
+	if changed != nil {
+		v.Node = changed.Spec.NodeName
+	}
+	switch {
+	case v.Node != "":
+		return v
+	case !slices.Contains(l.profiles, pod.Spec.SchedulerName):
+		v.Reason, v.stands = ReasonOtherScheduler, true
+		v.Message = fmt.Sprintf("spec.schedulerName is %q, of which the scheduler has no profile: it has %s", pod.Spec.SchedulerName, strings.Join(l.profiles, ", "))
+		return v
+	case len(pod.Spec.SchedulingGates) > 0:
+		v.Reason, v.Message, v.stands = v1.PodReasonSchedulingGated, "spec.schedulingGates is not empty: it is not scheduled before that is", true
+		return v
+	case changed != nil:
+		v.Reason, v.Message = said(changed)
+	}
+	if key, ok := l.gangs.GangOf(pod); ok {
+		w, asked := words[key.String()]
+		if !asked {
+			e, _ := l.gangs.Why(pod)
+			w = word{e.Reason, e.Message, e.Group}
+			words[key.String()] = w
+		}
+		if w.reason != "" {
+			v.Reason, v.Message = w.reason, w.message
+		}
+	}
+	if v.Reason == "" {
+		v.Reason, v.Message, v.stands = l.kept(pod)
+	}
+	return v
+}
+
+// victims returns the pods that were evicted for those that were asked about, or for what is placed with them, and
+// those evicted for others.
+func (l *looking) victims(words map[string]word) (own, others []*v1.Pod) {
+	asked, groups := uidsOf(l.pods), sets.New[string]()
+	for _, w := range words {
+		groups.Insert(w.group)
+	}
+	for _, pod := range l.gone {
+		preemptor := l.evictedFor[pod.UID]
+		if preemptor == nil || asked.Has(preemptor.UID) || groups.Has(l.groupOf(preemptor)) {
+			own = append(own, pod)
+		} else {
+			others = append(others, pod)
+		}
+	}
+	return own, others
+}
+
+// groupOf returns the gang of a pod; "-" for a pod that is gone, or in none.
+func (l *looking) groupOf(ref *v1.ObjectReference) string {
+	pod, err := l.pod(ref.Namespace, ref.Name)
+	if err != nil {
+		return "-" // pods that were asked about are recognized by their UID
+	}
+	if e, ok := l.gangs.Why(pod); ok {
+		return e.Group
+	}
+	return "-"
+}
+
+// behind reports whether the scheduler does not know all pods yet that are asked about: it does not know supposed pods
+// before the watch has delivered them, and what it says of a gang meanwhile is of the members that it knows.
+func (l *looking) behind() bool {
+	for ; l.unseen > 0; l.unseen-- {
+		asked := l.pods[l.unseen-1]
+		if slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
+			continue
+		}
+		if pod, err := l.pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || !l.gangs.Knows(asked) {
+			return true
+		}
+	}
+	return false
+}
+
+// read reads pods, if anything was written since it last did.
+func (l *looking) read() error {
+	if err := l.hear(); err != nil {
+		return err
+	}
+	changes := l.server.Changes()
+	if l.now != nil && changes == l.changes {
+		return nil
+	}
+	asked := uidsOf(l.pods)
+	l.now, l.gone, l.changes = map[types.UID]*v1.Pod{}, nil, changes
+	for _, o := range l.server.Made(Pods) {
+		if uid, _, _ := unstructured.NestedString(o, "metadata", "uid"); !asked.Has(types.UID(uid)) {
+			continue
+		}
+		pod, err := podOf(o)
+		if err != nil {
+			return err
+		}
+		l.now[pod.UID] = pod
+	}
+	for _, o := range l.server.Deleted("Pod")[l.told:] {
+		pod, err := podOf(o)
+		if err != nil {
+			return err
+		}
+		l.gone = append(l.gone, pod)
+	}
+	return nil
+}
+
+// hear reads the events that were written since it last did.
+func (l *looking) hear() error {
+	events := l.server.Events(l.said)
+	l.said += len(events)
+	for _, o := range events {
+		var e eventsv1.Event
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &e); err != nil {
+			return fmt.Errorf("reading an event: %w", err)
+		}
+		if e.Reason == preemption.EventPreempted && e.Related != nil {
+			l.evictedFor[e.Regarding.UID] = e.Related
+		}
+	}
+	return nil
+}
+
+func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
+	uids := sets.New[types.UID]()
+	for _, pod := range pods {
+		uids.Insert(pod.UID)
+	}
+	return uids
+}
+
+// said returns why a pod waits, as its status has it.
+func said(pod *v1.Pod) (reason, message string) {
+	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+		return c.Reason, c.Message
+	}
+	return "", ""
+}
+
+func podOf(o map[string]any) (*v1.Pod, error) {
+	pod := &v1.Pod{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, pod); err != nil {
+		return nil, fmt.Errorf("reading a pod: %w", err)
+	}
+	return pod, nil
+}

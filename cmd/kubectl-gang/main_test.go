@@ -1,0 +1,34 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOneWayOut: only main has the streams of the process, and gives commands those that do not control the terminal.
+func TestOneWayOut(t *testing.T) {
+	files := 0
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files++
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, stream := range []string{"os.Stdout", "os.Stderr", "fmt.Print"} {
+			n := strings.Count(string(text), stream)
+			if n > 0 && (path != "main.go" || n > 1 || stream == "fmt.Print") {
+				t.Errorf("%s writes %d times to %s", path, n, stream)
+			}
+		}
+		return nil
+	})
+	if err != nil || files < 20 {
+		t.Errorf("%d files were read (%v)", files, err)
+	}
+}

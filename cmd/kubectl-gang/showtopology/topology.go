@@ -1,0 +1,147 @@
+// Package showtopology is kubectl gang topology: a picture of what is used and free, rack by rack.
+package showtopology
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/view"
+)
+
+const (
+	kind = "Topology"
+
+	long = `Draw how much of a resource is used and free, domain by domain: a zone, a rack, a node.
+
+In the picture a node stands between brackets, with a sign for each GPU, or eight for more than that:
+
+  #  used by pods        +  held by Reservations, and not used yet
+  .  free                x  free, on a node that is cordoned or not ready
+
+A domain whose nodes do not fit into a line is drawn as one bar of forty signs. LARGEST FREE is the most that is free in one
+part: in one rack of a zone, on one node of a rack. EMPTY is how many nodes have all of it free.
+
+Levels are node labels, coarsest first. Without --level they are those that look like it, by the last part of their names: region,
+zone, datacenter, spine, block, leaf, rack. What pods ask for counts from when they have a node until they have ended. Devices
+that pods get by ResourceClaims are not seen.`
+
+	example = `  # The racks, and their GPUs
+  kubectl gang topology
+
+  # Node by node
+  kubectl gang topology --nodes
+
+  # By labels of your own, and another resource
+  kubectl gang topology --level example.com/block --level example.com/rack --resource amd.com/gpu`
+)
+
+type options struct {
+	*access.Access
+	print    *output.Flags
+	levels   []string
+	resource string
+	nodes    bool
+}
+
+// New returns the command.
+func New(a *access.Access) *cobra.Command {
+	o := &options{Access: a, print: output.NewFlags()}
+	cmd := &cobra.Command{
+		Use:     "topology",
+		Aliases: []string{"topo"},
+		Short:   "Draw what is used and free, rack by rack",
+		Long:    long,
+		Example: example,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.print.AddFlags(cmd)
+	cmd.Flags().StringSliceVar(&o.levels, "level", nil,
+		"Labels of nodes that are the levels of the topology, coarsest first.")
+	cmd.Flags().StringVar(&o.resource, "resource", "",
+		"The resource to draw. Without, nvidia.com/gpu, or else what most nodes advertise, or cpu.")
+	cmd.Flags().BoolVar(&o.nodes, "nodes", false, "Draw a line for each node, too.")
+	return cmd
+}
+
+func (o *options) run(ctx context.Context) error {
+	printer, err := o.print.Printer(o.Out)
+	if err != nil {
+		return err
+	}
+	in, err := o.read(ctx)
+	if err != nil {
+		return err
+	}
+	in.Resource = cmp.Or(v1.ResourceName(o.resource), view.DefaultResource(in.Nodes))
+	if in.Levels = o.levels; len(in.Levels) == 0 {
+		in.Levels = view.Levels(in.Nodes)
+	}
+	t := view.TopologyOf(in)
+	if !printer.IsTable() {
+		return output.Print(printer, kind, nil, []view.Topology{t})
+	}
+	if t.Nodes == 0 {
+		o.Note("no node has %s", in.Resource)
+		return nil
+	}
+	return output.Print(printer, kind, columns(in.Resource), t.Lines(o.nodes))
+}
+
+func (o *options) read(ctx context.Context) (view.TopologyIn, error) {
+	var in view.TopologyIn
+	c, err := o.Client()
+	if err != nil {
+		return in, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return access.Read[v1.NodeList](ctx, c, access.Into(&in.Nodes)) })
+	group.Go(func() error { return access.Read[v1.PodList](ctx, c, access.Into(&in.Pods)) })
+	var lacking error
+	group.Go(func() error {
+		lacking = o.IgnoreNotServed(access.Read[v1alpha1.ReservationList](ctx, c, access.Into(&in.Reservations)))
+		if access.IsRefused(lacking) {
+			return nil
+		}
+		return lacking
+	})
+	if err := group.Wait(); err != nil {
+		return in, err
+	}
+	if lacking != nil {
+		o.Note("HELD is not known, and counts as free: %v", lacking)
+	}
+	return in, nil
+}
+
+func columns(resource v1.ResourceName) output.Columns[view.Line] {
+	amount := func(of func(view.Line) int64) func(view.Line) any {
+		return func(l view.Line) any { return view.Amount(resource, of(l)) }
+	}
+	return output.Columns[view.Line]{
+		{Name: "Domain", Of: func(l view.Line) any { return strings.Repeat("  ", l.Depth) + l.Title }},
+		{Name: "Nodes", Of: func(l view.Line) any { return l.Nodes }},
+		{Name: "Total", Of: amount(func(l view.Line) int64 { return l.Total })},
+		{Name: "Used", Of: amount(func(l view.Line) int64 { return l.Used })},
+		{Name: "Held", Of: amount(func(l view.Line) int64 { return l.Held })},
+		{Name: "Free", Of: amount(func(l view.Line) int64 { return l.Free })},
+		{Name: "Closed", Wide: true, Of: amount(func(l view.Line) int64 { return l.Closed })},
+		{Name: "Empty", Of: func(l view.Line) any { return l.Empty }},
+		{Name: "Largest free", Of: func(l view.Line) any {
+			text := view.Amount(resource, l.Largest)
+			if l.LargestIn != "" {
+				text += " (" + l.LargestIn + ")"
+			}
+			return text
+		}},
+		{Name: "Picture", Of: func(l view.Line) any { return l.Picture }},
+	}
+}

@@ -1,0 +1,203 @@
+// Package gatedqueue keeps pods that cannot be scheduled yet out of the scheduling queue.
+//
+// kube-scheduler's queue walks over every pod that waits in it, gated ones too, for each event of the
+// cluster that any plugin cares about; every binding is such an event. With thousands of members behind
+// the gate of their gangs, a scheduler spends its time on that walk. The lobby stands in front of the
+// queue: a pod that PreEnqueue of its profile's gate refuses waits here, where an event costs nothing,
+// and enters the queue when it is activated.
+//
+// It decides nothing: the gate decides which pods enter, and the plugin that opens the gate activates the
+// pod, as the queue itself asks of plugins. Pods that are activated together enter in the order in which
+// the queue has them: the scheduler takes the first as soon as it is there. Without the lobby everything
+// works the same, more slowly.
+package gatedqueue
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Lobby is a scheduling queue with a lobby.
+type Lobby struct {
+	queue.SchedulingQueue
+	// gates are the gates of the profiles, by scheduler name, in the profile's order.
+	gates map[string][]fwk.PreEnqueuePlugin
+	// moved reports whether the gates have to be asked about a pod again since it has changed.
+	moved func(before, now *v1.Pod) bool
+	// less is the order of the queue.
+	less fwk.LessFunc
+	// forget is called with a pod once the queue has let go of it.
+	forget func(types.UID)
+	// heard is called with events that the scheduler's cache has taken in.
+	heard func(event fwk.ClusterEvent, before, after any)
+
+	// mu makes asking the gate and letting the pod wait one step, so that a pod cannot be activated in
+	// between and miss it. It also makes leaving the lobby and entering the queue one step, so that a pod
+	// cannot be deleted in between. The queue's own lock and the gate's are taken under it, never the
+	// other way round.
+	mu   sync.Mutex
+	pods map[types.UID]guest
+}
+
+// guest is a pod that waits here.
+type guest struct {
+	*v1.Pod
+	// since is when it came: the queue would count from then.
+	since time.Time
+}
+
+// Install puts a lobby in front of the queue of a scheduler that does not run yet. gates are the names of
+// the PreEnqueue plugins whose pods may wait there; profiles without any do not use the lobby. forget is
+// called with each pod that is deleted or bound, after the queue has let go of it: what a queue is sorted
+// by must not change before. heard is called with each event of the cluster that the queue gets, which is
+// when the scheduler's cache has taken it in. moved reports whether the gates may answer otherwise for a
+// pod now than for an earlier version of it.
+func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any), moved func(before, now *v1.Pod) bool) {
+	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, moved: moved, pods: map[types.UID]guest{}}
+	for name, profile := range sched.Profiles {
+		l.less = profile.QueueSortFunc() // it is the same in all
+		for _, plugin := range profile.PreEnqueuePlugins() {
+			if slices.Contains(gates, plugin.Name()) {
+				l.gates[name] = append(l.gates[name], plugin)
+				profile.SetPodActivator(l)
+			}
+		}
+	}
+	if len(l.gates) > 0 {
+		sched.SchedulingQueue = l
+	}
+}
+
+// gated asks the gates until one refuses, and reports whether one does. A pod with a nominated node goes
+// into the queue in any case: the queue accounts for it there.
+func (l *Lobby) gated(ctx context.Context, pod *v1.Pod) bool {
+	return pod.Status.NominatedNodeName == "" &&
+		slices.ContainsFunc(l.gates[pod.Spec.SchedulerName], func(gate fwk.PreEnqueuePlugin) bool { return !gate.PreEnqueue(ctx, pod).IsSuccess() })
+}
+
+// Add lets a new pod wait, or lets it into the queue.
+func (l *Lobby) Add(ctx context.Context, pod *v1.Pod) {
+	if !l.keep(ctx, guest{pod, time.Now()}) {
+		l.SchedulingQueue.Add(ctx, pod)
+	}
+}
+
+// keep makes a pod wait here if the gates refuse it; it returns false if they do not.
+func (l *Lobby) keep(ctx context.Context, g guest) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.gated(ctx, g.Pod) {
+		return false
+	}
+	l.pods[g.UID] = g
+	return true
+}
+
+// Update takes in the new version of a pod that waits here, or passes it on. The queue itself does not ask
+// the gates again for a pod that has changed: a plugin that activated it before the queue had this version
+// has activated the version before.
+func (l *Lobby) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
+	l.mu.Lock()
+	before, waits := l.pods[oldPod.UID]
+	if !waits {
+		l.mu.Unlock()
+		l.SchedulingQueue.Update(ctx, oldPod, newPod)
+		if l.moved(oldPod, newPod) {
+			l.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*v1.Pod{newPod.Namespace + "/" + newPod.Name: newPod})
+		}
+		return
+	}
+	delete(l.pods, oldPod.UID)
+	if l.gated(ctx, newPod) {
+		l.pods[newPod.UID] = guest{newPod, before.since}
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.SchedulingQueue.Add(ctx, newPod)
+}
+
+// Delete forgets a pod.
+func (l *Lobby) Delete(logger klog.Logger, pod *v1.Pod) {
+	l.mu.Lock()
+	_, waits := l.pods[pod.UID]
+	delete(l.pods, pod.UID)
+	l.mu.Unlock()
+	if !waits {
+		l.SchedulingQueue.Delete(logger, pod)
+	}
+	l.forget(pod.UID)
+}
+
+// Activate lets pods that wait here into the queue, which calls PreEnqueue once more, and passes the
+// others on.
+func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
+	rest := make(map[string]*v1.Pod, len(pods))
+	var enter []guest
+	ctx := klog.NewContext(context.Background(), logger)
+	l.mu.Lock()
+	for key, pod := range pods {
+		if waiting, ok := l.pods[pod.UID]; ok {
+			delete(l.pods, pod.UID)
+			enter = append(enter, waiting)
+		} else {
+			rest[key] = pod
+		}
+	}
+	for _, pod := range l.ranked(ctx, enter) {
+		l.SchedulingQueue.Add(ctx, pod)
+	}
+	l.mu.Unlock()
+	if len(rest) > 0 {
+		l.SchedulingQueue.Activate(logger, rest)
+	}
+}
+
+// ranked sorts pods as the queue does. The gates are asked about each before: they set the position that
+// a pod is sorted by.
+func (l *Lobby) ranked(ctx context.Context, guests []guest) []*v1.Pod {
+	infos := make([]*framework.QueuedPodInfo, len(guests))
+	for i, g := range guests {
+		if len(guests) > 1 {
+			l.gated(ctx, g.Pod)
+		}
+		infos[i] = &framework.QueuedPodInfo{
+			PodInfo:        &framework.PodInfo{Pod: g.Pod},
+			QueueingParams: framework.QueueingParams{Timestamp: g.since, InitialAttemptTimestamp: &guests[i].since},
+		}
+	}
+	sort.Slice(infos, func(i, j int) bool { return l.less(infos[i], infos[j]) })
+	pods := make([]*v1.Pod, len(infos))
+	for i, info := range infos {
+		pods[i] = info.Pod
+	}
+	return pods
+}
+
+// MoveAllToActiveOrBackoffQueue passes an event on to the queue, then to heard.
+func (l *Lobby) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
+	l.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
+	l.heard(event, before, after)
+}
+
+// PendingPods lists the pods that wait here too.
+func (l *Lobby) PendingPods() ([]*v1.Pod, string) {
+	pods, summary := l.SchedulingQueue.PendingPods()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.pods {
+		pods = append(pods, g.Pod)
+	}
+	return pods, summary
+}

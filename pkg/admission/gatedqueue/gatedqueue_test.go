@@ -1,0 +1,173 @@
+package gatedqueue
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// recorder is the queue behind the lobby: it notes what reaches it. A method
+// that the lobby must not call is nil and panics.
+type recorder struct {
+	queue.SchedulingQueue
+	calls []string
+}
+
+func (r *recorder) note(call string, pods ...*v1.Pod) {
+	for _, pod := range pods {
+		call += " " + string(pod.UID)
+	}
+	r.calls = append(r.calls, call)
+}
+
+func (r *recorder) Add(_ context.Context, pod *v1.Pod)         { r.note("add", pod) }
+func (r *recorder) Update(_ context.Context, old, pod *v1.Pod) { r.note("update", old, pod) }
+func (r *recorder) Delete(_ klog.Logger, pod *v1.Pod)          { r.note("delete", pod) }
+func (r *recorder) PendingPods() ([]*v1.Pod, string)           { return nil, "queue" }
+func (r *recorder) Activate(_ klog.Logger, m map[string]*v1.Pod) {
+	var pods []*v1.Pod
+	for _, pod := range m {
+		pods = append(pods, pod)
+	}
+	slices.SortFunc(pods, func(a, b *v1.Pod) int { return len(a.UID) - len(b.UID) })
+	r.note("activate", pods...)
+}
+
+func (r *recorder) MoveAllToActiveOrBackoffQueue(_ klog.Logger, event fwk.ClusterEvent, _, _ any, _ queue.PreEnqueueCheck) {
+	r.note("move " + string(event.Resource))
+}
+
+// gate refuses the pods that are in it.
+type gate map[types.UID]bool
+
+func (g gate) Name() string { return "gate" }
+
+func (g gate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	if g[pod.UID] {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "closed")
+	}
+	return nil
+}
+
+func pod(uid string) *st.PodWrapper {
+	return st.MakePod().Name(uid).Namespace("ns").UID(uid).SchedulerName("gated")
+}
+
+func TestLobby(t *testing.T) {
+	nominated := pod("n").NominatedNodeName("node").Obj()
+	elsewhere := pod("e").SchedulerName("other").Obj()
+	for name, c := range map[string]struct {
+		gate    gate
+		do      func(l *Lobby, g gate, logger klog.Logger)
+		calls   []string
+		waiting []string
+	}{
+		"a pod that the gate lets through goes into the queue": {
+			do:    func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), pod("a").Obj()) },
+			calls: []string{"add a"},
+		},
+		"a pod that the gate refuses waits": {
+			gate:    gate{"a": true},
+			do:      func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), pod("a").Obj()) },
+			waiting: []string{"a"},
+		},
+		"a pod of a profile without the gate goes into the queue": {
+			gate:  gate{"e": true},
+			do:    func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), elsewhere) },
+			calls: []string{"add e"},
+		},
+		"a pod with a nominated node goes into the queue, which accounts for it": {
+			gate:  gate{"n": true},
+			do:    func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), nominated) },
+			calls: []string{"add n"},
+		},
+		"activated, a pod that waits enters the queue, and others are passed on": {
+			gate: gate{"a": true},
+			do: func(l *Lobby, g gate, logger klog.Logger) {
+				l.Add(t.Context(), pod("a").Obj())
+				delete(g, "a")
+				l.Activate(logger, map[string]*v1.Pod{"ns/a": pod("a").Obj(), "ns/b": pod("b").Obj()})
+			},
+			calls: []string{"add a", "activate b"},
+		},
+		"an update keeps a pod waiting while the gate refuses it": {
+			gate: gate{"a": true},
+			do: func(l *Lobby, _ gate, _ klog.Logger) {
+				l.Add(t.Context(), pod("a").Obj())
+				l.Update(t.Context(), pod("a").Obj(), pod("a").Label("k", "v").Obj())
+			},
+			waiting: []string{"a"},
+		},
+		"an update with which the gate opens lets the pod into the queue": {
+			gate: gate{"a": true},
+			do: func(l *Lobby, g gate, _ klog.Logger) {
+				l.Add(t.Context(), pod("a").Obj())
+				delete(g, "a")
+				l.Update(t.Context(), pod("a").Obj(), pod("a").Obj())
+			},
+			calls: []string{"add a"},
+		},
+		"a pod made again under its name does not leave the old one waiting": {
+			gate: gate{"a": true},
+			do: func(l *Lobby, _ gate, _ klog.Logger) {
+				l.Add(t.Context(), pod("a").Obj())
+				l.Update(t.Context(), pod("a").Obj(), pod("a2").Obj())
+			},
+			calls: []string{"add a2"},
+		},
+		"an update and a deletion of a pod in the queue are passed on": {
+			do: func(l *Lobby, _ gate, logger klog.Logger) {
+				l.Update(t.Context(), pod("a").Obj(), pod("a").Obj())
+				l.Delete(logger, pod("a").Obj())
+			},
+			calls: []string{"update a a", "delete a", "forget a"},
+		},
+		"a deleted pod waits no longer, and cannot be activated": {
+			gate: gate{"a": true},
+			do: func(l *Lobby, _ gate, logger klog.Logger) {
+				l.Add(t.Context(), pod("a").Obj())
+				l.Delete(logger, pod("a").Obj())
+				l.Activate(logger, map[string]*v1.Pod{"ns/a": pod("a").Obj()})
+			},
+			calls: []string{"forget a", "activate a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			logger, _ := ktesting.NewTestContext(t)
+			r := &recorder{}
+			l := &Lobby{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, moved: func(_, _ *v1.Pod) bool { return false }, pods: map[types.UID]guest{}}
+			c.do(l, c.gate, logger)
+			var waiting []string
+			pods, _ := l.PendingPods()
+			for _, pod := range pods {
+				waiting = append(waiting, string(pod.UID))
+			}
+			if diff := cmp.Diff([][]string{c.calls, c.waiting}, [][]string{r.calls, waiting}); diff != "" {
+				t.Errorf("calls to the queue, and pods that wait (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestEventsAreTold: an event of the cluster is passed on, and heard is called once the
+// queue has it.
+func TestEventsAreTold(t *testing.T) {
+	rec := &recorder{}
+	var told []string
+	l := &Lobby{SchedulingQueue: rec, heard: func(event fwk.ClusterEvent, before, after any) {
+		told = append(told, rec.calls[len(rec.calls)-1]+", "+before.(*v1.Pod).Name)
+	}}
+	l.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, pod("a").Obj(), nil, nil)
+	if diff := cmp.Diff([]string{"move AssignedPod, a"}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}

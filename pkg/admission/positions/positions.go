@@ -1,0 +1,104 @@
+// Package positions keeps where the members of gangs stand in the scheduling queue.
+//
+// The queue's heap must not see a key change while a pod is in it. A member's
+// position depends on its gang, which does change, so the position is frozen at
+// the moment the member is let into the queue, and read from here by the
+// queue-sort plugin. One Order serves all profiles of a process, as one
+// queue-sort plugin does.
+package positions
+
+import (
+	"cmp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Position is what a member is sorted by, after its priority.
+type Position struct {
+	// Extra members come after everything else of their priority: their gang runs
+	// already, and they must not delay the minimum of another.
+	Extra bool
+	// Since is when the gang came to be.
+	Since time.Time
+	// Gang keeps the members of a gang together.
+	Gang string
+	// place is where the member stands in its plan, from 1; 0 where it is in none.
+	place int
+}
+
+// Order is the frozen positions. It is safe for concurrent use.
+type Order struct {
+	positions sync.Map // types.UID -> Position
+	places    sync.Map // types.UID -> int
+	last      atomic.Int64
+}
+
+// Plan sets the order in which a plan places members. It counts for those that enter the
+// queue from now on.
+func (o *Order) Plan(members []types.UID) {
+	first := o.last.Add(int64(len(members))) - int64(len(members))
+	for i, uid := range members {
+		o.places.Store(uid, int(first)+i+1)
+	}
+}
+
+// Unplan takes a member out of its plan.
+func (o *Order) Unplan(uid types.UID) { o.places.Delete(uid) }
+
+// Freeze fixes the position of a member that is about to enter the queue.
+func (o *Order) Freeze(uid types.UID, p Position) {
+	if place, ok := o.places.Load(uid); ok {
+		p.place = place.(int)
+	}
+	o.positions.Store(uid, p)
+}
+
+// Forget drops the position and the place of a member that no queue holds any more.
+func (o *Order) Forget(uid types.UID) {
+	o.positions.Delete(uid)
+	o.places.Delete(uid)
+}
+
+// Entry is what the queue holds: a pod, or a pod group of kube-scheduler's own.
+type Entry struct {
+	UID      types.UID
+	Priority int32
+	// Queued is when it entered the queue.
+	Queued time.Time
+}
+
+// Less orders by: 1. priority, high first; 2. extra members last; 3. time: a gang's
+// creation, for all others the entry into the queue; 4. gang; 5. the order of the gang's
+// plan, since what one member wishes of others may hold only once those are there;
+// members in no plan come last; 6. UID. Among entries in no gang this is what
+// kube-scheduler's PrioritySort does.
+func (o *Order) Less(a, b Entry) bool {
+	if a.Priority != b.Priority {
+		return a.Priority > b.Priority
+	}
+	x, y := o.position(a), o.position(b)
+	if x.Extra != y.Extra {
+		return y.Extra
+	}
+	return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Gang, y.Gang), comparePlaces(x.place, y.place), cmp.Compare(a.UID, b.UID)) < 0
+}
+
+func comparePlaces(a, b int) int {
+	if a == 0 || b == 0 {
+		return cmp.Compare(b, a)
+	}
+	return cmp.Compare(a, b)
+}
+
+func (o *Order) position(e Entry) Position {
+	if p, ok := o.positions.Load(e.UID); ok {
+		return p.(Position)
+	}
+	return Position{Since: e.Queued}
+}
+
+// New makes an empty order.
+func New() *Order { return &Order{} }

@@ -1,0 +1,153 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+// Look calls do with the gangs of the profile, to read from them. do runs under their
+// lock, and must not call out.
+func (p *Profile) Look(do func(s *gangstate.Gangs)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do(p.gangs)
+}
+
+// Input passes an input to the gangs of the profile and has its effects carried out. The ledger
+// changes together with the state; everything else follows once the lock is free.
+func (p *Profile) Input(ctx context.Context, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
+	p.input(f, func(e gangstate.Effects) {
+		if !e.Idle() {
+			p.adapter.Act(ctx, e)
+		}
+	})
+}
+
+// Planned records the outcome of an attempt. What the gangs accept of the plan is held from now
+// on. then is called with that, and with the effects, which the caller has to carry out.
+func (p *Profile) Planned(a *gangstate.Attempt, outcome gangstate.Outcome, demand map[types.UID]ledger.Demand, then func(accepted map[types.UID]string, e gangstate.Effects)) {
+	var accepted map[types.UID]string
+	p.input(func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+		var e gangstate.Effects
+		accepted, e = s.Planned(a, outcome, now)
+		return e
+	}, func(e gangstate.Effects) { then(accepted, e) }, func() {
+		switch {
+		case len(accepted) > 0:
+			p.follow(a, accepted, demand)
+		case outcome.Hopeless:
+			p.holds.DropNominations(p.Holder(a.Group)) // it does not need room that was made for it, either
+		}
+	})
+}
+
+// input passes an input to the gangs. The ledger changes under the lock, then held runs
+// under it; act is called without it.
+func (p *Profile) input(f func(s *gangstate.Gangs, now time.Time) gangstate.Effects, act func(e gangstate.Effects), held ...func()) {
+	p.mu.Lock()
+	e := f(p.gangs, p.clock.Now())
+	p.settle(&e)
+	for _, do := range held {
+		do()
+	}
+	_, due := p.gangs.Due()
+	p.mu.Unlock()
+	if due {
+		p.rouse()
+	}
+	act(e)
+}
+
+// settle carries out the effects that belong under the lock.
+func (p *Profile) settle(e *gangstate.Effects) {
+	for _, h := range e.Rehold {
+		p.rehold(h)
+	}
+	if len(e.Unhold) > 0 {
+		p.holds.Release(e.Unhold...)
+	}
+	if e.Freed {
+		p.holds.ReportFreed()
+	}
+}
+
+// rehold puts a member's place into the ledger again, before the scheduler's cache
+// forgets the member.
+func (p *Profile) rehold(h gangstate.Hold) {
+	info, err := framework.NewPodInfo(h.Pod)
+	if err != nil {
+		return // such a pod was never reserved
+	}
+	d := ledger.DemandOf(info)
+	p.holds.FollowPlan(p.Holder(h.Holder), []types.UID{h.Pod.UID}, []hold.Hold{{For: h.Pod.UID, Node: h.Node, Request: d.Request, Ports: d.Ports}})
+}
+
+// follow holds what a plan gives to members, in place of what they were nominated to.
+func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, demand map[types.UID]ledger.Demand) {
+	plan := make([]hold.Hold, 0, len(accepted))
+	for uid, node := range accepted {
+		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports, Devices: demand[uid].Devices})
+	}
+	var pending []types.UID
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			pending = append(pending, pod.UID)
+		}
+	}
+	p.holds.FollowPlan(p.Holder(a.Group), pending, plan)
+}
+
+// rouse makes run check at once whether a group is to be tried again.
+func (r *Registry) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is roused already
+	}
+}
+
+// changed notes something that may help groups that did not fit.
+func (r *Registry) changed(note func(s *gangstate.Gangs)) {
+	due := false
+	for _, p := range r.all() {
+		p.Look(func(s *gangstate.Gangs) {
+			note(s)
+			_, one := s.Due()
+			due = due || one
+		})
+	}
+	if due {
+		r.rouse()
+	}
+}
+
+// Begin notes that a scheduling cycle begins.
+func (r *Registry) Begin() {
+	for _, p := range r.all() {
+		p.Look((*gangstate.Gangs).Begin)
+	}
+}
+
+// Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as
+// PostFilter or Reserve.
+func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, why error) {
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil || r.Outside(pod) {
+		return
+	}
+	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+		if errors.Is(why, scheduler.ErrNoNodesAvailable) {
+			return s.NoNodes(pod, now)
+		}
+		return s.Failed(pod.UID, now)
+	})
+}

@@ -1,0 +1,150 @@
+package registry
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// natives are the native PodGroups with the basic policy, which are no gangs, or only for the topology that they ask
+// for. It is read for every pod that is queued, and safe for concurrent use.
+type natives struct {
+	mu     sync.RWMutex
+	groups map[gangstate.Key]*gangstate.Object
+	// told are the fields of each that were reported to its users as not understood.
+	told map[gangstate.Key]sets.Set[string]
+}
+
+// untold returns what is to be reported of such a PodGroup, one of whose pods this is.
+func (n *natives) untold(key gangstate.Key, pod *v1.Pod) (untold []gangstate.Report) {
+	group := n.basic(key)
+	if group == nil {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, problem := range group.ProblemsWith(pod) {
+		if n.told[key].Has(problem.Key) {
+			continue
+		}
+		if n.told == nil {
+			n.told = map[gangstate.Key]sets.Set[string]{}
+		}
+		if n.told[key] == nil {
+			n.told[key] = sets.New[string]()
+		}
+		n.told[key].Insert(problem.Key)
+		untold = append(untold, gangstate.Report{Gang: key, Object: gangstate.Ref{Kind: gangstate.Native, UID: group.UID}, Problem: problem})
+	}
+	return untold
+}
+
+// basic returns the object of such a PodGroup; nil where there is none.
+func (n *natives) basic(key gangstate.Key) *gangstate.Object {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.groups[key]
+}
+
+// put adds or updates a native PodGroup; nil removes it. It returns what was known.
+func (n *natives) put(key gangstate.Key, said *gangstate.Object) *gangstate.Object {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.groups[key]
+	switch {
+	case said == nil || !said.Basic:
+		delete(n.groups, key)
+		delete(n.told, key)
+	case n.groups == nil:
+		n.groups = map[gangstate.Key]*gangstate.Object{key: said}
+	default:
+		n.groups[key] = said
+	}
+	return was
+}
+
+// nativeSeen adds or updates a native PodGroup.
+func (r *Registry) nativeSeen(ctx context.Context, key gangstate.Key, said *gangstate.Object, created time.Time) {
+	was := r.natives.put(key, said)
+	switch {
+	case r.leaveNative:
+	case said.Alone():
+		r.dissolve(ctx, key, was, said)
+	default:
+		if was.Alone() {
+			r.adopt(ctx, key)
+		}
+		r.describe(ctx, gangstate.Native, key, said, created)
+	}
+}
+
+// nativeGone removes a native PodGroup. Pods that still name it wait for another one.
+func (r *Registry) nativeGone(ctx context.Context, key gangstate.Key) {
+	was := r.natives.put(key, nil)
+	switch {
+	case r.leaveNative:
+	case was.Alone():
+		r.adopt(ctx, key)
+	default:
+		r.describe(ctx, gangstate.Native, key, nil, time.Time{})
+	}
+}
+
+// dissolve releases the pods of a PodGroup that was just found to be no gang, so that each is scheduled by itself.
+func (r *Registry) dissolve(ctx context.Context, key gangstate.Key, was, said *gangstate.Object) {
+	queue := ""
+	if was.Alone() {
+		queue = was.Queue
+	} else {
+		r.describe(ctx, gangstate.Native, key, nil, time.Time{})
+		for _, p := range r.all() {
+			var pods []*v1.Pod
+			p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+				e := s.Dissolve(key, now)
+				pods = e.Activate
+				return e
+			})
+			for _, pod := range pods {
+				p.tellNative(ctx, pod)
+			}
+		}
+	}
+	if said.Queue == queue {
+		return
+	}
+	for name := range r.all() {
+		r.tellMoved(name, key)
+	}
+}
+
+// tellNative reports what is not understood of the PodGroup of a pod that is in no gang.
+func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
+	key, source, _ := gangstate.KeyOf(pod)
+	if source != gangstate.FromSchedulingGroup || p.leaveNative {
+		return
+	}
+	if reports := p.natives.untold(key, pod); len(reports) > 0 {
+		p.adapter.Act(ctx, gangstate.Effects{Problems: reports})
+	}
+}
+
+// adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name.
+func (r *Registry) adopt(ctx context.Context, key gangstate.Key) {
+	pods, err := r.pods.Pods(key.Namespace).List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they are in no gang until they change", "podGroup", key)
+		return
+	}
+	for _, pod := range pods {
+		if name, _, ok := gangstate.KeyOf(pod); ok && name == key {
+			r.podSeen(ctx, nil, pod)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package registry
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// nativeGroup returns the PodGroup default/train, of the basic policy, or a gang of 2.
+func nativeGroup(basic bool, queue string) *schedulingv1beta1.PodGroup {
+	pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: train.Namespace, Name: train.Name, Labels: map[string]string{v1alpha1.QueueLabel: queue}}}
+	if basic {
+		pg.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
+	} else {
+		pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}
+	}
+	return pg
+}
+
+// groupedPod returns a pod that names that PodGroup.
+func groupedPod() *v1.Pod {
+	pod := makeMembers("train", 1)[0]
+	pod.Annotations = nil
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &train.Name}
+	return pod
+}
+
+func withPods(t *testing.T, s *stage, pods ...*v1.Pod) {
+	t.Helper()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	for _, pod := range pods {
+		if err := indexer.Add(pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pods = corelisters.NewPodLister(indexer)
+}
+
+// knows reports whether the state machine has a pod as a member of a gang.
+func (s *stage) knows(pod *v1.Pod) (known bool) {
+	s.of(testProfile).Look(func(g *gangstate.Gangs) { _, known = g.Position(pod) })
+	return known
+}
+
+// TestBasicIsNoGang: its pods are released when it becomes known, and are members again when another PodGroup has its
+// name.
+func TestBasicIsNoGang(t *testing.T) {
+	s := newStage(t, testProfile)
+	pod, annotated := groupedPod(), makeMembers("train", 2)[1]
+	withPods(t, s, pod)
+	var moved []string
+	s.OnMove(func(profile string, key gangstate.Key) { moved = append(moved, profile+" "+key.String()) })
+	s.podSeen(s.ctx, nil, pod)
+	if s.Outside(pod) || s.Single(pod) || !s.knows(pod) {
+		t.Fatal("a pod whose PodGroup is not known is in no gang")
+	}
+	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))
+	if !s.Outside(pod) || !s.Single(pod) || s.knows(pod) {
+		t.Error("a pod of the basic policy is in a gang")
+	}
+	if n := len(s.acted[testProfile].Activate); n == 0 {
+		t.Error("its gate is not asked again")
+	}
+	if s.Outside(annotated) || s.Single(annotated) {
+		t.Error("one that is in a gang by annotation is in none")
+	}
+	if queue := s.QueueOf(testProfile, train); queue != "research" {
+		t.Errorf("its queue is %q", queue)
+	}
+	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))
+	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "interns"))
+	if diff := cmp.Diff([]string{testProfile + " default/train", testProfile + " default/train"}, moved); diff != "" {
+		t.Errorf("told of queues (-want +got):\n%s", diff)
+	}
+	if n := len(s.acted[testProfile].Problems); n > 0 {
+		t.Errorf("%d problems are told of what is understood", n)
+	}
+	odd := nativeGroup(true, "interns")
+	odd.Spec.ParentCompositePodGroupName, odd.Spec.Priority = &train.Name, new(int32(7))
+	s.groupSeen(s.ctx, gangstate.Native, odd)
+	s.podSeen(s.ctx, pod, pod)
+	s.podSeen(s.ctx, pod, pod)
+	if n := len(s.acted[testProfile].Problems); n != 2 {
+		t.Errorf("%d problems are told of a parent and another priority, want each once", n)
+	}
+	if s.knows(pod) {
+		t.Error("a pod of the basic policy joins a gang")
+	}
+	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(false, ""))
+	if s.Outside(pod) || s.Single(pod) || !s.knows(pod) {
+		t.Error("a pod of a gang that has the name of a PodGroup of before is in none")
+	}
+}
+
+// TestBasicGone: pods that name a PodGroup which is gone wait for another one.
+func TestBasicGone(t *testing.T) {
+	s := newStage(t, testProfile)
+	pod := groupedPod()
+	withPods(t, s, pod)
+	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
+	s.groupGone(s.ctx, gangstate.Native, nativeGroup(true, ""))
+	if s.Outside(pod) || !s.knows(pod) {
+		t.Error("a pod whose PodGroup is gone is in no gang")
+	}
+	if e, ok := s.of(testProfile).Explanation(train); !ok || e.Message != `gang "default/train" has no minimum: its PodGroup does not exist` {
+		t.Errorf("it says %q", e.Message)
+	}
+}
+
+// TestNativesLeft: where kube-scheduler handles native PodGroups, none of their pods is in a gang here, and they are
+// evicted whole, except those of the basic policy.
+func TestNativesLeft(t *testing.T) {
+	s := newStage(t, testProfile)
+	s.leaveNative = true
+	pod := groupedPod()
+	s.podSeen(s.ctx, nil, pod)
+	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(false, ""))
+	if !s.Outside(pod) || s.knows(pod) || s.Single(pod) {
+		t.Error("a native gang is taken for one of ours, or its pods for single ones")
+	}
+	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
+	if !s.Outside(pod) || !s.Single(pod) {
+		t.Error("a pod of the basic policy is evicted with others")
+	}
+	if e := s.acted[testProfile]; len(e.Activate)+len(e.Changed) > 0 {
+		t.Errorf("something is done about it: %v", e)
+	}
+}

@@ -1,0 +1,183 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// watch starts the watches of members, and of what describes them.
+func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
+	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
+	registration, err := pods.AddEventHandler(r.watches.Shared("pods in gangs", pods, r.podHandlers(ctx)))
+	if err != nil {
+		return fmt.Errorf("watching pods: %w", err)
+	}
+	r.synced = append(r.synced, registration.HasSynced)
+	if err := r.watchSucceeded(ctx, handle); err != nil {
+		return err
+	}
+	return r.watchGroups(ctx, handle)
+}
+
+func (r *Registry) podHandlers(ctx context.Context) cache.ResourceEventHandlerFuncs {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { r.podSeen(ctx, nil, object.(*v1.Pod)) },
+		UpdateFunc: func(old, object any) { r.podSeen(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
+		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { r.podGone(ctx, pod) }),
+	}
+}
+
+func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
+	r.explainToOthers(ctx, pod, r.strangers.see(pod))
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil {
+		return
+	}
+	outside, moved := r.Outside(pod), old != nil && gangstate.Moved(old, pod)
+	if outside {
+		p.tellNative(ctx, pod)
+		p.tellOutside(ctx, old, pod)
+	}
+	switch {
+	case outside && moved:
+		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Leave(pod, now) })
+	case outside:
+		return
+	default:
+		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.See(pod, now) })
+	}
+	if moved {
+		r.holds.DropNomination(pod.UID) // room was made for the gang that it left
+	}
+	if pod.Spec.NodeName != "" {
+		r.holds.PodBound(pod.UID, pod.Spec.NodeName) // also what its plan has just given back
+	}
+}
+
+// tellOutside reports what cannot be used of the keys of a pod that is in no gang: of the pod of a Reservation with one
+// replica, too.
+func (p *Profile) tellOutside(ctx context.Context, old, pod *v1.Pod) {
+	if pod.Spec.NodeName != "" || old != nil && gangstate.SameKeys(old, pod) {
+		return
+	}
+	var reports []gangstate.Report
+	for _, problem := range gangstate.ProblemsOutside(pod, p.defaults) {
+		reports = append(reports, gangstate.Report{Pod: pod, Problem: problem})
+	}
+	if len(reports) > 0 {
+		p.adapter.Act(ctx, gangstate.Effects{Problems: reports})
+	}
+}
+
+func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
+	r.explainToOthers(ctx, pod, r.strangers.gone(pod.UID))
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil {
+		return
+	}
+	p.adapter.Gone(pod.UID)
+	if r.Outside(pod) {
+		return
+	}
+	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Gone(pod.UID, now) })
+	r.holds.DropNomination(pod.UID) // also what its plan has just given back
+}
+
+// explainToOthers makes the other profiles report to the users of gangs that they have more or fewer
+// pods which name another scheduler.
+func (r *Registry) explainToOthers(ctx context.Context, pod *v1.Pod, changed []gangstate.Key) {
+	for name := range r.all() {
+		if len(changed) > 0 && name != pod.Spec.SchedulerName {
+			r.Explain(ctx, name, changed)
+		}
+	}
+}
+
+// watchSucceeded watches members with phase Succeeded: kube-scheduler's own
+// informer leaves out pods that have ended, and does not show how they did. Only
+// what matters to the gang is kept of them.
+func (r *Registry) watchSucceeded(ctx context.Context, handle fwk.Handle) error {
+	selector := fields.OneTermEqualSelector("status.phase", string(v1.PodSucceeded)).String()
+	informer := coreinformers.NewFilteredPodInformer(handle.ClientSet(), metav1.NamespaceAll, 0, cache.Indexers{},
+		func(options *metav1.ListOptions) { options.FieldSelector = selector })
+	if err := informer.SetTransform(keepMembership); err != nil {
+		return fmt.Errorf("watching pods that succeeded: %w", err)
+	}
+	registration, err := informer.AddEventHandler(r.watches.Own("pods that succeeded", v1.SchemeGroupVersion.WithResource("pods"), selector, informer, r.succeeded(ctx)))
+	if err != nil {
+		return fmt.Errorf("watching pods that succeeded: %w", err)
+	}
+	r.synced = append(r.synced, registration.HasSynced)
+	go informer.RunWithContext(ctx)
+	return nil
+}
+
+// succeeded returns handlers that pass on members with phase Succeeded.
+func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFuncs {
+	member := func(object any) (*Profile, *v1.Pod) {
+		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unknown.Obj
+		}
+		pod, ok := object.(*v1.Pod)
+		if !ok || r.Outside(pod) {
+			return nil, nil
+		}
+		return r.all()[pod.Spec.SchedulerName], pod
+	}
+	add := func(object any) {
+		if p, pod := member(object); p != nil {
+			p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Succeeded(pod, now) })
+		}
+	}
+	forget := func(object any) {
+		if p, pod := member(object); p != nil {
+			p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.ForgetSucceeded(pod, now) })
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: add, DeleteFunc: forget,
+		UpdateFunc: func(old, object any) {
+			before, now := old.(*v1.Pod), object.(*v1.Pod)
+			switch p := r.all()[now.Spec.SchedulerName]; {
+			case before.UID != now.UID:
+				forget(before) // it was another pod of its name
+			case p != nil && r.Outside(now) && gangstate.Moved(before, now):
+				p.Input(ctx, func(s *gangstate.Gangs, at time.Time) gangstate.Effects { return s.Leave(now, at) })
+			}
+			add(now) // it may be in another gang
+		},
+	}
+}
+
+func keepMembership(object any) (any, error) {
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return object, nil
+	}
+	kept := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, OwnerReferences: pod.OwnerReferences,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, Finalizers: pod.Finalizers,
+		},
+		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup},
+		Status: v1.PodStatus{Phase: pod.Status.Phase},
+	}
+	if _, _, member := gangstate.KeyOf(pod); member {
+		kept.Labels, kept.Annotations = pod.Labels, pod.Annotations
+		if end := gangstate.EndOf(pod); !end.IsZero() {
+			kept.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(end)}}}}
+		}
+	}
+	return kept, nil
+}

@@ -1,0 +1,356 @@
+// Package registry owns the gangs of a process: one state machine for each profile, fed from
+// one set of watches and one clock, and what the ledger holds for their plans. It is where
+// other packages look up what a gang is, whether it runs and what it needs.
+//
+// The rules are in pkg/rules/gangstate. The Gang plugin of each profile gets the effects,
+// and carries them out in the scheduling framework.
+package registry
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+// Registry has the gangs of a process. It is safe for concurrent use.
+type Registry struct {
+	clock clock.WithTicker
+	holds *ledger.Holds
+	// watches gets what is watched; nil where it is not needed.
+	watches *watches.Watches
+	// victims returns how many victims of a holder have not ended; nil where nothing is evicted.
+	victims func(holder hold.Holder) int
+	// left is called when the scheduler's cache no longer has a pod on a node, and reports whether that was evicted to
+	// make room; nil where nothing is evicted.
+	left func(pod types.UID, now time.Time) bool
+	// turns keeps gangs waiting that could be placed; nil where nothing does.
+	turns Turns
+	// leaveNative: the scheduler runs native pod groups itself.
+	leaveNative bool
+	natives     natives
+	// pods are the pods that kube-scheduler knows.
+	pods corelisters.PodLister
+	// moved are called when the PodGroup of a gang names another queue than before.
+	moved []func(profile string, key gangstate.Key)
+
+	// profiles are those registered, by name. The map is replaced, never changed: the watches of
+	// other packages start while profiles are still being registered, and read it.
+	profiles atomic.Pointer[map[string]*Profile]
+
+	// mu guards the state machines of all profiles. It is never held across a call into the
+	// framework, the queue or the API server: the queue calls PreEnqueue with its own lock held.
+	mu sync.Mutex
+	// freed is the ledger's count of freed capacity when it was last noted.
+	freed uint64
+	// wake makes run check whether a group is to be tried again.
+	wake chan struct{}
+	// synced report whether the watches have delivered what existed at the start.
+	synced []cache.InformerSynced
+	// opened is closed when members are admitted.
+	opened chan struct{}
+	// strangers are the pods of gangs, by the schedulers that they name.
+	strangers strangers
+}
+
+// Turns keeps gangs waiting that could be placed.
+type Turns interface {
+	// Waiting reports whether a pod waits for its turn, whether or not that was reported.
+	Waiting(pod *v1.Pod) bool
+}
+
+// New returns a registry without profiles. victims returns how many victims of a holder in the ledger
+// have not ended, and is called under the lock of the gangs; nil where nothing is evicted. watched
+// gets what is watched; nil where it is not needed.
+func New(holds *ledger.Holds, victims func(holder hold.Holder) int, watched *watches.Watches) *Registry {
+	r := &Registry{
+		clock: clock.RealClock{}, holds: holds, watches: watched, victims: victims,
+		leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
+		wake:        make(chan struct{}, 1), opened: make(chan struct{}),
+	}
+	r.profiles.Store(&map[string]*Profile{})
+	return r
+}
+
+// all returns the profiles by name, not to be changed.
+func (r *Registry) all() map[string]*Profile { return *r.profiles.Load() }
+
+// Adapter carries out in a profile what follows from the state of its gangs. It is called with no
+// lock held.
+type Adapter interface {
+	// Act carries out effects; the ledger has them already.
+	Act(ctx context.Context, e gangstate.Effects)
+	// Gone is called when a pod, or a PodGroup, of this UID is gone.
+	Gone(uid types.UID)
+	// Explanation returns why a gang waits, with everything considered; false where there is no such gang.
+	Explanation(key gangstate.Key) (gangstate.Explanation, bool)
+}
+
+// Settings are the settings for the gangs of a profile.
+type Settings struct {
+	// Defaults are the settings of gangs that set nothing else.
+	Defaults gangstate.Defaults
+	Backoff  gangstate.Backoff
+}
+
+// Profile has the gangs of one profile. It is safe for concurrent use.
+type Profile struct {
+	*Registry
+	name    string
+	handle  fwk.Handle
+	gangs   *gangstate.Gangs
+	adapter Adapter
+	// defaults are those of its gangs.
+	defaults gangstate.Defaults
+}
+
+// Register adds the gangs of a profile, before Start. It is called for one profile at a time.
+func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapter) *Profile {
+	registerMetrics()
+	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: settings.Defaults, gangs: gangstate.New(settings.Defaults, settings.Backoff)}
+	p.gangs.Close()
+	profiles := maps.Clone(r.all())
+	profiles[p.name] = p
+	r.profiles.Store(&profiles)
+	return p
+}
+
+// Start starts the watches, once all profiles are registered. Members are admitted when everything
+// that the API server has was seen. It fails where a watch cannot be made.
+func (r *Registry) Start(ctx context.Context, turns Turns) error {
+	r.turns = turns
+	for _, p := range r.all() { // they have the same clients and informers
+		if err := r.watch(ctx, p.handle); err != nil {
+			return err
+		}
+		go r.start(ctx)
+		break
+	}
+	return nil
+}
+
+// OnLeft registers a function that is called when the scheduler's cache no longer has a pod on a node, and reports
+// whether the pod was evicted to make room for others. OnLeft has to be called before Start.
+func (r *Registry) OnLeft(left func(pod types.UID, now time.Time) bool) { r.left = left }
+
+// OnMove registers a function that is called whenever the PodGroup of a gang names another queue than
+// before, with no lock held. OnMove has to be called before Start.
+func (r *Registry) OnMove(moved func(profile string, key gangstate.Key)) {
+	r.moved = append(r.moved, moved)
+}
+
+// Outside reports whether a pod is in no gang that is scheduled here.
+func (r *Registry) Outside(pod *v1.Pod) bool {
+	key, source, ok := gangstate.KeyOf(pod)
+	return !ok || source == gangstate.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
+}
+
+// Moved reports whether a pod is in another gang than an earlier version of it, or in one for the first time, or no
+// longer in any.
+func (r *Registry) Moved(before, now *v1.Pod) bool { return gangstate.Moved(before, now) }
+
+// Single reports whether a pod is evicted by itself: it is in no gang, whichever scheduler placed it.
+func (r *Registry) Single(pod *v1.Pod) bool {
+	key, source, ok := gangstate.KeyOf(pod)
+	return !ok || source == gangstate.FromSchedulingGroup && r.natives.basic(key).Single()
+}
+
+// Holder returns the name of a group of this profile in the ledger, which all profiles share.
+func (p *Profile) Holder(group string) hold.Holder {
+	return hold.Holder{Profile: p.name, Group: group}
+}
+
+// look calls do with the gangs of a profile, if they are known here.
+func (r *Registry) look(profile string, do func(s *gangstate.Gangs)) (known bool) {
+	p := r.all()[profile]
+	if p != nil {
+		p.Look(do)
+	}
+	return p != nil
+}
+
+// Running returns what runs of a gang of a profile, and of the gangs that start together with it,
+// by key; none where the gang is not known.
+func (r *Registry) Running(profile string, key gangstate.Key) (running []gangstate.Footprint) {
+	r.look(profile, func(s *gangstate.Gangs) { running = s.Footprints(key) })
+	return running
+}
+
+// Waiting returns the attempts for the gangs of a profile that have all their members and no place, in order of
+// rank.
+func (r *Registry) Waiting(profile string) (list []*gangstate.Attempt) {
+	r.look(profile, func(s *gangstate.Gangs) { list = s.Waiting() })
+	return list
+}
+
+// Wants returns what is to be placed if a pod is scheduled: for a pod in no gang, the pod. It
+// returns false where its place is decided.
+func (r *Registry) Wants(pod *v1.Pod) (want gangstate.Want, undecided bool) {
+	if !r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { want, undecided = s.Wants(pod) }) {
+		return gangstate.Want{Pods: []*v1.Pod{pod}}, true
+	}
+	return want, undecided
+}
+
+// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of
+// its gang.
+func (r *Registry) WaitsForRoom(pod *v1.Pod) (waits bool) {
+	return !r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { waits = s.WaitsForRoom(pod.UID) }) || waits
+}
+
+// Whole reports whether a pod's gang has all its members, and so have the gangs that start with it, as far as is known.
+func (r *Registry) Whole(pod *v1.Pod) (whole bool) {
+	return !r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { whole = s.Whole(pod.UID) }) || whole
+}
+
+// QueueOf returns the queue that the PodGroup of a gang of a profile names; empty for none.
+func (r *Registry) QueueOf(profile string, key gangstate.Key) (queue string) {
+	if group := r.natives.basic(key); group.Alone() {
+		return group.Queue
+	}
+	r.look(profile, func(s *gangstate.Gangs) { queue = s.QueueOf(key) })
+	return queue
+}
+
+// Placing reports whether a holder is a group that waits for nothing but room.
+func (r *Registry) Placing(holder hold.Holder) (placing bool) {
+	r.look(holder.Profile, func(s *gangstate.Gangs) { placing = s.Placing(holder.Group) })
+	return placing
+}
+
+// Hoards lists the holders with a lower priority, in all profiles but one, that hold
+// capacity without being complete.
+func (r *Registry) Hoards(below int32, but string) []hold.Holder {
+	var holders []hold.Holder
+	for name, p := range r.all() {
+		if name == but {
+			continue
+		}
+		p.Look(func(s *gangstate.Gangs) {
+			for _, group := range s.Hoards(below) {
+				holders = append(holders, p.Holder(group))
+			}
+		})
+	}
+	slices.SortFunc(holders, hold.Holder.Compare)
+	return holders
+}
+
+// Yield makes holders, of any profile, give back what they hold without being complete.
+func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
+	groups := map[string][]string{}
+	for _, holder := range holders {
+		groups[holder.Profile] = append(groups[holder.Profile], holder.Group)
+	}
+	for profile, names := range groups {
+		if p := r.all()[profile]; p != nil {
+			p.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Yield(names) })
+		}
+	}
+}
+
+// Changed is called when something has changed that may help gangs which did not fit.
+func (r *Registry) Changed() { r.changed((*gangstate.Gangs).Changed) }
+
+// Explain reports to the users of gangs of a profile why they wait, if that has changed.
+func (r *Registry) Explain(ctx context.Context, profile string, keys []gangstate.Key) {
+	if p := r.all()[profile]; p != nil {
+		p.adapter.Act(ctx, gangstate.Effects{Changed: keys})
+	}
+}
+
+// GangOf returns the gang of a pod, which may no longer exist; false where the pod is in no gang that is scheduled
+// here.
+func (r *Registry) GangOf(pod *v1.Pod) (gangstate.Key, bool) {
+	key, _, _ := gangstate.KeyOf(pod)
+	return key, r.all()[pod.Spec.SchedulerName] != nil && !r.Outside(pod)
+}
+
+// Why returns why the members of the gang of a pod wait, with everything considered; false where the pod is in no gang
+// that is known.
+func (r *Registry) Why(pod *v1.Pod) (e gangstate.Explanation, ok bool) {
+	key, _, member := gangstate.KeyOf(pod)
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil || !member {
+		return e, false
+	}
+	return p.adapter.Explanation(key)
+}
+
+// Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it or for
+// the pod: the present explanation may not be the last. until is as in [gangstate.Gangs.Awaits].
+func (r *Registry) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
+	if p := r.all()[pod.Spec.SchedulerName]; p != nil {
+		p.Look(func(s *gangstate.Gangs) { awaits, until = s.Awaits(pod.UID, p.clock.Now(), elsewhere{p}) })
+		awaits = awaits || elsewhere{p}.Making(hold.SinglePod(pod.UID)) // for a pod that is placed alone, or is in no gang
+	}
+	return awaits, until
+}
+
+// Knows reports whether the gang of a pod counts it by now; it is also true where the pod is in no gang that is
+// scheduled here.
+func (r *Registry) Knows(pod *v1.Pod) (knows bool) {
+	if _, member := r.GangOf(pod); !member {
+		return true
+	}
+	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { knows = s.Knows(pod.UID) })
+	return knows
+}
+
+// Synced reports whether all gangs are known that existed at the start, and their members have come to
+// the gates after that of the Gang plugin.
+func (r *Registry) Synced() bool {
+	select {
+	case <-r.opened:
+		return true
+	default:
+		return len(r.all()) == 0
+	}
+}
+
+// Word returns the reason that kube-scheduler is to write where it reports a pod, with this message, as unschedulable;
+// false where it is to write nothing. A member whose gang starts together gets the reason of the gang, which is written
+// in another way: the result of its own cycle, that it follows a plan or gives way to another member, is nothing that
+// more nodes help with.
+func (r *Registry) Word(pod *v1.Pod, message string) (reason string, says bool) {
+	p := r.all()[pod.Spec.SchedulerName]
+	if p == nil || r.Outside(pod) {
+		return v1alpha1.ReasonUnschedulable, true
+	}
+	byItself := false
+	p.Look(func(s *gangstate.Gangs) { byItself = s.ByItself(pod.UID) })
+	key, _, _ := gangstate.KeyOf(pod)
+	e, known := p.adapter.Explanation(key)
+	if byItself && (!known || e.Running || e.Reason == "" || e.Reason == v1alpha1.ReasonAwaitingPlacement) {
+		return v1alpha1.ReasonUnschedulable, true // there is no other explanation
+	}
+	return e.Reason, known && e.Reason == v1alpha1.ReasonUnschedulable && strings.Contains(message, e.Message)
+}
+
+// Explanation returns why a gang waits, as far as its state shows, and how many of its pods name
+// other schedulers; false where there is no such gang.
+func (p *Profile) Explanation(key gangstate.Key) (e gangstate.Explanation, ok bool) {
+	p.Look(func(s *gangstate.Gangs) { e, ok = s.Explain(key) })
+	if e.Reason == v1alpha1.ReasonGangIncomplete {
+		e.Message += p.strangers.of(key, p.name)
+	}
+	return e, ok
+}

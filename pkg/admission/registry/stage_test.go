@@ -1,0 +1,98 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+const testProfile = "lockstep-scheduler"
+
+var train = gangstate.Key{Namespace: "default", Name: "train"}
+
+// stage is a registry with real frameworks. It admits members. Nothing runs.
+type stage struct {
+	*Registry
+	ctx context.Context
+	// acted are the effects that the adapters got, by profile.
+	acted map[string]gangstate.Effects
+}
+
+type adapter struct {
+	s       *stage
+	profile string
+}
+
+func (a adapter) Act(_ context.Context, e gangstate.Effects) {
+	sum := a.s.acted[a.profile]
+	sum.Changed, sum.Activate = slices.Concat(sum.Changed, e.Changed), slices.Concat(sum.Activate, e.Activate)
+	sum.Problems = slices.Concat(sum.Problems, e.Problems)
+	a.s.acted[a.profile] = sum
+}
+
+func (adapter) Gone(types.UID) {}
+
+func (adapter) Explanation(gangstate.Key) (gangstate.Explanation, bool) {
+	return gangstate.Explanation{}, false
+}
+
+func newStage(tb testing.TB, profiles ...string) *stage {
+	tb.Helper()
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
+	tb.Cleanup(cancel)
+	s := &stage{ctx: ctx, acted: map[string]gangstate.Effects{}, Registry: New(ledger.New(), nil, watches.New())}
+	client := fake.NewClientset()
+	factory := informers.NewSharedInformerFactory(client, 0)
+	s.pods = factory.Core().V1().Pods().Lister()
+	for _, name := range profiles {
+		handle, err := tf.NewFramework(ctx, []tf.RegisterPluginFunc{
+			tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New), tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
+		}, name, frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory), frameworkruntime.WithKubeConfig(&rest.Config{}))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		s.Register(handle, Settings{Defaults: gangstate.Defaults{WaitTime: time.Minute}, Backoff: gangstate.Backoff{Initial: time.Second, Max: time.Second}}, adapter{s, name}).
+			Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
+	}
+	return s
+}
+
+// of returns the gangs of a profile.
+func (s *stage) of(profile string) *Profile { return s.all()[profile] }
+
+// makeMembers returns members of gang default/name.
+func makeMembers(name string, count int) []*v1.Pod {
+	pods := make([]*v1.Pod, count)
+	for i := range pods {
+		pods[i] = st.MakePod().Namespace("default").Name(fmt.Sprintf("%s-%d", name, i)).UID(fmt.Sprintf("%s-%d", name, i)).SchedulerName(testProfile).
+			Annotation(v1alpha1.GangNameAnnotation, name).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(count)).Obj()
+	}
+	return pods
+}
+
+func bound(pod *v1.Pod, node string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = node
+	return pod
+}

@@ -1,0 +1,330 @@
+package defragplan
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// lacksCapacity returns which node would not have the room that a plan counts on, once its moves are done: between a
+// plan and its approval there may be hours; or why the goal would not start there: halted, if that is said. Empty where
+// all have, and it would. Filters are not asked: what they see the scheduler tells when it is to reserve the targets.
+func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+	halted string) (string, error) {
+	if halted != "" {
+		return halted, nil
+	}
+	if why, err := r.grown(ctx, p, s.Goal == migration.Renewed); err != nil || why != "" {
+		return why, err
+	}
+	placed := sets.New[string]() // migrations whose target is held
+	held, err := r.held(ctx, func(rsv *v1alpha1.Reservation) bool {
+		if len(rsv.Status.Placements) > 0 {
+			placed.Insert(rsv.Labels[v1alpha1.MigrationLabel])
+		}
+		// the goal is counted below
+		return rsv.Labels[v1alpha1.PlanLabel] == p.Name && rsv.Labels[v1alpha1.MigrationLabel] == ""
+	})
+	if err != nil {
+		return "", err
+	}
+	come, err := r.comers(ctx, p,
+		func(move int) bool { m := s.migrations[move]; return m != nil && placed.Has(string(m.UID)) })
+	if err != nil {
+		return "", err
+	}
+	leave := movedOf(p)
+	for _, name := range slices.Sorted(maps.Keys(come)) {
+		node, why, err := r.node(ctx, name)
+		if err != nil || why != "" {
+			return why, err
+		}
+		free := resource.OfNode(node)
+		var pods v1.PodList
+		if err := r.live.List(ctx, &pods, client.MatchingFields{"spec.nodeName": name}); err != nil {
+			return "", fmt.Errorf("listing the pods of node %s: %w", name, err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed && !leave.Has(pod.UID) {
+				free.Add(requests(pod), -1)
+			}
+		}
+		free.Add(held[name], -1)
+		for _, kind := range slices.Sorted(maps.Keys(come[name])) {
+			if has, wants := free[kind], come[name][kind]; wants > 0 && wants > has {
+				return fmt.Sprintf("once all moves are done, node %s would lack %s for the pods that are to come", name,
+					resource.Vector{kind: wants - has}), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// node reads a node. It returns why it takes no pods; empty if it does.
+func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why string, err error) {
+	node = &v1.Node{}
+	err = r.live.Get(ctx, client.ObjectKey{Name: name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Sprintf("node %s is gone", name), nil
+	case err != nil:
+		return nil, "", fmt.Errorf("reading node %s: %w", name, err)
+	case node.Spec.Unschedulable:
+		return nil, fmt.Sprintf("node %s is cordoned", name), nil
+	case !migration.Ready(node):
+		return nil, fmt.Sprintf("node %s is not ready", name), nil
+	}
+	return node, "", nil
+}
+
+// futile are the reasons for which pods wait that room does not help, as their scheduler says.
+var futile = sets.New(
+	v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonGangUndefined,
+	v1alpha1.ReasonMemberRejected, v1alpha1.ReasonTimedOut,
+	string(queueing.NotFound), string(queueing.Loose), string(queueing.Invalid), string(queueing.Closed),
+	string(queueing.Capability), v1.PodReasonSchedulingGated,
+)
+
+// blocked returns why the goal would not start although it had room: its scheduler says so of a pod that stands for its
+// kind. Empty if it would start. A scheduler may have said nothing yet of a goal that was made again: why says so, and
+// said is false.
+func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPlan) (why string, said bool, err error) {
+	for _, key := range kinds(p) {
+		pod := &v1.Pod{}
+		if err := r.live.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+			continue // the goal is gone, or made anew: that is told elsewhere
+		} else if err != nil {
+			return "", false, fmt.Errorf("looking at pod %s: %w", key, err)
+		}
+		_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+		if condition != nil && condition.Status == v1.ConditionFalse && futile.Has(condition.Reason) &&
+			!queueing.RoomHelps(condition) {
+			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key,
+				condition.Reason, condition.Message), true, nil
+		}
+		if condition == nil && pod.Spec.NodeName == "" && !planned(p, pod) {
+			why = fmt.Sprintf("its scheduler has said nothing yet of pod %s, which was made anew", key)
+		}
+	}
+	return why, false, nil
+}
+
+// unfit returns why further moves would be in vain: the goal would not start, a freed node no longer takes pods, or the
+// goal asks for more than the plan frees; empty if none of these holds.
+func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+	halted string) (why string, err error) {
+	if s.Goal == migration.Renewed {
+		why, err = r.lacksCapacity(ctx, p, s, halted)
+	} else if why = halted; why == "" {
+		why, err = r.grown(ctx, p, false)
+	}
+	if err != nil || why != "" {
+		return why, err
+	}
+	seen := sets.New[string]()
+	for _, place := range p.Status.Places {
+		if seen.Has(place.NodeName) {
+			continue
+		}
+		seen.Insert(place.NodeName)
+		if _, why, err := r.node(ctx, place.NodeName); err != nil || why != "" {
+			return why, err
+		}
+	}
+	return "", nil
+}
+
+// grown returns which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised
+// since, or it was made anew. One that was made anew may lack members for a moment; else those that wait are all that
+// may be needed. Empty if none does.
+func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, renewed bool) (string, error) {
+	if p.Spec.Goal.PodGroup == "" {
+		return "", nil
+	}
+	members := map[client.ObjectKey]int{} // by the pod that stands for them
+	for _, place := range p.Status.Places {
+		members[client.ObjectKey{Namespace: place.Namespace, Name: place.PodName}] += int(place.Members)
+	}
+	places, one := map[gangstate.Key]int{}, map[gangstate.Key]*v1.Pod{}
+	for _, name := range kinds(p) {
+		pod := &v1.Pod{}
+		if err := r.live.Get(ctx, name, pod); apierrors.IsNotFound(err) {
+			return "", nil // the goal is gone again: that is told elsewhere
+		} else if err != nil {
+			return "", fmt.Errorf("looking at pod %s: %w", name, err)
+		}
+		if key, _, member := gangstate.KeyOf(pod); member {
+			places[key] += members[name]
+			one[key] = pod
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(places), byName) {
+		minimum, err := podgroups.Minimum(ctx, r.live, r.client.RESTMapper(), one[key])
+		if err != nil {
+			return "", err
+		}
+		if minimum <= places[key] {
+			continue
+		}
+		has, err := r.membersOf(ctx, key)
+		if err != nil {
+			return "", err
+		}
+		needs, anew := minimum-has.there(), "made anew"
+		if !renewed {
+			needs, anew = min(needs, has.wait), "changed"
+		}
+		if needs > places[key] {
+			return fmt.Sprintf("gang %q has been %s since the plan was made, and needs %d members; the plan makes room for %d",
+				key, anew, needs, places[key]), nil
+		}
+	}
+	return "", nil
+}
+
+func byName(a, b gangstate.Key) int { return cmp.Compare(a.String(), b.String()) }
+
+// members are how many pods of a gang run, how many ran to success, and how many wait.
+type members struct{ run, done, wait int }
+
+// there is how many have nodes, or had until they succeeded.
+func (m members) there() int { return m.run + m.done }
+
+func (r *reconciler) membersOf(ctx context.Context, key gangstate.Key) (m members, err error) {
+	var pods v1.PodList
+	if err := r.live.List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
+		return m, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
+	}
+	var all, seen []*v1.Pod // of the gang
+	for i := range pods.Items {
+		if of, _, member := gangstate.KeyOf(&pods.Items[i]); member && of == key {
+			all = append(all, &pods.Items[i])
+		}
+	}
+	for _, pod := range all {
+		if pod.DeletionTimestamp == nil || pod.Status.Phase == v1.PodSucceeded {
+			seen = append(seen, pod)
+		}
+	}
+	var history gangstate.History
+	history.See(seen, "") // pods of an earlier life do not count
+	for _, pod := range all {
+		switch {
+		case pod.Status.Phase == v1.PodFailed:
+		case pod.Status.Phase == v1.PodSucceeded:
+			if history.Includes(pod) {
+				m.done++
+			}
+		case pod.DeletionTimestamp != nil:
+		case pod.Spec.NodeName == "":
+			m.wait++
+		default:
+			m.run++
+		}
+	}
+	return m, nil
+}
+
+// movedOf are the pods that a plan moves.
+func movedOf(p *v1alpha1.DefragmentationPlan) sets.Set[types.UID] {
+	moved := sets.New[types.UID]()
+	for _, move := range p.Status.Moves {
+		moved.Insert(move.PodUID)
+	}
+	return moved
+}
+
+// held is what Reservations hold on each node, but some.
+func (r *reconciler) held(ctx context.Context,
+	but func(*v1alpha1.Reservation) bool) (map[string]resource.Vector, error) {
+	var list v1alpha1.ReservationList
+	if err := r.live.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("listing Reservations: %w", err)
+	}
+	held := map[string]resource.Vector{}
+	for i := range list.Items {
+		if but(&list.Items[i]) {
+			continue
+		}
+		for _, pod := range reservationstate.CountedPods(&list.Items[i], r.clock.Now()) {
+			if pod.Spec.NodeName != "" {
+				take(held, pod.Spec.NodeName, pod, 1)
+			}
+		}
+	}
+	return held, nil
+}
+
+// comers are what is to come to each node: moved pods that are not there yet, but those for which room is held, and the
+// goal.
+func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	held func(move int) bool) (map[string]resource.Vector, error) {
+	come := map[string]resource.Vector{}
+	for i, move := range p.Status.Moves {
+		if held(i) {
+			continue
+		}
+		pod, err := r.pod(ctx, move.Namespace, move.PodName)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil && pod.UID == move.PodUID {
+			take(come, move.TargetNode, pod, 1)
+		}
+	}
+	for _, place := range p.Status.Places {
+		pod, err := r.pod(ctx, place.Namespace, place.PodName)
+		if err != nil {
+			return nil, err
+		}
+		if pod != nil {
+			take(come, place.NodeName, pod, int64(place.Members))
+		}
+	}
+	return come, nil
+}
+
+// pod reads a pod; nil if it is gone, of which its PodMigration, or the goal, tells.
+func (r *reconciler) pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
+	pod := &v1.Pod{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
+	}
+	return pod, nil
+}
+
+// take adds the requests of n pods like this one to those on a node.
+func take(at map[string]resource.Vector, node string, pod *v1.Pod, n int64) {
+	if at[node] == nil {
+		at[node] = resource.Vector{}
+	}
+	at[node].Add(requests(pod), n)
+}
+
+// requests are what the scheduler counts for a pod, which is one itself.
+func requests(pod *v1.Pod) resource.Vector {
+	v := resource.OfPod(pod)
+	v[v1.ResourcePods] = 1
+	return v
+}

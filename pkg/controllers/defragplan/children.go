@@ -1,0 +1,93 @@
+package defragplan
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+)
+
+// migrationFor is the PodMigration of a move. It reserves the target, and evicts no pod as long as it is suspended.
+func migrationFor(p *v1alpha1.DefragmentationPlan, move int) *v1alpha1.PodMigration {
+	one := &p.Status.Moves[move]
+	return &v1alpha1.PodMigration{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: one.Namespace, Name: fmt.Sprintf("%s-%d", p.Name,
+				move), Labels: map[string]string{v1alpha1.PlanLabel: p.Name},
+			Annotations:     map[string]string{v1alpha1.WhyAnnotation: one.Why},
+			OwnerReferences: []metav1.OwnerReference{ownedBy(p)},
+		},
+		Spec: v1alpha1.PodMigrationSpec{
+			PodName: one.PodName, PodUID: one.PodUID, PodGroup: one.PodGroup, SourceNode: one.SourceNode,
+			TargetNode: one.TargetNode,
+			Suspend:    true, AllowBarePod: one.Bare,
+		},
+	}
+}
+
+func ownedBy(p *v1alpha1.DefragmentationPlan) metav1.OwnerReference {
+	return *metav1.NewControllerRef(p, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"))
+}
+
+// hold makes the Reservations of what is freed that are missing. It reports whether it could: not for a goal that is
+// gone.
+func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) (made bool, err error) {
+	for number, key := range kinds(p) {
+		pod := &v1.Pod{}
+		if err := r.live.Get(ctx, key, pod); err != nil {
+			if apierrors.IsNotFound(err) {
+				return made, nil // the goal is gone, which the next look finds
+			}
+			return made, fmt.Errorf("reading pod %s: %w", key, err)
+		}
+		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), pod)
+		if err != nil {
+			return made, err
+		}
+		err = r.client.Create(ctx, holdFor(p, number, pod, queue), client.FieldOwner(FieldOwner))
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return made, fmt.Errorf("reserving what is freed for %s: %w", p.Status.Goal, err)
+		}
+		made = true
+	}
+	return made, nil
+}
+
+// holdFor returns the Reservation of the capacity freed for members like this one. queue is the queue that their
+// PodGroup names; empty for none. It does not expire: the plan deletes it, at the end of a time that begins after the
+// last move.
+func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue string) *v1alpha1.Reservation {
+	var nodes []string
+	for _, place := range p.Status.Places {
+		if place.Namespace == pod.Namespace && place.PodName == pod.Name {
+			for range place.Members {
+				nodes = append(nodes, place.NodeName)
+			}
+		}
+	}
+	owner := v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace,
+		Name: pod.Name, UID: pod.UID}}
+	if key, _, member := gangstate.KeyOf(pod); member {
+		owner = v1alpha1.ReservationOwner{PodGroup: types.NamespacedName(key).String()}
+	}
+	return &v1alpha1.Reservation{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("%s-goal-%d", p.Name, number), Labels: map[string]string{v1alpha1.PlanLabel: p.Name},
+			OwnerReferences: []metav1.OwnerReference{ownedBy(p)},
+		},
+		Spec: v1alpha1.ReservationSpec{
+			Template: migration.TemplateIn(queue, pod), Replicas: int32(len(nodes)), NodeNames: nodes,
+			Owners: []v1alpha1.ReservationOwner{owner},
+			TTL:    &metav1.Duration{}, // for ever
+		},
+	}
+}

@@ -1,0 +1,279 @@
+package defragplan
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+)
+
+// FieldOwner is the field manager of what this package writes.
+const FieldOwner = "lockstep-controller"
+
+const (
+	// poll is how often the goal is looked at while a plan is carried out: no watch is kept for it.
+	poll = 2 * time.Second
+	// retry is how soon a write is tried again that met a newer version of the object.
+	retry = 200 * time.Millisecond
+)
+
+// reconciler brings plans on.
+type reconciler struct {
+	client client.Client
+	// live reads past the cache, by names that users have written.
+	live     client.Reader
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+	// keep is how long what has ended is kept; 0 is for ever.
+	keep time.Duration
+	// suspicions are goals that would not start by what their schedulers say, by plan. One plan is carried out at a time.
+	suspicions map[types.UID]suspicion
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	p := &v1alpha1.DefragmentationPlan{}
+	if err := r.live.Get(ctx, request.NamespacedName, p); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	again, err := r.bring(ctx, p)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: retry}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("bringing on DefragmentationPlan %s: %w", p.Name, err)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// bring does one step, and returns when to look again.
+func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan) (time.Duration, error) {
+	ended := migration.PlanEnded(p.Status.Phase)
+	if ended {
+		delete(r.suspicions, p.UID)
+	}
+	before := p.DeepCopy()
+	if !ended && p.DeletionTimestamp == nil && controllerutil.AddFinalizer(p, v1alpha1.ReleaseFinalizer) {
+		return retry, r.patch(ctx, p, before)
+	}
+	if ended && !controllerutil.ContainsFinalizer(p, v1alpha1.ReleaseFinalizer) {
+		return r.collect(ctx, p)
+	}
+	s, err := r.see(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	now := r.clock.Now()
+	step, err := r.next(ctx, p, s, now)
+	if err != nil {
+		return 0, err
+	}
+	if !equality.Semantic.DeepEqual(p.Status, step.Status) {
+		if err := r.write(ctx, p, step.Status); !release.Unimportant(p, err) {
+			return time.Millisecond, err
+		}
+		return r.bring(ctx, p) // as if it had been written
+	}
+	acted, err := r.act(ctx, p, s, step)
+	switch {
+	case err != nil:
+		return 0, err
+	case acted:
+		return retry, nil // and see what came of it
+	case step.Release:
+		done, err := release.Finish(ctx, r.client, r.live, p, FieldOwner, v1alpha1.PlanLabel,
+			func(rsv *v1alpha1.Reservation) bool {
+				return holds(p, rsv)
+			})
+		if err != nil || done {
+			return 0, err
+		}
+		return retry, nil
+	case p.Status.Phase == v1alpha1.DefragmentationPending:
+		return 0, nil
+	}
+	again := max(step.Again.Sub(now), time.Millisecond)
+	switch {
+	case step.Again.IsZero():
+		return poll, nil
+	case p.Status.Phase == v1alpha1.DefragmentationPlanned:
+		return again, nil // a watch tells of its approval
+	}
+	return min(poll, again), nil
+}
+
+// next is what follows for a plan. What it needs to know for that is looked up, and nothing else.
+func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+	now time.Time) (step migration.PlanStep, err error) {
+	for {
+		step = migration.NextPlan(p, s.PlanSeen, now)
+		switch check, look := step.Check && !s.Checked, step.Look && !s.Looked; {
+		case check || look:
+			var why string
+			var said bool
+			if why, said, err = r.blocked(ctx, p); err == nil && r.passing(p, why, said, now) {
+				s.Doubt = why
+				break
+			}
+			if !said {
+				why = ""
+			}
+			if err == nil && check {
+				if s.Short, err = r.lacksCapacity(ctx, p, s, why); err == nil && s.Short == "" {
+					s.Short, err = r.costlier(ctx, p)
+				}
+				s.Checked = true
+			} else if err == nil {
+				s.Unfit, err = r.unfit(ctx, p, s, why)
+				s.Looked = true
+			}
+		case step.Count && s.Fits == nil:
+			s.Fits, err = r.count(ctx, p)
+		default:
+			return step, nil
+		}
+		if err != nil {
+			return step, err
+		}
+	}
+}
+
+// That a goal would not start is believed once its scheduler has said so for doubtFor: what it says is up to several
+// seconds old, and a queue is fuller while a pod that moves ends beside its successor. A goal that was not looked at
+// for doubtGap may have been otherwise in between.
+const (
+	doubtFor = 15 * time.Second
+	doubtGap = 10 * time.Second
+)
+
+// suspicion is since when a goal is said not to start, since when nothing is said of it, and when it was checked last.
+type suspicion struct{ since, unsaid, last time.Time }
+
+// passing reports whether why the goal of a plan would not start may pass; an empty why says that it would start. With
+// said it is what its scheduler says; without, that it has said nothing yet.
+func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, said bool, now time.Time) bool {
+	if why == "" {
+		delete(r.suspicions, p.UID)
+		return false
+	}
+	d := r.suspicions[p.UID]
+	if now.Sub(d.last) > doubtGap {
+		d = suspicion{}
+	}
+	d.last = now
+	since := &d.unsaid
+	if said {
+		since, d.unsaid = &d.since, time.Time{}
+	}
+	if since.IsZero() {
+		*since = now
+	}
+	r.suspicions[p.UID] = d
+	return now.Sub(*since) < doubtFor
+}
+
+// patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It
+// does so provided that the object has not changed since it was read.
+func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
+	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(FieldOwner))
+}
+
+// act does what a status says. It reports whether there was anything to do.
+func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+	step migration.PlanStep) (acted bool, err error) {
+	if step.Hold && len(s.holds) < s.Wants {
+		if acted, err = r.hold(ctx, p); err != nil {
+			return true, err
+		}
+	}
+	for _, i := range step.Make {
+		acted = true
+		if err := r.client.Create(ctx, migrationFor(p, i), client.FieldOwner(FieldOwner)); err != nil &&
+			!apierrors.IsAlreadyExists(err) {
+			return true, fmt.Errorf("making the PodMigration of move %d: %w", i, err)
+		}
+	}
+	for _, i := range step.Resume {
+		acted = true
+		if err := r.suspend(ctx, s.migrations[i], false); err != nil {
+			return true, fmt.Errorf("letting move %d begin: %w", i, err)
+		}
+	}
+	for _, i := range step.Suspend {
+		acted = true
+		if err := r.suspend(ctx, s.migrations[i], true); err != nil {
+			return true, fmt.Errorf("keeping move %d from beginning: %w", i, err)
+		}
+	}
+	for _, i := range step.Cancel {
+		if m := s.migrations[i]; m.DeletionTimestamp == nil {
+			acted = true
+			if err := r.client.Delete(ctx, m,
+				client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}); client.IgnoreNotFound(err) != nil {
+				return true, fmt.Errorf("cancelling move %d: %w", i, err)
+			}
+		}
+	}
+	return acted, nil
+}
+
+// suspend changes whether a move may begin, provided that its PodMigration has not changed since it was read.
+func (r *reconciler) suspend(ctx context.Context, m *v1alpha1.PodMigration, is bool) error {
+	before := m.DeepCopy()
+	m.Spec.Suspend = is
+	return r.patch(ctx, m, before)
+}
+
+// write writes a status, provided that the plan has not changed since it was read.
+func (r *reconciler) write(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	want v1alpha1.DefragmentationPlanStatus) error {
+	was := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete).DeepCopy()
+	ends := migration.PlanEnded(want.Phase) && !migration.PlanEnded(p.Status.Phase)
+	p.Status = want
+	if err := r.client.Status().Update(ctx, p, client.FieldOwner(FieldOwner)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	now := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
+	if now == nil || was != nil && was.Reason == now.Reason && !ends { // it may have said before why it stops
+		return nil
+	}
+	kind := v1.EventTypeNormal
+	if p.Status.Phase == v1alpha1.DefragmentationFailed {
+		kind = v1.EventTypeWarning
+	}
+	r.recorder.Eventf(p, nil, kind, now.Reason, action, "%s", now.Message)
+	if ends {
+		ended.WithLabelValues(string(p.Status.Phase), now.Reason).Inc()
+	}
+	return nil
+}
+
+// action is what events say that the controller was doing.
+const action = "Defragment"
+
+// collect deletes a plan that ended long enough ago.
+func (r *reconciler) collect(ctx context.Context, p *v1alpha1.DefragmentationPlan) (time.Duration, error) {
+	if r.keep == 0 || p.DeletionTimestamp != nil || p.Status.EndTime == nil {
+		return 0, nil
+	}
+	if left := p.Status.EndTime.Add(r.keep).Sub(r.clock.Now()); left > 0 {
+		return min(left, 10*time.Minute), nil
+	}
+	return 0, client.IgnoreNotFound(r.client.Delete(ctx, p,
+		client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}))
+}

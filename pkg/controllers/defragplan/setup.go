@@ -1,0 +1,75 @@
+package defragplan
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+)
+
+// name is that of the controller in logs and metrics.
+const name = "defragmentationplan"
+
+// Options of the controller.
+type Options struct {
+	// KeepEnded is how long plans that have ended are kept. 0 keeps them.
+	KeepEnded time.Duration
+}
+
+// Setup adds the controller to a manager. Where the API server does not serve DefragmentationPlans, the controller
+// waits until it does. One plan is worked on at a time.
+func Setup(mgr manager.Manager, o Options) error {
+	if o.KeepEnded < 0 {
+		return fmt.Errorf("checking how long DefragmentationPlans that have ended are kept: %s is negative", o.KeepEnded)
+	}
+	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
+		return fmt.Errorf("adding DefragmentationPlans to the scheme: %w", err)
+	}
+	wait := manager.RunnableFunc(func(ctx context.Context) error {
+		for _, kind := range []string{"DefragmentationPlan", "PodMigration", "Reservation"} {
+			if !crds.Await(ctx, mgr.GetRESTMapper(), v1alpha1.SchemeGroupVersion.WithKind(kind)) {
+				return nil
+			}
+		}
+		return start(mgr, o)
+	})
+	if err := mgr.Add(wait); err != nil {
+		return fmt.Errorf("adding the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+func start(mgr manager.Manager, o Options) error {
+	registerMetrics()
+	r := &reconciler{client: mgr.GetClient(), live: release.Reader{Reader: mgr.GetAPIReader()},
+		recorder: mgr.GetEventRecorder(FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
+		suspicions: map[types.UID]suspicion{}}
+	err := builder.ControllerManagedBy(mgr).Named(name).
+		For(&v1alpha1.DefragmentationPlan{}).
+		Owns(&v1alpha1.PodMigration{}).
+		Watches(&v1alpha1.Reservation{}, handler.EnqueueRequestsFromMapFunc(planOf)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("starting the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+// planOf names the plan that a Reservation belongs to.
+func planOf(_ context.Context, object client.Object) []reconcile.Request {
+	if plan := object.GetLabels()[v1alpha1.PlanLabel]; plan != "" {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: plan}}}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package defragplan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics/testutil"
+	testingclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+)
+
+// TestEndIsTold: a plan that ends is told by an event and counted, also where it has said before why it stops.
+func TestEndIsTold(t *testing.T) {
+	ended.Create(nil)
+	now := time.Unix(1000, 0)
+	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+	p.Status.Phase = v1alpha1.DefragmentationRunning
+	p.Status.Moves = make([]v1alpha1.PlannedMove, 2)
+	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: v1alpha1.DefragmentationComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.DefragmentationReasonMoving})
+	c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(p).WithObjects(p).Build()
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
+		t.Fatal(err)
+	}
+	told := events.NewFakeRecorder(9)
+	r := &reconciler{client: c, live: c, recorder: told, clock: testingclock.NewFakeClock(now)}
+	failed, running := &migration.Move{Phase: v1alpha1.MigrationFailed, Why: "no room"}, &migration.Move{Phase: v1alpha1.MigrationRunning, Evicted: true}
+	done := &migration.Move{Phase: v1alpha1.MigrationSucceeded, Evicted: true}
+	for _, last := range []*migration.Move{running, done} {
+		step := migration.NextPlan(p, migration.PlanSeen{Moves: map[int]*migration.Move{0: failed, 1: last}}, now)
+		if err := r.write(t.Context(), p, step.Status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if p.Status.Phase != v1alpha1.DefragmentationFailed {
+		t.Fatalf("it is %s", p.Status.Phase)
+	}
+	close(told.Events)
+	var list []string
+	for one := range told.Events {
+		list = append(list, one)
+	}
+	if all := strings.Join(list, "\n"); !strings.Contains(all, "Warning MoveFailed") {
+		t.Errorf("no warning tells that it has failed: %q", all)
+	}
+	if n, err := testutil.GetCounterMetricValue(ended.WithLabelValues("Failed", v1alpha1.DefragmentationReasonMoveFailed)); err != nil || n != 1 {
+		t.Errorf("%v plans are counted that failed (%v), want 1", n, err)
+	}
+}
+
+// schemeOf returns a scheme of Kubernetes' own kinds and those of this project.
+func schemeOf(t *testing.T) *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}

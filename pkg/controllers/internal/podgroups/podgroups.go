@@ -1,0 +1,114 @@
+// Package podgroups reads the PodGroups of gangs, of either API, for the controllers that move pods.
+package podgroups
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+const kind = "PodGroup"
+
+// apis are those that have PodGroups, that of the community and that of Kubernetes, each with the field of the minimum.
+var apis = []struct {
+	group   string
+	minimum []string
+}{
+	{"scheduling.x-k8s.io", []string{"spec", "minMember"}},
+	{"scheduling.k8s.io", []string{"spec", "schedulingPolicy", "gang", "minCount"}},
+}
+
+// Of returns the PodGroups of a gang, that of the community first. It returns none where there is none, or its API is
+// not served.
+func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key client.ObjectKey) (groups []*metav1.PartialObjectMetadata, err error) {
+	for _, api := range apis {
+		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: api.group, Kind: kind})
+		switch {
+		case meta.IsNoMatchError(err):
+			continue // it is not served
+		case err != nil:
+			return nil, fmt.Errorf("finding out whether PodGroups of %s are served: %w", api.group, err)
+		}
+		group := &metav1.PartialObjectMetadata{}
+		group.SetGroupVersionKind(mapping.GroupVersionKind)
+		switch err := live.Get(ctx, key, group); {
+		case err == nil:
+			groups = append(groups, group)
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading PodGroup %s of %s: %w", key, api.group, err)
+		}
+	}
+	return groups, nil
+}
+
+// Queue returns the queue that the PodGroup of a pod's gang names for it; empty where the pod names one itself, or no
+// PodGroup does.
+func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (string, error) {
+	key, _, member := gangstate.KeyOf(pod)
+	if !member || pod.Labels[v1alpha1.QueueLabel] != "" {
+		return "", nil
+	}
+	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
+	if err != nil {
+		return "", err
+	}
+	for _, group := range groups {
+		if queue := group.Labels[v1alpha1.QueueLabel]; queue != "" {
+			return queue, nil
+		}
+	}
+	return "", nil
+}
+
+// Minimum returns how many members of its gang start together, by the pod, or by the first PodGroup that the gang has;
+// 0 where neither names it, or the gang starts in stages.
+func Minimum(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (int, error) {
+	key, _, member := gangstate.KeyOf(pod)
+	if !member {
+		return 0, nil
+	}
+	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
+	if err != nil {
+		return 0, err
+	}
+	var object *gangstate.Object
+	if len(groups) > 0 {
+		if object, err = read(ctx, live, groups[0]); err != nil {
+			return 0, err
+		}
+	}
+	return gangstate.StartTogether(pod, object), nil
+}
+
+// read returns the minimum and the annotations of a PodGroup; nil where it is gone.
+func read(ctx context.Context, live client.Reader, group *metav1.PartialObjectMetadata) (*gangstate.Object, error) {
+	whole := &unstructured.Unstructured{}
+	whole.SetGroupVersionKind(group.GroupVersionKind())
+	switch err := live.Get(ctx, client.ObjectKeyFromObject(group), whole); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading PodGroup %s: %w", client.ObjectKeyFromObject(group), err)
+	}
+	object := &gangstate.Object{Annotations: whole.GetAnnotations()}
+	for _, api := range apis {
+		if api.group == group.GroupVersionKind().Group {
+			minimum, _, err := unstructured.NestedInt64(whole.Object, api.minimum...)
+			if err != nil {
+				return nil, fmt.Errorf("reading PodGroup %s: %w", client.ObjectKeyFromObject(group), err)
+			}
+			object.Min = int32(minimum)
+		}
+	}
+	return object, nil
+}

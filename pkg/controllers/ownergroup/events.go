@@ -1,0 +1,95 @@
+package ownergroup
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/status"
+)
+
+// Reasons of events, which are on the owner.
+const (
+	// EventPodGroupTaken: a PodGroup of another author has the name.
+	EventPodGroupTaken = "PodGroupTaken"
+	// EventPartsLeftOut: parts that wait for others cannot start in the gang.
+	EventPartsLeftOut = "PartsLeftOut"
+
+	actionGrouping = "Grouping"
+)
+
+// toTell returns the event that users of a gang should get; nil for none. group is its PodGroup, nil for none.
+func toTell(key types.NamespacedName, want desired, group *coscheduling.PodGroup) *status.Event {
+	var e status.Event
+	switch {
+	case group != nil && !made(group):
+		e = taken(want, group)
+	case len(want.leftOut) > 0:
+		e = leftOut(want, key)
+	default:
+		return nil
+	}
+	return &e
+}
+
+func taken(want desired, group *coscheduling.PodGroup) status.Event {
+	return status.Event{On: reference(group.Namespace, want.owner), Type: v1.EventTypeWarning,
+		Reason: EventPodGroupTaken, Action: actionGrouping,
+		Note: fmt.Sprintf("PodGroup %s was not made by %s, which leaves it as it is: its minMember is %d, that of its "+
+			"pods is %d; delete the PodGroup to have it made anew",
+			group.Name, FieldOwner, group.Spec.MinMember, want.min)}
+}
+
+func leftOut(want desired, key types.NamespacedName) status.Event {
+	return status.Event{On: reference(key.Namespace, want.owner), Type: v1.EventTypeWarning,
+		Reason: EventPartsLeftOut, Action: actionGrouping,
+		Note: fmt.Sprintf("gang %q starts with %d members; pods of %s are scheduled alone: they wait for Jobs with more "+
+			"completions than parallelism; set %s: %s to have each start as a gang",
+			key, want.min, strings.Join(want.leftOut, ", "), v1alpha1.GangAnnotation, v1alpha1.GangOwnerPart)}
+}
+
+func reference(namespace string, owner metav1.OwnerReference) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace,
+		Name: owner.Name, UID: owner.UID}
+}
+
+// tell records an event of a gang, if it is new; where it is nil, it forgets the last one.
+func (r *reconciler) tell(key types.NamespacedName, e *status.Event) {
+	if e == nil {
+		r.told.forget(key)
+	} else if r.told.isNews(key, e.Reason+e.Note) {
+		e.Record(r.recorder)
+	}
+}
+
+// told is the last event of each gang, so that none is repeated. It is safe for concurrent use.
+type told struct {
+	mu   sync.Mutex
+	last map[types.NamespacedName]string
+}
+
+// isNews notes the event of a gang, and reports whether it differs from the last one.
+func (t *told) isNews(key types.NamespacedName, note string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last[key] == note {
+		return false
+	}
+	if t.last == nil {
+		t.last = map[types.NamespacedName]string{}
+	}
+	t.last[key] = note
+	return true
+}
+
+func (t *told) forget(key types.NamespacedName) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.last, key)
+}

@@ -1,0 +1,153 @@
+package ownergroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+const (
+	// FieldOwner is the field manager of what the controller writes.
+	FieldOwner = gangstate.LockstepController
+	// again is when an owner that is not in the cache yet is looked up again, for pods that are newer than stillNew.
+	again, stillNew = time.Second, time.Minute
+	// muchLater is when an owner is looked up again whose kind is not served, or that orphaned its pods.
+	muchLater = 15 * time.Second
+)
+
+// reconciler makes PodGroups and updates them to follow their owners.
+type reconciler struct {
+	client client.Client
+	// cache has what is watched; the client does not read JobSets and LeaderWorkerSets from it.
+	cache    client.Reader
+	recorder events.EventRecorder
+	// watches are the watches of owners, each from when a gang has an owner of its kind.
+	watches map[gangstate.OwnerKind]*crds.OnDemand
+	told    told
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key := request.NamespacedName
+	group := &coscheduling.PodGroup{} // from the cache, and not to be changed
+	err := r.client.Get(ctx, key, group, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		group, err = nil, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", key, err)
+	}
+	var list v1.PodList
+	if err := r.client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{podIndex: key.Name},
+		client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("listing the members of gang %s: %w", key, err)
+	}
+	if len(list.Items) == 0 {
+		r.told.forget(key)
+		return reconcile.Result{}, r.tidy(ctx, group)
+	}
+	pods := make([]*v1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	owner, _ := gangstate.OwnerOf(pods[0])
+	want, err := r.desire(ctx, key, owner, pods)
+	switch {
+	case errors.Is(err, errNoOwner) && slices.ContainsFunc(pods, isNew):
+		return reconcile.Result{RequeueAfter: again}, nil
+	case errors.Is(err, errNoOwner): // its pods are orphans: the next owner of its name is seen when it comes
+		return reconcile.Result{RequeueAfter: muchLater}, nil
+	case meta.IsNoMatchError(err): // its label names a kind that this cluster does not have
+		return reconcile.Result{RequeueAfter: muchLater}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if want.none {
+		return reconcile.Result{}, r.tidy(ctx, group)
+	}
+	if want.min == 0 {
+		return reconcile.Result{}, nil
+	}
+	r.tell(key, toTell(key, want, group))
+	switch {
+	case group == nil:
+		return reconcile.Result{}, r.create(ctx, key, want)
+	case !made(group):
+		return reconcile.Result{}, nil
+	default:
+		return reconcile.Result{}, r.update(ctx, group, want)
+	}
+}
+
+func isNew(pod *v1.Pod) bool { return time.Since(pod.CreationTimestamp.Time) < stillNew }
+
+// made reports whether this controller made a PodGroup.
+func made(group *coscheduling.PodGroup) bool {
+	return group.Labels[gangstate.ManagedByLabel] == gangstate.LockstepController
+}
+
+// tidy resets a PodGroup whose gang has no pods, or whose owner is suspended, so that it asks for nothing: the next
+// pods may be more or fewer than the last ones. It deletes a PodGroup that its owner has orphaned, or no longer has a
+// part for; Kubernetes deletes it along with its owner.
+func (r *reconciler) tidy(ctx context.Context, group *coscheduling.PodGroup) error {
+	if group == nil || !made(group) {
+		return nil
+	}
+	owner := metav1.GetControllerOf(group)
+	drop, err := owner == nil, error(nil)
+	if !drop {
+		drop, err = r.scaledAway(ctx, group)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !drop:
+		return r.update(ctx, group, desired{owner: *owner})
+	}
+	err = r.client.Delete(ctx, group, client.Preconditions{UID: &group.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting PodGroup %s/%s: %w", group.Namespace, group.Name, err)
+	}
+	return nil
+}
+
+// scaledAway reports whether a PodGroup is of a group that its LeaderWorkerSet no longer has.
+func (r *reconciler) scaledAway(ctx context.Context, group *coscheduling.PodGroup) (bool, error) {
+	set, index := group.Labels[v1alpha1.LeaderWorkerSetNameLabel], group.Labels[v1alpha1.LeaderWorkerGroupLabel]
+	number, err := strconv.Atoi(index)
+	if set == "" || err != nil {
+		return false, nil // not of a LeaderWorkerSet
+	}
+	object, err := r.read(ctx, client.ObjectKey{Namespace: group.Namespace, Name: set}, gangstate.OwnerLeaderWorkerSet)
+	if errors.Is(err, errNoOwner) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	lws := &leaderWorkerSet{}
+	if u, ok := object.(*unstructured.Unstructured); ok {
+		if err := convert(u, lws); err != nil {
+			return false, err
+		}
+	}
+	return number >= int(valueOr(lws.Spec.Replicas, 1)), nil
+}

@@ -1,0 +1,220 @@
+package ownergroup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+const (
+	// name is the name of the controller in logs and metrics.
+	name = "ownergroup"
+	// podIndex is the name of the index from a gang's name to its pods, groupIndex that from the UID of an owner
+	// to the PodGroups that were made for it.
+	podIndex, groupIndex = "gang-by-owner", "owner"
+)
+
+// Options of the controller.
+type Options struct {
+	// Workers is the number of PodGroups that are made or changed at a time. Default: 1.
+	Workers int
+}
+
+// Setup adds the controller to a manager, whose cache may use StripJob. Where the API server does not serve PodGroups,
+// the controller waits until it does. Owners of a kind are watched from when the pods of one ask for a gang.
+func Setup(mgr manager.Manager, o Options) error {
+	coscheduling.AddToScheme(mgr.GetScheme())
+	wait := manager.RunnableFunc(func(ctx context.Context) error {
+		if !crds.Await(ctx, mgr.GetRESTMapper(), podGroups) {
+			return nil
+		}
+		return start(ctx, mgr, o)
+	})
+	if err := mgr.Add(wait); err != nil {
+		return fmt.Errorf("adding the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+func start(ctx context.Context, mgr manager.Manager, o Options) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, gangOf); err != nil {
+		return fmt.Errorf("indexing pods by gang: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &coscheduling.PodGroup{}, groupIndex, ownerOf); err != nil {
+		return fmt.Errorf("indexing PodGroups by owner: %w", err)
+	}
+	r := &reconciler{client: mgr.GetClient(), cache: mgr.GetCache(), recorder: mgr.GetEventRecorder(FieldOwner),
+		watches: map[gangstate.OwnerKind]*crds.OnDemand{}}
+	var c controller.Controller
+	built := make(chan struct{})
+	for kind := range kinds {
+		r.watches[kind] = &crds.OnDemand{}
+		err := r.watches[kind].Prepare(func() (func() error, error) {
+			return func() error {
+				<-built
+				return watchOwners(mgr, c, kind)
+			}, nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	c, err := builder.ControllerManagedBy(mgr).Named(name).
+		Watches(&v1.Pod{}, podEvents()).
+		Watches(&coscheduling.PodGroup{}, podGroupEvents()).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("starting the %s controller: %w", name, err)
+	}
+	close(built)
+	return nil
+}
+
+// watchOwners watches a kind of owner, if the API server serves it.
+func watchOwners(mgr manager.Manager, c controller.Controller, kind gangstate.OwnerKind) error {
+	gvk := kinds[kind]
+	if _, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
+		return fmt.Errorf("looking for the kind %s: %w", kind, err)
+	}
+	if err := c.Watch(source.Kind(mgr.GetCache(), newOwner(kind), ownerEvents(mgr.GetClient(), kind))); err != nil {
+		return fmt.Errorf("watching the kind %s: %w", kind, err)
+	}
+	return nil
+}
+
+// gangOf returns the name of the gang that a pod is in by its owner, as index values.
+func gangOf(object client.Object) []string {
+	if pod, ok := object.(*v1.Pod); ok {
+		if key, ok := keyOf(pod); ok {
+			return []string{key.Name}
+		}
+	}
+	return nil
+}
+
+func keyOf(pod *v1.Pod) (types.NamespacedName, bool) {
+	key, source, ok := gangstate.KeyOf(pod)
+	return types.NamespacedName(key), ok && source == gangstate.FromOwner
+}
+
+// ownerOf returns the UID of the object for which a PodGroup was made, as index values.
+func ownerOf(object client.Object) []string {
+	if uid := gangstate.MadeFor(object); uid != "" {
+		return []string{string(uid)}
+	}
+	return nil
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// podEvents queues the gang of a pod that comes or goes. Events of other pods of the gang meanwhile cost nothing more.
+func podEvents() handler.EventHandler {
+	add := func(object client.Object, q queue) {
+		if pod, ok := object.(*v1.Pod); ok {
+			if key, ok := keyOf(pod); ok {
+				q.Add(reconcile.Request{NamespacedName: key})
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || !slices.Equal(gangOf(e.ObjectOld), gangOf(e.ObjectNew)) {
+				add(e.ObjectOld, q)
+				add(e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
+	}
+}
+
+// podGroupEvents queues a gang whose PodGroup was made, deleted, or changed beyond its status.
+func podGroupEvents() handler.EventHandler {
+	add := func(object client.Object, q queue) {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			a, b := e.ObjectOld, e.ObjectNew
+			if a.GetGeneration() != b.GetGeneration() || !maps.Equal(a.GetLabels(), b.GetLabels()) ||
+				!maps.Equal(a.GetAnnotations(), b.GetAnnotations()) ||
+				!equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) {
+				add(b, q)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
+	}
+}
+
+// ownerEvents queues the gangs of an owner that is new, or has another spec.
+func ownerEvents(reader client.Reader, kind gangstate.OwnerKind) handler.EventHandler {
+	add := func(ctx context.Context, object client.Object, q queue) {
+		whole := gangstate.Owner{Kind: kind, Name: object.GetName()}
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(),
+			Name: whole.GangName()}})
+		var list coscheduling.PodGroupList
+		if err := reader.List(ctx, &list, client.InNamespace(object.GetNamespace()),
+			client.MatchingFields{groupIndex: string(object.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to list the PodGroups of an owner", "kind", kind,
+				"owner", klog.KObj(object))
+			return
+		}
+		for i := range list.Items {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+				failedMore(e.ObjectOld, e.ObjectNew) {
+				add(ctx, e.ObjectNew, q)
+			}
+		},
+	}
+}
+
+// failedMore reports whether more indexes of a Job have failed for good, or fewer.
+func failedMore(was, now client.Object) bool {
+	a, isJob := was.(*batchv1.Job)
+	b, both := now.(*batchv1.Job)
+	return isJob && both && failedIndexes(a) != failedIndexes(b)
+}
+
+// StripJob is a transform for the cache: it keeps what this package reads of a Job.
+func StripJob(object any) (any, error) {
+	job, ok := object.(*batchv1.Job)
+	if !ok {
+		return object, nil
+	}
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID,
+			ResourceVersion: job.ResourceVersion, Generation: job.Generation},
+		Spec: batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions,
+			Suspend: job.Spec.Suspend},
+		Status: batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
+	}, nil
+}

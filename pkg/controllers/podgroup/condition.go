@@ -1,0 +1,137 @@
+package podgroup
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// FieldOwner is the field manager of what this package writes.
+const FieldOwner = "lockstep-controller"
+
+// conditions returns what the conditions should be. Where they are that already, it
+// returns them as they are.
+func conditionsOf(pg *coscheduling.PodGroup, f facts, now metav1.Time) []metav1.Condition {
+	want := scheduled(f)
+	current := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
+	if current != nil && !isOurs(pg, current) && stands(current, want, f) {
+		return pg.Status.Conditions
+	}
+	// for a gang that runs with less than its minimum the scheduler writes nothing here, but on its pods
+	if f.Bound.N > 0 {
+		f.quote(&want)
+	}
+	want.ObservedGeneration = pg.Generation
+	want.LastTransitionTime = now
+	conditions := slices.Clone(pg.Status.Conditions)
+	meta.SetStatusCondition(&conditions, want)
+	return conditions
+}
+
+// scheduled returns the condition as far as counting decides it.
+func scheduled(f facts) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
+	switch {
+	case f.Spec.Refused != "":
+		c.Reason, c.Message = v1alpha1.ReasonGangUnsupported, gangstate.TextRefused(f.key, f.Spec.Refused)
+	case f.Stage.Min == 0:
+		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gangstate.TextUndefined(f.key, f.madeFor)
+	case f.Bound.Reaches(&f.Stage):
+		c.Status = metav1.ConditionTrue
+		c.Reason = v1alpha1.ReasonMinimumBound
+		c.Message = minimumBound(f)
+	case !f.Members.Reaches(&f.Stage):
+		c.Reason, c.Message = v1alpha1.ReasonGangIncomplete, incomplete(f)
+	default:
+		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(f.key, f.Stage.Min)
+	}
+	return c
+}
+
+// minimumBound returns the message for a gang of which a stage is bound: what is still to come.
+func minimumBound(f facts) string {
+	text := fmt.Sprintf("gang %q has its minimum of %d members%s bound", f.key, f.Stage.Min,
+		gangstate.TextStage(f.stage, f.stages))
+	if f.later > 0 {
+		text += fmt.Sprintf("; its workload makes %d more later", f.later)
+	}
+	return text
+}
+
+// incomplete returns the message for what is missing.
+func incomplete(f facts) string {
+	if f.Members.N >= f.Stage.Min {
+		return gangstate.TextLacks(f.key, f.Members.Lacks(&f.Stage))
+	}
+	var aside []string
+	if f.gated > 0 {
+		aside = append(aside, gangstate.TextGated(f.gated))
+	}
+	if f.impossible > 0 {
+		aside = append(aside, gangstate.TextRefusedPods(f.impossible, f.faulty, f.fault))
+	}
+	if f.claimless > 0 {
+		aside = append(aside, gangstate.TextLacksClaims(f.claimless))
+	}
+	if f.Failed > 0 {
+		aside = append(aside, fmt.Sprintf("%d failed", f.Failed))
+	}
+	return gangstate.TextIncomplete(f.key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.stage, f.stages), aside...)
+}
+
+// stands reports whether a condition of another writer is left, although counting
+// would put want there. Two writers that both insist on their view would write
+// for ever; so the other's condition stands wherever it may know more.
+func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
+	if current.Status != metav1.ConditionFalse {
+		return false
+	}
+	switch want.Reason {
+	case v1alpha1.ReasonAwaitingPlacement:
+		return true
+	case v1alpha1.ReasonGangIncomplete:
+		// To the scheduler, members whose time ran out are no members, and it writes that.
+		return current.Reason == want.Reason || (current.Reason == v1alpha1.ReasonTimedOut && f.expired)
+	case v1alpha1.ReasonMinimumBound:
+		// Under only-waiting, bound members do not explain why others wait.
+		return f.Spec.Policy == gangstate.OnlyWaiting && f.waiting > 0
+	default:
+		return current.Reason == want.Reason
+	}
+}
+
+// ours reports whether this controller wrote the condition as it stands, alone or in
+// the same words as another writer. Where the field managers are not known, the
+// reason has to decide.
+func isOurs(pg *coscheduling.PodGroup, current *metav1.Condition) bool {
+	ours, known := wrote(pg.ManagedFields, current.Type)
+	return ours || !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
+}
+
+// wrote reports whether this controller wrote a condition as it stands; known is false where the
+// field managers do not show the writer.
+func wrote(managers []metav1.ManagedFieldsEntry, conditionType string) (ours, known bool) {
+	path := fieldpath.MakePathOrDie("status", "conditions", fieldpath.KeyByFields("type", conditionType), "message")
+	for i := range managers {
+		entry := &managers[i]
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		fields := fieldpath.NewSet()
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil || !fields.Has(path) {
+			continue
+		}
+		if entry.Manager == FieldOwner {
+			return true, true
+		}
+		known = true
+	}
+	return false, known
+}

@@ -1,0 +1,146 @@
+package podgroup
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
+type facts struct {
+	gangstate.Facts
+
+	key gangstate.Key
+	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
+	madeFor types.UID
+	// stage is the stage that is to run now, from 1, of stages; 0 of 0 where the gang has none. later
+	// is how many more members the later stages need.
+	stage, stages, later int
+
+	// unfinished are the pods that have not ended; waiting are those of them without a node.
+	unfinished, waiting int
+	running             int32
+	// gated have scheduling gates; claimless lack ResourceClaims that are not made yet.
+	gated, claimless int
+	// impossible ask for what no pod can have; fault is what is wrong with the first of them, by name, and faulty is that.
+	impossible int
+	faulty     string
+	fault      *resource.Fault
+	// refused: the scheduler has tried a waiting member and found no place.
+	refused bool
+	// expired: the wait time ran out on a waiting member.
+	expired bool
+	// said is why members wait, from the status of one of them; nil for nothing.
+	said *v1.PodCondition
+	// occupiedBy is the controlling owner of the first member that has one.
+	occupiedBy string
+}
+
+// observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen
+// before, and is updated with these.
+func observe(key gangstate.Key, object *gangstate.Object, pods []*v1.Pod, history *gangstate.History) facts {
+	// The scheduler has the defaults, and reports the problems.
+	f := facts{key: key, Facts: gangstate.Observe(key, object, pods, history, gangstate.Defaults{})}
+	if object != nil {
+		f.madeFor = object.Owner
+	}
+	for _, pod := range f.Pods {
+		if !ended(pod) {
+			f.addUnfinished(pod)
+		} else if !history.Includes(pod) {
+			continue
+		}
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && f.occupiedBy == "" {
+			f.occupiedBy = pod.Namespace + "/" + owner.Name
+		}
+	}
+	f.later = f.Spec.Min - f.Stage.Min
+	f.stage, f.stages = f.Stage.Stage()
+	return f
+}
+
+// lastStage reports whether no stage follows.
+func (f *facts) lastStage() bool { return f.stage == f.stages }
+
+func (f *facts) addUnfinished(pod *v1.Pod) {
+	f.unfinished++
+	if pod.Spec.NodeName == "" {
+		f.waiting++
+		if _, ok := pod.Annotations[v1alpha1.TimeoutAnnotation]; ok {
+			f.expired = true
+		}
+		f.refused = f.refused || f.expired || refused(pod)
+		switch {
+		case len(pod.Spec.SchedulingGates) > 0:
+			f.gated++
+			return
+		case gangstate.LacksClaims(pod):
+			f.claimless++
+			return
+		}
+		if fault := resource.CheckPod(pod); fault != nil {
+			if f.impossible++; f.impossible == 1 || pod.Name < f.faulty {
+				f.faulty, f.fault = pod.Name, fault
+			}
+			return
+		}
+	}
+	if pod.Spec.NodeName == "" {
+		f.listen(waitsFor(pod))
+	}
+	if pod.Status.Phase == v1.PodRunning {
+		f.running++
+	}
+}
+
+// refused reports whether the scheduler has written that there is no place for a pod.
+func refused(pod *v1.Pod) bool {
+	c := waitsFor(pod)
+	if c == nil {
+		return false
+	}
+	switch c.Reason {
+	case v1alpha1.ReasonUnschedulable, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitsFor returns why a pod has no node, from its status; nil where it does not show that.
+func waitsFor(pod *v1.Pod) *v1.PodCondition {
+	c := conditionOf(pod, v1.PodScheduled)
+	if c == nil || c.Status != v1.ConditionFalse || c.Reason == "" {
+		return nil
+	}
+	return c
+}
+
+func conditionOf(pod *v1.Pod, of v1.PodConditionType) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == of {
+			return c
+		}
+	}
+	return nil
+}
+
+// listen notes why a member waits. On the gang's leader kube-scheduler's message is worded differently from the
+// plugin's message for the gang: the plugin's has precedence.
+func (f *facts) listen(said *v1.PodCondition) {
+	ofGang := func(c *v1.PodCondition) bool { return strings.HasPrefix(c.Message, fmt.Sprintf("gang %q", f.key)) }
+	if said != nil && (f.said == nil || !ofGang(f.said) && ofGang(said)) {
+		f.said = said
+	}
+}
+
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}

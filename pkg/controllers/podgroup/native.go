@@ -1,0 +1,130 @@
+package podgroup
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+const (
+	// ReasonScheduled is kube-scheduler's reason for PodGroups that have been scheduled.
+	ReasonScheduled = "Scheduled"
+	// ReasonNotDisrupted is the reason for PodGroups with running pods that are not being evicted.
+	ReasonNotDisrupted = "NotDisrupted"
+)
+
+// nativeConditions returns what the conditions of a native PodGroup should be. Where they are that
+// already, it returns them as they are.
+func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, now metav1.Time) []metav1.Condition {
+	conditions := slices.Clone(pg.Status.Conditions)
+	set := func(want *metav1.Condition) {
+		if want == nil {
+			return
+		}
+		if current := meta.FindStatusCondition(conditions, want.Type); current != nil {
+			if ours, known := wrote(pg.ManagedFields, want.Type); known && !ours {
+				return // its writer keeps it up to date
+			}
+			if current.Status == want.Status && current.Reason == want.Reason && current.Message == want.Message {
+				return
+			}
+		}
+		want.ObservedGeneration, want.LastTransitionTime = pg.Generation, now
+		meta.SetStatusCondition(&conditions, *want)
+	}
+	if !meta.IsStatusConditionTrue(conditions, schedulingv1beta1.PodGroupInitiallyScheduled) { // it stays true for good
+		set(initiallyScheduled(pg, f))
+	}
+	set(disruption(pods, meta.IsStatusConditionTrue(conditions, schedulingv1beta1.DisruptionTarget)))
+	return conditions
+}
+
+// initiallyScheduled returns the condition by the pods: by their number, and where that does
+// not show why they wait, by what the scheduler has written on them. It is nil without pods.
+func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Condition {
+	if f.All.N+f.gated+f.claimless+f.impossible == 0 {
+		return nil
+	}
+	c := scheduled(f)
+	c.Type = schedulingv1beta1.PodGroupInitiallyScheduled
+	if gangstate.ReadNative(pg).Alone() {
+		return basic(&c, f)
+	}
+	if c.Status == metav1.ConditionTrue {
+		c.Reason = ReasonScheduled
+	}
+	f.quote(&c)
+	return &c
+}
+
+// quote copies into a condition what the scheduler has written on the members, where their number does not show why
+// they wait.
+func (f *facts) quote(c *metav1.Condition) {
+	if c.Status == metav1.ConditionTrue || f.said == nil {
+		return
+	}
+	if c.Reason == v1alpha1.ReasonAwaitingPlacement &&
+		(!incompleteBefore(f.said.Reason) || gangstate.AwaitsOthers(f.key, f.said.Message)) ||
+		c.Reason == f.said.Reason || f.expired && f.said.Reason == v1alpha1.ReasonTimedOut {
+		c.Reason, c.Message = f.said.Reason, f.said.Message
+	}
+}
+
+// incompleteBefore reports whether a reason is that members were missing: the existing members may still
+// have it.
+func incompleteBefore(reason string) bool {
+	return reason == v1alpha1.ReasonGangIncomplete || reason == v1alpha1.ReasonGangUndefined ||
+		reason == v1alpha1.ReasonGangUnsupported
+}
+
+// basic sets the reason and message for a PodGroup whose pods are scheduled one by one.
+func basic(c *metav1.Condition, f facts) *metav1.Condition {
+	switch {
+	case c.Status == metav1.ConditionTrue:
+		c.Reason, c.Message = ReasonScheduled, fmt.Sprintf("PodGroup %q has a pod bound; its pods are scheduled one by one",
+			f.key)
+	case f.said != nil && !incompleteBefore(f.said.Reason):
+		c.Reason, c.Message = f.said.Reason, f.said.Message
+	default:
+		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement,
+			fmt.Sprintf("no pod of PodGroup %q is bound; its pods are scheduled one by one", f.key)
+	}
+	return c
+}
+
+// disruption returns the condition whether all pods on nodes are being preempted; nil where they are not, and were not.
+func disruption(pods []*v1.Pod, was bool) *metav1.Condition {
+	var target *v1.PodCondition
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || ended(pod) {
+			continue
+		}
+		c := conditionOf(pod, v1.DisruptionTarget)
+		if c == nil || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonPreemptionByScheduler {
+			if !was {
+				return nil
+			}
+			return &metav1.Condition{
+				Type: schedulingv1beta1.DisruptionTarget, Status: metav1.ConditionFalse, Reason: ReasonNotDisrupted,
+				Message: "pods of the PodGroup run that are not being preempted",
+			}
+		}
+		if target == nil {
+			target = c
+		}
+	}
+	if target == nil {
+		return nil
+	}
+	return &metav1.Condition{
+		Type: schedulingv1beta1.DisruptionTarget, Status: metav1.ConditionTrue,
+		Reason: schedulingv1beta1.PodGroupReasonPreemptionByScheduler, Message: target.Message,
+	}
+}

@@ -1,0 +1,168 @@
+package podgroup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// settle is how long events of one gang gather before it is reconciled, and so the
+// least time between two writes for it: a gang that starts passes through several
+// phases in less. Watch events may have gathered before, for as long again.
+const settle = 500 * time.Millisecond
+
+// follower follows the PodGroups of one kind, and their pods.
+type follower struct {
+	client client.Client
+	clock  clock.PassiveClock
+	// joins is how pods name a PodGroup of the kind.
+	joins membership
+	// pods is the watch of members.
+	pods      crds.OnDemand
+	gathering gathering
+	histories histories
+}
+
+// reconciler keeps the status of community PodGroups up to date.
+type reconciler struct {
+	follower
+	// pruned: the API server dropped the conditions of the last write, because the CRD lacks them. Conditions are then
+	// written only together with other fields, which also shows when the CRD has been replaced.
+	pruned atomic.Bool
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	r.gathering.done(request.NamespacedName)
+	pg := &coscheduling.PodGroup{} // from the cache, and not to be changed
+	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		r.histories.forget(request.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", request.NamespacedName, err)
+	}
+	pods, err := r.members(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	facts := observe(gangstate.Key(request.NamespacedName), wishesOf(pg), pods, r.histories.of(request.NamespacedName))
+	want := nextStatus(pg, facts, metav1.NewTime(r.clock.Now()))
+	conditions, pruned := want.Conditions, r.pruned.Load()
+	if pruned {
+		want.Conditions = pg.Status.Conditions
+	}
+	fields := changes(pg.Status, want)
+	if len(fields) == 0 {
+		return reconcile.Result{}, nil
+	}
+	if pruned {
+		fields["conditions"] = conditions
+	}
+	return r.write(ctx, pg, fields)
+}
+
+// histories are the histories of gangs with a PodGroup. Each is used by one reconciliation
+// at a time.
+type histories struct {
+	mu sync.Mutex
+	m  map[types.NamespacedName]*gangstate.History
+}
+
+func (h *histories) of(key types.NamespacedName) *gangstate.History {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.m == nil {
+		h.m = map[types.NamespacedName]*gangstate.History{}
+	}
+	if h.m[key] == nil {
+		h.m[key] = &gangstate.History{}
+	}
+	return h.m[key]
+}
+
+func (h *histories) forget(key types.NamespacedName) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.m, key)
+}
+
+// members returns the pods of a gang, from the cache and not to be changed.
+func (r *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
+	if err := r.pods.Ensure(); err != nil {
+		return nil, err
+	}
+	var list v1.PodList
+	if err := r.client.List(ctx, &list, client.InNamespace(key.Namespace),
+		client.MatchingFields{r.joins.index: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing the members of gang %s: %w", key, err)
+	}
+	pods := make([]*v1.Pod, len(list.Items))
+	for i := range list.Items {
+		pods[i] = &list.Items[i]
+	}
+	return pods, nil
+}
+
+// write patches the status, provided that the object has not changed since it
+// was read: the list of conditions is replaced as a whole, and others write there too.
+func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup,
+	fields map[string]any) (reconcile.Result, error) {
+	key := types.NamespacedName{Namespace: pg.Namespace, Name: pg.Name}
+	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": pg.ResourceVersion},
+		"status":   fields,
+	})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("encoding the status of PodGroup %s: %w", key, err)
+	}
+	// Without validation: an API server that prunes conditions would warn each time.
+	err = r.client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body),
+		client.FieldOwner(FieldOwner), client.FieldValidation(metav1.FieldValidationIgnore))
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: settle}, nil
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
+	}
+	if _, ok := fields["conditions"]; ok {
+		r.notePruning(ctx, written)
+	}
+	return reconcile.Result{}, nil
+}
+
+// notePruning checks whether the conditions that were written are there.
+func (r *reconciler) notePruning(ctx context.Context, written *coscheduling.PodGroup) {
+	pruned := meta.FindStatusCondition(written.Status.Conditions, v1alpha1.ConditionScheduled) == nil
+	if was := r.pruned.Swap(pruned); was == pruned {
+		return
+	}
+	if pruned {
+		klog.FromContext(ctx).Info("PodGroups of this cluster have no status.conditions: their CRD is not Lockstep's; why " +
+			"gangs wait is only told by events")
+	} else {
+		klog.FromContext(ctx).Info("PodGroups have status.conditions now")
+	}
+}

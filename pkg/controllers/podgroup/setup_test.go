@@ -1,0 +1,134 @@
+package podgroup
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// What is dropped from the cache is not needed.
+func TestStripPodKeepsFacts(t *testing.T) {
+	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed"}
+	full := func() []*v1.Pod {
+		return with(pods(words...), func(i int, p *v1.Pod) {
+			p.Spec.Priority = ptr.To(int32(i))
+			p.Spec.Containers = []v1.Container{{Name: "main", Image: "image"}}
+			p.Labels[v1alpha1.RoleLabel] = []string{"launcher", "worker"}[i%2]
+			p.Annotations[v1alpha1.MinAvailableAnnotation] = "4"
+			p.Annotations[v1.LastAppliedConfigAnnotation] = "long"
+			p.OwnerReferences = []metav1.OwnerReference{{Name: words[i], UID: p.UID, Controller: ptr.To(true)}}
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodReady})
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{
+				Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(epoch), Message: "long"}}}}
+			if i == 5 {
+				p.DeletionTimestamp = ptr.To(metav1.NewTime(epoch))
+			}
+		})
+	}
+	var stripped []*v1.Pod
+	for _, p := range full() {
+		s, err := StripPod(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stripped = append(stripped, s.(*v1.Pod))
+	}
+	pg := group(2, "")
+	if diff := cmp.Diff(statusAfter(pg, full()), statusAfter(pg, stripped)); diff != "" {
+		t.Errorf("status from what is kept (-full +kept):\n%s", diff)
+	}
+	if got := stripped[0]; len(got.Spec.Containers) > 0 || got.Annotations[v1.LastAppliedConfigAnnotation] != "" {
+		t.Errorf("kept: %v", got)
+	}
+}
+
+func TestIndex(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1.Pod)
+		want   []string
+	}{
+		"label":      {func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.PodGroupXLabel: "a"} }, []string{"a"}},
+		"annotation": {func(p *v1.Pod) { p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "b"} }, []string{"b"}},
+		"a native PodGroup is another object": {func(p *v1.Pod) {
+			p.Labels = nil
+			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("c")}
+		}, nil},
+		"no gang": {func(p *v1.Pod) { p.Labels = nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod(0, "waiting")
+			tc.change(p)
+			if diff := cmp.Diff(tc.want, described.indexOf(p)); diff != "" {
+				t.Errorf("index (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Events gather: a gang is reconciled once for many events, and again for an event that comes while it is being
+// reconciled.
+func TestGathering(t *testing.T) {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	added := &counting{TypedRateLimitingInterface: q}
+	var g gathering
+	events, ctx := podEvents(&g, describedKey), t.Context()
+	p, stranger := pod(0, "waiting"), pod(1, "waiting")
+	stranger.Labels = nil
+	for range 10 {
+		events.Create(ctx, event.CreateEvent{Object: p}, added)
+		events.Update(ctx, event.UpdateEvent{ObjectOld: p, ObjectNew: p}, added)
+		events.Create(ctx, event.CreateEvent{Object: stranger}, added)
+	}
+	if added.n != 1 {
+		t.Errorf("%d looks for the events of one gang, want 1", added.n)
+	}
+	g.done(types.NamespacedName(key))
+	events.Delete(ctx, event.DeleteEvent{Object: p}, added)
+	if added.n != 2 {
+		t.Errorf("%d looks, want one more for what came after the first", added.n)
+	}
+	left := p.DeepCopy()
+	left.Labels[v1alpha1.PodGroupLabel] = "other"
+	g.done(types.NamespacedName(key))
+	events.Update(ctx, event.UpdateEvent{ObjectOld: p, ObjectNew: left}, added)
+	if added.n != 4 {
+		t.Errorf("%d looks, want one more for the gang that was left, and one for the other", added.n)
+	}
+}
+
+// counting counts what is added to a queue.
+type counting struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+	n int
+}
+
+func (c *counting) AddAfter(reconcile.Request, time.Duration) { c.n++ }
+
+func TestDeepCopy(t *testing.T) {
+	pg := group(2, "")
+	pg.Status = statusAfter(pg, pods("running", "running"))
+	pg.Annotations, pg.Spec.ScheduleTimeoutSeconds = map[string]string{"a": "b"}, ptr.To[int32](3)
+	list := &coscheduling.PodGroupList{Items: []coscheduling.PodGroup{*pg}}
+	copied, ok := list.DeepCopyObject().(*coscheduling.PodGroupList)
+	if diff := cmp.Diff(list, copied); !ok || diff != "" {
+		t.Fatalf("copy (-of +copy):\n%s", diff)
+	}
+	item := &copied.Items[0]
+	item.Annotations["a"], *item.Spec.ScheduleTimeoutSeconds, item.Status.Conditions[0].Message = "c", 4, "changed"
+	if pg.Annotations["a"] != "b" || *pg.Spec.ScheduleTimeoutSeconds != 3 || pg.Status.Conditions[0].Message == "changed" {
+		t.Error("the copy shares what it is a copy of")
+	}
+}

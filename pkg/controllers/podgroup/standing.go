@@ -1,0 +1,82 @@
+package podgroup
+
+import (
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// Standing is the state of a gang as far as the API shows it. For a gang with a PodGroup it is what the controller
+// writes into its status.
+type Standing struct {
+	// Spec is what the gang asks for, without what depends on the scheduler's configuration.
+	Spec gangstate.Spec
+	// Queue is the queue that its PodGroup names; empty for none.
+	Queue string
+	Phase schedulingv1alpha1.PodGroupPhase
+	// Minimum is how many members must be bound together, in the present stage of a gang with stages; 0 if undefined.
+	Minimum int
+	// Members can make up the minimum; Bound are those of them that have a node or had one to the end, Waiting those that
+	// have none.
+	Members, Bound, Waiting    int
+	Running, Succeeded, Failed int
+	// Reason and Message are why it waits, or that its minimum is bound.
+	Reason, Message string
+}
+
+// StandingOf returns the state of a gang, by all its pods and the PodGroups of its name, each of which may be nil.
+func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1beta1.PodGroup,
+	pods []*v1.Pod) Standing {
+	var object *gangstate.Object
+	queue := ""
+	switch {
+	case group != nil:
+		object, queue = wishesOf(group), group.Labels[v1alpha1.QueueLabel]
+	case native != nil:
+		object = gangstate.ReadNative(native)
+		queue = object.Queue
+	}
+	f := observe(key, object, pods, &gangstate.History{})
+	c, was := scheduled(f), schedulingv1alpha1.PodGroupPhase("")
+	f.quote(&c)
+	switch {
+	case group != nil:
+		was = group.Status.Phase
+		// What counting does not show, the scheduler has written, on the gang or else on its members.
+		if stored := meta.FindStatusCondition(conditionsOf(group, f, metav1.Time{}),
+			v1alpha1.ConditionScheduled); stored.Reason != v1alpha1.ReasonAwaitingPlacement {
+			c = *stored
+		}
+	case native != nil:
+		was = phaseBefore(native)
+		stored := meta.FindStatusCondition(nativeConditions(native, nil, f, metav1.Time{}),
+			schedulingv1beta1.PodGroupInitiallyScheduled)
+		if stored != nil && stored.Status == metav1.ConditionFalse { // once true, it stays true
+			c = *stored
+		}
+	}
+	phase := phaseOf(was, f)
+	if group != nil && cleanedUp(group.Status, f) {
+		phase = was
+	}
+	return Standing{
+		Spec: f.Spec, Queue: queue, Phase: phase, Minimum: f.Stage.Min,
+		Members: f.Members.N, Bound: f.Bound.N, Waiting: f.waiting,
+		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),
+		Reason: c.Reason, Message: c.Message,
+	}
+}
+
+// phaseBefore returns what is known of the phase of a gang whose PodGroup has none: whether it ever had its minimum.
+func phaseBefore(native *schedulingv1beta1.PodGroup) schedulingv1alpha1.PodGroupPhase {
+	if meta.IsStatusConditionTrue(native.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled) {
+		return Scheduled
+	}
+	return ""
+}

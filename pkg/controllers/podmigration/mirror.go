@@ -1,0 +1,97 @@
+package podmigration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+)
+
+// state is how far the pods of a gang have been moved, as its PodGroup shows it.
+type state struct {
+	Phase v1alpha1.MigrationPhase `json:"phase"`
+	Pods  int                     `json:"pods"`
+	Moved int                     `json:"moved"`
+}
+
+// stateOf sums up the PodMigrations of a gang.
+func stateOf(list []v1alpha1.PodMigration) state {
+	s := state{Phase: v1alpha1.MigrationSucceeded, Pods: len(list)}
+	running, pending, failed := false, false, false
+	for i := range list {
+		switch list[i].Status.Phase {
+		case v1alpha1.MigrationSucceeded:
+			s.Moved++
+		case v1alpha1.MigrationFailed:
+			failed = true
+		case v1alpha1.MigrationRunning:
+			running = true
+		default:
+			pending = true
+		}
+	}
+	switch {
+	case running || pending && s.Moved > 0:
+		s.Phase = v1alpha1.MigrationRunning
+	case pending:
+		s.Phase = v1alpha1.MigrationPending
+	case failed:
+		s.Phase = v1alpha1.MigrationFailed
+	}
+	return s
+}
+
+// mirror writes on the PodGroup of a pod how far the pods of its gang have been moved. For a gang without one nothing
+// is written.
+func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error {
+	if m.Spec.PodGroup == "" || migration.Ended(m.Status.Phase) && len(m.Finalizers) == 0 {
+		return nil
+	}
+	groups, err := podgroups.Of(ctx, r.live, r.client.RESTMapper(),
+		client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodGroup})
+	if err != nil || len(groups) == 0 {
+		return err
+	}
+	group := groups[0]
+	var list v1alpha1.PodMigrationList
+	if err := r.client.List(ctx, &list, client.InNamespace(m.Namespace),
+		client.MatchingFields{gangIndex: m.Spec.PodGroup}); err != nil {
+		return fmt.Errorf("listing the PodMigrations of PodGroup %s/%s: %w", m.Namespace, m.Spec.PodGroup, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].UID == m.UID {
+			list.Items[i] = *m // the cache may be behind
+		}
+	}
+	text, err := json.Marshal(stateOf(samePlan(list.Items, m)))
+	if err != nil {
+		return err
+	}
+	if group.Annotations[v1alpha1.MigrationAnnotation] == string(text) {
+		return nil
+	}
+	before := group.DeepCopy()
+	metav1.SetMetaDataAnnotation(&group.ObjectMeta, v1alpha1.MigrationAnnotation, string(text))
+	if err := r.client.Patch(ctx, group, client.MergeFrom(before),
+		client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing on PodGroup %s/%s how far it is moved: %w", m.Namespace, m.Spec.PodGroup, err)
+	}
+	return nil
+}
+
+// samePlan returns the PodMigrations that belong to the same plan; without a plan, only m.
+func samePlan(list []v1alpha1.PodMigration, m *v1alpha1.PodMigration) (same []v1alpha1.PodMigration) {
+	plan := m.Labels[v1alpha1.PlanLabel]
+	for i := range list {
+		if list[i].UID == m.UID || plan != "" && list[i].Labels[v1alpha1.PlanLabel] == plan {
+			same = append(same, list[i])
+		}
+	}
+	return same
+}

@@ -1,0 +1,316 @@
+package podmigration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+)
+
+// FieldOwner is the field manager of what this package writes.
+const FieldOwner = "lockstep-controller"
+
+const (
+	// poll is how often the pod of a running migration is read: there are too few for a watch.
+	poll = time.Second
+	// rest is how often a suspended PodMigration is looked at.
+	rest = 10 * time.Second
+	// retry is how soon a write is tried again after a conflict.
+	retry = 200 * time.Millisecond
+)
+
+// reconciler brings PodMigrations on.
+type reconciler struct {
+	client client.Client
+	// live reads past the cache, by names that users have written.
+	live     client.Reader
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	m := &v1alpha1.PodMigration{}
+	if err := r.live.Get(ctx, request.NamespacedName, m); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	again, err := r.bring(ctx, m)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: retry}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("bringing on PodMigration %s: %w", request.NamespacedName, err)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// bring does one step, and returns after how long to look again.
+func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.Duration, error) {
+	before := m.DeepCopy()
+	if !migration.Ended(m.Status.Phase) && m.DeletionTimestamp == nil &&
+		controllerutil.AddFinalizer(m, v1alpha1.ReleaseFinalizer) {
+		return retry, r.patch(ctx, m, before)
+	}
+	var s sight
+	var err error
+	if m.DeletionTimestamp == nil && !migration.Ended(m.Status.Phase) { // otherwise it only has to release what it holds
+		if s, err = r.see(ctx, m); err != nil {
+			return 0, err
+		}
+	}
+	now := r.clock.Now()
+	step := migration.Next(m, s.Seen, now)
+	if !equality.Semantic.DeepEqual(m.Status, step.Status) {
+		if err := r.write(ctx, m, step.Status); !release.Unimportant(m, err) {
+			return time.Millisecond, err
+		}
+		return r.bring(ctx, m) // as if it had been written
+	}
+	if err := r.mirror(ctx, m); err != nil { // no decision depends on it
+		klog.FromContext(ctx).Error(err, "Failed to say on a PodGroup how far its pods have been moved",
+			"podMigration", klog.KObj(m))
+	}
+	if migration.Ended(m.Status.Phase) {
+		done, err := release.Finish(ctx, r.client, r.live, m, FieldOwner, v1alpha1.MigrationLabel,
+			func(rsv *v1alpha1.Reservation) bool {
+				return rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID)
+			})
+		if err != nil || done {
+			return 0, err
+		}
+		return retry, nil // then check that all are gone
+	}
+	if err := r.act(ctx, m, s, step.Action); err != nil {
+		return 0, err
+	}
+	next := poll
+	if m.Spec.Suspend {
+		next = rest // watches report the rest
+	}
+	if !step.Again.IsZero() {
+		next = min(next, max(step.Again.Sub(now), time.Millisecond))
+	}
+	return next, nil
+}
+
+// sight is what was read, as the pure package and as the API have it.
+type sight struct {
+	migration.Seen
+	pod         *v1.Pod
+	reservation *v1alpha1.Reservation
+}
+
+func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight, err error) {
+	pod := &v1.Pod{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod); {
+	case err == nil:
+		s.pod = pod
+		s.Pod = &migration.Pod{
+			UID: pod.UID, Node: pod.Spec.NodeName, Ending: pod.DeletionTimestamp != nil,
+			Controlled: metav1.GetControllerOf(pod) != nil,
+			Ended: pod.Status.Phase == v1.PodSucceeded ||
+				pod.Status.Phase == v1.PodFailed, Successors: migration.Successors(pod),
+		}
+		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
+			s.Pod.Grace = time.Duration(*grace) * time.Second
+		}
+	case !apierrors.IsNotFound(err):
+		return s, fmt.Errorf("reading the pod: %w", err)
+	}
+	rsv := &v1alpha1.Reservation{}
+	switch err := r.live.Get(ctx, client.ObjectKey{Name: migration.ReservationName(m)}, rsv); {
+	case err == nil:
+		s.reservation = rsv
+		s.Reservation = &migration.Reservation{
+			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m), Phase: rsv.Status.Phase,
+			Node: rsv.Status.NodeName, Why: migration.WhyNot(rsv), Users: rsv.Status.CurrentOwners,
+		}
+		if rsv.DeletionTimestamp != nil {
+			s.Reservation.Phase = v1alpha1.ReservationFailed
+		}
+		if s.Reservation.Phase == v1alpha1.ReservationAvailable && s.pod != nil && s.pod.DeletionTimestamp == nil {
+			if err := r.seeTarget(ctx, m, s.Reservation); err != nil {
+				return s, err
+			}
+		}
+	case !apierrors.IsNotFound(err):
+		return s, fmt.Errorf("reading the Reservation: %w", err)
+	}
+	if m.Status.Successors != nil && !m.Spec.Suspend && s.Reservation != nil && !s.Reservation.Open {
+		if s.Alike, err = r.alike(ctx, m); err != nil {
+			return s, err
+		}
+	}
+	if m.Status.Phase == v1alpha1.MigrationRunning && (s.pod == nil || s.pod.UID != m.Spec.PodUID) {
+		s.Barren, err = r.barren(ctx, m)
+	}
+	return s, err
+}
+
+// barren reports whether the controller of the pod is gone for good; false for a kind that may not be read.
+func (r *reconciler) barren(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
+	if m.Status.Successors == nil || m.Status.Successors.Controller == nil || m.Status.Successors.Controller.UID == "" {
+		return false, nil
+	}
+	by := m.Status.Successors.Controller
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(by.APIVersion, by.Kind))
+	err := r.live.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, object)
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s %s/%s: %w", by.Kind, by.Namespace, by.Name, err)
+	}
+	return object.UID != by.UID || object.DeletionTimestamp != nil, nil
+}
+
+// alike returns the name of a Reservation of another PodMigration that is open to the same successors. Only one
+// PodMigration is reconciled at a time, so none is opened meanwhile.
+func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (string, error) {
+	var list v1alpha1.ReservationList
+	if err := r.live.List(ctx, &list, client.HasLabels{v1alpha1.MigrationLabel}); err != nil {
+		return "", fmt.Errorf("listing Reservations of migrations: %w", err)
+	}
+	same := migration.OwnerFor(m, nil)
+	for i := range list.Items {
+		rsv := &list.Items[i]
+		ended := rsv.DeletionTimestamp != nil || rsv.Status.Phase == v1alpha1.ReservationSucceeded ||
+			rsv.Status.Phase == v1alpha1.ReservationFailed
+		if ended || rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) {
+			continue
+		}
+		if slices.ContainsFunc(rsv.Spec.Owners,
+			func(o v1alpha1.ReservationOwner) bool { return equality.Semantic.DeepEqual(o, same) }) {
+			return rsv.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// seeTarget marks the Reservation as pending while its target takes no pods: what is held there stays held, but no pod
+// could use it.
+func (r *reconciler) seeTarget(ctx context.Context, m *v1alpha1.PodMigration, rsv *migration.Reservation) error {
+	node := &v1.Node{}
+	err := r.live.Get(ctx, client.ObjectKey{Name: m.Spec.TargetNode}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is gone", m.Spec.TargetNode)
+	case err != nil:
+		return fmt.Errorf("reading node %s: %w", m.Spec.TargetNode, err)
+	case node.Spec.Unschedulable:
+		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is cordoned", m.Spec.TargetNode)
+	case !migration.Ready(node):
+		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is not ready", m.Spec.TargetNode)
+	}
+	return nil
+}
+
+// act does the action of a step.
+func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight, action migration.Action) error {
+	switch action {
+	case migration.Reserve:
+		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), s.pod)
+		if err != nil {
+			return err
+		}
+		err = r.client.Create(ctx, migration.ReservationFor(m, s.pod, queue), client.FieldOwner(FieldOwner))
+		switch {
+		case apierrors.IsAlreadyExists(err):
+			return nil // it is looked at next
+		case apierrors.IsInvalid(err):
+			return r.write(ctx, m,
+				migration.Refused(m, v1alpha1.MigrationReasonNoRoom, "the pod cannot be reserved for: "+err.Error(), r.clock.Now()))
+		}
+		return err
+	case migration.Open:
+		return r.open(ctx, m, s)
+	case migration.Evict:
+		return r.evict(ctx, m, s.pod)
+	default:
+		return nil
+	}
+}
+
+// open makes the successor an owner of the Reservation, provided that the Reservation has not changed since it was
+// read.
+func (r *reconciler) open(ctx context.Context, m *v1alpha1.PodMigration, s sight) error {
+	opened := s.reservation.DeepCopy()
+	opened.Spec.Owners = []v1alpha1.ReservationOwner{migration.OwnerFor(m, s.pod)}
+	return r.patch(ctx, opened, s.reservation)
+}
+
+// patch writes only what differs: an update might write fields that cannot be changed in another form. It fails where
+// the object has changed since it was read.
+func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
+	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+		client.FieldOwner(FieldOwner))
+}
+
+// evict requests the eviction of exactly this pod, if its target is held: both were read just now.
+func (r *reconciler) evict(ctx context.Context, m *v1alpha1.PodMigration, pod *v1.Pod) error {
+	eviction := &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.Spec.PodUID}}}
+	err := r.client.SubResource("eviction").Create(ctx, pod, eviction)
+	switch {
+	case err == nil:
+		why := ""
+		if text := m.Annotations[v1alpha1.WhyAnnotation]; text != "" {
+			why = ": it " + text
+		}
+		r.recorder.Eventf(pod, m, v1.EventTypeNormal, eventMigrating, action,
+			"moved from node %s to %s, which Reservation %s holds for its successor%s",
+			m.Spec.SourceNode, m.Spec.TargetNode, m.Status.Reservation, why)
+		return nil
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return nil // it is gone, or another pod has its name: seen next
+	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
+		barred := migration.Barred(m, budgetText(err), r.clock.Now())
+		if equality.Semantic.DeepEqual(m.Status, barred) {
+			return nil
+		}
+		return r.write(ctx, m, barred)
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsMethodNotSupported(err):
+		return r.write(ctx, m, migration.Refused(m, v1alpha1.MigrationReasonRefused, err.Error(), r.clock.Now()))
+	}
+	return fmt.Errorf("evicting the pod: %w", err)
+}
+
+// budgetText returns why a PodDisruptionBudget does not allow an eviction: the cause names the budget, the message does
+// not.
+func budgetText(err error) string {
+	cause, _ := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause)
+	return strings.TrimSpace(err.Error() + " " + cause.Message)
+}
+
+// write writes a status, provided that the PodMigration has not changed since it was read.
+func (r *reconciler) write(ctx context.Context, m *v1alpha1.PodMigration, want v1alpha1.PodMigrationStatus) error {
+	was := m.Status
+	m.Status = want
+	if err := r.client.Status().Update(ctx, m, client.FieldOwner(FieldOwner)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	r.tell(m, &was)
+	return nil
+}

@@ -1,0 +1,274 @@
+package queuestatus
+
+import (
+	"errors"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// cluster is what the status of all queues is computed from.
+type cluster struct {
+	queues []*v1alpha1.Queue
+	pods   []*v1.Pod
+	nodes  []*v1.Node
+	// devices are the devices that nodes have behind extended resources.
+	devices *devices.Counts
+	// reserved are pods that stand for Reservations: what they hold, and what they still look for. They are no gangs.
+	reserved []*v1.Pod
+	// byNamespace and byGang are the queues that namespaces and PodGroups name.
+	byNamespace map[string]string
+	byGang      map[gangstate.Key]string
+	// schedulers are those that use queues, by the scheduler name of pods.
+	schedulers map[string]bool
+	rules      share.Rules
+	pools      []config.Pool
+}
+
+// sum is what is counted in a queue and those below it.
+type sum struct {
+	allocated, requested resource.Vector
+	// gangs that are counted; true for those with a pod on a node.
+	gangs map[member]bool
+}
+
+// member is what counts as one: a gang of a scheduler, or else a pod.
+type member struct {
+	scheduler string
+	gang      gangstate.Key
+	pod       types.UID
+}
+
+func memberOf(pod *v1.Pod) member {
+	if key, _, ok := gangstate.KeyOf(pod); ok {
+		return member{scheduler: pod.Spec.SchedulerName, gang: key}
+	}
+	return member{pod: pod.UID}
+}
+
+// statuses returns the status of each queue, by name. now is the transition time of conditions that change. What
+// queues use and deserve is counted as in the scheduler.
+func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, error) {
+	nodes, err := pools.New(c.pools)
+	if err != nil {
+		return nil, err
+	}
+	tree, book := c.tree(), c.book()
+	c.count(usage.New(caller{c}, book, nodes))
+	total := nodes.Total()
+	sums := map[string]*sum{}
+	for name := range tree {
+		sums[name] = &sum{allocated: resource.Vector{}, requested: resource.Vector{}, gangs: map[member]bool{}}
+	}
+	chains := map[string][]string{}
+	for i, pod := range slices.Concat(c.pods, c.reserved) {
+		of, counts := book.Counted(string(pod.UID))
+		if !counts {
+			continue
+		}
+		if _, known := chains[of.Queue]; !known {
+			chains[of.Queue] = chain(tree, of.Queue)
+		}
+		for _, at := range chains[of.Queue] {
+			sums[at].add(of)
+			if i < len(c.pods) {
+				sums[at].member(memberOf(pod), of.Runs)
+			}
+		}
+	}
+	queues := map[string]*v1alpha1.Queue{}
+	for _, q := range c.queues {
+		queues[q.Name] = q
+	}
+	shares := book.Shares()
+	statuses := make(map[string]v1alpha1.QueueStatus, len(c.queues))
+	for _, q := range c.queues {
+		status := sums[q.Name].status(shares[q.Name].Deserved, total, len(c.pools) > 0)
+		status.Conditions = slices.Clone(q.Status.Conditions)
+		condition := ready(q, tree, queues, c.pools)
+		condition.LastTransitionTime = now
+		meta.SetStatusCondition(&status.Conditions, condition)
+		statuses[q.Name] = status
+	}
+	return statuses, nil
+}
+
+// count counts all pods, and what is held.
+func (c *cluster) count(counter *usage.Counter) {
+	for _, node := range c.nodes {
+		counter.SetNode(c.devices.WithDevices(node))
+	}
+	for i, pod := range slices.Concat(c.pods, c.reserved) {
+		switch held := i >= len(c.pods) && pod.Spec.NodeName != ""; {
+		case held && c.counts(pod):
+			counter.SetHeld(hold.ID(pod.UID), pod, pod.Spec.NodeName, resource.OfPod(pod))
+		case c.foreign(pod):
+			counter.SetForeign(pod)
+		case c.counts(pod):
+			counter.Count(pod, pod.Spec.NodeName, queueing.Usage{
+				Queue: c.queueOf(pod), Runs: pod.Spec.NodeName != "", Demand: demandOf(pod),
+			})
+		}
+	}
+	counter.StartHeld()
+}
+
+// caller is what the counter asks. There are no jobs, so nothing follows from what is counted.
+type caller struct{ *cluster }
+
+var _ usage.Caller = caller{}
+
+// Ours implements usage.Caller.
+func (c caller) Ours(schedulerName string) bool { return c.schedulers[schedulerName] }
+
+// QueueOf implements usage.Caller.
+func (c caller) QueueOf(pod *v1.Pod) string { return c.queueOf(pod) }
+
+// Moment implements usage.Caller.
+func (caller) Moment() queueing.Moment { return queueing.Moment{} }
+
+// Do implements usage.Caller.
+func (caller) Do(queueing.Effects) {}
+
+// HeldChanged implements usage.Caller.
+func (caller) HeldChanged() {}
+
+// book returns a book with all queues, in which nothing is counted yet.
+func (c *cluster) book() *queueing.Book {
+	book := queueing.NewBook(v1alpha1.DefaultQueue)
+	book.SetPolicies(queueing.Policies{Rules: c.rules})
+	queues := make([]queueing.Queue, len(c.queues))
+	for i, q := range c.queues {
+		queues[i] = pools.Queue(q)
+	}
+	book.SetQueues(queues...)
+	return book
+}
+
+// tree returns the queues with their parents. The default queue is always there.
+func (c *cluster) tree() map[string]share.Queue {
+	tree := map[string]share.Queue{v1alpha1.DefaultQueue: {Name: v1alpha1.DefaultQueue}}
+	for _, q := range c.queues {
+		tree[q.Name] = share.Queue{Name: q.Name, Parent: q.Spec.Parent}
+	}
+	return tree
+}
+
+// demandOf returns how far the request of a pod counts while it waits. Its status shows whether the scheduler
+// found its gang incomplete: then it asks for nothing yet.
+func demandOf(pod *v1.Pod) queueing.Demand {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			switch c.Reason {
+			case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined,
+				v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
+				return queueing.Hopeless
+			}
+		}
+	}
+	return queueing.Full
+}
+
+// foreign reports whether a pod has part of a node and is not of a scheduler that uses queues.
+func (c *cluster) foreign(pod *v1.Pod) bool {
+	return !c.schedulers[pod.Spec.SchedulerName] && pod.Spec.NodeName != "" && !ended(pod)
+}
+
+// counts reports whether a pod is counted in its queue: with gates it asks for nothing yet, nor with amounts that no
+// pod can have.
+func (c *cluster) counts(pod *v1.Pod) bool {
+	return c.schedulers[pod.Spec.SchedulerName] && !ended(pod) && len(pod.Spec.SchedulingGates) == 0 &&
+		resource.CheckPod(pod) == nil
+}
+
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+func (c *cluster) queueOf(pod *v1.Pod) string {
+	return gangstate.QueueOf(pod,
+		func(key gangstate.Key) string { return c.byGang[key] },
+		func(name string) string { return c.byNamespace[name] })
+}
+
+// add counts a pod of the queue, or of one below it.
+func (s *sum) add(usage queueing.Usage) {
+	s.requested.Add(usage.Amount, 1)
+	if usage.Runs {
+		s.allocated.Add(usage.Amount, 1)
+	}
+}
+
+// member counts the gang or pod that a pod belongs to.
+func (s *sum) member(as member, runs bool) { s.gangs[as] = s.gangs[as] || runs }
+
+// chain returns a queue and those above it, as far as they exist and none comes twice: in a part
+// of the tree that is not connected to the top, the numbers add up, too. A queue that is too deep is alone.
+func chain(tree map[string]share.Queue, name string) []string {
+	names, err := share.Ancestors(tree, name)
+	if errors.Is(err, share.ErrDepth) {
+		return names[:1]
+	}
+	return names
+}
+
+func (s *sum) status(deserved, total resource.Vector, several bool) v1alpha1.QueueStatus {
+	entitled, requested := deserved.Sum(), s.requested.Sum()
+	for name, amount := range entitled { // a pod that may use several pools is entitled to a place in each
+		entitled[name] = min(amount, requested[name])
+	}
+	status := v1alpha1.QueueStatus{
+		Deserved: entitled.List(), Allocated: s.allocated.Sum().List(), Requested: requested.List(),
+		Share: percent(share.Dominant(s.allocated, total)),
+	}
+	if several {
+		status.Pools = byPool(deserved, s.allocated, s.requested)
+	}
+	for runs := range maps.Values(s.gangs) {
+		if runs {
+			status.RunningGangs++
+		} else {
+			status.PendingGangs++
+		}
+	}
+	return status
+}
+
+// byPool returns the same amounts pool by pool, in the order of their names, without pools in which
+// there is nothing.
+func byPool(deserved, allocated, requested resource.Vector) []v1alpha1.QueuePoolStatus {
+	d, a, r := deserved.ByPool(), allocated.ByPool(), requested.ByPool()
+	var list []v1alpha1.QueuePoolStatus
+	names := slices.Concat(slices.Collect(maps.Keys(d)), slices.Collect(maps.Keys(r)))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		one := v1alpha1.QueuePoolStatus{Name: name, Deserved: d[name].List(), Allocated: a[name].List(),
+			Requested: r[name].List()}
+		if len(one.Deserved)+len(one.Allocated)+len(one.Requested) > 0 {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// percent formats a part, with at most one decimal: "12.5%".
+func percent(part float64) string {
+	return strconv.FormatFloat(math.Round(part*1000)/10, 'f', -1, 64) + "%"
+}

@@ -1,0 +1,223 @@
+package queuestatus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+)
+
+// FieldOwner is the field manager of what this package writes.
+const FieldOwner = "lockstep-controller"
+
+const (
+	// settle is how long events gather before the queues are read.
+	settle = 200 * time.Millisecond
+	// pause is the least time between two reconciliations; busy bounds the part of the time that they
+	// take, in large clusters.
+	pause = time.Second
+	busy  = 10
+)
+
+// reconciler updates the status of all queues at once: what one deserves depends
+// on all others. It is run by one worker.
+type reconciler struct {
+	client     client.Client
+	clock      clock.PassiveClock
+	schedulers map[string]bool
+	rules      share.Rules
+	pools      []config.Pool
+	// last is when it last ran, and next when it may run again.
+	last, next time.Time
+	// devices are the devices that nodes have behind extended resources.
+	devices *devices.Counts
+	// cluster is the watches of everything but queues.
+	cluster crds.OnDemand
+
+	mu sync.Mutex
+	// kinds are the watched kinds that the API server may not serve.
+	kinds []schema.GroupVersionKind
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	now := r.clock.Now()
+	if wait := r.next.Sub(now); wait > 0 && !now.Before(r.last) {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	r.last, r.next = now, now.Add(pause)
+	defer func() { r.next = now.Add(max(pause, busy*r.clock.Since(now))) }()
+	c, err := r.read(ctx)
+	if err != nil || c == nil {
+		return reconcile.Result{}, err
+	}
+	var result reconcile.Result
+	var failures []error
+	want, err := c.statuses(metav1.NewTime(now))
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reckoning the status of queues: %w", err)
+	}
+	for _, q := range c.queues {
+		switch err := r.write(ctx, q, want[q.Name]); {
+		case apierrors.IsConflict(err):
+			result.RequeueAfter = pause // the cache is behind
+		case err != nil && !apierrors.IsNotFound(err):
+			failures = append(failures, fmt.Errorf("writing the status of queue %s: %w", q.Name, err))
+		}
+	}
+	if len(failures) > 0 {
+		return reconcile.Result{}, errors.Join(failures...)
+	}
+	return result, nil
+}
+
+// read reads the cluster from the cache. Nothing of it may be changed. Where there are no
+// queues, it returns nil.
+func (r *reconciler) read(ctx context.Context) (*cluster, error) {
+	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools, devices: r.devices}
+	var queues v1alpha1.QueueList
+	if err := r.client.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing queues: %w", err)
+	}
+	if len(queues.Items) == 0 {
+		return nil, nil
+	}
+	if err := r.cluster.Ensure(); err != nil {
+		return nil, err
+	}
+	var pods v1.PodList
+	var nodes v1.NodeList
+	var namespaces v1.NamespaceList
+	for what, list := range map[string]client.ObjectList{"pods": &pods, "nodes": &nodes, "namespaces": &namespaces} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", what, err)
+		}
+	}
+	c.queues, c.pods, c.nodes = pointers(queues.Items), pointers(pods.Items), pointers(nodes.Items)
+	c.byNamespace = map[string]string{}
+	for i := range namespaces.Items {
+		if queue := namespaces.Items[i].Annotations[v1alpha1.QueueLabel]; queue != "" {
+			c.byNamespace[namespaces.Items[i].Name] = queue
+		}
+	}
+	if err := r.countDevices(ctx); err != nil {
+		return nil, err
+	}
+	var err error
+	if c.reserved, err = r.reserved(ctx); err != nil {
+		return nil, err
+	}
+	c.byGang, err = r.byGang(ctx)
+	return c, err
+}
+
+// countDevices updates which devices nodes have behind extended resources.
+func (r *reconciler) countDevices(ctx context.Context) error {
+	if !r.watches(deviceSlices) {
+		return nil
+	}
+	var all resourceapi.ResourceSliceList
+	var classes resourceapi.DeviceClassList
+	for what, list := range map[string]client.ObjectList{"ResourceSlices": &all, "DeviceClasses": &classes} {
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing %s: %w", what, err)
+		}
+	}
+	r.devices.Replace(pointers(all.Items), pointers(classes.Items))
+	return nil
+}
+
+// reserved returns what Reservations hold and look for, as pods.
+func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
+	if !r.watches(reservations) {
+		return nil, nil
+	}
+	var list v1alpha1.ReservationList
+	if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Reservations: %w", err)
+	}
+	for i := range list.Items {
+		pods = append(pods, reservationstate.CountedPods(&list.Items[i], r.clock.Now())...)
+	}
+	return pods, nil
+}
+
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
+}
+
+// byGang returns the queues that PodGroups name. The community's PodGroup takes precedence over the native one.
+func (r *reconciler) byGang(ctx context.Context) (map[gangstate.Key]string, error) {
+	queues := map[gangstate.Key]string{}
+	for _, kind := range []schema.GroupVersionKind{native, community} {
+		if !r.watches(kind) {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("listing PodGroups of %s: %w", kind.GroupVersion(), err)
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			if queue := object.GetLabels()[v1alpha1.QueueLabel]; queue != "" {
+				queues[gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}] = queue
+			}
+		}
+	}
+	return queues, nil
+}
+
+// watch notes that a kind is watched from now on.
+func (r *reconciler) watch(kind schema.GroupVersionKind) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kinds = append(r.kinds, kind)
+}
+
+func (r *reconciler) watches(kind schema.GroupVersionKind) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.kinds, kind)
+}
+
+// write patches a status that is not as it should be, provided that the queue has not changed
+// since it was read: the list of conditions is replaced as a whole.
+func (r *reconciler) write(ctx context.Context, q *v1alpha1.Queue, want v1alpha1.QueueStatus) error {
+	first := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.QueueReady) == nil
+	if !first && equality.Semantic.DeepEqual(q.Status, want) {
+		return nil
+	}
+	before, after := q.DeepCopy(), q.DeepCopy()
+	after.Status = want
+	if first { // 0 is written once, for clients that print it
+		before.Status.PendingGangs, before.Status.RunningGangs = -1, -1
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return r.client.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner))
+}

@@ -1,0 +1,106 @@
+package queuestatus
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+)
+
+// stage is a reconciler that notes what it writes.
+type stage struct {
+	*reconciler
+	t       *testing.T
+	clock   *testclock.FakeClock
+	patches []string
+}
+
+func newStage(t *testing.T, objects ...client.Object) *stage {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &stage{t: t, clock: testclock.NewFakeClock(now.Time)}
+	note := func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+		data, err := patch.Data(object)
+		if err != nil {
+			return err
+		}
+		s.patches = append(s.patches, object.GetName()+": "+string(data))
+		return c.SubResource(subresource).Patch(ctx, object, patch, options...)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Queue{}).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: note}).Build()
+	s.reconciler = &reconciler{rules: share.Rules{Stated: true, Weighted: true}, client: c, clock: s.clock, schedulers: map[string]bool{ours: true}}
+	return s
+}
+
+// step reconciles, and returns what was written and when to come again.
+func (s *stage) step() ([]string, time.Duration) {
+	s.t.Helper()
+	s.patches = nil
+	result, err := s.Reconcile(s.t.Context(), reconcile.Request{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.patches, result.RequeueAfter
+}
+
+func TestWritesWhatChanged(t *testing.T) {
+	s := newStage(t, queueOf("a"), queueOf("b"), nodeOf("8"), podOf("1", "1", in("a")))
+	patches, _ := s.step()
+	if len(patches) != 2 || !strings.Contains(patches[1], `"pendingGangs":0,`) || !strings.Contains(patches[1], `"runningGangs":0,`) {
+		t.Fatalf("first: patches %q; want two, and 0 said", patches)
+	}
+	if patches, wait := s.step(); len(patches) > 0 || wait != pause {
+		t.Errorf("at once: patches %q, again after %v; want none, %v", patches, wait, pause)
+	}
+	s.clock.Step(pause)
+	if patches, wait := s.step(); len(patches) > 0 || wait != 0 {
+		t.Errorf("nothing changed: patches %q, again after %v; want none", patches, wait)
+	}
+	if err := s.client.Create(t.Context(), podOf("2", "1", in("b"), bound)); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(pause)
+	if patches, _ := s.step(); len(patches) != 1 || !strings.HasPrefix(patches[0], "b: ") || !strings.Contains(patches[0], `"resourceVersion"`) {
+		t.Errorf("a pod more: patches %q; want one of b, on its version", patches)
+	}
+	if err := s.client.Delete(t.Context(), podOf("2", "1")); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(pause)
+	if patches, _ := s.step(); len(patches) != 1 || !strings.Contains(patches[0], `"allocated":null`) {
+		t.Errorf("it is gone: patches %q; want one that takes away what was allocated", patches)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for sentence, tc := range map[string]struct {
+		names []string
+		valid bool
+	}{
+		"one":          {[]string{ours}, true},
+		"two":          {[]string{ours, "other"}, true},
+		"none":         {nil, false},
+		"an empty one": {[]string{ours, ""}, false},
+	} {
+		if err := (Options{SchedulerNames: tc.names}).validate(); (err == nil) != tc.valid {
+			t.Errorf("%s: %v, want valid %t", sentence, err, tc.valid)
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package workloads
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+)
+
+const (
+	// FieldOwner is the field manager of what this package writes.
+	FieldOwner = "lockstep-controller"
+	// again is how long after a write that conflicted the next one comes.
+	again = 500 * time.Millisecond
+)
+
+// podGroupKind is the community's PodGroup, of which only the metadata is written.
+var podGroupKind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
+
+// reconciler writes the annotations of PodGroups.
+type reconciler struct {
+	client client.Client
+	// watched are the kinds of workloads that the API server serves, and that are in the client's cache.
+	watched watched
+}
+
+// watched is a set of kinds.
+type watched struct {
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionKind]bool
+}
+
+func (w *watched) add(kind schema.GroupVersionKind) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kinds == nil {
+		w.kinds = map[schema.GroupVersionKind]bool{}
+	}
+	w.kinds[kind] = true
+}
+
+func (w *watched) has(kind schema.GroupVersionKind) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kinds[kind]
+}
+
+// Reconcile implements reconcile.Reconciler. A PodGroup and its workload have the same name.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	pg := &coscheduling.PodGroup{}
+	err := r.client.Get(ctx, request.NamespacedName, pg)
+	if apierrors.IsNotFound(err) {
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", request.NamespacedName, err)
+	}
+	w, err := r.workloadOf(ctx, pg)
+	if w == nil || err != nil {
+		return reconcile.Result{}, err
+	}
+	annotation, want := w.says(pg)
+	is := pg.Annotations[annotation]
+	if is == want || is != "" && !ours(pg, annotation) {
+		return reconcile.Result{}, nil
+	}
+	return r.write(ctx, pg, annotation, want)
+}
+
+// workloadOf returns the workload that makes the members of a gang; nil where it does not exist, or is of no known
+// kind.
+func (r *reconciler) workloadOf(ctx context.Context, pg *coscheduling.PodGroup) (workload, error) {
+	owner, known := ownerOf(pg)
+	if owner == nil || !r.watched.has(known.kind) {
+		return nil, nil
+	}
+	w, key := known.empty(), client.ObjectKeyFromObject(pg)
+	err := r.client.Get(ctx, key, w)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s: %w", known.kind.Kind, key, err)
+	case !w.of(owner):
+		return nil, nil
+	}
+	return w, nil
+}
+
+// ownerOf returns the owner of a PodGroup that makes its pods, and what is known of such owners; nil where no owner is
+// of a known kind. Not every operator makes it the controller.
+func ownerOf(pg metav1.Object) (*metav1.OwnerReference, *known) {
+	owners := pg.GetOwnerReferences()
+	for i := range owners {
+		kind := schema.FromAPIVersionAndKind(owners[i].APIVersion, owners[i].Kind).GroupKind()
+		for j := range workloads {
+			if workloads[j].owner == kind {
+				return &owners[i], &workloads[j]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// write changes the annotation, or removes it, provided that the PodGroup has not changed since it was read.
+func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup, annotation,
+	want string) (reconcile.Result, error) {
+	var value any
+	if want != "" {
+		value = want
+	}
+	key := client.ObjectKeyFromObject(pg)
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": pg.ResourceVersion,
+		"annotations":     map[string]any{annotation: value},
+	}})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("encoding the annotation %s of PodGroup %s: %w", annotation, key, err)
+	}
+	err = r.client.Patch(ctx, pg, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldOwner))
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: again}, nil
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("writing the annotation %s of PodGroup %s: %w", annotation, key, err)
+	}
+	klog.FromContext(ctx).V(2).Info("Wrote what a workload says of its gang", "podGroup", key, "annotation",
+		annotation, "value", want)
+	return reconcile.Result{}, nil
+}
+
+// ours reports whether this controller wrote the annotation as it stands.
+func ours(pg *coscheduling.PodGroup, annotation string) bool {
+	path := fieldpath.MakePathOrDie("metadata", "annotations", annotation)
+	for i := range pg.ManagedFields {
+		entry := &pg.ManagedFields[i]
+		if entry.Manager != FieldOwner || entry.FieldsV1 == nil {
+			continue
+		}
+		fields := fieldpath.NewSet()
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err == nil && fields.Has(path) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,213 @@
+package evictions
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
+)
+
+// Evictor evicts pods. It is safe for concurrent use.
+type Evictor struct {
+	// Profile is the name in which pods are marked; no two processes that run at the same time share it.
+	Profile  string
+	Client   corev1client.PodsGetter
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Pod finds a pod by its UID, see [PodsByUID]. Pods lists the pods of a namespace.
+	Pod  func(types.UID) (*v1.Pod, bool)
+	Pods corev1listers.PodLister
+	// InFlight finds the pods that have a node and are not bound to it yet; nil for none.
+	InFlight InFlight
+	Gangs    Gangs
+	// Underway is told about evictions that do not take place.
+	Underway *Underway
+	Texts    Texts
+
+	// unfinished are pods that were marked and still run.
+	unfinished podTimes
+}
+
+// InFlight finds pods at Permit and at PreBind, as fwk.Handle does.
+type InFlight interface {
+	GetWaitingPod(types.UID) fwk.WaitingPod
+	GetPodInPreBind(types.UID) fwk.PodInPreBind
+}
+
+// Texts are the evicting plugin's texts for users.
+type Texts struct {
+	// Plugin is the plugin that cancels bindings.
+	Plugin string
+	// Begun is the condition DisruptionTarget of a pod that is being evicted, Withdrawn that of a pod that runs on.
+	Begun, Withdrawn Condition
+	// Evicted returns the event on an evicted pod, for a preemptor or nil. Finishing is its note if another process began
+	// the eviction.
+	Evicted   func(pod, preemptor *v1.Pod, note string) status.Event
+	Finishing string
+}
+
+// Condition is the reason and message of a pod condition.
+type Condition struct{ Reason, Message string }
+
+// Outcome is the result of the eviction of a pod.
+type Outcome int
+
+// Outcomes.
+const (
+	// Ends: the API server is ending it.
+	Ends Outcome = iota
+	// WasGone: the pod no longer existed.
+	WasGone
+	// CalledOff: the pod was not on its node yet. Its binding was cancelled, and it is queued again; there will be no
+	// deletion event.
+	CalledOff
+	// RunsOn: the pod no longer needs to be evicted.
+	RunsOn
+)
+
+// Eviction is the eviction of one pod.
+type Eviction struct {
+	Pod *v1.Pod
+	// From is the node on which it was chosen; empty if it is evicted on any node.
+	From string
+	// Marked: its status says already that it is being evicted. Otherwise Of is the argument for Mark.
+	Marked bool
+	Of     int
+	// Needed reports whether it must still be evicted; nil if it must in any case.
+	Needed func() bool
+	// For is the pod that it makes room for; nil for none. Note is the reason for the pod's users.
+	For  *v1.Pod
+	Note string
+}
+
+// Evict ends a pod, and no other of its name. A pod that has lost its place meanwhile runs on, or waits. Evict marks
+// the pod first unless it is marked, and then evicts it only if that is still needed.
+func (e *Evictor) Evict(ctx context.Context, one Eviction) (Outcome, error) {
+	outcome, err := e.evict(ctx, one)
+	switch {
+	case err == nil && (outcome == Ends || outcome == WasGone):
+	case refuses(err):
+		e.Underway.refuseUnexpectedly(one.Pod.UID, e.Clock.Now())
+	default:
+		e.Underway.Release(one.Pod.UID)
+	}
+	if err != nil {
+		return outcome, fmt.Errorf("evicting pod %s: %w", klog.KObj(one.Pod), err)
+	}
+	return outcome, nil
+}
+
+func (e *Evictor) evict(ctx context.Context, one Eviction) (Outcome, error) {
+	outcome, pod, note := Ends, one.Pod, one.Note
+	switch {
+	case e.callOff(pod):
+		outcome, note = CalledOff, note+" (before it was on its node)"
+	case !e.hasPlace(pod, one.From):
+		return RunsOn, nil
+	default:
+		if !one.Marked {
+			if outcome, err := e.Mark(ctx, pod, one.Of); outcome != Ends || err != nil {
+				return outcome, err
+			}
+			if one.Needed != nil && !one.Needed() {
+				e.Unmark(ctx, pod)
+				return RunsOn, nil
+			}
+		}
+		if gone, err := e.delete(ctx, pod, metav1.DeleteOptions{}); gone || err != nil {
+			return WasGone, err
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("Evicted pod", "pod", klog.KObj(pod), "node", pod.Spec.NodeName,
+		"preemptor", klog.KObj(one.For))
+	e.Texts.Evicted(pod, one.For, note).Record(e.Recorder)
+	return outcome, nil
+}
+
+// callOff reports whether it cancelled the binding of a pod that is not on its node yet.
+func (e *Evictor) callOff(pod *v1.Pod) bool {
+	if e.InFlight == nil {
+		return false
+	}
+	if waiting := e.InFlight.GetWaitingPod(pod.UID); waiting != nil {
+		return waiting.Preempt(e.Texts.Plugin, "preempted")
+	}
+	if binding := e.InFlight.GetPodInPreBind(pod.UID); binding != nil {
+		return binding.CancelPod("preempted by " + e.Texts.Plugin)
+	}
+	return false
+}
+
+// hasPlace reports whether a pod is on a node, or known to be on its way to one; on the given node, if any. It is true
+// for a pod that the cache does not have: the API server decides.
+func (e *Evictor) hasPlace(pod *v1.Pod, node string) bool {
+	now, ok := e.Pod(pod.UID)
+	if !ok {
+		return true
+	}
+	if now.Spec.NodeName != "" {
+		return node == "" || now.Spec.NodeName == node
+	}
+	of := OwnerOf(e.Gangs, now)
+	if of.IsPod() {
+		return false // if it is being bound after all, a preemptor that needs its place finds it there
+	}
+	return slices.ContainsFunc(e.Gangs.Running(of.Profile, of.Gang), func(f gangstate.Footprint) bool {
+		return slices.ContainsFunc(f.Running, func(p gangstate.Placed) bool {
+			return p.Pod.UID == pod.UID && (node == "" || p.Node == node)
+		})
+	})
+}
+
+// delete deletes a pod. It reports whether the pod was gone already.
+func (e *Evictor) delete(ctx context.Context, pod *v1.Pod, options metav1.DeleteOptions) (gone bool, err error) {
+	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
+	err = e.Client.Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	if gone, err = isGone(ctx, e.Client, pod, err); err != nil {
+		return false, fmt.Errorf("deleting pod %s: %w", klog.KObj(pod), err)
+	}
+	return gone, nil
+}
+
+// isGone reports whether the error of a call about a pod means that none of its UID exists. It returns any other error.
+func isGone(ctx context.Context, client corev1client.PodsGetter, pod *v1.Pod, err error) (bool, error) {
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err):
+		// Another pod of its name, or another conflict.
+		now, readErr := client.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(readErr) || readErr == nil && now.UID != pod.UID {
+			return true, nil
+		}
+	}
+	return false, err
+}
+
+// refuses reports whether the API server would return the same error again; other errors are temporary.
+func refuses(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsMethodNotSupported(err) || apierrors.IsUnauthorized(err)
+}
+
+// stuckAfter is how long after its grace period a pod counts as stuck.
+const stuckAfter = 30 * time.Second
+
+// Stuck reports whether a pod should have ended long ago; a node that is down ends none.
+func Stuck(pod *v1.Pod, now time.Time) bool {
+	return pod.DeletionTimestamp != nil && now.Sub(pod.DeletionTimestamp.Time) > stuckAfter
+}

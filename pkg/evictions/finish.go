@@ -1,0 +1,137 @@
+package evictions
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// podTimes records since when a condition holds for pods. It is safe for concurrent use.
+type podTimes struct {
+	mu   sync.Mutex
+	pods map[types.UID]time.Time
+}
+
+func (s *podTimes) set(pod types.UID, holds bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !holds {
+		delete(s.pods, pod)
+		return
+	}
+	if s.pods == nil {
+		s.pods = map[types.UID]time.Time{}
+	}
+	if _, ok := s.pods[pod]; !ok {
+		s.pods[pod] = now
+	}
+}
+
+func (s *podTimes) longerThan(d time.Duration, now time.Time) []types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var pods []types.UID
+	for pod, at := range s.pods {
+		if now.Sub(at) >= d {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// finishAfter is how long a marked pod may run on.
+const finishAfter = 5 * time.Second
+
+// PodUpdated updates what is known of a pod.
+func (e *Evictor) PodUpdated(pod *v1.Pod) { e.unfinished.set(pod.UID, e.Marked(pod), e.Clock.Now()) }
+
+// PodDeleted records that a pod no longer exists.
+func (e *Evictor) PodDeleted(pod *v1.Pod) {
+	now := e.Clock.Now()
+	e.Underway.PodDeleted(pod.UID, now)
+	if pod.Spec.NodeName == "" {
+		e.Underway.LeftCache(pod.UID, now) // the scheduler's cache never had it
+	}
+	e.unfinished.set(pod.UID, false, now)
+}
+
+// Finish evicts marked pods that still run in a gang that was to be evicted whole, has lost pods since and is below its
+// minimum: such a gang must not stay in part. Without evictBroken it evicts only marked pods. It takes the mark back if
+// the gang can run on, has lost nothing since, or the pod was to be evicted alone: if the pod must go, the preemptor
+// that needs its place chooses it again.
+func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
+	underway := e.Underway.All()
+	for _, uid := range e.unfinished.longerThan(finishAfter, now) {
+		pod, ok := e.Pod(uid)
+		if !ok || underway[uid] || !e.Marked(pod) {
+			continue
+		}
+		rest, err := e.remainsOf(pod)
+		switch {
+		case err != nil:
+			klog.FromContext(ctx).Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(pod))
+		case len(rest) == 0:
+			e.Unmark(ctx, pod)
+		default:
+			e.evictRemains(ctx, rest, markedOf(pod), evictBroken)
+		}
+	}
+}
+
+// remainsOf returns the footprints of a pod's gang, and of the gangs that start together with it, if these were to be
+// evicted whole, have lost pods since, and the rest is useless; otherwise none.
+func (e *Evictor) remainsOf(pod *v1.Pod) ([]gangstate.Footprint, error) {
+	of := OwnerOf(e.Gangs, pod)
+	if of.IsPod() {
+		return nil, nil
+	}
+	together, err := e.Together(of, pod)
+	if err != nil || OnNodes(together) >= markedOf(pod) {
+		return nil, err
+	}
+	all := e.Gangs.Running(of.Profile, of.Gang) // includes gangs without running pods
+	if !slices.ContainsFunc(slices.Concat(all, together),
+		func(f gangstate.Footprint) bool { return f.Whole || len(f.Running) < f.Min }) {
+		return nil, nil
+	}
+	return together, nil
+}
+
+// evictRemains evicts what is left of gangs that had so many pods.
+func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.Footprint, of int, evictBroken bool) {
+	logger := klog.FromContext(ctx)
+	for _, f := range left {
+		ended := 0
+		for _, m := range f.Running {
+			one, ok := e.Pod(m.Pod.UID)
+			if !ok || one.Spec.NodeName == "" || !evictBroken && !e.Marked(one) {
+				continue
+			}
+			if _, err := e.evict(ctx, Eviction{Pod: one, Marked: e.Marked(one), Of: of, Note: e.Texts.Finishing}); err != nil {
+				logger.Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(one))
+				continue
+			}
+			ended++
+		}
+		if ended > 0 {
+			logger.Info("Evicted what was left of a gang", "victim", f.Key.String(), "pods", ended, "why", e.Texts.Finishing)
+		}
+	}
+}
+
+// ReleaseStuck releases victims that should have ended long ago, so that preemptors look for others.
+func (e *Evictor) ReleaseStuck(now time.Time) {
+	e.Underway.dropOldEnded(now)
+	for uid := range e.Underway.All() {
+		if pod, ok := e.Pod(uid); ok && Stuck(pod, now) {
+			e.Underway.Release(uid)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package evictions
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// rehearse returns, by a dry run, the error that evicting the first of these pods that still exists would get.
+func (e *Evictor) rehearse(ctx context.Context, kind []*v1.Pod) error {
+	for _, pod := range kind {
+		if gone, err := e.dryRun(ctx, pod); !gone {
+			return err
+		}
+	}
+	return nil
+}
+
+// dryRun returns the error that evicting a pod would get. It reports whether the pod is gone already.
+func (e *Evictor) dryRun(ctx context.Context, pod *v1.Pod) (gone bool, err error) {
+	if pod.Spec.NodeName == "" {
+		return false, nil // it is not on its node yet; its binding will be cancelled
+	}
+	gone, err = e.delete(ctx, pod, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	if refuses(err) {
+		e.Underway.refuse(pod.UID, e.Clock.Now())
+	}
+	return gone, err
+}
+
+// RehearseAll returns the errors that evicting pods would get. It protects gangs from going in part, and pods from
+// going in vain: the API server may refuse to delete some of them, for lack of rights, by an admission policy or by a
+// webhook.
+//
+// It tries one pod of each kind that still exists, see kindsOf. If that one is refused, it tries the others of the kind
+// too, so that the next choice of victims avoids all of them. A rule that distinguishes pods of one kind, by name for
+// example, escapes it once: after an eviction was refused that no dry run had predicted, it tries every pod for an
+// hour.
+//
+// each runs n calls concurrently.
+func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod, each func(n int, call func(int))) []error {
+	onTheirWay := func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" } // their bindings will be cancelled
+	pods = slices.DeleteFunc(slices.Clone(pods), onTheirWay)
+	kinds := kindsOf(e.Gangs, pods)
+	if e.Underway.cautious(e.Clock.Now()) {
+		kinds = groupBy(pods, func(pod *v1.Pod) types.UID { return pod.UID })
+	}
+	var failed []error
+	ask := func(n int, pods func(int) []*v1.Pod) []error {
+		errs := make([]error, n)
+		each(n, func(i int) { errs[i] = e.rehearse(ctx, pods(i)) })
+		for _, err := range errs {
+			if err != nil {
+				failed = append(failed, err)
+			}
+		}
+		return errs
+	}
+	var others []*v1.Pod
+	for i, err := range ask(len(kinds), func(i int) []*v1.Pod { return kinds[i] }) {
+		if refuses(err) {
+			others = append(others, kinds[i][1:]...)
+		}
+	}
+	ask(len(others), func(i int) []*v1.Pod { return others[i : i+1] })
+	return failed
+}
+
+// family is pods that have one origin, and the same keys of labels and annotations. Their origin is a controller, or
+// where there is none their gang, or else their namespace.
+type family struct {
+	namespace  string
+	controller types.UID
+	owner      Owner
+	keys       string
+}
+
+func familyOf(gangs Gangs, pod *v1.Pod) family {
+	labels, annotations := slices.Sorted(maps.Keys(pod.Labels)), slices.Sorted(maps.Keys(pod.Annotations))
+	f := family{namespace: pod.Namespace, keys: fmt.Sprintf("%q %q", labels, annotations)}
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		f.controller = controller.UID
+	} else if owner := OwnerOf(gangs, pod); !owner.IsPod() {
+		f.owner = owner
+	}
+	return f
+}
+
+// kindsOf divides pods into kinds: those of one family that agree in all labels and annotations that do not number
+// them. It keeps their order.
+func kindsOf(gangs Gangs, pods []*v1.Pod) [][]*v1.Pod {
+	families := groupBy(pods, func(pod *v1.Pod) family { return familyOf(gangs, pod) })
+	kinds := make([][]*v1.Pod, 0, len(families))
+	for _, members := range families {
+		labels := numbering(members, func(pod *v1.Pod) map[string]string { return pod.Labels })
+		annotations := numbering(members, func(pod *v1.Pod) map[string]string { return pod.Annotations })
+		kinds = append(kinds, groupBy(members, func(pod *v1.Pod) string {
+			return fmt.Sprintf("%q %q", withoutKeys(pod.Labels, labels), withoutKeys(pod.Annotations, annotations))
+		})...)
+	}
+	return kinds
+}
+
+// fewestNumbered is how many pods a value must distinguish to count as a number or a name. Two may differ in what they
+// are.
+const fewestNumbered = 3
+
+// numbering returns the keys under which no two of these pods, which have the same keys, have the same value: an index,
+// a name, an address. A value without a digit that is not the pod's name says what the pod is, a role for example.
+func numbering(pods []*v1.Pod, of func(*v1.Pod) map[string]string) map[string]bool {
+	numbers := map[string]bool{}
+	if len(pods) < fewestNumbered {
+		return numbers
+	}
+	for key := range of(pods[0]) {
+		values := map[string]bool{}
+		for _, pod := range pods {
+			if value := of(pod)[key]; value == pod.Name || strings.ContainsAny(value, "0123456789") {
+				values[value] = true
+			}
+		}
+		numbers[key] = len(values) == len(pods)
+	}
+	return numbers
+}
+
+func withoutKeys(values map[string]string, keys map[string]bool) map[string]string {
+	rest := maps.Clone(values)
+	maps.DeleteFunc(rest, func(key, _ string) bool { return keys[key] })
+	return rest
+}
+
+// groupBy groups pods by a key, in the order of their first.
+func groupBy[K comparable](pods []*v1.Pod, key func(*v1.Pod) K) [][]*v1.Pod {
+	var groups [][]*v1.Pod
+	at := map[K]int{}
+	for _, pod := range pods {
+		k := key(pod)
+		i, ok := at[k]
+		if !ok {
+			i = len(groups)
+			at[k], groups = i, append(groups, nil)
+		}
+		groups[i] = append(groups[i], pod)
+	}
+	return groups
+}

@@ -1,0 +1,162 @@
+package evictions
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+// Gangs provides the footprints of gangs.
+type Gangs interface {
+	// Running returns the footprint of a gang of a profile, and of the gangs that start together with it; none if the gang
+	// is unknown.
+	Running(profile string, key gangstate.Key) []gangstate.Footprint
+	// Single reports whether a pod is evicted alone, whichever scheduler placed it.
+	Single(pod *v1.Pod) bool
+}
+
+// Owner is the gang of pods, or a pod in no gang.
+type Owner struct {
+	Profile string
+	Gang    gangstate.Key
+	// Pod is empty for a gang.
+	Pod types.UID
+}
+
+// OwnerOf returns the gang of a pod; the pod itself if it is evicted alone.
+func OwnerOf(gangs Gangs, pod *v1.Pod) Owner {
+	if key, _, ok := gangstate.KeyOf(pod); ok && !gangs.Single(pod) {
+		return Owner{Profile: pod.Spec.SchedulerName, Gang: key}
+	}
+	return Owner{Pod: pod.UID}
+}
+
+// IsPod reports whether the owner is a pod in no gang.
+func (o Owner) IsPod() bool { return o.Pod != "" }
+
+// ID returns its ID among the gangs of a problem.
+func (o Owner) ID() string {
+	if o.IsPod() {
+		return hold.SinglePod(o.Pod)
+	}
+	return o.Profile + "/" + o.Gang.String()
+}
+
+// Together returns the footprints of the gang of a pod, and of the gangs that start together with it and have running
+// pods, as their profile knows them. For a gang that no profile knows it reads the pods in the cache.
+func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gangstate.Footprint, error) {
+	if together, known := running(e.Gangs, of); known {
+		return together, nil
+	}
+	pods, err := e.Pods.Pods(of.Gang.Namespace).List(labels.Everything())
+	if err != nil {
+		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
+	}
+	return []gangstate.Footprint{unknownGang(of, pod, byGang(e.Gangs, slices.Values(pods)))}, nil
+}
+
+// running returns the footprints of a gang, and of the gangs that start together with it and have running pods; false
+// if no profile knows it.
+func running(gangs Gangs, of Owner) (together []gangstate.Footprint, known bool) {
+	all := gangs.Running(of.Profile, of.Gang)
+	known = slices.ContainsFunc(all, isFootprintOf(of))
+	return slices.DeleteFunc(all, func(f gangstate.Footprint) bool { return len(f.Running) == 0 }), known
+}
+
+// OnNodes counts the pods of gangs that are on their nodes.
+func OnNodes(gangs []gangstate.Footprint) int {
+	n := 0
+	for _, f := range gangs {
+		for _, member := range f.Running {
+			if member.Pod.Spec.NodeName != "" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// isFootprintOf returns a function that reports whether a footprint is that of this gang.
+func isFootprintOf(of Owner) func(gangstate.Footprint) bool {
+	return func(f gangstate.Footprint) bool { return f.Key == of.Gang }
+}
+
+// byGang groups running pods by their gangs, without single pods.
+func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gangstate.Placed {
+	gangs := map[Owner][]gangstate.Placed{}
+	for pod := range pods {
+		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
+			continue
+		}
+		if of := OwnerOf(known, pod); !of.IsPod() {
+			gangs[of] = append(gangs[of], gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
+		}
+	}
+	return gangs
+}
+
+// unknownGang returns the footprint of a gang that no profile knows. Its minimum is what a pod names, or all its
+// running pods.
+func unknownGang(of Owner, pod *v1.Pod, running map[Owner][]gangstate.Placed) gangstate.Footprint {
+	f := gangstate.Footprint{Key: of.Gang, Created: pod.CreationTimestamp.Time,
+		Running: running[of], Min: len(running[of])}
+	slices.SortFunc(f.Running, func(a, b gangstate.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
+	if n, ok := gangstate.MinimumOf(pod); ok {
+		f.Min = n
+	}
+	return f
+}
+
+// Enough reports whether a gang has its minimum without the pods that are ending.
+func Enough(f gangstate.Footprint, ending map[types.UID]bool) bool {
+	stays, byRole := 0, map[string]int{}
+	for _, member := range f.Running {
+		if !ending[member.Pod.UID] {
+			stays++
+			byRole[member.Pod.Labels[v1alpha1.RoleLabel]]++
+		}
+	}
+	for role, n := range f.MinByRole {
+		if byRole[role] < n {
+			return false
+		}
+	}
+	return stays >= f.Min
+}
+
+// uidIndex is the name of the index of pods by UID.
+const uidIndex = "lockstep.dev/uid"
+
+// PodsByUID returns a function that finds the pods of an informer by their UID.
+func PodsByUID(pods cache.SharedIndexInformer) (func(types.UID) (*v1.Pod, bool), error) {
+	if _, ok := pods.GetIndexer().GetIndexers()[uidIndex]; !ok {
+		if err := pods.AddIndexers(cache.Indexers{uidIndex: func(object any) ([]string, error) {
+			pod, ok := object.(*v1.Pod)
+			if !ok {
+				return nil, nil
+			}
+			return []string{string(pod.UID)}, nil
+		}}); err != nil {
+			return nil, fmt.Errorf("indexing pods by UID: %w", err)
+		}
+	}
+	return func(uid types.UID) (*v1.Pod, bool) {
+		found, err := pods.GetIndexer().ByIndex(uidIndex, string(uid))
+		if err != nil || len(found) == 0 {
+			return nil, false
+		}
+		pod, ok := found[0].(*v1.Pod)
+		return pod, ok
+	}, nil
+}

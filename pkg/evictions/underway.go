@@ -1,0 +1,358 @@
+package evictions
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+// Underway tracks the preemptions of all profiles whose victims have not all ended, by preemptor. It is safe for
+// concurrent use.
+type Underway struct {
+	mu       sync.Mutex
+	byHolder map[hold.Holder]map[types.UID]bool
+	victims  map[types.UID]victimRecord
+	// ended are victims that have ended recently. The scheduler's cache, and the gangs' member counts, may still have
+	// them.
+	ended map[types.UID]ended
+	// cached counts the ended victims of a holder that the scheduler's cache still has.
+	cached map[hold.Holder]int
+	// evicted is when pods of a gang last ended as victims, and by which holder's decisions, as long as these stand. swept
+	// is when old entries were last removed.
+	evicted map[Owner]recentEviction
+	swept   time.Time
+	// freed is when a victim of a preemptor last ended.
+	freed map[hold.Holder]time.Time
+	// refused are the pods whose eviction the API server refused, and when.
+	refused map[types.UID]time.Time
+	// unexpected is when an eviction was last refused that no dry run had predicted.
+	unexpected time.Time
+	// reliedOn are the decisions of other holders that rely on the end of a victim, by holder.
+	reliedOn map[types.UID]map[hold.Holder]uint64
+	// invalidated are the holders whose decisions relied on victims of others that run on.
+	invalidated map[hold.Holder]bool
+}
+
+// victimRecord is the holder that evicts a victim, and the victim's owner.
+type victimRecord struct {
+	holder hold.Holder
+	owner  Owner
+}
+
+// ended is a victim that has ended.
+type ended struct {
+	at     time.Time
+	holder hold.Holder
+	// cached: the scheduler's cache still has it.
+	cached bool
+}
+
+// recentEviction is a completed eviction; without holder once that has concluded.
+type recentEviction struct {
+	at     time.Time
+	holder hold.Holder
+}
+
+// refusedFor is how long a pod is no candidate after its eviction was refused.
+const refusedFor = 10 * time.Second
+
+// endedFor is much longer than one watcher lags behind another.
+const endedFor = 30 * time.Second
+
+// NewUnderway returns an empty Underway.
+func NewUnderway() *Underway {
+	return &Underway{
+		byHolder: map[hold.Holder]map[types.UID]bool{}, victims: map[types.UID]victimRecord{}, ended: map[types.UID]ended{},
+		cached: map[hold.Holder]int{}, freed: map[hold.Holder]time.Time{},
+		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{},
+		reliedOn: map[types.UID]map[hold.Holder]uint64{}, invalidated: map[hold.Holder]bool{},
+	}
+}
+
+// AddVictims adds victims of a preemptor. They are no longer another preemptor's.
+func (u *Underway) AddVictims(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, pod := range victims {
+		u.detachVictim(pod.UID)
+		if u.byHolder[holder] == nil {
+			u.byHolder[holder] = map[types.UID]bool{}
+		}
+		u.byHolder[holder][pod.UID] = true
+		u.victims[pod.UID] = victimRecord{holder, OwnerOf(gangs, pod)}
+	}
+}
+
+// RelyOn records that a preemptor's decision relies on the end of victims of others: they are evicted even if those
+// others no longer need it. It returns false, and records nothing, if one of them has been released.
+func (u *Underway) RelyOn(holder hold.Holder, claim uint64, victims []types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, pod := range victims {
+		if _, ended := u.ended[pod]; u.victims[pod].holder.IsNone() && !ended {
+			return false
+		}
+	}
+	for _, pod := range victims {
+		if u.victims[pod].holder.IsNone() {
+			continue
+		}
+		if u.reliedOn[pod] == nil {
+			u.reliedOn[pod] = map[hold.Holder]uint64{}
+		}
+		u.reliedOn[pod][holder] = claim
+	}
+	return true
+}
+
+// ReliedOnBy returns the decisions of others that rely on the end of some of these victims, by holder.
+func (u *Underway) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var by map[hold.Holder]uint64
+	for _, pod := range victims {
+		for holder, claim := range u.reliedOn[pod.UID] {
+			if by == nil {
+				by = map[hold.Holder]uint64{}
+			}
+			by[holder] = max(by[holder], claim)
+		}
+	}
+	return by
+}
+
+// PodDeleted records that a pod has ended, if it is a victim.
+func (u *Underway) PodDeleted(pod types.UID, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	victim, ok := u.victims[pod]
+	if !ok {
+		return
+	}
+	u.dropEnded(now)
+	u.ended[pod], u.freed[victim.holder] = ended{at: now, holder: victim.holder, cached: true}, now
+	u.cached[victim.holder]++
+	u.removeVictim(pod)
+	if !victim.owner.IsPod() {
+		u.recordEvicted(victim, now)
+	}
+}
+
+// LeftCache records that the scheduler's cache no longer has a pod on a node. It reports whether the pod is a victim,
+// or was one until recently. Watchers see an end in any order: this may be the first call.
+func (u *Underway) LeftCache(pod types.UID, now time.Time) bool {
+	u.PodDeleted(pod, now)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one, victim := u.ended[pod]
+	u.uncache(one)
+	if one.cached = false; victim {
+		u.ended[pod] = one
+	}
+	return victim
+}
+
+// uncache records that the scheduler's cache does not have a victim.
+func (u *Underway) uncache(one ended) {
+	if !one.cached {
+		return
+	}
+	if u.cached[one.holder]--; u.cached[one.holder] == 0 {
+		delete(u.cached, one.holder)
+	}
+}
+
+// dropOldEnded drops the victims that ended long ago.
+func (u *Underway) dropOldEnded(now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.dropEnded(now)
+}
+
+func (u *Underway) dropEnded(now time.Time) {
+	for pod, one := range u.ended {
+		if now.Sub(one.at) > endedFor {
+			u.uncache(one)
+			delete(u.ended, pod)
+		}
+	}
+	maps.DeleteFunc(u.freed, func(_ hold.Holder, at time.Time) bool { return now.Sub(at) > endedFor })
+}
+
+// recordEvicted records that pods of a gang were evicted. From time to time it removes entries older than any
+// cool-down.
+func (u *Underway) recordEvicted(victim victimRecord, now time.Time) {
+	u.evicted[victim.owner] = recentEviction{now, victim.holder}
+	if now.Sub(u.swept) > config.MaxEvictionCooldown {
+		maps.DeleteFunc(u.evicted,
+			func(_ Owner, last recentEviction) bool { return now.Sub(last.at) > config.MaxEvictionCooldown })
+		u.swept = now
+	}
+}
+
+// LastEvicted returns when pods of a gang last ended as victims of a preemptor other than but, as far as this process
+// has seen in the last day; zero for never. A preemptor some of whose victims have ended may evict the rest, until it
+// has concluded.
+func (u *Underway) LastEvicted(of Owner, but hold.Holder) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if last := u.evicted[of]; last.holder != but {
+		return last.at
+	}
+	return time.Time{}
+}
+
+// Conclude records that no decision of a preemptor stands. What was evicted for it then counts like what was evicted
+// for others: it may start anew, or run again under its name.
+func (u *Underway) Conclude(holder hold.Holder) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for of, last := range u.evicted {
+		if last.holder == holder {
+			u.evicted[of] = recentEviction{at: last.at}
+		}
+	}
+}
+
+// refuse records that the eviction of a victim was refused.
+func (u *Underway) refuse(victim types.UID, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.refused[victim] = now
+	u.release(victim)
+}
+
+// refuseUnexpectedly records that the eviction of a victim was refused although no dry run had predicted it.
+func (u *Underway) refuseUnexpectedly(victim types.UID, now time.Time) {
+	u.mu.Lock()
+	u.unexpected = now
+	u.mu.Unlock()
+	u.refuse(victim, now)
+}
+
+// cautiousFor is how long every pod gets its own dry run after an unpredicted refusal.
+const cautiousFor = time.Hour
+
+// cautious reports whether an unpredicted refusal happened within cautiousFor.
+func (u *Underway) cautious(now time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return !u.unexpected.IsZero() && now.Sub(u.unexpected) < cautiousFor
+}
+
+// LastFreed returns when a victim of a preemptor last ended; zero if that is longer ago than any watcher lags, or never
+// happened.
+func (u *Underway) LastFreed(holder hold.Holder) time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.freed[holder]
+}
+
+// Refusals lists the pods whose eviction was refused recently.
+func (u *Underway) Refusals(now time.Time) map[types.UID]bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	list := map[types.UID]bool{}
+	for pod, at := range u.refused {
+		if now.Sub(at) > refusedFor {
+			delete(u.refused, pod)
+		} else {
+			list[pod] = true
+		}
+	}
+	return list
+}
+
+// Release records that a victim does not end.
+func (u *Underway) Release(victim types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.release(victim)
+}
+
+// ReleaseFrom records that a victim of a preemptor does not end. It ignores a victim that is another preemptor's by
+// now.
+func (u *Underway) ReleaseFrom(holder hold.Holder, victim types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.victims[victim].holder == holder {
+		u.release(victim)
+	}
+}
+
+// TakeInvalidated returns and clears the holders of a profile whose decisions relied on released victims of others.
+func (u *Underway) TakeInvalidated(profile string) (holders []hold.Holder) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for holder := range u.invalidated {
+		if holder.Profile == profile {
+			holders = append(holders, holder)
+			delete(u.invalidated, holder)
+		}
+	}
+	return holders
+}
+
+func (u *Underway) release(victim types.UID) {
+	for holder := range u.reliedOn[victim] {
+		u.invalidated[holder] = true
+	}
+	u.removeVictim(victim)
+}
+
+func (u *Underway) removeVictim(victim types.UID) {
+	u.detachVictim(victim)
+	delete(u.reliedOn, victim)
+}
+
+// detachVictim takes a victim from its preemptor. Other preemptors that rely on its end still do.
+func (u *Underway) detachVictim(victim types.UID) {
+	holder := u.victims[victim].holder
+	delete(u.victims, victim)
+	delete(u.byHolder[holder], victim)
+	if len(u.byHolder[holder]) == 0 {
+		delete(u.byHolder, holder)
+	}
+}
+
+// Victims returns how many victims of a preemptor have not ended.
+func (u *Underway) Victims(holder hold.Holder) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.byHolder[holder])
+}
+
+// Awaited returns how many victims of a preemptor have not ended, or are still in the scheduler's cache.
+func (u *Underway) Awaited(holder hold.Holder) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.byHolder[holder]) + u.cached[holder]
+}
+
+// VictimsOf lists the victims of a preemptor that have not ended.
+func (u *Underway) VictimsOf(holder hold.Holder) []types.UID {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return slices.Collect(maps.Keys(u.byHolder[holder]))
+}
+
+// All lists the victims, including those that have ended recently.
+func (u *Underway) All() map[types.UID]bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make(map[types.UID]bool, len(u.victims))
+	for victim := range u.victims {
+		all[victim] = true
+	}
+	for victim := range u.ended {
+		all[victim] = true
+	}
+	return all
+}

@@ -1,0 +1,446 @@
+// Package ledger shares one ledger of held capacity between the plugins of all profiles of a process: pods of all
+// profiles respect what one profile promises.
+//
+// It is the only lock around the ledger. It never calls out while it holds the lock.
+package ledger
+
+import (
+	"iter"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/util"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// ErrReasonHeld is the reason of nodes that have room, but hold it for others.
+const ErrReasonHeld = "node(s) with capacity held for others"
+
+// Demand is what a pod takes of a node.
+type Demand struct {
+	Request resource.Vector
+	Ports   []hold.Port
+	// Devices are the claims that it would be allocated; nil if not computed.
+	Devices []*resourceapi.ResourceClaim
+}
+
+// DemandOf returns what a pod takes of a node.
+func DemandOf(info fwk.PodInfo) Demand {
+	request := info.CalculateResource().Resource
+	d := Demand{Request: resource.Vector{}}
+	set := func(name v1.ResourceName, amount int64) {
+		if amount != 0 {
+			d.Request[name] = amount
+		}
+	}
+	set(v1.ResourceCPU, request.GetMilliCPU())
+	set(v1.ResourceMemory, request.GetMemory())
+	set(v1.ResourceEphemeralStorage, request.GetEphemeralStorage())
+	for name, amount := range request.GetScalarResources() {
+		set(name, amount)
+	}
+	d.Ports = portsOf(info.GetPod())
+	return d
+}
+
+func portsOf(pod *v1.Pod) []hold.Port {
+	var ports []hold.Port
+	for _, port := range util.GetHostPorts(pod) {
+		ports = append(ports, hold.Port{IP: port.HostIP, Protocol: string(port.Protocol), Number: port.HostPort})
+	}
+	return ports
+}
+
+// Holds is the shared ledger. It is safe for concurrent use.
+type Holds struct {
+	mu     sync.RWMutex
+	ledger *hold.Ledger
+	// held mirrors the number of holds, so that the common case, none, costs no lock.
+	held atomic.Int64
+	// maxHeld mirrors a bound on what is held on any node, likewise.
+	maxHeld atomic.Pointer[hold.Taken]
+	// freed counts how often capacity was freed.
+	freed atomic.Uint64
+	// claims counts the decisions that made nominations.
+	claims atomic.Uint64
+	// onFreed are called with nodes on which held capacity was freed, onRenominate with pods whose nomination has changed
+	// or ended.
+	onFreed      []func(nodeName string)
+	onRenominate []func(types.UID)
+	// onChange are called with the pods whose holds have changed.
+	onChange []func([]types.UID)
+}
+
+// New returns an empty ledger.
+func New() *Holds { return &Holds{ledger: hold.NewLedger()} }
+
+// change changes the ledger, and calls the registered functions.
+func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
+	h.mu.Lock()
+	c, changed := f(h.ledger), h.ledger.Changed()
+	h.held.Store(int64(h.ledger.Len()))
+	h.maxHeld.Store(h.ledger.MaxHeld())
+	h.mu.Unlock()
+	if len(changed) > 0 {
+		for _, tell := range h.onChange {
+			tell(changed)
+		}
+	}
+	if len(c.Freed) > 0 {
+		h.ReportFreed(c.Freed...)
+	}
+	for _, pod := range c.Renominated {
+		for _, tell := range h.onRenominate {
+			tell(pod)
+		}
+	}
+}
+
+// FollowPlan records the plan of a holder for these pods: the holds of the plan replace their nominations.
+func (h *Holds) FollowPlan(holder hold.Holder, pods []types.UID, plan []hold.Hold) {
+	h.change(func(l *hold.Ledger) hold.Change { return l.FollowPlan(holder, pods, plan) })
+}
+
+// PodAssumed records that the scheduler's cache counts a pod on a node.
+func (h *Holds) PodAssumed(pod types.UID, nodeName string) {
+	if !h.Empty() {
+		h.change(func(l *hold.Ledger) hold.Change { return l.PodAssumed(pod, nodeName) })
+	}
+}
+
+// Release ends the places of pods in a plan. Capacity that was freed for them stays nominated.
+func (h *Holds) Release(pods ...types.UID) {
+	h.change(func(l *hold.Ledger) hold.Change { return l.Release(pods...) })
+}
+
+// ReportFreed reports that capacity was freed on these nodes: a hold ended, or a pod left its node.
+func (h *Holds) ReportFreed(nodeNames ...string) {
+	h.freed.Add(1)
+	for _, tell := range h.onFreed {
+		for _, name := range nodeNames {
+			tell(name)
+		}
+	}
+}
+
+// OnFreed registers a function that is called with each node on which held capacity was freed: a pod that was refused
+// waits for that, and no event of the cluster shows it. The function must not call back. OnFreed must be called before
+// anything is held.
+func (h *Holds) OnFreed(tell func(nodeName string)) { h.onFreed = append(h.onFreed, tell) }
+
+// OnChange registers a function that is called with the pods whose holds have begun, changed or ended. Like that of
+// OnFreed, it must not call back: it may record the pods and call [Holds.HoldOf] later.
+func (h *Holds) OnChange(tell func([]types.UID)) { h.onChange = append(h.onChange, tell) }
+
+// OnRenominate registers a function that is called with each pending pod whose nomination has ended, or is to another
+// node than its status names. The rules of OnFreed apply.
+func (h *Holds) OnRenominate(tell func(types.UID)) { h.onRenominate = append(h.onRenominate, tell) }
+
+// Freed returns a number that changes whenever capacity is freed, in any profile.
+func (h *Holds) Freed() uint64 { return h.freed.Load() }
+
+// NewClaim returns a new number for a decision to free capacity.
+func (h *Holds) NewClaim() uint64 { return h.claims.Add(1) }
+
+// Empty reports whether nothing is held anywhere.
+func (h *Holds) Empty() bool { return h.held.Load() == 0 }
+
+// Holding returns the holders that hold anything; grants of the others are useless.
+func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	var some []hold.Holder
+	for _, holder := range holders {
+		if h.ledger.Holds(holder) {
+			some = append(some, holder)
+		}
+	}
+	return some
+}
+
+// Count returns the number of holds for a reason.
+func (h *Holds) Count(r hold.Reason) int {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Count(r)
+}
+
+// Check reports whether a node has room for a pod beside what others than the given holders hold there. It checks
+// resources and host ports only if something is held; the other filters check the rest.
+func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.Status {
+	if h.Empty() {
+		return nil
+	}
+	// Usually there is room beside the most that is held anywhere, and that needs no lookup.
+	if most := h.maxHeld.Load(); most != nil && len(d.Ports) == 0 && !lacksRoom(d, info, *most) {
+		return nil
+	}
+	h.mu.RLock()
+	all, any := h.ledger.Total(info.Node().Name)
+	h.mu.RUnlock()
+	if !any || d.Fits(info, all) {
+		return nil
+	}
+	taken, any := h.Others(info, holders...)
+	if !any {
+		return nil
+	}
+	if !d.Fits(info, taken) {
+		return fwk.NewStatus(fwk.Unschedulable, ErrReasonHeld)
+	}
+	return nil
+}
+
+// Devices lists the holds with devices of holders other than the given ones.
+func (h *Holds) Devices(holders ...hold.Holder) []hold.Hold {
+	if h.Empty() {
+		return nil
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Devices(holders...)
+}
+
+// Fits reports whether a node has room for the demand beside what is held there: held resources, places for pods, and
+// host ports.
+func (d Demand) Fits(info fwk.NodeInfo, held hold.Taken) bool {
+	return !lacksRoom(d, info, held) && !portsConflict(d.Ports, held.Ports)
+}
+
+// Amount returns what the demand takes, for one pod.
+func (d Demand) Amount() hold.Taken { return hold.Taken{Pods: 1, Request: d.Request, Ports: d.Ports} }
+
+// Others returns what holders other than the given ones hold on a node. What is held for a pod that the NodeInfo
+// counts, because it is assumed or nominated there, does not count twice.
+func (h *Holds) Others(info fwk.NodeInfo, holders ...hold.Holder) (hold.Taken, bool) {
+	if h.Empty() {
+		return hold.Taken{}, false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Others(info.Node().Name, podsOn(info), holders...)
+}
+
+func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
+	return func(yield func(types.UID) bool) {
+		for _, p := range info.GetPods() {
+			if !yield(p.GetPod().UID) {
+				return
+			}
+		}
+	}
+}
+
+// Nominate holds nodes for the pods of a holder for which others are evicted. A pod that has a place in a plan keeps
+// it.
+func (h *Holds) Nominate(nominations ...hold.Hold) {
+	for _, one := range nominations {
+		one.Recalled = false
+		h.nominate(one)
+	}
+}
+
+// Recall holds the node that a pod's status names as nominated. Statuses come late: what this process has promised
+// takes precedence.
+func (h *Holds) Recall(one hold.Hold) {
+	one.Recalled = true
+	h.nominate(one)
+}
+
+func (h *Holds) nominate(one hold.Hold) {
+	one.Reason = hold.Nomination
+	h.change(func(l *hold.Ledger) hold.Change {
+		now, ok := l.Hold(hold.IDOf(one.For))
+		if ok && (now.Reason != hold.Nomination || one.Recalled && !now.Recalled) {
+			return hold.Change{}
+		}
+		l.Put(one)
+		if ok && now.Node != one.Node {
+			return hold.Change{Freed: []string{now.Node}}
+		}
+		return hold.Change{}
+	})
+}
+
+// DropNomination ends the nomination of a pod, if any.
+func (h *Holds) DropNomination(pod types.UID) {
+	if !h.Empty() {
+		h.change(func(l *hold.Ledger) hold.Change { return l.DropNominations(pod) })
+	}
+}
+
+// NominationWritten reports that a nomination was written to the status of a pod. If it has ended meanwhile, the
+// functions of OnRenominate are called.
+func (h *Holds) NominationWritten(pod types.UID) {
+	if _, stands := h.Nomination(pod); stands {
+		return
+	}
+	for _, tell := range h.onRenominate {
+		tell(pod)
+	}
+}
+
+// DropRecalled ends the nomination of a pod if it is known only from its status.
+func (h *Holds) DropRecalled(pod types.UID) {
+	if one, ok := h.Nomination(pod); ok && one.Recalled {
+		h.DropNomination(pod)
+	}
+}
+
+// PodBound ends what is held for a pod that is bound.
+func (h *Holds) PodBound(pod types.UID, nodeName string) {
+	if !h.Empty() {
+		h.change(func(l *hold.Ledger) hold.Change { return l.PodBound(pod, nodeName) })
+	}
+}
+
+// Adopt transfers the nominations of pods to a holder: after a restart it is unknown which group a pod was nominated
+// with, and a pod that was nominated with its gang may now be placed alone.
+func (h *Holds) Adopt(holder hold.Holder, pods []types.UID) {
+	if h.Empty() {
+		return
+	}
+	h.change(func(l *hold.Ledger) hold.Change {
+		for _, pod := range pods {
+			if one, ok := l.Hold(hold.IDOf(pod)); ok && one.Reason == hold.Nomination && one.Holder != holder {
+				one.Holder = holder
+				l.Put(one)
+			}
+		}
+		return hold.Change{}
+	})
+}
+
+// Nomination returns the nomination of a pod.
+func (h *Holds) Nomination(pod types.UID) (hold.Hold, bool) {
+	one, ok := h.HoldOf(pod)
+	return one, ok && one.Reason == hold.Nomination
+}
+
+// HoldOf returns what is held for a pod.
+func (h *Holds) HoldOf(pod types.UID) (hold.Hold, bool) {
+	if h.Empty() {
+		return hold.Hold{}, false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Hold(hold.IDOf(pod))
+}
+
+// NominatedBelow lists the holders with nominations below a priority.
+func (h *Holds) NominatedBelow(priority int32) []hold.Holder {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Holders(hold.Nomination, priority)
+}
+
+// NominationsOf lists the nominations of a holder.
+func (h *Holds) NominationsOf(holder hold.Holder) []hold.Hold {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.HoldsOf(holder, hold.Nomination)
+}
+
+// Among returns those of holders that hold something on any of these nodes.
+func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	on := map[hold.Holder]bool{}
+	for node := range nodes {
+		for _, holder := range h.ledger.On(node) {
+			on[holder] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(holders), func(holder hold.Holder) bool { return !on[holder] })
+}
+
+// NodesOf lists the nodes on which one of these holders holds something.
+func (h *Holds) NodesOf(holders ...hold.Holder) []string {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.NodesOf(holders...)
+}
+
+// Nominations lists the pods that have nominations, by holder.
+func (h *Holds) Nominations() map[hold.Holder][]types.UID {
+	if h.Empty() {
+		return nil
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Nominations()
+}
+
+// Nominated reports whether a holder has nominations.
+func (h *Holds) Nominated(holder hold.Holder) bool {
+	if h.Empty() {
+		return false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Nominated(holder)
+}
+
+// DropNominations ends the nominations of a holder.
+func (h *Holds) DropNominations(holder hold.Holder) {
+	if h.Empty() {
+		return
+	}
+	h.change(func(l *hold.Ledger) hold.Change {
+		var pods []types.UID
+		for _, one := range l.HoldsOf(holder, hold.Nomination) {
+			pods = append(pods, one.For)
+		}
+		return l.DropNominations(pods...)
+	})
+}
+
+func lacksRoom(d Demand, info fwk.NodeInfo, taken hold.Taken) bool {
+	has, used := info.GetAllocatable(), info.GetRequested()
+	if len(info.GetPods())+taken.Pods+1 > has.GetAllowedPodNumber() {
+		return true
+	}
+	for name, amount := range d.Request {
+		if Amount(has, name) == 0 {
+			continue // the node does not list it, but a DeviceClass may back it
+		}
+		if held := taken.Request[name]; held > 0 && Amount(has, name)-Amount(used, name)-held < amount {
+			return true
+		}
+	}
+	return false
+}
+
+// Amount returns one resource of a node.
+func Amount(r fwk.Resource, name v1.ResourceName) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return r.GetMilliCPU()
+	case v1.ResourceMemory:
+		return r.GetMemory()
+	case v1.ResourceEphemeralStorage:
+		return r.GetEphemeralStorage()
+	default:
+		return r.GetScalarResources()[name]
+	}
+}
+
+// portsConflict reports whether two pods want the same host port, by kube-scheduler's rules.
+func portsConflict(mine, theirs []hold.Port) bool {
+	if len(mine) == 0 || len(theirs) == 0 {
+		return false
+	}
+	used := fwk.HostPortInfo{}
+	for _, port := range theirs {
+		used.Add(port.IP, port.Protocol, port.Number)
+	}
+	return slices.ContainsFunc(mine,
+		func(port hold.Port) bool { return used.CheckConflict(port.IP, port.Protocol, port.Number) })
+}

@@ -1,0 +1,76 @@
+package ledger
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+// Reserve holds capacity for no particular pod yet: any pod that may use its holder's capacity may take a part. It
+// replaces a hold of the same ID; parts of the old hold become parts of the new one.
+func (h *Holds) Reserve(one hold.Hold) {
+	h.change(func(l *hold.Ledger) hold.Change {
+		before, ok := l.Hold(one.ID)
+		l.Put(one)
+		if ok && before.Node != one.Node {
+			return hold.Change{Freed: []string{before.Node}}
+		}
+		return hold.Change{}
+	})
+}
+
+// DropReserved ends what Reserve holds. Pods keep the parts that they have taken.
+func (h *Holds) DropReserved(id hold.ID) {
+	h.change(func(l *hold.Ledger) hold.Change {
+		one, ok := l.Hold(id)
+		if !ok || !l.Drop(id) {
+			return hold.Change{}
+		}
+		return hold.Change{Freed: []string{one.Node}}
+	})
+}
+
+// Consume gives a pod that is now counted on a node its part of what is reserved there. It returns false if there is
+// nothing to take.
+func (h *Holds) Consume(id hold.ID, pod types.UID, d Demand) (took bool) {
+	h.change(func(l *hold.Ledger) hold.Change {
+		took = l.Consume(id, pod, d.Request, d.Ports...)
+		return hold.Change{}
+	})
+	return took
+}
+
+// ReturnPart returns what a pod has taken.
+func (h *Holds) ReturnPart(pod types.UID) {
+	if !h.Empty() {
+		h.change(func(l *hold.Ledger) hold.Change { return l.ReturnParts(pod) })
+	}
+}
+
+// Part returns what a pod has taken of the reserved hold; nothing if it has no part.
+func (h *Holds) Part(id hold.ID, pod types.UID) hold.Taken {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Part(id, pod)
+}
+
+// LeftOf returns what pods have not taken of reserved holds, in the order of ids.
+func (h *Holds) LeftOf(ids ...hold.ID) []hold.Taken {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	left := make([]hold.Taken, len(ids))
+	for i, id := range ids {
+		left[i] = h.ledger.Left(id)
+	}
+	return left
+}
+
+// Reserved returns the whole reserved hold.
+func (h *Holds) Reserved(id hold.ID) (hold.Hold, bool) {
+	if h.Empty() {
+		return hold.Hold{}, false
+	}
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.ledger.Hold(id)
+}

@@ -1,0 +1,185 @@
+package planner
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+)
+
+// refuseAll returns, for each gang with a minimum, that a plugin refuses the attempt as a whole.
+func (w *planState) refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
+	why := map[gangstate.Key]string{}
+	for _, need := range a.Gangs {
+		if need.Min > 0 {
+			why[need.Key] = fmt.Sprintf("gang %q cannot fit: %s", need.Key, message)
+		}
+	}
+	return why
+}
+
+// explain returns, by gang, how far an attempt came and what it lacked.
+func (w *planState) explain(a *gangstate.Attempt, problem placement.Problem,
+	solved placement.Result) map[gangstate.Key]string {
+	why := map[gangstate.Key]string{}
+	for i, need := range a.Gangs {
+		if need.Min == 0 && !solved.Gangs[i].LacksExtra {
+			continue // it runs
+		}
+		outcome := solved.Gangs[i]
+		if outcome.Fit >= need.Min && outcome.LacksExtra {
+			why[need.Key] = w.explainMinResources(need, w.minResources[i])
+			continue
+		}
+		if outcome.Fit >= need.Min && len(a.Gangs) > 1 {
+			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with the other gangs of its group", need.Key)
+			continue
+		}
+		if need.Spec.RequiredTopology != "" {
+			why[need.Key] = w.explainDomains(need, problem.Gangs[i], outcome)
+			continue
+		}
+		have := need.Spec.Min - need.Min
+		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s%s%s", need.Key, have+outcome.Fit, need.Spec.Min,
+			forStage(need), inSlices(need), w.textShort(outcome.Unplaced), w.textReasons())
+	}
+	return why
+}
+
+// needsRejected reports whether a minimum needs members for which plugins reject every node, whatever its capacity:
+// more nodes would not help.
+func (w *planState) needsRejected(a *gangstate.Attempt) bool {
+	member := 0
+	for _, need := range a.Gangs {
+		left := 0
+		for _, pod := range need.Pending {
+			if w.rejected[w.classOf[member]] == "" && !w.notAdmittedPods[pod.UID] {
+				left++
+			}
+			member++
+		}
+		if left < need.Min {
+			return true
+		}
+	}
+	return false
+}
+
+// maxDomains is how many domains an explanation names.
+const maxDomains = 8
+
+func (w *planState) explainDomains(need gangstate.Need, g placement.Gang, outcome placement.Outcome) string {
+	have, of, key := need.Spec.Min-need.Min, need.Spec.Min, need.Spec.RequiredTopology
+	if len(outcome.Domains) == 0 {
+		return fmt.Sprintf("gang %q: no node has the label %s, which it requires as its topology", need.Key, key)
+	}
+	var parts []string
+	told := outcome.Domains[:min(len(outcome.Domains), maxDomains)]
+	for _, d := range told {
+		missing := g.Members[:min(len(g.Members), max(0, need.Min-d.Fit))]
+		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", topology.ShortKey(key), d.Value, have+d.Fit,
+			of, w.textShort(missing)))
+	}
+	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
+	}
+	text := fmt.Sprintf("gang %q does not fit%s%s in any %s: %s%s", need.Key, forStage(need), inSlices(need),
+		topology.ShortKey(key), strings.Join(parts, "; "), w.textReasons())
+	if isScattered(need, outcome) {
+		// Autoscalers simulate pods one by one, and find that each fits.
+		domain := topology.ShortKey(key)
+		text += fmt.Sprintf("; several %ss together have room for it, but autoscalers try pods one by one and add no nodes: "+
+			"add some to one %s, or prefer the topology", domain, domain)
+	}
+	return text
+}
+
+// scattered returns the gangs that wait only for their required topology, with its label key. It returns none of gangs
+// that must share a domain: capacity for one of them is useless.
+func scattered(a *gangstate.Attempt, solved placement.Result) map[gangstate.Key]string {
+	if len(a.Gangs) > 1 && a.Shared() != "" {
+		return nil
+	}
+	topologies := map[gangstate.Key]string{}
+	for i, need := range a.Gangs {
+		if isScattered(need, solved.Gangs[i]) {
+			topologies[need.Key] = need.Spec.RequiredTopology
+		}
+	}
+	return topologies
+}
+
+// isScattered reports whether no single domain of a gang's required topology has room for it, but several together do.
+func isScattered(need gangstate.Need, outcome placement.Outcome) bool {
+	fit := 0
+	for _, d := range outcome.Domains {
+		fit += d.Fit
+	}
+	return need.Spec.RequiredTopology != "" && outcome.Fit < need.Min && fit >= need.Min
+}
+
+// forStage returns text for the stage that a gang's minimum belongs to.
+func forStage(need gangstate.Need) string { return gangstate.TextStage(need.Spec.Stage()) }
+
+// inSlices returns text for the slices that a gang's layout requires.
+func inSlices(need gangstate.Need) string {
+	var parts []string
+	for _, level := range need.Spec.Layout.Levels {
+		if level.Slice > 0 {
+			parts = append(parts, fmt.Sprintf("%d to a %s", level.Slice, topology.ShortKey(level.Key)))
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " in slices of " + strings.Join(parts, " and ")
+}
+
+// textShort lists what unplaced members request of the resources and devices that nodes lacked.
+func (w *planState) textShort(members []int) string {
+	sum := resource.Vector{}
+	for _, m := range members {
+		for name, amount := range w.classes[w.classOf[m]].demand.Request {
+			if w.lacks(name) {
+				sum[name] = resource.Plus(sum[name], amount)
+			}
+		}
+	}
+	var parts []string
+	if !sum.Zero() {
+		parts = append(parts, sum.String())
+	}
+	if parts = append(parts, w.textShortDevices(members)...); len(parts) == 0 {
+		return ""
+	}
+	return "; short " + strings.Join(parts, ", ")
+}
+
+// textReasons lists why nodes refused members, the most frequent reason first.
+func (w *planState) textReasons() string {
+	if len(w.rejected) > 0 {
+		class := slices.Min(slices.Collect(maps.Keys(w.rejected)))
+		return ": " + w.rejected[class]
+	}
+	if w.notAdmitted != "" {
+		return ": " + w.notAdmitted
+	}
+	list := slices.Collect(maps.Keys(w.refused))
+	slices.SortFunc(list, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(w.refused[b]), len(w.refused[a])), cmp.Compare(a, b))
+	})
+	parts := make([]string, len(list))
+	for i, reason := range list {
+		parts[i] = fmt.Sprintf("%d %s", len(w.refused[reason]), reason)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (of %d nodes: %s)", w.tx.Len(), strings.Join(parts, ", "))
+}

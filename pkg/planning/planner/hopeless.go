@@ -1,0 +1,191 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+)
+
+// hopeless reports whether a gang would not fit if the nodes were empty: nodes that no filter has ruled out for good
+// have too little for its minimum or its minResources. It appends the numbers to each such gang's explanation. It
+// computes upper bounds class by class, so it may miss a gang, but never reports one that could fit.
+func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, why map[gangstate.Key]string) bool {
+	some := false
+	for i, g := range problem.Gangs {
+		if g.Min == 0 {
+			continue // it runs
+		}
+		most, afloat, domains := w.mostEmpty(g, w.minResources[i])
+		if most >= g.Min && afloat {
+			continue
+		}
+		some = true
+		if domains == 0 {
+			continue // explainDomains says that no node has the label
+		}
+		if most >= g.Min {
+			why[a.Gangs[i].Key] += "; its PodGroup's minResources are more than the nodes that it may use have"
+			continue
+		}
+		need := a.Gangs[i]
+		have, in := need.Spec.Min-need.Min, ""
+		if g.Required != "" {
+			in = " of one " + topology.ShortKey(g.Required)
+		}
+		why[need.Key] += fmt.Sprintf("; it would not fit even if the cluster were empty: "+
+			"the nodes%s have room for %d of %d members", in, have+most, need.Spec.Min)
+	}
+	return some
+}
+
+// mostEmpty bounds how many members of a gang empty nodes would take, in one domain if it requires one. satisfied: some
+// domain could meet its minResources as well. domains is the number of domains.
+func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, afloat bool, domains int) {
+	count := map[int]int{}
+	for _, member := range g.Members {
+		count[w.classOf[member]]++
+	}
+	if g.Required == "" {
+		return w.fitEmpty(g, count, w.allNodes()), w.satisfiedWhenEmpty(f, w.allNodes()), 1
+	}
+	nodes := map[string][]int{}
+	for _, node := range w.allNodes() {
+		if value, ok := w.Label(node, g.Required); ok {
+			nodes[value] = append(nodes[value], node)
+		}
+	}
+	for _, in := range nodes {
+		fit := w.fitEmpty(g, count, in)
+		most = max(most, fit)
+		afloat = afloat || fit >= g.Min && w.satisfiedWhenEmpty(f, in)
+	}
+	return most, afloat, len(nodes)
+}
+
+// satisfiedWhenEmpty reports whether empty nodes could meet a gang's minResources; true for none.
+func (w *planState) satisfiedWhenEmpty(f *minResources, nodes []int) bool {
+	return f == nil || w.mayBeMet(f, nil, nodes, closed, w.allocatable)
+}
+
+// allNodes returns the indexes of all nodes.
+func (w *planState) allNodes() []int {
+	nodes := make([]int, w.tx.Len())
+	for i := range nodes {
+		nodes[i] = i
+	}
+	return nodes
+}
+
+// allocatable returns how much of a resource a node has, including devices that back it.
+func (w *planState) allocatable(node int, name v1.ResourceName) int64 {
+	has := w.tx.Node(node).GetAllocatable()
+	if name == v1.ResourcePods {
+		return int64(has.GetAllowedPodNumber())
+	}
+	if devices, backed := w.devicesBehind(node, name); backed {
+		return devices
+	}
+	return ledger.Amount(has, name)
+}
+
+// fitEmpty bounds how many members empty nodes would take; members that are alike, in whole slices.
+func (w *planState) fitEmpty(g placement.Gang, count map[int]int, nodes []int) int {
+	fit := 0
+	for class, want := range count {
+		if w.rejectedForGood[class] {
+			continue
+		}
+		if len(count) == 1 {
+			return placement.Most(emptyCluster{w}, g, nodes, class, want)
+		}
+		room := 0
+		for _, node := range nodes {
+			if room >= want {
+				break
+			}
+			if !w.closedForGood[slot{class, node}] {
+				room += w.slotsEmpty(class, node)
+			}
+		}
+		fit += min(want, room)
+	}
+	return fit
+}
+
+// emptyCluster is the cluster with empty nodes.
+type emptyCluster struct{ *planState }
+
+func (e emptyCluster) Slots(class, node int) int {
+	if e.closedForGood[slot{class, node}] {
+		return 0
+	}
+	return e.slotsEmpty(class, node)
+}
+
+// ownTaints are key prefixes of the taints by which Kubernetes marks a node's momentary condition.
+var ownTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"}
+
+// isPermanent reports whether a filter refused by what the pod asks for and what its nodes are. A refusal that
+// evictions cannot resolve may still pass: a claim gets its volume, pods release devices, a node is uncordoned.
+func isPermanent(status *fwk.Status) bool {
+	if status.Code() != fwk.UnschedulableAndUnresolvable {
+		return false
+	}
+	switch status.Plugin() {
+	case names.NodeAffinity, names.NodeName, names.NodeResourcesFit, names.NodeDeclaredFeatures:
+		return true
+	default:
+		return false
+	}
+}
+
+// lastsWhenEmpty reports whether a filter would refuse a node in an empty cluster, too.
+func lastsWhenEmpty(ctx context.Context, status *fwk.Status, pod *v1.Pod, node *v1.Node) bool {
+	if status.IsSuccess() || status.Plugin() != names.TaintToleration {
+		return isPermanent(status)
+	}
+	_, stays := corev1helpers.FindMatchingUntoleratedTaint(klog.FromContext(ctx), node.Spec.Taints, pod.Spec.Tolerations,
+		func(taint *v1.Taint) bool {
+			passes := func(prefix string) bool { return strings.HasPrefix(taint.Key, prefix) }
+			return taint.Effect != v1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(ownTaints, passes)
+		}, true)
+	return stays
+}
+
+// slotsEmpty returns how many members of a class an empty node would take. Volumes and devices that others have now
+// count as free.
+func (w *planState) slotsEmpty(class, node int) int {
+	if !w.reaches(class, node) || w.checksAffinity && !w.classes[class].asksForNode(w.tx.Node(node).Node()) {
+		return 0
+	}
+	least := w.deviceSlotsEmpty(class, node)
+	if !w.checksResources {
+		return min(least, len(w.pods))
+	}
+	has := w.tx.Node(node).GetAllocatable()
+	least = min(least, has.GetAllowedPodNumber())
+	for name, amount := range w.classes[class].demand.Request {
+		total := ledger.Amount(has, name)
+		if total == 0 && !isNative(name) {
+			continue // a plugin may provide it
+		}
+		least = min(least, int(min(max(total/amount, 0), math.MaxInt32))) // kube-scheduler parses 1e30 as a negative amount
+	}
+	if w.classes[class].alone {
+		least = min(least, 1)
+	}
+	return least
+}

@@ -1,0 +1,368 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/helper"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// labelSignature is what the scheduler reads of the labels in which the pods of an attempt differ. For two pods that it
+// cannot tell apart, every selector that matters selects both or neither:
+//
+//   - the selectors of inter-pod terms and spread constraints of the pods themselves,
+//   - the selectors of inter-pod terms of pods on the snapshot,
+//   - the selectors that PodTopologySpread makes of Services and owners, where the profile's default constraints
+//     refuse nodes. Default constraints that only prefer nodes, as kube-scheduler's own do, go by the first pod
+//     of a class: operators make a Service for each pod, and each pod would be a class.
+//
+// Roles, queues and owners of Reservations are hashed elsewhere; see grouping.hash.
+//
+// External plugins declare what they read by SignPod. If one filters or scores pods and does not sign, all labels are
+// read. A label missed here is found later: the filters see each member again when it follows the plan, and a member
+// that they refuse is planned again by its own labels.
+//
+// The zero value reads no labels.
+type labelSignature struct {
+	// values are the keys of labels whose values are read.
+	values []string
+	// keys are the labels that selectors refer to; selectors has no duplicates.
+	keys      []string
+	selectors []labels.Selector
+	// selected is which selectors select a pod, by its values of keys.
+	selected map[string][]byte
+	buffer   []byte
+	// owners: the controller of a pod is read, too.
+	owners bool
+	// signatures are the SignPod functions of external plugins.
+	signatures []func(*v1.Pod) ([]fwk.SignFragment, *fwk.Status)
+}
+
+// write adds what is read of a pod to a hash.
+func (r *labelSignature) write(w hashWriter, pod *v1.Pod) {
+	for _, key := range r.values {
+		w.label(pod, key)
+	}
+	if len(r.selectors) > 0 {
+		w.h.Write(r.selectedBy(pod))
+	}
+	if owner := metav1.GetControllerOfNoCopy(pod); r.owners && owner != nil {
+		w.text(owner.APIVersion, owner.Kind, owner.Name)
+	}
+	for _, sign := range r.signatures {
+		fragments, status := sign(pod)
+		if !status.IsSuccess() {
+			w.sorted(pod.Labels) // the plugin does not say what it reads
+			continue
+		}
+		for i := range fragments {
+			w.text(fragments[i].Key)
+			w.object(fragments[i].Value)
+		}
+	}
+}
+
+// selectedBy returns, for each selector, whether it selects a pod.
+func (r *labelSignature) selectedBy(pod *v1.Pod) []byte {
+	values := r.buffer[:0]
+	for _, key := range r.keys {
+		if value, ok := pod.Labels[key]; ok {
+			values = append(append(values, '='), value...)
+		}
+		values = append(values, 0)
+	}
+	r.buffer = values
+	selected, known := r.selected[string(values)]
+	if !known {
+		selected = make([]byte, len(r.selectors))
+		for i, selector := range r.selectors {
+			if selector.Matches(labels.Set(pod.Labels)) {
+				selected[i] = 1
+			}
+		}
+		r.selected[string(values)] = selected
+	}
+	return selected
+}
+
+func (w hashWriter) label(pod *v1.Pod, key string) {
+	if value, ok := pod.Labels[key]; ok {
+		w.text("=", value)
+	}
+	w.text("")
+}
+
+// labelSignatureOf computes what is read of the labels of these pods. It visits the pods on the snapshot that have
+// inter-pod terms, and only if labels differ.
+func (p *Planner) labelSignatureOf(ctx context.Context, pods []*v1.Pod) (labelSignature, error) {
+	r := labelSignature{owners: p.spreadsByDefault, selected: map[string][]byte{}}
+	for _, plugin := range p.points.signers {
+		r.signatures = append(r.signatures, func(pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+			return plugin.SignPod(ctx, pod)
+		})
+	}
+	s := selectorSearch{differ: differing(pods), namespaces: sets.New[string]()}
+	if p.points.unsigned {
+		r.values = sets.List(s.differ)
+		return r, nil
+	}
+	if len(s.differ) == 0 {
+		return r, nil
+	}
+	for _, pod := range pods {
+		s.namespaces.Insert(pod.Namespace)
+	}
+	for _, pod := range pods {
+		s.addMember(pod)
+	}
+	if err := s.addSnapshot(ctx, p.fw); err != nil {
+		return labelSignature{}, err
+	}
+	if p.spreadsByDefault {
+		if err := s.addDefaults(p.fw, pods); err != nil {
+			return labelSignature{}, err
+		}
+	}
+	r.values, r.keys = sets.List(s.values), sets.List(s.keys)
+	for _, text := range slices.Sorted(maps.Keys(s.found)) {
+		r.selectors = append(r.selectors, s.found[text])
+	}
+	return r, nil
+}
+
+// members returns the pods of an attempt, including those placed already.
+func members(a *gangstate.Attempt) (pods []*v1.Pod) {
+	for _, need := range a.Gangs {
+		pods = append(pods, need.Pending...)
+		for _, placed := range need.Placed {
+			pods = append(pods, placed.Pod)
+		}
+	}
+	return pods
+}
+
+// differing returns the keys of labels in which pods differ, except roles and queues.
+func differing(pods []*v1.Pod) sets.Set[string] {
+	keys := sets.New[string]()
+	for i := 1; i < len(pods); i++ {
+		first, other, same := pods[0].Labels, pods[i].Labels, 0
+		for key, value := range other {
+			if of, ok := first[key]; ok && of == value {
+				same++
+			} else {
+				keys.Insert(key)
+			}
+		}
+		if same < len(first) {
+			for key := range first {
+				if _, ok := other[key]; !ok {
+					keys.Insert(key)
+				}
+			}
+		}
+	}
+	return keys.Delete(v1alpha1.RoleLabel, v1alpha1.QueueLabel)
+}
+
+// selectorSearch collects the selectors that may tell pods apart.
+type selectorSearch struct {
+	// differ are the keys of labels in which the pods differ. A selector that refers to none of them selects all of the
+	// pods, or none.
+	differ     sets.Set[string]
+	namespaces sets.Set[string]
+
+	values, keys sets.Set[string]
+	// found are the selectors by their text.
+	found map[string]labels.Selector
+}
+
+// addSelector adds a selector if it may tell pods apart.
+func (s *selectorSearch) addSelector(selector labels.Selector) {
+	if !s.distinguishes(selector) {
+		return
+	}
+	text := selector.String()
+	if _, known := s.found[text]; known {
+		return
+	}
+	if s.found == nil {
+		s.found, s.keys = map[string]labels.Selector{}, sets.New[string]()
+	}
+	s.found[text] = selector
+	requirements, _ := selector.Requirements()
+	for i := range requirements {
+		s.keys.Insert(requirements[i].Key())
+	}
+}
+
+func (s *selectorSearch) distinguishes(selector labels.Selector) bool {
+	requirements, _ := selector.Requirements()
+	for i := range requirements {
+		if s.differ.Has(requirements[i].Key()) {
+			return true
+		}
+	}
+	return false
+}
+
+// addMember adds the selectors of one of the pods, whichever namespaces they are about.
+func (s *selectorSearch) addMember(pod *v1.Pod) {
+	for _, term := range podTerms(pod.Spec.Affinity) {
+		s.addLabelSelector(term.LabelSelector)
+	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		constraint := &pod.Spec.TopologySpreadConstraints[i]
+		s.addLabelSelector(constraint.LabelSelector)
+		for _, key := range constraint.MatchLabelKeys {
+			if s.differ.Has(key) {
+				s.values = s.values.Union(sets.New(key))
+			}
+		}
+	}
+}
+
+// podTerms lists the inter-pod terms of a pod.
+func podTerms(affinity *v1.Affinity) (terms []v1.PodAffinityTerm) {
+	if affinity == nil {
+		return nil
+	}
+	preferred := func(list []v1.WeightedPodAffinityTerm) {
+		for i := range list {
+			terms = append(terms, list[i].PodAffinityTerm)
+		}
+	}
+	if with := affinity.PodAffinity; with != nil {
+		terms = append(terms, with.RequiredDuringSchedulingIgnoredDuringExecution...)
+		preferred(with.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	if without := affinity.PodAntiAffinity; without != nil {
+		terms = append(terms, without.RequiredDuringSchedulingIgnoredDuringExecution...)
+		preferred(without.PreferredDuringSchedulingIgnoredDuringExecution)
+	}
+	return terms
+}
+
+func (s *selectorSearch) addLabelSelector(raw *metav1.LabelSelector) {
+	if selector, err := metav1.LabelSelectorAsSelector(raw); err == nil { // otherwise the term's plugin reports it
+		s.addSelector(selector)
+	}
+}
+
+// addSnapshot adds the selectors of pods on the snapshot. Pods that are only nominated to a node do not count: a member
+// that they keep away is planned again.
+func (s *selectorSearch) addSnapshot(ctx context.Context, fw framework.Framework) error {
+	nodes, err := fw.SnapshotSharedLister().NodeInfos().HavePodsWithAffinityList()
+	if err != nil {
+		return fmt.Errorf("listing nodes with pods that have affinity: %w", err)
+	}
+	found := make([]map[string]labels.Selector, len(nodes))
+	fw.Parallelizer().Until(ctx, len(nodes), func(i int) {
+		one := selectorSearch{differ: s.differ, namespaces: s.namespaces}
+		for _, pod := range nodes[i].GetPodsWithAffinity() {
+			one.addPod(pod)
+		}
+		found[i] = one.found
+	}, operation)
+	for _, selectors := range found {
+		for _, selector := range selectors {
+			s.addSelector(selector)
+		}
+	}
+	return ctx.Err()
+}
+
+// addPod adds the selectors of a pod that reach the namespaces of the search.
+func (s *selectorSearch) addPod(info fwk.PodInfo) {
+	term := func(term *fwk.AffinityTerm) {
+		if s.distinguishes(term.Selector) && s.mayReach(term) {
+			s.addSelector(term.Selector)
+		}
+	}
+	near, away := info.GetRequiredAffinityTerms(), info.GetRequiredAntiAffinityTerms()
+	for i := range near {
+		term(&near[i])
+	}
+	for i := range away {
+		term(&away[i])
+	}
+	with, without := info.GetPreferredAffinityTerms(), info.GetPreferredAntiAffinityTerms()
+	for i := range with {
+		term(&with[i].AffinityTerm)
+	}
+	for i := range without {
+		term(&without[i].AffinityTerm)
+	}
+}
+
+// mayReach reports whether a term may apply to namespaces of the search. A term with a namespace selector may apply to
+// any.
+func (s *selectorSearch) mayReach(term *fwk.AffinityTerm) bool {
+	_, any := term.NamespaceSelector.Requirements()
+	for namespace := range term.Namespaces {
+		any = any || s.namespaces.Has(namespace)
+	}
+	return any
+}
+
+// addDefaults adds the selectors of default spread constraints: those of Services, and for each owner of pods the
+// selector that PodTopologySpread makes for the first of them.
+func (s *selectorSearch) addDefaults(fw framework.Framework, pods []*v1.Pod) error {
+	core, apps := fw.SharedInformerFactory().Core().V1(), fw.SharedInformerFactory().Apps().V1()
+	selectorOf := func(pod *v1.Pod) labels.Selector {
+		return helper.DefaultSelector(pod, core.Services().Lister(), core.ReplicationControllers().Lister(),
+			apps.ReplicaSets().Lister(), apps.StatefulSets().Lister())
+	}
+	for namespace := range s.namespaces {
+		services, err := core.Services().Lister().Services(namespace).List(labels.Everything())
+		if err != nil {
+			return fmt.Errorf("listing Services of namespace %s: %w", namespace, err)
+		}
+		for _, service := range services {
+			s.addSelector(labels.SelectorFromSet(service.Spec.Selector))
+		}
+	}
+	seen := sets.New[types.UID]()
+	for _, pod := range pods {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && !seen.Has(owner.UID) {
+			seen.Insert(owner.UID)
+			s.addSelector(selectorOf(pod))
+		}
+	}
+	return nil
+}
+
+// spreadsByDefault reports whether default constraints of PodTopologySpread refuse nodes in a profile. The plugin does
+// not expose that, so its fields are read. If a new version names them differently, the answer is yes.
+func spreadsByDefault(fw framework.Framework) bool {
+	for _, plugin := range fw.EnqueueExtensions() {
+		spread, ok := plugin.(*podtopologyspread.PodTopologySpread)
+		if !ok {
+			continue
+		}
+		constraints := reflect.ValueOf(spread).Elem().FieldByName("defaultConstraints")
+		if !constraints.IsValid() || constraints.Kind() != reflect.Slice {
+			return true
+		}
+		for i := range constraints.Len() {
+			action := constraints.Index(i).FieldByName("WhenUnsatisfiable")
+			if !action.IsValid() || action.String() == string(v1.DoNotSchedule) {
+				return true
+			}
+		}
+	}
+	return false
+}

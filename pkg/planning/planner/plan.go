@@ -1,0 +1,437 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/klog/v2"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+)
+
+// Planner plans on the snapshot of the running scheduling cycle. It must be used on the scheduling goroutine only.
+type Planner struct {
+	fw    framework.Framework
+	holds *ledger.Holds
+	hooks whatif.Hooks
+	// points are the gang extension points of the profile's plugins.
+	points Points
+	// start is the node at which the next sweep begins, so that the load spreads over all nodes.
+	start      int
+	weights    map[string]int64
+	percentage *int32
+	storage    storage
+	// The profile has these filters.
+	checksResources, checksAffinity bool
+	// spreadsByDefault: the profile's default spread constraints refuse nodes.
+	spreadsByDefault bool
+}
+
+// New returns the planner of a profile. All plugins of the profile must exist when it is called.
+func New(fw framework.Framework, h *ledger.Holds, plugins *extension.Plugins) *Planner {
+	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), points: PointsOf(plugins, fw),
+		weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
+	p.storage = storageOf(fw)
+	enabled := fw.ListPlugins()
+	for _, score := range enabled.Score.Enabled {
+		p.weights[score.Name] = int64(score.Weight)
+	}
+	filters := func(name string) bool {
+		return slices.ContainsFunc(enabled.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
+	}
+	p.spreadsByDefault = spreadsByDefault(fw)
+	p.checksResources, p.checksAffinity = filters(names.NodeResourcesFit), filters(names.NodeAffinity)
+	if !filters(names.DynamicResources) {
+		p.storage.stock = nil
+	}
+	return p
+}
+
+// Plan is a finished plan.
+type Plan struct {
+	gangstate.Outcome
+	// Demand of each planned member, for the ledger.
+	Demand map[types.UID]ledger.Demand
+	// Order is the order in which members were placed; each fits beside those before it.
+	Order []types.UID
+	// Tried is how far each gang of the attempt came.
+	Tried []placement.Outcome
+	// Coupled is whether members refer to other pods.
+	Coupled bool
+	// Hopeless: the attempt would not fit in an empty cluster either, as far as nodes were visited. Obstacles that may
+	// pass do not count: claims without a volume, devices in use, nodes that are not ready or cordoned.
+	Hopeless bool
+}
+
+// Plan plans an attempt. The members may use what the holders in evict hold, since those would be evicted. Members with
+// capacity held for them by name, by a Reservation for example, go there if all fit, otherwise as many as do.
+func (p *Planner) Plan(ctx context.Context, a *gangstate.Attempt, evict []hold.Holder) (result *Plan, err error) {
+	for _, nodes := range p.heldNodes(a) {
+		if result, err := p.plan(ctx, a, evict, nodes); err != nil || result.Complete {
+			return result, err
+		}
+	}
+	return p.plan(ctx, a, evict, nil)
+}
+
+// PlanOn plans an attempt on these nodes. It returns the node of each pod; nil if they do not all fit.
+func (p *Planner) PlanOn(ctx context.Context, a *gangstate.Attempt, nodes []string) (map[types.UID]string, error) {
+	result, err := p.plan(ctx, a, nil, nodes)
+	if err != nil || !result.Complete {
+		return nil, err
+	}
+	return result.Nodes, nil
+}
+
+// plan plans an attempt on some nodes only; nil for all. A plan on some nodes explains nothing.
+func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.Holder,
+	only []string) (result *Plan, err error) {
+	w, problem, err := p.newProblem(ctx, a, evict, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
+	if only != nil {
+		problem.Nodes = w.indexesOf(only)
+	}
+	if err := p.addPlaced(ctx, w, a); err != nil {
+		return nil, err
+	}
+	infos := p.points.nodesFor(w.tx)
+	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
+		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why)}, Coupled: w.coupled}, err
+	}
+	if why := w.claimLimit(a); why != "" {
+		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Reason: v1alpha1.ReasonMemberRejected},
+			Coupled: w.coupled}, nil
+	}
+	solved, err := p.solve(ctx, w, problem, a, infos)
+	if err != nil {
+		return nil, err
+	}
+	result = &Plan{Coupled: w.coupled}
+	result.Complete, result.Tried = solved.Complete, solved.Gangs
+	w.recordPlacements(result, solved, w.base)
+	for _, outcome := range solved.Gangs {
+		result.Fit += outcome.Fit
+	}
+	if !solved.Complete && only == nil {
+		result.Why, result.Scattered = w.explain(a, problem, solved), scattered(a, solved)
+		if w.needsRejected(a) {
+			result.Reason = v1alpha1.ReasonMemberRejected
+		}
+		result.Hopeless = w.hopeless(a, problem, result.Why)
+		result.Shape = w.shape(a, problem)
+	}
+	if n := w.tx.Len(); n > 0 && only == nil {
+		// A failed attempt has visited all nodes. The next begins at the same node, so that its explanation is worded the
+		// same.
+		p.start = (p.start + len(solved.Node)) % n
+	}
+	return result, nil
+}
+
+// recordPlacements fills in where each member was placed.
+func (w *planState) recordPlacements(result *Plan, solved placement.Result, before whatif.Mark) {
+	result.Nodes, result.Demand = map[types.UID]string{}, map[types.UID]ledger.Demand{}
+	inPlaceOf := make(map[types.UID]types.UID, len(solved.As))
+	for member, other := range solved.As {
+		inPlaceOf[w.pods[other].UID] = w.pods[member].UID
+	}
+	for _, uid := range w.tx.Added(before) {
+		result.Order = append(result.Order, inPlaceOf[uid])
+	}
+	for member, node := range solved.Node {
+		pod := w.pods[member]
+		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
+		demand := w.classes[w.classOf[member]].demand
+		demand.Devices = w.tx.Devices(pod.UID)
+		result.Demand[pod.UID] = demand
+	}
+}
+
+// newProblem turns an attempt into a placement problem over indexes.
+func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []hold.Holder,
+	inCopies bool) (*planState, placement.Problem, error) {
+	group, err := p.groupingFor(ctx, a)
+	if err != nil {
+		return nil, placement.Problem{}, err
+	}
+	w := p.newPlanState(inCopies)
+	problem, err := w.addMembers(a, group)
+	if err != nil {
+		return nil, problem, err
+	}
+	if w.tx, err = whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies); err != nil {
+		return nil, problem, err
+	}
+	w.uses = group.uses
+	w.countVolumes()
+	for member, pod := range w.pods {
+		w.tx.MarkOwn(pod.UID)
+		if c := w.classes[w.classOf[member]]; c.claims.contends && c.counted == "" {
+			w.tx.MarkContending(pod.UID)
+		}
+	}
+	if w.minResources, err = minResourcesOf(a, group.labels); err != nil {
+		return nil, problem, err
+	}
+	granted := append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
+	w.exemptHolders(problem, granted)
+	for _, other := range p.holds.Devices(granted...) {
+		w.tx.HoldDevices(other.Devices...)
+	}
+	w.sortClasses()
+	w.views = make([]*whatif.View, len(w.classes))
+	for member, class := range w.classOf {
+		problem.Members = append(problem.Members, placement.Member{
+			Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel], Own: w.classes[class].claims.any,
+		})
+	}
+	for _, c := range w.classes {
+		w.expectPod(c.info)
+	}
+	if w.coupled {
+		problem.Effort = coupledEffort + coupledEffortPerMember*len(w.pods)
+	}
+	problem.Nodes = make([]int, w.tx.Len())
+	for i := range problem.Nodes {
+		problem.Nodes[i] = (p.start + i) % w.tx.Len()
+	}
+	for i := range a.Gangs {
+		w.setRanks(&problem, i, &a.Gangs[i])
+	}
+	return w, problem, nil
+}
+
+// groupingFor returns a grouping that knows the claims and labels of all members, including placed ones.
+func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group *grouping, err error) {
+	group = newGrouping(p.storage)
+	group.granters, group.images = p.points.granters, p.weights[names.ImageLocality] > 0
+	if group.labels, err = p.labelSignatureOf(ctx, members(a)); err != nil {
+		return nil, err
+	}
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			countClaims(group.uses, pod)
+		}
+		for _, placed := range need.Placed {
+			countClaims(group.uses, placed.Pod)
+		}
+	}
+	return group, nil
+}
+
+// newPlanState returns a plan state without members.
+func (p *Planner) newPlanState(inCopies bool) *planState {
+	return &planState{
+		fw: p.fw, holds: p.holds, storage: p.storage,
+		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
+		inCopies: inCopies,
+		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, rejectedForGood: map[int]bool{},
+		never: map[slot]bool{}, closedForGood: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
+		devices: map[counted]map[string]int{}, backingClasses: map[v1.ResourceName]string{},
+		notAdmittedPods: map[types.UID]bool{},
+	}
+}
+
+// addMembers adds the members to place, by class, and returns the placement problem of their gangs.
+func (w *planState) addMembers(a *gangstate.Attempt, group *grouping) (placement.Problem, error) {
+	problem := placement.Problem{KeepPartial: !a.Strict}
+	for _, need := range a.Gangs {
+		g := placement.Gang{
+			Min: need.Min, MinByRole: need.MinByRole, HasExtra: len(need.Floor) > 0,
+			Required: need.Spec.RequiredTopology, Shared: a.Shared() != "",
+			Levels: Levels(&need.Spec.Layout), Unordered: need.Spec.Layout.Unordered, Custom: need.Spec.Layout.Custom,
+			Even: need.Spec.Layout.Even,
+		}
+		for _, pod := range need.Pending {
+			class, err := group.classify(pod, need.Queue)
+			if err != nil {
+				return problem, err
+			}
+			g.Members = append(g.Members, len(w.pods))
+			w.pods = append(w.pods, pod)
+			w.classOf = append(w.classOf, class)
+		}
+		problem.Gangs = append(problem.Gangs, g)
+	}
+	w.classes, w.outstanding = group.classes, a.Outstanding
+	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent() })
+	return problem, nil
+}
+
+// exemptHolders exempts what these holders hold for all classes, and for each class what is held for its members by
+// name.
+func (w *planState) exemptHolders(problem placement.Problem, holders []hold.Holder) {
+	holders = slices.Clip(holders)
+	for _, c := range w.classes {
+		c.holders = append(holders, c.granted...)
+	}
+	for i, f := range w.minResources {
+		if f == nil {
+			continue
+		}
+		f.holders = holders
+		for _, member := range problem.Gangs[i].Members {
+			for _, holder := range w.classes[w.classOf[member]].granted {
+				if !slices.Contains(f.holders, holder) {
+					f.holders = append(f.holders, holder)
+				}
+			}
+		}
+	}
+}
+
+// Members that refer to each other cost a millisecond or more per placement, so the search among them must be shorter.
+const (
+	coupledEffort          = 2000
+	coupledEffortPerMember = 20
+)
+
+// addPlaced adds the members that an earlier plan placed and that the scheduler's cache does not have yet. The group
+// holds their capacity.
+func (p *Planner) addPlaced(ctx context.Context, w *planState, a *gangstate.Attempt) error {
+	for _, need := range a.Gangs {
+		for _, placed := range need.Placed {
+			if !placed.InPlan {
+				continue
+			}
+			node, ok := w.tx.Index(placed.Node)
+			if !ok {
+				continue // the node is gone; the member's own cycle finds out
+			}
+			claims, err := p.storage.readClaims(placed.Pod, w.uses)
+			if err != nil {
+				return err
+			}
+			if claims.contends {
+				w.tx.MarkContending(placed.Pod.UID)
+			}
+			if w.volumeTakenBy != nil && len(claims.static) == 1 {
+				w.volumeTakenBy[placed.Pod.UID] = volume.GetPersistentVolumeClaimClass(claims.static[0])
+			}
+			info, err := framework.NewPodInfo(placed.Pod)
+			if err != nil {
+				return fmt.Errorf("reading affinity of pod %s: %w", klog.KObj(placed.Pod), err)
+			}
+			w.expectPod(info)
+			if err := w.tx.Add(ctx, info, node); err != nil {
+				return err
+			}
+		}
+	}
+	w.base = w.tx.Checkpoint()
+	return nil
+}
+
+// expectPod announces a member that others may have to keep away from. A plan does not need that: it prepares the
+// members one after the other in the snapshot.
+func (w *planState) expectPod(info *framework.PodInfo) {
+	if w.coupled && w.inCopies {
+		w.tx.ExpectPod(info)
+	}
+}
+
+// sortClasses numbers classes from the largest to the smallest by their dominant share of the cluster.
+func (w *planState) sortClasses() {
+	order := make([]int, len(w.classes))
+	for i := range order {
+		order[i] = i
+	}
+	compare := func(a, b int) int { return w.classes[a].compareRequests(w.classes[b]) }
+	if !w.nested() {
+		size := w.shares()
+		compare = func(a, b int) int { return cmp.Compare(size[b], size[a]) }
+	}
+	slices.SortStableFunc(order, compare)
+	sorted, rank := make([]*class, len(order)), make([]int, len(order))
+	for i, old := range order {
+		sorted[i], rank[old] = w.classes[old], i
+	}
+	w.classes = sorted
+	for i, old := range w.classOf {
+		w.classOf[i] = rank[old]
+	}
+}
+
+// nested reports whether there are few classes and each pair is comparable: one requests no less of any resource than
+// the other. Their order then does not depend on the cluster, which saves a pass over all nodes.
+func (w *planState) nested() bool {
+	const few = 8 // every pair is compared
+	if len(w.classes) > few {
+		return false
+	}
+	for i, a := range w.classes {
+		for _, b := range w.classes[:i] {
+			if !a.requestsAsMuchAs(b) && !b.requestsAsMuchAs(a) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// shares returns the dominant share of each class in what the cluster has.
+func (w *planState) shares() []float64 {
+	total := map[v1.ResourceName]int64{}
+	for _, c := range w.classes {
+		for name := range c.demand.Request {
+			total[name] = 0
+		}
+	}
+	names := slices.Collect(maps.Keys(total))
+	amounts := make([]int64, len(names))
+	for i := range w.tx.Len() {
+		has := w.tx.Node(i).GetAllocatable()
+		for j, name := range names {
+			amounts[j] += ledger.Amount(has, name)
+		}
+	}
+	for j, name := range names {
+		total[name] = amounts[j]
+	}
+	shares := make([]float64, len(w.classes))
+	for i, c := range w.classes {
+		for name, amount := range c.demand.Request {
+			shares[i] = max(shares[i], float64(amount)/max(1, float64(total[name])))
+		}
+	}
+	return shares
+}
+
+// Sampling follows kube-scheduler: at least 100 nodes, then a percentage that falls as the cluster grows, at least 5.
+const (
+	sampleAtLeast        = 100
+	sampleAtLeastPercent = 5
+)
+
+func (p *Planner) sample(nodes int) int {
+	if nodes <= sampleAtLeast {
+		return nodes
+	}
+	percent := 0
+	if p.percentage != nil {
+		percent = int(*p.percentage)
+	}
+	if percent == 0 {
+		percent = max(sampleAtLeastPercent, 50-nodes/125)
+	}
+	return max(sampleAtLeast, nodes*percent/100)
+}

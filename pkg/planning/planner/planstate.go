@@ -1,0 +1,430 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
+
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// planState is the cluster during one plan, on a what-if transaction. It adapts the framework to placement, which knows
+// only indexes.
+type planState struct {
+	fw     framework.Framework
+	tx     *whatif.Transaction
+	holds  *ledger.Holds
+	sample func(nodes int) int
+	// checksResources: the profile filters by node resources, so bounds may rule out nodes before the filters.
+	// checksAffinity: it filters by node labels and names.
+	checksResources, checksAffinity bool
+
+	// weights are those of the profile's Score plugins.
+	weights map[string]int64
+
+	classes []*class
+	views   []*whatif.View // by class; computed when first needed
+	pods    []*v1.Pod      // by member
+	classOf []int          // by member
+	// uses counts the pods of the attempt that have each claim.
+	uses    map[claimKey]int
+	storage storage
+	// supplies are the free volumes by the spec of the claims they suit.
+	supplies map[string]*supply
+	// volumeTakenBy is the storage class of which a member takes a volume, if volumes are counted.
+	volumeTakenBy map[types.UID]string
+	// verdicts are by class and node. They are used only in simulations, and nil for classes that are volatile or not
+	// prepared yet.
+	verdicts [][]verdict
+	// coupled: members refer to each other. A plan prepares and scores each of them anew, on a snapshot that contains the
+	// earlier ones. inCopies: this is a simulation, and the filters get copies of their state with pods added and removed.
+	coupled, inCopies bool
+	// base is the state before any member was placed.
+	base whatif.Mark
+	// minResources is what gangs ask for beside their minimums, by gang; nil for none.
+	minResources []*minResources
+	// outstanding is what other gangs that have begun will still take; it is subtracted for minResources.
+	outstanding []gangstate.Outstanding
+	// unscored: only whether members fit matters, not where best.
+	unscored bool
+
+	// refused is the reasons of nodes that took no member, for the explanation.
+	refused map[string]map[string]bool // reason -> node names
+	// rejected is the reason with which PreFilter plugins rejected a whole class.
+	rejected map[int]string
+	// rejectedForGood are the rejected classes that an empty cluster would reject, too.
+	rejectedForGood map[int]bool
+	// never are the nodes that a class cannot use, wherever members of the attempt are placed.
+	never map[slot]bool
+	// closedForGood are the nodes that a class could not use in an empty cluster.
+	closedForGood map[slot]bool
+	lacking       map[v1.ResourceName]bool
+	// lackingDevices: a node was refused for its devices.
+	lackingDevices bool
+	// devices is the number of devices by node name, as far as computed.
+	devices map[counted]map[string]int
+	// backingClasses are the device classes behind resources, as far as looked up; empty for none.
+	backingClasses map[v1.ResourceName]string
+	// opaque: a plugin that may read more of a pod than its shape refused a node.
+	opaque bool
+	// notAdmitted is why a member was not admitted at all in the current state.
+	notAdmitted string
+	// notAdmittedPods are the members that a plugin rejected before any node was visited.
+	notAdmittedPods map[types.UID]bool
+}
+
+var _ placement.World = &planState{}
+
+// Slots bounds from above how many more members of a class a node takes, without running filters. A resource that the
+// node does not list is left to the filters: some plugins provide it by other means.
+func (w *planState) Slots(class, node int) int {
+	n, _ := w.slots(class, node)
+	return n
+}
+
+// slots returns what Slots does, and the resource that is scarce.
+func (w *planState) slots(class, node int) (int, v1.ResourceName) {
+	beyond := w.slotsBeyondRequests(class, node)
+	if beyond == 0 {
+		return 0, ""
+	}
+	n, scarce := w.slotsByRequests(class, node, nil, 0)
+	return min(n, beyond), scarce
+}
+
+// slotsBeyondRequests bounds how many more members of a class a node takes by their volumes, their devices and their
+// anti-affinity.
+func (w *planState) slotsBeyondRequests(class, node int) int {
+	most := w.volumeSlots(class, node)
+	if w.classes[class].alone {
+		most = min(most, 1)
+	}
+	return min(most, max(1, w.deviceSlots(class, node))) // the filters report devices that are not there
+}
+
+// slotsByRequests bounds the same by their requests, if so much were freed on the node, by so many pods. It is the same
+// for classes that are alike.
+func (w *planState) slotsByRequests(class, node int, freed resource.Vector, pods int) (int, v1.ResourceName) {
+	info, demand := w.tx.Node(node), w.classes[class].demand
+	least, scarce := math.MaxInt32, v1.ResourceName("")
+	if len(demand.Ports) > 0 {
+		least = 1
+	}
+	if !w.checksResources {
+		return min(least, len(w.pods)), scarce
+	}
+	has, used := info.GetAllocatable(), info.GetRequested()
+	taken, some := w.holds.Others(info, w.classes[class].holders...)
+	if n := has.GetAllowedPodNumber() - len(info.GetPods()) - taken.Pods + pods; n <= least {
+		least, scarce = n, v1.ResourcePods
+	}
+	for name, amount := range demand.Request {
+		total := ledger.Amount(has, name)
+		if total == 0 && !isNative(name) {
+			continue
+		}
+		free := total - ledger.Amount(used, name) + freed[name]
+		if some {
+			free -= taken.Request[name]
+		}
+		if n := int(min(free/amount, math.MaxInt32)); n < least {
+			least, scarce = n, name
+		}
+	}
+	return max(0, least), scarce
+}
+
+// alike groups the classes by what their members take of a node: the same requests and ports, with the same holders
+// exempt.
+func (w *planState) alike() (kinds [][]int) {
+	for class, c := range w.classes {
+		kind := slices.IndexFunc(kinds, func(classes []int) bool { return c.takesSame(w.classes[classes[0]]) })
+		if kind < 0 {
+			kinds = append(kinds, []int{class})
+		} else {
+			kinds[kind] = append(kinds[kind], class)
+		}
+	}
+	return kinds
+}
+
+func isNative(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
+}
+
+// slot is a node for a class.
+type slot struct{ class, node int }
+
+// Label returns a label of a node.
+func (w *planState) Label(node int, key string) (string, bool) {
+	value, ok := w.tx.Node(node).Node().Labels[key]
+	return value, ok
+}
+
+// Mark returns a mark for Undo.
+func (w *planState) Mark() int { return int(w.tx.Checkpoint()) }
+
+// Undo takes back the placements since a mark.
+func (w *planState) Undo(ctx context.Context, mark int) error {
+	return w.tx.Rollback(ctx, whatif.Mark(mark))
+}
+
+// view prepares a class, once. A nil view with a nil error means that plugins reject the class on every node.
+func (w *planState) view(ctx context.Context, class int) (*whatif.View, error) {
+	if w.rejected[class] != "" {
+		return nil, nil
+	}
+	if w.views[class] != nil {
+		return w.views[class], nil
+	}
+	v, err := w.prepare(ctx, class, w.classes[class].info.Pod)
+	if v == nil || err != nil {
+		return nil, err
+	}
+	w.views[class] = v
+	if w.verdicts != nil && v.Local() && !w.volatile(class) {
+		w.verdicts[class] = make([]verdict, w.tx.Len())
+	}
+	return v, nil
+}
+
+// viewOf returns the view of a class for one of its members.
+func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
+	v, err := w.view(ctx, class)
+	if v == nil || err != nil || !w.classes[class].claims.any {
+		return v, err
+	}
+	own, status := w.tx.ViewFor(ctx, v, pod)
+	switch {
+	case status.IsSuccess():
+		return own, nil
+	case status.IsRejected():
+		w.notAdmitted, w.notAdmittedPods[pod.UID] = status.Message(), true
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	}
+}
+
+// volatile reports whether placing members on a node may change which other nodes fit a class. The class must be
+// prepared.
+func (w *planState) volatile(class int) bool {
+	return w.coupled || w.classes[class].claims.contends && w.classes[class].counted == "" || w.views[class].Spreads()
+}
+
+func (w *planState) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
+	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
+		MarkSimulated(state, w.classes[class].holders...)
+	})
+	if status.IsSuccess() {
+		return v, nil
+	}
+	if status.IsRejected() {
+		w.rejected[class] = status.Message()
+		w.rejectedForGood[class] = isPermanent(status)
+		return nil, nil
+	}
+	return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+}
+
+// Open returns the offers for members of a class on nodes of a scope.
+func (w *planState) Open(ctx context.Context, class int, scope []int, want int, tight bool) (placement.Offers, error) {
+	if w.coupled && !w.inCopies {
+		return &coupledOffers{planState: w, class: class, scope: scope, tight: tight}, nil
+	}
+	v, err := w.view(ctx, class)
+	if err != nil {
+		return nil, err
+	}
+	if v == nil {
+		return noOffers{}, nil
+	}
+	return &offers{planState: w, class: class, view: v, scope: scope, want: want, tight: tight}, nil
+}
+
+// admits reports whether the pod of a view may be placed at all in the current state.
+func (w *planState) admits(ctx context.Context, v *whatif.View) (bool, error) {
+	status := w.tx.Admits(ctx, v)
+	switch {
+	case status.IsSuccess():
+		return true, nil
+	case status.IsRejected():
+		w.notAdmitted = status.Message()
+		return false, nil
+	default:
+		return false, fmt.Errorf("asking whether pod %s/%s may be placed: %w", v.Pod.Namespace, v.Pod.Name, status.AsError())
+	}
+}
+
+// noOffers is the offers of a class that no node takes.
+type noOffers struct{}
+
+func (noOffers) Take(context.Context, int) (int, bool, error) { return 0, false, nil }
+
+// placeMember places a member in the transaction.
+func (w *planState) placeMember(ctx context.Context, member, node int) error {
+	c := w.classes[w.classOf[member]]
+	return w.tx.Add(ctx, c.podInfo(w.pods[member]), node)
+}
+
+// sweep filters nodes of a scope from a position on, in parallel, until it has found target feasible ones with room for
+// want members. It returns them in scope order, and the position after the last node visited.
+func (w *planState) sweep(ctx context.Context, v *whatif.View, class int, scope []int, from, target,
+	want int) (found []int, next int, err error) {
+	room := 0
+	for next = from; next < len(scope) && (len(found) < target || room < want); {
+		chunk := scope[next:min(len(scope), next+max(target-len(found), minChunk))]
+		next += len(chunk)
+		feasible, err := w.filter(ctx, v, class, chunk)
+		if err != nil {
+			return nil, next, err
+		}
+		for _, node := range feasible {
+			room += w.Slots(class, node)
+		}
+		found = append(found, feasible...)
+	}
+	return found, next, nil
+}
+
+// minChunk keeps each round worth starting goroutines.
+const minChunk = 64
+
+// filter returns the nodes that a class fits on.
+func (w *planState) filter(ctx context.Context, v *whatif.View, class int, nodes []int) ([]int, error) {
+	candidates := make([]int, 0, len(nodes))
+	for _, node := range nodes {
+		info := w.tx.Node(node)
+		if !v.Allows(info) {
+			w.never[slot{class, node}] = true
+			w.recordRefusal(node, "excluded by PreFilter result")
+			continue
+		}
+		if w.volumeSlots(class, node) == 0 {
+			w.never[slot{class, node}] = !w.reaches(class, node)
+			w.recordRefusal(node, w.volumeReason(class, node))
+			continue
+		}
+		if n, scarce := w.slots(class, node); n == 0 {
+			w.lacking[scarce] = true
+			w.recordRefusal(node, w.scarcity(class, node, scarce))
+			continue
+		}
+		candidates = append(candidates, node)
+	}
+	statuses := make([]*fwk.Status, len(candidates))
+	if len(candidates) < 8 {
+		for i, node := range candidates {
+			statuses[i] = w.fits(ctx, v, class, node)
+		}
+	} else {
+		var failed atomic.Bool
+		w.fw.Parallelizer().Until(ctx, len(candidates), func(i int) {
+			if !failed.Load() {
+				statuses[i] = w.fits(ctx, v, class, candidates[i])
+				if statuses[i].Code() == fwk.Error {
+					failed.Store(true)
+				}
+			}
+		}, operation)
+	}
+	feasible := candidates[:0]
+	for i, node := range candidates {
+		if v.Settled(statuses[i]) && (w.tx.Checkpoint() == w.base || !w.volatile(class)) && !w.coupled {
+			w.never[slot{class, node}] = true
+		}
+		if lastsWhenEmpty(ctx, statuses[i], v.Pod, w.tx.Node(node).Node()) {
+			w.closedForGood[slot{class, node}] = true
+		}
+		if ok, err := w.readStatus(node, statuses[i]); err != nil {
+			return nil, err
+		} else if ok {
+			feasible = append(feasible, node)
+		}
+	}
+	return slices.Clip(feasible), ctx.Err()
+}
+
+// scarcity returns why bounds rule out a node: too little left, or held for others.
+func (w *planState) scarcity(class, node int, scarce v1.ResourceName) string {
+	if w.holds.Check(w.classes[class].demand, w.tx.Node(node), w.classes[class].holders...) != nil {
+		info := w.tx.Node(node)
+		has, used := info.GetAllocatable(), info.GetRequested()
+		if scarce != v1.ResourcePods &&
+			ledger.Amount(has, scarce)-ledger.Amount(used, scarce) >= w.classes[class].demand.Request[scarce] {
+			return ledger.ErrReasonHeld
+		}
+	}
+	if scarce == v1.ResourcePods {
+		return "Too many pods"
+	}
+	return "Insufficient " + string(scarce)
+}
+
+// fits runs the filters for a class on a node. A simulation runs them once per version of the node, unless other nodes
+// matter too.
+func (w *planState) fits(ctx context.Context, v *whatif.View, class, node int) *fwk.Status {
+	if w.verdicts == nil || w.verdicts[class] == nil {
+		return w.tx.Fits(ctx, v, node)
+	}
+	known := &w.verdicts[class][node]
+	if version := w.tx.Version(node); !known.asked || known.version != version {
+		*known = verdict{asked: true, version: version, status: w.tx.Fits(ctx, v, node)}
+	}
+	return known.status
+}
+
+// verdict is the filters' status for one version of a node.
+type verdict struct {
+	asked   bool
+	version int
+	status  *fwk.Status
+}
+
+// volumeReason returns the filter's own reason for nodes that do not reach the volumes of a class, or no longer have
+// free ones.
+func (w *planState) volumeReason(class, node int) string {
+	if w.reaches(class, node) {
+		return string(volumebinding.ErrReasonBindConflict)
+	}
+	return string(volumebinding.ErrReasonNodeConflict)
+}
+
+// readStatus reports whether a node fits, and records the reasons of a refusal.
+func (w *planState) readStatus(node int, status *fwk.Status) (bool, error) {
+	if status.IsSuccess() {
+		return true, nil
+	}
+	if !status.IsRejected() {
+		return false, fmt.Errorf("filtering node %s: %w", w.tx.Node(node).Node().Name, status.AsError())
+	}
+	for _, reason := range status.Reasons() {
+		w.recordRefusal(node, reason)
+	}
+	w.opaque = w.opaque || opaque(status)
+	w.lackingDevices = w.lackingDevices || status.Plugin() == names.DynamicResources
+	return false, nil
+}
+
+func (w *planState) recordRefusal(node int, reason string) {
+	if w.inCopies {
+		return // no explanation is wanted
+	}
+	if w.refused[reason] == nil {
+		w.refused[reason] = map[string]bool{}
+	}
+	w.refused[reason][w.tx.Node(node).Node().Name] = true
+}

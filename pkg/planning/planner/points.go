@@ -1,0 +1,150 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+)
+
+// Points are the gang extension points that the plugins of a profile implement.
+type Points struct {
+	predicates []extension.Predicate
+	spaces     []extension.SearchSpace
+	// Selectors choose victims.
+	Selectors []extension.VictimSelector
+	rounds    []extension.VictimRounds
+	// granters know what is held for members beside what their gang holds. Members for which that differs are of different
+	// classes.
+	granters []ledger.Granter
+	// signers are external plugins that declare what of a pod they read. unsigned: other external plugins filter or score
+	// pods.
+	signers  []fwk.SignPlugin
+	unsigned bool
+}
+
+// PointsOf collects the extension points; all plugins of the profile must exist.
+func PointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
+	points := Points{
+		predicates: extension.Of[extension.Predicate](plugins, fw),
+		spaces:     extension.Of[extension.SearchSpace](plugins, fw),
+		Selectors:  extension.Of[extension.VictimSelector](plugins, fw),
+		rounds:     extension.Of[extension.VictimRounds](plugins, fw),
+		granters:   extension.Of[ledger.Granter](plugins, fw),
+	}
+	for _, plugin := range plugins.External(fw) {
+		if signer, ok := plugin.(fwk.SignPlugin); ok {
+			points.signers = append(points.signers, signer)
+		} else {
+			points.unsigned = points.unsigned || filtersOrScores(plugin)
+		}
+	}
+	return points
+}
+
+// filtersOrScores reports whether a plugin filters or scores pods.
+func filtersOrScores(plugin fwk.Plugin) bool {
+	switch plugin.(type) {
+	case fwk.PreFilterPlugin, fwk.FilterPlugin, fwk.PreScorePlugin, fwk.ScorePlugin, whatif.Predicate, whatif.Allocatable:
+		return true
+	}
+	return false
+}
+
+// GangOf returns an attempt as extension points see it; a group of gangs is named after its first.
+func GangOf(a *gangstate.Attempt) extension.Gang {
+	g := extension.Gang{Namespace: a.Gangs[0].Key.Namespace, Name: a.Gangs[0].Key.Name,
+		Min: a.Members(), Priority: math.MaxInt32}
+	for _, need := range a.Gangs {
+		g.Pods = append(g.Pods, need.Pending...)
+	}
+	for _, pod := range g.Pods {
+		g.Priority = min(g.Priority, corev1helpers.PodPriority(pod))
+	}
+	return g
+}
+
+// Rounds returns, round by round, which pods a preemptor may evict.
+func (p Points) Rounds(ctx context.Context, preemptor extension.Gang, need victim.Vector) []extension.Round {
+	for _, plugin := range p.rounds {
+		if rounds := plugin.VictimRounds(ctx, preemptor, need); len(rounds) > 0 {
+			return rounds
+		}
+	}
+	if preemptor.Beyond {
+		return nil // no pod is evicted for it by priority
+	}
+	return []extension.Round{extension.Preempt(preemptor.Priority)}
+}
+
+// Refuse asks the plugins whether a gang can fit at all. It returns why not, or "".
+func (p Points) Refuse(ctx context.Context, g extension.Gang, nodes []fwk.NodeInfo) (string, error) {
+	for _, predicate := range p.predicates {
+		status := predicate.GangPredicate(ctx, g, nodes)
+		switch {
+		case status.IsSuccess():
+		case status.IsRejected():
+			return status.Message(), nil
+		default:
+			return "", fmt.Errorf("asking whether gang %s/%s can fit at all: %w", g.Namespace, g.Name, status.AsError())
+		}
+	}
+	return "", nil
+}
+
+// Domains asks the plugins which nodes to search; nil if no plugin answers.
+func (p Points) Domains(ctx context.Context, g extension.Gang, nodes []fwk.NodeInfo,
+	purpose extension.Purpose) ([]extension.Domain, error) {
+	for _, space := range p.spaces {
+		domains, status := space.GangSearchSpace(ctx, g, nodes, purpose)
+		if !status.IsSuccess() {
+			return nil, fmt.Errorf("asking where gang %s/%s may go: %w", g.Namespace, g.Name, status.AsError())
+		}
+		if len(domains) > 0 {
+			return domains, nil
+		}
+	}
+	return nil, nil
+}
+
+// nodesFor lists the nodes of the transaction, if a plugin needs them.
+func (p Points) nodesFor(tx *whatif.Transaction) []fwk.NodeInfo {
+	if len(p.predicates)+len(p.spaces) == 0 {
+		return nil
+	}
+	infos := make([]fwk.NodeInfo, tx.Len())
+	for i := range infos {
+		infos[i] = tx.Node(i)
+	}
+	return infos
+}
+
+// solve places the members, inside one of the domains if a plugin names any; see placement.SolveWithin.
+func (p *Planner) solve(ctx context.Context, w *planState, problem placement.Problem, a *gangstate.Attempt,
+	infos []fwk.NodeInfo) (placement.Result, error) {
+	domains, err := p.points.Domains(ctx, GangOf(a), infos, extension.Allocate)
+	if err != nil {
+		return placement.Result{}, err
+	}
+	sets := make([][]int, len(domains))
+	for i, domain := range domains {
+		known := map[int]bool{}
+		for _, name := range domain.Nodes {
+			if node, ok := w.tx.Index(name); ok && !known[node] {
+				known[node] = true
+				sets[i] = append(sets[i], node)
+			}
+		}
+	}
+	return placement.SolveWithin(ctx, w, problem, sets)
+}

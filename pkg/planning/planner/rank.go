@@ -1,0 +1,93 @@
+package planner
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+)
+
+// Levels converts the levels of a layout to those of a placement.
+func Levels(layout *gangstate.Layout) []placement.Level {
+	levels := make([]placement.Level, len(layout.Levels))
+	for i, level := range layout.Levels {
+		levels[i] = placement.Level{Key: level.Key, Slice: level.Slice}
+	}
+	return levels
+}
+
+// setRanks records where the placed members of a gang are, and ranks all members: by their own numbers, or, if they
+// carry none, so that the placed ones form whole slices and the others fill the gaps.
+func (w *planState) setRanks(problem *placement.Problem, i int, need *gangstate.Need) {
+	g := &problem.Gangs[i]
+	for _, placed := range need.Placed {
+		if node, ok := w.tx.Index(placed.Node); ok {
+			g.On = append(g.On, placement.Standing{Node: node, Rank: need.Ranks[placed.Pod.UID]})
+		}
+	}
+	var gaps []int
+	if !need.Ranked {
+		g.Unnumbered = true
+		placement.Number(g.On, g.Levels, w.Label)
+		if len(g.On) > 0 && len(g.Levels) > 0 {
+			gaps = placement.Numbers(g.On, g.Levels, len(g.Members))
+		}
+	}
+	for position, member := range g.Members {
+		rank, ok := need.Ranks[w.pods[member].UID]
+		switch {
+		case gaps != nil:
+			rank = gaps[position]
+		case !ok:
+			rank = position
+		}
+		problem.Members[member].Rank = rank
+	}
+}
+
+// CapacityIn returns how many pods like the only one of an attempt each domain of a topology takes on the nodes that
+// count, up to what is wanted of it. It computes bounds for each node, and runs the filters on as few as it can.
+func (p *Planner) CapacityIn(ctx context.Context, a *gangstate.Attempt, key string, counts func(*v1.Node) bool,
+	want func(value string) int) (room map[string]int, err error) {
+	w, _, err := p.newProblem(ctx, a, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
+	room = map[string]int{}
+	view, err := w.viewOf(ctx, 0, w.pods[0])
+	if err != nil || view == nil {
+		return room, err
+	}
+	slots := func(node int) int { return min(w.Slots(0, node), w.deviceSlots(0, node)) }
+	left := map[string][]int{}
+	for _, node := range w.allNodes() {
+		if value, ok := w.Label(node, key); ok && counts(w.tx.Node(node).Node()) && slots(node) > 0 {
+			left[value] = append(left[value], node)
+		}
+	}
+	for least := 1; ; least *= 2 { // doubling keeps the rounds few if the filters refuse many
+		var asked []int
+		for value, nodes := range left {
+			n, lacking := 0, want(value)-room[value]
+			for ; lacking > 0 && n < len(nodes) || 0 < n && n < min(least, len(nodes)); n++ {
+				lacking -= slots(nodes[n])
+			}
+			asked, left[value] = append(asked, nodes[:n]...), nodes[n:]
+		}
+		if len(asked) == 0 {
+			return room, nil
+		}
+		fits, err := w.filter(ctx, view, 0, asked)
+		if err != nil {
+			return nil, err
+		}
+		for _, node := range fits {
+			value, _ := w.Label(node, key)
+			room[value] += slots(node)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package planner
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+)
+
+// shapeFilters are the filters that read nothing of a pod beyond its shape.
+var shapeFilters = map[string]bool{
+	names.NodeResourcesFit: true, names.NodeAffinity: true, names.NodeName: true, names.NodePorts: true,
+	names.NodeUnschedulable: true, names.TaintToleration: true,
+}
+
+// opaque reports whether the plugin that refused a node may read more of a pod than its shape.
+func opaque(status *fwk.Status) bool {
+	return !shapeFilters[status.Plugin()] && !slices.Equal(status.Reasons(), []string{ledger.ErrReasonHeld})
+}
+
+// ShapeOf returns the shape of an attempt whose only pod kube-scheduler found no node for; zero if something outside
+// the shape may have decided that.
+func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (gangstate.Shape, error) {
+	nodes, err := p.fw.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return gangstate.Shape{}, fmt.Errorf("listing nodes of the snapshot: %w", err)
+	}
+	for _, info := range nodes {
+		if opaque(statuses.Get(info.Node().Name)) {
+			return gangstate.Shape{}, nil
+		}
+	}
+	w, group, problem := &planState{}, newGrouping(p.storage), placement.Problem{}
+	group.granters = p.points.granters
+	for _, need := range a.Gangs {
+		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology,
+			Levels: Levels(&need.Spec.Layout)}
+		for _, pod := range need.Pending {
+			countClaims(group.uses, pod)
+			class, err := group.classify(pod, need.Queue)
+			if err != nil {
+				return gangstate.Shape{}, err
+			}
+			g.Members = append(g.Members, len(w.pods))
+			w.pods, w.classOf = append(w.pods, pod), append(w.classOf, class)
+		}
+		problem.Gangs = append(problem.Gangs, g)
+	}
+	w.classes = group.classes
+	w.coupled = slices.ContainsFunc(w.classes, (*class).interdependent)
+	return w.shape(a, problem), nil
+}
+
+// shapeSeed is the seed of shape keys, which are compared within a process.
+var shapeSeed = maphash.MakeSeed()
+
+// shape returns what a failed attempt asked for; zero if something outside the shape may have decided the failure.
+func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) gangstate.Shape {
+	if w.coupled || w.opaque || len(w.rejected) > 0 || w.notAdmitted != "" || len(w.pods) == 0 {
+		return gangstate.Shape{}
+	}
+	var h maphash.Hash
+	h.SetSeed(shapeSeed)
+	out := hashWriter{&h}
+	for i, g := range problem.Gangs {
+		need := &a.Gangs[i]
+		sliced := slices.ContainsFunc(g.Levels, func(level placement.Level) bool { return level.Slice > 0 })
+		if (g.Required != "" || sliced) && len(need.Placed) > 0 {
+			return gangstate.Shape{} // it must be where those are
+		}
+		if need.Floor != nil {
+			return gangstate.Shape{} // its minResources may be why it failed
+		}
+		if g.Min > 0 {
+			out.text(g.Required, need.Queue)
+			for _, level := range g.Levels {
+				out.text(level.Key)
+				out.number(int64(level.Slice))
+			}
+		}
+	}
+	if len(w.classes) == 1 && len(problem.Gangs) == 1 {
+		w.constraints(out, 0)
+		return gangstate.Shape{Key: h.Sum64(), Members: problem.Gangs[0].Min, Request: w.classes[0].demand.Request}
+	}
+	// Attempts with different members are comparable only if they are identical.
+	for _, g := range problem.Gangs {
+		out.number(int64(g.Min))
+		for _, role := range sortedKeys(g.MinByRole) {
+			out.text(role)
+			out.number(int64(g.MinByRole[role]))
+		}
+		for _, member := range g.Members {
+			out.number(int64(w.classOf[member]))
+			out.text(w.pods[member].Labels[v1alpha1.RoleLabel])
+		}
+	}
+	for class := range w.classes {
+		w.constraints(out, class)
+		out.resources(w.classes[class].demand.Request.List())
+	}
+	return gangstate.Shape{Key: h.Sum64(), Members: 1}
+}
+
+// constraints writes what of a class decides which nodes it may use, and which pods may be evicted for it, except its
+// requests and priority.
+func (w *planState) constraints(out hashWriter, class int) {
+	pod := w.classes[class].info.Pod
+	spec := &pod.Spec
+	out.placing(pod)
+	if spec.PreemptionPolicy != nil {
+		out.text(string(*spec.PreemptionPolicy))
+	}
+	for i := range spec.Volumes {
+		if source := &spec.Volumes[i].VolumeSource; source.PersistentVolumeClaim != nil || source.Ephemeral != nil {
+			out.object(source)
+		}
+	}
+	if len(spec.ResourceClaims) > 0 {
+		out.object(spec.ResourceClaims)
+	}
+	out.holders(w.classes[class].granted)
+	for _, port := range w.classes[class].demand.Ports {
+		out.text(port.IP, port.Protocol)
+		out.number(int64(port.Number))
+	}
+	for _, name := range sortedKeys(w.classes[class].demand.Request) {
+		out.text(string(name))
+	}
+}
+
+// placing writes what of a pod selects nodes, beside its requests, its claims and its terms about other pods.
+func (w hashWriter) placing(pod *v1.Pod) {
+	spec := &pod.Spec
+	w.text(pod.Namespace, spec.SchedulerName, pod.Labels[v1alpha1.QueueLabel], spec.NodeName)
+	w.sorted(spec.NodeSelector)
+	w.tolerations(spec.Tolerations)
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		w.object(spec.Affinity.NodeAffinity)
+	}
+	for i := range spec.Volumes {
+		if source := &spec.Volumes[i].VolumeSource; isReadByScheduler(source) {
+			w.object(source)
+		}
+	}
+	if spec.OS != nil {
+		w.text(string(spec.OS.Name))
+	}
+	if spec.RuntimeClassName != nil {
+		w.text(*spec.RuntimeClassName)
+	}
+}
+
+func sortedKeys[K ~string, V any](m map[K]V) []K {
+	keys := make([]K, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,344 @@
+package victim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// unit is a set of pods that go or stay together: one pod of a Safe bundle, or all of a Whole one.
+type unit struct {
+	bundle *Bundle
+	pods   []Pod
+	// at is its index among the units of the search.
+	at int
+}
+
+// search tries units. Every list of units is in the order in which they go, Safe ones before Whole ones.
+type search struct {
+	trial   Trial
+	need    Vector
+	expired func() bool
+	units   []unit
+	// budget has granted the units decided to go; nil for no limit.
+	budget Budget
+	// stays marks units decided to stay, by index.
+	stays []bool
+	// choices is how many more choices may be charged to the budget.
+	choices    int
+	cutShort   bool
+	overBudget bool
+}
+
+// maxChoices bounds how many choices are charged to the budget: if queues can give next to nothing, most of them fail.
+const maxChoices = 16
+
+// newSearch returns a search among sorted bundles, with nothing removed.
+func newSearch(trial Trial, need Vector, expired func() bool, bundles []Bundle) *search {
+	s := &search{trial: trial, need: need, expired: expired, choices: maxChoices}
+	add := func(b *Bundle, pods []Pod) { s.units = append(s.units, unit{b, pods, len(s.units)}) }
+	for i := range bundles {
+		b := &bundles[i]
+		if b.Kind == Whole {
+			add(b, b.Pods)
+			continue
+		}
+		for j := range b.Pods {
+			add(b, b.Pods[j:j+1])
+		}
+	}
+	s.stays = make([]bool, len(s.units))
+	return s
+}
+
+// timeIsUp reports whether the search must end early.
+func (s *search) timeIsUp() bool {
+	s.cutShort = s.cutShort || s.expired != nil && s.expired()
+	return s.cutShort
+}
+
+// find returns units that let the preemptor fit within the budget. Each of them is needed unless the search was cut
+// short. They are removed in the trial. It returns false, with nothing removed, if it finds none.
+func (s *search) find() ([]unit, bool, error) {
+	list, found, err := s.extend(nil)
+	if err == nil && !found && s.choices < 0 {
+		// There are more choices than can be charged one after the other. A small one may fit the budget.
+		if list, err = s.findFew(func([]unit) bool { return true }); err == nil && list != nil {
+			s.charge(list)
+			found, err = true, s.remove(list)
+		}
+	}
+	if err != nil || !found {
+		return nil, false, err
+	}
+	s.overBudget = false
+	if s.choices < maxChoices-1 {
+		// Units decided first may have become needless.
+		slices.SortFunc(list, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
+		s.refund(list)
+		if list, err = s.trim(list); err != nil {
+			return nil, false, err
+		}
+		s.charge(list)
+	}
+	return list, true, nil
+}
+
+// extend adds units to the decided ones, which are removed in the trial and charged, until the preemptor fits. It first
+// chooses what is needed without the budget. If the budget refuses a chosen unit, one of them must stay: the refused
+// one first, then those before it, the last first. It returns false, with nothing changed, if there is no choice.
+func (s *search) extend(decided []unit) ([]unit, bool, error) {
+	if s.choices--; s.choices < 0 || len(decided) > 0 && s.timeIsUp() {
+		return nil, false, nil
+	}
+	list, fits, err := s.prefix(s.undecided(decided))
+	if err != nil || !fits {
+		return nil, false, err
+	}
+	if list, err = s.trim(list); err != nil {
+		return nil, false, err
+	}
+	granted := s.charge(list)
+	if granted == len(list) {
+		return slices.Concat(decided, list), true, nil
+	}
+	s.overBudget = true
+	if err := s.restore(list[granted:]); err != nil {
+		return nil, false, err
+	}
+	n := granted
+	for ; s.choices > 0 && !s.timeIsUp(); n-- {
+		s.stays[list[n].at] = true
+		result, found, err := s.extend(slices.Concat(decided, list[:n]))
+		s.stays[list[n].at] = false
+		if err != nil || found || n == 0 {
+			return result, found, err
+		}
+		s.refund(list[n-1 : n])
+		if err := s.restore(list[n-1 : n]); err != nil {
+			return nil, false, err
+		}
+	}
+	s.choices-- // this choice is not tried
+	s.refund(list[:n])
+	return nil, false, s.restore(list[:n])
+}
+
+// undecided returns the units that are not decided and that the budget would grant, each alone.
+func (s *search) undecided(decided []unit) []unit {
+	if s.budget == nil {
+		return s.units
+	}
+	gone, kept := map[types.UID]bool{}, map[string]bool{}
+	for _, u := range decided {
+		for _, pod := range u.pods {
+			gone[pod.UID] = true
+		}
+	}
+	var list []unit
+	for _, u := range s.units {
+		gang, rest := u.bundle.Gang, u.pods
+		if gone[rest[0].UID] {
+			continue
+		}
+		may := !s.stays[u.at]
+		if u.bundle.Kind == Whole {
+			may = may && !kept[gang.ID]
+			if len(gang.Pods) > len(rest) {
+				rest = slices.DeleteFunc(slices.Clone(gang.Pods), func(pod Pod) bool { return gone[pod.UID] })
+			}
+		}
+		// If nothing is decided the budget would grant each: the others are no candidates.
+		if may && (len(decided) == 0 || wouldGrant(s.budget, gang, rest)) {
+			list = append(list, u)
+		} else {
+			kept[gang.ID] = true
+		}
+	}
+	return list
+}
+
+// charge charges units to the budget, one after the other. It returns how many are granted before one is refused.
+func (s *search) charge(list []unit) int {
+	if s.budget == nil {
+		return len(list)
+	}
+	for i, u := range list {
+		if !s.budget.Take(u.bundle.Gang, u.pods) {
+			return i
+		}
+	}
+	return len(list)
+}
+
+// refund returns units to the budget.
+func (s *search) refund(list []unit) {
+	if s.budget == nil {
+		return
+	}
+	for _, u := range list {
+		s.budget.Return(u.bundle.Gang, u.pods)
+	}
+}
+
+// prefix removes the shortest prefix of units that lets the preemptor fit. It assumes that any longer one does, too: it
+// tries growing steps, then halves.
+func (s *search) prefix(list []unit) ([]unit, bool, error) {
+	gone := 0
+	become := func(n int) error {
+		err := s.remove(list[gone:max(n, gone)])
+		if n < gone {
+			err = s.restore(list[n:gone])
+		}
+		gone = n
+		return err
+	}
+	unfit := -1
+	for step := 1; ; step *= 2 {
+		fits, err := s.trial.Fits()
+		if err != nil {
+			return nil, false, fmt.Errorf("trying %d of %d candidates: %w", gone, len(list), err)
+		}
+		if fits {
+			break
+		}
+		if gone == len(list) || s.timeIsUp() {
+			return nil, false, become(0)
+		}
+		unfit = gone
+		if err := become(min(gone+step, len(list))); err != nil {
+			return nil, false, err
+		}
+	}
+	fit := gone
+	for fit-unfit > 1 && !s.timeIsUp() {
+		if err := become(unfit + (fit-unfit)/2); err != nil {
+			return nil, false, err
+		}
+		fits, err := s.trial.Fits()
+		if err != nil {
+			return nil, false, fmt.Errorf("trying %d of %d candidates: %w", gone, len(list), err)
+		}
+		if fits {
+			fit = gone
+		} else {
+			unfit = gone
+		}
+	}
+	return list[:fit], true, become(fit)
+}
+
+// trim restores the units that the preemptor does not need, and returns those that must go.
+func (s *search) trim(list []unit) ([]unit, error) {
+	first := slices.IndexFunc(list, func(u unit) bool { return u.bundle.Kind == Whole })
+	if first < 0 {
+		first = len(list)
+	}
+	whole, err := s.restoreUnneeded(list[first:])
+	if err != nil {
+		return nil, err
+	}
+	ends := map[string]bool{}
+	for _, u := range whole {
+		ends[u.bundle.Gang.ID] = true
+	}
+	ending := func(u unit) bool { return ends[u.bundle.Gang.ID] } // the surplus of a gang that ends goes with it
+	safe, err := s.restoreUnneeded(slices.DeleteFunc(slices.Clone(list[:first]), ending))
+	if err != nil {
+		return nil, err
+	}
+	var kept []unit
+	for _, u := range list[:first] {
+		switch {
+		case ending(u):
+			kept = append(kept, u)
+		case len(safe) > 0 && safe[0].pods[0].UID == u.pods[0].UID:
+			kept, safe = append(kept, u), safe[1:]
+		}
+	}
+	return append(kept, whole...), nil
+}
+
+// restoreUnneeded restores units that the preemptor does not need, the last first, in groups that double in size as
+// long as it fits without them. If it does not fit without a group, halving finds the last needed unit. It returns the
+// needed units.
+func (s *search) restoreUnneeded(list []unit) ([]unit, error) {
+	var kept []unit // the last first
+	size, doubt := 1, 0
+	for len(list) > 0 {
+		if doubt == 1 || s.timeIsUp() {
+			kept = append(kept, list[len(list)-1])
+			list, size, doubt = list[:len(list)-1], 1, 0
+			continue
+		}
+		size = min(size, len(list))
+		group := list[len(list)-size:]
+		if err := s.restore(group); err != nil {
+			return nil, err
+		}
+		fits, err := s.trial.Fits()
+		if err != nil {
+			return nil, fmt.Errorf("trying without %d candidates: %w", len(group), err)
+		}
+		if fits {
+			list = list[:len(list)-size]
+			if doubt -= size; doubt > 0 {
+				size = max(doubt/2, 1)
+			} else {
+				size, doubt = 2*size, 0
+			}
+			continue
+		}
+		if err := s.remove(group); err != nil {
+			return nil, err
+		}
+		// One of the last doubt units is needed.
+		doubt, size = size, max(size/2, 1)
+	}
+	slices.Reverse(kept)
+	return kept, nil
+}
+
+func (s *search) remove(list []unit) error {
+	for _, u := range list {
+		if err := s.trial.Remove(u.pods); err != nil {
+			return fmt.Errorf("removing %d pods of %s: %w", len(u.pods), u.bundle.Gang.ID, err)
+		}
+	}
+	return nil
+}
+
+func (s *search) restore(list []unit) error {
+	for _, u := range slices.Backward(list) {
+		if err := s.trial.Restore(u.pods); err != nil {
+			return fmt.Errorf("restoring %d pods of %s: %w", len(u.pods), u.bundle.Gang.ID, err)
+		}
+	}
+	return nil
+}
+
+// selection returns the outcome for sorted units that go.
+func (s *search) selection(victims []unit) Selection {
+	var bundles []Bundle
+	for i, u := range victims {
+		if i > 0 && u.bundle == victims[i-1].bundle {
+			last := &bundles[len(bundles)-1]
+			last.Pods = append(last.Pods, u.pods...)
+			continue
+		}
+		b := *u.bundle
+		b.Pods = slices.Clone(u.pods)
+		bundles = append(bundles, b)
+	}
+	out := Selection{CutShort: s.cutShort}
+	for _, b := range joined(s.need, bundles) {
+		b = makeBundle(s.need, b)
+		out.Bundles = append(out.Bundles, b)
+		if b.Broken {
+			out.Remnants = append(out.Remnants, b.remnants()...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,130 @@
+package victim
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// spending is what evicted pods use up of PodDisruptionBudgets. Without budgets no pod violates any.
+type spending struct {
+	// allowed is how many more pods each budget lets go in all, spent how many go.
+	allowed []int
+	spent   map[int]int
+	// claims are pods counted in spent from the start, whether they go or not.
+	claims map[types.UID]bool
+}
+
+func newSpending(allowed []int, claims ...Pod) *spending {
+	s := &spending{allowed: allowed}
+	if len(allowed) == 0 {
+		return s
+	}
+	s.spent = map[int]int{}
+	s.spend(claims...)
+	s.claims = map[types.UID]bool{}
+	for _, pod := range claims {
+		s.claims[pod.UID] = true
+	}
+	return s
+}
+
+// violatedBy reports whether others use up a budget that covers a pod.
+func (s *spending) violatedBy(pod Pod) bool {
+	if len(s.allowed) == 0 || s.claims[pod.UID] {
+		return false
+	}
+	for budget := range pod.Guards {
+		if s.spent[budget] >= s.allowed[budget] {
+			return true
+		}
+	}
+	return false
+}
+
+// spend counts pods that go, whether they violate a budget or not.
+func (s *spending) spend(pods ...Pod) { s.count(pods, 1) }
+
+// undo undoes spend.
+func (s *spending) undo(pods ...Pod) { s.count(pods, -1) }
+
+func (s *spending) count(pods []Pod, n int) {
+	if len(s.allowed) == 0 {
+		return
+	}
+	for _, pod := range pods {
+		if s.claims[pod.UID] {
+			continue
+		}
+		for budget := range pod.Guards {
+			s.spent[budget] += n
+		}
+	}
+}
+
+// spendAllowed counts the pods that violate nothing, one after the other.
+func (s *spending) spendAllowed(pods []Pod) (granted, violating []Pod) {
+	if len(s.allowed) == 0 || !slices.ContainsFunc(pods, func(p Pod) bool { return len(p.Guards) > 0 }) {
+		return pods, nil
+	}
+	for _, pod := range pods {
+		if s.violatedBy(pod) {
+			violating = append(violating, pod)
+		} else {
+			s.spend(pod)
+			granted = append(granted, pod)
+		}
+	}
+	return granted, violating
+}
+
+// markViolating finds the bundles that violate a budget once all earlier ones have gone; among equals those that
+// violate none come first. A Safe bundle of which only some pods violate one is divided in two, which rank by their
+// joint value. The bundles must be sorted, and the result must be sorted again.
+func (s *spending) markViolating(order Order, bundles []Bundle) []Bundle {
+	guarded := make([]Bundle, 0, len(bundles))
+	var late []Pod // come after all equal bundles
+	for i, b := range bundles {
+		if i > 0 && !order.equal(bundles[i-1], b) {
+			s.spend(late...)
+			late = nil
+		}
+		granted, violating := s.spendAllowed(b.Pods)
+		if b.Kind == Whole && len(violating) > 0 {
+			s.undo(granted...)
+			granted, violating = nil, b.Pods
+		}
+		if len(granted) > 0 {
+			b.Pods = granted
+			guarded = append(guarded, b)
+		}
+		if len(violating) > 0 {
+			late = append(late, violating...)
+			b.Pods, b.violating = violating, true
+			guarded = append(guarded, b)
+		}
+	}
+	return guarded
+}
+
+// joined joins the parts of divided bundles again, those that violated nothing first.
+func joined(need Vector, bundles []Bundle) []Bundle {
+	type key struct {
+		gang string
+		kind Kind
+	}
+	at := make(map[key]int, len(bundles))
+	var list []Bundle
+	for _, b := range bundles {
+		b.violating = false
+		id := key{b.Gang.ID, b.Kind}
+		if i, ok := at[id]; ok {
+			b.Pods = slices.Concat(list[i].Pods, b.Pods)
+			list[i] = makeBundle(need, b)
+			continue
+		}
+		at[id] = len(list)
+		list = append(list, b)
+	}
+	return list
+}

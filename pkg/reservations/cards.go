@@ -1,0 +1,70 @@
+package reservations
+
+import (
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+)
+
+// Cards lists the placements on GPU cards of a node, in any order. Without any it costs one lookup.
+func (r *Registry) Cards(node string) []reservationstate.OnCard {
+	r.mu.RLock()
+	var list []reservationstate.OnCard
+	for id, p := range r.cards[node] {
+		users := map[types.UID]int64{}
+		for pod := range r.of[id] {
+			users[pod] = 0
+		}
+		list = append(list,
+			reservationstate.OnCard{Users: users, ID: id, Reservation: p.entry.object.UID, Index: p.index, Card: p.card})
+	}
+	r.mu.RUnlock()
+	for i, one := range list {
+		for pod := range one.Users {
+			if memory := r.holds.Part(one.ID, pod).Request[v1alpha1.GPUMemoryResource]; memory > 0 {
+				one.Users[pod] = memory
+			} else {
+				delete(one.Users, pod)
+			}
+		}
+		list[i].Left = r.holds.LeftOf(one.ID)[0].Request[v1alpha1.GPUMemoryResource]
+	}
+	return list
+}
+
+// cardOf returns the card of a placement; negative if unknown.
+func cardOf(p v1alpha1.ReservationPlacement) int {
+	card, err := strconv.Atoi(p.Annotations[v1alpha1.GPUCardAnnotation])
+	if err != nil {
+		return -1
+	}
+	return card
+}
+
+// addPlace adds a place. mu must be held.
+func (r *Registry) addPlace(p *place) {
+	r.places[p.id] = p
+	if p.card >= 0 {
+		if r.cards[p.node] == nil {
+			r.cards[p.node] = map[hold.ID]*place{}
+		}
+		r.cards[p.node][p.id] = p
+	}
+}
+
+// removePlace removes a place, if it exists. mu must be held.
+func (r *Registry) removePlace(id hold.ID) {
+	p := r.places[id]
+	if p == nil {
+		return
+	}
+	delete(r.places, id)
+	delete(r.cards[p.node], id)
+	if len(r.cards[p.node]) == 0 {
+		delete(r.cards, p.node)
+	}
+}

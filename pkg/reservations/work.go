@@ -1,0 +1,400 @@
+package reservations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+)
+
+// reasonDelay is how long to wait for more reasons why reserve pods have no place.
+const reasonDelay = 200 * time.Millisecond
+
+// workers is how many Reservations are reconciled concurrently.
+const workers = 4
+
+// run reconciles Reservations until ctx is done.
+func (r *Registry) run(ctx context.Context) {
+	go func() {
+		<-ctx.Done()
+		r.work.ShutDown()
+		r.toCharge.ShutDown()
+	}()
+	go r.chargeQueues()
+	for range workers {
+		go func() {
+			for {
+				name, down := r.work.Get()
+				if down {
+					return
+				}
+				r.handle(ctx, name)
+				r.work.Done(name)
+			}
+		}()
+	}
+}
+
+// chargeQueues charges queues for what is left of placements. No call to the API server delays it.
+func (r *Registry) chargeQueues() {
+	for {
+		name, down := r.toCharge.Get()
+		if down {
+			return
+		}
+		r.acting.Lock()
+		r.chargeReservation(name)
+		r.acting.Unlock()
+		r.toCharge.Done(name)
+	}
+}
+
+func (r *Registry) handle(ctx context.Context, name string) {
+	err := r.reconcile(ctx, name)
+	switch {
+	case err == nil:
+		r.work.Forget(name)
+		return
+	case !apierrors.IsConflict(err) && ctx.Err() == nil:
+		klog.FromContext(ctx).Error(err, "Failed to do what a Reservation needs; trying again", "reservation", name)
+	}
+	r.work.AddRateLimited(name)
+}
+
+// reconcile makes reserve pods look for the missing places of a Reservation, and writes into its status why it has
+// none.
+func (r *Registry) reconcile(ctx context.Context, name string) error {
+	e, now, pods := r.snapshot(name)
+	if e == nil {
+		return nil
+	}
+	at := r.clock.Now()
+	if whyEnded(now, at) != "" {
+		r.updateEntry(e, now)
+		return nil
+	}
+	if err := r.writeSpent(ctx, e, now); err != nil {
+		return err
+	}
+	if expiry := reservationstate.Expiry(now); !expiry.IsZero() {
+		r.work.AddAfter(name, expiry.Sub(at))
+	}
+	profile, ours := r.profile(e.template.Spec.SchedulerName)
+	if !ours {
+		return nil // another scheduler's
+	}
+	if err := r.setPriority(ctx, e, profile); err != nil {
+		return err
+	}
+	missing := missingOf(now)
+	if len(missing) == 0 {
+		return r.createReservePods(ctx, e, now, nil, false) // whichever process has placed it
+	}
+	if start := reservationstate.Start(now); at.Before(start) {
+		r.work.AddAfter(name, start.Sub(at))
+		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime,
+			fmt.Sprintf("nothing is held before spec.startTime, %s", start.UTC().Format(time.RFC3339)))
+	}
+	if why := e.refusal(); why != "" {
+		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
+	}
+	if len(missing) > 1 && !profile.gangs() {
+		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable,
+			fmt.Sprintf("spec.replicas: %d: profile %q does not have the plugin %s, and would not place them together; name "+
+				"another profile in spec.template.spec.schedulerName", len(missing), e.template.Spec.SchedulerName, gangPlugin))
+	}
+	if !slices.Equal(sortedKeys(pods), missing) || !r.stored(pods) {
+		var refused *refusedError
+		switch err := r.createReservePods(ctx, e, now, missing, profile.preempts); {
+		case errors.As(err, &refused):
+			r.work.AddAfter(name, maxPause)
+			return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, refused.why)
+		case err != nil:
+			return err
+		}
+	}
+	r.mu.RLock()
+	why := e.why
+	r.mu.RUnlock()
+	switch absent, err := r.absentNode(now, missing); {
+	case err != nil:
+		return err
+	case absent != "":
+		why = absent // the filters only say that no node fits
+		r.work.AddAfter(name, maxPause)
+	}
+	if why == "" {
+		return nil
+	}
+	return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
+}
+
+// absentNode names a node of spec.nodeNames for a missing placement that does not exist; empty if all do.
+func (r *Registry) absentNode(now *v1alpha1.Reservation, missing []int32) (string, error) {
+	for _, index := range missing {
+		if int(index) >= len(now.Spec.NodeNames) {
+			continue
+		}
+		_, err := r.nodes.Get(now.Spec.NodeNames[index])
+		switch {
+		case apierrors.IsNotFound(err):
+			return fmt.Sprintf("spec.nodeNames[%d]: there is no node %q: it waits until there is one; or make another "+
+				"Reservation", index, now.Spec.NodeNames[index]), nil
+		case err != nil:
+			return "", fmt.Errorf("looking up node %q: %w", now.Spec.NodeNames[index], err)
+		}
+	}
+	return "", nil
+}
+
+// snapshot returns the state of a Reservation, and its reserve pods; nil if it has ended.
+func (r *Registry) snapshot(name string) (*entry, *v1alpha1.Reservation, map[int32]*v1.Pod) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	e := r.entries[name]
+	if e == nil {
+		return nil, nil, nil
+	}
+	return e, e.object, e.pods
+}
+
+// profile returns a profile; false if it does not have the plugin.
+func (r *Registry) profile(name string) (profile, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	p, ours := r.profiles[name]
+	return p, ours
+}
+
+// stored reports whether all reserve pods exist: one may have been chosen as a victim.
+func (r *Registry) stored(pods map[int32]*v1.Pod) bool {
+	for _, pod := range pods {
+		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {
+			return false
+		}
+	}
+	return true
+}
+
+// writeDelay is how long the controller has to write that a placement was used.
+const writeDelay = 5 * time.Second
+
+// writeSpent writes that placements were used, if the controller has not: the pod that used one may be gone before the
+// controller sees it.
+func (r *Registry) writeSpent(ctx context.Context, e *entry, now *v1alpha1.Reservation) error {
+	r.mu.RLock()
+	used := maps.Clone(e.used)
+	r.mu.RUnlock()
+	due := func(p v1alpha1.ReservationPlacement) bool { return used[p.Index].node == p.NodeName && !p.Spent }
+	isNew := func(p v1alpha1.ReservationPlacement) bool {
+		return due(p) && r.clock.Since(used[p.Index].since) >= writeDelay
+	}
+	for _, p := range now.Status.Placements {
+		if due(p) && (!isNew(p) || !r.leading.Given()) {
+			r.work.AddAfter(now.Name, max(time.Second, writeDelay-r.clock.Since(used[p.Index].since)))
+		}
+	}
+	if !slices.ContainsFunc(now.Status.Placements, isNew) || !r.leading.Given() {
+		return nil
+	}
+	next := now.DeepCopy()
+	for i, p := range next.Status.Placements {
+		next.Status.Placements[i].Spent = p.Spent || isNew(p)
+	}
+	_, err := r.writeStatus(ctx, next)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// setPriority looks up the priority of a Reservation that makes way by it. If its class cannot be looked up it makes
+// way for no pod.
+func (r *Registry) setPriority(ctx context.Context, e *entry, p profile) error {
+	r.mu.RLock()
+	name, known := e.object.Name, e.priority != nil
+	r.mu.RUnlock()
+	if known || !p.yields {
+		return nil
+	}
+	priority, err := r.priorityOf(ctx, e.template)
+	switch refused := (*refusedError)(nil); {
+	case errors.As(err, &refused):
+		r.work.AddAfter(name, maxPause)
+	case err != nil:
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.priority = priority
+	return nil
+}
+
+// missingOf lists the placements without a place.
+func missingOf(now *v1alpha1.Reservation) (missing []int32) {
+	has := map[int32]bool{}
+	for _, p := range now.Status.Placements {
+		has[p.Index] = true
+	}
+	for index := range int32(reservationstate.Replicas(now)) {
+		if !has[index] {
+			missing = append(missing, index)
+		}
+	}
+	return missing
+}
+
+// createReservePods queues reserve pods for missing placements, in place of the earlier ones.
+func (r *Registry) createReservePods(ctx context.Context, e *entry, now *v1alpha1.Reservation,
+	missing []int32, preempts bool) error {
+	var pod *v1.Pod
+	if len(missing) > 0 {
+		var err error
+		if pod, err = r.admitted(ctx, e.template, preempts); err != nil {
+			return err
+		}
+		if err := r.requireDomain(pod, now.Status.Placements); err != nil {
+			return err
+		}
+	}
+	r.acting.Lock()
+	defer r.acting.Unlock()
+	r.mu.RLock()
+	stale, busy := r.entries[now.Name] != e || e.object != now, e.round != nil && e.round.writing
+	idle := len(e.pods)+len(missing) == 0
+	r.mu.RUnlock()
+	if stale || idle {
+		return nil // what has changed is looked at next
+	}
+	if busy {
+		r.work.AddAfter(now.Name, reasonDelay)
+		return nil
+	}
+	r.mu.Lock()
+	e.fail("other places are sought")
+	r.mu.Unlock()
+	r.withdrawReservePods(e)
+	e.attempt++
+	made := reservePods(now, pod, missing, e.attempt)
+	r.mu.Lock()
+	e.pods, e.why = made, ""
+	if pod != nil {
+		e.demand = ledger.DemandOf(&framework.PodInfo{Pod: pod})
+	}
+	r.mu.Unlock()
+	r.holdPromises(e) // startTime may have come just now, and admission may have changed the request
+	for _, index := range missing {
+		pod := made[index]
+		err := r.store.Add(pod)
+		if apierrors.IsAlreadyExists(err) { // it belongs to a deleted Reservation of this name
+			_ = r.store.Delete(pod.Namespace, pod.Name, nil)
+			err = r.store.Add(pod)
+		}
+		if err != nil {
+			r.withdrawReservePods(e)
+			return fmt.Errorf("seeking a place for placement %d: %w", index, err)
+		}
+	}
+	return nil
+}
+
+// chargeReservation charges what is left of the placements of a Reservation to its queue. acting must be held.
+func (r *Registry) chargeReservation(name string) {
+	if r.charges == nil {
+		return
+	}
+	r.mu.RLock()
+	var list []*place
+	if e := r.entries[name]; e != nil {
+		list = e.placesOn("")
+	}
+	r.mu.RUnlock()
+	for _, p := range list {
+		r.chargePlace(p)
+	}
+}
+
+// reservePodChanged records why a reserve pod has no place, or that it is gone.
+func (r *Registry) reservePodChanged(before, now *v1.Pod) {
+	if now == nil {
+		if _, _, ok := reservepods.PlacementOf(before); ok && before.Spec.NodeName == "" {
+			r.reservePodDeleted(before)
+		}
+		return
+	}
+	_, condition := podutil.GetPodCondition(&now.Status, v1.PodScheduled)
+	if condition == nil || condition.Status != v1.ConditionFalse || condition.Message == "" {
+		return
+	}
+	name, index, ok := reservepods.PlacementOf(now)
+	if !ok {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == now.UID &&
+		e.why != condition.Message {
+		e.why = condition.Message
+		r.work.AddAfter(name, reasonDelay)
+	}
+}
+
+// reservePodDeleted processes that a reserve pod without a place was deleted: it may have been chosen as a victim. The
+// reserve pods of its Reservation that wait at Permit release their places.
+func (r *Registry) reservePodDeleted(pod *v1.Pod) {
+	r.reservePodReleased(pod)
+	name, _, _ := reservepods.PlacementOf(pod)
+	r.work.AddAfter(name, reasonDelay)
+}
+
+// writeScheduled writes into the status of a Reservation why it has no place. Only the process that schedules does.
+func (r *Registry) writeScheduled(ctx context.Context, now *v1alpha1.Reservation, reason, message string) error {
+	condition := metav1.Condition{
+		Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionFalse, Reason: reason, Message: clip(message),
+		ObservedGeneration: now.Generation,
+	}
+	if was := meta.FindStatusCondition(now.Status.Conditions, condition.Type); was != nil &&
+		was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message {
+		return nil
+	}
+	if !r.leading.Given() {
+		r.work.AddAfter(now.Name, time.Second)
+		return nil
+	}
+	next := now.DeepCopy()
+	if next.Status.Phase == "" {
+		next.Status.Phase = v1alpha1.ReservationPending
+	}
+	condition.LastTransitionTime = metav1.NewTime(r.clock.Now())
+	meta.SetStatusCondition(&next.Status.Conditions, condition)
+	_, err := r.writeStatus(ctx, next)
+	if apierrors.IsNotFound(err) {
+		return nil // it is gone, which the watch is about to deliver
+	}
+	return err
+}
+
+// maxMessage is the longest condition message that the API server accepts.
+const maxMessage = 32768
+
+func clip(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return message[:maxMessage-3] + "..."
+}

@@ -1,0 +1,270 @@
+package defrag
+
+import (
+	"cmp"
+	"slices"
+)
+
+// What to has for a pod, instead of the node that it moved to.
+const (
+	stays   = -1
+	pushed  = -2 // it has to leave, and has no place yet
+	nowhere = -1
+	// mostFollow is how many pods a group may have that moves to another of its sets.
+	mostFollow = 64
+)
+
+// state is a problem with some pods moved and some members placed. What is done to it
+// is undone in reverse order.
+type state struct {
+	*Problem
+	columns int
+	// free is what nodes have, node by node: members have taken their share, and pods that
+	// have to leave have given back theirs.
+	free []int64
+	// weight makes columns comparable: what is scarce weighs most.
+	weight []float64
+	// on are the pods that may be moved by node, the biggest first, those of a kind
+	// together.
+	on   [][]int
+	size []float64
+	of   [][]int // pods by group
+	sets setTable
+
+	to []int
+	// out are the pods that have to leave, or have left, in that order.
+	out []int
+	// moved, own and home are by group: how many of its pods are out, what these alone cost, and which of its sets all
+	// of them must be in; nowhere means undecided.
+	moved, home []int
+	settled     []int // how many decisions home rests on
+	own         []Cost
+	groups      int // of which a pod is out
+	// cost is the cost of all pods that are out, low the least that it may come to with more.
+	cost, low Cost
+}
+
+func newState(p *Problem) *state {
+	s := &state{
+		Problem: p, columns: p.columns(), sets: setTable{},
+		on: make([][]int, len(p.Nodes)), of: make([][]int, len(p.Groups)), size: make([]float64, len(p.Pods)),
+		to: make([]int, len(p.Pods)), moved: make([]int, len(p.Groups)), home: make([]int, len(p.Groups)),
+		settled: make([]int, len(p.Groups)), own: make([]Cost, len(p.Groups)),
+	}
+	s.free = make([]int64, 0, len(p.Nodes)*s.columns)
+	for _, node := range p.Nodes {
+		s.free = append(s.free, node.Free...)
+	}
+	s.weigh()
+	for i, pod := range p.Pods {
+		s.to[i], s.size[i] = stays, s.weightOf(pod.Request)
+		s.on[pod.Node] = append(s.on[pod.Node], i)
+		if pod.Group >= 0 {
+			s.of[pod.Group] = append(s.of[pod.Group], i)
+		}
+	}
+	for i := range s.home {
+		s.home[i] = nowhere
+	}
+	for _, pods := range s.on {
+		slices.SortFunc(pods, s.bigger)
+	}
+	return s
+}
+
+// weigh weights a column by how much of it is free on all nodes.
+func (s *state) weigh() {
+	s.weight = make([]float64, s.columns)
+	for i, amount := range s.free {
+		s.weight[i%s.columns] += float64(max(amount, 0))
+	}
+	for c, sum := range s.weight {
+		s.weight[c] = 1 / (1 + sum)
+	}
+}
+
+func (s *state) weightOf(request []int64) float64 {
+	var sum float64
+	for c, amount := range request {
+		sum += float64(amount) * s.weight[c]
+	}
+	return sum
+}
+
+// bigger orders pods by: 1. size, big first; 2. kind; 3. index.
+func (s *state) bigger(a, b int) int {
+	return cmp.Or(cmp.Compare(s.size[b], s.size[a]), cmp.Compare(s.Pods[a].Kind, s.Pods[b].Kind), cmp.Compare(a, b))
+}
+
+// alike reports whether two pods stand for each other.
+func (s *state) alike(a, b int) bool { return s.Pods[a].Kind >= 0 && s.Pods[a].Kind == s.Pods[b].Kind }
+
+func (s *state) at(node int) []int64 { return s.free[node*s.columns : (node+1)*s.columns] }
+
+// push takes a pod off its node. The caller has to undo it, unless ok is false: a bound would be
+// exceeded.
+func (s *state) push(i int) (ok bool) {
+	pod := &s.Pods[i]
+	if over(len(s.out)+1, s.Budget.MaxMoves) {
+		return false
+	}
+	if pod.Group >= 0 && s.moved[pod.Group] == 0 && over(s.groups+1, s.Budget.MaxGroups) {
+		return false
+	}
+	if s.barred(pod) {
+		return false
+	}
+	s.to[i] = pushed
+	s.out = append(s.out, i)
+	give(s.at(pod.Node), pod.Request)
+	s.count(pod, 1)
+	return true
+}
+
+// pull undoes the last push.
+func (s *state) pull() {
+	i := s.out[len(s.out)-1]
+	pod := &s.Pods[i]
+	s.out = s.out[:len(s.out)-1]
+	s.to[i] = stays
+	take(s.at(pod.Node), pod.Request)
+	s.count(pod, -1)
+}
+
+// count adds a pod to those that are out, or subtracts it.
+func (s *state) count(pod *Pod, n int) {
+	if pod.Group < 0 {
+		if n > 0 {
+			s.cost, s.low = s.cost.plus(pod.Cost), s.low.plus(pod.Cost)
+		} else {
+			s.cost, s.low = s.cost.minus(pod.Cost), s.low.minus(pod.Cost)
+		}
+		return
+	}
+	group, g := &s.Groups[pod.Group], pod.Group
+	if s.moved[g] > 0 {
+		s.groups--
+		s.cost, s.low = s.cost.minus(group.cost(s.moved[g], s.own[g])), s.low.minus(group.least(s.moved[g], s.own[g]))
+	}
+	s.moved[g] += n
+	if n > 0 {
+		s.own[g] = s.own[g].plus(pod.Cost)
+	} else {
+		s.own[g] = s.own[g].minus(pod.Cost)
+	}
+	if s.moved[g] > 0 {
+		s.groups++
+		s.cost, s.low = s.cost.plus(group.cost(s.moved[g], s.own[g])), s.low.plus(group.least(s.moved[g], s.own[g]))
+	}
+}
+
+// place gives a pod that is out its node.
+func (s *state) place(i, node int) {
+	pod := &s.Pods[i]
+	s.to[i] = node
+	take(s.at(node), pod.Request)
+}
+
+// unplace undoes place.
+func (s *state) unplace(i int) {
+	pod := &s.Pods[i]
+	give(s.at(s.to[i]), pod.Request)
+	s.to[i] = pushed
+}
+
+// settle decides which of its sets a group is in.
+func (s *state) settle(group, set int) {
+	s.home[group] = set
+	s.settled[group]++
+}
+
+// unsettle undoes settle.
+func (s *state) unsettle(group int) {
+	if s.settled[group]--; s.settled[group] == 0 {
+		s.home[group] = nowhere
+	}
+}
+
+// price returns what it costs to push pods out, together; ok is false if a bound would be exceeded.
+func (s *state) price(pods []int) (cost Cost, ok bool) {
+	before, mark := s.low, len(s.out)
+	ok = true
+	for _, pod := range pods {
+		if ok = s.push(pod); !ok {
+			break
+		}
+	}
+	cost = s.low.minus(before)
+	s.pullTo(mark)
+	return cost, ok
+}
+
+func (s *state) pullTo(mark int) {
+	for len(s.out) > mark {
+		s.pull()
+	}
+}
+
+// bound reports whether a pod's group must be in one of some sets.
+func (s *state) bound(pod int) bool {
+	g := s.Pods[pod].Group
+	return g >= 0 && s.Groups[g].Within != nil
+}
+
+// residence returns the set that all pods of a group were in at first; nowhere if they were in no
+// single one.
+func (s *state) residence(group int) int {
+	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
+	home := nowhere
+	for i, pod := range s.of[group] {
+		set := int(within[s.Pods[pod].Node])
+		if set == nowhere || i > 0 && set != home {
+			return nowhere
+		}
+		home = set
+	}
+	return home
+}
+
+// followers returns the pods of a group that have to leave as well if it goes to one of its sets;
+// ok is false if it cannot go there.
+func (s *state) followers(group, set int) (pods []int, ok bool) {
+	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
+	for _, pod := range s.of[group] {
+		switch {
+		case s.to[pod] == stays && int(within[s.Pods[pod].Node]) != set:
+			pods = append(pods, pod)
+		case s.to[pod] >= 0 && int(within[s.to[pod]]) != set:
+			return nil, false
+		}
+	}
+	return pods, len(s.of[group]) <= mostFollow || len(pods) == 0
+}
+
+// setTable has which of some disjoint sets each node is in, by the slice of the sets.
+type setTable map[*[]int][]int32
+
+func (t setTable) of(sets [][]int, nodes int) []int32 {
+	if len(sets) == 0 {
+		return noSet(nodes)
+	}
+	if table, ok := t[&sets[0]]; ok {
+		return table
+	}
+	table := noSet(nodes)
+	for i, set := range sets {
+		for _, node := range set {
+			table[node] = int32(i)
+		}
+	}
+	t[&sets[0]] = table
+	return table
+}
+
+func noSet(nodes int) []int32 {
+	table := make([]int32, nodes)
+	for i := range table {
+		table[i] = nowhere
+	}
+	return table
+}

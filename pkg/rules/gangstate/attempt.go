@@ -1,0 +1,230 @@
+package gangstate
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Attempt is what a plan has to place. It is a copy: the state may move on while the plan is made,
+// and Planned copes with that.
+type Attempt struct {
+	Group  string
+	Leader types.UID
+	Strict bool
+	Gangs  []Need
+	// PreemptionDelay is how long no pod is evicted for it from Missed on, when it first did not fit;
+	// Missed is zero if it has not been tried before.
+	PreemptionDelay time.Duration
+	Missed          time.Time
+	// Outstanding is what gangs outside the group that began before have still to take, if a gang of it has a
+	// Floor.
+	Outstanding []Outstanding
+}
+
+// EvictsIn returns how long it is until pods may be evicted for an attempt that does not fit; not positive if they may
+// be.
+func (a *Attempt) EvictsIn(now time.Time) time.Duration {
+	if a.Missed.IsZero() {
+		return a.PreemptionDelay
+	}
+	return a.Missed.Add(a.PreemptionDelay).Sub(now)
+}
+
+// polite reports whether no pod may be evicted now for an attempt that does not fit, whatever its members say
+// themselves.
+func (a *Attempt) polite(now time.Time) bool {
+	return a.EvictsIn(now) > 0 || slices.ContainsFunc(a.Gangs, func(need Need) bool { return need.Spec.Never })
+}
+
+// Members counts what has to be placed at least.
+func (a *Attempt) Members() int {
+	n := 0
+	for _, need := range a.Gangs {
+		n += need.Min
+	}
+	return n
+}
+
+// Shared returns the topology that has to have all gangs in one domain together; empty for none.
+// All of them have to ask for it.
+func (a *Attempt) Shared() string {
+	key := a.Gangs[0].Spec.RequiredTopology
+	for _, need := range a.Gangs {
+		if !need.Spec.Layout.Shared || need.Spec.RequiredTopology != key {
+			return ""
+		}
+	}
+	return key
+}
+
+// Priority returns the highest of the pending members: the attempt ranks by it.
+func (a *Attempt) Priority() int32 {
+	priority := int32(math.MinInt32)
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			priority = max(priority, priorityOf(pod))
+		}
+	}
+	return priority
+}
+
+// Without returns what is left of an attempt once some members were given a node: these stand in
+// the plan.
+func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
+	if len(placed) == 0 {
+		return a
+	}
+	left := *a
+	left.Gangs = nil
+	for _, need := range a.Gangs {
+		rest := need
+		rest.Pending, rest.Placed, rest.MinByRole = nil, slices.Clone(need.Placed), maps.Clone(need.MinByRole)
+		for _, pod := range need.Pending {
+			node, ok := placed[pod.UID]
+			if !ok {
+				rest.Pending = append(rest.Pending, pod)
+				continue
+			}
+			rest.Placed = append(rest.Placed, Placed{Pod: pod, Node: node, InPlan: true})
+			rest.Min = max(0, rest.Min-1)
+			if role := pod.Labels[v1alpha1.RoleLabel]; rest.MinByRole[role] > 0 {
+				rest.MinByRole[role]--
+			}
+		}
+		left.Gangs = append(left.Gangs, rest)
+	}
+	return &left
+}
+
+// Need is one gang of an attempt.
+type Need struct {
+	Key  Key
+	Spec Spec
+	// Queue is the queue that the gang's PodGroup names; empty for none.
+	Queue string
+	// Min members are still to be placed, among them MinByRole of each role.
+	Min       int
+	MinByRole map[string]int
+	// Floor is what its PodGroup wants free for it in all, including what its members have and
+	// take, besides what is Outstanding; nil for nothing, and if it runs already.
+	Floor resource.Vector
+	// Pending are the members that may be placed, in order.
+	Pending []*v1.Pod
+	// Placed are the members that have a node, by its name, in order. Those that
+	// are on their way out do not count.
+	Placed []Placed
+	// Ranks are the numbers of Pending and Placed by which they are laid out. Ranked: they carry
+	// these; otherwise they were given them in order, and a member that replaces another one does
+	// not have its number.
+	Ranks  map[types.UID]int
+	Ranked bool
+}
+
+// Placed is a member that has a node.
+type Placed struct {
+	Pod  *v1.Pod
+	Node string
+	// InPlan: only the plan gives it the node; the scheduler's cache does not know.
+	InPlan bool
+	// Number is its place in order among the members that run, from 1; 0 if unknown.
+	Number int
+}
+
+func (s *Gangs) attempt(grp *group) *Attempt {
+	s.pump.begin(grp)
+	grp.visited, grp.tried = true, grp.pool()
+	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed()}
+	for _, g := range grp.gangs {
+		a.Gangs = append(a.Gangs, g.wants())
+	}
+	if grp.yields() {
+		a.Outstanding = s.outstanding(grp, a.Priority())
+	}
+	if a.Shared() == "" {
+		s.reportScope(grp)
+	}
+	return a
+}
+
+// isOf reports whether an attempt was made for the group as it is now.
+func (g *group) isOf(a *Attempt) bool {
+	return slices.EqualFunc(g.gangs, a.Gangs, func(gang *gang, need Need) bool { return gang.key == need.Key })
+}
+
+// wants returns what an attempt has to know of a gang.
+func (g *gang) wants() Need {
+	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
+	if !g.goesAlone() {
+		n.Floor = g.spec.MinResources
+	}
+	if n.Min > 0 {
+		n.MinByRole = g.missingRoles()
+		n.Pending = podsOf(g.sorted((*member).eligible))
+	}
+	n.Ranks, n.Ranked = g.ranks()
+	return n
+}
+
+// ranks numbers all members except those on their way out.
+func (g *gang) ranks() (map[types.UID]int, bool) {
+	return ranks(g.sorted(func(m *member) bool { return !m.leaving() }), g.numbers)
+}
+
+// context returns what a member that goes alone has to know of its gang. Without a topology it does
+// not matter where the others are, and they may be many.
+func (g *gang) context() *Need {
+	n := &Need{Key: g.key, Spec: g.spec}
+	if g.spec.RequiredTopology != "" || len(g.spec.Layout.Levels) > 0 {
+		n.Placed = g.places()
+		n.Ranks, n.Ranked = g.ranks()
+	}
+	return n
+}
+
+func (g *gang) places() []Placed {
+	var places []Placed
+	for _, m := range g.sorted((*member).placed) {
+		places = append(places, Placed{Pod: m.pod, Node: m.node, InPlan: m.state == Planned})
+	}
+	return places
+}
+
+// Outcome is what an attempt led to.
+type Outcome struct {
+	// Nodes are the members that fit, by UID.
+	Nodes map[types.UID]string
+	// Fit is the number of members that fit, at best, even if Nodes are not kept.
+	Fit int
+	// Complete: with Nodes every gang of the group has its minimum.
+	Complete bool
+	// Why explains to users, for each gang, why not.
+	Why map[Key]string
+	// Scattered are gangs that wait only because of their required topology, with its label key: no domain of it has
+	// room for them, and several together do.
+	Scattered map[Key]string
+	// Reason is the API's reason for Why; empty for Unschedulable: more nodes would help.
+	Reason string
+	// Cost is how long the attempt kept the scheduling thread.
+	Cost time.Duration
+	// Evict: groups whose held, incomplete plans make way for this one.
+	Evict []string
+	// Hopeless: it would not fit either if all nodes were empty.
+	Hopeless bool
+	// Afresh: the group gives back for it what plans gave it before; only if Complete.
+	Afresh bool
+	// Coupled: members depend on other pods, so a pod that comes to a node may help.
+	Coupled bool
+	// Shape is what the attempt asked for, if that says all about why it failed.
+	Shape Shape
+	// Holder is what room is made for, by its name, if that is not the group: its only pod, by
+	// itself. Empty for the group.
+	Holder string
+}

@@ -1,0 +1,309 @@
+package gangstate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Verdict is what a scheduling cycle of a pod has to do.
+type Verdict int
+
+const (
+	// Outside: the pod is in no gang.
+	Outside Verdict = iota
+	// Alone: the gang runs already; schedule the pod as any other, inside the
+	// gang's domain if it has one.
+	Alone
+	// Follow: the plan gives it Node.
+	Follow
+	// Lead: plan the whole group now.
+	Lead
+	// Wait: not now, for Reason.
+	Wait
+)
+
+// Visit is the verdict on a pod that enters its scheduling cycle, and what goes with it.
+type Visit struct {
+	Verdict Verdict
+	Group   string // the holder of what is held for the pod
+	Node    string
+	Reason  string
+	Attempt *Attempt // with Lead
+	// Need, with Alone, is the gang's topology and, if it has one, the places of its members.
+	Need *Need
+}
+
+// Queue reports whether the queue may let a pod through, and if not, why.
+func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
+	key, _, ok := KeyOf(pod)
+	if !ok {
+		return true, ""
+	}
+	m := s.memberOf(pod)
+	if m == nil {
+		// See has not been called for this version yet, or for a newer one already: it activates the pod if need be.
+		return false, gatedReason(key)
+	}
+	if m.admitted {
+		m.outdated = false // its cycle is yet to begin
+		return true, ""
+	}
+	return false, gatedReason(key)
+}
+
+func gatedReason(key Key) string { return "waiting for gang " + key.String() }
+
+// Visit returns the verdict on a pod that enters its scheduling cycle.
+func (s *Gangs) Visit(pod *v1.Pod) Visit {
+	m := s.memberOf(pod)
+	if m == nil {
+		if key, _, ok := KeyOf(pod); ok {
+			return Visit{Verdict: Wait, Reason: gatedReason(key)}
+		}
+		return Visit{Verdict: Outside}
+	}
+	g, grp := m.gang, m.gang.group
+	v := Visit{Group: grp.key().String()}
+	switch {
+	case m.state == Planned && !s.turns.mayClaim(m):
+		v.Verdict, v.Reason = Wait, TextClaimTurn(m.claims)
+	case m.state == Planned:
+		v.Verdict, v.Node = Follow, m.node
+	case !m.eligible():
+		v.Verdict, v.Reason = Wait, gatedReason(g.key)
+	case g.goesAlone():
+		v.Verdict, v.Need = Alone, g.context()
+	case grp.phase == ready && grp.leader == pod.UID:
+		v.Verdict = Lead
+		v.Attempt = s.attempt(grp)
+	default:
+		v.Verdict, v.Reason = Wait, gatedReason(g.key)
+	}
+	return v
+}
+
+// Planned records the outcome of an attempt. It returns the members whose node the plan decides
+// from now on; the caller holds their capacity, for the group that the attempt names, and then acts
+// on the effects. Only a complete plan is followed, also by its leader; of an incomplete one a
+// NonStrict group keeps what it holds, unless it is hopeless: then it has nothing to wait for.
+func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]string, Effects) {
+	leader := s.members[a.Leader]
+	if leader == nil {
+		return nil, s.take() // another member leads by now
+	}
+	grp := leader.gang.group
+	grp.visited = false
+	if grp.phase != ready || !grp.isOf(a) {
+		// The group changed under the plan, and has been settled since.
+		s.readmit(leader)
+		return nil, s.take()
+	}
+	s.evict(o.Evict, grp)
+	hopeless := o.Hopeless && !o.Complete
+	keep := o.Complete || !grp.strict() && !hopeless
+	accepted := map[types.UID]string{}
+	if o.Afresh && o.Complete {
+		s.letGoOfPlans(grp)
+	}
+	given := slices.Clone(s.effects.Unhold)
+	if keep {
+		accepted = s.accept(grp, o.Nodes)
+		if o.Complete && leader.state == Planned && s.turns.mayClaim(leader) {
+			s.turns.take(leader) // it is in its cycle
+		}
+	}
+	if !o.Complete {
+		grp.miss(now)
+	}
+	for _, g := range grp.gangs {
+		g.failure = failure{cmp.Or(o.Reason, v1alpha1.ReasonUnschedulable), o.Why[g.key], o.Scattered[g.key]}
+		if !g.failure.none() && a.EvictsIn(now) > 0 {
+			g.failure.message += TextPreemptionDelay(a.PreemptionDelay)
+		}
+		s.tell(g)
+	}
+	if grp.strict() && !o.Complete && o.Fit > 0 {
+		grp.clocks.wouldHold(grp, now)
+	}
+	if o.Complete {
+		s.enterPhase(grp, following, now)
+	} else {
+		s.miss(grp, o, a.polite(now), now)
+	}
+	if hopeless && !grp.strict() {
+		s.giveBack(grp)
+		grp.clocks = clocks{}
+	}
+	s.settle(leader.gang, now)
+	s.dropLost(accepted, given)
+	if _, ok := accepted[a.Leader]; !ok || !o.Complete {
+		s.readmit(leader) // its cycle ends here, and its gang may run by now
+	}
+	return accepted, s.take()
+}
+
+// accept gives the members of a plan their nodes. Some may have gone, or have
+// been taken out of the round, since the attempt began.
+func (s *Gangs) accept(grp *group, nodes map[types.UID]string) map[types.UID]string {
+	accepted := map[types.UID]string{}
+	for uid, node := range nodes {
+		m := s.members[uid]
+		if m == nil || m.gang.group != grp || !m.eligible() {
+			continue
+		}
+		m.gang.change(m, func() { m.state, m.node = Planned, node })
+		accepted[uid] = node
+	}
+	return accepted
+}
+
+// dropLost removes from accepted the members that lost their node before the caller could hold it.
+// Members that had another node before still give that back.
+func (s *Gangs) dropLost(accepted map[types.UID]string, given []types.UID) {
+	lost := map[types.UID]bool{}
+	for uid := range accepted {
+		if s.members[uid].state != Planned {
+			lost[uid] = !slices.Contains(given, uid)
+			delete(accepted, uid)
+		}
+	}
+	s.effects.Unhold = slices.DeleteFunc(s.effects.Unhold, func(uid types.UID) bool { return lost[uid] })
+}
+
+// Reserved records that the scheduler reserved a member on a node.
+func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
+	m := s.members[uid]
+	if m == nil || (m.state != Pending && m.state != Planned) {
+		return s.take()
+	}
+	if m.state == Planned {
+		s.effects.Unhold = append(s.effects.Unhold, uid)
+	}
+	m.gang.change(m, func() { m.state, m.node = Held, node })
+	m.admitted = true
+	grp := m.gang.group
+	switch {
+	case !m.free() || m.outdated:
+		// It was taken out of the round while it was in its cycle.
+		s.takeBack(m)
+	case !m.gang.goesAlone():
+		grp.clocks.start(now)
+	}
+	s.track(grp)
+	return s.take()
+}
+
+// Permitted records that only its gang stands between a member and its binding. It returns whether
+// the member has to wait; if not, it and all others that are released are in the effects. A member
+// that was rejected before it got here waits too, and is rejected once more when time has passed.
+func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {
+	m := s.members[uid]
+	if m == nil || (m.state != Held && m.state != Returning) {
+		return false, s.take()
+	}
+	if m.state == Held && m.gang.goesAlone() {
+		s.letGoOf(m)
+	}
+	s.settle(m.gang, now)
+	m.waiting = m.state == Held || m.state == Returning
+	return m.waiting, s.take()
+}
+
+// Unfit records that a member that follows a plan did not fit on its node.
+func (s *Gangs) Unfit(uid types.UID, now time.Time) Effects {
+	m := s.members[uid]
+	if m == nil || m.state != Planned {
+		return s.take()
+	}
+	s.unplan(m)
+	s.settle(m.gang, now)
+	s.admit(m)
+	return s.take()
+}
+
+// Unreserved records that the scheduler took back a reservation: this package asked for it, another
+// plugin refused, or the binding failed. A member that was not reserved yet, but planned, did not
+// fit.
+func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
+	m := s.members[uid]
+	switch {
+	case m == nil:
+		return s.take()
+	case m.state == Planned:
+		return s.Unfit(uid, now)
+	case m.state == Pending || m.state == Bound:
+		return s.take()
+	}
+	if m.state == Held && m.waiting && !m.gang.group.strict() {
+		// It was not rejected: its wait ran into the framework's limit. The hold goes on in the
+		// ledger.
+		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
+		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
+	} else {
+		if r := &m.gang.group.retry; r.partial && m.state == Returning && m.free() {
+			r.stale = true // the outcome of the last attempt is out of date
+		}
+		s.effects.Freed = true
+		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
+	}
+	s.endTurn(m)
+	s.settle(m.gang, now)
+	s.admit(m)
+	return s.take()
+}
+
+// Failed records that the scheduling cycle of a pod came to nothing. If the attempt of a leader
+// ends so, by an error or by a plugin that refuses what was found, this does not mean that its
+// group does not fit: the group is tried again after a backoff, whatever happens.
+func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
+	m := s.members[uid]
+	if m == nil || !m.gang.group.visited || m.gang.group.leader != uid {
+		return s.take()
+	}
+	grp := m.gang.group
+	grp.retry.stale, grp.retry.at = true, now
+	s.failRound(grp, now)
+	s.settle(m.gang, now)
+	return s.take()
+}
+
+// NoNodes records that the scheduling cycle of a pod ended before any plugin was called, since the
+// cluster has no node. The attempt of a leader has failed: its group rests until a node comes.
+func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
+	v := s.Visit(pod)
+	if v.Verdict != Lead {
+		return s.take()
+	}
+	why := map[Key]string{}
+	for _, need := range v.Attempt.Gangs {
+		why[need.Key] = TextNoNodes(need.Key, need.Spec.Min)
+	}
+	_, e := s.Planned(v.Attempt, Outcome{Why: why, Hopeless: true}, now)
+	return e
+}
+
+// BoundTo records that the binding of a member went through.
+func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
+	if m := s.members[uid]; m != nil && m.state == Released {
+		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
+		s.endTurn(m)
+		m.gang.noteStart(&s.effects, now)
+		s.settle(m.gang, now)
+	}
+	return s.take()
+}
+
+// noteStart notes, once per round, how long it took from when a gang was complete until its minimum
+// was bound.
+func (g *gang) noteStart(e *Effects, now time.Time) {
+	if !g.completed.IsZero() && g.spec.Min > 0 && g.count[Bound] >= g.spec.Min {
+		e.Started = append(e.Started, now.Sub(g.completed))
+		g.completed = time.Time{}
+	}
+}

@@ -1,0 +1,236 @@
+package gangstate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// Kind is one of the two kinds of PodGroup. If both describe a gang, the community's wins.
+type Kind int
+
+// The kinds of PodGroup.
+const (
+	Community Kind = iota
+	Native
+)
+
+// APIVersion returns the group and version of a kind of PodGroup.
+func (k Kind) APIVersion() string {
+	if k == Native {
+		return schedulingv1beta1.SchemeGroupVersion.String()
+	}
+	return v1alpha1.SchemeGroupVersion.String()
+}
+
+// Ref refers to a PodGroup that has the name of a gang. Its UID is empty if there is none.
+type Ref struct {
+	Kind Kind
+	UID  types.UID
+}
+
+// Describe records what a PodGroup says; nil means that there is none.
+func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.Time) Effects {
+	if object == nil && s.gangs[key] == nil {
+		return s.take()
+	}
+	g := s.gang(key)
+	madeFor := g.madeFor()
+	if object == nil {
+		g.objects[kind], g.told = nil, nil
+	} else {
+		g.objects[kind] = &described{Object: *object, created: created}
+	}
+	var news []*member
+	if g.madeFor() != madeFor {
+		g.past.forgetKept(g.madeFor()) // see deleted
+		news = s.findReplaced(g)
+	}
+	s.redefine(g, now)
+	s.reviewAll(news, now)
+	if object != nil && kind == Native {
+		for _, m := range g.sorted(func(*member) bool { return true }) {
+			s.reportNative(g, m.pod)
+		}
+	}
+	s.settle(g, now)
+	s.forget(g)
+	return s.take()
+}
+
+// Dissolve records that the pods that name a native PodGroup are in no gang: they go through the
+// gates again, and nothing of them is known here any more.
+func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
+	g := s.gangs[key]
+	if g == nil {
+		return s.take()
+	}
+	for _, m := range g.sorted(func(m *member) bool { return sourceOf(m.pod) == FromSchedulingGroup }) {
+		s.leave(m, m.pod, now)
+	}
+	if len(g.members) > 0 {
+		return s.take()
+	}
+	for uid, of := range s.succeeded {
+		if of == g {
+			g.past.drop(uid)
+			delete(s.succeeded, uid)
+		}
+	}
+	s.settle(g, now)
+	s.forget(g)
+	return s.take()
+}
+
+// sourceOf returns the way by which a member joined.
+func sourceOf(pod *v1.Pod) Source {
+	_, source, _ := KeyOf(pod)
+	return source
+}
+
+func (g *gang) object() *Object {
+	for _, object := range g.objects {
+		if object != nil {
+			return &object.Object
+		}
+	}
+	return nil
+}
+
+// ref refers to the PodGroup that describes the gang, if there is one.
+func (g *gang) ref() Ref {
+	for kind, object := range g.objects {
+		if object != nil {
+			return Ref{Kind: Kind(kind), UID: object.UID}
+		}
+	}
+	return Ref{}
+}
+
+func fieldsOf(pod *v1.Pod) Fields {
+	return Fields{Annotations: pod.Annotations, Labels: pod.Labels}
+}
+
+// compareDescribers orders members by which may define the gang: 1. those that state a usable minimum; 2. those that
+// are not being deleted; 3. the order of members.
+func compareDescribers(a, b *member) int {
+	return cmp.Or(compareLast(!a.defines, !b.defines), compareLast(a.pod.DeletionTimestamp != nil, b.pod.DeletionTimestamp != nil), compareMembers(a, b))
+}
+
+// compareLast puts what it is true of last.
+func compareLast(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// listen reads what a member says of its gang.
+func (m *member) listen() {
+	fields := fieldsOf(m.pod)
+	m.describes = fields.Describes()
+	m.defines, m.badMin = fields.Defines()
+}
+
+// saysSame reports whether two versions of a pod mean the same for who defines the gang, and how.
+func saysSame(a, b *v1.Pod) bool {
+	return fieldsOf(a).same(fieldsOf(b)) && indexOf(a) == indexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+}
+
+// listen notes what a member says of its gang.
+func (s *Gangs) listen(m *member) {
+	g := m.gang
+	m.listen()
+	if !m.describes {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(g.describers, m, compareDescribers)
+	g.describers = slices.Insert(g.describers, at, m)
+	if m.badMin != nil && g.defining() != m {
+		// For the defining member it is reported with what is used instead.
+		s.report(g, m.pod, &m.told, *m.badMin)
+	}
+}
+
+// ignore undoes listen.
+func (g *gang) ignore(m *member) {
+	if at := slices.Index(g.describers, m); at >= 0 {
+		g.describers = slices.Delete(g.describers, at, at+1)
+	}
+}
+
+func (g *gang) defining() *member { return definerOf(g.describers, g.object()) }
+
+// definerOf returns the first of members, in the order in which they may define a gang, if it states a usable minimum,
+// or adds to the PodGroup.
+func definerOf(describers []*member, object *Object) *member {
+	if len(describers) == 0 || !describers[0].defines && object == nil {
+		return nil
+	}
+	return describers[0]
+}
+
+// redefine rebuilds the spec.
+func (s *Gangs) redefine(g *gang, now time.Time) {
+	g.definer = g.defining()
+	var from *v1.Pod
+	var fields Fields
+	if g.definer != nil {
+		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
+	}
+	before, was := g.spec.Groups, g.asked.Min
+	spec, problems := Parse(g.key, g.object(), fields, s.defaults)
+	g.asked, g.spec = spec, spec
+	g.lower(was)
+	g.enterStage()
+	g.group.retry.stale, g.group.ranked = true, false
+	for _, problem := range problems {
+		if problem.OnObject {
+			s.report(g, nil, &g.told, problem)
+		} else {
+			s.report(g, from, &g.toldOf, problem)
+		}
+	}
+	if !slices.Equal(before, spec.Groups) {
+		s.rename(g, before, now)
+	}
+}
+
+// reportRefused reports a member that asks for what no pod can have.
+func (s *Gangs) reportRefused(m *member) {
+	if fault := m.refused; fault != nil {
+		s.report(m.gang, m.pod, &m.told, Problem{Key: fault.Field, Value: fault.Value, Want: fault.Want, Used: "nothing: the pod waits, and is no member for now"})
+	}
+}
+
+// badValue is what a user is told of once: the same value is the same mistake, whatever is used
+// instead.
+type badValue struct{ key, value string }
+
+// mostTold is how many bad values of one object are remembered, which may be changed in a loop.
+const mostTold = 64
+
+// report reports a problem of a pod or of the PodGroup, unless told has it already.
+func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem Problem) {
+	bad := badValue{problem.Key, problem.Value}
+	if (*told)[bad] {
+		return
+	}
+	if *told == nil {
+		*told = map[badValue]bool{}
+	}
+	if len(*told) >= mostTold {
+		clear(*told)
+	}
+	(*told)[bad] = true
+	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Object: g.ref(), Problem: problem})
+}

@@ -1,0 +1,57 @@
+package gangstate
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Effects is what the caller has to do after an input, in this order. All of it may be done late,
+// none of it may be left out. Release, Reject and Activate are repeated until they have an effect:
+// done twice they do no harm.
+type Effects struct {
+	// Unhold: these members no longer need the capacity that is held for them.
+	Unhold []types.UID
+	// Release: these held members may bind.
+	Release []types.UID
+	// Reject: these held members have to give back their node.
+	Reject []types.UID
+	// Expire: mark these pods with the timeout annotation.
+	Expire []*v1.Pod
+	// Activate: the queue should look at these pods again.
+	Activate []*v1.Pod
+	// Problems are values that could not be used, each reported once.
+	Problems []Report
+	// Changed: what there is to report about these gangs may have changed.
+	Changed []Key
+	// Rehold: these members waited at the barrier for longer than the framework lets them. They
+	// keep their place in the plan; hold it before anything else.
+	Rehold []Hold
+	// Started: the minimum of a gang was bound this long after it was complete.
+	Started []time.Duration
+	// RoundsFailed counts rounds that failed although a plan stood.
+	RoundsFailed int
+	// Freed: capacity was given back.
+	Freed bool
+}
+
+// Hold is the place of a member in a plan.
+type Hold struct {
+	Pod    *v1.Pod
+	Node   string
+	Holder string
+}
+
+// Report is a problem and the pod or PodGroup that has it. Pod is nil if the PodGroup has it.
+type Report struct {
+	Gang    Key
+	Pod     *v1.Pod
+	Object  Ref // the PodGroup
+	Problem Problem
+}
+
+// Idle reports whether there is nothing to do.
+func (e *Effects) Idle() bool {
+	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+e.RoundsFailed == 0 && !e.Freed
+}

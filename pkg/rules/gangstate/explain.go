@@ -1,0 +1,260 @@
+package gangstate
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Explanation is why the pending members of a gang wait. Reason is one of the API's reasons, or
+// empty if there is nothing to explain. The message changes only when the facts do.
+type Explanation struct {
+	Gang            Key
+	Reason, Message string
+	// Topology is the label key of the required topology, if that alone keeps the gang waiting: no domain of it has room
+	// for the gang, and several together do. Empty otherwise.
+	Topology string
+	// Group is the group that it is placed with, as the ledger knows it.
+	Group string
+	// Min is the minimum of the gang; 0 if it has none.
+	Min int
+	// Running: the gang runs; members that wait are beyond its minimum.
+	Running bool
+	// Pending are the members that have no node, or only hold one for now.
+	Pending []*v1.Pod
+	// Created is when the gang came to be.
+	Created time.Time
+	// HasObject: a PodGroup describes it.
+	HasObject bool
+	// Object refers to that PodGroup.
+	Object Ref
+}
+
+// Explain returns why a gang waits. ok is false if the gang is not known.
+func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
+	g := s.gangs[key]
+	if g == nil {
+		return Explanation{}, false
+	}
+	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
+	if newer := g.sorted(func(m *member) bool { return m.state == Pending && m.namesake }); len(newer) > 0 {
+		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, TextNamesakes(key, len(newer))
+		return e, true
+	}
+	e.Pending = podsOf(g.sorted((*member).waits))
+	if e.Running = g.goesAlone(); len(e.Pending) == 0 || e.Running {
+		return e, true
+	}
+	e.Reason, e.Message = s.why(g)
+	if e.Reason == v1alpha1.ReasonUnschedulable {
+		e.Topology = g.failure.topology
+	}
+	return e, true
+}
+
+func (s *Gangs) why(g *gang) (reason, message string) {
+	switch {
+	case g.spec.Refused != "":
+		return v1alpha1.ReasonGangUnsupported, g.undefined()
+	case g.spec.Min == 0:
+		return v1alpha1.ReasonGangUndefined, g.undefined()
+	}
+	if !g.gathered() {
+		message := g.lacks()
+		switch {
+		case g.expired() == 0:
+			return v1alpha1.ReasonGangIncomplete, message
+		case !g.failure.none():
+			message = g.failure.message + "; " + message
+		}
+		return v1alpha1.ReasonTimedOut, message
+	}
+	if key, waits := s.awaited(g); waits {
+		if other := s.gangs[key]; other != nil && other.names(g.key) {
+			return v1alpha1.ReasonGangUnsupported, textTooMany(g.key, key)
+		}
+		return v1alpha1.ReasonGangIncomplete, textAwaitsGang(g.key, key)
+	}
+	for _, other := range g.group.gangs {
+		if !other.gathered() {
+			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, other.lacks())
+		}
+	}
+	if g.failure.none() {
+		return "", ""
+	}
+	return g.failure.reason, g.failure.message
+}
+
+// WaitsForRoom reports whether a pod that is not placed waits only for room on nodes, as far as is known: its gang is
+// whole, as are those that start with it, and none was refused for anything else.
+func (s *Gangs) WaitsForRoom(uid types.UID) bool {
+	m := s.members[uid]
+	if m == nil || m.gang.goesAlone() {
+		return true
+	}
+	for _, g := range m.gang.group.gangs {
+		switch {
+		case g.failure.none(), g.failure.reason == v1alpha1.ReasonUnschedulable:
+		case g.failure.reason == v1alpha1.ReasonPlacementFailed: // it is about to take it
+		default:
+			return false
+		}
+	}
+	return s.able(m.gang.group)
+}
+
+// Whole reports whether a pod's gang could start, and those that start with it, if there were room: all have their
+// members. So could pods that go alone.
+func (s *Gangs) Whole(uid types.UID) bool {
+	m := s.members[uid]
+	return m == nil || m.gang.goesAlone() || s.able(m.gang.group)
+}
+
+// lacks returns what an incomplete gang waits for, for users.
+func (g *gang) lacks() string {
+	if g.spec.Min == 0 {
+		return g.undefined()
+	}
+	if have := g.have() + g.coming; have < g.spec.Min {
+		return g.incomplete(have)
+	}
+	return TextLacks(g.key, g.lackingRoles())
+}
+
+func (g *gang) incomplete(have int) string {
+	var aside []string
+	if n := g.expired(); n > 0 {
+		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
+	}
+	if n := g.gated(); n > 0 {
+		aside = append(aside, TextGated(n))
+	}
+	if n := g.claimless(); n > 0 {
+		aside = append(aside, TextLacksClaims(n))
+	}
+	if refused := g.sorted(func(m *member) bool { return m.refused != nil }); len(refused) > 0 {
+		aside = append(aside, TextRefusedPods(len(refused), refused[0].pod.Name, refused[0].refused))
+	}
+	if n := g.countOf(func(m *member) bool { return len(m.losing) > 0 }); n > 0 {
+		aside = append(aside, TextLosesClaims(n))
+	}
+	return TextIncomplete(g.key, have, g.spec.Min, TextStage(g.spec.Stage()), aside...)
+}
+
+func (g *gang) undefined() string {
+	switch {
+	case g.spec.Refused != "":
+		return TextRefused(g.key, g.spec.Refused)
+	case g.object() != nil:
+		return TextUndefined(g.key, g.madeFor())
+	case g.source() == FromAnnotation:
+		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
+	case g.source() == FromOwner:
+		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist, which lockstep-controller makes: see whether that runs", g.key)
+	default:
+		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist", g.key)
+	}
+}
+
+// source returns the way by which its members joined; of several, the first in order.
+func (g *gang) source() Source {
+	source := FromOwner
+	for _, m := range g.members {
+		if _, s, ok := KeyOf(m.pod); ok {
+			source = min(source, s)
+		}
+	}
+	return source
+}
+
+func (g *gang) expired() int {
+	return g.countOf(func(m *member) bool { return m.state == Pending && m.expired })
+}
+
+func (g *gang) gated() int {
+	return g.countOf(func(m *member) bool { return m.state == Pending && len(m.pod.Spec.SchedulingGates) > 0 })
+}
+
+// claimless counts the members that wait only for their ResourceClaims.
+func (g *gang) claimless() int {
+	return g.countOf(func(m *member) bool {
+		return m.state == Pending && len(m.pod.Spec.SchedulingGates) == 0 && LacksClaims(m.pod)
+	})
+}
+
+func (g *gang) countOf(test func(*member) bool) int {
+	n := 0
+	for _, m := range g.members {
+		if test(m) {
+			n++
+		}
+	}
+	return n
+}
+
+// Counts is the number of members by state, for metrics.
+type Counts struct {
+	Held, Pending int
+	// Gangs by what they wait for.
+	Incomplete, Unschedulable, Running int
+	// Oldest is since when the gang that waits the longest has had all that it needs except nodes; zero if none waits so.
+	Oldest time.Time
+}
+
+// Count adds up the gangs and their members.
+func (s *Gangs) Count() Counts {
+	var c Counts
+	for _, g := range s.gangs {
+		c.Held += g.count[Planned] + g.count[Held]
+		c.Pending += g.count[Pending]
+		if g.goesAlone() {
+			c.Running++
+			continue
+		}
+		if s.able(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
+			c.Oldest = g.completed
+		}
+		switch reason, _ := s.why(g); reason {
+		case "":
+		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported:
+			c.Incomplete++
+		default:
+			c.Unschedulable++
+		}
+	}
+	return c
+}
+
+// Position is what orders a member in the queue: that of its gang, so that the members are next to
+// each other.
+type Position struct {
+	Created time.Time
+	Gang    string
+	// Extra: the gang has its minimum; this member must not delay that of another.
+	Extra bool
+}
+
+// Position returns where a member stands in the queue; ok is false outside gangs.
+func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
+	m := s.memberOf(pod)
+	if m == nil {
+		return Position{}, false
+	}
+	g := m.gang
+	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
+	switch {
+	case m.state != Pending:
+	case g.goesAlone() && g.standing() >= g.spec.Min:
+		p.Extra = true
+	case g.group.begun():
+		// Part of it runs, which is of no use without the rest: the scheduler was restarted during
+		// a release, or members were lost. It comes first.
+		p.Created = time.Time{}
+	}
+	return p, true
+}

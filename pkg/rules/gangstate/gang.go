@@ -1,0 +1,296 @@
+package gangstate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// gang is the members that agree on a key, and what is known of their wishes.
+type gang struct {
+	key     Key
+	group   *group
+	members map[types.UID]*member
+	// numbers are those that the members carry.
+	numbers numbering
+	// issues are those of its members, while it has any; series counts the members of each series.
+	issues issues
+	series map[string]int
+
+	// past is members that ran to success; they still count, but only those of this
+	// life of the gang, so that a job that is run again starts as a gang.
+	past past
+
+	objects [2]*described // community PodGroup, native PodGroup
+	// asked is what the user asked for; spec is that, with the minimum of the stage that is
+	// to run now, from 0.
+	asked, spec Spec
+	stage       int
+	// rest is what it has still to take of its minResources, and growing when it began to run; see expect.
+	rest    resource.Vector
+	growing time.Time
+	// apart are the gangs that it names and is not grouped with.
+	apart []Key
+	// describers are the members that say something of the gang, in the order in
+	// which they may define it. definer is the first of them if it does.
+	describers []*member
+	definer    *member
+	// told is what was reported about its PodGroup, toldOf about the members that defined it, for
+	// as long as it has any: all members of a workload have the same value.
+	told, toldOf map[badValue]bool
+
+	// Counts over members, kept by enter and leave. Leaving members are not
+	// counted; coming are the ones that are, or will be, eligible, and returning
+	// those of them that have yet to give back a node.
+	count     [numStates]int
+	coming    int
+	returning int
+	byRole    map[string]*roleCount
+	// oldest is the creation of the oldest member that it ever had: its place in
+	// the queue does not change when that one goes.
+	oldest time.Time
+
+	// failure is why the last attempt to place the gang failed; zero if none failed since it was
+	// last complete.
+	failure failure
+	// missed is when it first did not fit; zero if it was not tried, has started since, or has lost all its members. It
+	// does not begin again when a member is replaced.
+	missed time.Time
+	// completed is when the round that is to start it began; zero once it has started.
+	completed time.Time
+	// ran is the result of goesAlone when it was last acted upon.
+	ran bool
+	// begin is what is known of how the members that run began to.
+	begin begin
+	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing. It begins again when a gang
+	// that lacks only what it has grown by begins to lose members: lacking says that it has.
+	broken  time.Time
+	lacking bool
+	// stood is the minimum when it last ran whole, since anything runs. For a gang that ran before it was seen
+	// that is taken to be the minimum; surely is how much of it is certain.
+	stood, surely int
+	// lowered is by how much the minimum was lowered more than members were seen to be gone that count off it; below 0 if
+	// it has still to be lowered.
+	lowered int
+}
+
+// described is an object that describes the gang.
+type described struct {
+	Object
+	created time.Time
+}
+
+// roleCount counts the members of one role. Planned ones are among the waiting.
+type roleCount struct {
+	planned, waiting, running, coming, returning int
+}
+
+// enter and leave keep the counts; every change of a member stands between them.
+func (g *gang) enter(m *member) { g.tally(m, 1) }
+func (g *gang) leave(m *member) { g.tally(m, -1) }
+
+func (g *gang) tally(m *member, by int) {
+	g.group.ranked = false
+	if m.leaving() {
+		return
+	}
+	g.count[m.state] += by
+	coming, returning := 0, 0
+	if m.coming() {
+		coming = by
+	}
+	if coming != 0 && m.state == Returning {
+		returning = by
+	}
+	g.coming += coming
+	g.returning += returning
+	role := m.role()
+	if role == "" {
+		return
+	}
+	count := g.byRole[role]
+	if count == nil {
+		count = &roleCount{}
+		g.byRole[role] = count
+	}
+	count.coming += coming
+	count.returning += returning
+	switch m.state {
+	case Planned:
+		count.planned += by
+		count.waiting += by
+	case Held:
+		count.waiting += by
+	case Released, Bound:
+		count.running += by
+	case Pending, Returning:
+	}
+	if *count == (roleCount{}) {
+		delete(g.byRole, role)
+	}
+}
+
+// change applies f to m and keeps the counts.
+func (g *gang) change(m *member, f func()) {
+	g.leave(m)
+	f()
+	g.enter(m)
+}
+
+// have counts what a plan can build on: members that have a node, or had one to
+// the end.
+func (g *gang) have() int {
+	waiting := g.count[Planned] + g.count[Held]
+	if g.spec.Policy == OnlyWaiting {
+		return waiting
+	}
+	return waiting + g.standing()
+}
+
+// releasable reports whether the gang could be released: its minimum is held,
+// released or bound. Planned members do not count: they hold capacity, but the
+// scheduler has not yet checked them on their node.
+func (g *gang) releasable() bool {
+	if g.goesAlone() {
+		return true
+	}
+	return g.spec.Min > 0 && g.have()-g.count[Planned] >= g.spec.Min &&
+		len(g.lack(func(r *roleCount) int { return -r.planned })) == 0
+}
+
+// lack returns what each role lacks if, besides the members that count towards have, adjust more of
+// the role do.
+func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
+	if !g.spec.RolesBind() {
+		return nil
+	}
+	var missing map[string]int
+	for role, n := range g.spec.MinByRole {
+		if g.spec.Policy != OnlyWaiting {
+			n -= g.past.counted().roles[role]
+		}
+		if count := g.byRole[role]; count != nil {
+			n -= count.waiting + adjust(count)
+			if g.spec.Policy != OnlyWaiting {
+				n -= count.running
+			}
+		}
+		if n > 0 {
+			if missing == nil {
+				missing = map[string]int{}
+			}
+			missing[role] = n
+		}
+	}
+	return missing
+}
+
+// missingRoles returns how many of each role a plan has to place.
+func (g *gang) missingRoles() map[string]int {
+	return g.lack(func(*roleCount) int { return 0 })
+}
+
+// need returns the number of members that a plan has to place.
+func (g *gang) need() int {
+	if g.goesAlone() {
+		return 0
+	}
+	return g.short()
+}
+
+// short returns how many members the minimum lacks, whether or not they go alone.
+func (g *gang) short() int {
+	roles := 0
+	for _, n := range g.missingRoles() {
+		roles += n
+	}
+	return max(0, g.spec.Min-g.have(), roles)
+}
+
+// gathered reports whether a round could reach the minimum. Members that give back
+// a node will be eligible again.
+func (g *gang) gathered() bool {
+	switch {
+	case g.spec.Min == 0:
+		return false
+	case g.goesAlone():
+		return true
+	}
+	return g.have()+g.coming >= g.spec.Min && len(g.lackingRoles()) == 0
+}
+
+// assembled reports whether all members that a gathered gang needs can be planned: an attempt without those that have
+// yet to give back their nodes would fail, and report that the gang is too large.
+func (g *gang) assembled() bool {
+	need := g.need()
+	if need == 0 || g.returning == 0 {
+		return true
+	}
+	return g.coming-g.returning >= need && len(g.lack(func(r *roleCount) int { return r.coming - r.returning })) == 0
+}
+
+// lackingRoles returns what roles lack even if every member that can be is placed.
+func (g *gang) lackingRoles() map[string]int {
+	return g.lack(func(r *roleCount) int { return r.coming })
+}
+
+// created returns when the gang came to be: its object, else its oldest member. It is zero if
+// neither was seen.
+func (g *gang) created() time.Time {
+	for _, object := range g.objects {
+		if object != nil {
+			return object.created
+		}
+	}
+	return g.oldest
+}
+
+// note records a new member's age.
+func (g *gang) note(pod *v1.Pod) {
+	if created := pod.CreationTimestamp.Time; g.oldest.IsZero() || created.Before(g.oldest) {
+		g.oldest = created
+	}
+}
+
+// sorted lists the members that pass the test, in their order.
+func (g *gang) sorted(test func(*member) bool) []*member {
+	var out []*member
+	for _, m := range g.members {
+		if test(m) {
+			out = append(out, m)
+		}
+	}
+	slices.SortFunc(out, compareMembers)
+	return out
+}
+
+func (g *gang) empty() bool {
+	return len(g.members) == 0 && g.objects[0] == nil && g.objects[1] == nil && len(g.past.succeeded) == 0
+}
+
+func podsOf(members []*member) []*v1.Pod {
+	pods := make([]*v1.Pod, len(members))
+	for i, m := range members {
+		pods[i] = m.pod
+	}
+	return pods
+}
+
+// neverFits returns the failure of a round whose members kept failing on the nodes that plans gave
+// them.
+func (g *gang) neverFits() failure {
+	return failure{reason: v1alpha1.ReasonPlacementFailed, message: fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)}
+}
+
+// failure is why an attempt or a round came to nothing, for users. topology is the label key of the required topology,
+// if that alone is why.
+type failure struct{ reason, message, topology string }
+
+// none reports whether nothing failed.
+func (f failure) none() bool { return f.message == "" }

@@ -1,0 +1,336 @@
+package gangstate
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+)
+
+// Gangs is every gang of one scheduler profile. It is not safe for concurrent
+// use.
+type Gangs struct {
+	defaults Defaults
+	backoff  Backoff
+
+	gangs   map[Key]*gang
+	members map[types.UID]*member
+	// succeeded are the gangs of members that ran to success.
+	succeeded map[types.UID]*gang
+	// naming lists, for a gang, the gangs that name it in their groups.
+	naming map[Key]map[Key]bool
+	// timed are the groups that time can move; ticked is when it was looked at last.
+	timed  map[*group]bool
+	ticked time.Time
+	pump   pump
+	turns  claimTurns
+	// withdrawals are the claims whose allocation is being taken back, and the members that
+	// they are reserved for.
+	withdrawals map[types.NamespacedName]sets.Set[types.UID]
+	// closed: no member is let through yet, see Close.
+	closed bool
+
+	effects Effects
+}
+
+// New returns an empty set of gangs.
+func New(defaults Defaults, backoff Backoff) *Gangs {
+	return &Gangs{
+		defaults:  defaults,
+		backoff:   backoff,
+		gangs:     map[Key]*gang{},
+		members:   map[types.UID]*member{},
+		succeeded: map[types.UID]*gang{},
+		naming:    map[Key]map[Key]bool{},
+		timed:     map[*group]bool{},
+		pump:      pump{resting: map[*group]bool{}},
+		turns:     newClaimTurns(),
+
+		withdrawals: map[types.NamespacedName]sets.Set[types.UID]{},
+	}
+}
+
+// take returns the effects that gathered during an input.
+func (s *Gangs) take() Effects {
+	e := s.effects
+	s.effects = Effects{}
+	return e
+}
+
+// tell notes that there may be something new to report about a gang.
+func (s *Gangs) tell(g *gang) {
+	if n := len(s.effects.Changed); n == 0 || s.effects.Changed[n-1] != g.key {
+		s.effects.Changed = append(s.effects.Changed, g.key)
+	}
+}
+
+func (s *Gangs) gang(key Key) *gang {
+	g := s.gangs[key]
+	if g == nil {
+		nothing := Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime}
+		g = &gang{
+			key: key, members: map[types.UID]*member{}, numbers: numbering{}, issues: issues{}, series: map[string]int{}, byRole: map[string]*roleCount{},
+			past:  newPast(),
+			asked: nothing, spec: nothing,
+		}
+		g.group = &group{gangs: []*gang{g}}
+		s.gangs[key] = g
+	}
+	return g
+}
+
+// See records what the API server says of a pod that has not ended. It is in the gang that it names now: it leaves
+// the one that it was in before.
+func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
+	key, _, ok := KeyOf(pod)
+	if !ok {
+		return s.Leave(pod, now)
+	}
+	m := s.members[pod.UID]
+	switch {
+	case m == nil:
+		m = &member{pod: pod}
+		s.join(s.gang(key), m, now)
+	case m.gang.key != key:
+		left := m
+		s.remove(left, now)
+		m = &member{pod: pod}
+		m.carry(left)
+		s.join(s.gang(key), m, now)
+	default:
+		s.update(m, pod, now)
+	}
+	s.settle(m.gang, now)
+	s.admit(m)
+	return s.take()
+}
+
+// Leave records that a pod is in no gang. If it waits, it goes through the gates again: no gang keeps it back.
+func (s *Gangs) Leave(pod *v1.Pod, now time.Time) Effects {
+	if m := s.members[pod.UID]; m != nil {
+		s.leave(m, pod, now)
+	}
+	s.leaveSucceeded(pod.UID, now)
+	return s.take()
+}
+
+func (s *Gangs) leave(m *member, pod *v1.Pod, now time.Time) {
+	s.dismiss(m)
+	s.remove(m, now)
+	if pod.Spec.NodeName == "" {
+		s.effects.Activate = append(s.effects.Activate, pod)
+	}
+}
+
+// memberOf returns the member that a version of a pod is; nil if the pod is not known to be in the gang that this
+// version names. The scheduling queue and the watch of members get new versions at different times.
+func (s *Gangs) memberOf(pod *v1.Pod) *member {
+	m := s.members[pod.UID]
+	if m == nil {
+		return nil
+	}
+	if key, _, ok := KeyOf(pod); !ok || m.gang.key != key {
+		return nil
+	}
+	return m
+}
+
+// carry takes over how far a member had come in the gang that it left. It may be in a cycle of that gang: what the
+// cycle finds is void.
+func (m *member) carry(left *member) {
+	m.losing, m.outdated = left.losing, true
+	switch left.state {
+	case Held, Returning:
+		m.state, m.node, m.waiting = Returning, left.node, left.waiting
+	case Released, Bound:
+		m.state, m.node, m.waiting = left.state, left.node, left.waiting
+	case Pending, Planned:
+	}
+}
+
+func (s *Gangs) join(g *gang, m *member, now time.Time) {
+	m.gang = g
+	supersedes := g.issues.note(m.pod)
+	series := issueOf(m.pod).series
+	g.series[series]++
+	m.observe(m.pod)
+	s.members[m.uid()] = m
+	g.members[m.uid()] = m
+	s.number(m)
+	s.turns.add(m)
+	g.note(m.pod)
+	g.group.ranked = false
+	if m.lives() {
+		g.past.unfinished(m.pod, true)
+	}
+	g.enter(m)
+	s.listen(m)
+	s.reportRefused(m)
+	s.reportNative(g, m.pod)
+	if g.defining() != g.definer {
+		s.redefine(g, now)
+	}
+	if m.coming() {
+		g.group.retry.stale = true
+	}
+	if len(g.members) == 1 {
+		s.settleAwaiting(g, now)
+	}
+	if supersedes && (g.series[series] > 1 || len(g.past.succeeded)+len(g.past.kept) > 0) {
+		s.reviewAll(s.findReplaced(g), now)
+	}
+}
+
+func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
+	g := m.gang
+	changed := !saysSame(m.pod, pod)
+	was, came, number := *m, m.coming(), m.index()
+	g.change(m, func() { m.observe(pod) })
+	s.reportRefused(m)
+	g.relive(&was, m)
+	g.numbers.remove(number)
+	s.number(m)
+	switch {
+	case m.state == Bound:
+		s.unhand(m, was.state)
+		s.endTurn(m)
+		m.waiting = false
+	case !m.free():
+		// Its user, or another scheduler, has taken it out of the round.
+		s.takeBack(m)
+	}
+	if changed {
+		g.ignore(m)
+		s.listen(m)
+		if g.defining() != g.definer || m == g.definer {
+			s.redefine(g, now)
+		}
+	}
+	if m.coming() && !came {
+		g.group.retry.stale = true
+	}
+	if issueOf(was.pod) != issueOf(pod) {
+		g.recountIssues()
+		s.reviewAll(s.findReplaced(g), now)
+	}
+}
+
+// Gone records that a pod was deleted, or has ended.
+func (s *Gangs) Gone(uid types.UID, now time.Time) Effects {
+	if m := s.members[uid]; m != nil {
+		s.dismiss(m)
+		s.remove(m, now)
+	}
+	return s.take()
+}
+
+// dismiss rejects a member that leaves for good if it still waits: its release may not have reached
+// it.
+func (s *Gangs) dismiss(m *member) {
+	if m.state == Released && m.waiting {
+		s.effects.Reject = append(s.effects.Reject, m.uid())
+	}
+}
+
+func (s *Gangs) remove(m *member, now time.Time) {
+	g := m.gang
+	s.unhand(m, m.state)
+	g.leave(m)
+	if m.lives() {
+		g.past.unfinished(m.pod, false)
+	}
+	g.numbers.remove(m.index())
+	g.leaveSeries(m)
+	delete(g.members, m.uid())
+	delete(s.members, m.uid())
+	s.endTurn(m)
+	s.turns.forget(m)
+	if len(g.members) == 0 {
+		g.toldOf = nil
+		clear(g.numbers)
+		clear(g.issues)
+	}
+	g.ignore(m)
+	if g.defining() != g.definer {
+		s.redefine(g, now)
+	}
+	s.settle(g, now)
+	if len(g.members) == 0 {
+		s.settleAwaiting(g, now)
+	}
+	s.forget(g)
+}
+
+// unhand ends what is held for a member that left the given state for good.
+func (s *Gangs) unhand(m *member, was State) {
+	switch was {
+	case Planned:
+		s.effects.Unhold = append(s.effects.Unhold, m.uid())
+	case Held, Returning:
+		s.effects.Reject = append(s.effects.Reject, m.uid())
+	case Pending, Released, Bound:
+		return
+	}
+	s.effects.Freed = true
+}
+
+// forget drops a gang of which nothing is left. It is alone by then: nothing says any more that it
+// belongs to others.
+func (s *Gangs) forget(g *gang) {
+	if g.empty() {
+		delete(s.gangs, g.key)
+	}
+}
+
+// Succeeded records that a member has phase Succeeded. If it ran to success, it counts towards the minimum in this life
+// of the gang, also when it is deleted later.
+func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
+	key, _, ok := KeyOf(pod)
+	if former := s.succeeded[pod.UID]; former != nil && (!ok || former.key != key) {
+		s.leaveSucceeded(pod.UID, now)
+	}
+	if !ok || pod.Spec.NodeName == "" {
+		return s.take()
+	}
+	g := s.succeeded[pod.UID]
+	if g == nil && RanToSuccess(pod) && !s.gang(key).replaces(pod) {
+		g = s.gang(key)
+		s.succeeded[pod.UID] = g
+		g.past.add(pod)
+	}
+	if m := s.members[pod.UID]; m != nil {
+		s.dismiss(m)
+		s.remove(m, now)
+	}
+	if g != nil {
+		s.settle(g, now)
+	}
+	return s.take()
+}
+
+// ForgetSucceeded records that the object of such a member was deleted.
+func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
+	if g := s.succeeded[pod.UID]; g != nil {
+		had := g.past.counted().n
+		if g.past.deleted(pod.UID, g.madeFor()) {
+			g.writeOff(had - g.past.counted().n)
+		}
+		s.dropSucceeded(g, pod.UID, now)
+	}
+	return s.take()
+}
+
+// leaveSucceeded takes a member that ran to success out of its gang, which it does not name any longer.
+func (s *Gangs) leaveSucceeded(uid types.UID, now time.Time) {
+	if g := s.succeeded[uid]; g != nil {
+		g.past.drop(uid)
+		s.dropSucceeded(g, uid, now)
+	}
+}
+
+func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
+	delete(s.succeeded, uid)
+	s.settle(g, now)
+	s.forget(g)
+}

@@ -1,0 +1,244 @@
+package gangstate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// phase is what a group waits for. README.md of the plugin has the diagram.
+type phase uint8
+
+const (
+	// gathering: members are missing, or there is none to place.
+	gathering phase = iota
+	// ready: the leader may come and plan.
+	ready
+	// following: a plan stands and its members are on their way.
+	following
+	// resting: the last attempt failed; the next waits for its backoff and for a
+	// change in the cluster. Members of a NonStrict group may hold capacity.
+	resting
+)
+
+// group is the gangs that start together: a GangGroup, or one gang alone. It is
+// the unit of planning, holding and releasing.
+type group struct {
+	gangs  []*gang // sorted by key
+	phase  phase
+	leader types.UID // in phase ready: the one member that is let through
+	// visited: the leader has come, and the outcome of its attempt was not reported yet.
+	visited bool
+
+	// failures counts the rounds that failed in a row although a plan stood; the next
+	// attempt is not made before notBefore.
+	failures  int
+	notBefore time.Time
+	retry     retry
+	// tried is the number of members that the last attempt looked at.
+	tried int
+	// replans counts the plans of this round that failed while they were followed.
+	replans int
+	// since is when the phase began, nudged when its members were last let through.
+	// After patience they are let through once more.
+	since, nudged time.Time
+	patience      time.Duration
+	clocks        clocks
+
+	// rank is the place of the group among others, if ranked; see rankOf.
+	rank   rank
+	ranked bool
+}
+
+// maxReplans bounds how often a round is replanned around members that fail on
+// their node, before it counts as failed.
+const maxReplans = 3
+
+func (g *group) key() Key { return g.gangs[0].key }
+
+// releasable reports whether the group may be released.
+func (g *group) releasable() bool {
+	for _, gang := range g.gangs {
+		if !gang.releasable() {
+			return false
+		}
+	}
+	return true
+}
+
+// strict reports whether a group is Strict: it is NonStrict only if all its gangs are.
+func (g *group) strict() bool {
+	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
+}
+
+func (g *group) countIn(state State) int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.count[state]
+	}
+	return n
+}
+
+// holding counts the members whose capacity is held until the group is complete. Members of a gang
+// that runs already hold theirs for themselves.
+func (g *group) holding() int { return g.waiting(Planned) + g.waiting(Held) }
+
+// waiting counts the members in a state, except those of gangs that run already.
+func (g *group) waiting(state State) int {
+	n := 0
+	for _, gang := range g.gangs {
+		if !gang.goesAlone() {
+			n += gang.count[state]
+		}
+	}
+	return n
+}
+
+// hoards reports whether the group has accumulated capacity that does not suffice, and is not on
+// its way. It may rest, or be about to be tried again.
+func (g *group) hoards() bool {
+	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == resting || g.phase == ready && g.replans == 0)
+}
+
+// need returns the number of members that a plan has to place.
+func (g *group) need() int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.need()
+	}
+	return n
+}
+
+// total and pool serve the rule that a Strict round waits to have tried total-number members: pool
+// counts the members that a round can look at.
+func (g *group) total() int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.spec.Total
+	}
+	return n
+}
+
+func (g *group) pool() int {
+	n := 0
+	for _, gang := range g.gangs {
+		n += gang.coming + gang.count[Planned] + gang.count[Held]
+	}
+	return n
+}
+
+// assembled reports whether all members that the gangs of a group need can be planned.
+func (g *group) assembled() bool {
+	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return !gang.assembled() })
+}
+
+// pickLeader returns the first eligible member of a gang that needs one: high priority first, then
+// old ones. There is none until the group is assembled.
+func (g *group) pickLeader() *member {
+	var leader *member
+	if !g.assembled() {
+		return nil
+	}
+	for _, gang := range g.gangs {
+		if gang.need() == 0 {
+			continue
+		}
+		for _, m := range gang.members {
+			if m.eligible() && (leader == nil || compareMembers(m, leader) < 0) {
+				leader = m
+			}
+		}
+	}
+	return leader
+}
+
+// priority returns the highest of its members that do not run.
+func (g *group) priority() int32 {
+	var priority int32
+	first := true
+	for _, gang := range g.gangs {
+		for _, m := range gang.members {
+			if m.state == Released || m.state == Bound {
+				continue
+			}
+			if p := priorityOf(m.pod); first || p > priority {
+				priority, first = p, false
+			}
+		}
+	}
+	return priority
+}
+
+func (g *group) created() time.Time {
+	var first time.Time
+	for _, gang := range g.gangs {
+		if created := gang.created(); !created.IsZero() && (first.IsZero() || created.Before(first)) {
+			first = created
+		}
+	}
+	return first
+}
+
+// rank is what orders groups.
+type rank struct {
+	priority int32
+	// begun: part of it runs, which is of no use without the rest.
+	begun   bool
+	created time.Time
+	key     Key
+}
+
+// rankOf returns the rank of a group. It is kept until a member or an object of the group changes:
+// finding the priority takes a look at every member.
+func (g *group) rankOf() rank {
+	if !g.ranked {
+		g.ranked, g.rank = true, rank{priority: g.priority(), begun: g.begun(), created: g.created(), key: g.key()}
+	}
+	return g.rank
+}
+
+// compare orders by: 1. priority, high first; 2. groups that have begun to run; 3. creation, old
+// first; 4. key.
+func (r rank) compare(other rank) int {
+	begun := 0
+	if r.begun != other.begun {
+		begun = 1
+		if r.begun {
+			begun = -1
+		}
+	}
+	return cmp.Or(cmp.Compare(other.priority, r.priority), begun, r.created.Compare(other.created), compareKeys(r.key, other.key))
+}
+
+func compareRank(a, b *group) int { return a.rankOf().compare(b.rankOf()) }
+
+// miss notes that the group did not fit.
+func (g *group) miss(now time.Time) {
+	for _, one := range g.gangs {
+		if one.missed.IsZero() && one.need() > 0 {
+			one.missed = now
+		}
+	}
+}
+
+// missed returns when any of its gangs first did not fit; zero if none was tried.
+func (g *group) missed() (first time.Time) {
+	for _, one := range g.gangs {
+		if first.IsZero() || !one.missed.IsZero() && one.missed.Before(first) {
+			first = one.missed
+		}
+	}
+	return first
+}
+
+// preemptionDelay returns the longest delay of its gangs that have not started.
+func (g *group) preemptionDelay() (delay time.Duration) {
+	for _, one := range g.gangs {
+		if !one.goesAlone() {
+			delay = max(delay, one.spec.PreemptionDelay)
+		}
+	}
+	return delay
+}

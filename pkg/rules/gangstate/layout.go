@@ -1,0 +1,229 @@
+package gangstate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Topology is the levels of a cluster's topology, coarsest first.
+type Topology struct {
+	Levels []TopologyLevel
+	// Fill: gangs that wish for nothing fill the domains of the levels one after the other,
+	// the fullest first.
+	Fill bool
+}
+
+// TopologyLevel is a node label key, and what else it is called.
+type TopologyLevel struct{ Key, Name string }
+
+func (t *Topology) level(key string) int {
+	return slices.IndexFunc(t.Levels, func(level TopologyLevel) bool { return level.Key == key })
+}
+
+// Layout is by which levels of a topology a gang is laid out.
+type Layout struct {
+	// Levels are coarsest first, unless Unordered.
+	Levels []Level
+	// Unordered: it is not known which of the levels without slices are coarser than others.
+	Unordered bool
+	// Custom: the levels are those of the cluster; the gang does not wish for any.
+	Custom bool
+	// Even: members that no single domain takes spread evenly.
+	Even bool
+	// Shared: all gangs of the group have to be in one domain of the required topology, if
+	// all say so.
+	Shared bool
+}
+
+// Wished returns the levels by which the gang itself asks to be laid out. If one domain of one of
+// them takes it, it is laid out as it asks.
+func (l *Layout) Wished() []string {
+	var keys []string
+	for _, level := range l.Levels {
+		if !l.Custom {
+			keys = append(keys, level.Key)
+		}
+	}
+	return keys
+}
+
+// reportScope reports gangs of a group that ask in vain for one domain for all of it.
+func (s *Gangs) reportScope(grp *group) {
+	for _, g := range grp.gangs {
+		if !g.spec.Layout.Shared {
+			continue
+		}
+		problem := Problem{
+			Key: v1alpha1.TopologyScopeAnnotation, Value: v1alpha1.TopologyScopeGroup,
+			Want: "said by all gangs of the group, with one " + v1alpha1.RequiredTopologyAnnotation, Used: "a domain of its own",
+		}
+		if g.definer != nil && g.definer.pod.Annotations[problem.Key] != "" {
+			s.report(g, g.definer.pod, &g.toldOf, problem)
+			continue
+		}
+		problem.OnObject = true
+		s.report(g, nil, &g.told, problem)
+	}
+}
+
+// Level is a level by which a gang is laid out: its node label key, and the number of members
+// with consecutive ranks that have to be in one domain of it; 0 for none.
+type Level struct {
+	Key   string
+	Slice int
+}
+
+// maxSlices is how many levels may have slices, and maxLayers how many layers a gang may wish for: each that is bad is
+// reported.
+const (
+	maxSlices = 3
+	maxLayers = 16
+)
+
+func (p *parser) parseLayout(topology *Topology) {
+	p.spec.RequiredTopology = p.parseRequired()
+	var preferred []string
+	if key := p.parseTopology(v1alpha1.PreferredTopologyAnnotation); key != "" {
+		preferred = append(preferred, key)
+	}
+	must, prefer := p.parseGather(topology)
+	if p.spec.RequiredTopology == "" {
+		p.spec.RequiredTopology = must
+	}
+	if len(preferred) == 0 {
+		preferred = prefer
+	}
+	layout := &p.spec.Layout
+	layout.Levels = p.parseSlices()
+	layout.Custom = len(layout.Levels)+len(preferred) == 0
+	if !layout.Custom || topology.Fill {
+		for _, level := range topology.Levels[topology.level(p.spec.RequiredTopology)+1:] {
+			preferred = append(preferred, level.Key)
+		}
+	}
+	layout.add(topology, preferred)
+	layout.Custom = layout.Custom && len(layout.Levels) > 0
+	layout.Even = p.says(v1alpha1.TopologySpreadAnnotation, v1alpha1.TopologySpreadEven, "as few domains as can be")
+	layout.Shared = p.says(v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologyScopeGroup, "a domain of its own")
+}
+
+// says reads a key that has one value.
+func (p *parser) says(key, want, used string) bool {
+	value, onObject := p.value(key)
+	if value != "" && value != want {
+		p.bad(onObject, key, value, want, used)
+	}
+	return value == want
+}
+
+// add adds levels without slices, where they belong among the others.
+func (l *Layout) add(topology *Topology, keys []string) {
+	for _, key := range keys {
+		if slices.ContainsFunc(l.Levels, func(level Level) bool { return level.Key == key }) {
+			continue
+		}
+		at := topology.level(key)
+		finer := slices.IndexFunc(l.Levels, func(level Level) bool { return topology.level(level.Key) > at })
+		if at < 0 || finer < 0 {
+			finer = len(l.Levels)
+		}
+		l.Levels = slices.Insert(l.Levels, finer, Level{Key: key})
+	}
+	known := func(level Level) bool { return topology.level(level.Key) >= 0 }
+	sliced := func(level Level) bool { return level.Slice > 0 }
+	all := func(is func(Level) bool) bool {
+		return !slices.ContainsFunc(l.Levels, func(level Level) bool { return !is(level) })
+	}
+	l.Unordered = len(l.Levels) > 1 && !all(known) && !all(sliced)
+}
+
+func (p *parser) parseSlices() []Level {
+	value, onObject := p.value(v1alpha1.TopologySlicesAnnotation)
+	if value == "" {
+		return nil
+	}
+	levels, err := readSlices(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.TopologySlicesAnnotation, value,
+			`a JSON list of at most 3 {"topology": KEY, "size": N}, coarsest first, each size a divisor of the one before`, "no slices")
+		return nil
+	}
+	return levels
+}
+
+func readSlices(value string) ([]Level, error) {
+	var read []struct {
+		Topology string `json:"topology"`
+		Size     int    `json:"size"`
+	}
+	if err := json.Unmarshal([]byte(value), &read); err != nil {
+		return nil, fmt.Errorf("reading slices: %w", err)
+	}
+	if read == nil || len(read) > maxSlices {
+		return nil, errors.New("reading slices: null, or too many")
+	}
+	var levels []Level
+	for i, slice := range read {
+		switch {
+		case slice.Topology == "" || len(validation.IsQualifiedName(slice.Topology)) > 0:
+			return nil, fmt.Errorf("reading slices: topology %q", slice.Topology)
+		case slice.Size < 1 || slice.Size > maxCount || i > 0 && read[i-1].Size%slice.Size != 0:
+			return nil, fmt.Errorf("reading slices: size %d", slice.Size)
+		case slices.ContainsFunc(levels, func(level Level) bool { return level.Key == slice.Topology }):
+			return nil, fmt.Errorf("reading slices: topology %q twice", slice.Topology)
+		}
+		levels = append(levels, Level{Key: slice.Topology, Slice: slice.Size})
+	}
+	return levels, nil
+}
+
+// parseGather reads Koordinator's wish: the finest layer that has to have all members in one
+// domain, and the layers that should.
+func (p *parser) parseGather(topology *Topology) (must string, prefer []string) {
+	value, onObject := p.value(v1alpha1.NetworkTopologySpecAnnotation)
+	if value == "" {
+		return "", nil
+	}
+	var read struct {
+		GatherStrategy []struct {
+			Layer    string `json:"layer"`
+			Strategy string `json:"strategy"`
+		} `json:"gatherStrategy"`
+	}
+	if err := json.Unmarshal([]byte(value), &read); err != nil {
+		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, `a JSON object such as {"gatherStrategy":[{"layer":"RackLayer","strategy":"PreferGather"}]}`, "no topology")
+		return "", nil
+	}
+	if len(read.GatherStrategy) == 0 {
+		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, "a JSON object with a gatherStrategy", "no topology")
+		return "", nil
+	}
+	if len(read.GatherStrategy) > maxLayers {
+		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, fmt.Sprintf("at most %d layers", maxLayers), "no topology")
+		return "", nil
+	}
+	finest := -1
+	for _, wish := range read.GatherStrategy {
+		at := slices.IndexFunc(topology.Levels, func(level TopologyLevel) bool { return level.Name == wish.Layer || level.Key == wish.Layer })
+		switch {
+		case wish.Layer == "" || at < 0:
+			p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, wish.Layer, "the name or the label key of a level in topologyLevels of GangArgs", "nothing for this layer")
+		case wish.Strategy == v1alpha1.MustGather:
+			finest = max(finest, at)
+		case wish.Strategy == v1alpha1.PreferGather:
+			prefer = append(prefer, topology.Levels[at].Key)
+		default:
+			p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, wish.Strategy, "one of "+v1alpha1.MustGather+", "+v1alpha1.PreferGather, "nothing for layer "+wish.Layer)
+		}
+	}
+	if finest >= 0 {
+		must = topology.Levels[finest].Key
+	}
+	return must, prefer
+}

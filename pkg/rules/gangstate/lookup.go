@@ -1,0 +1,69 @@
+package gangstate
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Pending returns a member as it was last seen, and whether it still waits.
+func (s *Gangs) Pending(uid types.UID) (*v1.Pod, bool) {
+	m := s.members[uid]
+	if m == nil {
+		return nil, false
+	}
+	return m.pod, m.waits()
+}
+
+// waits reports whether a member has no node, or only holds one until its group, which
+// does not fit, has its minimum.
+func (m *member) waits() bool {
+	return m.state == Pending || m.state == Planned && m.gang.group.phase == resting
+}
+
+// Unplaced returns all members that have no node and are not on their way to one.
+func (s *Gangs) Unplaced() []*v1.Pod {
+	var pods []*v1.Pod
+	for _, m := range s.members {
+		if m.state == Pending {
+			pods = append(pods, m.pod)
+		}
+	}
+	return pods
+}
+
+// Keys returns all gangs, in any order.
+func (s *Gangs) Keys() []Key { return slices.Collect(maps.Keys(s.gangs)) }
+
+// KeysOf returns the gangs of pods, each once; pods that are no members have none.
+func (s *Gangs) KeysOf(pods []types.UID) []Key {
+	var keys []Key
+	for _, uid := range pods {
+		if m := s.members[uid]; m != nil {
+			keys = append(keys, m.gang.key)
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return slices.Compact(keys)
+}
+
+// ByItself reports whether nothing else has to be placed for a pod to start: it is in no gang, or its gang runs, or
+// needs no more than one member and starts with no other.
+func (s *Gangs) ByItself(uid types.UID) bool {
+	m := s.members[uid]
+	if m == nil || m.gang.goesAlone() {
+		return true
+	}
+	least := 0
+	for _, g := range m.gang.group.gangs {
+		if !g.goesAlone() {
+			least += g.spec.Min
+		}
+	}
+	return least == 1
+}
+
+// Knows reports whether a pod is a member of a gang here.
+func (s *Gangs) Knows(uid types.UID) bool { return s.members[uid] != nil }

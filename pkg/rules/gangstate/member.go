@@ -1,0 +1,192 @@
+package gangstate
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// State is how far a member has come.
+type State uint8
+
+const (
+	// Pending: it has no node. It may be eligible, or wait for its user.
+	Pending State = iota
+	// Planned: a plan gives it a node, whose capacity is held for it.
+	Planned
+	// Held: it is reserved on its node and waits for the others.
+	Held
+	// Released: it may bind; the binding is under way.
+	Released
+	// Bound: it is on its node.
+	Bound
+	// Returning: it was held and is giving that back; until it has, it cannot be
+	// planned again.
+	Returning
+
+	numStates
+)
+
+// member is one pod of a gang, by UID: a pod that is deleted and made again under its name is
+// another member.
+type member struct {
+	pod   *v1.Pod
+	gang  *gang
+	state State
+	node  string
+
+	// admitted: the queue may let it through; only then does it cost a cycle.
+	admitted bool
+	// waiting: its binding waits for a decision from here.
+	waiting bool
+	// expired: the wait time of its gang ran out while it was waiting.
+	expired bool
+	// marked: the timeout annotation was seen on it. Gone again, it revives.
+	marked bool
+
+	// claims are the claims that it names; see claimTurns.
+	claims []types.NamespacedName
+	// losing are the claims reserved for it whose allocation is being taken back; see Withdraw.
+	losing sets.Set[types.NamespacedName]
+	// outdated: a claim was taken back, or it has come from another gang, since it last left the queue.
+	outdated bool
+	// namesake: its owner is another object of the same name than the one for which the PodGroup of its gang was
+	// made.
+	namesake bool
+	// outlived: its owner has begun to make all its pods anew, and is about to delete this one; see issue.
+	outlived bool
+
+	// refused is why it cannot be scheduled as it is: an amount that it asks for; nil for nothing.
+	refused *resource.Fault
+
+	// What the pod says of its gang: whether anything, whether a usable minimum,
+	// and the minimum that cannot be used.
+	describes, defines bool
+	badMin             *Problem
+	// told are the bad values of this pod that its user was told of.
+	told map[badValue]bool
+	// number is the index that the pod carries, as read from read.
+	number index
+	read   *v1.Pod
+}
+
+func (m *member) uid() types.UID { return m.pod.UID }
+
+// free reports whether nothing but the scheduler stands in its way.
+func (m *member) free() bool {
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && m.refused == nil && !m.replaced()
+}
+
+// LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
+// kube-controller-manager has not named all of them in its status. It is not known yet which
+// devices such a pod asks for.
+func LacksClaims(pod *v1.Pod) bool {
+	for i := range pod.Spec.ResourceClaims {
+		claim := &pod.Spec.ResourceClaims[i]
+		made := func(status v1.PodResourceClaimStatus) bool { return status.Name == claim.Name }
+		if claim.ResourceClaimTemplateName != nil && !slices.ContainsFunc(pod.Status.ResourceClaimStatuses, made) {
+			return true
+		}
+	}
+	return false
+}
+
+// eligible reports whether a plan may place it.
+func (m *member) eligible() bool { return m.state == Pending && m.free() }
+
+// coming reports whether it is eligible, or will be once it has given back its node.
+func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
+
+// replaced reports whether it is about to be deleted in favour of others.
+func (m *member) replaced() bool { return m.namesake || m.outlived }
+
+// lives reports whether it has not ended, is not being deleted, and will not be.
+func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.replaced() }
+
+// leaving reports whether it ran and is being deleted, or will be. It does not count any more: the members of a
+// gang that was evicted whole, or is run again, must not pass for a running gang while they terminate.
+func (m *member) leaving() bool { return m.state == Bound && !m.lives() }
+
+// placed reports whether it counts as having a node.
+func (m *member) placed() bool {
+	switch m.state {
+	case Planned, Held, Released:
+		return true
+	case Bound:
+		return !m.leaving()
+	default:
+		return false
+	}
+}
+
+func (m *member) role() string { return roleOf(m.pod) }
+
+// observe takes over what the API server says of the pod.
+func (m *member) observe(pod *v1.Pod) {
+	m.pod, m.namesake, m.outlived = pod, isNamesake(pod, m.gang.madeFor()), m.gang.issues.outlive(pod)
+	m.refused = resource.CheckPod(pod)
+	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
+	switch {
+	case marked:
+		m.marked, m.expired = true, true
+	case m.marked:
+		m.marked, m.expired = false, false
+	}
+	if pod.Spec.NodeName != "" {
+		m.state, m.node = Bound, pod.Spec.NodeName
+	}
+}
+
+// compareMembers orders by: 1. priority, high first; 2. rank, see compareRanks; 3. creation,
+// old first; 4. name, with the numbers in it by value; 5. UID.
+func compareMembers(a, b *member) int {
+	return cmp.Or(
+		cmp.Compare(priorityOf(b.pod), priorityOf(a.pod)),
+		compareRanks(a.index(), b.index()),
+		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
+		compareNatural(a.pod.Name, b.pod.Name),
+		cmp.Compare(a.uid(), b.uid()),
+	)
+}
+
+// index returns the number that the member carries.
+func (m *member) index() index {
+	if m.read != m.pod {
+		m.number, m.read = indexOf(m.pod), m.pod
+	}
+	return m.number
+}
+
+func priorityOf(pod *v1.Pod) int32 {
+	if pod.Spec.Priority != nil {
+		return *pod.Spec.Priority
+	}
+	return 0
+}
+
+func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }
+
+// Backoff spaces the attempts to place a gang.
+type Backoff struct {
+	Initial, Max time.Duration
+}
+
+// after returns the pause after the nth failure in a row, n from 1.
+func (b Backoff) after(n int) time.Duration {
+	pause := b.Initial
+	for ; n > 1 && 0 < pause && pause < b.Max; n-- {
+		if pause > math.MaxInt64/2 {
+			return b.Max
+		}
+		pause *= 2
+	}
+	return min(pause, b.Max)
+}

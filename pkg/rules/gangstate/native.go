@@ -1,0 +1,112 @@
+package gangstate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Fields of native PodGroups, as their users write them.
+const (
+	fieldMinCount  = "spec.schedulingPolicy.gang.minCount"
+	fieldPolicy    = "spec.schedulingPolicy"
+	fieldParent    = "spec.parentCompositePodGroupName"
+	fieldTopology  = "spec.schedulingConstraints.topology"
+	fieldClaims    = "spec.resourceClaims"
+	fieldPriority  = "spec.priority"
+	fieldDisrupted = "spec.disruptionMode"
+)
+
+// ReadPodGroup reads what a community PodGroup says.
+func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *Object {
+	return &Object{
+		UID: object.GetUID(), Owner: MadeFor(object), Annotations: object.GetAnnotations(), Queue: object.GetLabels()[v1alpha1.QueueLabel],
+		Min: spec.MinMember, RoundSeconds: spec.ScheduleTimeoutSeconds, MinResources: spec.MinResources,
+	}
+}
+
+// ReadNative reads what a native PodGroup says. What is not understood is among the problems; if it
+// would be wrong to ignore it, no pod of the PodGroup is scheduled for that reason.
+func ReadNative(pg *schedulingv1beta1.PodGroup) *Object {
+	o := &Object{
+		UID: pg.UID, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], MinField: fieldMinCount, Priority: pg.Spec.Priority,
+		Never: pg.Spec.PreemptionPolicy != nil && *pg.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever,
+	}
+	switch policy := pg.Spec.SchedulingPolicy; {
+	case policy.Gang != nil:
+		o.Min = policy.Gang.MinCount
+	case policy.Basic != nil:
+		o.Basic, o.Min = true, 1
+	default:
+		o.Refused = fmt.Sprintf("its PodGroup's %s is neither gang nor basic, and others are not known", fieldPolicy)
+	}
+	if constraints := pg.Spec.SchedulingConstraints; constraints != nil {
+		o.readTopology(constraints.Topology)
+	}
+	switch mode := pg.Spec.DisruptionMode; {
+	case mode == nil || mode.Single != nil:
+	case mode.All != nil:
+		o.Whole = true
+	default:
+		o.Whole = true
+		o.bad(fieldDisrupted, "", "single or all", "all")
+	}
+	if claims := pg.Spec.ResourceClaims; len(claims) > 0 {
+		o.Refused = fmt.Sprintf("its PodGroup has %s (%q), and devices that are allocated to a PodGroup are not planned; let the pods alone name a ResourceClaim that they share", fieldClaims, claims[0].Name)
+	}
+	if parent := pg.Spec.ParentCompositePodGroupName; parent != nil {
+		o.bad(fieldParent, *parent, "understood: a CompositePodGroup has no effect", "this PodGroup by itself")
+	}
+	return o
+}
+
+func (o *Object) readTopology(constraints []schedulingv1beta1.TopologyConstraint) {
+	for i, constraint := range constraints {
+		if i == 0 {
+			o.Topology = constraint.Key
+			continue
+		}
+		o.bad(fmt.Sprintf("%s[%d].key", fieldTopology, i), constraint.Key, "understood: there can be one", "the first, "+o.Topology)
+	}
+}
+
+func (o *Object) bad(key, value, want, used string) {
+	o.Problems = append(o.Problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: true})
+}
+
+// Alone reports whether the pods of a PodGroup are in no gang: each is scheduled by itself. It is
+// false without a PodGroup.
+func (o *Object) Alone() bool { return o != nil && o.Basic && o.Topology == "" && o.Refused == "" }
+
+// Single reports whether the pods of a PodGroup are evicted one by one, as pods in no gang are.
+// It is false without a PodGroup.
+func (o *Object) Single() bool { return o != nil && o.Basic && !o.Whole }
+
+// ProblemsWith returns what is not understood of a PodGroup, given one of its pods.
+func (o *Object) ProblemsWith(pod *v1.Pod) []Problem {
+	if o.Priority == nil || *o.Priority == priorityOf(pod) {
+		return o.Problems
+	}
+	return append(slices.Clone(o.Problems), Problem{
+		Key: fieldPriority, Value: strconv.Itoa(int(*o.Priority)), OnObject: true,
+		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, priorityOf(pod)), Used: "the priority of each pod",
+	})
+}
+
+// reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other schedulers
+// place are not reported.
+func (s *Gangs) reportNative(g *gang, pod *v1.Pod) {
+	if g.ref().Kind != Native {
+		return
+	}
+	for _, problem := range g.object().ProblemsWith(pod) {
+		s.report(g, nil, &g.told, problem)
+	}
+}

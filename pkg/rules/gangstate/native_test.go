@@ -1,0 +1,175 @@
+package gangstate
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+)
+
+// nativeGroup returns a PodGroup of the gang policy; change makes it another one.
+func nativeGroup(change func(*schedulingv1beta1.PodGroupSpec)) *schedulingv1beta1.PodGroup {
+	pg := &schedulingv1beta1.PodGroup{}
+	pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3}
+	change(&pg.Spec)
+	return pg
+}
+
+func basicPolicy(s *schedulingv1beta1.PodGroupSpec) {
+	s.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}
+}
+
+func topologies(keys ...string) *schedulingv1beta1.PodGroupSchedulingConstraints {
+	c := &schedulingv1beta1.PodGroupSchedulingConstraints{}
+	for _, key := range keys {
+		c.Topology = append(c.Topology, schedulingv1beta1.TopologyConstraint{Key: key})
+	}
+	return c
+}
+
+func TestReadNative(t *testing.T) {
+	type read struct {
+		Min                         int
+		Topology, Refused           string
+		Never, Whole, Alone, Single bool
+		Problems                    []string
+	}
+	all := &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+	for sentence, c := range map[string]struct {
+		change func(*schedulingv1beta1.PodGroupSpec)
+		want   read
+	}{
+		"a gang":         {func(*schedulingv1beta1.PodGroupSpec) {}, read{Min: 3}},
+		"no minimum":     {func(s *schedulingv1beta1.PodGroupSpec) { s.SchedulingPolicy.Gang.MinCount = -1 }, read{Problems: []string{`spec.schedulingPolicy.gang.minCount: "-1" is not a whole number from 1 to 100000; using nothing: the gang is held back until it has a minimum`}}},
+		"no gang":        {basicPolicy, read{Min: 1, Alone: true, Single: true}},
+		"an unknown one": {func(s *schedulingv1beta1.PodGroupSpec) { s.SchedulingPolicy.Gang = nil }, read{Refused: "its PodGroup's spec.schedulingPolicy is neither gang nor basic, and others are not known"}},
+		"single": {func(s *schedulingv1beta1.PodGroupSpec) {
+			s.DisruptionMode = &schedulingv1beta1.DisruptionMode{Single: &schedulingv1beta1.SingleDisruptionMode{}}
+		}, read{Min: 3}},
+		"all":              {func(s *schedulingv1beta1.PodGroupSpec) { s.DisruptionMode = all }, read{Min: 3, Whole: true}},
+		"no gang, but all": {func(s *schedulingv1beta1.PodGroupSpec) { basicPolicy(s); s.DisruptionMode = all }, read{Min: 1, Whole: true, Alone: true}},
+		"another disruption mode": {
+			func(s *schedulingv1beta1.PodGroupSpec) { s.DisruptionMode = &schedulingv1beta1.DisruptionMode{} },
+			read{Min: 3, Whole: true, Problems: []string{`spec.disruptionMode: "" is not single or all; using all`}},
+		},
+		"a topology": {func(s *schedulingv1beta1.PodGroupSpec) { s.SchedulingConstraints = topologies("rack") }, read{Min: 3, Topology: "rack"}},
+		"several topologies": {
+			func(s *schedulingv1beta1.PodGroupSpec) { s.SchedulingConstraints = topologies("rack", "zone") },
+			read{Min: 3, Topology: "rack", Problems: []string{`spec.schedulingConstraints.topology[1].key: "zone" is not understood: there can be one; using the first, rack`}},
+		},
+		"no gang, but in one domain": {
+			func(s *schedulingv1beta1.PodGroupSpec) { basicPolicy(s); s.SchedulingConstraints = topologies("rack") },
+			read{Min: 1, Topology: "rack", Single: true},
+		},
+		"it evicts nobody": {func(s *schedulingv1beta1.PodGroupSpec) { s.PreemptionPolicy = new(schedulingv1beta1.PreemptNever) }, read{Min: 3, Never: true}},
+		"it may evict": {func(s *schedulingv1beta1.PodGroupSpec) {
+			s.PreemptionPolicy = new(schedulingv1beta1.PreemptLowerPriority)
+		}, read{Min: 3}},
+		"a parent": {
+			func(s *schedulingv1beta1.PodGroupSpec) { s.ParentCompositePodGroupName = new("above") },
+			read{Min: 3, Problems: []string{`spec.parentCompositePodGroupName: "above" is not understood: a CompositePodGroup has no effect; using this PodGroup by itself`}},
+		},
+		"claims": {
+			func(s *schedulingv1beta1.PodGroupSpec) {
+				s.ResourceClaims = []schedulingv1beta1.PodGroupResourceClaim{{Name: "gpu"}}
+			},
+			read{Refused: `its PodGroup has spec.resourceClaims ("gpu"), and devices that are allocated to a PodGroup are not planned; let the pods alone name a ResourceClaim that they share`},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			object := ReadNative(nativeGroup(c.change))
+			spec, problems := Parse(Key{"a", "train"}, object, Fields{}, Defaults{WaitTime: time.Minute})
+			got := read{Min: spec.Min, Topology: spec.RequiredTopology, Refused: spec.Refused, Never: spec.Never, Whole: spec.Whole, Alone: object.Alone(), Single: object.Single()}
+			for _, p := range append(problems, object.Problems...) {
+				if !p.OnObject {
+					t.Errorf("%s is told of a pod", p.Key)
+				}
+				got.Problems = append(got.Problems, p.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("read (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestTopologyOfTheSpec: annotations win over it, the pod's even if it is empty.
+func TestTopologyOfTheSpec(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		object, pod map[string]string
+		want        string
+	}{
+		"no annotation":      {want: "rack"},
+		"of the PodGroup":    {object: map[string]string{requiredKey: "zone"}, want: "zone"},
+		"of a pod":           {pod: map[string]string{requiredKey: "zone"}, want: "zone"},
+		"an empty one there": {pod: map[string]string{requiredKey: ""}},
+	} {
+		spec, _ := Parse(Key{"a", "train"}, &Object{Min: 1, Topology: "rack", Annotations: c.object}, Fields{Annotations: c.pod}, Defaults{})
+		if spec.RequiredTopology != c.want {
+			t.Errorf("%s: topology %q, want %q", sentence, spec.RequiredTopology, c.want)
+		}
+	}
+}
+
+// groupedPod returns a member by spec.schedulingGroup.
+func groupedPod(name string, priority int32) *v1.Pod {
+	pod := podOf(name)
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")}
+	pod.Spec.Priority = &priority
+	return pod
+}
+
+// TestOtherPriority: for a PodGroup whose priority is not that of its pods this is reported, once, and what else is not
+// understood; but not while no pod of it is here.
+func TestOtherPriority(t *testing.T) {
+	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
+	var told []string
+	note := func(e Effects) {
+		for _, r := range e.Problems {
+			told = append(told, r.Problem.String())
+			if r.Pod != nil || r.Object != (Ref{Native, "u"}) {
+				t.Errorf("told of %v and %v, want the native PodGroup", r.Pod, r.Object)
+			}
+		}
+	}
+	object := &Object{UID: "u", Min: 2, Priority: new(int32(5)), Problems: []Problem{{Key: "spec.new", Value: "x", Want: "understood", Used: "nothing", OnObject: true}}}
+	note(s.Describe(Native, key, object, start, start))
+	if len(told) > 0 {
+		t.Errorf("told of a PodGroup without pods here: %v", told)
+	}
+	note(s.See(groupedPod("p1", 5), start))
+	note(s.See(groupedPod("p2", 7), start))
+	note(s.See(groupedPod("p3", 7), start))
+	note(s.Describe(Native, key, object, start, start))
+	if diff := cmp.Diff([]string{`spec.new: "x" is not understood; using nothing`, `spec.priority: "5" is not that of its pods (p2 has 7); using the priority of each pod`}, told); diff != "" {
+		t.Errorf("told (-want +got):\n%s", diff)
+	}
+}
+
+// TestDissolve: the pods of a PodGroup that turns out to be no gang are let through, and forgotten; those that are in a
+// gang of its name by annotation stay.
+func TestDissolve(t *testing.T) {
+	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
+	s.See(groupedPod("p1", 0), start)
+	done := groupedPod("p2", 0)
+	done.Spec.NodeName, done.Status.Phase = "n", v1.PodSucceeded
+	s.Succeeded(done, start)
+	if ok, _ := s.Queue(groupedPod("p1", 0)); ok {
+		t.Fatal("a pod is let through before its PodGroup is known")
+	}
+	e := s.Dissolve(key, start)
+	if diff := cmp.Diff([]string{"p1"}, names(e.Activate)); diff != "" {
+		t.Errorf("activated (-want +got):\n%s", diff)
+	}
+	if len(s.gangs)+len(s.members)+len(s.succeeded) > 0 {
+		t.Errorf("%d gangs, %d members and %d that succeeded are left", len(s.gangs), len(s.members), len(s.succeeded))
+	}
+	s.See(podOf("p3", of("train"), needs(2)), start)
+	s.See(groupedPod("p1", 0), start)
+	s.Dissolve(key, start)
+	if got, ok := s.Explain(key); !ok || got.Message != `gang "a/train" has 1 of 2 members` {
+		t.Errorf("of a gang by annotation it says %q", got.Message)
+	}
+}

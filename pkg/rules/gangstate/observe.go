@@ -1,0 +1,165 @@
+package gangstate
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Facts is what a gang is, by its PodGroup and all its pods as they are at one moment. It is what the scheduler derives
+// from the same objects, change by change.
+//
+// Pods that are being deleted count for nothing, unless they ran to success: they are going, and how the containers of
+// the others end means nothing for the gang.
+type Facts struct {
+	// Pods are the pods that are not being deleted, or ran to success, each once, in the order of members.
+	Pods []*v1.Pod
+	// Definer is the pod whose annotations win over those of the PodGroup; nil for none.
+	Definer *v1.Pod
+	// Spec is what the gang asks for. Stage is that with the minimum of the stage that is to run now.
+	Spec, Stage Spec
+
+	// Members are the pods that can make up the minimum: they have not ended, or have succeeded, and no scheduling gate
+	// keeps them back.
+	Members Count
+	// Bound are the members that have a node, or had one to the end.
+	Bound Count
+	// Up are the members that run, or ran to the end.
+	Up Count
+	// All are the members and the pods that failed.
+	All Count
+	// Succeeded are the members that ran to success, also those that are gone; Failed are the pods that failed.
+	Succeeded, Failed int
+}
+
+// Count is a number of pods, and how many of them have each role.
+type Count struct {
+	N     int
+	Roles map[string]int
+}
+
+// add counts so many pods of a role, or of none.
+func (c *Count) add(n int, role string) {
+	c.N += n
+	if role != "" {
+		if c.Roles == nil {
+			c.Roles = map[string]int{}
+		}
+		c.Roles[role] += n
+	}
+}
+
+// Reaches reports whether the minimum of a spec is reached. A gang without one reaches nothing.
+func (c Count) Reaches(spec *Spec) bool {
+	return spec.Min > 0 && c.N >= spec.Min && len(c.Lacks(spec)) == 0
+}
+
+// Lacks returns how many pods of each role a spec needs in addition. The roles of an elastic gang need none.
+func (c Count) Lacks(spec *Spec) map[string]int {
+	lacks := map[string]int{}
+	if !spec.RolesBind() {
+		return lacks
+	}
+	for role, n := range spec.MinByRole {
+		if n > c.Roles[role] {
+			lacks[role] = n - c.Roles[role]
+		}
+	}
+	return lacks
+}
+
+// Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
+// before, and is updated with these.
+func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults Defaults) Facts {
+	var owner types.UID
+	if object != nil {
+		owner = object.Owner
+	}
+	members, describers := inOrder(pods)
+	var f Facts
+	for _, m := range members {
+		if m.pod.DeletionTimestamp == nil || m.pod.Status.Phase == v1.PodSucceeded {
+			f.Pods = append(f.Pods, m.pod)
+		}
+	}
+	history.See(f.Pods, owner)
+	f.Pods = slices.DeleteFunc(f.Pods, func(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil && !history.Includes(pod) })
+	var says Fields
+	if definer := definerOf(describers, object); definer != nil {
+		f.Definer, says = definer.pod, fieldsOf(definer.pod)
+	}
+	f.Spec, _ = Parse(key, object, says, defaults)
+	f.count(history)
+	f.Stage = f.Spec.AtStage(f.Spec.Stages.Reached(f.Bound.N, f.Members.N))
+	return f
+}
+
+// inOrder returns pods as members, each once, in their order, and those that say something of their gang in the order
+// in which they may define it. Pods that have ended define it only if there are no others.
+func inOrder(pods []*v1.Pod) (members, describers []*member) {
+	known, unfinished := make(map[types.UID]bool, len(pods)), false
+	for _, pod := range pods {
+		if !known[pod.UID] {
+			known[pod.UID] = true
+			members = append(members, &member{pod: pod})
+			unfinished = unfinished || !hasEnded(pod)
+		}
+	}
+	slices.SortFunc(members, compareMembers)
+	for _, m := range members {
+		if m.listen(); m.describes && !(unfinished && hasEnded(m.pod)) {
+			describers = append(describers, m)
+		}
+	}
+	slices.SortStableFunc(describers, compareDescribers)
+	return members, describers
+}
+
+func hasEnded(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+func (f *Facts) count(history *History) {
+	for _, pod := range f.Pods {
+		role := roleOf(pod)
+		switch {
+		case !hasEnded(pod):
+			f.countUnfinished(pod, role)
+		case !history.Includes(pod):
+		case pod.Status.Phase == v1.PodSucceeded:
+			f.succeed(1, role)
+		default:
+			f.Failed++
+			f.All.add(1, role)
+		}
+	}
+	n, roles := history.Kept()
+	for role, of := range roles {
+		f.succeed(of, role)
+		n -= of
+	}
+	f.succeed(n, "")
+}
+
+func (f *Facts) succeed(n int, role string) {
+	f.Succeeded += n
+	for _, c := range []*Count{&f.Members, &f.Bound, &f.Up, &f.All} {
+		c.add(n, role)
+	}
+}
+
+func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
+	placed := pod.Spec.NodeName != ""
+	if !placed && (len(pod.Spec.SchedulingGates) > 0 || LacksClaims(pod)) {
+		return
+	}
+	f.Members.add(1, role)
+	f.All.add(1, role)
+	if placed {
+		f.Bound.add(1, role)
+	}
+	if pod.Status.Phase == v1.PodRunning {
+		f.Up.add(1, role)
+	}
+}

@@ -1,0 +1,165 @@
+package gangstate
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// TestSetWithAnotherMinimum: the template of a StatefulSet got another minimum, and w-0 was made again. The first in
+// rank defines the gang, not the oldest.
+func TestSetWithAnotherMinimum(t *testing.T) {
+	number := func(n int) func(*v1.Pod) { return labeled("apps.kubernetes.io/pod-index", strconv.Itoa(n)) }
+	pods := []*v1.Pod{
+		podOf("w-1", of("x"), needs(2), number(1), aged(time.Hour)),
+		podOf("w-0", of("x"), needs(3), number(0)),
+		podOf("w-2", of("x"), needs(2), number(2), aged(time.Hour)),
+	}
+	f := Observe(Key{"a", "x"}, nil, pods, &History{}, Defaults{})
+	names := []string{}
+	for _, pod := range f.Pods {
+		names = append(names, pod.Name)
+	}
+	if f.Definer != pods[1] || f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
+		t.Errorf("defined by %v with a minimum of %d; in order: %v", f.Definer, f.Spec.Min, names)
+	}
+	s := New(Defaults{}, Backoff{})
+	for _, pod := range pods {
+		s.See(pod, start)
+	}
+	if g := s.gangs[Key{"a", "x"}]; g.spec.Min != 3 || g.definer.pod != pods[1] {
+		t.Errorf("the scheduler: defined by %s with a minimum of %d", g.definer.pod.Name, g.spec.Min)
+	}
+}
+
+// TestMembersBeingDeleted: they define the gang only while no other does.
+func TestMembersBeingDeleted(t *testing.T) {
+	old, fresh, silent := podOf("a", of("x"), needs(2), dying), podOf("b", of("x"), needs(4)), podOf("c", of("x"))
+	for name, c := range map[string]struct {
+		pods []*v1.Pod
+		min  int
+	}{
+		"all":                   {[]*v1.Pod{old}, 2},
+		"beside one that says":  {[]*v1.Pod{old, fresh}, 4},
+		"beside a silent one":   {[]*v1.Pod{old, silent}, 2},
+		"begins to be deleted":  {[]*v1.Pod{edit(old, func(p *v1.Pod) { p.DeletionTimestamp = nil }), fresh, old}, 4},
+		"beside one that ended": {[]*v1.Pod{old, edit(fresh, ended(0))}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, now := New(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
+			for _, pod := range c.pods {
+				if now[pod.UID] = pod; !hasEnded(pod) {
+					s.See(pod, start)
+				}
+			}
+			f := Observe(Key{"a", "x"}, nil, slices.Collect(maps.Values(now)), &History{}, Defaults{})
+			if got := s.gangs[Key{"a", "x"}].spec.Min; got != c.min || f.Spec.Min != c.min {
+				t.Errorf("minimum %d, observed %d, want %d", got, f.Spec.Min, c.min)
+			}
+		})
+	}
+}
+
+// randomPod returns a pod of gang a/x.
+func randomPod(random *rand.Rand, name string) *v1.Pod {
+	one := func(values ...string) string { return values[random.IntN(len(values))] }
+	pod := podOf(name, of("x"), urgent(int32(random.IntN(2))), aged(time.Duration(random.IntN(3))*time.Minute), as(one("", "r", "s")))
+	for key, values := range map[string][]string{
+		minKey: {"-", "-", "1", "2", "3", "no"}, modeKey: {"-", "NonStrict", "no"}, totalKey: {"-", "-", "4"}, rolesKey: {"-", "-", `{"r":1,"s":1}`},
+		policyKey: {"-", "-", "waiting-and-running"}, waitKey: {"-", "3s"}, v1alpha1.StagesAnnotation: {"-", "-", "-", "1,1"},
+		v1alpha1.NetworkTopologyIndexAnnotation: {"-", "-", "-", "0", "1"},
+	} {
+		if value := one(values...); value != "-" {
+			pod.Annotations[key] = value
+		}
+	}
+	if random.IntN(2) == 0 {
+		pod.Labels["apps.kubernetes.io/pod-index"] = strconv.Itoa(random.IntN(12))
+	}
+	if random.IntN(3) == 0 {
+		owned(one("job", "again"))(pod)
+	}
+	switch random.IntN(8) {
+	case 0:
+		gated(pod)
+	case 1, 2:
+		bindTo("n", time.Second)(pod)
+	case 3:
+		dying(pod)
+	case 4:
+		bindTo("n", time.Second)(pod)
+		ended(time.Duration(random.IntN(3)-1) * time.Minute)(pod)
+	case 5:
+		claiming("gpu")(pod)
+	}
+	return pod
+}
+
+// TestSchedulerSeesWhatIsObserved: fed change by change, the scheduler knows of a gang what follows from its objects at
+// once.
+func TestSchedulerSeesWhatIsObserved(t *testing.T) {
+	defaults := Defaults{WaitTime: time.Minute}
+	for seed := range uint64(5000) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		s, pods, key := New(defaults, Backoff{}), map[types.UID]*v1.Pod{}, Key{"a", "x"}
+		history := &History{}
+		var object *Object
+		if random.IntN(2) == 0 {
+			object = &Object{Min: int32(random.IntN(4)), Annotations: randomPod(random, "").Annotations}
+		}
+		for range 1 + random.IntN(12) {
+			pod := randomPod(random, fmt.Sprintf("p-%d", random.IntN(12)))
+			if was := pods[pod.UID]; was != nil && (hasEnded(was) || was.Spec.NodeName != "" || was.DeletionTimestamp != nil) {
+				continue // it does not come back
+			}
+			pods[pod.UID] = pod
+			if hasEnded(pod) {
+				s.Gone(pod.UID, start)
+				s.Succeeded(pod, start)
+			} else {
+				s.See(pod, start)
+			}
+			Observe(key, nil, slices.Collect(maps.Values(pods)), history, defaults)
+		}
+		s.Describe(Community, key, object, start, start)
+		g := s.gangs[key]
+		f := Observe(key, object, slices.Collect(maps.Values(pods)), history, defaults)
+		if g == nil || len(g.members) == 0 {
+			continue // nothing of it is to be scheduled; the PodGroup still shows how it ended
+		}
+		type seen struct {
+			Order      []string
+			Definer    string
+			Spec       Spec
+			Min, Bound int
+		}
+		observed, known := seen{Spec: f.Spec, Min: f.Stage.Min, Bound: f.Bound.N}, seen{Spec: g.asked, Min: g.spec.Min, Bound: g.standing()}
+		for _, pod := range f.Pods {
+			if !hasEnded(pod) {
+				observed.Order = append(observed.Order, pod.Name)
+			}
+		}
+		for _, m := range g.sorted((*member).lives) {
+			known.Order = append(known.Order, m.pod.Name)
+		}
+		if f.Definer != nil {
+			observed.Definer = f.Definer.Name
+		}
+		if g.definer != nil {
+			known.Definer = g.definer.pod.Name
+		}
+		if diff := cmp.Diff(observed, known); diff != "" {
+			t.Fatalf("seed %d: (-observed +known to the scheduler)\n%s", seed, diff)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package gangstate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// OwnerKind is a kind of object of which it is known which pods it makes together.
+type OwnerKind string
+
+// The kinds of owners.
+const (
+	OwnerJob             OwnerKind = "Job"
+	OwnerJobSet          OwnerKind = "JobSet"
+	OwnerLeaderWorkerSet OwnerKind = "LeaderWorkerSet"
+)
+
+// Owner is an object, or a part of it, whose pods are a gang because they asked for it by
+// [v1alpha1.GangAnnotation].
+type Owner struct {
+	Kind OwnerKind
+	Name string
+	// Part is the name of a replicated job, or the index of a group of a LeaderWorkerSet; empty
+	// for all that the object makes.
+	Part string
+}
+
+// GangName returns the name of the gang, and of the PodGroup that describes it: job.train,
+// jobset.train, jobset.train.workers, lws.serve.0. The dots set it apart from names that users
+// give. Names of JobSets and LeaderWorkerSets, and of their parts, have none, so no two gangs have
+// one name.
+func (o Owner) GangName() string {
+	kind := "job"
+	switch o.Kind {
+	case OwnerJob:
+	case OwnerJobSet:
+		kind = "jobset"
+	case OwnerLeaderWorkerSet:
+		kind = "lws"
+	}
+	if o.Part == "" {
+		return kind + "." + o.Name
+	}
+	return kind + "." + o.Name + "." + o.Part
+}
+
+// OwnerOf returns the owner whose pods are the gang of this one; false if the pod does not ask for
+// that, or its owner is of no known kind. What a pod says of its gang by other keys is ignored: see
+// [KeyOf].
+func OwnerOf(pod *v1.Pod) (Owner, bool) {
+	switch pod.Annotations[v1alpha1.GangAnnotation] {
+	case v1alpha1.GangOwner:
+		return ownerBy(pod, false)
+	case v1alpha1.GangOwnerPart:
+		return ownerBy(pod, true)
+	default:
+		return Owner{}, false
+	}
+}
+
+// ownerBy reads labels and owner references. The outermost owner counts: the Jobs of a JobSet
+// belong together.
+func ownerBy(pod *v1.Pod, parts bool) (Owner, bool) {
+	if name := pod.Labels[v1alpha1.LeaderWorkerSetNameLabel]; isLabel(name) {
+		index := pod.Labels[v1alpha1.LeaderWorkerGroupLabel]
+		return Owner{OwnerLeaderWorkerSet, name, index}, isLabel(index)
+	}
+	if name := pod.Labels[v1alpha1.JobSetNameLabel]; isLabel(name) {
+		if !parts {
+			return Owner{Kind: OwnerJobSet, Name: name}, true
+		}
+		part := pod.Labels[v1alpha1.ReplicatedJobNameLabel]
+		return Owner{OwnerJobSet, name, part}, isLabel(part)
+	}
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && isJob(ref) {
+		return Owner{Kind: OwnerJob, Name: ref.Name}, true
+	}
+	return Owner{}, false
+}
+
+func isJob(ref *metav1.OwnerReference) bool {
+	return ref.Kind == string(OwnerJob) && strings.HasPrefix(ref.APIVersion, "batch/")
+}
+
+// isLabel reports whether a text can be the name of an object without dots. It is called for every
+// pod that is queued, so it uses no regular expression.
+func isLabel(name string) bool {
+	for i := range len(name) {
+		c := name[i]
+		inside := c == '-' && i > 0 && i < len(name)-1
+		if !inside && (c < 'a' || c > 'z') && (c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// AskedInVain returns what is wrong if a pod asks to be in the gang of its owner, and is in no
+// gang; nil if nothing is. An empty value asks for nothing, whatever the namespace says.
+func AskedInVain(pod *v1.Pod) *Problem {
+	value := pod.Annotations[v1alpha1.GangAnnotation]
+	if value == "" {
+		return nil
+	}
+	if _, _, member := KeyOf(pod); member {
+		return nil
+	}
+	known := []string{v1alpha1.GangOwner, v1alpha1.GangOwnerPart}
+	p := &Problem{Key: v1alpha1.GangAnnotation, Value: value, Used: "no gang: the pod is scheduled alone"}
+	if !slices.Contains(known, value) {
+		p.Want = "one of " + strings.Join(known, ", ")
+		return p
+	}
+	p.Want = fmt.Sprintf("for pods of %s, only for those of a Job, JobSet or LeaderWorkerSet", ownerText(pod))
+	p.Used += fmt.Sprintf("; give it a gang by %s and %s, or by a PodGroup", v1alpha1.GangNameAnnotation, v1alpha1.MinAvailableAnnotation)
+	return p
+}
+
+// ProblemsOutside returns what cannot be used of the keys of a pod that is in no gang.
+func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
+	if _, _, member := KeyOf(pod); member {
+		return nil
+	}
+	var problems []Problem
+	if problem := AskedInVain(pod); problem != nil {
+		problems = append(problems, *problem)
+	}
+	fields := fieldsOf(pod)
+	if !fields.Describes() {
+		return problems
+	}
+	key, minimum := fields.min()
+	if minimum != "" {
+		problems = append(problems, Problem{
+			Key: key, Value: minimum, Used: "no gang: the pod is scheduled alone",
+			Want: fmt.Sprintf("said with the name of a gang, in %s or a label of a PodGroup", v1alpha1.GangNameAnnotation),
+		})
+	}
+	_, bad := Parse(Key{Namespace: pod.Namespace}, nil, fields, defaults)
+	for _, problem := range bad {
+		if problem.Key != key && problem.Key != v1alpha1.PreemptionDelayAnnotation {
+			problems = append(problems, problem)
+		}
+	}
+	if _, problem := PreemptionDelayOf(pod); problem != nil {
+		problems = append(problems, *problem)
+	}
+	return problems
+}
+
+// SameKeys reports whether two versions of a pod have the same keys of gangs.
+func SameKeys(a, b *v1.Pod) bool {
+	return sameEntry(a.Annotations, b.Annotations, v1alpha1.GangAnnotation) && fieldsOf(a).same(fieldsOf(b))
+}
+
+// ownerText describes the controller that made a pod.
+func ownerText(pod *v1.Pod) string {
+	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
+		return fmt.Sprintf("%s %q", ref.Kind, ref.Name)
+	}
+	return "no controller"
+}
+
+// ManagedByLabel is on the PodGroups that [LockstepController] makes for owners.
+const (
+	ManagedByLabel     = "app.kubernetes.io/managed-by"
+	LockstepController = "lockstep-controller"
+)
+
+// MadeFor returns the UID of the owner for whose pods a PodGroup was made; empty if a user made it.
+func MadeFor(group metav1.Object) types.UID {
+	owner := metav1.GetControllerOfNoCopy(group)
+	if owner == nil || group.GetLabels()[ManagedByLabel] != LockstepController {
+		return ""
+	}
+	return owner.UID
+}
+
+// An object that is deleted and made again at once has its name in common with the one before, and so
+// have the gangs of both. Until its pods and its PodGroup are deleted, which Kubernetes does later, those
+// of the old one are seen beside those of the new one. A gang is the pods of one: the one for which
+// its PodGroup was made, which lockstep-controller brings up to date as soon as it sees the new one.
+
+// uidOfOwner returns the UID of the owner whose pods are the gang of this one; empty if the pod does not
+// have it. Pods of LeaderWorkerSets do not.
+func uidOfOwner(pod *v1.Pod) types.UID {
+	switch owner, _ := OwnerOf(pod); owner.Kind {
+	case OwnerJob:
+		return metav1.GetControllerOfNoCopy(pod).UID
+	case OwnerJobSet:
+		return types.UID(pod.Labels[jobSetUID])
+	default:
+		return ""
+	}
+}
+
+// madeFor returns the UID of the owner for which the gang's PodGroup was made; empty if it was not made for
+// one.
+func (g *gang) madeFor() types.UID {
+	if object := g.object(); object != nil {
+		return object.Owner
+	}
+	return ""
+}
+
+// isNamesake reports whether a pod is of another owner than the PodGroup of its gang, which was made for this one.
+func isNamesake(pod *v1.Pod, madeFor types.UID) bool {
+	if madeFor == "" || sourceOf(pod) != FromOwner {
+		return false
+	}
+	owner := uidOfOwner(pod)
+	return owner != "" && owner != madeFor
+}
+
+// replaces reports whether others are there, or come, in place of a pod: it is a namesake, or outlived.
+func (g *gang) replaces(pod *v1.Pod) bool {
+	return isNamesake(pod, g.madeFor()) || g.issues.outlive(pod)
+}
+
+// findReplaced looks at all members again when the PodGroup has got another owner, or an owner's newer attempt has
+// begun. It returns the members for which that changes something. Succeeded members that were replaced no longer count.
+func (s *Gangs) findReplaced(g *gang) []*member {
+	for uid, f := range g.past.succeeded {
+		if g.replaces(f.pod) {
+			g.past.drop(uid)
+			delete(s.succeeded, uid)
+		}
+	}
+	for owner, by := range g.past.kept {
+		if g.replaces(by.one) {
+			g.past.forgetKept(owner)
+		}
+	}
+	news := g.sorted(func(m *member) bool {
+		return isNamesake(m.pod, g.madeFor()) != m.namesake || g.issues.outlive(m.pod) != m.outlived
+	})
+	for _, m := range news {
+		was := *m
+		g.change(m, func() { m.namesake, m.outlived = isNamesake(m.pod, g.madeFor()), g.issues.outlive(m.pod) })
+		g.relive(&was, m)
+		if m.replaced() {
+			s.takeBack(m)
+		}
+	}
+	return news
+}

@@ -1,0 +1,356 @@
+package gangstate
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+const (
+	wantCount = "a whole number from 1 to 100000"
+	maxCount  = 100000
+)
+
+// Parse makes the spec of gang key from what its PodGroup (may be nil) and its defining pod (may be
+// empty) say. Field by field, the pod's annotations win, then the PodGroup's annotations, then its
+// fields; what is overridden is ignored. An empty annotation of the pod overrides too, and asks for
+// the default; only the minimum has none.
+//
+// Bad values never stop it: they come back as problems that name the key, the value and what is
+// used instead. Whatever comes in, in the spec Min is from 0 to 100000, Total from Min to 100000,
+// WaitTime positive if that of defaults is, RoundTime and PreemptionDelay not negative, and Mode
+// and Policy are valid values.
+func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
+	p := parser{key: key, pod: pod}
+	if object != nil {
+		p.object = *object
+	}
+	p.spec.Min = p.parseMin()
+	p.spec.Total = p.parseTotal()
+	p.spec.Stages = p.parseStages()
+	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation, v1alpha1.ModeStrict, v1alpha1.ModeNonStrict))
+	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation, v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning))
+	p.spec.RoundTime = p.parseRound()
+	p.spec.WaitTime, p.spec.WaitTimeSet = p.parseWait(defaults.WaitTime)
+	p.spec.Groups = p.parseGroups()
+	p.spec.MinByRole = p.parseRoles()
+	p.parseLayout(&defaults.Topology)
+	p.spec.MinResources = p.parseMinResources()
+	p.spec.PreemptionDelay = p.parsePreemptionDelay("gang")
+	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
+	if why := cmp.Or(p.object.Refused, p.refused); why != "" {
+		p.spec.Refused, p.spec.Min, p.spec.Stages = why, 0, nil
+	}
+	return p.spec, p.problems
+}
+
+type parser struct {
+	key      Key
+	object   Object
+	pod      Fields
+	spec     Spec
+	problems []Problem
+	// refused is why the gang cannot be scheduled as its PodGroup is; empty for nothing.
+	refused string
+}
+
+// value returns the annotation as the pod states it, else as the PodGroup does.
+func (p *parser) value(key string) (value string, onObject bool) {
+	if value, ok := p.pod.Annotations[key]; ok {
+		return value, false
+	}
+	return p.object.Annotations[key], true
+}
+
+func (p *parser) bad(onObject bool, key, value, want, used string) {
+	p.problems = append(p.problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: onObject})
+}
+
+func (p *parser) parseMin() int {
+	key, value := p.pod.min()
+	n, err := parseCount(value)
+	if err == nil {
+		return n
+	}
+	n, used := p.parseObjectMin()
+	if value != "" {
+		p.bad(false, key, value, wantCount, used)
+	}
+	return n
+}
+
+// parseObjectMin returns the PodGroup's minimum, and how to describe it to users.
+func (p *parser) parseObjectMin() (n int, used string) {
+	const named = "%d, the PodGroup's minimum"
+	value := p.object.Annotations[v1alpha1.MinAvailableAnnotation]
+	if n, err := parseCount(value); err == nil {
+		return n, fmt.Sprintf(named, n)
+	}
+	used = "nothing: the gang is held back until it has a minimum"
+	switch field := int(p.object.Min); {
+	case 0 < field && field <= maxCount:
+		n, used = field, fmt.Sprintf(named, field)
+	case field != 0:
+		p.bad(true, cmp.Or(p.object.MinField, "spec.minMember"), strconv.Itoa(field), wantCount, used)
+	}
+	if value != "" {
+		p.bad(true, v1alpha1.MinAvailableAnnotation, value, wantCount, used)
+	}
+	return n, used
+}
+
+func (p *parser) parseTotal() int {
+	value, onObject := p.value(v1alpha1.TotalNumberAnnotation)
+	if value == "" {
+		return p.spec.Min
+	}
+	used := fmt.Sprintf("%d, the minimum", p.spec.Min)
+	if p.spec.Min == 0 {
+		used = "the minimum, once there is one"
+	}
+	n, err := parseCount(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, wantCount, used)
+		return p.spec.Min
+	}
+	if n < p.spec.Min {
+		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, "at least the minimum", used)
+		return p.spec.Min
+	}
+	return n
+}
+
+// oneOf reads an enumeration whose first value is the default.
+func (p *parser) oneOf(key string, values ...string) string {
+	value, onObject := p.value(key)
+	if value == "" {
+		return values[0]
+	}
+	if !slices.Contains(values, value) {
+		p.bad(onObject, key, value, "one of "+strings.Join(values, ", "), values[0])
+		return values[0]
+	}
+	return value
+}
+
+func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
+	value, onObject := p.value(v1alpha1.WaitingTimeAnnotation)
+	if parsed, err := time.ParseDuration(value); err == nil && parsed > 0 {
+		return parsed, true
+	}
+	if value != "" {
+		used := fmt.Sprintf("%s, the default, for each round, without an end", defaultWait)
+		switch {
+		case p.spec.RoundTime > 0:
+			used = fmt.Sprintf("none: rounds of %s, as the PodGroup has it, without an end", p.spec.RoundTime)
+		case p.spec.Mode == NonStrict:
+			used = fmt.Sprintf("%s, the default", defaultWait)
+		}
+		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, "a positive duration such as 90s or 1h", used)
+	}
+	return defaultWait, false
+}
+
+func (p *parser) parseRound() time.Duration {
+	seconds := p.object.RoundSeconds
+	switch {
+	case seconds == nil || *seconds == 0:
+		return 0
+	case *seconds < 0:
+		p.bad(true, "spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a number of seconds, or 0 for none", "none: rounds have no time of their own")
+		return 0
+	}
+	return time.Duration(*seconds) * time.Second
+}
+
+// PreemptionDelayOf returns the preemption delay of a pod in no gang, which is a gang of one for that, and what is
+// wrong with it; nil if nothing is.
+func PreemptionDelayOf(pod *v1.Pod) (time.Duration, *Problem) {
+	p := parser{pod: fieldsOf(pod)}
+	delay := p.parsePreemptionDelay("pod")
+	if len(p.problems) > 0 {
+		return delay, &p.problems[0]
+	}
+	return delay, nil
+}
+
+func (p *parser) parsePreemptionDelay(of string) time.Duration {
+	value, onObject := p.value(v1alpha1.PreemptionDelayAnnotation)
+	if value == "" {
+		return 0
+	}
+	delay, err := time.ParseDuration(value)
+	if err != nil || delay < 0 {
+		p.bad(onObject, v1alpha1.PreemptionDelayAnnotation, value, "a duration such as 90s or 10m", fmt.Sprintf("0s: the %s may evict others at once", of))
+		return 0
+	}
+	return delay
+}
+
+func (p *parser) parseGroups() []Key {
+	value, onObject := p.value(v1alpha1.GroupsAnnotation)
+	if value == "" || value == `""` {
+		return nil
+	}
+	keys, err := readGroups(value)
+	if err != nil {
+		want := `a JSON list of "namespace/name"`
+		if errors.Is(err, errTooMany) {
+			want = fmt.Sprintf("a list of at most %d gangs", maxTogether)
+		}
+		p.bad(onObject, v1alpha1.GroupsAnnotation, value, want, "none: the gang is alone")
+		return nil
+	}
+	keys = slices.DeleteFunc(keys, func(key Key) bool { return key == p.key })
+	if len(keys) == 0 {
+		return nil
+	}
+	slices.SortFunc(keys, compareKeys)
+	return slices.Compact(keys)
+}
+
+// maxTogether is how many gangs start together at most, and longGroups is more than their names take.
+const (
+	maxTogether = 64
+	longGroups  = maxTogether * 400
+)
+
+var errTooMany = errors.New("too many")
+
+func readGroups(value string) ([]Key, error) {
+	if len(value) > longGroups {
+		return nil, fmt.Errorf("reading groups of %d bytes: %w", len(value), errTooMany)
+	}
+	var names []string
+	if err := json.Unmarshal([]byte(value), &names); err != nil {
+		return nil, fmt.Errorf("reading groups: %w", err)
+	}
+	if names == nil {
+		return nil, errors.New("reading groups: null")
+	}
+	if len(names) > maxTogether {
+		return nil, fmt.Errorf("reading %d groups: %w", len(names), errTooMany)
+	}
+	keys := make([]Key, len(names))
+	for i, name := range names {
+		key, err := ParseKey(name)
+		if err != nil {
+			return nil, err
+		}
+		keys[i] = key
+	}
+	return keys, nil
+}
+
+func (p *parser) parseRoles() map[string]int {
+	value, onObject := p.value(v1alpha1.MinByRoleAnnotation)
+	if value == "" {
+		return nil
+	}
+	roles, err := readRoles(value)
+	if err != nil {
+		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, "a JSON object from role to a minimum of 0 to 100000", "no minimum by role")
+		return nil
+	}
+	if len(roles) == 0 {
+		return nil
+	}
+	sum := 0
+	for _, n := range roles {
+		sum += n
+	}
+	if p.spec.Min > 0 && sum > p.spec.Min {
+		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, fmt.Sprintf("within the minimum of %d: its sum is %d", p.spec.Min, sum),
+			"no minimum by role: members of any roles start the gang")
+	}
+	return roles
+}
+
+func readRoles(value string) (map[string]int, error) {
+	var read map[string]*int // pointers, since null would pass for 0
+	if err := json.Unmarshal([]byte(value), &read); err != nil {
+		return nil, fmt.Errorf("reading roles: %w", err)
+	}
+	if read == nil {
+		return nil, errors.New("reading roles: null")
+	}
+	roles := make(map[string]int, len(read))
+	for role, n := range read {
+		if role == "" || len(validation.IsValidLabelValue(role)) > 0 || n == nil || *n < 0 || *n > maxCount {
+			return nil, fmt.Errorf("reading roles: minimum of %q", role)
+		}
+		roles[role] = *n
+	}
+	return roles, nil
+}
+
+// parseRequired reads the topology that has to have all members in one domain. That of the
+// PodGroup's spec is a label key: the API server ensures that.
+func (p *parser) parseRequired() string {
+	_, said := p.pod.Annotations[v1alpha1.RequiredTopologyAnnotation]
+	if !said && p.object.Annotations[v1alpha1.RequiredTopologyAnnotation] == "" {
+		return p.object.Topology
+	}
+	return p.parseTopology(v1alpha1.RequiredTopologyAnnotation)
+}
+
+func (p *parser) parseTopology(key string) string {
+	value, onObject := p.value(key)
+	if value != "" && len(validation.IsQualifiedName(value)) > 0 {
+		p.bad(onObject, key, value, "a node label key", "no topology")
+		return ""
+	}
+	return value
+}
+
+// parseMinResources reads which resources the PodGroup wants to be free. They are for its own minimum: where an
+// annotation asks for fewer members, they mean nothing. A gang that asks for what no cluster can have is refused.
+func (p *parser) parseMinResources() resource.Vector {
+	if p.spec.Min < int(p.object.Min) && p.spec.Min > 0 {
+		return nil
+	}
+	var floor resource.Vector
+	for _, name := range slices.Sorted(maps.Keys(p.object.MinResources)) {
+		amount := p.object.MinResources[name]
+		if amount.Sign() < 0 {
+			p.bad(true, "spec.minResources", fmt.Sprintf("%s: %s", name, resource.Text(&amount)), "an amount of 0 or more", "the others, and nothing for "+string(name))
+			continue
+		}
+		one := v1.ResourceList{name: amount}
+		if fault := resource.Check("spec.minResources", one, resource.MaxOfAll); fault != nil {
+			p.refused = cmp.Or(p.refused, "its PodGroup asks for what no cluster can have: "+fault.Error())
+			continue
+		}
+		if amount.Sign() > 0 {
+			if floor == nil {
+				floor = resource.Vector{}
+			}
+			floor.Add(resource.FromList(one), 1)
+		}
+	}
+	return floor
+}
+
+// parseCount reads a whole number from 1 to 100000, digits only.
+func parseCount(value string) (int, error) {
+	n, err := strconv.ParseUint(value, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("reading count: %w", err)
+	}
+	if n == 0 || n > maxCount {
+		return 0, fmt.Errorf("reading count %q: want %s", value, wantCount)
+	}
+	return int(n), nil
+}

@@ -1,0 +1,184 @@
+package gangstate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// index is the number that a member carries.
+type index struct {
+	known bool
+	n     int
+	// series is the series of the number: its controller and its kind of replica; empty if the
+	// numbers are those of the whole gang.
+	series string
+}
+
+// seriesIndexes are the labels that number the pods of one controller, gangIndexes those
+// that number the members of a gang.
+var (
+	gangIndexes   = [...]string{v1alpha1.LeaderWorkerIndexLabel}
+	seriesIndexes = [...]string{"batch.kubernetes.io/job-completion-index", v1alpha1.TrainingReplicaIndexLabel, "apps.kubernetes.io/pod-index"}
+)
+
+// maxIndex bounds the numbers that count; a gang has at most as many members.
+const maxIndex = maxCount
+
+func indexOf(pod *v1.Pod) index {
+	if n, ok := readIndex(pod.Annotations[v1alpha1.NetworkTopologyIndexAnnotation]); ok {
+		return index{known: true, n: n}
+	}
+	for _, label := range gangIndexes {
+		if n, ok := readIndex(pod.Labels[label]); ok {
+			return index{known: true, n: n}
+		}
+	}
+	for _, label := range seriesIndexes {
+		if n, ok := readIndex(pod.Labels[label]); ok {
+			series := pod.Labels[v1alpha1.TrainingReplicaTypeLabel] + "/" + roleOf(pod)
+			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+				series = owner.Name + "/" + series
+			}
+			return index{known: true, n: n, series: series}
+		}
+	}
+	return index{}
+}
+
+func readIndex(value string) (int, bool) {
+	n, err := strconv.ParseUint(value, 10, 31)
+	return int(n), err == nil && n < maxIndex
+}
+
+// compareRanks orders members of one priority: 1. those without an index first, which lead the
+// others if there are any; 2. series; 3. index.
+func compareRanks(a, b index) int {
+	if a.known != b.known {
+		if b.known {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(compareNatural(a.series, b.series), cmp.Compare(a.n, b.n))
+}
+
+// compareNatural orders names with the numbers in them by value: train-2 before train-10.
+func compareNatural(a, b string) int {
+	i, j := 0, 0
+	for i < len(a) && j < len(b) {
+		if !isDigit(a[i]) || !isDigit(b[j]) {
+			if a[i] != b[j] {
+				return cmp.Compare(a[i], b[j])
+			}
+			i, j = i+1, j+1
+			continue
+		}
+		x, y := digits(a[i:]), digits(b[j:])
+		i, j = i+len(x), j+len(y)
+		if c := cmp.Or(cmp.Compare(len(trimZeros(x)), len(trimZeros(y))), cmp.Compare(trimZeros(x), trimZeros(y))); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(len(a)-i, len(b)-j), cmp.Compare(a, b))
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func digits(s string) string {
+	n := 0
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	return s[:n]
+}
+
+func trimZeros(s string) string {
+	for len(s) > 1 && s[0] == '0' {
+		s = s[1:]
+	}
+	return s
+}
+
+// numbering is the series in which members of a gang are numbered. A series that has no members for a while keeps its
+// place, or the others would change their numbers: until another one begins.
+type numbering map[string]*numbered
+
+// numbered is how many numbers a series has had, and how many members have one now.
+type numbered struct{ size, members int }
+
+func (n numbering) add(i index) {
+	if !i.known {
+		return
+	}
+	if n[i.series] == nil {
+		maps.DeleteFunc(n, func(_ string, of *numbered) bool { return of.members == 0 })
+		n[i.series] = &numbered{}
+	}
+	of := n[i.series]
+	of.size, of.members = max(of.size, i.n+1), of.members+1
+}
+
+func (n numbering) remove(i index) {
+	if i.known {
+		n[i.series].members--
+	}
+}
+
+// number records the number that a member carries.
+func (s *Gangs) number(m *member) {
+	m.gang.numbers.add(m.index())
+	key := v1alpha1.NetworkTopologyIndexAnnotation
+	if _, ok := readIndex(m.pod.Annotations[key]); !ok && m.pod.Annotations[key] != "" {
+		s.report(m.gang, m.pod, &m.gang.toldOf, Problem{
+			Key: key, Value: m.pod.Annotations[key], Want: fmt.Sprintf("a number from 0 to %d", maxIndex-1), Used: "what the labels of the pod say, or its place in order",
+		})
+	}
+}
+
+// bases returns where each series begins: one comes after the other by name.
+func (n numbering) bases() map[string]int {
+	bases, next := make(map[string]int, len(n)), 0
+	for _, series := range slices.SortedFunc(maps.Keys(n), compareNatural) {
+		bases[series] = next
+		next += n[series].size
+	}
+	return bases
+}
+
+// ranks numbers the members of a gang, which are in order, for a layout: by the indexes that they
+// carry, one series after the other, and then those without. ok is false if no member carries any:
+// then a member that replaces a lost one does not have its number.
+func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
+	rank = make(map[types.UID]int, len(members))
+	next := 0
+	bases, used := n.bases(), map[int]bool{}
+	for _, m := range members {
+		index := m.index()
+		if !index.known {
+			continue
+		}
+		ok = true
+		n := bases[index.series] + index.n
+		for used[n] {
+			n++ // two members carry one number, or another series is in the way
+		}
+		used[n], rank[m.uid()] = true, n
+		next = max(next, n+1)
+	}
+	for _, m := range members {
+		if _, ranked := rank[m.uid()]; !ranked {
+			rank[m.uid()] = next
+			next++
+		}
+	}
+	return rank, ok
+}

@@ -1,0 +1,157 @@
+package gangstate
+
+import (
+	"slices"
+	"time"
+)
+
+// rename updates the reverse index of groups, and regroups the gangs.
+func (s *Gangs) rename(g *gang, before []Key, now time.Time) {
+	s.unname(g, before)
+	for _, key := range g.spec.Groups {
+		if s.naming[key] == nil {
+			s.naming[key] = map[Key]bool{}
+		}
+		s.naming[key][g.key] = true
+	}
+	s.regroup(g, now)
+}
+
+func (s *Gangs) unname(g *gang, groups []Key) {
+	for _, key := range groups {
+		delete(s.naming[key], g.key)
+		if len(s.naming[key]) == 0 {
+			delete(s.naming, key)
+		}
+	}
+}
+
+// regroup puts g and the gangs that agree with it into one group: gangs that name each other. A
+// gang that names one that does not name it back waits for that one, but does not bind it. The
+// plans of the old groups are void; what is held stays so, and counts in the new one. The caller
+// settles g.
+func (s *Gangs) regroup(g *gang, now time.Time) {
+	together := s.agreeing(g)
+	var old []*group
+	for _, member := range together {
+		if !slices.Contains(old, member.group) {
+			old = append(old, member.group)
+		}
+	}
+	if len(old) == 1 && len(g.group.gangs) == len(together) {
+		s.noteApart(g)
+		return
+	}
+	for _, former := range old {
+		s.dissolve(former)
+	}
+	s.form(together)
+	var left []*gang
+	for _, former := range old {
+		for _, member := range former.gangs {
+			if member.group == former && s.gangs[member.key] == member {
+				s.regroup(member, now) // fewer may agree, or there may be room for others by now
+				left = append(left, member)
+			}
+		}
+	}
+	for _, member := range left {
+		s.settle(member, now)
+	}
+}
+
+// dissolve ends a group. The capacity that its plan promised was held in its name.
+func (s *Gangs) dissolve(former *group) {
+	for _, g := range former.gangs {
+		for _, m := range g.members {
+			if m.state == Planned {
+				s.unplan(m)
+			}
+		}
+	}
+	s.setPhase(former, gathering)
+	delete(s.timed, former)
+}
+
+// form makes a group. It gathers until it is settled.
+func (s *Gangs) form(gangs []*gang) {
+	joint := &group{gangs: gangs}
+	for _, member := range gangs {
+		member.group = joint
+	}
+	for _, member := range gangs {
+		s.noteApart(member)
+	}
+	s.admitGroup(joint)
+}
+
+// noteApart keeps the gangs that g names and is not grouped with.
+func (s *Gangs) noteApart(g *gang) {
+	g.apart = nil
+	for _, key := range g.spec.Groups {
+		if other := s.gangs[key]; other == nil || other.group != g.group {
+			g.apart = append(g.apart, key)
+		}
+	}
+}
+
+// agreeing lists the gangs that are bound to g by mutual naming, g included. The
+// group of g may have fallen apart; others are as they should be, and come whole, or not at all where that
+// would be more gangs than start together: then those that name each other across groups wait.
+func (s *Gangs) agreeing(g *gang) []*gang {
+	found, known := []*gang{g}, map[*gang]bool{g: true}
+	for i := 0; i < len(found); i++ {
+		for _, other := range s.bothWays(found[i]) {
+			if other.group == g.group && !known[other] {
+				known[other] = true
+				found = append(found, other)
+			}
+		}
+	}
+	for _, own := range slices.Clone(found) {
+		for _, other := range s.bothWays(own) {
+			if joining := other.group.gangs; !known[other] && other.group != g.group && len(found)+len(joining) <= maxTogether {
+				for _, one := range joining {
+					known[one] = true
+				}
+				found = append(found, joining...)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b *gang) int { return compareKeys(a.key, b.key) })
+	return found
+}
+
+// bothWays lists the gangs that a gang names and that name it.
+func (s *Gangs) bothWays(g *gang) (list []*gang) {
+	for _, key := range g.spec.Groups {
+		if other := s.gangs[key]; other != nil && other.names(g.key) {
+			list = append(list, other)
+		}
+	}
+	return list
+}
+
+// names reports whether the gang names another one in its groups.
+func (g *gang) names(key Key) bool {
+	_, ok := slices.BinarySearchFunc(g.spec.Groups, key, compareKeys)
+	return ok
+}
+
+// awaited returns the first gang that g names, that does not name it back (or does not exist), and
+// that does not run yet. A gang that runs itself waits for none; one of which anything runs, or ran
+// to success, waits for no gang without members: that was there when it began, and has come to its
+// end.
+func (s *Gangs) awaited(g *gang) (Key, bool) {
+	if g.goesAlone() {
+		return Key{}, false
+	}
+	for _, key := range g.apart {
+		other := s.gangs[key]
+		ended := (other == nil || len(other.members) == 0) && g.standing() > 0
+		if !ended && (other == nil || !other.goesAlone()) {
+			return key, true
+		}
+	}
+	return Key{}, false
+}

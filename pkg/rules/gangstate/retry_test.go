@@ -1,0 +1,575 @@
+package gangstate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// queue is a full cluster with many gangs that wait. Whenever one starts it checks that no gang
+// before it in rank could have.
+type queue struct {
+	*cluster
+	random *rand.Rand
+	made   int
+	// sizes and members are what gangs ask for.
+	sizes, members int
+	starts         int
+}
+
+func newQueue(t *testing.T, seed uint64, room map[string]int) *queue {
+	return &queue{cluster: newCluster(t, room), random: rand.New(rand.NewPCG(seed, 7)), sizes: 3, members: 4}
+}
+
+// come adds a gang, of some priority and age, that asks for something.
+func (q *queue) come() {
+	q.made++
+	name := fmt.Sprintf("g%03d", q.made)
+	n := 1 + q.random.IntN(q.members)
+	q.add(podsNamed(name+"-", n, of(name), needs(n), sized(1+q.random.IntN(q.sizes)), urgent(int32(q.random.IntN(3))),
+		aged(time.Duration(q.random.IntN(3600))*time.Second))...)
+}
+
+// end ends what runs of some gang.
+func (q *queue) end() {
+	var running []Key
+	for _, key := range q.s.keys() {
+		if q.s.gangs[key].goesAlone() {
+			running = append(running, key)
+		}
+	}
+	if len(running) > 0 {
+		q.remove(running[q.random.IntN(len(running))].Name + "-")
+	}
+}
+
+// settle steps until nothing moves, and checks every start.
+func (q *queue) settle() {
+	for {
+		waiting, seen := q.waiting(), len(q.attempts)
+		if !q.step() && !q.retry() {
+			at, due := q.s.Due()
+			if !due {
+				q.checkRest()
+				return
+			}
+			q.now = at // the pause is over
+		}
+		for _, a := range q.attempts[seen:] {
+			if a.Complete {
+				q.starts++
+				q.checkTurn(a.Group, waiting)
+			}
+		}
+	}
+}
+
+// checkRest checks that no member awaits anything once nothing moves.
+func (q *queue) checkRest() {
+	for uid := range q.s.members {
+		if awaits, _ := q.s.Awaits(uid, q.now, nowhere{}); awaits {
+			q.fail("pod %s awaits an attempt that does not come", uid)
+		}
+	}
+}
+
+// making is where victims make room for all groups.
+type making struct{ nowhere }
+
+func (making) Making(string) bool { return true }
+
+// TestAwaits: what is reported about a gang that rests is final, until something changes, or as long as victims make
+// room for it.
+func TestAwaits(t *testing.T) {
+	q := newQueue(t, 1, map[string]int{"n1": 1})
+	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
+	q.settle()
+	var until time.Time
+	awaits := func(elsewhere Elsewhere) (awaits bool) {
+		awaits, until = q.s.Awaits("g-1", q.now, elsewhere)
+		return awaits
+	}
+	if awaits(nowhere{}) || !awaits(making{}) {
+		t.Errorf("awaits %t where nothing happens, and %t where victims make room; want false and true", awaits(nowhere{}), awaits(making{}))
+	}
+	q.s.Changed()
+	if !awaits(nowhere{}) {
+		t.Error("awaits nothing after something has changed")
+	}
+	q.s.pump.notBefore = q.now.Add(3 * time.Second) // others have had their share
+	if !awaits(nowhere{}) || !until.Equal(q.s.pump.notBefore) {
+		t.Errorf("in the pause it awaits an attempt by %v, want %v", until, q.s.pump.notBefore)
+	}
+	q.now = q.now.Add(3 * time.Second)
+	q.do(q.s.Retry(q.now, nowhere{}))
+	if q.s.Visit(q.pods["g-1"]); !awaits(nowhere{}) || !until.After(q.now) {
+		t.Errorf("in its attempt it awaits what comes of that by %v, it is %v", until, q.now)
+	}
+	q.settle()
+	if nobody, _ := q.s.Awaits("nobody", q.now, making{}); awaits(nowhere{}) || nobody {
+		t.Error("awaits another attempt")
+	}
+}
+
+// TestAwaitsAfterFailures: an attempt that ended with an error is made again after a backoff, whatever happens. Where
+// all do, that is the last word.
+func TestAwaitsAfterFailures(t *testing.T) {
+	q := newQueue(t, 1, map[string]int{"n1": 2})
+	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
+	for i := range 2 * awaitedFailures {
+		for uid := range q.s.members {
+			if v := q.s.Visit(q.pods[uid]); v.Verdict == Lead {
+				q.do(q.s.Failed(uid, q.now))
+				break
+			}
+		}
+		awaits, until := q.s.Awaits("g-1", q.now, nowhere{})
+		if again := i < awaitedFailures; awaits != again || again && !until.After(q.now) {
+			t.Errorf("after %d failures it awaits an attempt: %t, by %v; it is %v", i+1, awaits, until, q.now)
+		}
+		q.now = q.now.Add(time.Minute)
+		q.do(q.s.Retry(q.now, nowhere{}))
+	}
+}
+
+// waiter is a gang that is complete and has nothing.
+type waiter struct {
+	rank
+	fits bool
+}
+
+func (q *queue) waiting() map[string]waiter {
+	all := map[string]waiter{}
+	for key, g := range q.s.gangs {
+		if g.need() > 0 && g.gathered() && g.have() == 0 {
+			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants()}}, nil).Complete}
+		}
+	}
+	return all
+}
+
+func (q *queue) checkTurn(started string, waiting map[string]waiter) {
+	for name, w := range waiting {
+		if name != started && w.fits && w.compare(waiting[started].rank) < 0 {
+			q.fail("gang %s starts before %s, which comes first and fits", started, name)
+		}
+	}
+}
+
+// TestTurns: whatever becomes free, and whichever gangs come meanwhile, a gang starts only if those
+// before it in rank do not fit; and one change costs no more attempts that fail than there are
+// things to ask for.
+func TestTurns(t *testing.T) {
+	starts := 0
+	for seed := range uint64(15) {
+		q := newQueue(t, seed, map[string]int{"n1": 12, "n2": 6, "n3": 6})
+		if seed >= 10 {
+			q.cost = 10 * time.Millisecond // and there are pauses
+		}
+		for range 30 {
+			q.come()
+		}
+		q.settle()
+		for range 25 {
+			before := len(q.attempts)
+			came := 0
+			if q.random.IntN(4) == 0 {
+				q.come()
+				q.settle()
+				came++
+			}
+			q.end()
+			if q.random.IntN(4) == 0 {
+				q.come() // what has become free is not for it
+				came++
+			}
+			q.settle()
+			failed := 0
+			for _, a := range q.attempts[before:] {
+				if !a.Complete {
+					failed++
+				}
+			}
+			// What is given back counts as a change, and may be two.
+			if limit := 2*q.sizes*q.members + came; failed > limit {
+				t.Errorf("seed %d: a change cost %d attempts that failed, of %d gangs, want at most %d", seed, failed, len(q.s.pump.resting), limit)
+			}
+			q.pass(time.Second)
+		}
+		starts += q.starts
+		if t.Failed() {
+			return
+		}
+	}
+	if starts < 150 {
+		t.Errorf("only %d starts were looked at", starts)
+	}
+}
+
+// line returns a full cluster where gangs of one wait, the oldest first, each for a size.
+func line(t *testing.T, n int, size func(i int) int) *cluster {
+	t.Helper()
+	c := newCluster(t, map[string]int{"n": 0})
+	for i := range n {
+		name := fmt.Sprintf("g%03d", i)
+		c.add(podsNamed(name+"-", 1, of(name), needs(1), sized(size(i)), aged(time.Hour-time.Duration(i)*time.Second))...)
+	}
+	c.run()
+	c.attempts = nil
+	return c
+}
+
+// churn makes something end at this interval, and counts the attempts of each group.
+func (c *cluster) churn(every, long time.Duration, cost time.Duration) map[string]int {
+	c.cost = cost
+	const step = 10 * time.Millisecond
+	for next, end := c.now, c.now.Add(long); c.now.Before(end); c.now = c.now.Add(step) {
+		if !c.now.Before(next) {
+			next = next.Add(every)
+			c.s.Changed()
+		}
+		c.do(c.s.Tick(c.now, nil))
+		c.run()
+	}
+	tried := map[string]int{}
+	for _, a := range c.attempts {
+		tried[a.Group]++
+	}
+	return tried
+}
+
+// TestTurnsAreAffordable: with many gangs that wait and something that ends all the time, attempts
+// that fail take their part of the thread and no more, and the first in rank is tried for each
+// change.
+func TestTurnsAreAffordable(t *testing.T) {
+	const seconds, perSecond = 20, 5
+	for sentence, c := range map[string]struct {
+		size        func(int) int
+		least, most time.Duration
+	}{
+		"all ask for the same": {func(int) int { return 7 }, seconds * perSecond * 10 * time.Millisecond, (seconds*perSecond + 1) * 10 * time.Millisecond},
+		"each asks for less":   {func(i int) int { return 200 - i }, seconds * time.Second / 6, seconds * time.Second / retryShare},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			cluster := line(t, 60, c.size)
+			tried := cluster.churn(time.Second/perSecond, seconds*time.Second, 10*time.Millisecond)
+			if busy := time.Duration(len(cluster.attempts)) * cluster.cost; busy < c.least || busy > c.most {
+				t.Errorf("attempts took %s of %d s, want %s to %s", busy, seconds, c.least, c.most)
+			}
+			if n := tried["a/g000"]; n < seconds*perSecond*9/10 {
+				t.Errorf("the first in rank was tried %d times in %d changes", n, seconds*perSecond)
+			}
+		})
+	}
+}
+
+func TestShapes(t *testing.T) {
+	gpus := func(n int64) resource.Vector { return resource.Vector{"gpu": n} }
+	for sentence, c := range map[string]struct {
+		one, other Shape
+		want       bool
+	}{
+		"the same":                          {Shape{1, 2, gpus(1)}, Shape{1, 2, gpus(1)}, true},
+		"more members":                      {Shape{1, 3, gpus(1)}, Shape{1, 2, gpus(1)}, true},
+		"fewer members":                     {Shape{1, 1, gpus(1)}, Shape{1, 2, gpus(1)}, false},
+		"larger members":                    {Shape{1, 2, gpus(2)}, Shape{1, 2, gpus(1)}, true},
+		"fewer of them that are larger":     {Shape{1, 1, gpus(4)}, Shape{1, 2, gpus(1)}, false},
+		"something else is asked for, too":  {Shape{1, 2, resource.Vector{"gpu": 1, v1.ResourceCPU: 1}}, Shape{1, 2, gpus(1)}, true},
+		"something else is asked for":       {Shape{1, 2, resource.Vector{v1.ResourceCPU: 1}}, Shape{1, 2, gpus(1)}, false},
+		"other nodes may do":                {Shape{1, 2, gpus(1)}, Shape{2, 2, gpus(1)}, false},
+		"what is not known says nothing":    {Shape{}, Shape{}, false},
+		"of what is not known nothing said": {Shape{1, 2, gpus(1)}, Shape{}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := c.one.asksNoLessThan(c.other); got != c.want {
+				t.Errorf("%+v asks for no less than %+v: %t", c.one, c.other, got)
+			}
+		})
+	}
+}
+
+func TestStoriesOfTurns(t *testing.T) {
+	full := func(c *cluster, names ...string) {
+		c.room["n"] = 0
+		for i, name := range names {
+			c.add(podsNamed(name, 2, of(name), needs(2), aged(time.Hour-time.Duration(i)*time.Minute))...)
+		}
+		c.run()
+		c.attempts = nil
+	}
+	tried := func(c *cluster) string {
+		names := ""
+		for _, a := range c.attempts {
+			names += a.Group + " "
+		}
+		c.attempts = nil
+		return names
+	}
+	tellStories(t, map[string]story{
+		"one attempt speaks for all that ask for no less": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b", "c")
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+				c.grow("n", 4)
+				c.run()
+				c.look("room for two")
+			},
+			want: []string{"a/a ", "room for two: a/a 2 bound, a/b 2 bound, a/c 2 pending"},
+		},
+		"not for one that may evict others, if it may not itself": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.change("a", says(v1alpha1.PreemptionDelayAnnotation, "1h"))
+				c.run()
+				c.attempts = nil
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a a/b "},
+		},
+		"not for one that has changed since": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.changed()
+				c.run()
+				c.remove("b2")
+				c.add(podOf("b3", of("b"), needs(2)))
+				tried(c)
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a a/b "},
+		},
+		"not where room is made for the one that failed: the next may find some, too": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+				c.elsewhere.making = map[string]bool{"a/a": true}
+				c.pass(time.Second)
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a ", "a/b "},
+		},
+		"nor to one that keeps a part, if it is of one that does not": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				nonStrict := []func(*podT){needs(4), says(modeKey, "NonStrict"), says(waitKey, "1h")}
+				c.add(podsNamed("a", 4, of("a"), needs(4), aged(2*time.Hour))...)
+				c.add(podsNamed("b", 4, append(nonStrict, of("b"), aged(time.Hour))...)...)
+				c.add(podsNamed("c", 4, append(nonStrict, of("c"))...)...)
+				c.run()
+				tried(c)
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+				c.grow("n", 1)
+				c.run()
+				c.note("%s", tried(c))
+				c.look("room for one member")
+			},
+			want: []string{"a/a a/b ", "a/a a/b ", "room for one member: a/a 4 pending, a/b 3 pending 1 planned, a/c 4 pending"},
+		},
+		"nor to one for which room is kept": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.elsewhere.promised = map[string]bool{"a/b": true}
+				c.changed()
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a a/b "},
+		},
+		"a leader that does not come is passed over": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.at["a1"] = going // another plugin keeps it back
+				c.room["n"] = 2
+				c.changed()
+				c.run()
+				c.note("at once: %s", tried(c))
+				c.now = c.now.Add(showUp)
+				c.do(c.s.Tick(c.now, nil))
+				c.run()
+				c.note("after a while: %s", tried(c))
+			},
+			want: []string{"at once: ", "after a while: a/b "},
+		},
+		"or at once, where somebody says so": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a", "b")
+				c.room["n"] = 2
+				c.changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.at["a1"] = going
+				leader, ok := c.s.Trying()
+				c.note("%s: %t", leader, ok)
+				c.s.PassOver(leader)
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a1: true", "a/b "},
+		},
+		"a leader whose cycle ends in an error lets the others have their turn, and comes again": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				for i, name := range []string{"a", "b"} {
+					c.add(podsNamed(name, 1, of(name), needs(1), aged(time.Hour-time.Duration(i)*time.Minute))...)
+				}
+				c.run()
+				tried(c)
+				c.room["n"] = 1
+				c.s.Changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.at["a1"] = going
+				c.note("a leads: %t", c.visit(c.pods["a1"]).Verdict == Lead)
+				c.do(c.s.Failed("a1", c.now))
+				c.do(c.s.Failed("a1", c.now)) // that was reported
+				c.park("a1", false)
+				c.run()
+				c.note("at once: %s, %d round failed", tried(c), c.failed)
+				c.remove("b1")
+				c.pass(time.Second)
+				c.look("a second later")
+			},
+			want: []string{"a leads: true", "at once: a/b , 1 round failed", "a second later: a/a 1 bound"},
+		},
+		"what happens while a cycle runs it does not know of": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a")
+				c.changed()
+				c.do(c.s.Tick(c.now, nil))
+				c.s.Begin()
+				c.s.Changed()
+				c.step() // the cycle has an older snapshot
+				c.note("%s", tried(c))
+				c.s.Begin()
+				c.run()
+				c.note("%s", tried(c))
+			},
+			want: []string{"a/a ", "a/a "},
+		},
+		"one that comes does not overtake one that waits and is due": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				full(c, "a")
+				c.room["n"] = 2
+				c.s.Changed()
+				c.add(podsNamed("z", 2, of("z"), needs(2))...)
+				c.add(podsNamed("y", 2, of("y"), needs(2), urgent(5))...)
+				c.note("z rests: %t, y rests: %t", c.s.gangs[Key{"a", "z"}].group.phase == resting, c.s.gangs[Key{"a", "y"}].group.phase == resting)
+				c.remove("y")
+				c.run()
+				c.look("room for one")
+			},
+			want: []string{"z rests: true, y rests: false", "room for one: a/a 2 bound, a/z 2 pending"},
+		},
+		"pods that come to nodes wake those whose members care about pods": {
+			room: map[string]int{"n": 0},
+			play: func(c *cluster) {
+				c.add(podsNamed("a", 2, of("a"), needs(2), labeled(coupledLabel, "yes"))...)
+				full(c, "b")
+				c.s.PodsMoved()
+				c.run()
+				c.note("%s", tried(c))
+				c.change("a", func(p *podT) { delete(p.Labels, coupledLabel) })
+				c.s.PodsMoved()
+				c.run()
+				c.note("it is tried once more: %s", tried(c))
+				c.s.PodsMoved()
+				c.run()
+				c.note("and does not care any more: %s", tried(c))
+			},
+			want: []string{"a/a ", "it is tried once more: a/a ", "and does not care any more: "},
+		},
+	})
+}
+
+// TestStoriesOfHope: a gang that would not fit on empty nodes holds nothing, and waits for nodes.
+func TestStoriesOfHope(t *testing.T) {
+	gang := []func(*podT){of("x"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "5s")}
+	tellStories(t, map[string]story{
+		"a NonStrict gang that can never fit takes nothing": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.hopeless = map[string]bool{"a/x": true}
+				c.add(podsNamed("p", 4, gang...)...)
+				c.run()
+				c.look("room for three")
+				c.pass(time.Minute)
+				c.note("a minute later %d marked", c.marked())
+			},
+			want: []string{"room for three: a/x 4 pending", "a minute later 0 marked"},
+		},
+		"one that has lost its hope gives back what it holds": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, gang...)...)
+				c.run()
+				c.look("room for three")
+				c.hopeless = map[string]bool{"a/x": true}
+				c.changed()
+				c.run()
+				c.look("nodes went")
+				c.pass(10 * time.Second)
+				c.note("%d marked", c.marked())
+			},
+			want: []string{"room for three: a/x 1 pending 3 planned", "nodes went: a/x 4 pending", "0 marked"},
+		},
+		"it is tried again when nodes change, not when pods do": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.hopeless = map[string]bool{"a/x": true}
+				c.add(podsNamed("p", 4, gang...)...)
+				c.run()
+				c.tries()
+				for range 20 {
+					c.changed()
+					c.pass(time.Second)
+				}
+				c.note("pods ended: %d", c.tries())
+				c.hopeless = nil
+				c.room["n"] = 4
+				c.s.NodesChanged()
+				c.run()
+				c.look("a node came")
+			},
+			want: []string{"pods ended: 0", "a node came: a/x 4 bound"},
+		},
+		"nor when pods come to nodes, if its members care about others": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.hopeless = map[string]bool{"a/x": true}
+				c.add(podsNamed("p", 4, append(gang, labeled(coupledLabel, "yes"))...)...)
+				c.run()
+				c.tries()
+				for range 20 {
+					c.s.PodsMoved()
+					c.pass(time.Second)
+				}
+				c.note("pods came: %d", c.tries())
+			},
+			want: []string{"pods came: 0"},
+		},
+	})
+}

@@ -1,0 +1,59 @@
+package gangstate
+
+import "slices"
+
+// evict gives back the plans of groups that make way for another one.
+func (s *Gangs) evict(names []string, winner *group) {
+	if len(names) == 0 {
+		return
+	}
+	for grp := range s.timed {
+		if grp != winner && grp.hoards() && slices.Contains(names, grp.key().String()) {
+			s.giveBack(grp)
+			grp.clocks = clocks{}
+		}
+	}
+}
+
+// Hoards lists the groups of less than a priority that hold capacity without being
+// complete.
+func (s *Gangs) Hoards(below int32) []string {
+	var names []string
+	for grp := range s.timed {
+		if grp.hoards() && grp.priority() < below {
+			names = append(names, grp.key().String())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Yield makes groups that hold capacity without being complete give it back, for a pod or group
+// that this state does not know.
+func (s *Gangs) Yield(names []string) Effects {
+	s.evict(names, nil)
+	return s.take()
+}
+
+// Rivals lists the groups that hold capacity without being complete and that
+// rank below the group of an attempt, the last in rank first: NonStrict groups
+// may starve each other.
+func (s *Gangs) Rivals(a *Attempt) []string {
+	leader := s.members[a.Leader]
+	if leader == nil {
+		return nil
+	}
+	grp := leader.gang.group
+	var below []*group
+	for other := range s.timed {
+		if other != grp && other.hoards() && compareRank(grp, other) < 0 {
+			below = append(below, other)
+		}
+	}
+	slices.SortFunc(below, func(a, b *group) int { return compareRank(b, a) })
+	names := make([]string, len(below))
+	for i, other := range below {
+		names[i] = other.key().String()
+	}
+	return names
+}

@@ -1,0 +1,314 @@
+package gangstate
+
+import "time"
+
+// settle brings the group of a gang into the phase that the facts call for. It
+// runs after every input that touched the gang.
+func (s *Gangs) settle(g *gang, now time.Time) {
+	s.tell(g)
+	grp := g.group
+	if len(g.members) == 0 {
+		g.missed = time.Time{}
+	}
+	s.noteRunning(g, now)
+	able := s.able(grp)
+	for able {
+		s.advance(grp, now)
+		if !s.release(grp, now) {
+			break
+		}
+		able = s.able(grp) // under OnlyWaiting members that were let go do not count any more
+	}
+	if able {
+		grp.setClocks(now)
+	} else {
+		s.gather(grp, now)
+	}
+	s.track(grp)
+}
+
+// gather ends the round of a group that is not able to go on.
+func (s *Gangs) gather(grp *group, now time.Time) {
+	if grp.phase != gathering {
+		s.enterPhase(grp, gathering, now)
+	}
+	s.giveBack(grp)
+	grp.clocks = clocks{}
+}
+
+// noteRunning lets members go alone once their gang runs, and gates them again
+// when it no longer does.
+func (s *Gangs) noteRunning(g *gang, now time.Time) {
+	s.judge(g, now)
+	if g.goesAlone() == g.ran {
+		return
+	}
+	g.ran = !g.ran
+	if g.ran {
+		g.missed = time.Time{}
+		s.letGo(g)
+		s.judge(g, now) // more of it run
+	}
+	s.admitGang(g)
+	s.settleAwaiting(g, now)
+}
+
+// settleAwaiting looks again at gangs that name g and are not grouped with it.
+func (s *Gangs) settleAwaiting(g *gang, now time.Time) {
+	for key := range s.naming[g.key] {
+		if other := s.gangs[key]; other != nil && other.group != g.group {
+			s.settle(other, now)
+		}
+	}
+}
+
+// able reports whether every gang of the group could reach its minimum.
+func (s *Gangs) able(grp *group) bool {
+	for _, g := range grp.gangs {
+		if !g.gathered() {
+			return false
+		}
+	}
+	for _, g := range grp.gangs {
+		if _, waits := s.awaited(g); waits {
+			return false
+		}
+	}
+	return true
+}
+
+// advance moves a group that is able.
+func (s *Gangs) advance(grp *group, now time.Time) {
+	switch need := grp.need(); {
+	case need == 0:
+		s.afterPlan(grp, now)
+	case grp.phase == gathering:
+		grp.failures, grp.replans = 0, 0
+		for _, g := range grp.gangs {
+			g.failure = failure{}
+			if g.need() > 0 {
+				g.completed = now
+			}
+		}
+		s.enterPhase(grp, s.inTurn(grp, now), now)
+	case grp.phase == ready:
+		if leader := s.members[grp.leader]; leader == nil || !leader.leads() {
+			s.lead(grp, now)
+		}
+	case grp.phase == following:
+		s.replan(grp, now)
+	case grp.phase == resting:
+		if grp.strict() {
+			s.giveBack(grp) // of members that were on their way when the round failed
+		}
+		if grp.pool() > grp.tried && grp.tried < grp.total() && !s.outranked(grp, now) {
+			// The round waits to have tried total-number members: newcomers are part
+			// of it, without a pause.
+			s.enterPhase(grp, ready, now)
+		}
+	}
+}
+
+// afterPlan sets the phase of a group that has no member left to place.
+func (s *Gangs) afterPlan(grp *group, now time.Time) {
+	next := gathering
+	if grp.countIn(Planned) > 0 {
+		next = following
+	}
+	if grp.phase != next {
+		s.enterPhase(grp, next, now)
+	}
+}
+
+func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
+	s.setPhase(grp, next)
+	grp.since = now
+	s.lead(grp, now)
+}
+
+func (s *Gangs) setPhase(grp *group, next phase) {
+	s.pump.move(grp, next)
+	grp.phase = next
+}
+
+// lead lets through the members that the phase calls for; while ready, exactly one.
+func (s *Gangs) lead(grp *group, now time.Time) {
+	grp.leader, grp.visited, grp.nudged, grp.patience = "", false, now, nudgeAfter
+	if grp.phase == ready {
+		if leader := grp.pickLeader(); leader != nil {
+			grp.leader = leader.uid()
+		}
+	}
+	s.track(grp)
+	s.admitGroup(grp)
+}
+
+// leads reports whether a member, once let through, would still plan its group.
+func (m *member) leads() bool {
+	grp := m.gang.group
+	return m.eligible() && grp.leader == m.uid() && m.gang.need() > 0 && grp.assembled()
+}
+
+// replan tries the round again around the members that have a place.
+func (s *Gangs) replan(grp *group, now time.Time) {
+	grp.replans++
+	if grp.replans <= maxReplans {
+		s.enterPhase(grp, ready, now)
+		return
+	}
+	for _, g := range grp.gangs {
+		if g.need() > 0 && g.failure.none() {
+			g.failure = g.neverFits()
+		}
+	}
+	s.failRound(grp, now)
+}
+
+// failRound ends a round that failed although a plan stood. The next attempt waits for a
+// backoff, whatever happens: the plan may fit and fail again and again.
+func (s *Gangs) failRound(grp *group, now time.Time) {
+	grp.failures++
+	grp.notBefore = now.Add(s.backoff.after(grp.failures))
+	s.effects.RoundsFailed++
+	s.rest(grp, now)
+}
+
+// rest ends a round. A Strict group gives back what it holds, a NonStrict one keeps it.
+func (s *Gangs) rest(grp *group, now time.Time) {
+	grp.replans = 0
+	s.enterPhase(grp, resting, now)
+	if grp.strict() {
+		s.giveBack(grp)
+	}
+}
+
+// giveBack voids the plan of a group and takes back what its members hold, except
+// in gangs that run already: those are past the group's minimum.
+func (s *Gangs) giveBack(grp *group) {
+	if grp.holding() == 0 {
+		return
+	}
+	for _, g := range grp.gangs {
+		if g.goesAlone() {
+			continue
+		}
+		for _, m := range g.members {
+			s.takeBack(m)
+		}
+		s.tell(g)
+	}
+	s.admitGroup(grp)
+}
+
+// takeBack takes from a member the place that it was given and does not use yet.
+func (s *Gangs) takeBack(m *member) {
+	switch m.state {
+	case Planned:
+		s.unplan(m)
+	case Held:
+		s.effects.Reject = append(s.effects.Reject, m.uid())
+		s.effects.Freed = true
+		m.gang.change(m, func() { m.state = Returning })
+		m.gang.group.patience = nudgeAfter
+	case Pending, Released, Bound, Returning:
+	}
+}
+
+// unplan takes a member out of its plan. It may be in a cycle that now comes to
+// nothing, so it has to be let through again.
+func (s *Gangs) unplan(m *member) {
+	s.effects.Unhold = append(s.effects.Unhold, m.uid())
+	s.effects.Freed = true
+	m.gang.change(m, func() { m.state, m.node = Pending, "" })
+	m.admitted = false
+	s.endTurn(m)
+}
+
+// release lets go of a group whose every minimum is held, and reports whether any member went.
+func (s *Gangs) release(grp *group, now time.Time) bool {
+	if !grp.releasable() {
+		return false
+	}
+	some := grp.countIn(Held) > 0
+	for _, g := range grp.gangs {
+		s.letGo(g)
+	}
+	grp.clocks = clocks{}
+	grp.failures, grp.replans = 0, 0
+	for _, g := range grp.gangs {
+		s.noteRunning(g, now)
+	}
+	return some
+}
+
+// letGo releases the held members of a gang.
+func (s *Gangs) letGo(g *gang) {
+	if g.count[Held] == 0 {
+		return
+	}
+	for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {
+		s.letGoOf(m)
+	}
+	g.failure, g.missed = failure{}, time.Time{}
+}
+
+func (s *Gangs) letGoOf(m *member) {
+	m.gang.change(m, func() { m.state = Released })
+	m.gang.group.patience = nudgeAfter
+	s.effects.Release = append(s.effects.Release, m.uid())
+}
+
+// admissible reports whether the queue may let a member through.
+func (s *Gangs) admissible(m *member) bool {
+	g := m.gang
+	switch m.state {
+	case Pending:
+		if !m.eligible() || s.closed {
+			return false
+		}
+		return g.goesAlone() || (g.group.phase == ready && g.group.leader == m.uid())
+	case Planned:
+		if !s.turns.mayClaim(m) {
+			return false
+		}
+		return g.group.phase == following || g.group.phase == ready && g.group.replans > 0 || g.goesAlone()
+	default:
+		return true // it is past the queue
+	}
+}
+
+// admit notes whether a member is admissible. A member that becomes so is activated: the queue asks
+// only once.
+func (s *Gangs) admit(m *member) {
+	want := s.admissible(m)
+	if want && !m.admitted && (m.state == Pending || m.state == Planned) {
+		s.effects.Activate = append(s.effects.Activate, m.pod)
+	}
+	m.admitted = want
+	switch {
+	case m.state != Planned:
+	case want:
+		s.turns.take(m)
+	default:
+		s.endTurn(m)
+	}
+}
+
+// readmit is admit for a member whose cycle comes to nothing: it has to be
+// activated even though it was let through before.
+func (s *Gangs) readmit(m *member) {
+	m.admitted = false
+	s.admit(m)
+}
+
+func (s *Gangs) admitGang(g *gang) {
+	for _, m := range g.members {
+		s.admit(m)
+	}
+}
+
+func (s *Gangs) admitGroup(grp *group) {
+	for _, g := range grp.gangs {
+		s.admitGang(g)
+	}
+}

@@ -1,0 +1,139 @@
+package gangstate
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Footprint is what runs of a gang.
+type Footprint struct {
+	Key     Key
+	Created time.Time
+	// Object refers to its PodGroup.
+	Object Ref
+	// Min is how many of Running the gang needs to be worth anything, MinByRole how
+	// many of each role, 0 or more: members that ran to success are counted off.
+	Min       int
+	MinByRole map[string]int
+	// Kept are how many of those that were counted off are gone, and are not counted off in the PodGroup.
+	Kept int
+	// RequiredTopology is the label key of the topology that has to have all in one domain; empty for none.
+	RequiredTopology string
+	// Whole: all that runs of it is evicted, or nothing.
+	Whole bool
+	// Slices are the label keys of the topologies that have to have each slice of it in one domain.
+	Slices []string
+	// BrokenSince is when a gang of which part runs was first seen below its minimum, or, if it grew, began to lose
+	// members; zero while it is not below.
+	BrokenSince time.Time
+	// Grows: it is below its minimum, and has lost nothing since it started, as far as is known: the minimum was raised,
+	// or its next stage is still to come.
+	Grows bool
+	// Running are the members that are on a node or on their way there, except those
+	// that are about to end, in order.
+	Running []Placed
+}
+
+// RunsSince returns since when the minimum of a gang runs without a break, in whole seconds, as its pods say: the
+// replacement of a member starts it over. Of a gang that grows, what runs counts as its minimum. It is zero if the
+// minimum does not run, or if that is not known.
+func (f *Footprint) RunsSince() time.Time {
+	var bound []time.Time
+	for _, member := range f.Running {
+		if at := BoundAt(member.Pod); !at.IsZero() {
+			bound = append(bound, at)
+		}
+	}
+	least := max(1, f.Min)
+	if f.Grows {
+		least = max(1, min(least, len(bound)))
+	}
+	if len(bound) < least {
+		return time.Time{}
+	}
+	slices.SortFunc(bound, time.Time.Compare)
+	return bound[least-1]
+}
+
+// Starts reports whether the minimum of a gang has its nodes, and part of it is still on its way there.
+func (f *Footprint) Starts() bool {
+	on := 0
+	for _, member := range f.Running {
+		if member.Pod.Spec.NodeName != "" {
+			on++
+		}
+	}
+	least := max(1, f.Min)
+	return on < least && len(f.Running) >= least
+}
+
+// Footprints returns what runs of a gang and of the gangs that start together with it, by key; none
+// if there is no such gang. Gangs whose minimum is not known are left out.
+func (s *Gangs) Footprints(key Key) []Footprint {
+	g := s.gangs[key]
+	if g == nil {
+		return nil
+	}
+	var list []Footprint
+	for _, one := range g.group.gangs {
+		if one.spec.Min > 0 {
+			list = append(list, s.footprint(one))
+		}
+	}
+	return list
+}
+
+func (s *Gangs) footprint(g *gang) Footprint {
+	done := g.past.counted()
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), Kept: g.past.countedOfKept().n, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole}
+	for _, level := range g.spec.Layout.Levels {
+		if level.Slice > 0 {
+			f.Slices = append(f.Slices, level.Key)
+		}
+	}
+	if g.spec.RolesBind() {
+		f.MinByRole = map[string]int{}
+		for role, n := range g.spec.MinByRole {
+			f.MinByRole[role] = max(0, n-done.roles[role])
+		}
+	}
+	for i, m := range g.sorted(func(m *member) bool { return (m.state == Released || m.state == Bound) && m.lives() }) {
+		f.Running = append(f.Running, Placed{Pod: m.pod, Node: m.node, Number: i + 1})
+	}
+	return f
+}
+
+// Placing reports whether a group, by its name, has all members that it needs to be placed.
+func (s *Gangs) Placing(name string) bool {
+	namespace, name, _ := strings.Cut(name, "/") // annotations may name a gang as no object could be named
+	key := Key{Namespace: namespace, Name: name}
+	g := s.gangs[key]
+	return g != nil && g.group.key() == key && g.group.phase != gathering
+}
+
+// MinimumOf reads the minimum of its gang from a pod alone; false if it does not say.
+func MinimumOf(pod *v1.Pod) (int, bool) {
+	key, _, ok := KeyOf(pod)
+	if !ok {
+		return 0, false
+	}
+	spec, _ := Parse(key, nil, fieldsOf(pod), Defaults{})
+	return spec.Min, spec.Min > 0
+}
+
+// StartTogether returns how many members of its gang start together, as a pod and its PodGroup say, nil for none; 0 if
+// neither does, or the gang starts in stages.
+func StartTogether(pod *v1.Pod, object *Object) int {
+	key, _, member := KeyOf(pod)
+	if !member {
+		return 0
+	}
+	spec, _ := Parse(key, object, fieldsOf(pod), Defaults{})
+	if len(spec.Stages) > 0 {
+		return 0
+	}
+	return spec.Min
+}

@@ -1,0 +1,147 @@
+package gangstate
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+func memberPod(name, role string) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "a", UID: types.UID(name)}}
+	if role != "" {
+		pod.Labels = map[string]string{v1alpha1.RoleLabel: role}
+	}
+	return pod
+}
+
+// TestWithout: members that were given a node stand in the plan, and the rest is still wanted.
+func TestWithout(t *testing.T) {
+	one, two, three := memberPod("1", "ps"), memberPod("2", "worker"), memberPod("3", "worker")
+	whole := &Attempt{Group: "a/x", Gangs: []Need{{Min: 3, MinByRole: map[string]int{"ps": 1, "worker": 2}, Pending: []*v1.Pod{one, two, three}}}}
+	if got := whole.Without(nil); got != whole {
+		t.Errorf("nobody was placed, and the attempt is %+v", got)
+	}
+	left := whole.Without(map[types.UID]string{"1": "n1", "3": "n3"})
+	want := Need{
+		Min: 1, MinByRole: map[string]int{"ps": 0, "worker": 1}, Pending: []*v1.Pod{two},
+		Placed: []Placed{{Pod: one, Node: "n1", InPlan: true}, {Pod: three, Node: "n3", InPlan: true}},
+	}
+	if diff := gocmp.Diff(want, left.Gangs[0]); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+	if need := whole.Gangs[0]; need.Min != 3 || len(need.Pending) != 3 || need.MinByRole["worker"] != 2 {
+		t.Errorf("the attempt itself has changed: %+v", need)
+	}
+}
+
+// TestRunsSince: the minimum runs since the last of it was bound.
+func TestRunsSince(t *testing.T) {
+	at := func(seconds ...int) []Placed {
+		var running []Placed
+		for i, s := range seconds {
+			pod := memberPod(strconv.Itoa(i), "")
+			if bindTo("n", time.Duration(s)*time.Second)(pod); s < 0 {
+				pod.Status.Conditions = nil // not seen yet
+			}
+			running = append(running, Placed{Pod: pod, Node: "n"})
+		}
+		return running
+	}
+	for sentence, c := range map[string]struct {
+		f    Footprint
+		want int // seconds; -1 for never
+	}{
+		"one pod":                                {Footprint{Min: 1, Running: at(5)}, 5},
+		"all at once":                            {Footprint{Min: 3, Running: at(5, 5, 5)}, 5},
+		"surplus came later":                     {Footprint{Min: 2, Running: at(90, 5, 6)}, 6},
+		"a member was replaced":                  {Footprint{Min: 3, Running: at(5, 90, 5)}, 90},
+		"the rest of the minimum has succeeded":  {Footprint{Min: 0, Running: at(7, 9)}, 7},
+		"less than the minimum runs":             {Footprint{Min: 3, Running: at(5, 5)}, -1},
+		"the minimum was raised":                 {Footprint{Min: 3, Grows: true, Running: at(5, 6)}, 6},
+		"and a role has to grow":                 {Footprint{Min: 2, Grows: true, Running: at(5, 6, 90)}, 6},
+		"it was, and it is not known since when": {Footprint{Min: 3, Grows: true, Running: at(-1)}, -1},
+		"one is on its way":                      {Footprint{Min: 2, Running: at(5, -1)}, -1},
+		"nothing runs":                           {Footprint{Min: 1}, -1},
+	} {
+		want := time.Time{}
+		if c.want >= 0 {
+			want = start.Add(time.Duration(c.want) * time.Second)
+		}
+		if got := c.f.RunsSince(); !got.Equal(want) {
+			t.Errorf("%s: since %s, want %s", sentence, got, want)
+		}
+	}
+}
+
+// TestStarts: the last of the minimum is on its way to its node.
+func TestStarts(t *testing.T) {
+	members := func(bound, underway int) (list []Placed) {
+		for i := range bound + underway {
+			pod := memberPod(strconv.Itoa(i), "")
+			if i < bound {
+				pod.Spec.NodeName = "n"
+			}
+			list = append(list, Placed{Pod: pod, Node: "n"})
+		}
+		return list
+	}
+	for sentence, c := range map[string]struct {
+		f    Footprint
+		want bool
+	}{
+		"one of the minimum is on its way": {Footprint{Min: 3, Running: members(2, 1)}, true},
+		"all are":                          {Footprint{Min: 3, Running: members(0, 3)}, true},
+		"only surplus is":                  {Footprint{Min: 2, Running: members(2, 1)}, false},
+		"all have their nodes":             {Footprint{Min: 3, Running: members(3, 0)}, false},
+		"more than that is missing":        {Footprint{Min: 3, Running: members(1, 1)}, false},
+		"nothing runs":                     {Footprint{Min: 1}, false},
+	} {
+		if got := c.f.Starts(); got != c.want {
+			t.Errorf("%s: it starts: %t, want %t", sentence, got, c.want)
+		}
+	}
+}
+
+func TestMinimumOf(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		annotations map[string]string
+		want        int
+		ok          bool
+	}{
+		"a pod outside gangs has none":          {},
+		"a member says it":                      {map[string]string{v1alpha1.GangNameAnnotation: "x", v1alpha1.MinAvailableAnnotation: "4"}, 4, true},
+		"one that says it badly does not":       {map[string]string{v1alpha1.GangNameAnnotation: "x", v1alpha1.MinAvailableAnnotation: "many"}, 0, false},
+		"a member of a PodGroup may not say it": {map[string]string{v1alpha1.GangNameAnnotation: "x"}, 0, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := memberPod("p", "")
+			pod.Annotations = c.annotations
+			if n, ok := MinimumOf(pod); n != c.want || ok != c.ok {
+				t.Errorf("minimum %d, %v, want %d, %v", n, ok, c.want, c.ok)
+			}
+		})
+	}
+}
+
+// TestPlacing: a group waits for room once all its members are there, whatever its gang is called.
+func TestPlacing(t *testing.T) {
+	for _, name := range []string{"train", "Train_1", "a/b"} {
+		for members, want := range map[int]bool{1: false, 2: true} {
+			got := asked(t, nil, func(c *cluster) {
+				for i := range members {
+					c.add(podOf(name+strconv.Itoa(i), of(name), needs(2)))
+				}
+			}, func(s *Gangs) bool { return s.Placing(Key{"a", name}.String()) })
+			if got != want {
+				t.Errorf("%d of 2 members of gang %q are there: placing %v", members, name, got)
+			}
+		}
+	}
+}

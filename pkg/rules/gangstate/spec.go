@@ -1,0 +1,218 @@
+package gangstate
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Mode says what happens to held members when one does not fit.
+type Mode string
+
+const (
+	// Strict: one failure fails the round and gives back all that is held.
+	Strict Mode = v1alpha1.ModeStrict
+	// NonStrict: what fits is held, and accumulates until the minimum is reached.
+	NonStrict Mode = v1alpha1.ModeNonStrict
+)
+
+// MatchPolicy says which members count towards the minimum.
+type MatchPolicy string
+
+const (
+	// OnceSatisfied: after the first release later members go alone.
+	OnceSatisfied MatchPolicy = v1alpha1.MatchOnceSatisfied
+	// OnlyWaiting: only members that are held count.
+	OnlyWaiting MatchPolicy = v1alpha1.MatchOnlyWaiting
+	// WaitingAndRunning: held and running members count.
+	WaitingAndRunning MatchPolicy = v1alpha1.MatchWaitingAndRunning
+)
+
+// Spec is what the user asked for, with every default filled in.
+type Spec struct {
+	// Min is the number of members that start together; 0 means that it is not stated (yet), and
+	// then no member is scheduled.
+	Min int
+	// Total is the number of members that a Strict round waits to have tried. Not below Min.
+	Total int
+	Mode  Mode
+	// WaitTime is the longest time since the first member was held. After it no member is tried
+	// again until the user acts.
+	WaitTime time.Duration
+	// WaitTimeSet: the user wrote it.
+	WaitTimeSet bool
+	// RoundTime is the longest time since the first member of a round was held. After it the round
+	// has failed, and the gang is tried again. 0 if not stated.
+	RoundTime time.Duration
+	// Groups are the other gangs that start together with this one, sorted,
+	// without duplicates and without itself.
+	Groups []Key
+	Policy MatchPolicy
+	// Stages are the minimums of the parts that are made one after the other; nil if all members
+	// are made at once.
+	Stages Stages
+	// MinByRole is the minimum of each role; nil if there are no roles.
+	MinByRole map[string]int
+	// RequiredTopology is the label key of the topology that has to have all members in one
+	// domain; empty for none.
+	RequiredTopology string
+	// Layout is how they are laid out inside that.
+	Layout Layout
+	// PreemptionDelay is how long the gang evicts no pod, from when it first did not fit; not negative.
+	PreemptionDelay time.Duration
+	// MinResources is what has to be free for the gang in all before it starts; nil for
+	// nothing. All amounts are positive.
+	MinResources resource.Vector
+	// Never: the gang evicts no pod. Whole: it is evicted whole, or not at all.
+	Never, Whole bool
+	// Refused is why no member is scheduled; then Min is 0. Empty for nothing.
+	Refused string
+}
+
+// Defaults are what holds for gangs that say nothing else.
+type Defaults struct {
+	// WaitTime is how long a gang holds what it has.
+	WaitTime time.Duration
+	Topology Topology
+}
+
+// RolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
+// below their sum is elastic, and its roles do not bind it.
+func (s *Spec) RolesBind() bool {
+	sum := 0
+	for _, n := range s.MinByRole {
+		sum += n
+	}
+	return sum > 0 && s.Min >= sum
+}
+
+// Problem is a value that could not be used.
+type Problem struct {
+	Key   string // the annotation or field
+	Value string // as the user wrote it
+	Want  string // what would have been right
+	Used  string // what is used instead
+	// OnObject: the PodGroup carries it, not the pod.
+	OnObject bool
+}
+
+// String returns the text of the event that tells the user.
+func (p Problem) String() string {
+	value := p.Value
+	if len(value) > longValue {
+		value = strings.ToValidUTF8(value[:longValue], "") + "..."
+	}
+	return fmt.Sprintf("%s: %q is not %s; using %s", p.Key, value, p.Want, p.Used)
+}
+
+// longValue is as much of a value as is quoted: an event has a limit, and what follows the
+// value matters more than its end.
+const longValue = 200
+
+// Object is what a PodGroup says of a gang. Zero fields say nothing.
+type Object struct {
+	UID types.UID
+	// Owner is the object whose pods it was made for; empty for pods of any.
+	Owner types.UID
+	Min   int32
+	// MinField is what users call the field that Min is; empty for spec.minMember.
+	MinField string
+	// RoundSeconds is spec.scheduleTimeoutSeconds. Operators write it into all PodGroups,
+	// or 0 for nothing.
+	RoundSeconds *int32
+	// MinResources is spec.minResources as it is written.
+	MinResources v1.ResourceList
+	Annotations  map[string]string
+	// Queue is the queue that it names; empty for none.
+	Queue string
+
+	// The rest only native PodGroups say, see [ReadNative].
+
+	// Basic: its pods need not start together.
+	Basic bool
+	// Topology is the label key of the topology that has to have all pods in one domain.
+	Topology     string
+	Never, Whole bool
+	// Priority is what it states; nil for nothing.
+	Priority *int32
+	// Refused is why none of its pods is scheduled.
+	Refused string
+	// Problems are what is not understood of it.
+	Problems []Problem
+}
+
+// Fields is what a pod says of its gang: its annotations, and its labels for the
+// label form of the minimum.
+type Fields struct {
+	Annotations, Labels map[string]string
+}
+
+// min returns the minimum as this pod states it, and under which key.
+func (f Fields) min() (key, value string) {
+	if value, ok := f.Annotations[v1alpha1.MinAvailableAnnotation]; ok {
+		return v1alpha1.MinAvailableAnnotation, value
+	}
+	if value, ok := f.Labels[v1alpha1.PodGroupMinAvailableLabel]; ok {
+		return v1alpha1.PodGroupMinAvailableLabel, value
+	}
+	return v1alpha1.PodGroupMinAvailableLabel, f.Annotations[v1alpha1.PodGroupMinAvailableLabel]
+}
+
+// Defines reports whether this pod states a usable minimum, and so may define the gang. bad is set
+// if it states one that cannot be used.
+func (f Fields) Defines() (ok bool, bad *Problem) {
+	key, value := f.min()
+	if value == "" {
+		return false, nil
+	}
+	if _, err := parseCount(value); err != nil {
+		return false, &Problem{Key: key, Value: value, Want: wantCount, Used: "the minimum that another member or the PodGroup states; without one the gang is held back"}
+	}
+	return true, nil
+}
+
+// describing are the annotations that describe a gang; the last one is a label,
+// too.
+var describing = [...]string{
+	v1alpha1.MinAvailableAnnotation, v1alpha1.WaitingTimeAnnotation, v1alpha1.TotalNumberAnnotation,
+	v1alpha1.ModeAnnotation, v1alpha1.GroupsAnnotation, v1alpha1.MatchPolicyAnnotation,
+	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
+	v1alpha1.TopologySlicesAnnotation, v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologySpreadAnnotation,
+	v1alpha1.NetworkTopologySpecAnnotation, v1alpha1.StagesAnnotation,
+	v1alpha1.PreemptionDelayAnnotation,
+	v1alpha1.PodGroupMinAvailableLabel,
+}
+
+// Describes reports whether the pod carries anything besides membership, so that it may add to what
+// a PodGroup says.
+func (f Fields) Describes() bool {
+	for _, key := range describing {
+		if _, ok := f.Annotations[key]; ok {
+			return true
+		}
+	}
+	_, ok := f.Labels[v1alpha1.PodGroupMinAvailableLabel]
+	return ok
+}
+
+// same reports whether both say the same of their gang.
+func (f Fields) same(other Fields) bool {
+	for _, key := range describing {
+		if !sameEntry(f.Annotations, other.Annotations, key) {
+			return false
+		}
+	}
+	return sameEntry(f.Labels, other.Labels, v1alpha1.PodGroupMinAvailableLabel)
+}
+
+func sameEntry(a, b map[string]string, key string) bool {
+	x, inA := a[key]
+	y, inB := b[key]
+	return inA == inB && x == y
+}

@@ -1,0 +1,103 @@
+package gangstate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Stages are the numbers of members that have to run for each of the parts of a gang that its
+// workload makes one after the other: of the first part, of the first two, and so on. The last is
+// the minimum. A later part is made when the one before runs, or has succeeded, so the gang cannot
+// wait for it. There are at least two; nil if all members are made at once.
+type Stages []int
+
+// Reached returns the stage that is to run now, from 0: the first that is not all standing, or the
+// last one that is if there is no member beyond it yet. standing are the members that are bound or
+// have succeeded; all are those and the ones that wait.
+func (s Stages) Reached(standing, all int) int {
+	stage := 0
+	for stage < len(s)-1 && standing >= s[stage] && all > s[stage] {
+		stage++
+	}
+	return stage
+}
+
+// parseStages reads the sizes of the parts. Those beyond the minimum need not run.
+func (p *parser) parseStages() Stages {
+	value, onObject := p.value(v1alpha1.StagesAnnotation)
+	if value == "" || p.spec.Min == 0 {
+		return nil
+	}
+	stages, err := readStages(value)
+	if err != nil || stages[len(stages)-1] < p.spec.Min {
+		want := fmt.Sprintf("a list of numbers of members, such as 2,1, that make up the minimum of %d", p.spec.Min)
+		p.bad(onObject, v1alpha1.StagesAnnotation, value, want, "no stages: all members start together")
+		return nil
+	}
+	last, _ := slices.BinarySearch(stages, p.spec.Min)
+	if last == 0 {
+		return nil
+	}
+	stages[last] = p.spec.Min
+	return stages[:last+1]
+}
+
+// maxStages is far beyond what workloads have.
+const maxStages = 100
+
+func readStages(value string) (Stages, error) {
+	var stages Stages
+	sum := 0
+	for size := range strings.SplitSeq(value, ",") {
+		n, err := parseCount(strings.TrimSpace(size))
+		if err != nil {
+			return nil, err
+		}
+		sum += n
+		stages = append(stages, sum)
+		if len(stages) > maxStages {
+			return nil, errors.New("reading stages: too many")
+		}
+	}
+	return stages, nil
+}
+
+// AtStage returns what the gang asks for while the given stage, from 0, is to run.
+func (s *Spec) AtStage(stage int) Spec {
+	at := *s
+	if stage < len(s.Stages)-1 {
+		at.Min, at.Total = s.Stages[stage], s.Stages[stage]
+	}
+	return at
+}
+
+// Stage returns which stage, from 1, of how many the wishes are for; 0 of 0 if the gang has no stages.
+func (s *Spec) Stage() (stage, stages int) {
+	if len(s.Stages) == 0 {
+		return 0, 0
+	}
+	before, _ := slices.BinarySearch(s.Stages, s.Min)
+	return before + 1, len(s.Stages)
+}
+
+// enterStage adapts the minimum to the members that there are.
+func (g *gang) enterStage() {
+	if len(g.asked.Stages) == 0 {
+		g.stage = 0
+		return
+	}
+	standing := g.standing()
+	g.stage = g.asked.Stages.Reached(standing, standing+g.count[Planned]+g.count[Held]+g.coming)
+	if at := g.asked.AtStage(g.stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
+		g.spec = at
+		g.group.retry.stale, g.group.ranked = true, false
+	}
+}
+
+// laterStage reports whether a later stage is to start: its minimum has not run whole since anything
+// of the gang runs.
+func (g *gang) laterStage() bool { return g.stage > 0 && g.stood < g.spec.Min }

@@ -1,0 +1,237 @@
+package gangstate
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// begin is what is known of how the members of a gang that run began to.
+type begin uint8
+
+const (
+	// unknown: nothing runs, or not everything was seen yet.
+	unknown begin = iota
+	// interrupted: part of the minimum runs, and the rest was there to run with it. The scheduler
+	// that released the gang ended meanwhile. The gang is not started.
+	interrupted
+	// started: the minimum ran. It stays so until nothing runs any more.
+	started
+)
+
+// running counts the members that are bound, or on their way to be.
+func (g *gang) running() int { return g.count[Released] + g.count[Bound] }
+
+// standing counts what the gang has of its minimum, except what is only held.
+func (g *gang) standing() int { return g.running() + g.past.counted().n }
+
+// minimumRuns reports whether the minimum runs, or ran to success.
+func (g *gang) minimumRuns() bool { return g.spec.Min > 0 && g.minimumRunsWith(tally{}) }
+
+// minimumRunsWith reports whether the minimum would run together with other members.
+func (g *gang) minimumRunsWith(more tally) bool {
+	if g.standing()+more.n < g.spec.Min {
+		return false
+	}
+	if !g.spec.RolesBind() {
+		return true
+	}
+	done := g.past.counted().roles
+	for role, n := range g.spec.MinByRole {
+		running := 0
+		if count := g.byRole[role]; count != nil {
+			running = count.running
+		}
+		if running+done[role]+more.roles[role] < n {
+			return false
+		}
+	}
+	return true
+}
+
+// goesAlone reports whether members may go alone: the gang has started and runs, or
+// as many as have to start together ran to the end. It ends when all pods are gone.
+func (g *gang) goesAlone() bool {
+	if g.spec.Min == 0 {
+		return false
+	}
+	switch g.spec.Policy {
+	case OnlyWaiting:
+		return false
+	case WaitingAndRunning:
+		return g.standing() >= g.spec.Min
+	default:
+		return g.begin == started && g.running() > 0 || g.past.counted().n >= g.spec.Min
+	}
+}
+
+// judge finds out whether the gang has started, and since when it is broken. It has to
+// be called when the number of members that run may have changed.
+func (s *Gangs) judge(g *gang, now time.Time) {
+	g.enterStage()
+	running, whole := g.running(), g.minimumRuns()
+	if whole && running > 0 && g.begin != started {
+		g.expect(now)
+	}
+	switch {
+	case running == 0:
+		g.begin, g.stood, g.surely, g.lowered = unknown, 0, 0, 0
+	case whole:
+		g.begin, g.stood, g.surely, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
+	case g.laterStage():
+		g.begin = interrupted // what was made later is to start with what runs
+		g.surely = g.asked.Stages[g.stage-1]
+	case g.begin != unknown || s.closed || g.spec.Min == 0:
+		// It stays as it is; of what runs, not everything may be known yet.
+	case g.wasInterrupted():
+		g.begin = interrupted
+	default:
+		g.begin, g.stood, g.surely = started, g.spec.Min, g.surelyStood()
+	}
+	switch {
+	case running == 0 || whole || g.spec.Min == 0:
+		g.broken = time.Time{}
+	case g.broken.IsZero() || !g.lacking && g.hasLost():
+		g.broken = now
+		if g.goesAlone() && g.lost() > 0 {
+			s.mend(g)
+		}
+	}
+	g.lacking = !g.broken.IsZero() && g.hasLost()
+}
+
+// lost counts the members that the gang lacks of a minimum that ran. Members by which the minimum
+// was raised since were never there.
+func (g *gang) lost() int {
+	if g.spec.Min <= g.stood {
+		return g.short()
+	}
+	return max(0, min(g.short(), g.stood-g.have()))
+}
+
+// hasLost reports whether members of the minimum that certainly ran no longer run. Members that are held in their place
+// do not make up for them: they may turn back.
+func (g *gang) hasLost() bool {
+	if g.spec.Min <= g.surely {
+		return !g.minimumRuns()
+	}
+	return g.standing() < g.surely
+}
+
+// surelyStood returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
+// runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
+// something was lost and is not made anew.
+func (g *gang) surelyStood() int {
+	if g.past.life.living+g.past.counted().n < g.spec.Min {
+		return g.spec.Min
+	}
+	return g.standing()
+}
+
+// grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
+func (g *gang) grows() bool { return g.surely > 0 && !g.minimumRuns() && !g.hasLost() }
+
+// writeOff subtracts n succeeded members, which no longer count, from those that stood, unless the minimum was lowered
+// by them already. If it was not, it is about to be: until then the gang lacks these members, but has not lost them.
+func (g *gang) writeOff(n int) {
+	ahead := max(0, g.lowered)
+	g.lowered -= n
+	if n -= ahead; g.stood > 0 && n > 0 {
+		g.stood, g.surely = max(1, g.stood-n), max(1, g.surely-n)
+	}
+}
+
+// lower records that the minimum was another. It may have been lowered by members that are gone, before that was seen:
+// no more than there are that succeeded.
+func (g *gang) lower(was int) {
+	if by := was - g.asked.Min; by > 0 && g.asked.Min > 0 {
+		g.lowered = min(g.lowered+by, g.past.counted().n)
+	}
+}
+
+// mend makes members that wait go through the gates again: they were beyond the minimum.
+func (s *Gangs) mend(g *gang) {
+	if g.count[Pending] == 0 {
+		return
+	}
+	for _, m := range g.sorted((*member).eligible) {
+		if m.admitted {
+			s.effects.Activate = append(s.effects.Activate, m.pod)
+		}
+	}
+}
+
+// wasInterrupted distinguishes a gang whose release was interrupted from one that has lost members,
+// if less than the minimum runs: the members that wait were there before the first of the others
+// was bound, and are enough. Replacements are younger.
+func (g *gang) wasInterrupted() bool {
+	first := firstBound(g)
+	return !first.IsZero() && g.wasThere(first)
+}
+
+// firstBound returns when the first of the members of gangs that run was bound; zero if not known.
+func firstBound(gangs ...*gang) time.Time {
+	var first time.Time
+	for _, g := range gangs {
+		for _, m := range g.members {
+			if m.state != Bound || m.leaving() {
+				continue
+			}
+			if at := BoundAt(m.pod); !at.IsZero() && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+	}
+	return first
+}
+
+// wasThere reports whether the members that do not run and were created by then are enough
+// for the rest of the minimum.
+func (g *gang) wasThere(first time.Time) bool {
+	var before tally
+	for _, m := range g.members {
+		if m.free() && m.state != Released && m.state != Bound && !m.pod.CreationTimestamp.After(first) {
+			before.add(1, map[string]int{m.role(): 1})
+		}
+	}
+	return g.minimumRunsWith(before)
+}
+
+// BoundAt returns when a pod was bound, in whole seconds; zero if not known.
+func BoundAt(pod *v1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	if pod.Status.StartTime != nil {
+		return pod.Status.StartTime.Time
+	}
+	return time.Time{}
+}
+
+// begun reports whether part of the group's minimum runs and the rest was to run with it, or did. A
+// gang that came later, or a minimum that was raised, starts over; so does each wave of members if
+// those that run do not count.
+func (g *group) begun() bool {
+	if !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.counts() && gang.running() > 0 }) {
+		return false
+	}
+	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool {
+		return gang.counts() && gang.short() > 0 && !gang.owed()
+	})
+}
+
+// counts reports whether members that run count towards the minimum.
+func (g *gang) counts() bool { return g.spec.Policy != OnlyWaiting }
+
+// owed reports whether what a gang lacks of its minimum ran, or was to run together with what
+// runs of its group.
+func (g *gang) owed() bool {
+	if g.running() > 0 {
+		return g.begin == interrupted || g.spec.Min <= g.stood
+	}
+	first := firstBound(g.group.gangs...)
+	return first.IsZero() || g.wasThere(first)
+}

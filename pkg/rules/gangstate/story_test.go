@@ -1,0 +1,320 @@
+package gangstate
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// story is what happens in a cluster, and what its log has then. Whatever happens, the watch checks
+// the state after every input.
+type story struct {
+	room map[string]int
+	play func(c *cluster)
+	want []string
+}
+
+func tellStories(t *testing.T, stories map[string]story) {
+	for sentence, story := range stories {
+		t.Run(sentence, func(t *testing.T) {
+			c := newCluster(t, story.room)
+			story.play(c)
+			if diff := cmp.Diff(story.want, c.log); diff != "" {
+				t.Errorf("log (-want +got):\n%s", diff)
+			}
+			c.end(t)
+		})
+	}
+}
+
+// end takes everything away; nothing may be left.
+func (c *cluster) end(t *testing.T) {
+	t.Helper()
+	for id := range c.pods {
+		delete(c.pods, id)
+		c.after(c.s.Gone(id, c.now), nil)
+	}
+	checkNothingLeft(t, c.watch, c.now)
+}
+
+// checkNothingLeft takes away what describes gangs without pods.
+func checkNothingLeft(t testing.TB, w *watch, now time.Time) {
+	t.Helper()
+	s := w.s
+	for id := range s.succeeded {
+		w.after(s.ForgetSucceeded(podOf(string(id)), now), nil)
+	}
+	for _, key := range s.keys() {
+		w.after(s.Describe(Community, key, nil, start, now), nil)
+		w.after(s.Describe(Native, key, nil, start, now), nil)
+	}
+	if n := len(s.gangs) + len(s.members) + len(s.naming) + len(s.timed) + len(s.succeeded) + len(s.pump.resting) + s.pump.coupled; n > 0 {
+		t.Errorf("%d things are left of nothing: %+v", n, s)
+	}
+}
+
+func TestStoriesOfRelease(t *testing.T) {
+	tellStories(t, map[string]story{
+		"a gang that does not fit whole takes nothing": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, of("train"), needs(4))...)
+				c.run()
+				c.look("room for 3")
+				c.why("train")
+				c.grow("n", 1)
+				c.pass(time.Second)
+				c.look("room for 4")
+			},
+			want: []string{
+				"room for 3: a/train 4 pending",
+				`Unschedulable: gang "a/train": 3 of 4 members fit`,
+				"room for 4: a/train 4 bound",
+			},
+		},
+		"of two gangs for which there is room for one, one runs": {
+			room: map[string]int{"n1": 3, "n2": 3},
+			play: func(c *cluster) {
+				for i := range 4 {
+					c.add(podOf("x"+string(rune('1'+i)), of("x"), needs(4)), podOf("y"+string(rune('1'+i)), of("y"), needs(4)))
+				}
+				c.run()
+				c.look("both came")
+				c.pass(time.Minute)
+				c.look("a minute later")
+				c.remove("x")
+				c.run()
+				c.pass(11 * time.Second)
+				c.look("the first went")
+			},
+			want: []string{
+				"both came: a/x 4 bound, a/y 4 pending",
+				"a minute later: a/x 4 bound, a/y 4 pending",
+				"the first went: a/y 4 bound",
+			},
+		},
+		"an incomplete gang costs no cycle and says what it lacks": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("train"), needs(4))...)
+				c.run()
+				c.look("three came")
+				c.why("train")
+				if len(c.cycles) > 0 {
+					c.fail("cycles were spent: %v", c.cycles)
+				}
+			},
+			want: []string{
+				"three came: a/train 3 pending",
+				`GangIncomplete: gang "a/train" has 3 of 4 members`,
+			},
+		},
+		"nobody binds before the last one is held": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("train"), needs(3))...)
+				for c.step() {
+					c.look("then")
+				}
+			},
+			want: []string{
+				"then: a/train 2 planned 1 held", // the leader's own cycle holds it, too
+				"then: a/train 1 planned 2 held",
+				"then: a/train 3 released",
+				"then: a/train 2 released 1 bound",
+				"then: a/train 1 released 2 bound",
+				"then: a/train 3 bound",
+			},
+		},
+		"a group crosses namespaces and goes together": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 2, of("x"), needs(2), says(groupsKey, `["b/y"]`))...)
+				c.run()
+				c.why("x")
+				c.add(podOf("y1", in("b"), of("y"), needs(2), says(groupsKey, `["a/x","b/y"]`)))
+				c.run()
+				c.why("x")
+				c.look("one lacks")
+				c.add(podOf("y2", in("b"), of("y"), needs(2), says(groupsKey, `["a/x","b/y"]`)))
+				c.run()
+				c.look("all there")
+			},
+			want: []string{
+				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
+				`GangIncomplete: gang "a/x" waits for its group: gang "b/y" has 1 of 2 members`,
+				"one lacks: a/x 2 pending, b/y 1 pending",
+				"all there: a/x 2 bound, b/y 2 bound",
+			},
+		},
+		"a member comes back, and the others of its group have come to their end": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 3, of("x"), needs(3), says(groupsKey, `["b/y"]`))...)
+				c.add(podsNamed("y", 2, in("b"), of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
+				c.run()
+				c.look("all there")
+				c.finish("x1")
+				c.remove("x2")
+				c.remove("x3")
+				c.add(podsNamed("z", 2, of("x"), needs(3), says(groupsKey, `["b/y"]`))...)
+				c.finish("y1")
+				c.remove("y2")
+				c.run()
+				c.look("back")
+			},
+			want: []string{
+				"all there: a/x 3 bound, b/y 2 bound",
+				"back: a/x 2 bound, b/y empty",
+			},
+		},
+		"a job that is run again waits for its group again": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 2, of("x"), owned("monday"), needs(2), says(groupsKey, `["b/y"]`))...)
+				c.add(podsNamed("y", 2, in("b"), of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
+				c.run()
+				c.finish("x")
+				c.finish("y")
+				c.pass(time.Hour)
+				c.add(podsNamed("z", 2, of("x"), owned("tuesday"), needs(2), says(groupsKey, `["b/y"]`))...)
+				c.run()
+				c.why("x")
+			},
+			want: []string{
+				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
+			},
+		},
+		"a group of which one gang does not fit holds nothing": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 2, of("x"), needs(2), says(groupsKey, `["a/y"]`))...)
+				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
+				c.run()
+				c.look("room for 3")
+			},
+			want: []string{"room for 3: a/x 2 pending, a/y 2 pending"},
+		},
+		"a group that cannot go does not stand in the way of another": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.add(podsNamed("a", 2, of("a"), needs(2), says(groupsKey, `["b/b"]`))...)
+				c.run()
+				c.add(podsNamed("c", 2, of("c"), needs(2), says(groupsKey, `["b/d"]`))...)
+				c.run()
+				c.add(podsNamed("b", 2, in("b"), of("b"), needs(2), only("nowhere"), says(groupsKey, `["a/a"]`))...)
+				c.run()
+				c.add(podsNamed("d", 2, in("b"), of("d"), needs(2), says(groupsKey, `["a/c"]`))...)
+				c.run()
+				c.look("B is unschedulable")
+				c.pass(2 * time.Minute)
+				c.look("later")
+			},
+			want: []string{
+				"B is unschedulable: a/a 2 pending, a/c 2 bound, b/b 2 pending, b/d 2 bound",
+				"later: a/a 2 pending, a/c 2 bound, b/b 2 pending, b/d 2 bound",
+			},
+		},
+		"a gang that is named but does not agree is waited for, and not bound": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("x", 2, of("x"), needs(2), says(groupsKey, `["a/y"]`))...)
+				c.add(podOf("y1", of("y"), needs(2)))
+				c.run()
+				c.look("y lacks one")
+				c.add(podOf("y2", of("y"), needs(2)))
+				c.run()
+				c.look("y is whole")
+			},
+			want: []string{
+				"y lacks one: a/x 2 pending, a/y 1 pending",
+				"y is whole: a/x 2 bound, a/y 2 bound",
+			},
+		},
+		"one of the released fails to bind and is tried again alone": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.refuse["p2"] = 2
+				c.add(podsNamed("p", 3, of("train"), needs(3))...)
+				c.run()
+				c.look("all but one bound")
+				c.log = append(c.log, "cycles of p2: "+string(rune('0'+c.cycles["p2"])))
+			},
+			want: []string{"all but one bound: a/train 3 bound", "cycles of p2: 3"},
+		},
+		"nobody was bound, so the minimum still holds": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.refuse["p1"], c.refuse["p2"], c.refuse["p3"] = 1, 1, 1
+				c.add(podsNamed("p", 3, of("train"), needs(3))...)
+				c.until("p3", Released)
+				c.room["n"] = 2 // another pod was faster
+				c.run()
+				c.look("no binding went through")
+				c.grow("n", 1)
+				c.pass(20 * time.Second)
+				c.look("there is room again")
+			},
+			want: []string{
+				"no binding went through: a/train 3 pending",
+				"there is room again: a/train 3 bound",
+			},
+		},
+		"what is above the minimum does not wait": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("train"), needs(2))...)
+				c.run()
+				c.look("three of min two")
+			},
+			want: []string{"three of min two: a/train 3 bound"},
+		},
+		"what is above the minimum and has no room waits alone": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("train"), needs(2))...)
+				c.run()
+				c.look("room for two")
+				c.grow("n", 1)
+				c.run()
+				c.look("room for three")
+			},
+			want: []string{"room for two: a/train 1 pending 2 bound", "room for three: a/train 3 bound"},
+		},
+		"after a restart the rest of a gang that was being bound goes on": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.add(podOf("p3", of("train"), needs(4)))
+				c.run()
+				c.look("the first was not bound")
+				c.add(podOf("p1", of("train"), needs(4), on("n")))
+				c.add(podOf("p2", of("train"), needs(4), on("n")))
+				c.add(podOf("p4", of("train"), needs(4)))
+				c.run()
+				c.look("all were seen")
+			},
+			want: []string{"the first was not bound: a/train 1 pending", "all were seen: a/train 4 bound"},
+		},
+		"a gang of which nobody was bound before the restart is a gang": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, of("train"), needs(4))...)
+				c.run()
+				c.look("after the restart")
+			},
+			want: []string{"after the restart: a/train 4 pending"},
+		},
+	})
+}
+
+// keys lists the gangs, sorted.
+func (s *Gangs) keys() []Key {
+	keys := make([]Key, 0, len(s.gangs))
+	for key := range s.gangs {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}

@@ -1,0 +1,140 @@
+package gangstate
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Texts of what gangs wait for, for users. The scheduler writes them to pods and PodGroups, the
+// controller to PodGroups that no scheduler has written to.
+
+// TextUndefined is for a gang whose PodGroup gives it no minimum; madeFor is the owner for which that was made, empty
+// if a user made it.
+func TextUndefined(key Key, madeFor types.UID) string {
+	if madeFor != "" {
+		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it when the owner has pods and is not suspended; if it has, see whether lockstep-controller runs", key)
+	}
+	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
+}
+
+// TextNamesakes is for members whose owner has only its name in common with the one for which the gang's PodGroup was
+// made.
+func TextNamesakes(key Key, pods int) string {
+	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs", key, pods)
+}
+
+// TextRefused is for a gang whose PodGroup asks for what is not supported.
+func TextRefused(key Key, why string) string {
+	return fmt.Sprintf("gang %q is not scheduled: %s", key, why)
+}
+
+// TextIncomplete is for a gang that has fewer members than its minimum, which may be that of a stage:
+// [TextStage]. aside lists, each with a number, pods that do not count as members for now.
+func TextIncomplete(key Key, have, minimum int, stage string, aside ...string) string {
+	text := fmt.Sprintf("gang %q has %d of %d members%s", key, have, minimum, stage)
+	if len(aside) > 0 {
+		text += " (and " + strings.Join(aside, "; ") + ")"
+	}
+	return text
+}
+
+// TextLacks is for a gang that has enough members, but too few of some roles: missing is how many.
+func TextLacks(key Key, missing map[string]int) string {
+	const most = 8
+	roles := slices.Sorted(maps.Keys(missing))
+	parts := make([]string, 0, most)
+	for _, role := range roles[:min(most, len(roles))] {
+		parts = append(parts, fmt.Sprintf("%d more of role %s", missing[role], role))
+	}
+	text := fmt.Sprintf("gang %q lacks %s", key, strings.Join(parts, ", "))
+	if rest := len(roles) - most; rest > 0 {
+		text += fmt.Sprintf(" and members of %d more roles", rest)
+	}
+	return text
+}
+
+// TextAwaiting is for a gang that has all members that it needs, while nothing is known of where
+// they could go.
+func TextAwaiting(key Key, minimum int) string {
+	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
+}
+
+// awaitsOthers begins the text of a gang that waits for another one that it is to start with.
+const awaitsOthers = "gang %q waits for "
+
+// textAwaitsGang is for a gang that starts with one that is not there, or does not name it.
+func textAwaitsGang(key, other Key) string {
+	return fmt.Sprintf(awaitsOthers+"gang %q, listed in its groups annotation", key, other)
+}
+
+// textTooMany is for a gang that would start with another one if there were not too many of them.
+func textTooMany(key, other Key) string {
+	return fmt.Sprintf(awaitsOthers+"gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, maxTogether)
+}
+
+// textAwaitsGroup is for a gang that starts with one that lacks members.
+func textAwaitsGroup(key Key, lacks string) string {
+	return fmt.Sprintf(awaitsOthers+"its group: %s", key, lacks)
+}
+
+// AwaitsOthers reports whether the message of a member says that its gang waits for another one that it is to
+// start with.
+func AwaitsOthers(key Key, message string) bool {
+	return strings.HasPrefix(message, fmt.Sprintf(awaitsOthers, key))
+}
+
+// TextNoNodes is for a gang that was to be placed while there are no nodes at all.
+func TextNoNodes(key Key, minimum int) string {
+	return fmt.Sprintf("gang %q: 0 of %d members fit: the cluster has no nodes", key, minimum)
+}
+
+// TextPreemptionDelay is added for a gang that may not evict pods yet.
+func TextPreemptionDelay(delay time.Duration) string {
+	return fmt.Sprintf("; it evicts no pods in the first %s, so that nodes can be added (%s)", delay, v1alpha1.PreemptionDelayAnnotation)
+}
+
+// TextClaimTurn is for a member that waits for others with which it shares claims.
+func TextClaimTurn(claims []types.NamespacedName) string {
+	names := make([]string, len(claims))
+	for i, claim := range claims {
+		names[i] = claim.String()
+	}
+	return fmt.Sprintf("waiting for another member to be reserved ResourceClaim %s", strings.Join(names, ", "))
+}
+
+// TextStage follows a number of members that a stage of the gang, from 1, needs; empty if the gang has no stages.
+func TextStage(stage, stages int) string {
+	if stages == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" for stage %d of %d", stage, stages)
+}
+
+// TextLosesClaims is for pods from which the allocation of ResourceClaims is being taken back, for the aside
+// of [TextIncomplete].
+func TextLosesClaims(pods int) string {
+	return fmt.Sprintf("%d whose ResourceClaims are being deallocated", pods)
+}
+
+// TextGated is for pods that have scheduling gates, for the aside of [TextIncomplete].
+func TextGated(pods int) string { return fmt.Sprintf("%d with scheduling gates", pods) }
+
+// TextRefusedPods is for pods that ask for what no pod can have, the first of them with the fault, for the aside of
+// [TextIncomplete].
+func TextRefusedPods(pods int, first string, fault *resource.Fault) string {
+	return fmt.Sprintf("%d with impossible requests: pod %s: %s", pods, first, fault)
+}
+
+// TextLacksClaims is for pods whose ResourceClaims are not made yet, for the aside of
+// [TextIncomplete].
+func TextLacksClaims(pods int) string {
+	return fmt.Sprintf("%d without ResourceClaims from their template", pods)
+}

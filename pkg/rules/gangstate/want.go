@@ -1,0 +1,94 @@
+package gangstate
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Want is what is to be placed if a pod that the gate lets through is scheduled.
+type Want struct {
+	// Job names what is placed together: the group of the pod's gang; empty for a pod that is in
+	// none.
+	Job string
+	// Pods are the pods that have to be placed.
+	Pods []*v1.Pod
+	// Alone: the gang has started, so the pod goes by itself.
+	Alone bool
+	// Ready: the pod is beyond the minimum of a gang that has started.
+	Ready bool
+	// Begun: part of the minimum is bound already: its release was interrupted, or members
+	// were lost. The rest comes before everything of its rank.
+	Begun bool
+	// Never: it evicts no pod.
+	Never bool
+}
+
+// Wants returns what is to be placed if a pod is scheduled; false for a pod whose place is decided:
+// it follows a plan.
+func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
+	m := s.memberOf(pod)
+	switch {
+	case m == nil:
+		return Want{Pods: []*v1.Pod{pod}}, true
+	case m.state != Pending:
+		return Want{}, false
+	case m.gang.goesAlone():
+		reaches, mends := m.gang.makesUp(m.pod)
+		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends, Never: m.gang.spec.Never}, true
+	}
+	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun()}
+	for _, g := range m.gang.group.gangs {
+		want.Never = want.Never || g.spec.Never
+		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
+	}
+	return want, true
+}
+
+// makesUp reports whether a pod is one of those that reach the minimum of a running gang, and
+// whether it mends the gang: makes up for a member that was lost. What the minimum was raised by
+// since it ran is reached, but not mended.
+func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
+	if g.short() == 0 {
+		return false, false
+	}
+	least := g.least(podsOf(g.sorted((*member).eligible)))
+	i := slices.Index(least, pod)
+	return i >= 0, i >= 0 && i < g.lost()
+}
+
+// least returns the pods that reach the minimum: of each role those that are missing, then the next
+// ones in order.
+func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
+	missing := g.missingRoles()
+	var least, others []*v1.Pod
+	for _, pod := range pods {
+		if role := pod.Labels[v1alpha1.RoleLabel]; missing[role] > 0 {
+			missing[role]--
+			least = append(least, pod)
+		} else {
+			others = append(others, pod)
+		}
+	}
+	return append(least, others[:max(0, min(g.short()-len(least), len(others)))]...)
+}
+
+// QueueOf returns the queue that the PodGroup of a gang names; empty for none.
+func (s *Gangs) QueueOf(key Key) string {
+	g := s.gangs[key]
+	if g == nil {
+		return ""
+	}
+	return g.queue()
+}
+
+func (g *gang) queue() string {
+	for _, object := range g.objects {
+		if object != nil && object.Queue != "" {
+			return object.Queue
+		}
+	}
+	return ""
+}

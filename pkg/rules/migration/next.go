@@ -1,0 +1,448 @@
+package migration
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+const (
+	// opening is the pause between opening a Reservation to the successor and evicting the pod: the scheduler learns of
+	// the owner meanwhile, and does not place the successor elsewhere.
+	opening = 1500 * time.Millisecond // conditions are in whole seconds
+	// defaultTimeout is the default of the schema, for objects without one.
+	defaultTimeout = 10 * time.Minute
+)
+
+// Pod is the pod with the name of the pod to move.
+type Pod struct {
+	UID  types.UID
+	Node string
+	// Ending: it is being deleted. Ended: it has succeeded or failed. Controlled: a controller replaces it.
+	Ending, Ended, Controlled bool
+	// Grace is how long it may take to terminate.
+	Grace time.Duration
+	// Successors are the pods that its controller creates in its place; nil if unknown.
+	Successors *v1alpha1.MigrationSuccessors
+}
+
+// Reservation is the Reservation with the name of the target's.
+type Reservation struct {
+	// Ours: it was created for this PodMigration.
+	Ours bool
+	// Open: pods other than the one to move may use it.
+	Open  bool
+	Phase v1alpha1.ReservationPhase
+	// Node is where it is placed; empty while it is not.
+	Node string
+	// Why is why it is not placed, or why it has ended.
+	Why   string
+	Users []v1alpha1.ReservationConsumer
+}
+
+// Seen is what the next status depends on, besides the PodMigration.
+type Seen struct {
+	// Pod is nil if no pod has the name.
+	Pod *Pod
+	// Reservation is nil if none has the name.
+	Reservation *Reservation
+	// Alike is the name of a Reservation of another PodMigration that is open to the same successors; empty for none.
+	Alike string
+	// Barren: the controller that would make a successor is gone.
+	Barren bool
+}
+
+// Action is what the caller must do.
+type Action int
+
+// Actions.
+const (
+	// Nothing: wait.
+	Nothing Action = iota
+	// Reserve makes the Reservation.
+	Reserve
+	// Open makes the successor an owner of the Reservation.
+	Open
+	// Evict evicts the pod.
+	Evict
+)
+
+// Step is the next status, and what to do. A status that differs from the current one must be written first.
+type Step struct {
+	Status v1alpha1.PodMigrationStatus
+	Action Action
+	// Again is when to look again even if nothing happens; zero for never.
+	Again time.Time
+}
+
+// ReservationName returns the name of the Reservation of a PodMigration.
+func ReservationName(m *v1alpha1.PodMigration) string {
+	return cmp.Or(m.Status.Reservation, m.Spec.Reservation, "migration-"+string(m.UID))
+}
+
+// Ended reports whether a phase is final.
+func Ended(phase v1alpha1.MigrationPhase) bool {
+	return phase == v1alpha1.MigrationSucceeded || phase == v1alpha1.MigrationFailed
+}
+
+// Next returns the next step of a PodMigration.
+func Next(m *v1alpha1.PodMigration, seen Seen, now time.Time) Step {
+	s := &step{m: m, seen: seen, now: now}
+	m.Status.DeepCopyInto(&s.out.Status)
+	switch {
+	case Ended(m.Status.Phase): // the caller releases what was reserved for it
+	case m.DeletionTimestamp != nil:
+		s.fail(v1alpha1.MigrationReasonCancelled, "it is being deleted")
+	case m.Status.Phase == v1alpha1.MigrationRunning:
+		s.running()
+	default:
+		s.pending()
+	}
+	return s.out
+}
+
+// Refused returns the status of a PodMigration whose eviction was refused.
+func Refused(m *v1alpha1.PodMigration, reason, message string, now time.Time) v1alpha1.PodMigrationStatus {
+	s := &step{m: m, now: now}
+	m.Status.DeepCopyInto(&s.out.Status)
+	s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, reason, message)
+	s.fail(reason, message)
+	return s.out.Status
+}
+
+// Barred returns the status of a PodMigration whose eviction a PodDisruptionBudget does not allow now: it is tried
+// again until the timeout, since a budget allows more once pods that were moved before are ready.
+func Barred(m *v1alpha1.PodMigration, message string, now time.Time) v1alpha1.PodMigrationStatus {
+	s := &step{m: m, now: now}
+	m.Status.DeepCopyInto(&s.out.Status)
+	s.set(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonDisruptionBudget, message)
+	return s.out.Status
+}
+
+// step is a Step under construction.
+type step struct {
+	m    *v1alpha1.PodMigration
+	seen Seen
+	now  time.Time
+	out  Step
+}
+
+// ownReservation returns the Reservation that was created for the PodMigration; nil for none.
+func (s *step) ownReservation() *Reservation {
+	if r := s.seen.Reservation; r != nil && r.Ours {
+		return r
+	}
+	return nil
+}
+
+// podRuns reports whether the pod to move exists and is neither terminating nor finished.
+func (s *step) podRuns() bool {
+	pod := s.seen.Pod
+	return pod != nil && pod.UID == s.m.Spec.PodUID && !pod.Ending && !pod.Ended
+}
+
+// pending computes the step before the eviction.
+func (s *step) pending() {
+	status, spec := &s.out.Status, &s.m.Spec
+	status.Phase, status.Reservation = v1alpha1.MigrationPending, ReservationName(s.m)
+	if status.StartTime == nil && !spec.Suspend {
+		status.StartTime = seconds(s.now)
+	}
+	pod, r := s.seen.Pod, s.seen.Reservation
+	if s.podRuns() {
+		status.Successors = pod.Successors
+	}
+	switch {
+	case !s.podRuns() && s.deletedElsewhere():
+		status.Phase = v1alpha1.MigrationRunning
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MigrationEvicted) // so that its transition time is now
+		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s went before it was evicted; its successor is awaited", spec.PodName))
+	case !s.podRuns():
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s with UID %s does not run any more", spec.PodName, spec.PodUID))
+	case pod.Node != spec.SourceNode:
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is on node %q, not on %s", spec.PodName, pod.Node, spec.SourceNode))
+	case !pod.Controlled && !spec.AllowBarePod:
+		s.fail(v1alpha1.MigrationReasonNoController, fmt.Sprintf("pod %s has no controller, which would make it again: set spec.allowBarePod if something else does", spec.PodName))
+	case r == nil && s.wasReserved():
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was deleted", status.Reservation))
+	case r == nil:
+		s.reserving("it is being made")
+		s.out.Action = Reserve
+	case !r.Ours:
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was not made for this PodMigration: name another one in spec.reservation", status.Reservation))
+	case len(r.Users) > 0:
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction", r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
+	case r.Phase == v1alpha1.ReservationAvailable && r.Node == spec.TargetNode:
+		s.ready(r)
+	case r.Phase == v1alpha1.ReservationAvailable, r.Phase == v1alpha1.ReservationSucceeded, r.Phase == v1alpha1.ReservationFailed:
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s is %s on node %q: %s", status.Reservation, r.Phase, r.Node, cmp.Or(r.Why, "it has ended")))
+	default:
+		s.reserving(r.Why)
+	}
+}
+
+// deletedElsewhere reports whether something else deletes, or has deleted, the pod whose target is held: an operator
+// that restarts a gang as a whole does so when another of its pods is moved. A finished pod has no successor.
+func (s *step) deletedElsewhere() bool {
+	pod, r := s.seen.Pod, s.ownReservation()
+	ended := pod != nil && pod.UID == s.m.Spec.PodUID && pod.Ended
+	held := r != nil && (r.Phase == v1alpha1.ReservationAvailable || r.Phase == v1alpha1.ReservationSucceeded) && r.Node == s.m.Spec.TargetNode
+	return s.wasReserved() && !ended && s.m.Status.Successors != nil && held
+}
+
+// wasReserved reports whether the target has been reserved.
+func (s *step) wasReserved() bool {
+	return meta.IsStatusConditionTrue(s.m.Status.Conditions, v1alpha1.MigrationReserved)
+}
+
+// reserving computes the step while the target is not reserved.
+func (s *step) reserving(why string) {
+	name, spec := s.out.Status.Reservation, &s.m.Spec
+	why = cmp.Or(why, "no scheduler has tried it yet")
+	if end, runs := s.deadline(s.out.Status.StartTime); runs {
+		if !s.now.Before(end) {
+			s.fail(v1alpha1.MigrationReasonNoRoom, fmt.Sprintf("Reservation %s found no room on node %s within %s: %s", name, spec.TargetNode, s.timeout(), why))
+			return
+		}
+		s.out.Again = end
+	}
+	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReserving, fmt.Sprintf("Reservation %s has no place yet: %s", name, why))
+	s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting, "the target is not reserved yet")
+}
+
+// ready computes the step once the target is reserved.
+func (s *step) ready(r *Reservation) {
+	name := s.out.Status.Reservation
+	s.set(v1alpha1.MigrationReserved, metav1.ConditionTrue, v1alpha1.MigrationReasonReserved, fmt.Sprintf("Reservation %s holds the target on node %s", name, r.Node))
+	was := meta.FindStatusCondition(s.m.Status.Conditions, v1alpha1.MigrationEvicted)
+	switch {
+	case s.m.Spec.Suspend:
+		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonSuspended, "spec.suspend is true")
+	case !r.Open && s.seen.Alike != "":
+		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting,
+			fmt.Sprintf("the successor could not be told from that of Reservation %s: pods of one controller that are alike are moved one at a time", s.seen.Alike))
+	case !r.Open:
+		s.out.Action = Open
+	case was == nil || was.Reason != v1alpha1.MigrationReasonEvicting:
+		s.set(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonEvicting, fmt.Sprintf("the pod is about to be evicted; its successor may use Reservation %s", name))
+		s.out.Again = s.now.Add(opening)
+	case s.now.Before(was.LastTransitionTime.Add(opening)):
+		s.out.Again = was.LastTransitionTime.Add(opening)
+	default:
+		s.out.Status.Phase, s.out.Action = v1alpha1.MigrationRunning, Evict
+	}
+}
+
+// running computes the step once the pod may have been evicted.
+func (s *step) running() {
+	status, spec := &s.out.Status, &s.m.Spec
+	r := s.ownReservation()
+	if r != nil && s.podRuns() && len(r.Users) > 0 {
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction", r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
+		return
+	}
+	if s.successorArrived(r) {
+		return
+	}
+	lost := r == nil || r.Phase != v1alpha1.ReservationAvailable || r.Node != spec.TargetNode
+	switch {
+	case s.podRuns() && lost:
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was lost before the pod was evicted", status.Reservation))
+	case s.podRuns() && spec.Suspend:
+		s.pending() // not evicted yet: a budget may not have allowed it
+	case s.podRuns():
+		s.out.Action = Evict
+		s.evicting()
+	case lost:
+		s.evicted()
+		s.failWithoutSuccessor(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s ended before the successor came: the scheduler places it like any pod", status.Reservation))
+	case s.terminating():
+		if s.awaitTermination() {
+			s.openToSuccessor()
+		}
+	case s.seen.Barren:
+		s.evicted()
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and so is its controller: nothing makes a successor", spec.PodName))
+	default:
+		s.evicted()
+		s.awaitSuccessor()
+	}
+}
+
+// evicting computes the step until the eviction is accepted.
+func (s *step) evicting() {
+	begun, reason, why := s.out.Status.StartTime, v1alpha1.MigrationReasonRefused, ""
+	if c := meta.FindStatusCondition(s.out.Status.Conditions, v1alpha1.MigrationEvicted); c != nil {
+		switch c.Reason {
+		case v1alpha1.MigrationReasonDisruptionBudget:
+			reason, why = c.Reason, ": "+c.Message
+			begun = &c.LastTransitionTime
+		case v1alpha1.MigrationReasonEvicting:
+			begun = &c.LastTransitionTime
+		}
+	}
+	end, runs := s.deadline(begun)
+	if !runs {
+		return
+	}
+	if s.out.Again = end; !s.now.Before(end) {
+		s.fail(reason, fmt.Sprintf("the pod could not be evicted within %s%s", s.timeout(), why))
+	}
+}
+
+// successorArrived reports whether the successor runs, or ran, on the target, and updates the status. The migration is
+// done once the pod itself has ended, too: then its node has the capacity back.
+func (s *step) successorArrived(r *Reservation) bool {
+	status, spec := &s.out.Status, &s.m.Spec
+	if status.Successor == nil && r != nil {
+		for _, user := range r.Users {
+			if user.UID != spec.PodUID && user.Namespace == s.m.Namespace {
+				status.Successor = &v1alpha1.MigrationSuccessor{Name: user.Name, UID: user.UID}
+				break
+			}
+		}
+	}
+	message := "the successor came to node " + spec.TargetNode + ", and has ended"
+	if by := status.Successor; by != nil {
+		message = fmt.Sprintf("pod %s runs on node %s in place of %s", by.Name, spec.TargetNode, spec.PodName)
+	}
+	switch {
+	case status.Successor == nil && (r == nil || r.Phase != v1alpha1.ReservationSucceeded || s.podRuns()):
+		return false
+	case s.terminating():
+		s.awaitTermination()
+	default:
+		s.succeed(message)
+	}
+	return true
+}
+
+// terminating reports whether the pod is being deleted and still has its node.
+func (s *step) terminating() bool {
+	pod := s.seen.Pod
+	return pod != nil && pod.UID == s.m.Spec.PodUID && !pod.Ended && !s.podRuns()
+}
+
+// awaitTermination waits for the pod to end, for its grace period and the timeout. It reports whether time is left.
+func (s *step) awaitTermination() bool {
+	s.evicted()
+	since := meta.FindStatusCondition(s.out.Status.Conditions, v1alpha1.MigrationEvicted).LastTransitionTime
+	if s.out.Again = since.Add(s.timeout() + s.seen.Pod.Grace); s.now.Before(s.out.Again) {
+		return true
+	}
+	s.fail(v1alpha1.MigrationReasonPodStays, fmt.Sprintf("pod %s is being deleted, and does not end: its node has not got its room back", s.m.Spec.PodName))
+	return false
+}
+
+// succeed ends the migration with success.
+func (s *step) succeed(message string) {
+	s.evicted()
+	s.out.Status.Phase = v1alpha1.MigrationSucceeded
+	s.end(metav1.ConditionTrue, v1alpha1.MigrationReasonMoved, message)
+}
+
+// awaitGone is how long to wait for the successor of a pod that was not evicted: it may have none.
+const awaitGone = time.Minute
+
+// awaitSuccessor waits for the successor of a pod that is gone.
+func (s *step) awaitSuccessor() {
+	status := &s.out.Status
+	if status.GoneTime == nil {
+		status.GoneTime = seconds(s.now)
+	}
+	wait := s.timeout()
+	if s.goneUnevicted() {
+		wait = min(wait, awaitGone)
+	}
+	end := status.GoneTime.Add(wait)
+	if s.out.Again = end; !s.now.Before(end) {
+		s.failWithoutSuccessor(v1alpha1.MigrationReasonNoSuccessor, fmt.Sprintf("no successor of pod %s came to node %s within %s", s.m.Spec.PodName, s.m.Spec.TargetNode, wait))
+		return
+	}
+	s.openToSuccessor()
+}
+
+// openToSuccessor opens the Reservation to the successor unless it is open.
+func (s *step) openToSuccessor() {
+	if !s.ownReservation().Open {
+		s.out.Action = Open
+	}
+}
+
+// goneUnevicted reports whether the pod is gone, or terminating, without an eviction by this PodMigration.
+func (s *step) goneUnevicted() bool {
+	c := meta.FindStatusCondition(s.out.Status.Conditions, v1alpha1.MigrationEvicted)
+	return c != nil && c.Reason == v1alpha1.MigrationReasonPodGone
+}
+
+// failWithoutSuccessor ends the migration without a successor on the target. A pod that was not evicted has freed its
+// node all the same, and the reason says so.
+func (s *step) failWithoutSuccessor(reason, message string) {
+	if s.goneUnevicted() {
+		reason = v1alpha1.MigrationReasonPodGone
+	}
+	s.fail(reason, message)
+}
+
+// evicted sets the condition that the pod was evicted, unless it is gone without.
+func (s *step) evicted() {
+	if s.goneUnevicted() {
+		return
+	}
+	s.set(v1alpha1.MigrationEvicted, metav1.ConditionTrue, v1alpha1.MigrationReasonEvicted, "the pod has been evicted")
+}
+
+// timeout returns the limit of each of the two waits.
+func (s *step) timeout() time.Duration {
+	if t := s.m.Spec.Timeout; t != nil {
+		return t.Duration
+	}
+	return defaultTimeout
+}
+
+// deadline returns the end of a wait; false before it has begun.
+func (s *step) deadline(since *metav1.Time) (time.Time, bool) {
+	if since == nil {
+		return time.Time{}, false
+	}
+	return since.Add(s.timeout()), true
+}
+
+// fail ends the migration as failed.
+func (s *step) fail(reason, message string) {
+	s.out.Status.Phase = v1alpha1.MigrationFailed
+	s.end(metav1.ConditionFalse, reason, message)
+}
+
+func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
+	s.out.Action, s.out.Again = Nothing, time.Time{}
+	s.out.Status.EndTime = seconds(s.now)
+	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReleased, "nothing is reserved any more")
+	s.set(v1alpha1.MigrationComplete, complete, reason, message)
+}
+
+// set sets a condition.
+func (s *step) set(kind string, is metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
+		Type: kind, Status: is, Reason: reason, Message: clip(message), ObservedGeneration: s.m.Generation, LastTransitionTime: *seconds(s.now),
+	})
+}
+
+// longest is the limit of a message; that of a condition is 32768.
+const longest = 4096
+
+func clip(message string) string {
+	if len(message) <= longest {
+		return message
+	}
+	return message[:longest-3] + "..."
+}
+
+// seconds returns a time as the API stores it.
+func seconds(at time.Time) *metav1.Time { return new(metav1.NewTime(at).Rfc3339Copy()) }

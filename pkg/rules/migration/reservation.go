@@ -1,0 +1,158 @@
+package migration
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// ReservationFor returns the Reservation of the target of a PodMigration. No pod can use it before it is opened: its
+// only owner is the pod to move, which runs elsewhere. queue is what the pod's PodGroup names; empty for none.
+func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod, queue string) *v1alpha1.Reservation {
+	r := &v1alpha1.Reservation{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ReservationName(m), Labels: map[string]string{v1alpha1.MigrationLabel: string(m.UID)},
+			Annotations: map[string]string{v1alpha1.InPlaceOfAnnotation: string(pod.UID)},
+		},
+		Spec: v1alpha1.ReservationSpec{
+			Template: TemplateIn(queue, pod), Replicas: 1, NodeNames: []string{m.Spec.TargetNode},
+			Owners: []v1alpha1.ReservationOwner{ownerByUID(pod)},
+		},
+	}
+	if plan := m.Labels[v1alpha1.PlanLabel]; plan != "" {
+		r.Labels[v1alpha1.PlanLabel] = plan
+	}
+	return r
+}
+
+func ownerByUID(pod *v1.Pod) v1alpha1.ReservationOwner {
+	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
+}
+
+// ranks are the labels that tell a pod from others of its controller. Its successor has the same.
+var ranks = []string{
+	"apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index", "statefulset.kubernetes.io/pod-name", "training.kubeflow.org/replica-index",
+	"training.kubeflow.org/replica-type",
+}
+
+// places are the labels that identify a pod of an operator that recreates the controllers of its pods when it
+// restarts a group: a successor is known by these, and not by its controller. The first names the owner.
+var places = [][]string{
+	{
+		"jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/jobset-uid", "jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index",
+		"batch.kubernetes.io/job-completion-index",
+	},
+	{"leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"},
+}
+
+// Successors returns the pods that may use the target at the eviction: those of the same controller, and of the same
+// rank if they have one. It returns nil without a controller: then any pod of the name is the successor.
+func Successors(pod *v1.Pod) *v1alpha1.MigrationSuccessors {
+	ref := metav1.GetControllerOf(pod)
+	if ref == nil {
+		return nil
+	}
+	for _, keys := range places {
+		if own := labelsOf(pod, keys); own[keys[0]] != "" {
+			return &v1alpha1.MigrationSuccessors{MatchLabels: own}
+		}
+	}
+	s := &v1alpha1.MigrationSuccessors{Controller: &v1alpha1.ReservationOwnerController{
+		APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: pod.Namespace, Name: ref.Name, UID: ref.UID,
+	}}
+	if own := labelsOf(pod, ranks); len(own) > 0 {
+		s.MatchLabels = own
+	}
+	return s
+}
+
+func labelsOf(pod *v1.Pod, keys []string) map[string]string {
+	own := map[string]string{}
+	for _, key := range keys {
+		if value, ok := pod.Labels[key]; ok {
+			own[key] = value
+		}
+	}
+	return own
+}
+
+// OwnerFor returns the owner that may use the target of a PodMigration at the eviction. next is the pod that now has
+// the name; if it is another pod, it is the owner. Without a controller the owner is any pod of the name.
+func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner {
+	switch {
+	case next != nil && next.UID != m.Spec.PodUID:
+		return ownerByUID(next)
+	case m.Status.Successors != nil:
+		owner := v1alpha1.ReservationOwner{Controller: m.Status.Successors.Controller}
+		if own := m.Status.Successors.MatchLabels; len(own) > 0 {
+			owner.LabelSelector, owner.Namespace = &metav1.LabelSelector{MatchLabels: own}, m.Namespace
+		}
+		return owner
+	}
+	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace, Name: m.Spec.PodName}}
+}
+
+// IsOpen reports whether pods other than the one to move may use a Reservation.
+func IsOpen(r *v1alpha1.Reservation, m *v1alpha1.PodMigration) bool {
+	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool { return o.Object == nil || o.Object.UID != m.Spec.PodUID })
+}
+
+// WhyNot returns why a Reservation is not placed, or why it has ended.
+func WhyNot(r *v1alpha1.Reservation) string {
+	for _, kind := range []string{v1alpha1.ReservationScheduled, v1alpha1.ReservationReady} {
+		if c := meta.FindStatusCondition(r.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// Ready reports whether a node is ready, or says nothing about it.
+func Ready(node *v1.Node) bool {
+	return !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue })
+}
+
+// TemplateOf returns a template that asks of the scheduler what a pod asks, and never preempts.
+func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
+	from := &pod.Spec
+	t := v1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations)},
+		Spec: v1.PodSpec{
+			NodeSelector: from.NodeSelector, Affinity: from.Affinity.DeepCopy(), Tolerations: slices.Clone(from.Tolerations),
+			TopologySpreadConstraints: slices.Clone(from.TopologySpreadConstraints), PriorityClassName: from.PriorityClassName,
+			SchedulerName: from.SchedulerName, Overhead: from.Overhead, RuntimeClassName: from.RuntimeClassName,
+			HostNetwork: from.HostNetwork, OS: from.OS, PreemptionPolicy: new(v1.PreemptNever),
+			InitContainers: containers(from.InitContainers), Containers: containers(from.Containers), Resources: from.Resources.DeepCopy(),
+		},
+	}
+	// The template is no member of the pod's gang, and has a node of its own.
+	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {
+		return strings.HasPrefix(key, v1alpha1.GroupName+"/") || strings.HasPrefix(key, "gang.scheduling.koordinator.sh/") || strings.HasPrefix(key, "kubectl.kubernetes.io/")
+	})
+	return t
+}
+
+// TemplateIn is [TemplateOf] in the queue that the pod's PodGroup names; empty for none. A template is in no gang, so
+// it names the queue itself.
+func TemplateIn(queue string, pod *v1.Pod) v1.PodTemplateSpec {
+	t := TemplateOf(pod)
+	if queue != "" {
+		metav1.SetMetaDataLabel(&t.ObjectMeta, v1alpha1.QueueLabel, queue)
+	}
+	return t
+}
+
+// containers returns what counts of containers: their requests and ports.
+func containers(list []v1.Container) []v1.Container {
+	var out []v1.Container
+	for _, c := range list {
+		out = append(out, v1.Container{Name: c.Name, Image: c.Image, Resources: *c.Resources.DeepCopy(), Ports: slices.Clone(c.Ports), RestartPolicy: c.RestartPolicy})
+	}
+	return out
+}

@@ -1,0 +1,172 @@
+package queueing
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// Barred returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues
+// lets no job in, or the job is beyond a ceiling, as [Book.Beyond] finds, and at the cost of that. An empty reason
+// means that it would be. A stronger reason replaces a weaker one at once. A weaker one, which is no reason or only the
+// jobs ahead of it, replaces a stronger one once [Book.Rebarred] has found it for [tellOther]: otherwise the reason would
+// change as other jobs come and go, and autoscalers would ask for nodes and give up a second later.
+func (b *Book) Barred(name string) (Reason, string) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Waiting && j.phase != Failed {
+		return "", ""
+	}
+	if j.barred.take(b.barOf(j)) {
+		j.barred.unheard, b.wishes.unheard = true, true // the caller need not be the one that reports it
+	}
+	return j.barred.reason, j.barred.words
+}
+
+// barred is what keeps a job from more nodes, or did a short while ago.
+type barred struct {
+	bar
+	// eased is since when less than bar keeps it; zero if bar still does. next is the most that has
+	// kept it since.
+	eased time.Time
+	next  bar
+	// unheard: [Book.Rebarred] has not returned it yet.
+	unheard bool
+}
+
+// bar is what keeps a job from more nodes, in words without what changes all the time; the zero value is nothing.
+type bar struct {
+	by     keeper
+	reason Reason
+	words  string
+}
+
+// keeper is what kind of thing keeps a job from more nodes; a higher value is worse.
+type keeper int
+
+const (
+	// nobody: nothing does.
+	nobody keeper = iota
+	// others: jobs that come before would have them, and room that there is now helps the job.
+	others
+	// limits: limits of its queues do, or its queues let no job in.
+	limits
+)
+
+// barOf returns what keeps a job from more nodes.
+func (b *Book) barOf(j *job) bar {
+	if !b.lets(j) {
+		queues := slices.Sorted(maps.Keys(j.missing()))
+		reason, words := b.shutOf(append(queues, j.Queue))
+		return bar{limits, reason, words}
+	}
+	switch bound, beyond := b.Beyond(j.Name); {
+	case !beyond:
+		return bar{}
+	case bound.behindOthers():
+		return bar{others, bound.Reason, bound.Brief()}
+	default:
+		return bar{limits, bound.Reason, bound.Brief()}
+	}
+}
+
+// lets reports whether all queues of a job let jobs in.
+func (b *Book) lets(j *job) bool { return b.under(j.Queue).serves && b.serves(j) }
+
+// take sets what keeps a job from more nodes, unless that is less than before, and reports whether it is new.
+func (b *barred) take(now bar) (isNew bool) {
+	if now.by < b.by {
+		return false
+	}
+	isNew = now != b.bar
+	*b = barred{bar: now, unheard: b.unheard}
+	return isNew
+}
+
+// ease records that less keeps a job from more nodes than before, and reports whether that counts by now: at once, or
+// because it has been so for long enough. In that case the bar is the most that has kept it since.
+func (b *barred) ease(less bar, now time.Time, atOnce bool) bool {
+	if b.eased.IsZero() {
+		b.eased = now
+	}
+	if less.by >= b.next.by {
+		b.next = less
+	}
+	switch {
+	case atOnce:
+		*b = barred{bar: less}
+	case now.Sub(b.eased) < tellOther:
+		return false
+	default:
+		*b = barred{bar: b.next}
+	}
+	return true
+}
+
+// Rebarring is the pods and jobs whose reason for getting no more nodes has to be reported again.
+type Rebarring struct {
+	// Pods are members of gangs.
+	Pods []string
+	// Again are pods in no gang that have to come again: they have another reason, which is reported as they
+	// fail.
+	Again []string
+	// Reworded are jobs in no gang that have other words for the same reason, as [Book.Reworded] returns
+	// them.
+	Reworded []string
+}
+
+// Rebarred returns the jobs that did not fit and for which [Book.Barred] has changed since Rebarred was last called,
+// because a queue has changed, which counts at once, or because jobs have come or gone. It costs a look at all jobs if
+// any of that has happened. Call it about once a second.
+func (b *Book) Rebarred(at Moment) (told Rebarring) {
+	if !b.wishes.moved() && !b.relinked && !b.lingers {
+		return told
+	}
+	atOnce := b.relinked
+	b.relinked, b.lingers = false, false
+	for _, j := range b.timed {
+		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed {
+			continue
+		}
+		before, unheard := j.barred.reason, j.barred.unheard
+		if !b.renew(j, at, atOnce) {
+			continue
+		}
+		j.barred.unheard = false
+		switch {
+		case j.Gang:
+			told.Pods = slices.AppendSeq(told.Pods, maps.Keys(j.counted)) // gangs that start together are one job
+		case j.phase != Failed:
+		case j.barred.reason == before && !unheard:
+			told.Reworded = append(told.Reworded, j.Name)
+		default:
+			told.Again = append(told.Again, j.Pod)
+		}
+	}
+	b.wishes.unheard = false // what was computed here has been returned
+	slices.Sort(told.Pods)
+	slices.Sort(told.Again)
+	slices.Sort(told.Reworded)
+	return told
+}
+
+// renew finds out what keeps a job from more nodes, and reports whether there is something to
+// report.
+func (b *Book) renew(j *job, at Moment, atOnce bool) bool {
+	now := b.barOf(j)
+	isNew := j.barred.take(now) || j.barred.unheard && now.by != nobody
+	if now.by < j.barred.by {
+		isNew = j.barred.ease(now, at.Now, atOnce) || isNew
+		b.lingers = b.lingers || now.by < j.barred.by
+	}
+	return isNew
+}
+
+// Reworded returns what [Book.Barred] returns for a job in no gang that did not fit, as [Book.Rebarred] has found it
+// last; false if it would be admitted to more nodes, or waits for its turn.
+func (b *Book) Reworded(name string) (Notice, bool) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Failed || j.Gang {
+		return Notice{}, false
+	}
+	return Notice{Job: name, Pods: []string{j.Pod}, Reason: j.barred.reason, Message: j.barred.words}, j.barred.by != nobody
+}

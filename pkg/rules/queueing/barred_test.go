@@ -1,0 +1,308 @@
+package queueing
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRebarred: gangs that did not fit are reported again once something else keeps them from more nodes.
+func TestRebarred(t *testing.T) {
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+	described := func(capability int64, closed bool) Queue {
+		q := Queue{Name: "a", Weight: 1, Closed: closed}
+		if capability > 0 {
+			q.Capability = gpus(capability)
+		}
+		return q
+	}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1000))
+	b.SetQueues(described(10, false), Queue{Name: "free", Weight: 1})
+	for i, queue := range []string{"a", "a", "free"} {
+		j := of(queue, i+1, gpus(6))
+		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+		b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(6)})
+		b.Come(j, at)
+		b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+	}
+	one, two := of("a", 1, nil).Name, of("a", 2, nil).Name
+	for _, c := range []struct {
+		sentence string
+		change   func()
+		rebarred []string
+		barred   []Reason // of both
+		words    string   // in the message of the second
+	}{
+		{"both are too many", func() {}, []string{two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"nothing has changed", func() {}, nil, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"another queue is described", func() { b.SetQueues(Queue{Name: "free", Weight: 2}) }, nil, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"the ceiling rises, and is too low", func() { b.SetQueues(described(11, false)) }, []string{two}, []Reason{"", Capability}, "11 nvidia.com/gpu"},
+		{"the ceiling rises", func() { b.SetQueues(described(12, false)) }, []string{two}, []Reason{"", ""}, ""},
+		{"it is below what one asks for", func() { b.SetQueues(described(5, false)) }, []string{one, two}, []Reason{Capability, Capability}, "5 nvidia.com/gpu"},
+		{"there is none any more", func() { b.SetQueues(described(0, false)) }, []string{one, two}, []Reason{"", ""}, ""},
+		{"the queue is closed", func() { b.SetQueues(described(0, true)) }, []string{one, two}, []Reason{Closed, Closed}, "is closed"},
+		{"it is deleted", func() { b.RemoveQueue("a") }, []string{one, two}, []Reason{NotFound, NotFound}, "does not exist"},
+		{"it is there again", func() { b.SetQueues(described(10, false)) }, []string{one, two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"the one before goes", func() { b.Gone(one, at) }, []string{two}, []Reason{"", ""}, ""},
+	} {
+		c.change()
+		if got := rebarred(b, &at).Pods; !slices.Equal(got, c.rebarred) {
+			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
+		}
+		for i, want := range c.barred {
+			reason, why := b.Barred(of("a", i+1, nil).Name)
+			if reason != want || i == 1 && !strings.Contains(why, c.words) {
+				t.Errorf("%s: %d is kept from nodes by %q (%s), want %q (%s)", c.sentence, i+1, reason, why, want, c.words)
+			}
+		}
+	}
+}
+
+// TestRebarredTogether: of gangs that start together all are reported again.
+func TestRebarredTogether(t *testing.T) {
+	s := newScene(Failed, true)
+	s.Rebarred(s.at())
+	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
+	want := []string{"p1", "p2"}
+	if got := s.Rebarred(s.at()).Pods; !slices.Equal(got, want) {
+		t.Errorf("to be told anew: %q, want %q", got, want)
+	}
+}
+
+// TestRebarredAlone: a pod in no gang comes again once it would get another reason, and only then.
+func TestRebarredAlone(t *testing.T) {
+	s := newScene(Failed, false)
+	for _, step := range []struct {
+		what            string
+		queue           Queue
+		again, reworded []string
+	}{
+		{"nothing has changed", Queue{Name: "b", Weight: 1}, nil, nil},
+		{"its queue is closed", Queue{Name: "b", Weight: 1, Closed: true}, []string{"p1"}, nil},
+		{"it still is", Queue{Name: "b", Weight: 2, Closed: true}, nil, nil},
+		{"it is opened", Queue{Name: "b", Weight: 1}, []string{"p1"}, nil},
+		{"a ceiling comes", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, []string{"p1"}, nil},
+		{"it fails under that", Queue{Name: "b", Weight: 1, Capability: gpus(5)}, nil, nil},
+		{"the ceiling is lowered", Queue{Name: "b", Weight: 1, Capability: gpus(4)}, nil, []string{"j"}},
+	} {
+		s.SetQueues(step.queue)
+		if step.again == nil && step.reworded == nil {
+			s.Come(s.offer, s.at())
+			s.Fail("p1", Failure{}, s.at())
+		}
+		if got := s.Rebarred(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Reworded, step.reworded) {
+			t.Errorf("%s: %+v, want that %q come again, and %q have other words", step.what, got, step.again, step.reworded)
+		}
+	}
+}
+
+// TestRebarredThoughOthersAsked: a changed reason is reported also if another call was the first to compute it.
+func TestRebarredThoughOthersAsked(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1000))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1, Capability: gpus(100)})
+	var names []string
+	for i, queue := range []string{"a", "a", "c"} {
+		names = append(names, comes(b, queue, i+1, 6, at))
+		b.Fail(names[i], Failure{Job: names[i], Gang: true}, at)
+	}
+	if got := b.Rebarred(at).Pods; !slices.Equal(got, names[1:2]) {
+		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
+	}
+	b.Gone(names[0], at)
+	if reason, _ := b.Barred(names[2]); reason != "" {
+		t.Fatalf("the third is barred: %s", reason)
+	}
+	if got := rebarred(b, &at).Pods; !slices.Equal(got, names[1:2]) {
+		t.Errorf("told anew %q, want %q", got, names[1:2])
+	}
+	if b.wishes.moved() {
+		t.Error("it is looked again though nothing has changed")
+	}
+}
+
+// rebarred returns all that is reported again until what counts for a while does not count any
+// more.
+func rebarred(b *Book, at *Moment) Rebarring {
+	told := b.Rebarred(*at)
+	at.Now = at.Now.Add(tellOther)
+	more := b.Rebarred(*at)
+	return Rebarring{Pods: append(told.Pods, more.Pods...), Again: append(told.Again, more.Again...), Reworded: append(told.Reworded, more.Reworded...)}
+}
+
+// TestVisitors: a job before which others come and go is barred all the time, from when that is first reported until no
+// job has come for a while. What was returned in between two looks is reported again, though both find the same.
+func TestVisitors(t *testing.T) {
+	for _, gang := range []bool{true, false} {
+		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+		b := newBook(tier)
+		b.SetLimits(Limits{Window: 2})
+		b.SetTotal(gpus(1000))
+		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+		waits, visitor := comes(b, "a", 2, 10, at), ""
+		b.Fail(waits, Failure{Job: waits, Gang: gang}, at)
+		come := func() {
+			visitor = comes(b, "a", 1, 6, at)
+			b.Fail(visitor, Failure{Job: visitor, Gang: true}, at)
+		}
+		leave := func() { b.Gone(visitor, at) }
+		ask := func() { b.Barred(waits) }
+		none := func() {}
+		for i, c := range []struct {
+			does []func()
+			pass time.Duration // before it is looked
+			told bool
+			bars Reason
+		}{
+			{[]func(){none}, time.Second, false, ""},
+			{[]func(){come, leave}, time.Second, false, ""}, // no look has seen it
+			{[]func(){come}, time.Second, true, Capability},
+			{[]func(){leave}, time.Second, false, Capability},
+			{[]func(){none}, tellOther - time.Second, false, Capability},
+			{[]func(){come}, time.Second, false, Capability},
+			{[]func(){leave}, time.Second, false, Capability},
+			{[]func(){none}, tellOther, true, ""},
+			{[]func(){come, ask, leave}, time.Second, false, Capability},
+			{[]func(){none}, tellOther, true, ""},
+			{[]func(){none}, time.Hour, false, ""},
+			{[]func(){come, ask}, time.Second, true, Capability}, // that call may not have reported it
+		} {
+			for _, do := range c.does {
+				do()
+			}
+			at.Now = at.Now.Add(c.pass)
+			again := b.Rebarred(at)
+			pods := again.Pods
+			if !gang {
+				pods = again.Again
+			}
+			if told := slices.Contains(pods, waits); told != c.told {
+				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, told, c.told)
+			}
+			if reason, _ := b.Barred(waits); reason != c.bars {
+				t.Errorf("gang: %t, step %d: barred by %q, want %q", gang, i, reason, c.bars)
+			}
+		}
+	}
+}
+
+// TestBarredByTheHopeless: a gang that would not fit on an empty cluster still counts before others once its queue
+// deserves more.
+func TestBarredByTheHopeless(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(6)})
+	var second string
+	for i := range 2 {
+		second = comes(b, "a", i+1, 4, at)
+		b.Fail(second, Failure{Job: second, Gang: true, Hopeless: true}, at)
+	}
+	comes(b, "a", 3, 9, at) // above the ceiling by itself, and asks for the share that no other job asks for
+	for i := range 3 {
+		if e := b.Tick(at); e.Retry != (i == 0) {
+			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
+		}
+		if reason, _ := b.Barred(second); reason != Capability {
+			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Capability)
+		}
+	}
+}
+
+// comes makes a gang of one pod, which asks for some GPUs, come to the gate.
+func comes(b *Book, queue string, i int, n int64, at Moment) string {
+	j := of(queue, i, gpus(n))
+	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+	b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(n)})
+	b.Come(j, at)
+	return j.Name
+}
+
+// TestToldOther: what a job waits for is reported again once it has been something else for a
+// while.
+func TestToldOther(t *testing.T) {
+	s := newScene(Waiting, false)
+	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(12)})
+	var told []Reason
+	look := func(runs int64) {
+		s.Count("runs-b", Usage{Queue: "b", Amount: gpus(runs), Runs: true})
+		s.after(tellOther)
+		for _, n := range s.News(s.at()) {
+			s.Told(n, s.at())
+			told = append(told, n.Reason)
+		}
+	}
+	for range 2 { // below its ceiling, and above it, by turns
+		look(5)
+		look(8)
+	}
+	if want := []Reason{Overused}; !slices.Equal(told, want) {
+		t.Errorf("told while it changes all the time: %q, want %q", told, want)
+	}
+	look(8)
+	if want := []Reason{Overused, Capability}; !slices.Equal(told, want) {
+		t.Errorf("told once it stays: %q, want %q", told, want)
+	}
+}
+
+// TestRenewed: a job that waits gets at once the reason that changes of its queue lead to.
+func TestRenewed(t *testing.T) {
+	s := newScene(Waiting, false)
+	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
+	s.after(tellAfter)
+	for _, c := range []struct {
+		q       Queue
+		message string
+	}{{Queue{Name: "b", Weight: 1, Closed: true}, `queue "b" is closed`}, {Queue{Name: "b", Weight: 2}, `waiting for its turn in queue "b"`}} {
+		s.SetQueues(c.q)
+		n, due := s.Untold("j", s.at())
+		if !due || n.Message != c.message {
+			t.Errorf("to be told: %t, %q, want %q", due, n.Message, c.message)
+		}
+		if s.Told(n, s.at()); !due {
+			continue
+		}
+		if n, due := s.Untold("j", s.at()); due {
+			t.Errorf("it was told, and is told again: %q", n.Message)
+		}
+	}
+}
+
+// BenchmarkTell lets a second pass for 5,000 jobs under one ceiling, in which something has come or gone: what it costs
+// to find out which jobs have something new to report. No job can come to the gate meanwhile.
+func BenchmarkTell(b *testing.B) {
+	const jobs = 5000
+	for _, fail := range []bool{false, true} {
+		b.Run(fmt.Sprintf("failed=%t/jobs=%d", fail, jobs), func(b *testing.B) {
+			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+			book := newBook(tier)
+			book.SetLimits(Limits{Window: 1})
+			book.SetTotal(gpus(1_000_000))
+			book.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
+			for i := range jobs {
+				j := of("a", i, gpus(int64(1+i%8)))
+				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
+				book.Come(j, at)
+				if fail {
+					book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				}
+			}
+			for i := 0; b.Loop(); i++ {
+				book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
+				at.Now = at.Now.Add(time.Second)
+				book.Rebarred(at)
+				for _, n := range book.News(at) {
+					book.Told(n, at)
+				}
+			}
+		})
+	}
+}

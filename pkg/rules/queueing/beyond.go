@@ -1,0 +1,268 @@
+package queueing
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// What does not fit asks for nodes, as far as the ceilings of its queues let it have them: several jobs that are each
+// below a ceiling may be above it together, and nodes for all of them would idle.
+
+// wishes is which jobs would have nodes, and which of them would be beyond a ceiling with them. It is computed on
+// demand, and only if anything of it has changed: that a job is tried once more changes nothing.
+type wishes struct {
+	// touched are the jobs that may wish something else than is known; all of them exist.
+	touched map[string]*job
+	// of are the wishes of jobs that have a ceiling above them, and order has them in the order in which they come.
+	of    map[string]*wish
+	order []*wish
+	// stale: what is used, or what is wished, has changed since it was computed.
+	stale bool
+	// unheard: any of it has changed since [Book.Rebarred] was called, whichever call computed it
+	// since.
+	unheard bool
+	// under are the queues that were looked up since any was described again, and ceilings the ceilings above
+	// them.
+	under    map[string]*under
+	ceilings map[ceilingKey]*ceiling
+}
+
+// under is the ceilings above a queue, its own first, and whether it lets jobs in.
+type under struct {
+	ceilings []*ceiling
+	serves   bool
+}
+
+type ceilingKey struct {
+	queue string
+	name  v1.ResourceName
+}
+
+// ceiling is how much of a resource a queue may have. While wishes are computed, used is what runs or is promised, and
+// asked what jobs ask for besides.
+type ceiling struct {
+	ceilingKey
+	of                *queue
+	most, used, asked int64
+}
+
+// wish is what a job would have, under each ceiling, in order.
+type wish struct {
+	name     string
+	priority int32
+	created  time.Time
+	asks     []ask
+	// counts: it waits for nodes, or for its turn, and jobs that come after it have what it leaves.
+	counts bool
+	// crowds: it is its turn although it is beyond a ceiling, and other pods have to make way for it. It counts in any
+	// case.
+	crowds bool
+	// gone: the job wishes something else by now.
+	gone bool
+	// over: it is beyond a ceiling, as last computed; beyond is the one from [wish.overCeiling].
+	over   bool
+	beyond Bound
+}
+
+// ask is what a job asks for under a ceiling, what is promised to it there, and how much more than that it asks for.
+type ask struct {
+	under                *ceiling
+	need, promised, more int64
+}
+
+// compareWishes orders by: 1. priority, high first; 2. age; 3. name.
+func compareWishes(v, w *wish) int {
+	if v.priority != w.priority {
+		return cmp.Compare(w.priority, v.priority)
+	}
+	if c := v.created.Compare(w.created); c != 0 {
+		return c
+	}
+	return cmp.Compare(v.name, w.name)
+}
+
+func (w *wish) equal(other *wish) bool {
+	return w.priority == other.priority && w.created.Equal(other.created) && w.counts == other.counts && w.crowds == other.crowds &&
+		slices.Equal(w.asks, other.asks)
+}
+
+// newWishes returns the wishes of jobs, of which nothing is known yet.
+func newWishes(jobs map[string]*job) wishes {
+	w := wishes{touched: map[string]*job{}, of: map[string]*wish{}, under: map[string]*under{}, ceilings: map[ceilingKey]*ceiling{}}
+	maps.Copy(w.touched, jobs)
+	return w
+}
+
+// moved reports whether any of it may have changed since [Book.Rebarred] was called.
+func (w *wishes) moved() bool { return w.unheard || w.stale || len(w.touched) > 0 }
+
+// touch notes that a job may wish something else.
+func (w *wishes) touch(j *job) { w.touched[j.Name] = j }
+
+// forget forgets a job.
+func (w *wishes) forget(name string) {
+	delete(w.touched, name)
+	w.replace(name, nil)
+}
+
+// replace gives a job another wish; nil for none.
+func (w *wishes) replace(name string, now *wish) {
+	before := w.of[name]
+	if before != nil {
+		before.gone = true
+		delete(w.of, name)
+	}
+	if now != nil {
+		w.of[name] = now
+		w.order = append(w.order, now)
+	}
+	w.stale = w.stale || before != nil || now != nil
+}
+
+// Beyond returns a ceiling that a job would exceed if it was placed on new nodes, besides what is used, or promised to
+// others, and besides the jobs that come before it and wait for nodes or for their turn: by priority, then age, then
+// name. It is a ceiling that the job would exceed without the jobs before it, if there is any. Jobs that are beyond a
+// ceiling themselves ask for nothing, nor do jobs that wait for something else. It costs a look at all jobs, but only
+// if any of that has changed since the last call.
+func (b *Book) Beyond(name string) (Bound, bool) {
+	if j := b.jobs[name]; j == nil || !b.limited(j) {
+		return Bound{}, false
+	}
+	w := &b.wishes
+	for name, j := range w.touched {
+		now, before := b.wish(j), w.of[name]
+		if now == nil || before == nil || !now.equal(before) {
+			w.replace(name, now)
+		}
+	}
+	w.unheard = w.moved()
+	clear(w.touched)
+	if w.stale {
+		w.reckon()
+	}
+	if one := w.of[name]; one != nil && one.over {
+		return one.beyond, true
+	}
+	return Bound{}, false
+}
+
+// reckon finds the jobs that are beyond a ceiling.
+func (w *wishes) reckon() {
+	w.stale = false
+	w.order = slices.DeleteFunc(w.order, func(one *wish) bool { return one.gone })
+	slices.SortFunc(w.order, compareWishes)
+	for _, c := range w.ceilings {
+		c.used, c.asked = c.of.used[c.name]-c.of.turns[c.name], 0
+	}
+	for _, one := range w.order {
+		one.beyond, one.over = one.overCeiling()
+		if one.crowds || one.counts && !one.over {
+			for _, a := range one.asks {
+				a.under.asked += a.more
+			}
+		}
+	}
+}
+
+// overCeiling returns the first ceiling that a job would exceed with what others use, are promised, and ask for before
+// it. A ceiling that it would exceed whatever others ask for comes before ones that it would not: room does not help it
+// then.
+func (w *wish) overCeiling() (first Bound, over bool) {
+	for _, a := range w.asks {
+		c := a.under
+		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised, Ahead: c.asked, Need: a.need, Most: c.most}
+		switch {
+		case a.need == 0 || !bound.Exceeded(0):
+		case !bound.behindOthers():
+			return bound, true
+		case !over:
+			first, over = bound, true
+		}
+	}
+	return first, over
+}
+
+// wish returns the wish of a job; nil if it wishes nothing, or no ceiling is above it.
+func (b *Book) wish(j *job) *wish {
+	if j.phase == Outside || !b.limited(j) {
+		return nil
+	}
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.aside && b.serves(j), crowds: j.crowded}
+	needs, promised := j.missing(), b.promised[j.Name]
+	for _, queue := range slices.Sorted(maps.Keys(needs)) {
+		for _, c := range b.under(queue).ceilings {
+			need := needs[queue][c.name]
+			more := max(0, need-promised[queue][c.name])
+			at := slices.IndexFunc(one.asks, func(a ask) bool { return a.under == c })
+			if at < 0 {
+				at = len(one.asks)
+				one.asks = append(one.asks, ask{under: c, promised: b.at(promised, c.queue, c.name)})
+			}
+			one.asks[at].need += need
+			one.asks[at].more += more
+		}
+	}
+	return one
+}
+
+// under returns the ceilings above a queue, and whether it lets jobs in.
+func (b *Book) under(name string) *under {
+	if known := b.wishes.under[name]; known != nil {
+		return known
+	}
+	q := b.queues[name]
+	u := &under{serves: q != nil && q.spec != nil && q.err == nil && !b.closed(q)}
+	for _, at := range b.Path(name) {
+		above := b.queues[at]
+		if above == nil || above.spec == nil {
+			continue // it is gone, and has no limits
+		}
+		for _, name := range slices.Sorted(maps.Keys(above.spec.Capability)) {
+			key := ceilingKey{at, name}
+			if b.wishes.ceilings[key] == nil {
+				b.wishes.ceilings[key] = &ceiling{ceilingKey: key, of: above, most: above.spec.Capability[name]}
+			}
+			u.ceilings = append(u.ceilings, b.wishes.ceilings[key])
+		}
+	}
+	b.wishes.under[name] = u
+	return u
+}
+
+// limited reports whether any ceiling is above what a job asks for.
+func (b *Book) limited(j *job) bool {
+	for queue := range j.missing() {
+		if len(b.under(queue).ceilings) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// serves reports whether all queues in which a job asks for something let jobs in.
+func (b *Book) serves(j *job) bool {
+	for queue := range j.missing() {
+		if !b.under(queue).serves {
+			return false
+		}
+	}
+	return true
+}
+
+// missing returns what a job asks for that is not placed.
+func (j *job) missing() Needs {
+	switch j.phase {
+	case Failed:
+		return j.lacked
+	case Waiting:
+		return j.options[0]
+	case Admitted:
+		return j.need()
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,327 @@
+package queueing
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+)
+
+// Book is all queues, what is used and all jobs. It is not safe for concurrent use.
+type Book struct {
+	total    Vector
+	limits   Limits
+	policies Policies
+	queues   map[string]*queue
+	usages   map[string]Usage
+	// running is what each group has running.
+	running map[string]Vector
+	jobs    map[string]*job
+	// phases is how many jobs are in each phase.
+	phases [Failed + 1]int
+	// timed are the jobs that time can move.
+	timed map[string]*job
+	// making are the jobs for which pods are evicted.
+	making map[string]*job
+	// members are the jobs that wait, by group.
+	members map[string]map[string]*job
+	shares  map[string]share.Share
+	// promised is what is promised to each job.
+	promised map[string]Needs
+	// missed are the jobs that did not fit, which others may have to wait for.
+	missed map[string]*missed
+	// crowded is how many of the admitted jobs are crowded, at most 1: other pods make way for each
+	// by itself, but need not for what several ask for together.
+	crowded int
+	// early is how many of the admitted jobs are early: no job that overshoots its queue's share is admitted beside them.
+	early int
+	// late: since the last tick a job has stood back that overshoots, or would have; lateSince is since when that is so at
+	// each tick. byRank: it has been so for long, and none stands back.
+	late, byRank bool
+	lateSince    time.Time
+	// urgent are the jobs that wait and have begun.
+	urgent map[string]*job
+	// freed are queues of which nothing is left.
+	freed []string
+	// stale: the shares have to be recomputed.
+	stale bool
+	// relinked: queues have been described again since [Book.Rebarred] was called.
+	relinked bool
+	// lingers: some jobs still count as barred although they are not.
+	lingers bool
+	// wishes are the nodes that jobs would have.
+	wishes wishes
+	// effects are the effects of the input that is being handled.
+	effects Effects
+}
+
+// queue is the state of a queue. One that is counted in and not described has no spec, and exists
+// as long as any usage or job is in it.
+type queue struct {
+	spec *Queue
+	// users is how many usages and jobs are in it.
+	users int
+	path  []string // from share.Ancestors; nil with err
+	err   error
+	// requested, idle and allocated are its own; running is what it and all queues below it have
+	// running, and used is that and what is admitted.
+	requested, idle, allocated, running, used Vector
+	// turns is what of used is admitted.
+	turns Vector
+	// mine is what it has running itself, and what is admitted to it.
+	mine Vector
+	// byPriority is allocated, by the priority of the pods that have it.
+	byPriority map[int32]Vector
+	waiting    map[string]*list // by what the jobs ask for
+}
+
+// NewBook returns a book with the queue of the given name, which has weight 1 unless it is
+// described otherwise.
+func NewBook(standard string) *Book {
+	b := &Book{
+		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
+		timed: map[string]*job{}, making: map[string]*job{},
+		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true, wishes: newWishes(nil),
+	}
+	b.SetQueues(Queue{Name: standard, Weight: 1})
+	return b
+}
+
+// enter notes that one more usage or job is in a queue, which exists from then on.
+func (b *Book) enter(name string) *queue {
+	q := b.queues[name]
+	if q == nil {
+		q = &queue{
+			requested: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
+			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
+		}
+		b.queues[name] = q
+	}
+	q.users++
+	return q
+}
+
+// leave notes that one fewer is in a queue.
+func (b *Book) leave(name string) {
+	b.queues[name].users--
+	b.free(name)
+}
+
+// free forgets a queue that is not described and that nothing is in.
+func (b *Book) free(name string) {
+	if q := b.queues[name]; q != nil && q.spec == nil && q.users == 0 {
+		delete(b.queues, name)
+		b.freed = append(b.freed, name)
+	}
+}
+
+// Freed returns the queues of which nothing is left since the last call.
+func (b *Book) Freed() []string {
+	freed := slices.DeleteFunc(b.freed, func(name string) bool { return b.queues[name] != nil })
+	b.freed = nil
+	return freed
+}
+
+// SetTotal sets what there is in the cluster. The shares change only if that does.
+func (b *Book) SetTotal(total Vector) {
+	if !maps.Equal(b.total, total) {
+		b.total, b.stale = maps.Clone(total), true
+	}
+}
+
+// SetQueues describes queues. It costs time by all that is counted, but nothing if all are
+// described like this already.
+func (b *Book) SetQueues(specs ...Queue) {
+	changed := false
+	for _, spec := range specs {
+		if q := b.queues[spec.Name]; q != nil && q.spec != nil && q.spec.Equal(spec) {
+			continue
+		}
+		q := b.enter(spec.Name)
+		q.users-- // its description keeps it
+		q.spec = &spec
+		changed = true
+	}
+	if changed {
+		b.relink()
+	}
+}
+
+// RemoveQueue removes the description of a queue. What is counted in it stays counted.
+func (b *Book) RemoveQueue(name string) {
+	if q := b.queues[name]; q != nil {
+		q.spec = nil
+		b.relink()
+		b.free(name)
+	}
+}
+
+// relink finds the ancestors of all queues, and adds up what is used.
+func (b *Book) relink() {
+	b.stale, b.relinked, b.wishes = true, true, newWishes(b.jobs)
+	for _, q := range b.queues {
+		q.running, q.used, q.turns, q.mine = Vector{}, Vector{}, Vector{}, Vector{}
+	}
+	described := b.described()
+	for name, q := range b.queues {
+		if q.path, q.err = share.Ancestors(described, name); q.err != nil {
+			q.path = nil
+		}
+	}
+	for _, u := range b.usages {
+		switch {
+		case u.Runs:
+			b.run(u.Queue, u.Amount, 1)
+		case u.Promised, u.Held:
+			b.use(u.Queue, u.Amount, 1)
+		}
+	}
+	for _, j := range b.jobs {
+		switch j.phase {
+		case Waiting:
+			b.relist(j)
+			j.renewed = true
+		case Admitted:
+			b.charge(j, 1)
+		case Outside, Failed:
+		}
+	}
+}
+
+// described returns the queues that have a description, as package share takes them.
+func (b *Book) described() map[string]share.Queue {
+	list := make(map[string]share.Queue, len(b.queues))
+	for name, q := range b.queues {
+		if q.spec != nil {
+			request, idle := q.requested, q.idle
+			if b.closed(q) {
+				request, idle = q.allocated, nil // nothing comes to it any more
+			}
+			list[name] = share.Queue{
+				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
+				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: request, Idle: idle,
+			}
+		}
+	}
+	return list
+}
+
+// use adds n times an amount to what a queue and its ancestors use.
+func (b *Book) use(name string, amount Vector, n int64) {
+	b.wishes.stale = true
+	b.queues[name].mine.Add(amount, n)
+	for _, q := range b.upwards(name) {
+		q.used.Add(amount, n)
+	}
+}
+
+// run adds n times an amount to what a queue and its ancestors have running.
+func (b *Book) run(name string, amount Vector, n int64) {
+	b.wishes.stale = true
+	b.queues[name].mine.Add(amount, n)
+	for _, q := range b.upwards(name) {
+		q.running.Add(amount, n)
+		q.used.Add(amount, n)
+	}
+}
+
+// upwards returns a queue and its ancestors.
+func (b *Book) upwards(name string) []*queue {
+	q := b.queues[name]
+	if q.err != nil {
+		return []*queue{q}
+	}
+	all := make([]*queue, len(q.path))
+	for i, at := range q.path {
+		all[i] = b.queues[at]
+	}
+	return all
+}
+
+// Own returns the name under which the own pods of a queue that has children stand beside these. No
+// queue has such a name.
+func Own(queue string) string { return queue + "/" }
+
+// MinRuntime returns how long gangs of a queue are left alone once they run, as it says itself, or the first of its
+// ancestors that does; false if none does.
+func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
+	q := b.queues[queue]
+	if q == nil {
+		return 0, false
+	}
+	for _, at := range q.path {
+		if up := b.queues[at]; up != nil && up.spec != nil && up.spec.MinRuntime != nil {
+			return *up.spec.MinRuntime, true
+		}
+	}
+	return 0, false
+}
+
+// Standings returns the standing of all queues, and of the own pods of queues that have children.
+// The result does not change any more.
+func (b *Book) Standings() map[string]share.Standing {
+	shares := b.Shares()
+	all := make(map[string]share.Standing, len(b.queues))
+	for name, q := range b.queues {
+		one := share.Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
+		if q.spec != nil {
+			one.Stated, one.Kept = b.deserves(q.spec), q.spec.Kept
+		}
+		if own := shares[name].Own; own != nil {
+			one.Path = append([]string{Own(name)}, q.path...)
+			all[Own(name)] = share.Standing{Path: one.Path, Running: maps.Clone(q.allocated), Deserved: own.Deserved, Contested: own.Contested, Kept: one.Kept}
+		}
+		all[name] = one
+	}
+	return all
+}
+
+// Shares returns what comes to each queue as things are.
+func (b *Book) Shares() map[string]share.Share {
+	if b.stale {
+		b.shares, b.stale = share.Deserve(b.total, b.described()), false
+	}
+	return b.shares
+}
+
+// Waiting returns the number of jobs that wait for their turn.
+func (b *Book) Waiting() int { return b.phases[Waiting] }
+
+// Pending returns how many jobs wait, by queue.
+func (b *Book) Pending() map[string]int {
+	pending := map[string]int{}
+	for _, j := range b.timed {
+		if j.phase == Waiting {
+			pending[j.Queue]++
+		}
+	}
+	return pending
+}
+
+// Deserved returns what the own pods of a queue are entitled to.
+func (b *Book) Deserved(queue string) Vector {
+	share := b.Shares()[queue]
+	if share.Own != nil {
+		return share.Own.Deserved
+	}
+	return share.Deserved
+}
+
+// Path returns a queue and those above it; nil if they do not lead to the top.
+func (b *Book) Path(queue string) []string {
+	if q := b.queues[queue]; q != nil {
+		return q.path
+	}
+	return nil
+}
+
+// Turns returns the number of jobs whose turn it is.
+func (b *Book) Turns() int { return b.phases[Admitted] }
+
+// Counted returns what is counted under a name.
+func (b *Book) Counted(name string) (Usage, bool) {
+	u, ok := b.usages[name]
+	return u, ok
+}

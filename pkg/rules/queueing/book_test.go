@@ -1,0 +1,459 @@
+package queueing
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+)
+
+const (
+	gpu v1.ResourceName = "nvidia.com/gpu"
+	cpu                 = v1.ResourceCPU
+)
+
+func gpus(n int64) Vector { return Vector{gpu: n} }
+
+// tier is the policies of the default tier.
+var tier = Policies{
+	QueueOrder: []Policy{PolicyPriority, PolicyProportion, PolicyCapacity}, JobOrder: []Policy{PolicyPriority, PolicyGang, PolicyDRF, PolicyPriority},
+	Overused: []Policy{PolicyProportion, PolicyCapacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: Lower, Reclaim: true,
+}
+
+func newBook(policies Policies) *Book {
+	b := NewBook("default")
+	b.SetPolicies(policies)
+	return b
+}
+
+// of returns a job of a queue, offered n-th.
+func of(queue string, n int, need Vector) Job {
+	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: Needs{queue: need}}
+}
+
+// turns admits the jobs that it can, and returns their names.
+func turns(b *Book) string {
+	var names []string
+	for {
+		j, ok := b.next()
+		if !ok {
+			return strings.Join(names, " ")
+		}
+		names = append(names, j.Name)
+	}
+}
+
+func TestNext(t *testing.T) {
+	high := func(j Job) Job { j.Priority = 10; return j }
+	both := func(j Job, queue string, n int64) Job { j.Need[queue] = gpus(n); return j }
+	patient := func(j Job) Job { j.Patient = true; return j }
+	for sentence, c := range map[string]struct {
+		total  Vector
+		queues []Queue
+		count  map[string]Usage
+		jobs   []Job
+		want   string
+		why    map[string]string // of jobs that wait
+	}{
+		"queues take turns": {
+			total: gpus(9), queues: []Queue{{Name: "a"}, {Name: "b"}},
+			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "a-1 b-3 a-2 b-4",
+		},
+		"by weight": {
+			total: gpus(9), queues: []Queue{{Name: "a", Weight: 2}, {Name: "b"}},
+			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "a-1 b-3 a-2 b-4",
+		},
+		"a queue of higher priority is served first": {
+			total: gpus(9), queues: []Queue{{Name: "a"}, {Name: "b", Priority: 1}},
+			jobs: []Job{of("a", 1, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "b-3 b-4 a-1",
+		},
+		"inside a queue priority, then age": {
+			total: gpus(9), jobs: []Job{of("default", 3, gpus(1)), of("default", 2, gpus(1)), high(of("default", 4, gpus(1)))},
+			want: "default-4 default-2 default-3",
+		},
+		"a job that is not ready before one that is": {
+			total: gpus(9), jobs: []Job{{Name: "ready", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}, of("default", 5, gpus(1))}, want: "default-5 ready",
+		},
+		"of those that are ready who has least": {
+			total: gpus(9), count: map[string]Usage{"1": {Queue: "default", Group: "x", Amount: gpus(2), Runs: true}, "2": {Queue: "default", Group: "y", Amount: gpus(1), Runs: true}, "3": {Queue: "default", Amount: gpus(2)}},
+			jobs: []Job{{Name: "x", Group: "x", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}, {Name: "y", Group: "y", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}}, want: "y x",
+		},
+		"a queue that has its share waits while another has not": {
+			total: gpus(4), queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(2)}, "b1": {Queue: "b", Amount: gpus(4)}},
+			jobs:  []Job{of("a", 1, gpus(2)), of("b", 2, gpus(2)), of("b", 3, gpus(2))}, want: "b-2",
+			why: map[string]string{
+				"a-1": `queue "a" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"b-3": `queue "b" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+			},
+		},
+		"a queue below one that has its share, by another that has more than its own": {
+			total: gpus(8), queues: []Queue{{Name: "p"}, {Name: "p1", Parent: "p"}, {Name: "p2", Parent: "p"}, {Name: "q"}},
+			count: map[string]Usage{"1": {Queue: "p1", Amount: gpus(4), Runs: true}, "2": {Queue: "p2", Amount: gpus(2)}, "3": {Queue: "q", Amount: gpus(4), Runs: true}},
+			jobs:  []Job{of("p2", 1, gpus(2))}, want: "p2-1",
+		},
+		"only for what is short": {
+			total: Vector{gpu: 4, cpu: 9}, queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: Vector{gpu: 2, cpu: 1}}, "b1": {Queue: "b", Amount: gpus(4)}},
+			jobs:  []Job{of("a", 1, gpus(2)), of("a", 2, Vector{cpu: 1})}, want: "a-2",
+		},
+		"a ceiling holds, also an ancestor's": {
+			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(3)}, {Name: "a", Parent: "p"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(2)}},
+			jobs:  []Job{of("a", 1, gpus(2))},
+			why:   map[string]string{"a-1": `queue "p" would exceed its capability of 3 nvidia.com/gpu: 2 nvidia.com/gpu used, 2 nvidia.com/gpu asked for`},
+		},
+		"a smaller one passes one that a ceiling keeps waiting": {
+			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(3)}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(3)}},
+			jobs:  []Job{of("a", 1, gpus(2)), of("a", 2, gpus(1))}, want: "a-2",
+		},
+		"less important ones of its own queue do not keep it waiting for the share": {
+			total: gpus(4), queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(3)}, "b1": {Queue: "b", Amount: gpus(4), Runs: true}},
+			jobs:  []Job{of("a", 1, gpus(1)), high(of("a", 2, gpus(1))), patient(high(of("a", 3, gpus(1))))}, want: "a-2",
+			why: map[string]string{
+				"a-1": `queue "a" is overused: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"a-3": `queue "a" is overused: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+			},
+		},
+		"nor under its ceiling": {
+			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(2)}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(5)}},
+			jobs:  []Job{of("a", 1, gpus(1)), high(of("a", 2, gpus(3))), high(of("a", 3, gpus(2)))}, want: "a-3",
+		},
+		"more important ones do": {
+			total: gpus(4), queues: []Queue{{Name: "a", Capability: gpus(2)}},
+			count: map[string]Usage{"a1": {Queue: "a", Priority: 10, Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(5)}},
+			jobs:  []Job{high(of("a", 1, gpus(1)))},
+		},
+		"siblings that have more than they deserve do not keep it waiting under a ceiling above": {
+			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(4)}, {Name: "a", Parent: "p"}, {Name: "b", Parent: "p"}},
+			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(4), Runs: true}, "b1": {Queue: "b", Amount: gpus(5)}},
+			jobs:  []Job{of("b", 1, gpus(2)), of("b", 2, gpus(3))}, want: "b-1",
+			why: map[string]string{"b-2": `queue "p" would exceed its capability of 4 nvidia.com/gpu: 6 nvidia.com/gpu used, 3 nvidia.com/gpu asked for`},
+		},
+		"who asks for something in two queues keeps the limits of both": {
+			total: gpus(9), queues: []Queue{{Name: "p", Capability: gpus(3)}, {Name: "a", Parent: "p"}, {Name: "b", Parent: "p", Capability: gpus(1)}, {Name: "shut", Closed: true}},
+			jobs: []Job{both(of("a", 1, gpus(2)), "b", 2), both(of("a", 2, gpus(3)), "b", 1), both(of("a", 3, gpus(1)), "shut", 1), both(of("a", 4, gpus(2)), "b", 1), of("b", 5, gpus(1))}, want: "a-4",
+			why: map[string]string{
+				"a-1": `queue "p" would exceed its capability of 3 nvidia.com/gpu: 0 nvidia.com/gpu used, 4 nvidia.com/gpu asked for`,
+				"b-5": `queue "b" would exceed its capability of 1 nvidia.com/gpu: 1 nvidia.com/gpu used, 1 nvidia.com/gpu asked for`,
+				"a-3": `queue "shut" is closed`,
+			},
+		},
+		"who can never come under it keeps nobody waiting": {
+			total: gpus(9), queues: []Queue{{Name: "a", Capability: gpus(3)}}, jobs: []Job{of("a", 1, gpus(4)), of("a", 2, gpus(3))}, want: "a-2",
+		},
+		"closed, unknown and loose queues admit nobody": {
+			total: gpus(9), queues: []Queue{{Name: "shut", Closed: true}, {Name: "loose", Parent: "gone"}, {Name: "bad", Fault: "spec.deserved[cpu] is -1: want 0 or more"}, {Name: "below", Parent: "bad"}},
+			jobs: []Job{of("shut", 1, gpus(1)), of("unknown", 2, gpus(1)), of("loose", 3, gpus(1)), of("bad", 4, gpus(1)), of("below", 5, gpus(1))},
+			why: map[string]string{
+				"bad-4": `queue "bad" cannot serve: spec.deserved[cpu] is -1: want 0 or more`, "below-5": `queue "bad" cannot serve: spec.deserved[cpu] is -1: want 0 or more`,
+				"shut-1": `queue "shut" is closed`, "unknown-2": `queue "unknown" does not exist`, "loose-3": `queue "loose" cannot serve: queue "gone": parent does not exist`,
+			},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			b := newBook(tier)
+			b.SetTotal(c.total)
+			for _, q := range c.queues {
+				q.Weight = max(q.Weight, 1)
+				b.SetQueues(q)
+			}
+			for name, u := range c.count {
+				b.Count(name, u)
+			}
+			for _, j := range c.jobs {
+				if len(c.count) == 0 {
+					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
+				}
+				b.offer(j)
+			}
+			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
+				t.Errorf("turns (-want +got):\n%s", diff)
+			}
+			for name, want := range c.why {
+				reason, got := b.Why(name)
+				if diff := gocmp.Diff(want, got); diff != "" || reason == "" {
+					t.Errorf("why %s waits (-want +got):\n%s", name, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestMinRuntime: a queue states it, or else the nearest above that does.
+func TestMinRuntime(t *testing.T) {
+	b := newBook(tier)
+	b.SetQueues(
+		Queue{Name: "company", Weight: 1, MinRuntime: ptr.To(time.Hour)}, Queue{Name: "lab", Parent: "company", Weight: 1},
+		Queue{Name: "eager", Parent: "lab", Weight: 1, MinRuntime: ptr.To(time.Duration(0))}, Queue{Name: "patient", Parent: "lab", Weight: 1},
+		Queue{Name: "other", Weight: 1}, Queue{Name: "lost", Parent: "nowhere", Weight: 1},
+	)
+	for queue, want := range map[string]string{"company": "1h0m0s true", "lab": "1h0m0s true", "eager": "0s true", "patient": "1h0m0s true", "other": "0s false", "lost": "0s false", "none": "0s false"} {
+		length, says := b.MinRuntime(queue)
+		if got := fmt.Sprint(length, says); got != want {
+			t.Errorf("queue %s: %s, want %s", queue, got, want)
+		}
+	}
+	b.SetQueues(Queue{Name: "company", Weight: 1, MinRuntime: ptr.To(time.Minute)})
+	if length, _ := b.MinRuntime("patient"); length != time.Minute {
+		t.Errorf("after a change: %s, want 1m", length)
+	}
+}
+
+// TestSettledOnce: a pod that runs is taken off its job once, however often it is counted.
+func TestSettledOnce(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(8))
+	j := of("default", 1, gpus(2))
+	for _, pod := range []string{"one", "two"} {
+		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
+	}
+	b.offer(j)
+	if got := turns(b); got != j.Name {
+		t.Fatalf("turns %q", got)
+	}
+	for range 3 {
+		b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
+	}
+	if used := b.queues["default"].used[gpu]; used != 2 || b.Phase(j.Name) != Admitted {
+		t.Errorf("%d GPUs count as used, want 2; it is its turn: %v", used, b.Phase(j.Name) == Admitted)
+	}
+	b.Count("two", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
+	if b.Phase(j.Name) == Admitted {
+		t.Error("its turn goes on though all of it runs")
+	}
+}
+
+// TestLeavesInItsTurn: a gang of more members than its minimum may start with other members than those that had the
+// turn. These wait by themselves then, and count once.
+func TestLeavesInItsTurn(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(3))
+	j := of("default", 1, gpus(2))
+	for _, pod := range []string{"one", "two"} {
+		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
+		j.Pods = append(j.Pods, pod)
+	}
+	b.offer(j)
+	if got := turns(b); got != j.Name {
+		t.Fatalf("turns %q", got)
+	}
+	b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
+	b.Count("other", Usage{Queue: "default", Amount: gpus(1), Runs: true})
+	b.Count("two", Usage{Queue: "default", Job: "two", Amount: gpus(1)})
+	if used := b.queues["default"].used[gpu]; used != 2 || b.Phase(j.Name) != Outside {
+		t.Errorf("%d GPUs count as used, want 2; the turn has ended: %v", used, b.Phase(j.Name) == Outside)
+	}
+	alone := of("default", 1, gpus(1))
+	alone.Name = "two"
+	b.offer(alone)
+	if got := turns(b); got != "two" {
+		t.Errorf("turns %q, want that of the one that is left", got)
+	}
+}
+
+// TestGoneBesideItsTurn: a pod that was offered with a job before, but not when its turn began, takes nothing off it.
+func TestGoneBesideItsTurn(t *testing.T) {
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(100))
+	j := of("default", 1, gpus(2))
+	j.Gang = true
+	for _, pod := range []string{"one", "two", "three"} {
+		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
+	}
+	j.Pod, j.Pods = "one", []string{"one", "two"}
+	b.Offer(j, at)
+	j.Pod, j.Pods = "two", []string{"two", "three"}
+	b.Offer(j, at)
+	b.Look(at)
+	b.Gone("one", at)
+	if used := b.queues["default"].used[gpu]; used != 2 {
+		t.Errorf("%d GPUs count as used, want 2: those for which it is the turn wait", used)
+	}
+	b.Gone("two", at)
+	if used := b.queues["default"].used[gpu]; used != 1 {
+		t.Errorf("%d GPUs count as used, want 1", used)
+	}
+}
+
+// TestSameTotal: what does not change costs no new division, and the caller may go on using its
+// numbers.
+func TestSameTotal(t *testing.T) {
+	b := newBook(tier)
+	total := gpus(8)
+	b.SetTotal(total)
+	b.Count("pod", Usage{Queue: "default", Amount: gpus(9)})
+	b.Shares()
+	b.SetTotal(gpus(8))
+	if b.stale {
+		t.Error("the same total makes the shares stale")
+	}
+	total[gpu] = 4
+	b.SetTotal(total)
+	if got := b.Shares()["default"].Fair[gpu]; got != 4 {
+		t.Errorf("%d GPUs are shared, want 4", got)
+	}
+}
+
+// TestBypass: a big job that does not fit is passed by some, and then waited for.
+func TestBypass(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(8))
+	b.SetLimits(Limits{MaxBypass: 2})
+	place := func(j Job) {
+		t.Helper()
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
+		b.offer(j)
+		if got := turns(b); got != j.Name {
+			t.Fatalf("turns %q, want %s", got, j.Name)
+		}
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total(), Runs: true})
+	}
+	big := of("default", 1, gpus(6))
+	big.Title = "gang a/big"
+	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need.total()})
+	miss := func() {
+		b.offer(big)
+		b.next()
+		b.miss(big.Name)
+		b.done(big.Name)
+	}
+	miss()
+	place(of("default", 2, gpus(1)))
+	miss()
+	place(of("default", 3, gpus(1)))
+	third, high, other := of("default", 4, gpus(1)), of("default", 5, gpus(1)), of("default", 6, Vector{cpu: 1})
+	high.Priority = 1
+	for _, j := range []Job{third, high, other} {
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
+	}
+	b.SetTotal(Vector{gpu: 8, cpu: 9})
+	b.offer(third)
+	if got := turns(b); got != "" {
+		t.Errorf("turns %q, want that all wait", got)
+	}
+	if reason, why := b.Why(third.Name); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
+		t.Errorf("it waits since %s: %s", reason, why)
+	}
+	b.offer(high)
+	b.offer(other)
+	if got := turns(b); got != "default-5 default-6" {
+		t.Errorf("turns %q, want who is more important, and who asks for something else", got)
+	}
+	b.letOff(big.Name)
+	if got := turns(b); got != third.Name {
+		t.Errorf("turns %q once it is let off, want %s", got, third.Name)
+	}
+}
+
+// TestBypassUnderACeiling: a job that a ceiling keeps waiting is passed by some, and then waited for by the jobs
+// of its queue; each time that it is let off it is passed by twice as many.
+func TestBypassUnderACeiling(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{MaxBypass: 2})
+	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(40)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
+		b.SetQueues(q)
+	}
+	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
+	offer := func(j Job) {
+		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
+		b.offer(j)
+	}
+	big := of("a", 1, gpus(30))
+	offer(big)
+	var story []string
+	for n := range 7 {
+		offer(of("a", 10+n, gpus(1)))
+		offer(of("default", 30+n, gpus(1)))
+		took := turns(b)
+		for _, name := range strings.Fields(took) {
+			queue, _, _ := strings.Cut(name, "-")
+			b.Count("pods of "+name, Usage{Queue: queue, Job: name, Amount: gpus(1), Runs: true})
+		}
+		if m := b.missed[big.Name]; m != nil && b.waited(m) && !strings.Contains(took, "a-") {
+			took += fmt.Sprint(" waits:", m.rounds)
+			b.letOff(big.Name)
+		}
+		story = append(story, took)
+	}
+	want := []string{"default-30 a-10", "default-31 a-11", "default-32 waits:0", "default-33 a-12 a-13", "default-34 a-14", "default-35 a-15", "default-36 waits:1"}
+	if diff := gocmp.Diff(want, story); diff != "" {
+		t.Errorf("turns, round by round (-want +got):\n%s", diff)
+	}
+	b.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
+	if got := turns(b); !strings.Contains(got, big.Name) {
+		t.Errorf("turns %q once there is room, want %s too", got, big.Name)
+	}
+}
+
+// TestSeveralQueues: what a job asks for in several queues counts in each, and comes off each as it begins to run.
+func TestSeveralQueues(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(9))
+	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(4)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
+		b.SetQueues(q)
+	}
+	j := Job{Name: "j", Queue: "a", Need: Needs{"a": gpus(2), "b": gpus(3)}}
+	ceilings, _ := b.Ceilings(j)
+	if got, ok := Exceeds(ceilings); !ok || got.String() != `queue "p" would exceed its capability of 4 nvidia.com/gpu: 0 nvidia.com/gpu used, 5 nvidia.com/gpu asked for` {
+		t.Errorf("ceilings: %v", got)
+	}
+	j.Need["b"] = gpus(2)
+	for pod, queue := range map[string]string{"a": "a", "b": "b"} {
+		b.Count(pod, Usage{Queue: queue, Job: "j", Amount: gpus(2)})
+	}
+	b.offer(j)
+	if got := turns(b); got != "j" {
+		t.Fatalf("turns %q", got)
+	}
+	used := func() string {
+		return fmt.Sprint(b.queues["a"].used[gpu], b.queues["b"].used[gpu], b.queues["p"].used[gpu])
+	}
+	if got := used(); got != "2 2 4" {
+		t.Errorf("a, b and p use %s, want 2 2 4", got)
+	}
+	b.Count("b", Usage{Queue: "b", Job: "j", Amount: gpus(2), Runs: true})
+	if got := used(); got != "2 2 4" || b.Phase("j") != Admitted {
+		t.Errorf("a, b and p use %s once a part runs, want 2 2 4; it is its turn: %v", got, b.Phase("j") == Admitted)
+	}
+	b.Count("a", Usage{Queue: "a", Job: "j", Amount: gpus(2), Runs: true})
+	if got := used(); got != "2 2 4" || b.Phase("j") == Admitted {
+		t.Errorf("a, b and p use %s once all of it runs, want 2 2 4; it is its turn: %v", got, b.Phase("j") == Admitted)
+	}
+}
+
+// BenchmarkNext picks among 10,000 jobs in 1,000 queues.
+func BenchmarkNext(b *testing.B) {
+	book := newBook(tier)
+	book.SetTotal(Vector{gpu: 40000, cpu: 1 << 30})
+	for i := range 1000 {
+		book.SetQueues(Queue{Name: fmt.Sprint("q", i), Weight: int64(1 + i%7)})
+	}
+	for i := range 10000 {
+		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})
+		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
+		book.offer(j)
+	}
+	book.Shares()
+	b.ResetTimer()
+	for i := 0; b.Loop(); i++ {
+		j, ok := book.next()
+		if !ok {
+			b.Fatal("nobody is admitted")
+		}
+		book.done(j.Name)
+		book.offer(j)
+	}
+}

@@ -1,0 +1,357 @@
+package queueing
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Bound is a limit of one resource that a job has to keep.
+type Bound struct {
+	// Reason is Overused or Capability.
+	Reason Reason
+	// Queue is the queue that has the limit: that of the job or, for Capability, one above it.
+	Queue    string
+	Resource v1.ResourceName
+	// Used is what the queue uses of it besides the job, and Need what the job asks for. Most is
+	// the share, which the queue has to be below before the job is admitted, or the ceiling, which
+	// it may not be above afterwards.
+	Used, Need, Most int64
+	// Ahead is the part of Used that jobs that come before ask for, and do not have.
+	Ahead int64
+	// Freed is what other pods would give back in a what-if. A job that takes no more than that may
+	// be above the share.
+	Freed int64
+}
+
+// Exceeded reports whether the job would not keep the bound if this much less were used.
+func (b Bound) Exceeded(less int64) bool {
+	if less += b.Freed; b.Reason == Overused {
+		return b.Used-less >= b.Most && (b.Freed == 0 || b.Freed < b.Need)
+	}
+	return b.Used-less+b.Need > b.Most
+}
+
+// behind says in a message that the ceiling would hold, if jobs that come before did not get their
+// nodes first.
+const behind = " together with those that come before and wait for nodes, too"
+
+// behindOthers reports whether only jobs that come before, and wait as well, keep the job from room below a
+// ceiling.
+func (b Bound) behindOthers() bool { return b.Reason == Capability && !b.Exceeded(b.Ahead) }
+
+// RoomHelps reports whether a pod with this PodScheduled condition waits only for room, as far as its queue goes: it
+// would start if there is some by now, although more nodes may not help it, since jobs that come before would get them.
+func RoomHelps(c *v1.PodCondition) bool {
+	return c != nil && c.Status == v1.ConditionFalse &&
+		(c.Reason == v1.PodReasonUnschedulable || c.Reason == string(Capability) && strings.Contains(c.Message, behind))
+}
+
+// String describes a bound that is exceeded, for users.
+func (b Bound) String() string {
+	switch {
+	case b.Reason == Overused:
+		return fmt.Sprintf("queue %q is overused: %s used, its share is %s", b.Queue, only(b.Resource, b.Used), only(b.Resource, b.Most))
+	case b.behindOthers():
+		return b.Brief()
+	}
+	return fmt.Sprintf("queue %q would exceed its capability of %s: %s used, %s asked for",
+		b.Queue, only(b.Resource, b.Most), only(b.Resource, b.Used), only(b.Resource, b.Need))
+}
+
+// Brief describes a bound that is exceeded, without what changes all the time.
+func (b Bound) Brief() string {
+	switch {
+	case b.Reason == Overused:
+		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
+	case b.behindOthers():
+		return fmt.Sprintf("queue %q would exceed its capability of %s"+behind, b.Queue, only(b.Resource, b.Most))
+	}
+	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
+}
+
+// only formats an amount of one resource, also 0.
+func only(name v1.ResourceName, amount int64) string {
+	if amount == 0 {
+		return "0 " + resource.Title(name)
+	}
+	return Vector{name: amount}.String()
+}
+
+// bounds returns the limits of a job: the shares of its queues first, then the ceilings from its
+// queues up. The shares of queues above do not matter: if a sibling has more than its own, the
+// queue may take that back.
+func (b *Book) bounds(j *job) iter.Seq[Bound] {
+	return func(yield func(Bound) bool) {
+		queues := j.queues()
+		for _, at := range queues {
+			q := b.queues[at]
+			if q == nil || q.spec == nil {
+				continue // it is gone, and has no limits
+			}
+			share := b.Shares()[at]
+			fair := share.Fair
+			if share.Own != nil {
+				fair = share.Own.Fair
+			}
+			for _, name := range j.needs {
+				if ceiling, ok := q.spec.Capability[name]; ok && fair[name] >= ceiling {
+					continue // the ceiling says so
+				}
+				need := j.need()[at][name]
+				used := q.mine[name] - b.promised[j.Name][at][name]
+				if j.phase == Admitted {
+					used -= need
+				}
+				if !j.making && b.promised[j.Name][at][name] >= need {
+					continue // others have made way
+				}
+				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
+					return
+				}
+			}
+		}
+		for i, queue := range queues {
+			for _, at := range b.Path(queue) {
+				if i > 0 && b.above(queues[:i], at) {
+					continue // it was there already
+				}
+				if !b.ceilings(j, at, yield) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// above reports whether a queue is one of some others, or above one.
+func (b *Book) above(queues []string, at string) bool {
+	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.Path(queue), at) })
+}
+
+func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
+	q := b.queues[at]
+	for _, name := range j.needs {
+		ceiling, ok := q.spec.Capability[name]
+		if !ok {
+			continue
+		}
+		need := b.at(j.need(), at, name)
+		if need > 0 && !yield(Bound{Reason: Capability, Queue: at, Resource: name, Used: q.used[name] - b.own(j, at, name), Need: need, Most: ceiling}) {
+			return false
+		}
+	}
+	return true
+}
+
+// own returns how much a job has in what a queue and those below it use: what it asks for if it is
+// its turn, and what is promised to it.
+func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
+	sum := b.at(b.promised[j.Name], at, name)
+	if j.phase == Admitted {
+		sum += b.at(j.need(), at, name)
+	}
+	return sum
+}
+
+// exceeded returns the first bound that a job does not keep as things are.
+func (b *Book) exceeded(j *job) (Bound, bool) {
+	for bound := range b.bounds(j) {
+		if bound.Exceeded(0) {
+			return bound, true
+		}
+	}
+	return Bound{}, false
+}
+
+// insuperable returns the first bound that keeps a job from its turn. A bound that other pods can
+// make way for does not: pods of its own queue that the job may preempt, as far as is known; or, if
+// its queue has a right to what it asks for and only a ceiling above is in its way, pods of
+// siblings, from which that may be reclaimed.
+func (b *Book) insuperable(j *job) (Bound, bool) {
+	var yields Vector
+	for bound := range b.bounds(j) {
+		if !bound.Exceeded(0) {
+			continue
+		}
+		if j.patient() || b.crowded > 0 {
+			return bound, true
+		}
+		if yields == nil && !j.Ready {
+			yields = b.yields(j) // no pod of its queue makes way for a member beyond a minimum
+		}
+		yield := b.at(Needs{j.Queue: yields}, bound.Queue, bound.Resource)
+		if bound.Reason == Overused && bound.Queue == j.Queue && yield >= bound.Need {
+			continue // one takes the other's place
+		}
+		if bound.Exceeded(yield) && !b.reclaims(j, bound.Queue) {
+			return bound, true
+		}
+	}
+	return Bound{}, false
+}
+
+// yields returns what a job's queue itself has running that may make way for the job.
+func (b *Book) yields(j *job) Vector {
+	sum := Vector{}
+	if b.policies.Preempt == Anything {
+		return b.queues[j.Queue].allocated
+	}
+	for priority, amount := range b.queues[j.Queue].byPriority {
+		if b.policies.Preempt == Lower && priority < j.Priority {
+			sum.Add(amount, 1)
+		}
+	}
+	return sum
+}
+
+// reclaims reports whether siblings may have to free a queue above a job's own for it: its queue
+// has a right to all that it asks for, and it asks for nothing in other queues.
+func (b *Book) reclaims(j *job, above string) bool {
+	if !b.policies.Reclaim || above == j.Queue || len(j.need()) > 1 {
+		return false
+	}
+	deserved := b.Deserved(j.Queue)
+	for bound := range b.bounds(j) {
+		if bound.Reason == Overused && bound.Used+bound.Need > deserved[bound.Resource] {
+			return false
+		}
+	}
+	return true
+}
+
+// tooLarge reports whether a job is above a ceiling all by itself, whichever option it takes.
+func (b *Book) tooLarge(j *job) bool {
+	return !slices.ContainsFunc(j.options, func(need Needs) bool { return !b.aboveCeiling(need) })
+}
+
+func (b *Book) aboveCeiling(need Needs) bool {
+	for queue := range need {
+		for _, at := range b.Path(queue) {
+			for name, ceiling := range b.queues[at].spec.Capability {
+				if b.at(need, at, name) > ceiling {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// Crowded returns the bounds of a job whose turn it is although its queue is at a limit: other pods
+// have to make way first. There are none if they have, or if it was not at one.
+func (b *Book) Crowded(name string) []Bound {
+	j := b.jobs[name]
+	if j == nil || !j.crowded {
+		return nil
+	}
+	if _, exceeded := b.exceeded(j); !exceeded {
+		return nil
+	}
+	return slices.Collect(b.bounds(j))
+}
+
+// Ceilings returns the ceilings of a job that is to be placed without its turn, if it would exceed one with each of its
+// options: those of the first. Otherwise it returns the options with which it would not. The share is a matter of
+// turns, and counts only while pods are evicted for the job: until they have made way.
+func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
+	j := newJob(offered)
+	j.making = b.making[j.Name] != nil
+	reason, _ := b.shut(j)
+	for at := range j.options {
+		j.take(at)
+		var ceilings []Bound
+		if reason != NotFound && reason != Loose && !j.Begun {
+			for bound := range b.bounds(j) {
+				if bound.Reason == Capability || j.making {
+					ceilings = append(ceilings, bound)
+				}
+			}
+		}
+		if _, over := Exceeds(ceilings); !over {
+			keeps = append(keeps, j.choice(at))
+		} else if exceeded == nil {
+			exceeded = ceilings
+		}
+	}
+	if len(keeps) > 0 {
+		return nil, keeps
+	}
+	return exceeded, nil
+}
+
+// Choices returns the options with which an admitted job is above no limit as things are. The job
+// is charged with the first: the one that it was charged with before, if that is among them. If
+// there are none, it returns that one.
+func (b *Book) Choices(name string) []Choice {
+	j := b.jobs[name]
+	if j == nil || j.phase != Admitted {
+		return nil
+	}
+	if len(j.options) == 1 {
+		return []Choice{j.choice(0)}
+	}
+	b.charge(j, -1)
+	j.phase = Waiting
+	charged := j.at
+	keeps := []int{}
+	for at := range j.options {
+		if j.take(at); j.Begun || !b.over(j) {
+			keeps = append(keeps, at)
+		}
+	}
+	if len(keeps) == 0 {
+		keeps = append(keeps, charged)
+	} else if i := slices.Index(keeps, charged); i >= 0 {
+		keeps = slices.Insert(slices.Delete(keeps, i, i+1), 0, charged)
+	} else if j.crowded {
+		j.crowded = false // no pod has to make way any more
+		b.crowded--
+	}
+	j.take(keeps[0])
+	j.phase = Admitted
+	b.charge(j, 1)
+	choices := make([]Choice, len(keeps))
+	for i, at := range keeps {
+		choices[i] = j.choice(at)
+	}
+	return choices
+}
+
+// Choice is an option of a job.
+type Choice struct {
+	// At is its number, from 0.
+	At int
+	// Need is what the job still asks for with it.
+	Need Needs
+}
+
+func (j *job) choice(at int) Choice { return Choice{At: at, Need: j.options[at]} }
+
+// Pools returns the pools in which something is asked for.
+func (c Choice) Pools() map[string]bool {
+	pools := map[string]bool{}
+	for _, name := range c.Need.names() {
+		of, _ := resource.Split(name)
+		pools[of] = true
+	}
+	return pools
+}
+
+func (b *Book) over(j *job) bool {
+	_, over := b.exceeded(j)
+	return over
+}
+
+// Exceeds returns the first of some bounds that is exceeded; false if none is.
+func Exceeds(bounds []Bound) (Bound, bool) {
+	if i := slices.IndexFunc(bounds, func(b Bound) bool { return b.Exceeded(0) }); i >= 0 {
+		return bounds[i], true
+	}
+	return Bound{}, false
+}

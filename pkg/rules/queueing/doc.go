@@ -1,0 +1,14 @@
+// Package queueing decides whose turn it is: which of the jobs that wait in queues may be scheduled
+// next, so that every queue gets its share.
+//
+// A job is pods that start together, or one pod. It waits from when it is offered until it
+// is admitted; what it asks for then counts as used by its queue, until its pods are
+// counted themselves or its turn is over. After each admission everything is judged again:
+// no order is kept that could be out of date.
+//
+// A Book is a state machine over values, see the diagram in the README of FairShare. Its calls are
+// the inputs (a pod came to the gate, failed, is gone; time has passed), the Effects they return the
+// outputs. A job is in exactly one phase, and one that waits is called when its turn comes.
+//
+// It takes no lock, reads no clock and knows no client: amounts and time come in, decisions go out.
+package queueing

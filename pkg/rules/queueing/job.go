@@ -1,0 +1,301 @@
+package queueing
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+// Phase is how far a job is.
+type Phase int
+
+// Phases. A job is in exactly one.
+const (
+	// Outside: it is placed, or has not come to the gate.
+	Outside Phase = iota
+	// Waiting: it waits for its turn.
+	Waiting
+	// Admitted: it is its turn, and what it asks for counts as used.
+	Admitted
+	// Failed: it did not fit. It comes again when the cluster changes, or its queue deserves more.
+	Failed
+)
+
+// Moment is when an input comes, and what is known then.
+type Moment struct {
+	Now time.Time
+	// Read: all queues and pods have been read. Before, no job is admitted.
+	Read bool
+	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
+	Waits func(pod string) bool
+	// Room reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs; nil if
+	// everything does.
+	Room func(pod string) bool
+	// Whole reports whether all is there that is to be placed with a pod; nil if it always is.
+	Whole func(pod string) bool
+}
+
+// Effects is what the caller has to do after an input.
+type Effects struct {
+	// Call: bring these pods to the gate. It is the turn of their jobs, or they have to offer them again.
+	Call []string
+	// Began are the jobs whose turn began.
+	Began []Began
+	// Again: nothing else brings the pod back that has failed; it has to be offered again.
+	Again bool
+	// Retry: gangs that failed may fit by now.
+	Retry bool
+	// Freed are queues of which nothing is left.
+	Freed []string
+}
+
+// Began is how long a job of a queue waited for its turn.
+type Began struct {
+	Queue  string
+	Waited time.Duration
+}
+
+// job is all that is known of a job. It is kept as long as a pod of it is counted, or its phase or a note has
+// something to say.
+type job struct {
+	asking
+	phase Phase
+	// since is when the phase began.
+	since time.Time
+	// counted are its pods that are counted.
+	counted map[string]bool
+	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
+	tried time.Time
+	// aside: since it failed last, or while it waits for its turn, it waits for something else than room.
+	aside bool
+	// holder has what is promised to it in the ledger, while pods are evicted for it; none if they are not.
+	holder hold.Holder
+
+	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not
+	// there. told and reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to
+	// tell, and other the reason that it waited for then, if that was another one. renewed: queues have been described
+	// again since.
+	kind     string
+	index    int
+	reason   Reason
+	told     string
+	toldAt   time.Time
+	lookedAt time.Time
+	other    Reason
+	renewed  bool
+
+	// In its turn: held are the usages that were taken off what it asks for because they are held, and whole is the job as
+	// it was before the first. got: some of it has its place, or had. crowded: when it was admitted, its queue was at a
+	// limit, and other pods had to make way. early: it was admitted before a job with which another queue overshoots its
+	// share.
+	held    map[string]bool
+	whole   *job
+	got     bool
+	crowded bool
+	early   bool
+
+	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.
+	deserved Vector
+	lacked   Needs
+	// barred is what was found when it failed before, or since.
+	barred barred
+}
+
+// asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Gang, Priority and
+// Created are known.
+type asking struct {
+	// Job is as it was offered, without Need and Or, which are in options.
+	Job
+	// options are what it asks for, or may ask for instead; at is the one by which it is judged and charged.
+	options []Needs
+	at      int
+	// needs are the resources that it asks for, in order.
+	needs []v1.ResourceName
+	// in are the queues that it is in.
+	in []string
+}
+
+// newJob returns a job as the book keeps it.
+func newJob(offered Job) *job {
+	j := &job{asking: asking{Job: offered, options: make([]Needs, 1, 1+len(offered.Or))}}
+	j.options[0] = offered.Need
+	j.options = append(j.options, offered.Or...)
+	j.take(0)
+	return j
+}
+
+// offered returns a job as it would be offered now.
+func (j *job) offered() Job {
+	offered := j.Job
+	offered.Need, offered.Or = j.options[0], j.options[1:]
+	return offered
+}
+
+// patient reports whether no pod makes way for it.
+func (j *job) patient() bool { return j.Patient || !j.tried.IsZero() }
+
+// Phase returns the phase of a job.
+func (b *Book) Phase(name string) Phase {
+	if j := b.jobs[name]; j != nil {
+		return j.phase
+	}
+	return Outside
+}
+
+// Speaker returns the pod that is called when it is the turn of a job that waits; empty if it does not wait.
+func (b *Book) Speaker(name string) string {
+	if j := b.jobs[name]; j != nil && j.phase == Waiting {
+		return j.Pod
+	}
+	return ""
+}
+
+// job returns the job of a name, which is known from then on.
+func (b *Book) job(name string) *job {
+	j := b.jobs[name]
+	if j == nil {
+		j = &job{asking: asking{Job: Job{Name: name}}, counted: map[string]bool{}}
+		b.jobs[name] = j
+		b.phases[Outside]++
+	}
+	return j
+}
+
+// active returns a job that waits or is admitted; nil for others.
+func (b *Book) active(name string) *job {
+	if j := b.jobs[name]; j != nil && (j.phase == Waiting || j.phase == Admitted) {
+		return j
+	}
+	return nil
+}
+
+// move puts a job in another phase.
+func (b *Book) move(j *job, to Phase) {
+	b.phases[j.phase]--
+	b.phases[to]++
+	j.phase = to
+	b.keep(j)
+}
+
+// keep notes whether time can move a job, and forgets a job of which there is nothing to know.
+func (b *Book) keep(j *job) {
+	if b.jobs[j.Name] == j {
+		b.wishes.touch(j)
+	}
+	switch {
+	case j.phase != Outside || !j.tried.IsZero():
+		b.timed[j.Name] = j
+	default:
+		delete(b.timed, j.Name)
+		if len(j.counted) == 0 && j.holder.IsNone() && b.jobs[j.Name] == j {
+			delete(b.jobs, j.Name)
+			b.wishes.forget(j.Name)
+			b.phases[Outside]--
+			delete(b.missed, j.Name) // no job waits for one that is not there
+		}
+	}
+}
+
+// assign notes that a pod is part of another job; empty for none. A job that waited with it does not any more: what the
+// pod asks for counts for the other job now.
+func (b *Book) assign(pod, from, to string) {
+	if from == to {
+		return
+	}
+	if to != "" {
+		b.job(to).counted[pod] = true
+	}
+	j := b.jobs[from]
+	if j == nil {
+		return
+	}
+	if delete(j.counted, pod); to != "" && j.phase == Waiting && j.Pod == pod {
+		b.done(from)
+		return
+	}
+	b.keep(j)
+}
+
+// offer makes a job wait for its turn, or updates it. A job that is admitted already stays so, and counts as it
+// did.
+func (b *Book) offer(offered Job) {
+	j := b.job(offered.Name)
+	if j.phase == Admitted {
+		return
+	}
+	asked := newJob(offered)
+	asked.in = asked.all()
+	for _, queue := range asked.in {
+		b.enter(queue)
+	}
+	if j.phase == Waiting {
+		b.drop(j)
+	} else {
+		b.move(j, Waiting)
+	}
+	j.asking = asked.asking
+	b.wishes.touch(j)
+	b.list(j)
+}
+
+// drop takes an active job out of its queues.
+func (b *Book) drop(j *job) {
+	if j.phase == Waiting {
+		b.unlist(j)
+	} else {
+		b.crowded -= count(j.crowded)
+		b.early -= count(j.early)
+		b.charge(j, -1)
+	}
+	for _, queue := range j.in {
+		b.leave(queue)
+	}
+}
+
+// admit begins the turn of a job that waits.
+func (b *Book) admit(j *job) {
+	b.unlist(j)
+	b.move(j, Admitted)
+	b.charge(j, 1)
+}
+
+// done ends the turn of a job, or its waiting.
+func (b *Book) done(name string) {
+	if j := b.active(name); j != nil {
+		b.drop(j)
+		b.end(j)
+	}
+}
+
+// end ends the phase of a job, and what belongs to it: it is outside then.
+func (b *Book) end(j *job) {
+	b.phases[j.phase]--
+	b.phases[Outside]++
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred}
+	b.keep(j)
+}
+
+// relist moves a job that waits to the list where it belongs now.
+func (b *Book) relist(j *job) {
+	b.unlist(j)
+	b.list(j)
+}
+
+// demand makes what some pods of a job ask for count in full, and that of its other pods as given.
+func (b *Book) demand(j *job, full []string, others Demand) {
+	demands := map[string]Demand{}
+	for pod := range j.counted {
+		demands[pod] = others
+	}
+	for _, pod := range full {
+		demands[pod] = Full
+	}
+	for pod := range j.counted {
+		if u := b.usages[pod]; u.Demand != demands[pod] {
+			u.Demand = demands[pod]
+			b.Count(pod, u)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package queueing
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+const (
+	// longestTurn is how long a turn lasts that leads to nothing: another gate may have kept the pod back
+	// meanwhile. It comes again.
+	longestTurn = 30 * time.Second
+	// patience is how long a job waits, after no pod made way for it, until one may.
+	patience = 30 * time.Second
+)
+
+// take returns the effects that gathered during an input.
+func (b *Book) take() Effects {
+	e := b.effects
+	b.effects = Effects{}
+	return e
+}
+
+// Look records that something has changed: there may be room for more turns.
+func (b *Book) Look(at Moment) Effects {
+	b.turn(at, "")
+	return b.take()
+}
+
+// Offer sets what a job asks for now. If it is not its turn, it waits for that. No job gets its turn before the
+// next input.
+func (b *Book) Offer(offered Job, at Moment) {
+	j := b.job(offered.Name)
+	if j.phase == Admitted {
+		return
+	}
+	since := at.Now
+	if j.phase == Waiting {
+		since = j.since
+	}
+	offered.making = !j.holder.IsNone()
+	b.demand(j, offered.Pods, Hopeless)
+	j.deserved = nil
+	b.offer(offered)
+	j.since = since
+}
+
+// Come records that a pod of a job has come to the gate. If its turn begins, it is not called: it is on its way.
+func (b *Book) Come(offered Job, at Moment) Effects {
+	b.Offer(offered, at)
+	b.turn(at, offered.Name)
+	return b.take()
+}
+
+// turn admits the jobs whose turn it is, as long as the window has room; jobs that have begun already in any case.
+// All are called except the one of the given name.
+func (b *Book) turn(at Moment, except string) {
+	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent()) {
+		next, ok := b.next()
+		if !ok {
+			return
+		}
+		j := b.jobs[next.Name]
+		if !at.Waits(j.Pod) {
+			b.quit(j, at)
+			continue
+		}
+		if j.Name != except && j.Gang && at.lacks(j.Pod) {
+			b.leaveOff(j)
+			continue
+		}
+		b.effects.Began = append(b.effects.Began, Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)})
+		if j.since = at.Now; j.Name != except {
+			b.effects.Call = append(b.effects.Call, j.Pod)
+		}
+	}
+}
+
+// leaveOff ends the waiting of a job, or its turn, that would lead to nothing. It asks for nothing until it comes
+// again.
+func (b *Book) leaveOff(j *job) {
+	b.done(j.Name)
+	b.demand(j, nil, Hopeless)
+}
+
+// quit ends the waiting of a job, or its turn, if the pod to call does not wait any more. Another of its pods is
+// called, if there is one, and offers it again.
+func (b *Book) quit(j *job, at Moment) {
+	pods := j.Pods
+	b.done(j.Name)
+	if i := slices.IndexFunc(pods, at.Waits); i >= 0 {
+		b.effects.Call = append(b.effects.Call, pods[i])
+	}
+}
+
+// Find records what was found about a pod in its cycle: it has to wait until others of its queue have made way, or
+// its gang would not fit on an empty cluster. It counts until Fail.
+func (b *Book) Find(pod string, refused, hopeless bool) {
+	if u, known := b.usages[pod]; known {
+		u.refused, u.hopeless = u.refused || refused, u.hopeless || hopeless
+		b.usages[pod] = u
+	}
+}
+
+// Failure is how a pod failed.
+type Failure struct {
+	// Job is what it would have been offered with, if it came without a turn.
+	Job string
+	// Gang: it stands for a gang, which another plugin brings back.
+	Gang bool
+	// Hopeless: it would not fit on an empty cluster.
+	Hopeless bool
+	// Aside: it waits for something else than room.
+	Aside bool
+}
+
+// Fail records that a pod could not be scheduled: the turn of its job ends. A job for which others would have to
+// make way, and none did, is patient for a while. A job that would not fit if everything else were gone keeps
+// nothing waiting.
+func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
+	u, known := b.usages[pod]
+	if !known {
+		return Effects{}
+	}
+	refused, name, demand := u.refused, cmp.Or(u.Job, how.Job), Idle
+	if u.hopeless || how.Hopeless {
+		demand = Hopeless
+		delete(b.missed, name)
+	} else {
+		b.miss(name)
+	}
+	u.refused, u.hopeless = false, false
+	b.usages[pod] = u
+	crowded := len(b.Crowded(name)) > 0
+	b.demand(b.job(name), nil, demand)
+	created, lacked := b.job(name).Created, b.job(name).missing()
+	b.done(name)
+	j := b.job(name)
+	if b.move(j, Failed); refused || crowded {
+		j.tried = at.Now
+	}
+	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
+	j.deserved.Add(b.Deserved(u.Queue), 1)
+	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
+	b.turn(at, "")
+	if !how.Gang {
+		j.barred.take(b.barOf(j)) // it gets that reason now; what words it finds it computed
+		j.barred.unheard = false
+	}
+	b.effects.Again = refused && !how.Gang
+	return b.take()
+}
+
+// Gone records that a pod is gone, or has ended.
+func (b *Book) Gone(pod string, at Moment) Effects {
+	if u, known := b.usages[pod]; known {
+		b.uncount(pod)
+		delete(b.missed, u.Job) // if it is still there it will be missed again
+		j := b.job(u.Job)
+		j.tried = time.Time{}
+		speaks := j.Pod == pod
+		switch {
+		case j.phase == Failed && speaks:
+			b.end(j)
+		case j.phase == Waiting && speaks:
+			b.quit(j, at)
+		case j.phase == Admitted:
+			b.withdraw(pod, u)
+		}
+		b.keep(j)
+	}
+	b.turn(at, "")
+	return b.take()
+}
+
+// Make records the holder for which pods are evicted so that a job may be placed; none if no pods are, or they
+// have ended. It reports whether the job is the only such one: the caller has to look after it from now on.
+func (b *Book) Make(name string, holder hold.Holder) bool {
+	switch j := b.jobs[name]; {
+	case !holder.IsNone():
+		j = b.job(name)
+		j.holder, b.making[name] = holder, j
+		return len(b.making) == 1
+	case j != nil && !j.holder.IsNone():
+		j.holder = hold.Holder{}
+		delete(b.making, name)
+		if j.making = false; j.phase == Waiting {
+			b.relist(j)
+		}
+		b.keep(j)
+	}
+	return false
+}
+
+// Making returns the holders for which pods are evicted, by job.
+func (b *Book) Making() map[string]hold.Holder {
+	holders := make(map[string]hold.Holder, len(b.making))
+	for name, j := range b.making {
+		holders[name] = j.holder
+	}
+	return holders
+}
+
+// Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call,
+// or lack members, the patience of jobs, the waiting for jobs that do not fit, and for early ones; and it retries jobs
+// that failed and may fit by now.
+func (b *Book) Tick(at Moment) Effects {
+	for _, j := range b.timed {
+		switch {
+		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
+			b.leaveOff(j)
+		case j.phase == Admitted && j.Gang && len(j.held) == 0 && !b.whole(j, at):
+			b.leaveOff(j) // it has lost a member since
+		case j.phase == Waiting && !at.Waits(j.Pod):
+			b.quit(j, at)
+		case j.phase == Waiting && j.Gang && at.lacks(j.Pod):
+			b.leaveOff(j)
+		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.aside(j.Pod) != j.aside:
+			j.aside = !j.aside
+			b.wishes.touch(j)
+		}
+		if !j.tried.IsZero() && at.Now.Sub(j.tried) >= patience {
+			if j.tried = (time.Time{}); j.phase == Waiting {
+				b.relist(j)
+			}
+			b.keep(j)
+		}
+	}
+	b.relent(at.Now)
+	b.even(at.Now)
+	b.retry(at)
+	b.turn(at, "")
+	b.effects.Freed = b.Freed()
+	return b.take()
+}
+
+// whole reports whether all that is to be placed in the turn of a gang is still there. If the pod that speaks for it
+// does not wait any more, or is in another gang by now, another one of its pods does from now on: what it lacks is
+// known only from its own pods.
+func (b *Book) whole(j *job, at Moment) bool {
+	speaks := func(pod string) bool {
+		u := b.usages[pod]
+		return u.Job == j.Name && u.Group == j.Group && at.Waits(pod)
+	}
+	if !speaks(j.Pod) {
+		i := slices.IndexFunc(j.Pods, speaks)
+		if i < 0 {
+			return false
+		}
+		j.Pod = j.Pods[i]
+	}
+	return !at.lacks(j.Pod)
+}
+
+// lacks reports whether something that is to be placed with a pod is missing.
+func (m Moment) lacks(pod string) bool { return m.Whole != nil && !m.Whole(pod) }
+
+// aside reports whether what waits with a pod waits for something else than room.
+func (m Moment) aside(pod string) bool { return m.Room != nil && !m.Room(pod) }
+
+// retry brings back jobs that have failed and whose queue deserves more by now: they may reclaim then, and no event
+// of the cluster says so.
+func (b *Book) retry(at Moment) {
+	for _, j := range b.timed {
+		if j.phase != Failed {
+			continue
+		}
+		waits, grows := at.Waits(j.Pod), false
+		for resource, amount := range b.Deserved(j.Queue) {
+			grows = grows || amount > j.deserved[resource]
+			j.deserved[resource] = min(amount, j.deserved[resource])
+		}
+		if waits && !grows {
+			continue
+		}
+		if waits && j.Gang {
+			b.effects.Retry = true
+			maps.Copy(j.deserved, b.Deserved(j.Queue)) // another plugin knows whether it is worth a try; until then it has failed
+			continue
+		}
+		if waits {
+			b.effects.Call = append(b.effects.Call, j.Pod)
+		}
+		b.end(j)
+	}
+}

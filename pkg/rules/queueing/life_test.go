@@ -1,0 +1,341 @@
+package queueing
+
+import (
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+var start = time.Unix(1000, 0)
+
+// scene is a book in which a job j of two pods, p1 which speaks for it and p2, is in some phase. Its
+// queue b deserves 4 of 9 GPUs, of which a has all.
+type scene struct {
+	*Book
+	now   time.Time
+	gone  map[string]bool // pods that do not wait any more
+	offer Job
+}
+
+func newScene(from Phase, gang bool) *scene {
+	s := &scene{Book: newBook(tier), now: start, gone: map[string]bool{}, offer: Job{Name: "j", Queue: "b", Pod: "p1", Pods: []string{"p1", "p2"}, Gang: gang, Need: Needs{"b": gpus(6)}}}
+	s.SetTotal(gpus(9))
+	s.SetQueues(Queue{Name: "a", Weight: 1})
+	s.SetQueues(Queue{Name: "b", Weight: 1})
+	s.Count("runs", Usage{Queue: "a", Amount: gpus(9), Runs: true})
+	s.Count("more", Usage{Queue: "a", Amount: gpus(9)})
+	s.both(Usage{})
+	s.room(from != Waiting)
+	switch from {
+	case Waiting, Admitted:
+		s.Come(s.offer, s.at())
+	case Failed:
+		s.Fail("p1", Failure{Gang: gang}, s.at())
+	case Outside:
+	}
+	return s
+}
+
+func (s *scene) at() Moment {
+	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }}
+}
+
+// room makes the window have room, or none.
+func (s *scene) room(yes bool) { s.SetLimits(Limits{Window: 9 * count(yes)}) }
+
+func (s *scene) one(pod string, u Usage) {
+	u.Queue, u.Job, u.Amount, u.Demand = "b", "j", gpus(3), s.usages[pod].Demand
+	s.Count(pod, u)
+}
+
+func (s *scene) both(u Usage) {
+	s.one("p1", u)
+	s.one("p2", u)
+}
+
+func (s *scene) after(d time.Duration) Effects {
+	s.now = s.now.Add(d)
+	return s.Tick(s.at())
+}
+
+// TestTransitions: what each input does to a job in each phase, and what has to be done then.
+func TestTransitions(t *testing.T) {
+	began := []Began{{Queue: "b"}}
+	come := func(s *scene) Effects { return s.Come(s.offer, s.at()) }
+	comeLate := func(s *scene) Effects { s.room(false); return come(s) }
+	offer := func(s *scene) Effects { s.Offer(s.offer, s.at()); return s.take() }
+	look := func(s *scene) Effects { s.room(true); return s.Look(s.at()) }
+	tick := func(s *scene) Effects { return s.after(time.Second) }
+	fail := func(s *scene) Effects { return s.Fail("p1", Failure{Gang: s.offer.Gang}, s.at()) }
+	refused := func(s *scene) Effects { s.Find("p1", true, false); return fail(s) }
+	hopeless := func(s *scene) Effects { s.Find("p1", false, true); return fail(s) }
+	gone := func(pods ...string) func(*scene) Effects {
+		return func(s *scene) (e Effects) {
+			for _, pod := range pods {
+				s.gone[pod] = true
+				e = s.Gone(pod, s.at())
+			}
+			return e
+		}
+	}
+	without := func(do func(*scene) Effects, pods ...string) func(*scene) Effects {
+		return func(s *scene) Effects {
+			for _, pod := range pods {
+				s.gone[pod] = true
+			}
+			return do(s)
+		}
+	}
+	then := func(one, other func(*scene) Effects) func(*scene) Effects {
+		return func(s *scene) Effects { one(s); return other(s) }
+	}
+	more := func(do func(*scene) Effects) func(*scene) Effects {
+		return func(s *scene) Effects { s.SetQueues(Queue{Name: "b", Weight: 2}); return do(s) }
+	}
+	usage := func(pods []string, us ...Usage) func(*scene) Effects {
+		return func(s *scene) Effects {
+			for _, u := range us {
+				for _, pod := range pods {
+					s.one(pod, u)
+				}
+			}
+			return s.Look(s.at())
+		}
+	}
+	all, first := []string{"p1", "p2"}, []string{"p1"}
+	held, runs := Usage{Held: true}, Usage{Runs: true}
+	for sentence, c := range map[string]struct {
+		from   Phase
+		gang   bool
+		do     func(*scene) Effects
+		want   Phase
+		effect Effects
+		demand Demand // of p2, if it is there
+	}{
+		"it comes, and it is its turn":                      {from: Outside, do: come, want: Admitted, effect: Effects{Began: began}},
+		"it comes, and the window has no room":              {from: Outside, do: comeLate, want: Waiting},
+		"it comes before queues are read":                   {from: Outside, do: func(s *scene) Effects { at := s.at(); at.Read = false; return s.Come(s.offer, at) }, want: Waiting},
+		"it is offered, and nothing is looked at":           {from: Outside, do: offer, want: Waiting},
+		"it fails though it never came":                     {from: Outside, do: fail, want: Failed, demand: Idle},
+		"nothing happens to it":                             {from: Outside, do: tick, want: Outside},
+		"its pods run without a turn":                       {from: Outside, do: usage(all, runs), want: Outside},
+		"its pods are gone":                                 {from: Outside, do: gone(all...), want: Outside},
+		"it comes again while it waits":                     {from: Waiting, do: come, want: Waiting},
+		"it waits, and the window has room":                 {from: Waiting, do: look, want: Admitted, effect: Effects{Began: began, Call: []string{"p1"}}},
+		"it waits, and time passes":                         {from: Waiting, do: tick, want: Waiting},
+		"its turn comes, and the pod to call does not wait": {from: Waiting, do: without(look, "p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"time passes, and the pod to call does not wait":    {from: Waiting, do: without(tick, "p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"time passes, and none of its pods waits":           {from: Waiting, do: without(tick, "p1", "p2"), want: Outside},
+		"the pod to call is gone":                           {from: Waiting, do: gone("p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"another of its pods is gone while it waits":        {from: Waiting, do: gone("p2"), want: Waiting},
+		"it fails while it waits":                           {from: Waiting, do: fail, want: Failed, demand: Idle},
+		"it comes in its turn":                              {from: Admitted, do: come, want: Admitted},
+		"it is offered in its turn":                         {from: Admitted, do: offer, want: Admitted},
+		"it fails":                                          {from: Admitted, do: fail, want: Failed, demand: Idle},
+		"it would not fit on an empty cluster":              {from: Admitted, do: hopeless, want: Failed, demand: Hopeless},
+		"it is refused":                                     {from: Admitted, do: refused, want: Failed, effect: Effects{Again: true}, demand: Idle},
+		"a gang is refused":                                 {from: Admitted, gang: true, do: refused, want: Failed, demand: Idle},
+		"a pod of it runs":                                  {from: Admitted, do: usage(first, runs), want: Admitted},
+		"all of it runs":                                    {from: Admitted, do: usage(all, runs), want: Outside},
+		"all of it is held":                                 {from: Admitted, do: usage(all, held), want: Admitted},
+		"all of it is held, and runs":                       {from: Admitted, do: usage(all, held, runs), want: Outside},
+		"all of it is held, and given back":                 {from: Admitted, do: usage(all, held, Usage{}), want: Admitted},
+		"a pod of it is gone in its turn":                   {from: Admitted, do: gone("p2"), want: Admitted},
+		"all of it is gone in its turn":                     {from: Admitted, do: gone(all...), want: Outside},
+		"the pod that speaks for a gang is gone in its turn, and another waits":        {from: Admitted, gang: true, do: then(gone("p1"), tick), want: Admitted},
+		"the pod that speaks for a gang waits no more in its turn, and none does":      {from: Admitted, gang: true, do: without(tick, "p1", "p2"), want: Outside, demand: Hopeless},
+		"the pod that speaks for a gang is in another by its labels, and none is left": {from: Admitted, gang: true, do: func(s *scene) Effects { s.both(Usage{Group: "other"}); return tick(s) }, want: Outside, demand: Hopeless},
+		"what a gang waits with runs, and another waits":                               {from: Admitted, gang: true, do: then(usage(first, runs), without(tick, "p1")), want: Admitted},
+		"its turn goes on":                               {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn) }, want: Admitted},
+		"nothing comes of its turn":                      {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn + 1) }, want: Outside, demand: Hopeless},
+		"it has failed, comes, and it is its turn":       {from: Failed, do: come, want: Admitted, effect: Effects{Began: began}},
+		"it has failed, comes, and there is no room":     {from: Failed, do: comeLate, want: Waiting},
+		"it has failed, and time passes":                 {from: Failed, do: tick, want: Failed, demand: Idle},
+		"it has failed, and there is room":               {from: Failed, do: look, want: Failed, demand: Idle},
+		"it has failed, and its queue deserves more":     {from: Failed, do: more(tick), want: Outside, effect: Effects{Call: []string{"p1"}}, demand: Idle},
+		"a gang has failed, and its queue deserves more": {from: Failed, gang: true, do: more(tick), want: Failed, effect: Effects{Retry: true}, demand: Idle},
+		"it has failed, and its pod waits no more":       {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
+		"it has failed, and its pod is gone":             {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
+		"it has failed, and another pod is gone":         {from: Failed, do: gone("p2"), want: Failed},
+		"it fails again":                                 {from: Failed, do: fail, want: Failed, demand: Idle},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newScene(c.from, c.gang)
+			if got := s.Phase("j"); got != c.from {
+				t.Fatalf("it begins %s, want %s", names[got], names[c.from])
+			}
+			got := c.do(s)
+			if diff := gocmp.Diff(c.effect, got); diff != "" {
+				t.Errorf("effects (-want +got):\n%s", diff)
+			}
+			if phase := s.Phase("j"); phase != c.want {
+				t.Errorf("it is %s, want %s", names[phase], names[c.want])
+			}
+			if u, there := s.Counted("p2"); there && u.Demand != c.demand {
+				t.Errorf("what it asks for counts as %d, want %d", u.Demand, c.demand)
+			}
+			checkJobs(s.Book, t.Fatalf)
+		})
+	}
+}
+
+// TestPatience: no pod makes way for a job, and there is nothing to report about it, for a while after it was
+// refused.
+func TestPatience(t *testing.T) {
+	s := newScene(Admitted, false)
+	s.Find("p1", true, false)
+	s.Fail("p1", Failure{}, s.at())
+	s.room(false)
+	s.Come(s.offer, s.at())
+	for _, c := range []struct {
+		passes  time.Duration
+		patient bool
+	}{{patience - 1, true}, {1, false}} {
+		s.after(c.passes)
+		if _, due := s.Untold("j", s.at()); s.jobs["j"].patient() != c.patient || due {
+			t.Errorf("patient: %v, want %v; something to tell: %v", !c.patient, c.patient, due)
+		}
+	}
+	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
+	if n, due := s.Untold("j", s.at()); !due || n.Message != `queue "b" is closed` {
+		t.Errorf("to be told: %q, want that its queue is closed", n.Message)
+	}
+}
+
+// TestMaking: a job is looked after while pods are evicted for it, and no longer.
+func TestMaking(t *testing.T) {
+	s, holder := newScene(Waiting, false), hold.Holder{Profile: "p", Group: "g"}
+	if !s.Make("j", holder) || s.Make("other", holder) || !s.Make("other", hold.Holder{}) == false {
+		t.Error("not the first alone is to be looked after")
+	}
+	s.Come(s.offer, s.at())
+	if diff := gocmp.Diff(map[string]hold.Holder{"j": holder}, s.Making()); diff != "" || !s.jobs["j"].making {
+		t.Errorf("it does not wait for others to end (-want +got):\n%s", diff)
+	}
+	if s.Make("j", hold.Holder{}); len(s.Making()) > 0 || s.jobs["j"].making || s.jobs["other"] != nil {
+		t.Error("it waits for others to end that have")
+	}
+	checkJobs(s.Book, t.Fatalf)
+}
+
+// TestMissedAndGone: no job waits for one of which no pod is left, whatever its last pods were counted for in the end.
+func TestMissedAndGone(t *testing.T) {
+	for name, last := range map[string]string{"its own": "j", "another": "j/p2", "none": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(Admitted, true)
+			s.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+			s.Fail("p1", Failure{Gang: true}, s.at())
+			for _, pod := range []string{"p1", "p2"} {
+				s.Count(pod, Usage{Queue: "b", Job: last, Amount: gpus(3)})
+			}
+			s.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
+			small := func(name string) Phase {
+				pod := "pod of " + name
+				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1)})
+				s.Come(Job{Name: name, Queue: "b", Pod: pod, Pods: []string{pod}, Need: Needs{"b": gpus(1)}, Created: start.Add(time.Hour)}, s.at())
+				phase := s.Phase(name)
+				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1), Runs: true})
+				return phase
+			}
+			if got := []Phase{small("first"), small("second")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
+				t.Fatalf("others while it waits: %v; want one to pass, and one to wait", got)
+			}
+			for _, pod := range []string{"p1", "p2"} {
+				s.gone[pod] = true
+				s.Gone(pod, s.at())
+			}
+			s.after(time.Second)
+			small("third")
+			if reason, why := s.Why("third"); reason == Passed || len(s.missed) > 0 {
+				t.Errorf("another once it is gone: %s, %d are waited for", why, len(s.missed))
+			}
+		})
+	}
+}
+
+// TestMadeWayFor: a job for which pods were evicted waits for no other, once they have ended.
+func TestMadeWayFor(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	come := func(name string, created int, need int64) {
+		pod := "pod of " + name
+		b.Count(pod, Usage{Queue: "default", Job: name, Amount: gpus(need)})
+		b.Come(Job{Name: name, Queue: "default", Pod: pod, Pods: []string{pod}, Need: Needs{"default": gpus(need)}, Created: start.Add(time.Duration(created) * time.Second)}, at)
+	}
+	come("big", 1, 50)
+	b.Fail("pod of big", Failure{}, at)
+	come("passes", 2, 1)
+	b.Count("pod of passes", Usage{Queue: "default", Job: "passes", Amount: gpus(1), Runs: true})
+	for _, name := range []string{"waits", "promised"} {
+		come(name, 3, 4)
+		if reason, why := b.Why(name); reason != Passed {
+			t.Fatalf("%s waits for %q: %s; want it to wait behind the big one", name, reason, why)
+		}
+	}
+	b.Make("promised", hold.Holder{Profile: "p", Group: "promised"})
+	b.Count("pod of promised", Usage{Queue: "default", Job: "promised", Amount: gpus(4), Promised: true})
+	b.Offer(b.jobs["promised"].offered(), at)
+	b.Look(at)
+	if got := b.Phase("promised"); got != Waiting {
+		t.Errorf("while others end: %v; want it to wait", got)
+	}
+	b.Make("promised", hold.Holder{})
+	b.Look(at)
+	if got := []Phase{b.Phase("promised"), b.Phase("waits")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
+		_, why := b.Why("promised")
+		t.Errorf("once they have ended: %v (%s); want its turn, and nobody else's", got, why)
+	}
+}
+
+// TestGoneHasNotPassed: a job that is gone before it was placed has passed no other.
+func TestGoneHasNotPassed(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	comes(b, "default", 1, 50, at)
+	b.Fail("default-1", Failure{Gang: true}, at)
+	passes := comes(b, "default", 2, 1, at)
+	b.Gone(passes, at)
+	waits := comes(b, "default", 3, 1, at)
+	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
+		t.Errorf("the next one waits: %s", why)
+	}
+	b.Count(waits, Usage{Queue: "default", Job: waits, Amount: gpus(1), Runs: true})
+	if last := comes(b, "default", 4, 1, at); b.Phase(last) != Waiting {
+		t.Error("nobody waits once one has passed")
+	}
+}
+
+// TestGoneElsewhere: no job waits for a job that did not fit once the pods that asked for something in it wait with
+// another, although the job is known for a member that runs.
+func TestGoneElsewhere(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	big := comes(b, "default", 1, 50, at)
+	b.Count("runs", Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true})
+	b.Fail(big, Failure{Gang: true}, at)
+	comes(b, "default", 1, 50, at)
+	b.Fail(big, Failure{Gang: true}, at)
+	passes := comes(b, "default", 2, 1, at)
+	b.Count(passes, Usage{Queue: "default", Job: passes, Amount: gpus(1), Runs: true})
+	comes(b, "default", 1, 50, at) // its turn again
+	if b.Phase(big) != Admitted {
+		t.Fatal("it has no turn")
+	}
+	b.Count(big, Usage{Queue: "default", Job: "another", Amount: gpus(50)})
+	if b.Phase(big) == Admitted {
+		t.Fatal("it has its turn still")
+	}
+	waits := comes(b, "default", 3, 1, at)
+	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
+		t.Errorf("one waits: %s", why)
+	}
+}

@@ -1,0 +1,48 @@
+package queueing
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestLine: jobs that wait, have their turn or did not fit are in the order in which they are served; others are not
+// listed.
+func TestLine(t *testing.T) {
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+	b := newBook(tier)
+	b.SetLimits(Limits{Window: 1})
+	b.SetTotal(gpus(1000))
+	b.SetQueues(Queue{Name: "a", Weight: 1}, Queue{Name: "other", Weight: 1})
+	come := func(j Job) {
+		j.Pod, j.Pods, j.Gang = "p"+j.Name, []string{"p" + j.Name}, true
+		b.Count(j.Pod, Usage{Queue: j.Queue, Job: j.Name, Amount: gpus(6), Priority: j.Priority})
+		b.Come(j, at)
+	}
+	come(of("a", 2, gpus(6))) // it has its turn, and fails
+	b.Fail("pa-2", Failure{Job: "a-2", Gang: true}, at)
+	come(of("a", 3, gpus(6))) // it has its turn
+	come(of("a", 4, gpus(6)))
+	come(of("other", 1, gpus(6)))
+	come(of("a", 1, gpus(6)))
+	high := of("a", 9, gpus(6))
+	high.Priority = 10
+	come(high)
+	if got, want := strings.Join(b.Line("a"), " "), "a-9 a-1 a-2 a-3 a-4"; got != want {
+		t.Errorf("the line is %s, want %s", got, want)
+	}
+	begun := of("a", 20, gpus(6))
+	begun.Begun = true
+	b.SetLimits(Limits{})
+	b.Offer(begun, at)
+	b.Gone("pa-1", at)
+	if got, want := strings.Join(b.Line("a"), " "), "a-20 a-9 a-2 a-3 a-4"; got != want {
+		t.Errorf("with one that has begun, and without one that is gone, the line is %s, want %s", got, want)
+	}
+	if got := b.Bearer("a-9"); got != "pa-9" {
+		t.Errorf("%q stands for a-9", got)
+	}
+	if got := b.Line("nowhere"); len(got) > 0 {
+		t.Errorf("%v wait in a queue that is not there", got)
+	}
+}

@@ -1,0 +1,152 @@
+package queueing
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Needs are amounts by queue: pods that start together may be in several.
+type Needs map[string]Vector
+
+// Add adds an amount to that of a queue.
+func (n Needs) Add(queue string, amount Vector) {
+	if n[queue] == nil {
+		n[queue] = Vector{}
+	}
+	n[queue].Add(amount, 1)
+}
+
+// Options returns what a job of some usages asks for, and may ask for instead, at least one: with
+// the n-th, each usage takes its n-th option, or its last.
+func Options(usages []Usage) []Needs {
+	most := 0
+	for _, u := range usages {
+		most = max(most, len(u.Or))
+	}
+	options := make([]Needs, most+1)
+	for at := range options {
+		options[at] = Needs{}
+		for _, u := range usages {
+			options[at].Add(u.Queue, u.Option(at))
+		}
+	}
+	return options
+}
+
+// total returns the sum over all queues.
+func (n Needs) total() Vector {
+	if len(n) == 1 {
+		for _, amount := range n {
+			return amount
+		}
+	}
+	sum := Vector{}
+	for _, amount := range n {
+		sum.Add(amount, 1)
+	}
+	return sum
+}
+
+// names returns the resources of which something is asked for, in order.
+func (n Needs) names() []v1.ResourceName {
+	var list []v1.ResourceName
+	for _, amount := range n {
+		for name := range amount {
+			if amount[name] > 0 && !slices.Contains(list, name) {
+				list = append(list, name)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func (n Needs) clone() Needs {
+	all := make(Needs, len(n))
+	for queue, amount := range n {
+		all[queue] = maps.Clone(amount)
+	}
+	return all
+}
+
+// less returns the needs without an amount in a queue, as far as they have any; if they have
+// nothing in that queue, it is taken off the queue otherwise.
+func (n Needs) less(queue, otherwise string, amount Vector) Needs {
+	if _, ok := n[queue]; !ok {
+		queue = otherwise
+	}
+	left := maps.Clone(n)
+	left[queue] = Vector{}
+	for name, need := range n[queue] {
+		if rest := need - max(amount[name], 0); rest > 0 {
+			left[queue][name] = rest
+		}
+	}
+	if len(left[queue]) == 0 {
+		delete(left, queue)
+	}
+	return left
+}
+
+// queues returns the queues in which a job asks for something, its own first.
+func (j *job) queues() []string {
+	need := j.need()
+	list := make([]string, 1, 1+len(need))
+	list[0] = j.Queue
+	for queue := range need {
+		if queue != j.Queue {
+			list = append(list, queue)
+		}
+	}
+	slices.Sort(list[1:])
+	return list
+}
+
+// all returns the queues in which any of its options asks for something, its own first.
+func (j *job) all() []string {
+	list := j.queues()
+	for _, option := range j.options {
+		for queue := range option {
+			if !slices.Contains(list, queue) {
+				list = append(list, queue)
+			}
+		}
+	}
+	return list
+}
+
+// need returns what a job asks for.
+func (j *job) need() Needs { return j.options[j.at] }
+
+// take makes a job ask for one of its options. A job that is admitted is charged with it.
+func (j *job) take(at int) {
+	if j.at != at || j.needs == nil {
+		j.at = at
+		j.needs = j.options[at].names()
+	}
+}
+
+// at returns how much of a resource is asked for in a queue and those below it.
+func (b *Book) at(n Needs, level string, name v1.ResourceName) int64 {
+	var sum int64
+	for queue, amount := range n {
+		if slices.Contains(b.Path(queue), level) {
+			sum += amount[name]
+		}
+	}
+	return sum
+}
+
+// charge adds what a job asks for n times to what its queues use.
+func (b *Book) charge(j *job, n int64) {
+	b.wishes.touch(j)
+	for queue, amount := range j.need() {
+		b.queues[queue].mine.Add(amount, n)
+		for _, q := range b.upwards(queue) {
+			q.turns.Add(amount, n)
+			q.used.Add(amount, n)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package queueing
+
+import (
+	"container/heap"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+)
+
+// next admits the job whose turn it is; false if there is none. It costs a look at each queue with jobs that wait.
+//
+// Queues are ordered by the policies that answer QueueOrder, top down through the tree; then those come first that stay
+// inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
+// TaskOrder, and then by age, old first, and name. A job with which its queue would get more than its share stands back
+// behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come. Jobs that have
+// stood back for long get their turn by rank alone, see even.
+func (b *Book) next() (Job, bool) {
+	if j := b.mostUrgent(); j != nil {
+		b.admit(j)
+		return j.offered(), true
+	}
+	var best *job
+	var of *queue
+	for _, q := range b.queues {
+		if q.err != nil || q.spec == nil || b.closed(q) || of != nil && b.compareQueues(q, of) > 0 {
+			continue
+		}
+		if first, _ := b.first(q); first != nil && !b.standsBack(first, q) {
+			best, of = first, q
+		}
+	}
+	if best == nil {
+		return Job{}, false
+	}
+	if other := b.insteadOf(best, of); other != best {
+		best, other.early = other, true
+		b.early++
+	}
+	b.pass(best)
+	_, best.crowded = b.exceeded(best)
+	b.crowded += count(best.crowded)
+	b.admit(best)
+	return best.offered(), true
+}
+
+// insteadOf returns the job that has its turn instead of the first job of the first queue, if with that the queue, or
+// one above it, would have more than it deserves: the first of those with which another queue, that ranks alike, stays
+// inside its share. It is the given job if there is none. It costs another look at each queue with jobs that wait.
+func (b *Book) insteadOf(first *job, of *queue) *job {
+	if !b.overshootsAny(first, of) {
+		return first
+	}
+	best := first
+	var bestOf *queue
+	for _, q := range b.queues {
+		if q.err != nil || q.spec == nil || len(q.waiting) == 0 || b.closed(q) || bestOf != nil && b.compareQueues(q, bestOf) > 0 {
+			continue
+		}
+		var mine, its string
+		alike := share.Compare(of.path, q.path, func(i, j string) int { mine, its = i, j; return b.rankSiblings(i, j) }) == 0
+		if q == of || !alike || !b.overshoots(first, mine) {
+			continue
+		}
+		if j, _ := b.first(q); j != nil && !b.overshoots(j, its) {
+			best, bestOf = j, q
+		}
+	}
+	b.late = b.late || best != first
+	if b.byRank {
+		return first
+	}
+	return best
+}
+
+// standsBack reports whether a job has to wait for early ones, since it overshoots.
+func (b *Book) standsBack(j *job, q *queue) bool {
+	if b.early == 0 || !b.overshootsAny(j, q) {
+		return false
+	}
+	b.late = true
+	return !b.byRank
+}
+
+// even bounds how long jobs that overshoot stand back: jobs that never fit may come before them again and again. After
+// patience, queues are ordered by rank alone, for as long.
+func (b *Book) even(now time.Time) {
+	switch {
+	case !b.late:
+		b.lateSince = time.Time{}
+	case b.lateSince.IsZero(), now.Sub(b.lateSince) >= 2*patience:
+		b.lateSince = now
+	}
+	b.late, b.byRank = false, !b.lateSince.IsZero() && now.Sub(b.lateSince) >= patience
+}
+
+// overshootsAny reports whether a queue, or one above it, would have more than it deserves with a job.
+func (b *Book) overshootsAny(j *job, q *queue) bool {
+	return slices.ContainsFunc(q.path, func(at string) bool { return b.overshoots(j, at) })
+}
+
+// Urgent reports whether there are jobs that have begun, and wait to go on.
+func (b *Book) Urgent() bool { return len(b.urgent) > 0 }
+
+// mostUrgent returns the first of the jobs that have begun; nil for none.
+func (b *Book) mostUrgent() *job {
+	var first *job
+	for _, j := range b.urgent {
+		if first == nil || b.compareJobs(j, first) < 0 {
+			first = j
+		}
+	}
+	return first
+}
+
+func count(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// first returns the job of a queue whose turn it is, nil if there is none, and the jobs before it that a ceiling
+// keeps from their turn.
+func (b *Book) first(q *queue) (*job, []*missed) {
+	var first *job
+	var blocked []*missed
+	for kind, l := range q.waiting {
+		if strings.HasPrefix(kind, hopeless) {
+			continue
+		}
+		j := l.first(b)
+		if j == nil || len(j.in) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
+			continue
+		}
+		switch bound, over, why := b.judge(j); {
+		case over && bound.Reason == Capability:
+			blocked = append(blocked, &missed{Job: j.offered(), ceiling: bound.Queue})
+		case !over && why == "":
+			first = j
+		}
+	}
+	return first, blocked
+}
+
+// judge makes a job take the first of its options with which it is above no limit; if there is none, the first for
+// which others can make way. It returns what keeps the job from its turn, with its first option: a limit, or else the
+// job that it waits for, in words.
+func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
+	if len(j.options) > 1 {
+		for at := range j.options {
+			if j.take(at); !b.over(j) && b.waitsFor(j) == "" {
+				return Bound{}, false, ""
+			}
+		}
+		for at := range j.options {
+			j.take(at)
+			if _, over := b.insuperable(j); !over && b.waitsFor(j) == "" {
+				return Bound{}, false, ""
+			}
+		}
+		j.take(0)
+	}
+	if bound, over = b.insuperable(j); over {
+		return bound, true, ""
+	}
+	return Bound{}, false, b.waitsFor(j)
+}
+
+// list is the jobs of a queue that wait and ask for the same: what keeps the first of them from its turn keeps all.
+type list struct {
+	// fresh are the jobs whose groups have nothing running, in an order that does not change.
+	fresh fresh
+	// started are the other jobs, which are compared again each time.
+	started map[string]*job
+}
+
+// first returns the job whose turn it is; nil if there is none.
+func (l *list) first(b *Book) *job {
+	var best *job
+	if l.fresh.Len() > 0 {
+		best = l.fresh.jobs[0]
+	}
+	for _, j := range l.started {
+		if best == nil || b.compareJobs(j, best) < 0 {
+			best = j
+		}
+	}
+	return best
+}
+
+// kindOf returns a key for what a job asks for, and for whether others may have to make way for it. A job that has
+// been promised some of that is a kind of its own.
+func (b *Book) kindOf(j *job) string {
+	var kind strings.Builder
+	j.take(0)
+	if b.promised[j.Name] != nil {
+		kind.WriteString(j.Name + " ")
+	}
+	if j.patient() {
+		kind.WriteString("patient ")
+	}
+	if j.Ready {
+		kind.WriteString("beyond ")
+	}
+	if j.making {
+		kind.WriteString("making ")
+	}
+	j.asks(&kind)
+	for at := 1; at < len(j.options); at++ {
+		j.take(at)
+		kind.WriteString(" or ")
+		j.asks(&kind)
+	}
+	j.take(0)
+	return kind.String()
+}
+
+// asks writes what a job asks for.
+func (j *job) asks(asks *strings.Builder) {
+	for _, queue := range j.queues() {
+		asks.WriteString(queue + ":")
+		for _, name := range j.needs {
+			asks.WriteString(string(name) + "=" + strconv.FormatInt(j.need()[queue][name], 10) + ",")
+		}
+	}
+}
+
+// list makes a job wait. One that is above a ceiling all by itself is of a hopeless kind: as things are it never
+// has its turn, and it keeps no other job waiting.
+func (b *Book) list(j *job) {
+	if j.Begun {
+		b.urgent[j.Name] = j
+		return
+	}
+	q, kind := b.queues[j.Queue], b.kindOf(j)
+	if b.tooLarge(j) {
+		kind = hopeless + kind
+	}
+	j.kind = kind
+	l := q.waiting[kind]
+	if l == nil {
+		l = &list{fresh: fresh{less: b.compareFresh}, started: map[string]*job{}}
+		q.waiting[kind] = l
+	}
+	if j.Group != "" {
+		if b.members[j.Group] == nil {
+			b.members[j.Group] = map[string]*job{}
+		}
+		b.members[j.Group][j.Name] = j
+	}
+	if j.Ready || b.running[j.Group] != nil {
+		l.started[j.Name] = j
+		j.index = -1
+		return
+	}
+	heap.Push(&l.fresh, j)
+}
+
+// hopeless begins the kind of jobs that are too large.
+const hopeless = "!"
+
+func (b *Book) unlist(j *job) {
+	if j.Begun {
+		delete(b.urgent, j.Name)
+		return
+	}
+	q, kind := b.queues[j.Queue], j.kind
+	l := q.waiting[kind]
+	if delete(b.members[j.Group], j.Name); len(b.members[j.Group]) == 0 {
+		delete(b.members, j.Group)
+	}
+	if j.index < 0 {
+		delete(l.started, j.Name)
+	} else {
+		heap.Remove(&l.fresh, j.index)
+	}
+	if l.fresh.Len()+len(l.started) == 0 {
+		delete(q.waiting, kind)
+	}
+}
+
+// fresh is a heap.
+type fresh struct {
+	jobs []*job
+	less func(i, j *job) int
+}
+
+// Len, Less and Swap are the methods of sort.Interface.
+func (f *fresh) Len() int           { return len(f.jobs) }
+func (f *fresh) Less(i, j int) bool { return f.less(f.jobs[i], f.jobs[j]) < 0 }
+
+func (f *fresh) Swap(i, j int) {
+	f.jobs[i], f.jobs[j] = f.jobs[j], f.jobs[i]
+	f.jobs[i].index, f.jobs[j].index = i, j
+}
+
+// Push adds a job at the end.
+func (f *fresh) Push(x any) {
+	j := x.(*job)
+	j.index = len(f.jobs)
+	f.jobs = append(f.jobs, j)
+}
+
+// Pop removes the last job.
+func (f *fresh) Pop() any {
+	last := f.jobs[len(f.jobs)-1]
+	f.jobs = f.jobs[:len(f.jobs)-1]
+	return last
+}

@@ -1,0 +1,176 @@
+package queueing
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+)
+
+// Policy is a rule by which queues and jobs are ordered, and queues limited.
+type Policy string
+
+// Policies.
+const (
+	PolicyPriority   Policy = "priority"   // high before low
+	PolicyGang       Policy = "gang"       // jobs whose minimum does not run come first
+	PolicyDRF        Policy = "drf"        // the job with the smaller dominant share comes first
+	PolicyProportion Policy = "proportion" // about what queues deserve by weight
+	PolicyCapacity   Policy = "capacity"   // about what is stated that queues deserve
+)
+
+// Policies are the policies by which a book decides. The zero value has none.
+type Policies struct {
+	// QueueOrder and JobOrder are asked one after the other: the first that distinguishes two
+	// decides.
+	QueueOrder, JobOrder []Policy
+	// Overused are the policies that limit queues to their share.
+	Overused []Policy
+	// Rules say what queues deserve.
+	Rules share.Rules
+	// Preempt is what makes way inside a queue, as far as that is known here. Reclaim: queues make
+	// way for each other.
+	Preempt Way
+	Reclaim bool
+}
+
+// Way is what may make way for a job in its queue.
+type Way int
+
+// Ways.
+const (
+	Nothing  Way = iota
+	Lower        // what has a lower priority
+	Anything     // whatever its priority
+)
+
+// SetPolicies sets by which policies queues and jobs are ordered, and what queues deserve. It is
+// for books in which nothing waits yet.
+func (b *Book) SetPolicies(policies Policies) {
+	b.policies = policies
+	b.relink()
+}
+
+// deserves returns what a queue is entitled to by its description, as far as that counts.
+func (b *Book) deserves(spec *Queue) Vector {
+	return b.policies.Rules.Entitled(b.total, spec.Deserved, spec.Guarantee)
+}
+
+// judges reports whether a policy that answers Overused is about a resource of a queue: what is
+// stated is capacity's, and so is everything if there is no proportion; the rest is proportion's.
+func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
+	_, stated := spec.Deserved[name]
+	policy := PolicyProportion
+	if rules := b.policies.Rules; rules.Stated && (stated || !rules.Weighted) {
+		policy = PolicyCapacity
+	}
+	return slices.Contains(b.policies.Overused, policy)
+}
+
+// compareQueues orders queues top down: where their branches part, the policies decide between the
+// two branches, and then their names.
+func (b *Book) compareQueues(p, q *queue) int {
+	return share.Compare(p.path, q.path, b.compareSiblings)
+}
+
+func (b *Book) compareSiblings(i, j string) int {
+	return cmp.Or(b.rankSiblings(i, j), cmp.Compare(i, j))
+}
+
+// rankSiblings orders two siblings by the policies alone; 0 means that they rank alike.
+func (b *Book) rankSiblings(i, j string) int {
+	p, q := b.queues[i], b.queues[j]
+	for _, policy := range b.policies.QueueOrder {
+		order := 0
+		switch policy {
+		case PolicyPriority:
+			order = cmp.Compare(q.spec.Priority, p.spec.Priority)
+		case PolicyProportion:
+			order = cmp.Compare(b.served(p), b.served(q))
+		case PolicyCapacity:
+			order = cmp.Compare(b.filled(i), b.filled(j))
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return 0
+}
+
+// served returns the dominant share of a queue and all below it, divided by its weight.
+func (b *Book) served(q *queue) float64 {
+	return share.Dominant(q.used, b.total) / float64(max(q.spec.Weight, 1))
+}
+
+// filled returns how much of what it deserves a queue uses with all below it: the largest fraction
+// of a resource.
+func (b *Book) filled(name string) float64 {
+	deserved, most := b.Shares()[name].Deserved, 0.0
+	for resource, amount := range b.queues[name].used {
+		switch {
+		case amount <= 0:
+		case deserved[resource] <= 0:
+			return math.Inf(1)
+		default:
+			most = max(most, float64(amount)/float64(deserved[resource]))
+		}
+	}
+	return most
+}
+
+func (b *Book) compareJobs(i, j *job) int {
+	for _, policy := range b.policies.JobOrder {
+		order := 0
+		switch policy {
+		case PolicyPriority:
+			order = cmp.Compare(j.Priority, i.Priority)
+		case PolicyGang:
+			order = compareReady(i.Ready, j.Ready)
+		case PolicyDRF:
+			order = cmp.Compare(b.JobShare(i.Group, nil), b.JobShare(j.Group, nil))
+		}
+		if order != 0 {
+			return order
+		}
+	}
+	return compareAge(i, j)
+}
+
+// compareReady puts jobs whose minimum does not run first.
+func compareReady(i, j bool) int {
+	switch {
+	case i == j:
+		return 0
+	case j:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// compareFresh compares jobs whose groups have nothing running, by what does not change while they
+// wait.
+func (b *Book) compareFresh(i, j *job) int {
+	if slices.Contains(b.policies.JobOrder, PolicyPriority) {
+		return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareAge(i, j))
+	}
+	return compareAge(i, j)
+}
+
+func compareAge(i, j *job) int {
+	return cmp.Or(i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
+}
+
+// JobShare returns the dominant share of a group, from 0 to 1, if it had this much more running.
+func (b *Book) JobShare(group string, more Vector) float64 {
+	if len(more) == 0 {
+		return share.Dominant(b.running[group], b.total)
+	}
+	sum := Vector{}
+	sum.Add(b.running[group], 1)
+	sum.Add(more, 1)
+	return share.Dominant(sum, b.total)
+}

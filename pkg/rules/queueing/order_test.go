@@ -1,0 +1,186 @@
+package queueing
+
+import (
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+)
+
+// TestPolicies: FairShare derives the same policies from tiers, see its TestPoliciesOf.
+func TestPolicies(t *testing.T) {
+	const (
+		priority, gang, drf, proportion, capacity = PolicyPriority, PolicyGang, PolicyDRF, PolicyProportion, PolicyCapacity
+	)
+	type list = []Policy
+	byPriority := Policies{QueueOrder: list{priority}, JobOrder: list{priority, priority}, Preempt: Lower}
+	high := func(j Job) Job { j.Priority = 10; return j }
+	ready := func(j Job, group string) Job { j.Ready, j.Group = true, group; return j }
+	runs := func(queue, group string, n int64) Usage {
+		return Usage{Queue: queue, Group: group, Amount: gpus(n), Runs: true}
+	}
+	waits := func(queue string, n int64) Usage { return Usage{Queue: queue, Amount: gpus(n)} }
+	two := []Queue{{Name: "a", Deserved: gpus(6), Guarantee: gpus(1)}, {Name: "b", Weight: 3, Priority: 1}}
+	for sentence, c := range map[string]struct {
+		policies Policies
+		queues   []Queue
+		count    map[string]Usage
+		jobs     []Job
+		want     string
+	}{
+		"none: jobs by age, queues by name, and no shares": {
+			queues: two, count: map[string]Usage{"1": runs("a", "", 8), "2": waits("b", 9)},
+			jobs: []Job{of("b", 1, gpus(1)), high(of("b", 2, gpus(1))), of("a", 3, gpus(1))}, want: "a-3 b-1 b-2",
+		},
+		"priority, of queues and of jobs": {
+			policies: byPriority, queues: two,
+			jobs: []Job{of("b", 1, gpus(1)), high(of("b", 2, gpus(1))), of("a", 3, gpus(1))}, want: "b-2 b-1 a-3",
+		},
+		"priority that only orders jobs": {
+			policies: Policies{JobOrder: list{priority}}, queues: two,
+			jobs: []Job{of("b", 1, gpus(1)), high(of("b", 2, gpus(1))), of("a", 3, gpus(1))}, want: "a-3 b-2 b-1",
+		},
+		"priority of branches, not of leaves": {
+			policies: byPriority, queues: []Queue{{Name: "a"}, {Name: "a1", Parent: "a", Priority: 5}, {Name: "b", Priority: 1}},
+			jobs: []Job{of("a1", 1, gpus(1)), of("b", 2, gpus(1))}, want: "b-2 a1-1",
+		},
+		"gang before priority": {
+			policies: Policies{QueueOrder: list{priority}, JobOrder: list{gang, priority, priority}, Preempt: Anything}, jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), of("default", 2, gpus(1))}, want: "default-2 default-1",
+		},
+		"priority before gang": {
+			policies: Policies{QueueOrder: list{priority}, JobOrder: list{priority, gang, priority}, Preempt: Anything}, jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), of("default", 2, gpus(1))}, want: "default-1 default-2",
+		},
+		"drf before priority": {
+			policies: Policies{QueueOrder: list{priority}, JobOrder: list{drf, priority, priority}, Preempt: Lower}, count: map[string]Usage{"1": runs("default", "g", 2), "2": runs("default", "h", 1)},
+			jobs: []Job{ready(high(of("default", 1, gpus(1))), "g"), ready(of("default", 2, gpus(1)), "h"), of("default", 3, gpus(1))}, want: "default-3 default-2 default-1",
+		},
+		"proportion: by weight, whatever is stated": {
+			policies: Policies{QueueOrder: list{proportion}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Reclaim: true}, queues: two, count: map[string]Usage{"1": runs("a", "", 2), "2": runs("b", "", 5), "3": waits("a", 9), "4": waits("b", 9)},
+			jobs: []Job{of("a", 1, gpus(1)), of("b", 2, gpus(1)), of("b", 3, gpus(1))}, want: "b-2", // 2 and 6 of 8
+		},
+		"capacity: what is stated, and what is guaranteed where nothing is": {
+			policies: Policies{QueueOrder: list{capacity}, Overused: list{capacity}, Rules: share.Rules{Stated: true}, Reclaim: true}, queues: two, count: map[string]Usage{"1": runs("a", "", 5), "2": runs("b", "", 1), "3": waits("a", 9), "4": waits("b", 9)},
+			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1))}, want: "a-1 b-3", // 6 and 0, and one is lent
+		},
+		"capacity and proportion: what is stated, and the rest by weight": {
+			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true}, queues: two, count: map[string]Usage{"1": runs("a", "", 5), "3": waits("a", 9), "4": waits("b", 9)},
+			jobs: []Job{of("a", 1, gpus(1)), of("a", 2, gpus(1)), of("b", 3, gpus(1)), of("b", 4, gpus(1)), of("b", 5, gpus(1))}, want: "b-3 b-4 a-1", // 6 and 2
+		},
+		"no pod of its queue makes way for a member beyond a minimum": {
+			policies: Policies{QueueOrder: list{proportion, priority}, JobOrder: list{priority}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Preempt: Lower, Reclaim: true}, queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"1": runs("a", "g", 4), "2": waits("a", 9), "3": runs("b", "", 4), "4": waits("b", 9)}, jobs: []Job{ready(high(of("a", 1, gpus(1))), "h"), high(of("b", 2, gpus(1)))}, want: "b-2",
+		},
+		"of queues that rank alike first the one that stays inside its share": {
+			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true},
+			queues:   []Queue{{Name: "a", Deserved: gpus(4)}, {Name: "b", Deserved: gpus(4)}}, count: map[string]Usage{"1": runs("a", "", 2), "2": runs("b", "", 2), "3": waits("a", 4), "4": waits("b", 2)},
+			jobs: []Job{of("a", 1, gpus(4)), of("b", 2, gpus(2))}, want: "b-2", // see TestLeftOver
+		},
+		"likewise of branches": {
+			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true},
+			queues:   []Queue{{Name: "a", Deserved: gpus(4)}, {Name: "a1", Parent: "a", Deserved: gpus(8)}, {Name: "b", Deserved: gpus(4)}, {Name: "b1", Parent: "b"}},
+			count:    map[string]Usage{"1": runs("a1", "", 2), "2": runs("b1", "", 2), "3": waits("a1", 4), "4": waits("b1", 2)},
+			jobs:     []Job{of("a1", 1, gpus(4)), of("b1", 2, gpus(2))}, want: "b1-2",
+		},
+		"not before a queue that is served less": {
+			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true},
+			queues:   []Queue{{Name: "a", Deserved: gpus(4)}, {Name: "b", Deserved: gpus(4)}}, count: map[string]Usage{"1": runs("a", "", 1), "2": runs("b", "", 2), "3": waits("a", 4), "4": waits("b", 2)},
+			jobs: []Job{of("a", 1, gpus(4)), of("b", 2, gpus(2))}, want: "a-1 b-2",
+		},
+		"overused is for who answers it": {
+			policies: Policies{QueueOrder: list{proportion}, Rules: share.Rules{Weighted: true}},
+			queues:   []Queue{{Name: "a"}, {Name: "b"}}, count: map[string]Usage{"1": runs("a", "", 8), "2": waits("b", 8)}, jobs: []Job{of("a", 1, gpus(1))}, want: "a-1",
+		},
+		"with drf anybody may make way": {
+			policies: Policies{QueueOrder: list{proportion, priority}, JobOrder: list{priority, drf, priority}, Overused: list{proportion}, Rules: share.Rules{Weighted: true}, Preempt: Anything, Reclaim: true}, queues: []Queue{{Name: "a"}, {Name: "b"}},
+			count: map[string]Usage{"1": runs("a", "g", 4), "2": waits("a", 9), "3": runs("b", "", 4), "4": waits("b", 9)}, jobs: []Job{of("a", 1, gpus(1))}, want: "a-1",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			b := newBook(c.policies)
+			b.SetTotal(gpus(8))
+			for _, q := range c.queues {
+				q.Weight = max(q.Weight, 1)
+				b.SetQueues(q)
+			}
+			for name, u := range c.count {
+				b.Count(name, u)
+			}
+			for _, j := range c.jobs {
+				b.offer(j)
+			}
+			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
+				t.Errorf("turns (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestLeftOver: a job that overshoots the share of its queue gets what the jobs leave that came before it for that
+// reason.
+func TestLeftOver(t *testing.T) {
+	b := newBook(Policies{QueueOrder: []Policy{PolicyCapacity}, Overused: []Policy{PolicyCapacity}, Rules: share.Rules{Stated: true}, Reclaim: true})
+	b.SetTotal(gpus(8))
+	for _, name := range []string{"a", "b", "c"} {
+		b.SetQueues(Queue{Name: name, Weight: 1, Deserved: gpus(2)})
+		b.Count("runs in "+name, Usage{Queue: name, Amount: gpus(1), Runs: true})
+		b.Count("waits in "+name, Usage{Queue: name, Amount: gpus(6)})
+	}
+	for _, step := range []struct {
+		sentence string
+		do       func()
+		want     string
+	}{
+		{"one that stays inside comes first, and the other waits for it", func() { b.offer(of("a", 1, gpus(2))); b.offer(of("b", 2, gpus(1))) }, "b-2"},
+		{"those that stay inside do not wait", func() { b.offer(of("c", 3, gpus(1))) }, "c-3"},
+		{"nor for one that did not come before another", func() { b.done("b-2") }, "a-1"},
+	} {
+		step.do()
+		if diff := gocmp.Diff(step.want, turns(b)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.sentence, diff)
+		}
+	}
+}
+
+// TestStandsBackForSoLong: jobs that stay inside a share, never fit, and come again and again do not keep one that
+// overshoots from its turn.
+func TestStandsBackForSoLong(t *testing.T) {
+	b := newBook(Policies{QueueOrder: []Policy{PolicyPriority, PolicyCapacity}, Overused: []Policy{PolicyCapacity}, Rules: share.Rules{Stated: true}, Reclaim: true})
+	b.SetTotal(gpus(8))
+	jobs := map[string]Job{"a": of("a", 1, gpus(4)), "b1": of("b", 2, gpus(1)), "b2": of("b", 3, gpus(1))}
+	for _, queue := range []string{"a", "b"} {
+		b.SetQueues(Queue{Name: queue, Weight: 1, Deserved: gpus(4)})
+		b.Count("runs in "+queue, Usage{Queue: queue, Amount: gpus(2), Runs: true})
+	}
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	come := func(name string) {
+		j := jobs[name]
+		j.Pod, j.Pods = name, []string{name}
+		b.Count(name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need[j.Queue]})
+		b.Come(j, at)
+	}
+	b.Count("more in b", Usage{Queue: "b", Amount: gpus(9)})
+	for name := range jobs {
+		come(name) // none has its turn before all wait
+	}
+	b.SetLimits(Limits{Window: 1})
+	b.Look(at)
+	for second := range 60 {
+		if b.Phase("a-1") == Admitted {
+			if second < 3 {
+				t.Errorf("it stands back for %d s only", second)
+			}
+			return
+		}
+		at.Now = at.Now.Add(time.Second)
+		for _, name := range []string{"b1", "b2"} {
+			if b.Phase(jobs[name].Name) == Admitted {
+				b.Fail(name, Failure{}, at)
+				come(name)
+			}
+		}
+		b.Tick(at)
+	}
+	t.Error("it never has its turn")
+}

@@ -1,0 +1,272 @@
+package pools
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Cluster is the nodes, what pods of other schedulers have of them, and what the pods that share
+// the rest ask of nodes.
+type Cluster struct {
+	// pools are the pools of the configuration, and the default one, which takes every node, last.
+	pools []pool
+	nodes map[string]*node
+	// foreign is what pods of other schedulers have, and taken its sum by node; used is what the
+	// pods that share have, by node. Both also cover nodes that are not known.
+	foreign     map[types.UID]foreign
+	taken, used map[string]resource.Vector
+	taints      map[string]*taints
+	tolerations map[string]*tolerations
+	classes     map[string]*Class
+	// loose are the classes that any node could take, and pinned the others by the names of the
+	// nodes that could. Both are empty if there is only one pool.
+	loose  map[*Class]bool
+	pinned map[string]map[*Class]bool
+	total  resource.Vector
+}
+
+// pool is a pool of the configuration, or the default one.
+type pool struct {
+	name        string
+	selector    labels.Selector
+	tolerations []v1.Toleration
+	nodes       map[string]*node
+}
+
+// node is a known node.
+type node struct {
+	object *v1.Node
+	has    resource.Vector
+	pool   int
+	taints *taints // nil for none
+	// shared is what it adds to the total.
+	shared resource.Vector
+}
+
+// foreign is what a pod of another scheduler has.
+type foreign struct {
+	node   string
+	amount resource.Vector
+}
+
+// New returns a cluster without nodes. The pools have to be valid.
+func New(pools []config.Pool) (*Cluster, error) {
+	c := &Cluster{
+		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{}, used: map[string]resource.Vector{},
+		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, loose: map[*Class]bool{}, pinned: map[string]map[*Class]bool{}, total: resource.Vector{},
+	}
+	for _, p := range pools {
+		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
+		if err != nil {
+			return nil, fmt.Errorf("reading the node selector of pool %q: %w", p.Name, err)
+		}
+		c.pools = append(c.pools, pool{name: p.Name, selector: selector, tolerations: p.Tolerations, nodes: map[string]*node{}})
+	}
+	c.pools = append(c.pools, pool{name: v1alpha1.DefaultPool, selector: labels.Everything(), nodes: map[string]*node{}})
+	return c, nil
+}
+
+// several reports whether there are pools besides the default one.
+func (c *Cluster) several() bool { return len(c.pools) > 1 }
+
+// Total returns what there is to share, as amounts of pools ([resource.Of]). It must not be
+// changed, and changes with the cluster.
+func (c *Cluster) Total() resource.Vector { return c.total }
+
+// Pool returns the pool of a node; false for a node that is not known.
+func (c *Cluster) Pool(name string) (string, bool) {
+	n := c.nodes[name]
+	if n == nil {
+		return "", false
+	}
+	return c.pools[n.pool].name, true
+}
+
+// Charge returns how an amount that pods of a class ask for is counted: in the pool of their node,
+// if they have one, else in the first pool that they may use, or instead in one of the others.
+func (c *Cluster) Charge(amount resource.Vector, class *Class, node string) (charged resource.Vector, instead []resource.Vector) {
+	pools := class.Pools()
+	if of, ok := c.Pool(node); ok {
+		return amount.In(of), nil
+	}
+	if node == "" {
+		for _, other := range pools[1:] {
+			instead = append(instead, amount.In(other))
+		}
+	}
+	return amount.In(pools[0]), instead
+}
+
+// PoolOf returns the pool of a node by its labels. It may be called concurrently.
+func (c *Cluster) PoolOf(object *v1.Node) string { return c.pools[c.find(object)].name }
+
+func (c *Cluster) find(object *v1.Node) int {
+	if !c.several() {
+		return 0
+	}
+	return slices.IndexFunc(c.pools, func(p pool) bool { return p.selector.Matches(labels.Set(object.Labels)) })
+}
+
+// SetNode adds or updates a node. It returns whether the node is in another pool than before, and
+// the classes of pods that may use other pools than before.
+func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
+	before := c.nodes[object.Name]
+	if before != nil && sameKind(before.object, object) {
+		c.uncount(before)
+		before.object, before.has = object, resource.OfNode(object)
+		c.count(object.Name, before)
+		return false, nil
+	}
+	n := &node{object: object, has: resource.OfNode(object), pool: c.find(object)}
+	if before != nil {
+		c.remove(object.Name, before)
+	}
+	if n.taints = c.taintsOf(object.Spec.Taints); n.taints != nil {
+		n.taints.nodes[object.Name] = n
+	}
+	if before != nil && before.taints != n.taints {
+		c.forget(before.taints)
+	}
+	c.nodes[object.Name], c.pools[n.pool].nodes[object.Name] = n, n
+	c.count(object.Name, n)
+	return before == nil || before.pool != n.pool, c.reviseAll(object.Name, before, n)
+}
+
+// sameKind reports whether a node takes the same pods as before.
+func sameKind(a, b *v1.Node) bool {
+	return a.Spec.Unschedulable == b.Spec.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
+		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(a, b v1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value })
+}
+
+// DropNode records that a node is gone. It returns the classes of pods that may use other pools
+// than before.
+func (c *Cluster) DropNode(name string) (changed []*Class) {
+	n := c.nodes[name]
+	if n == nil {
+		return nil
+	}
+	c.remove(name, n)
+	c.forget(n.taints)
+	return c.reviseAll(name, n, nil)
+}
+
+func (c *Cluster) remove(name string, n *node) {
+	c.uncount(n)
+	delete(c.nodes, name)
+	delete(c.pools[n.pool].nodes, name)
+	if n.taints != nil {
+		delete(n.taints.nodes, name)
+	}
+}
+
+// count adds what a node has to what is shared.
+func (c *Cluster) count(name string, n *node) {
+	n.shared = c.sharedOf(name, n)
+	c.total.Add(n.shared, 1)
+}
+
+// uncount subtracts that.
+func (c *Cluster) uncount(n *node) {
+	c.total.Add(n.shared, -1)
+	n.shared = nil
+}
+
+// sharedOf returns what a node has to share. If no pod could come to the node, that is what the
+// pods on it have: it counts as used, and would otherwise be missing to the others.
+func (c *Cluster) sharedOf(name string, n *node) resource.Vector {
+	shared := resource.Vector{}
+	if c.usable(n) {
+		shared.Add(n.has, 1)
+		shared.Add(c.taken[name], -1)
+	} else {
+		for of, amount := range c.used[name] {
+			shared[of] = min(amount, n.has[of])
+		}
+	}
+	return shared.In(c.pools[n.pool].name)
+}
+
+func (c *Cluster) usable(n *node) bool {
+	switch tolerated := c.pools[n.pool].tolerations; {
+	case n.object.Spec.Unschedulable:
+		return false
+	case n.taints == nil:
+		return true
+	case len(tolerated) > 0:
+		return tolerateAll(tolerated, n.taints.list)
+	default:
+		return n.taints.users > 0
+	}
+}
+
+// recount checks again whether the nodes with a set of taints count.
+func (c *Cluster) recount(set *taints) {
+	for name, n := range set.nodes {
+		c.uncount(n)
+		c.count(name, n)
+	}
+}
+
+// Use records that the pods that share have this much more of a node, or less with a negative
+// times. It returns whether that may change what is shared.
+func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
+	sum(c.used, name, amount, times)
+	n := c.nodes[name]
+	if n == nil || c.usable(n) {
+		return false
+	}
+	c.uncount(n)
+	c.count(name, n)
+	return true
+}
+
+// SetForeign records what a pod of another scheduler has of a node.
+func (c *Cluster) SetForeign(uid types.UID, node string, amount resource.Vector) {
+	c.DropForeign(uid)
+	c.foreign[uid] = foreign{node, amount}
+	c.take(node, amount, 1)
+}
+
+// DropForeign records that such a pod is gone. It returns false if it was not known.
+func (c *Cluster) DropForeign(uid types.UID) bool {
+	f, ok := c.foreign[uid]
+	if ok {
+		delete(c.foreign, uid)
+		c.take(f.node, f.amount, -1)
+	}
+	return ok
+}
+
+// HasForeign reports whether a pod of another scheduler is known to have exactly that.
+func (c *Cluster) HasForeign(uid types.UID, node string, amount resource.Vector) bool {
+	f, ok := c.foreign[uid]
+	return ok && f.node == node && maps.Equal(f.amount, amount)
+}
+
+func (c *Cluster) take(name string, amount resource.Vector, times int64) {
+	sum(c.taken, name, amount, times)
+	if n := c.nodes[name]; n != nil {
+		c.uncount(n)
+		c.count(name, n)
+	}
+}
+
+// sum adds an amount to that of a node, and removes the entry if nothing is left.
+func sum(sums map[string]resource.Vector, name string, amount resource.Vector, times int64) {
+	if sums[name] == nil {
+		sums[name] = resource.Vector{}
+	}
+	if sums[name].Add(amount, times); sums[name].Zero() {
+		delete(sums, name)
+	}
+}

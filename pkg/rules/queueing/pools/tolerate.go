@@ -1,0 +1,158 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// taints is a set of taints that keep pods off nodes, and the nodes that have exactly these.
+type taints struct {
+	list  []v1.Taint
+	nodes map[string]*node
+	// users is how many of the known sets of tolerations tolerate them by their keys.
+	users int
+}
+
+// tolerations is a set of tolerations that pods have.
+type tolerations struct {
+	list []v1.Toleration
+	pods int
+	// all has whether they tolerate a set of taints, means whether by the keys of the taints:
+	// daemons tolerate any taint, and that says nothing of what nodes are for.
+	all, means map[*taints]bool
+}
+
+// keepOff returns the taints that keep pods off a node, in order, and a key for them.
+func keepOff(list []v1.Taint) ([]v1.Taint, string) {
+	var kept []v1.Taint
+	for _, taint := range list {
+		if taint.Effect == v1.TaintEffectNoSchedule || taint.Effect == v1.TaintEffectNoExecute {
+			kept = append(kept, taint)
+		}
+	}
+	slices.SortFunc(kept, func(a, b v1.Taint) int { return strings.Compare(a.ToString(), b.ToString()) })
+	var key strings.Builder
+	for _, taint := range kept {
+		key.WriteString(taint.ToString() + " ")
+	}
+	return kept, key.String()
+}
+
+// lasting returns the tolerations of a pod that let it stay, in order, and a key for them. A
+// toleration with a time limit does not count: every pod has such for nodes that are not ready,
+// which no pod can come to.
+func lasting(list []v1.Toleration) ([]v1.Toleration, string) {
+	var kept []v1.Toleration
+	var keys []string
+	for _, t := range list {
+		if t.TolerationSeconds == nil && t.Effect != v1.TaintEffectPreferNoSchedule {
+			kept = append(kept, t)
+			keys = append(keys, fmt.Sprintf("%q%s%q%s", t.Key, t.Operator, t.Value, t.Effect))
+		}
+	}
+	slices.Sort(keys)
+	return kept, strings.Join(slices.Compact(keys), " ")
+}
+
+func tolerateAll(list []v1.Toleration, taints []v1.Taint) bool {
+	return !slices.ContainsFunc(taints, func(taint v1.Taint) bool {
+		return !slices.ContainsFunc(list, func(t v1.Toleration) bool { return tolerates(t, taint) })
+	})
+}
+
+// tolerates reports whether a toleration tolerates a taint, as kube-scheduler does.
+func tolerates(t v1.Toleration, taint v1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
+		return false
+	}
+	switch t.Operator {
+	case v1.TolerationOpExists:
+		return true
+	case v1.TolerationOpGt, v1.TolerationOpLt:
+		bound, err1 := strconv.ParseInt(t.Value, 10, 64)
+		value, err2 := strconv.ParseInt(taint.Value, 10, 64)
+		if err1 != nil || err2 != nil {
+			return false // only numbers are compared
+		}
+		return t.Operator == v1.TolerationOpGt && value > bound || t.Operator == v1.TolerationOpLt && value < bound
+	default:
+		return t.Value == taint.Value
+	}
+}
+
+// taintsOf returns the set of a node's taints; nil for none.
+func (c *Cluster) taintsOf(list []v1.Taint) *taints {
+	kept, key := keepOff(list)
+	if key == "" {
+		return nil
+	}
+	set := c.taints[key]
+	if set == nil {
+		set = &taints{list: kept, nodes: map[string]*node{}}
+		c.taints[key] = set
+		for _, t := range c.tolerations {
+			c.relate(t, set)
+		}
+	}
+	return set
+}
+
+// relate notes whether tolerations tolerate a set of taints.
+func (c *Cluster) relate(t *tolerations, set *taints) {
+	t.all[set] = tolerateAll(t.list, set.list)
+	t.means[set] = tolerateAll(slices.DeleteFunc(slices.Clone(t.list), func(t v1.Toleration) bool { return t.Key == "" }), set.list)
+	if t.means[set] {
+		set.users++
+		if set.users == 1 {
+			c.recount(set)
+		}
+	}
+}
+
+// forget removes a set of taints that no node has any more.
+func (c *Cluster) forget(set *taints) {
+	if set == nil || len(set.nodes) > 0 {
+		return
+	}
+	_, key := keepOff(set.list)
+	delete(c.taints, key)
+	for _, t := range c.tolerations {
+		delete(t.all, set)
+		delete(t.means, set)
+	}
+}
+
+// useTolerations notes that one more pod has these tolerations.
+func (c *Cluster) useTolerations(list []v1.Toleration) *tolerations {
+	kept, key := lasting(list)
+	t := c.tolerations[key]
+	if t == nil {
+		t = &tolerations{list: kept, all: map[*taints]bool{}, means: map[*taints]bool{}}
+		c.tolerations[key] = t
+		for _, set := range c.taints {
+			c.relate(t, set)
+		}
+	}
+	t.pods++
+	return t
+}
+
+// dropTolerations notes that one pod fewer has these tolerations.
+func (c *Cluster) dropTolerations(t *tolerations) {
+	if t.pods--; t.pods > 0 {
+		return
+	}
+	_, key := lasting(t.list)
+	delete(c.tolerations, key)
+	for set, means := range t.means {
+		if means {
+			if set.users--; set.users == 0 {
+				c.recount(set)
+			}
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package queueing
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Vector is an amount of each resource.
+type Vector = resource.Vector
+
+// Queue is a queue as its owner describes it.
+type Queue struct {
+	Name, Parent string
+	// Weight is from 1 to 2^31-1.
+	Weight int64
+	// Priority decides which queue is served first, whatever the shares: high before low.
+	Priority int32
+	// Deserved, Guarantee and Capability are as in [share.Queue].
+	Deserved, Guarantee, Capability Vector
+	// Closed: nothing more is admitted.
+	Closed bool
+	// Fault is what of its description cannot be used; empty for nothing. Until that is corrected it is as if it
+	// were closed.
+	Fault string
+	// Kept: other queues may not reclaim what it has.
+	Kept bool
+	// MinRuntime is how long its gangs are left alone once they run; nil if it does not say.
+	MinRuntime *time.Duration
+}
+
+// shut reports whether nothing more is admitted to it.
+func (q *Queue) shut() bool { return q.Closed || q.Fault != "" }
+
+// Equal reports whether two descriptions say the same.
+func (q Queue) Equal(other Queue) bool {
+	same := func(a, b Vector) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
+	return q.Name == other.Name && q.Parent == other.Parent && q.Weight == other.Weight && q.Priority == other.Priority &&
+		q.Closed == other.Closed && q.Fault == other.Fault && q.Kept == other.Kept && ptr.Equal(q.MinRuntime, other.MinRuntime) &&
+		same(q.Deserved, other.Deserved) && same(q.Guarantee, other.Guarantee) && same(q.Capability, other.Capability)
+}
+
+// Job is pods that start together, or one pod.
+type Job struct {
+	// Name is unique. It ends every order. Title is what users know it by.
+	Name, Title string
+	Queue       string
+	// Pod is the pod that comes to the gate, and Pods are all that would be placed. Gang: these are the minimum
+	// of gangs, which another plugin brings to the gate.
+	Pod  string
+	Pods []string
+	Gang bool
+	// Group is the group whose usage counts as the job's own: a gang, for members that come later. Empty for
+	// none.
+	Group string
+	// Priority is high before low.
+	Priority int32
+	Created  time.Time
+	// Ready: its minimum runs; what waits is beyond it.
+	Ready bool
+	// Patient: no pod makes way for it. It waits until its queue keeps all limits by itself.
+	Patient bool
+	// Begun: part of its minimum is bound already. It has its turn before all others, whatever the limits of its
+	// queues.
+	Begun bool
+	// making: pods are evicted for it, and still have what is promised to it.
+	making bool
+	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
+	Need Needs
+	// Or is what it may ask for instead, the first that its queues have room for: the same in other pools of nodes.
+	Or []Needs
+}
+
+// Usage is what a pod, or anything else that the caller counts under a name, asks for.
+type Usage struct {
+	Queue string
+	// Job is what it waits with, and Group is as in [Job].
+	Job, Group string
+	// Priority is that of the pod; high may preempt low in the same queue.
+	Priority int32
+	Amount   Vector
+	// Or is what it may have instead while it waits, in the order of [Job]. All of it is asked for.
+	Or []Vector
+	// Runs: it has its node. Otherwise it waits.
+	Runs bool
+	// Demand is how far what it asks for counts while it waits.
+	Demand Demand
+	// Promised: it waits for a node on which other pods made way for it. It counts as used. It is
+	// not Held then.
+	Promised bool
+	// Held: its place is held for it until others of its job have theirs. It counts as used, and its job does not
+	// ask for it any more.
+	Held bool
+	// refused and hopeless are what was found about it in its cycle, until that is over.
+	refused, hopeless bool
+}
+
+// Demand is how far what a pod asks for counts in the shares of queues.
+type Demand int
+
+// Demands.
+const (
+	// Full: it is to have its share.
+	Full Demand = iota
+	// Idle: it did not fit in its turn. Its share stays its queue's by right, and is lent.
+	Idle
+	// Hopeless: it would not fit on an empty cluster. There is no share for it.
+	Hopeless
+)
+
+// Equal reports whether both ask for the same in the same way.
+func (u Usage) Equal(other Usage) bool {
+	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
+		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && u.Held == other.Held && maps.Equal(u.Amount, other.Amount) &&
+		slices.EqualFunc(u.Or, other.Or, func(a, b Vector) bool { return maps.Equal(a, b) })
+}
+
+// placed reports whether it has its place: its job does not ask for it any more.
+func (u Usage) placed() bool { return u.Runs || u.Held }
+
+// Option returns what it asks for if its job takes the option with this index.
+func (u Usage) Option(at int) Vector {
+	if at == 0 || len(u.Or) == 0 {
+		return u.Amount
+	}
+	return u.Or[min(at, len(u.Or))-1]
+}

@@ -1,0 +1,205 @@
+// Package usage counts what queues use and ask for: pods, where they run or where a node is held for them, and capacity
+// that is held for pods to come. Scheduler and controller count with it, so that both say the same of a queue.
+//
+// What is counted follows from the present objects, in whatever order they come and go. It looks nothing up: its caller
+// says in which queue a pod is, and where it is to go.
+package usage
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Caller is what a Counter asks its caller.
+type Caller interface {
+	// Ours reports whether the pods of a scheduler are in queues. What other pods have is not shared.
+	Ours(schedulerName string) bool
+	// QueueOf returns the queue of a pod.
+	QueueOf(pod *v1.Pod) string
+	// Moment returns the present, for the book.
+	Moment() queueing.Moment
+	// Do carries out what follows from an input to the book.
+	Do(effects queueing.Effects)
+	// HeldChanged is called when capacity that is held for pods to come counts otherwise than before.
+	HeldChanged()
+}
+
+// Counter keeps the usages of a book, and what the nodes have to share, up to date. It is not safe for concurrent use.
+type Counter struct {
+	caller Caller
+	book   *queueing.Book
+	nodes  *pools.Cluster
+	pods   map[types.UID]Pod
+	// onNode are the counted pods that have a node, or for which one is held; ofClass are all, by what they ask of nodes.
+	onNode  Index[string]
+	ofClass Index[*pools.Class]
+	holds
+}
+
+// Pod is what is counted of a pod, beside its usage in the book.
+type Pod struct {
+	// Object is the version that was counted.
+	Object *v1.Pod
+	// Amount is what it asks for, and Class what it asks of nodes.
+	Amount resource.Vector
+	Class  *pools.Class
+	// Node is the node that it has, or that is held for it; empty for none.
+	Node string
+}
+
+// New returns a counter without pods, whose usages are in the book.
+func New(caller Caller, book *queueing.Book, nodes *pools.Cluster) *Counter {
+	return &Counter{
+		caller: caller, book: book, nodes: nodes, pods: map[types.UID]Pod{}, onNode: Index[string]{}, ofClass: Index[*pools.Class]{},
+		holds: newHolds(),
+	}
+}
+
+// Pod returns what is counted of a pod; false if it is not counted.
+func (c *Counter) Pod(uid types.UID) (Pod, bool) {
+	p, counted := c.pods[uid]
+	return p, counted
+}
+
+// Pods returns all counted pods. The map must not be changed.
+func (c *Counter) Pods() map[types.UID]Pod { return c.pods }
+
+// Count counts a pod, in place of what was counted of it. The caller sets everything of its usage but the amount, which
+// is that in the pool of the node that the pod has, or that is held for it, or else what it asks for in each pool that
+// it may use. It returns the usage.
+func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usage {
+	p := c.see(pod, node)
+	u.Amount, u.Or = c.nodes.Charge(p.Amount, p.Class, p.Node)
+	if before, counted := c.book.Counted(string(pod.UID)); !counted || !before.Equal(u) {
+		c.book.Count(string(pod.UID), u)
+		c.recountHeldFor(pod.UID)
+	}
+	return u
+}
+
+// see records a pod as it is now.
+func (c *Counter) see(pod *v1.Pod, node string) Pod {
+	p, counted := c.pods[pod.UID]
+	before := p
+	if !counted || p.Object.ResourceVersion != pod.ResourceVersion {
+		p.Object, p.Amount = pod, resource.OfPod(pod) // it may have been resized, or its resize is done
+		if p.Class == nil || !c.nodes.Is(pod, p.Class) {
+			p.Class = c.nodes.Enter(pod)
+			c.ofClass.Move(pod.UID, before.Class, p.Class)
+			c.leave(before.Class)
+			c.share() // its class may use nodes that no other may
+		}
+	}
+	p.Node = node
+	c.onNode.Move(pod.UID, before.Node, p.Node)
+	c.use(before, p)
+	c.pods[pod.UID] = p
+	return p
+}
+
+// use updates what a pod has of nodes: a node that takes no more pods shares only what is in use.
+func (c *Counter) use(before, now Pod) {
+	if before.Node == now.Node && maps.Equal(before.Amount, now.Amount) {
+		return
+	}
+	gives := before.Node != "" && c.nodes.Use(before.Node, before.Amount, -1)
+	takes := now.Node != "" && c.nodes.Use(now.Node, now.Amount, 1)
+	if gives || takes {
+		c.share()
+	}
+}
+
+// leave ends what a pod asked of nodes; nil for nothing.
+func (c *Counter) leave(class *pools.Class) {
+	if class != nil {
+		c.nodes.Leave(class)
+		c.share()
+	}
+}
+
+// share tells the book what the nodes have to share.
+func (c *Counter) share() { c.book.SetTotal(c.nodes.Total()) }
+
+// Drop ends what is counted of a pod, whoever schedules it.
+func (c *Counter) Drop(uid types.UID) {
+	c.DropForeign(uid)
+	if p, counted := c.pods[uid]; counted {
+		delete(c.pods, uid)
+		c.onNode.Move(uid, p.Node, "")
+		c.use(p, Pod{})
+		c.ofClass.Move(uid, p.Class, nil)
+		c.leave(p.Class)
+	}
+	c.recountHeldFor(uid) // before other jobs of its queue get what it gives back
+	c.caller.Do(c.book.Gone(string(uid), c.caller.Moment()))
+}
+
+// SetForeign counts what a pod of another scheduler has of its node. It reports whether that has changed.
+func (c *Counter) SetForeign(pod *v1.Pod) bool {
+	amount := resource.OfPod(pod)
+	if c.nodes.HasForeign(pod.UID, pod.Spec.NodeName, amount) {
+		return false
+	}
+	c.nodes.SetForeign(pod.UID, pod.Spec.NodeName, amount)
+	c.share()
+	return true
+}
+
+// DropForeign ends that.
+func (c *Counter) DropForeign(uid types.UID) {
+	if c.nodes.DropForeign(uid) {
+		c.share()
+	}
+}
+
+// SetNode adds or updates a node. It returns the pods that the caller has to count again: the node is in another pool,
+// or they may use other pools.
+func (c *Counter) SetNode(node *v1.Node) map[types.UID]bool {
+	moved, changed := c.nodes.SetNode(node)
+	c.share()
+	return c.moved(node.Name, moved, changed)
+}
+
+// DropNode removes a node, and returns the pods to count again.
+func (c *Counter) DropNode(name string) map[types.UID]bool {
+	changed := c.nodes.DropNode(name)
+	c.share()
+	return c.moved(name, true, changed)
+}
+
+// moved returns the pods to count again, and counts again what is held on a node that is in another pool.
+func (c *Counter) moved(node string, moved bool, changed []*pools.Class) map[types.UID]bool {
+	again := map[types.UID]bool{}
+	for _, class := range changed {
+		maps.Copy(again, c.ofClass[class])
+	}
+	if moved {
+		maps.Copy(again, c.onNode[node])
+		c.recountHeld(func(h held) bool { return h.node == node })
+	}
+	return again
+}
+
+// Index has pods by what they are part of.
+type Index[K comparable] map[K]map[types.UID]bool
+
+// Move records that a pod is part of something else; the zero value is nothing.
+func (x Index[K]) Move(uid types.UID, from, to K) {
+	var none K
+	if delete(x[from], uid); len(x[from]) == 0 {
+		delete(x, from)
+	}
+	if to == none {
+		return
+	}
+	if x[to] == nil {
+		x[to] = map[types.UID]bool{}
+	}
+	x[to][uid] = true
+}

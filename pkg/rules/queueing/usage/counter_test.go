@@ -1,0 +1,265 @@
+package usage
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// objects are what exists: the input of a count.
+type objects struct {
+	nodes map[string]*v1.Node
+	pods  map[types.UID]*v1.Pod
+	held  map[hold.ID]*v1.Pod
+}
+
+const ours = "ours"
+
+// caller finds the queue of a pod in its label, and expects no effects.
+type caller struct{ t *testing.T }
+
+func (caller) Ours(schedulerName string) bool { return schedulerName == ours }
+func (caller) QueueOf(pod *v1.Pod) string     { return pod.Labels[v1alpha1.QueueLabel] }
+func (caller) Moment() queueing.Moment        { return queueing.Moment{} }
+func (caller) HeldChanged()                   {}
+
+func (c caller) Do(effects queueing.Effects) {
+	if len(effects.Call) > 0 {
+		c.t.Errorf("there are no jobs, and pods %v are called", effects.Call)
+	}
+}
+
+// counted is a counter with what it counts into.
+type counted struct {
+	*Counter
+	book  *queueing.Book
+	nodes *pools.Cluster
+}
+
+func newCounted(t *testing.T) *counted {
+	t.Helper()
+	nodes, err := pools.New([]config.Pool{{Name: "big", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "big"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	book := queueing.NewBook(v1alpha1.DefaultQueue)
+	book.SetQueues(queueing.Queue{Name: "a", Weight: 1}, queueing.Queue{Name: "b", Weight: 1})
+	return &counted{Counter: New(caller{t}, book, nodes), book: book, nodes: nodes}
+}
+
+// countPod counts a pod as scheduler and controller do.
+func (c *counted) countPod(pod *v1.Pod) {
+	if pod.Spec.SchedulerName != ours {
+		c.SetForeign(pod)
+		return
+	}
+	c.Count(pod, pod.Spec.NodeName, queueing.Usage{
+		Queue: pod.Labels[v1alpha1.QueueLabel], Runs: pod.Spec.NodeName != "", Demand: queueing.Full,
+	})
+}
+
+// again counts pods again that have moved with their node.
+func (c *counted) again(o *objects, uids map[types.UID]bool) {
+	for uid := range uids {
+		c.countPod(o.pods[uid])
+	}
+}
+
+// all counts everything, in a random order.
+func (c *counted) all(r *rand.Rand, o *objects) {
+	var do []func()
+	for _, node := range o.nodes {
+		do = append(do, func() { c.again(o, c.SetNode(node)) })
+	}
+	for _, pod := range o.pods {
+		do = append(do, func() { c.countPod(pod) })
+	}
+	for id, pod := range o.held {
+		do = append(do, func() { c.SetHeld(id, pod, pod.Spec.NodeName, resource.OfPod(pod)) })
+	}
+	do = append(do, c.StartHeld)
+	r.Shuffle(len(do), func(i, j int) { do[i], do[j] = do[j], do[i] })
+	for _, one := range do {
+		one()
+	}
+}
+
+// uses are what is counted: the usage of each pod and each hold, and what the nodes share.
+func (c *counted) uses(o *objects) map[string]string {
+	uses := map[string]string{"total": c.nodes.Total().String()}
+	for _, id := range slices.Concat(slices.Collect(maps.Keys(o.pods)), toUIDs(o.held)) {
+		if of, ok := c.book.Counted(string(id)); ok {
+			uses[string(id)] = fmt.Sprint(of.Queue, " ", of.Runs, " ", of.Amount, " ", of.Or)
+		}
+	}
+	for name, s := range c.book.Standings() {
+		uses["queue "+name] = s.Running.String()
+	}
+	return uses
+}
+
+// running returns what a queue uses, of all resources together: its pods that have a node, and what is held on nodes that
+// exist, of which one for each pod that moves counts only beyond the pod.
+func (o *objects) running(queue string) (sum int64) {
+	is := func(pod *v1.Pod) bool {
+		return pod != nil && pod.Spec.SchedulerName == ours && pod.Spec.NodeName != "" && pod.Labels[v1alpha1.QueueLabel] == queue
+	}
+	for _, pod := range o.pods {
+		if is(pod) {
+			sum += size(pod)
+		}
+	}
+	taken := map[*v1.Pod]bool{}
+	for _, id := range slices.Sorted(maps.Keys(o.held)) {
+		as := o.held[id]
+		if !is(as) || o.nodes[as.Spec.NodeName] == nil {
+			continue
+		}
+		counts := size(as)
+		if pod := o.pods[types.UID(as.Annotations[v1alpha1.InPlaceOfAnnotation])]; is(pod) && !taken[pod] {
+			counts, taken[pod] = max(0, counts-size(pod)), true
+		}
+		sum += counts
+	}
+	return sum
+}
+
+func size(pod *v1.Pod) (sum int64) {
+	for _, amount := range resource.OfPod(pod) {
+		sum += amount
+	}
+	return sum
+}
+
+func toUIDs(held map[hold.ID]*v1.Pod) (uids []types.UID) {
+	for id := range held {
+		uids = append(uids, types.UID(id))
+	}
+	return uids
+}
+
+// change changes an object at random, and counts it.
+func (c *counted) change(r *rand.Rand, o *objects, version int) {
+	switch name := fmt.Sprint("n", r.IntN(2)); r.IntN(8) {
+	case 0:
+		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": []string{"big", "small"}[r.IntN(2)]}}}
+		node.Spec.Unschedulable = r.IntN(3) == 0
+		node.Status.Allocatable = cpus(8 + r.IntN(8))
+		o.nodes[name] = node
+		c.again(o, c.SetNode(node))
+	case 1:
+		delete(o.nodes, name)
+		c.again(o, c.DropNode(name))
+	case 2, 3:
+		id := hold.ID(fmt.Sprint("h", r.IntN(3)))
+		pod := podOf(r, string(id), version)
+		pod.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: fmt.Sprint("p", r.IntN(4))}
+		if before := o.held[id]; before != nil { // of what is held, only amount and node change
+			requests := pod.Spec.Containers
+			pod = before.DeepCopy()
+			pod.Spec.Containers = requests
+		}
+		pod.Spec.NodeName = name // the node that is held
+		o.held[id] = pod
+		c.SetHeld(id, pod, pod.Spec.NodeName, resource.OfPod(pod))
+	case 4:
+		id := hold.ID(fmt.Sprint("h", r.IntN(3)))
+		delete(o.held, id)
+		c.DropHeld(id)
+	case 5:
+		uid := types.UID(fmt.Sprint("p", r.IntN(4)))
+		delete(o.pods, uid)
+		c.Drop(uid)
+	default:
+		uid := fmt.Sprint("p", r.IntN(4))
+		pod := podOf(r, uid, version)
+		if before := o.pods[types.UID(uid)]; before != nil {
+			pod.Spec.SchedulerName = before.Spec.SchedulerName // it does not change
+		}
+		if r.IntN(2) == 0 || pod.Spec.SchedulerName != ours {
+			pod.Spec.NodeName = fmt.Sprint("n", r.IntN(2))
+		}
+		o.pods[types.UID(uid)] = pod
+		c.countPod(pod)
+	}
+}
+
+func cpus(n int) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: *apiresource.NewQuantity(int64(n), apiresource.DecimalSI)}
+}
+
+func podOf(r *rand.Rand, uid string, version int) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: uid, UID: types.UID(uid), ResourceVersion: fmt.Sprint(version),
+		Labels: map[string]string{v1alpha1.QueueLabel: []string{"a", "b"}[r.IntN(2)]},
+	}}
+	pod.Spec.SchedulerName = []string{ours, ours, ours, "another"}[r.IntN(4)]
+	pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: cpus(r.IntN(5))}}}
+	if r.IntN(3) == 0 {
+		pod.Spec.NodeSelector = map[string]string{"pool": "big"}
+	}
+	return pod
+}
+
+// TestWhatExistsDecides: after any changes, the counter says what one says that counts the present objects from
+// scratch, in any order; and when all is gone nothing is counted.
+func TestWhatExistsDecides(t *testing.T) {
+	inPlace, sizes := 0, map[int]bool{}
+	for seed := range uint64(150) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		o := &objects{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, held: map[hold.ID]*v1.Pod{}}
+		c := newCounted(t)
+		c.StartHeld()
+		for version := range 40 {
+			c.change(r, o, version)
+			fresh := newCounted(t)
+			fresh.all(r, o)
+			if diff := cmp.Diff(fresh.uses(o), c.uses(o)); diff != "" {
+				t.Fatalf("seed %d, after change %d (-from scratch +as it was told):\n%s", seed, version, diff)
+			}
+			for name, s := range c.book.Standings() {
+				var sum int64
+				for _, amount := range s.Running {
+					sum += amount
+				}
+				if want := o.running(name); sum != want {
+					t.Fatalf("seed %d, after change %d: queue %s uses %d, want %d", seed, version, name, sum, want)
+				}
+			}
+			inPlace += len(c.inPlace)
+			sizes[len(c.pods)] = true
+		}
+		for uid := range o.pods {
+			c.Drop(uid)
+		}
+		for id := range o.held {
+			c.DropHeld(id)
+		}
+		if n := len(c.pods) + len(c.onNode) + len(c.ofClass) + len(c.holds.all) + len(c.moving) + len(c.inPlace); n > 0 {
+			t.Fatalf("seed %d: %d entries are left of nothing", seed, n)
+		}
+		for name, s := range c.book.Standings() {
+			if !s.Running.Zero() {
+				t.Fatalf("seed %d: queue %s uses %s of nothing", seed, name, s.Running)
+			}
+		}
+	}
+	if inPlace == 0 || len(sizes) < 4 {
+		t.Errorf("%d holds in place of pods and %d numbers of pods show little", inPlace, len(sizes))
+	}
+}

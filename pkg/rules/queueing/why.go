@@ -1,0 +1,189 @@
+package queueing
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Reason is the kind of thing that a job waits for.
+type Reason string
+
+// Reasons.
+const (
+	// NotFound: there is no such queue.
+	NotFound Reason = "QueueNotFound"
+	// Loose: the queue's parents do not lead to the top.
+	Loose Reason = "QueueWithoutParent"
+	// Invalid: the queue, or one above it, states an amount that cannot be.
+	Invalid Reason = "QueueInvalid"
+	// Closed: the queue admits nothing.
+	Closed Reason = "QueueClosed"
+	// Overused: the queue has its share. Shares grow with the nodes there are, so more of them would help, and
+	// autoscalers look for this reason.
+	Overused Reason = v1.PodReasonUnschedulable
+	// Capability: the queue, or one above it, would exceed its ceiling.
+	Capability Reason = "QueueCapability"
+	// Passed: a job that comes first does not fit, and was passed often enough.
+	Passed Reason = "QueuePassed"
+	// Turn: other jobs come first.
+	Turn Reason = "QueueTurn"
+	// Unread: queues and pods have not been read.
+	Unread Reason = "QueuesNotRead"
+)
+
+// Why returns what a job waits for, in words for users; empty if it does not wait. It may cost a look at each
+// job.
+func (b *Book) Why(name string) (Reason, string) { return b.why(name, b.Beyond) }
+
+// Keeps returns what a job waits for at the gate; empty if it does not wait. It costs a look at its queues and at the
+// jobs that come before it, and so does not know of ceilings that it would exceed together with other jobs.
+func (b *Book) Keeps(name string) string {
+	_, why := b.why(name, func(string) (Bound, bool) { return Bound{}, false })
+	return why
+}
+
+// why returns what a job waits for, given which jobs are beyond a ceiling.
+func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason, string) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Waiting {
+		return "", ""
+	}
+	if reason, why := b.shut(j); reason != "" {
+		return reason, why
+	}
+	switch bound, over, why := b.judge(j); {
+	case over:
+		if bound.Reason == Overused {
+			if ceiling, over := beyond(name); over {
+				bound = ceiling // which more nodes do not change
+			}
+		}
+		return bound.Reason, bound.String()
+	case why != "":
+		return Passed, why
+	}
+	return Turn, fmt.Sprintf("waiting for its turn in queue %q", j.Queue)
+}
+
+// shut returns which of a job's queues lets no job in; an empty reason means none.
+func (b *Book) shut(j *job) (Reason, string) { return b.shutOf(j.queues()) }
+
+// shutOf returns which of some queues lets no job in.
+func (b *Book) shutOf(queues []string) (Reason, string) {
+	for _, name := range queues {
+		switch q := b.queues[name]; {
+		case q == nil || q.spec == nil:
+			return NotFound, fmt.Sprintf("queue %q does not exist", name)
+		case q.err != nil:
+			return Loose, fmt.Sprintf("queue %q cannot serve: %v", name, q.err)
+		case b.closed(q):
+			shut := q.path[slices.IndexFunc(q.path, func(at string) bool { return b.queues[at].spec.shut() })]
+			if fault := b.queues[shut].spec.Fault; fault != "" {
+				return Invalid, fmt.Sprintf("queue %q cannot serve: %s", shut, fault)
+			}
+			return Closed, fmt.Sprintf("queue %q is closed", shut)
+		}
+	}
+	return "", ""
+}
+
+// closed reports whether a queue, or one above it, admits nothing.
+func (b *Book) closed(q *queue) bool {
+	return slices.ContainsFunc(q.path, func(at string) bool { spec := b.queues[at].spec; return spec != nil && spec.shut() })
+}
+
+// isShut reports whether any of a job's queues lets no job in.
+func (b *Book) isShut(j *job) bool {
+	reason, _ := b.shut(j)
+	return reason != ""
+}
+
+const (
+	// tellAfter is how long a job waits before its users are told why: most wait only for a moment.
+	tellAfter = 2 * time.Second
+	// tellAgain is how long it takes until they are told something else: the numbers may change all the time. If the job
+	// waits for another reason, tellOther, and that has to be so for as long again: while jobs come and go that changes,
+	// too.
+	tellAgain = 30 * time.Second
+	tellOther = 5 * time.Second
+	// tellUnread is how long jobs wait until their users are told that the queues are not known
+	// yet.
+	tellUnread = 10 * time.Second
+)
+
+// unread is what users are told while it is not known whose turn it is.
+const unread = "waiting for queues and pods to be read; see the scheduler's log"
+
+// Notice is what the users of a job that waits are to be told.
+type Notice struct {
+	Job string
+	// Pods are all that would be placed. Gang: they are the minimum of gangs.
+	Pods    []string
+	Gang    bool
+	Reason  Reason
+	Message string
+}
+
+// News returns what there is to tell, of all jobs.
+func (b *Book) News(at Moment) []Notice {
+	var news []Notice
+	for name, j := range b.timed {
+		if !j.renewed && at.Now.Before(j.lookedAt.Add(tellOther)) {
+			continue
+		}
+		switch one, ok := b.Untold(name, at); {
+		case ok:
+			news = append(news, one)
+		case j.told != "" && j.told != unread:
+			j.lookedAt = at.Now
+		}
+	}
+	return news
+}
+
+// Untold returns what there is to tell of a job; false for nothing.
+func (b *Book) Untold(name string, at Moment) (Notice, bool) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods' conditions say what was tried
+		return Notice{}, false
+	}
+	n := Notice{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
+	waited, first := at.Now.Sub(j.since), j.told == unread || j.renewed
+	switch {
+	case !at.Read: // a queue that seems not to be there may not have been read
+		return n, waited >= tellUnread && j.told != unread
+	case waited < tellAfter || !first && at.Now.Sub(j.toldAt) < tellOther:
+		return Notice{}, false
+	}
+	n.Reason, n.Message = b.Why(name)
+	if other := n.Reason != j.reason; !first && at.Now.Sub(j.toldAt) < tellAgain && (!other || n.Reason != j.other) {
+		j.other = n.Reason
+		return Notice{}, false
+	}
+	if n.Message == j.told {
+		j.toldAt, j.renewed = at.Now, false // it is so still
+		return Notice{}, false
+	}
+	if n.Reason == Turn && !first {
+		return Notice{}, false // that others come first may be over in a moment
+	}
+	return n, true
+}
+
+// Told records that the users of a job were told something.
+func (b *Book) Told(n Notice, at Moment) {
+	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
+		j.reason, j.told, j.toldAt, j.renewed, j.other = n.Reason, n.Message, at.Now, false, ""
+	}
+}
+
+// Said returns what the users of a pod's waiting job were told last; an empty reason for nothing.
+func (b *Book) Said(pod string) (Reason, string) {
+	if j := b.jobs[b.usages[pod].Job]; j != nil && j.phase == Waiting {
+		return j.reason, j.told
+	}
+	return "", ""
+}

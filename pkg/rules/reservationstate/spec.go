@@ -1,0 +1,57 @@
+package reservationstate
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Replicas returns how many placements a Reservation asks for.
+func Replicas(r *v1alpha1.Reservation) int { return int(max(r.Spec.Replicas, 1)) }
+
+// IsSingleUse reports whether each placement is used once.
+func IsSingleUse(r *v1alpha1.Reservation) bool {
+	return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce
+}
+
+// Promised returns the nodes promised to missing placements, by index.
+func Promised(r *v1alpha1.Reservation) map[int32]string {
+	promised := map[int32]string{}
+	for i, node := range r.Spec.NodeNames {
+		promised[int32(i)] = node
+	}
+	for _, p := range r.Status.Placements {
+		delete(promised, p.Index)
+	}
+	return promised
+}
+
+// Namespace returns the namespace of the reserve pods, and of the pods that a selector of owners
+// without a namespace selects.
+func Namespace(r *v1alpha1.Reservation) string {
+	if namespace := r.Spec.Template.Namespace; namespace != "" {
+		return namespace
+	}
+	return metav1.NamespaceDefault
+}
+
+// OpenTo reports whether pods of a namespace may use a Reservation: its owners must name the namespace. A pod's creator
+// can forge everything else that makes it an owner: labels, owner references, the allocation annotation.
+func OpenTo(r *v1alpha1.Reservation, namespace string) bool {
+	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool {
+		group, _, _ := strings.Cut(o.PodGroup, "/")
+		return (o.Object == nil || o.Object.Namespace == namespace) &&
+			(o.Controller == nil || o.Controller.Namespace == namespace) &&
+			(o.LabelSelector == nil || cmp.Or(o.Namespace, Namespace(r)) == namespace) &&
+			(o.PodGroup == "" || group == namespace)
+	})
+}
+
+// Ended reports whether a phase is final. Nothing is held for a Reservation that has ended.
+func Ended(phase v1alpha1.ReservationPhase) bool {
+	return phase == v1alpha1.ReservationSucceeded || phase == v1alpha1.ReservationFailed
+}

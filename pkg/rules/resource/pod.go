@@ -1,0 +1,44 @@
+package resource
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// absurd is the largest amount that is added up: Kubernetes takes seconds to add to one of ten million digits.
+const absurd = 1e30
+
+var absurdQuantity = resource.MustParse("1e30")
+
+// Requests returns what kube-scheduler counts for a pod: its containers, its init containers if
+// they ask for more, and its overhead; for a pod that was resized the larger of what it has and
+// what it is to have. More than 1e30 counts as that, which nothing has.
+func Requests(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(countable(pod), resourcehelper.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	})
+}
+
+// countable returns a pod whose amounts can be added up: itself, if nothing of it is absurd.
+func countable(pod *v1.Pod) *v1.Pod {
+	large := func(quantity *resource.Quantity) bool { return quantity.AsApproximateFloat64() > absurd }
+	found := false
+	for list := range requested(&pod.Spec) {
+		for _, quantity := range list {
+			found = found || large(&quantity)
+		}
+	}
+	if !found {
+		return pod
+	}
+	pod = &v1.Pod{Spec: *pod.Spec.DeepCopy(), Status: pod.Status}
+	for list := range requested(&pod.Spec) {
+		for name, quantity := range list {
+			if large(&quantity) {
+				list[name] = absurdQuantity.DeepCopy()
+			}
+		}
+	}
+	return pod
+}

@@ -1,0 +1,226 @@
+// Package decisions remembers what was decided for each gang: what it asked for, where it was tried, which pods would
+// have to be evicted, and the result.
+//
+// It decides nothing. It keeps the last [PerGroup] decisions of each of the last [Groups] groups of gangs for which
+// anything was decided. A decision that is made again is counted, not kept twice, so that a gang which fails for hours,
+// or is promised room and loses it in turn, does not push out the reason why that began.
+package decisions
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	// PerGroup is how many decisions of a group are kept.
+	PerGroup = 16
+	// Groups is how many groups are remembered.
+	Groups = 512
+	// Domains is how many domains of a decision are kept.
+	Domains = 16
+)
+
+// What is decided.
+const (
+	// Placement is where a gang goes.
+	Placement = "Placement"
+	// Preemption is which pods make way for it.
+	Preemption = "Preemption"
+)
+
+// The result.
+const (
+	// Placed: all members that the minimum needs have a node; the binding follows.
+	Placed = "Placed"
+	// Held: some members have a node, which a NonStrict gang keeps while it waits for the others.
+	Held = "Held"
+	// Unplaced: no member has a node.
+	Unplaced = "Unplaced"
+	// Evict: the victims are to be evicted. It does not mean that they were: [Withdrawn] follows where they were not.
+	Evict = "Evict"
+	// Withdrawn: the decision was not carried out, since the cluster had changed.
+	Withdrawn = "Withdrawn"
+	// NoVictims: no choice of victims makes room.
+	NoVictims = "NoVictims"
+)
+
+// Decision is what was decided for one group of gangs.
+type Decision struct {
+	// At is when it was first made, Last when it was last made, and Times how often. Other decisions may have been made in
+	// between.
+	At    metav1.MicroTime `json:"at"`
+	Last  metav1.MicroTime `json:"last"`
+	Times int              `json:"times"`
+	// Kind is [Placement] or [Preemption].
+	Kind    string `json:"kind"`
+	Profile string `json:"profile"`
+	// Gangs are those that start together; the name of the pod where it is in no gang.
+	Gangs []string `json:"gangs"`
+	// Need is what their minimum asks for: how many members, or how much of each resource.
+	Need string `json:"need"`
+	// Domains are those that were tried: for placements the best first, for victims in the order in which they were tried;
+	// Untried is how many others there are.
+	Domains []Domain `json:"domains,omitempty"`
+	Untried int      `json:"untried,omitempty"`
+	// Bundles are the victims that were chosen.
+	Bundles []Bundle `json:"bundles,omitempty"`
+	// Result is the result, Chosen the domain where there is one, and Nodes how many nodes are used.
+	Result string `json:"result"`
+	Chosen string `json:"chosen,omitempty"`
+	Nodes  int    `json:"nodes,omitempty"`
+	// Why is why not, in the words that users get.
+	Why string `json:"why,omitempty"`
+}
+
+// Domain is a part of the cluster that was tried.
+type Domain struct {
+	Name string `json:"name"`
+	// Round is that of the victims which may be evicted; empty where no pod may.
+	Round string `json:"round,omitempty"`
+	// Outcome is how far the attempt came there.
+	Outcome string `json:"outcome"`
+}
+
+// Bundle is victims that are evicted together.
+type Bundle struct {
+	Gang string `json:"gang"`
+	// Kind is Safe, where the gang keeps its minimum, or Whole.
+	Kind string `json:"kind"`
+	Pods int    `json:"pods"`
+	// Gain, Cost and ROI are as in victim.Bundle.
+	Gain float64 `json:"gain"`
+	Cost float64 `json:"cost"`
+	ROI  float64 `json:"roi"`
+}
+
+// Log remembers decisions. It is safe for concurrent use. A nil one remembers nothing.
+type Log struct {
+	mu sync.Mutex
+	// groups has the decisions of each group, in the order in which they were last made.
+	groups map[string][]Decision
+}
+
+// New returns an empty Log.
+func New() *Log { return &Log{groups: map[string][]Decision{}} }
+
+// Add adds what was decided now for a group of a profile. It reports whether the decision is new: not one that is
+// remembered for the group.
+func (l *Log) Add(group string, now time.Time, d Decision) bool {
+	if l == nil {
+		return false
+	}
+	if more := len(d.Domains) - Domains; more > 0 {
+		d.Domains, d.Untried = slices.Clone(d.Domains[:Domains]), d.Untried+more
+	}
+	d.At, d.Last, d.Times = metav1.NewMicroTime(now), metav1.NewMicroTime(now), 1
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := d.Profile + "/" + group
+	list, known := l.groups[key]
+	if !known && len(l.groups) == Groups {
+		l.forget()
+	}
+	if i := lastLike(list, d); i >= 0 {
+		list[i].Last = d.Last
+		list[i].Times++
+		for ; i+1 < len(list); i++ {
+			list[i], list[i+1] = list[i+1], list[i]
+		}
+		return false
+	}
+	if len(list) == PerGroup {
+		list = slices.Delete(list, 0, 1)
+	}
+	l.groups[key] = append(list, d)
+	return true
+}
+
+// forget removes the group for which nothing was decided for the longest time. It looks at each group, once for a group
+// that is new.
+func (l *Log) forget() {
+	var oldest string
+	var at time.Time
+	for key, list := range l.groups {
+		last := list[len(list)-1].Last.Time
+		if oldest == "" || last.Before(at) {
+			oldest, at = key, last
+		}
+	}
+	delete(l.groups, oldest)
+}
+
+// lastLike finds an equal decision, from the last to the first: mostly it is the last.
+func lastLike(list []Decision, d Decision) int {
+	for i := len(list) - 1; i >= 0; i-- {
+		if same(&list[i], &d) {
+			return i
+		}
+	}
+	return -1
+}
+
+// same reports whether two decisions differ in nothing but when they were made.
+func same(a, b *Decision) bool {
+	return a.Kind == b.Kind && a.Profile == b.Profile && a.Need == b.Need && a.Untried == b.Untried && a.Result == b.Result &&
+		a.Chosen == b.Chosen && a.Nodes == b.Nodes && a.Why == b.Why &&
+		slices.Equal(a.Gangs, b.Gangs) && slices.Equal(a.Domains, b.Domains) && slices.Equal(a.Bundles, b.Bundles)
+}
+
+// Of returns what was decided for a gang, in the order in which it was last decided. Its name is namespace/name.
+func (l *Log) Of(gang string) []Decision {
+	return slices.DeleteFunc(l.All(), func(d Decision) bool { return !slices.Contains(d.Gangs, gang) })
+}
+
+// All returns everything that is remembered, by profile and gangs, and for each in the order in which it was last
+// decided.
+func (l *Log) All() []Decision {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []Decision
+	for _, list := range l.groups {
+		all = append(all, list...)
+	}
+	slices.SortStableFunc(all, func(a, b Decision) int {
+		if order := strings.Compare(a.Profile, b.Profile); order != 0 {
+			return order
+		}
+		if order := slices.Compare(a.Gangs, b.Gangs); order != 0 {
+			return order
+		}
+		return a.Last.Compare(b.Last.Time)
+	})
+	return all
+}
+
+// List is a log as /configz of the scheduler shows it: what the log has at the time of the request.
+type List struct {
+	metav1.TypeMeta
+	log *Log
+}
+
+var _ runtime.Object = &List{}
+
+// NewList returns the List of a log.
+func NewList(log *Log) *List {
+	return &List{TypeMeta: metav1.TypeMeta{APIVersion: "debug.lockstep.dev/v1alpha1", Kind: "DecisionList"}, log: log}
+}
+
+// DeepCopyObject returns another view of the same log.
+func (l *List) DeepCopyObject() runtime.Object { return &List{TypeMeta: l.TypeMeta, log: l.log} }
+
+// MarshalJSON writes what the log has now.
+func (l *List) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		metav1.TypeMeta `json:",inline"`
+		Items           []Decision `json:"items"`
+	}{l.TypeMeta, l.log.All()})
+}

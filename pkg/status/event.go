@@ -1,0 +1,40 @@
+package status
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
+)
+
+// Event is one event.
+type Event struct {
+	// On is the object whose users get the event; Related is another object that it concerns, nil for none.
+	On, Related runtime.Object
+	// Type is Normal or Warning.
+	Type string
+	// Reason is a constant. Action is what was done or tried: events of one object that differ in their note alone are
+	// counted as one.
+	Reason, Action string
+	// Note is the text.
+	Note string
+}
+
+// Record hands an event to a recorder. The note is cut to what the API server takes.
+func (e Event) Record(recorder events.EventRecorder) {
+	recorder.Eventf(e.On, e.Related, e.Type, e.Reason, e.Action, "%s", clip(e.Note))
+}
+
+func clip(note string) string {
+	const more = " ..."
+	if len(note) <= validation.NoteLengthLimit {
+		return note
+	}
+	return note[:validation.NoteLengthLimit-len(more)] + more
+}
+
+// PodGroupReference returns a reference to a PodGroup, of either API.
+func PodGroupReference(apiVersion, namespace, name string, uid types.UID) *v1.ObjectReference {
+	return &v1.ObjectReference{APIVersion: apiVersion, Kind: "PodGroup", Namespace: namespace, Name: name, UID: uid}
+}

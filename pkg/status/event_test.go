@@ -1,0 +1,24 @@
+package status
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+)
+
+// A note is written as it is, whatever characters are in it, and cut if it is too long.
+func TestNotes(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	for note, want := range map[string]string{
+		"50% of nodes":            "Normal Why 50% of nodes",
+		strings.Repeat("x", 1024): "Normal Why " + strings.Repeat("x", 1024),
+		strings.Repeat("x", 1025): "Normal Why " + strings.Repeat("x", 1020) + " ...",
+	} {
+		Event{On: &v1.Pod{}, Type: v1.EventTypeNormal, Reason: "Why", Action: "Doing", Note: note}.Record(recorder)
+		if got := <-recorder.Events; got != want {
+			t.Errorf("recorded %q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package status
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"golang.org/x/time/rate"
+
+	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+)
+
+// Writer is the one of a process, for all its lanes. It is safe for concurrent use.
+type Writer struct {
+	leading leadership.Signal
+	// attempts are the last write to each pod of late, by UID. They know what the watch of pods has not delivered yet.
+	attempts *cache.Expiring
+	// reasons bounds the writes that give pods another reason, over all lanes.
+	reasons *rate.Limiter
+}
+
+// reasonsPerSecond is that bound: a gang of 1,000 has its reason in less than four seconds, and a storm of gangs leaves
+// the API server room for bindings.
+const reasonsPerSecond = 300
+
+// attempt is what came of the last write to a pod.
+type attempt struct {
+	// version, reason and message are those of a write that the API server took. Only version is set where it refused the
+	// write since the pod had changed.
+	version, reason, message string
+	// underWay: it has not ended.
+	underWay bool
+	// failures is how many have failed one after the other, and next is when the next one may begin.
+	failures int
+	next     time.Time
+}
+
+const (
+	// keepAttempts is how long an attempt is remembered: longer than a write takes, and than a watch takes to deliver what
+	// it has led to.
+	keepAttempts = time.Minute
+	// retryFirst and retryMost are the pauses after a write that failed.
+	retryFirst, retryMost = time.Second, time.Minute
+	// WriteTimeout is how long a write of what users read may take. A webhook has 10 seconds unless it asks for more.
+	WriteTimeout = 15 * time.Second
+)
+
+// New makes a writer that begins once the process schedules.
+func New(leads leadership.Signal) *Writer {
+	return &Writer{leading: leads, attempts: cache.NewExpiring(), reasons: rate.NewLimiter(reasonsPerSecond, reasonsPerSecond)}
+}
+
+// last returns what came of the last write to a pod of late.
+func (w *Writer) last(pod *v1.Pod) attempt {
+	if last, known := w.attempts.Get(pod.UID); known {
+		return last.(attempt)
+	}
+	return attempt{}
+}
+
+// note remembers what came of a write to a pod.
+func (w *Writer) note(pod *v1.Pod, a attempt) {
+	w.attempts.Set(pod.UID, a, keepAttempts+pause(a.failures))
+}
+
+// pause returns how long to wait after so many writes that failed one after the other.
+func pause(failures int) time.Duration {
+	if failures == 0 {
+		return 0
+	}
+	length := retryFirst
+	for n := 1; n < failures && length < retryMost; n++ {
+		length *= 2
+	}
+	return min(length, retryMost)
+}
+
+// state is how a pod that does not have the reason yet stands.
+type state int
+
+const (
+	// open: it can be written to.
+	open state = iota
+	// said: it was written, and the watch has not delivered that yet.
+	said
+	// pausing: it has changed since it was read, or something else was written to it, and the watch has not delivered that
+	// yet; or the last write failed a moment ago.
+	pausing
+	// failing: the last write failed, and it can be written to again.
+	failing
+	// underWay: a write is.
+	underWay
+)
+
+// state returns how a pod stands, and after what pause that is over.
+func (w *Writer) state(pod *v1.Pod, s Saying, now time.Time) (state, time.Duration) {
+	switch last := w.last(pod); {
+	case last.underWay:
+		return underWay, 0
+	case last.failures > 0 && now.Before(last.next):
+		return pausing, last.next.Sub(now)
+	case last.failures > 0:
+		return failing, 0
+	case last.version == "" || last.version != pod.ResourceVersion:
+		return open, 0
+	case last.reason == s.Reason && last.message == s.Message:
+		return said, 0
+	default:
+		return pausing, lookAgain
+	}
+}
+
+// begin notes that a write to a pod begins.
+func (w *Writer) begin(pod *v1.Pod) {
+	w.note(pod, attempt{underWay: true, failures: w.last(pod).failures})
+}
+
+// write writes into the status of a pod why it waits, and notes what came of it. A pod that has changed since it was
+// read is left alone: its next version comes by the watch. So is one that is gone.
+func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Saying) error {
+	err := patch(ctx, client, pod, s)
+	switch {
+	case apierrors.IsConflict(err):
+		w.note(pod, attempt{version: pod.ResourceVersion})
+	case err != nil && !apierrors.IsNotFound(err):
+		failures := w.last(pod).failures + 1
+		w.note(pod, attempt{failures: failures, next: time.Now().Add(pause(failures))})
+		return fmt.Errorf("writing the condition %s of pod %s: %w", v1.PodScheduled, klog.KObj(pod), err)
+	default:
+		w.note(pod, attempt{version: pod.ResourceVersion, reason: s.Reason, message: s.Message})
+	}
+	return nil
+}
+
+// patch writes to the version of a pod that was read.
+func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Saying) error {
+	status := pod.Status.DeepCopy()
+	condition := v1.PodCondition{
+		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: s.Reason, Message: s.Message,
+		ObservedGeneration: podutil.CalculatePodConditionObservedGeneration(status, pod.Generation, v1.PodScheduled),
+	}
+	podutil.UpdatePodCondition(status, &condition)
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status":   map[string]any{"conditions": []v1.PodCondition{condition}},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding it: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
+	defer cancel()
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	return err
+}
+
+// says reports whether the status of a pod says that it waits, for this reason and with this message. Where
+// kube-scheduler has tried the pod, it puts words of its own around the message, or after it.
+func says(pod *v1.Pod, reason, message string) bool {
+	if !gives(pod, reason) {
+		return false
+	}
+	word := Word(pod)
+	return word.Message == message || strings.HasPrefix(word.Message, message+between) || isTried(word) && quotes(word.Message, message)
+}
+
+// gives reports whether the status of a pod says that it waits for this reason, in whatever words.
+func gives(pod *v1.Pod, reason string) bool {
+	current := Word(pod)
+	return current != nil && current.Reason == reason
+}
+
+// isTried reports whether kube-scheduler may have written this about a pod that it has tried.
+func isTried(word *v1.PodCondition) bool {
+	return word.Reason == v1.PodReasonUnschedulable || word.Reason == v1.PodReasonSchedulerError
+}
+
+// Word returns the condition of a pod that says why it waits; nil for none.
+func Word(pod *v1.Pod) *v1.PodCondition {
+	_, current := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	if current == nil || current.Status != v1.ConditionFalse {
+		return nil
+	}
+	return current
+}
+
+// quotes reports whether a text has a message in it, and not one that only begins like it: kube-scheduler puts words
+// before what a plugin says, and more sentences after it.
+func quotes(text, message string) bool {
+	_, rest, found := strings.Cut(text, message)
+	return found && (rest == "" || strings.HasPrefix(rest, "."))
+}

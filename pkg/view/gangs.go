@@ -1,0 +1,283 @@
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/podgroup"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+)
+
+// Source is what makes a gang of pods.
+type Source string
+
+// The sources of gangs.
+const (
+	// SourceAnnotation: annotations on the pods, to which a PodGroup may add.
+	SourceAnnotation Source = "Annotation"
+	// SourcePodGroup: a PodGroup of the community, or the labels that stand for one.
+	SourcePodGroup Source = "PodGroup"
+	// SourceOwner: a Job, a JobSet or a LeaderWorkerSet, for whose pods lockstep-controller makes the PodGroup.
+	SourceOwner Source = "Owner"
+	// SourceNative: a PodGroup of scheduling.k8s.io.
+	SourceNative Source = "NativePodGroup"
+)
+
+// Gang is how a gang stands.
+type Gang struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Source    Source `json:"source"`
+	// Phase is one of the phases of PodGroups, also for gangs that have no PodGroup.
+	Phase string `json:"phase"`
+	// Held is how many members without a node have one nominated; Bound, how many have one or had it to the end; Minimum,
+	// how many have to be bound together, 0 where it is not set.
+	Held    int `json:"held"`
+	Bound   int `json:"bound"`
+	Minimum int `json:"minimum"`
+	// Members is how many can make up the minimum.
+	Members   int `json:"members"`
+	Running   int `json:"running"`
+	Succeeded int `json:"succeeded"`
+	Failed    int `json:"failed"`
+	// Mode is Strict or NonStrict.
+	Mode  string `json:"mode"`
+	Queue string `json:"queue"`
+	// Priority is the lowest of its members' priorities; nil where none has one.
+	Priority *int32 `json:"priority,omitempty"`
+	// Domain has all its bound members: of the topology that it requires, or else the finest there is. Nil where none has.
+	Domain *DomainName `json:"domain,omitempty"`
+	// Reason and Message say why it waits, or that its minimum is bound.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Schedulers are the scheduler names of its pods.
+	Schedulers []string    `json:"schedulers,omitempty"`
+	Created    metav1.Time `json:"created"`
+}
+
+// DomainName names a domain: the nodes with a value of a label.
+type DomainName struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// String returns how users read it: rack=r7.
+func (d DomainName) String() string { return topology.ShortKey(d.Key) + "=" + d.Value }
+
+// GangsIn is what gangs are read from.
+type GangsIn struct {
+	Pods       []*v1.Pod
+	PodGroups  []*coscheduling.PodGroup
+	Natives    []*schedulingv1beta1.PodGroup
+	Nodes      []*v1.Node
+	Namespaces []*v1.Namespace
+	// Levels are the label keys of the topology, coarsest first.
+	Levels []string
+}
+
+// IsMember reports whether a pod is in a gang, going by the pod alone.
+func IsMember(pod *v1.Pod) bool {
+	_, _, ok := gangstate.KeyOf(pod)
+	return ok
+}
+
+// Gangs lists all gangs, by namespace and name.
+func Gangs(in GangsIn) []Gang {
+	read := newReader(in)
+	keys := slices.SortedFunc(maps.Keys(read.gangs), func(a, b gangstate.Key) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), CompareNames(a.Name, b.Name))
+	})
+	gangs := make([]Gang, 0, len(keys))
+	for _, key := range keys {
+		if g := read.gangs[key]; g.isGang() {
+			gangs = append(gangs, read.gang(key, g))
+		}
+	}
+	return gangs
+}
+
+// seen is a gang as the API server has it: its PodGroup and its pods.
+type seen struct {
+	group  *coscheduling.PodGroup
+	native *schedulingv1beta1.PodGroup
+	pods   []*v1.Pod
+	source gangstate.Source
+}
+
+// isGang reports whether it is one: native PodGroups whose pods are scheduled one by one are not.
+func (s *seen) isGang() bool {
+	byNative := s.group == nil && s.native != nil && (len(s.pods) == 0 || s.source == gangstate.FromSchedulingGroup)
+	return !byNative || !gangstate.ReadNative(s.native).Alone()
+}
+
+// reader makes gangs of the objects of a cluster.
+type reader struct {
+	levels  []string
+	gangs   map[gangstate.Key]*seen
+	nodes   map[string]*v1.Node
+	queueOf map[string]string // by namespace
+}
+
+func newReader(in GangsIn) *reader {
+	r := &reader{levels: in.Levels, gangs: map[gangstate.Key]*seen{}, nodes: make(map[string]*v1.Node, len(in.Nodes)),
+		queueOf: map[string]string{}}
+	for _, node := range in.Nodes {
+		r.nodes[node.Name] = node
+	}
+	for _, namespace := range in.Namespaces {
+		r.queueOf[namespace.Name] = namespace.Annotations[v1alpha1.QueueLabel]
+	}
+	for _, group := range in.PodGroups {
+		r.at(gangstate.Key{Namespace: group.Namespace, Name: group.Name}).group = group
+	}
+	for _, group := range in.Natives {
+		r.at(gangstate.Key{Namespace: group.Namespace, Name: group.Name}).native = group
+	}
+	for _, pod := range in.Pods {
+		if key, source, ok := gangstate.KeyOf(pod); ok {
+			s := r.at(key)
+			if len(s.pods) == 0 || ranks(source) < ranks(s.source) {
+				s.source = source
+			}
+			s.pods = append(s.pods, pod)
+		}
+	}
+	return r
+}
+
+func (r *reader) at(key gangstate.Key) *seen {
+	if r.gangs[key] == nil {
+		r.gangs[key] = &seen{}
+	}
+	return r.gangs[key]
+}
+
+// ranks orders the ways to join; the first that any member uses names the source.
+func ranks(source gangstate.Source) int {
+	return slices.Index([]gangstate.Source{gangstate.FromAnnotation, gangstate.FromLabel, gangstate.FromOwner,
+		gangstate.FromSchedulingGroup}, source)
+}
+
+func (r *reader) gang(key gangstate.Key, s *seen) Gang {
+	is := podgroup.StandingOf(key, s.group, s.native, s.pods)
+	g := Gang{
+		Namespace: key.Namespace, Name: key.Name, Source: s.from(), Phase: string(is.Phase),
+		Bound: is.Bound, Minimum: is.Minimum, Members: is.Members,
+		Running: is.Running, Succeeded: is.Succeeded, Failed: is.Failed,
+		Mode: string(is.Spec.Mode), Reason: is.Reason, Message: is.Message, Created: s.created(),
+	}
+	asked := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
+		Annotations: map[string]string{v1alpha1.GangNameAnnotation: key.Name}}}
+	nodes := map[string]bool{}
+	for i, pod := range s.pods {
+		if i == 0 {
+			asked = pod
+		}
+		g.Schedulers = append(g.Schedulers, pod.Spec.SchedulerName)
+		if pod.DeletionTimestamp != nil || ended(pod) {
+			continue
+		}
+		if priority := pod.Spec.Priority; priority != nil && (g.Priority == nil || *priority < *g.Priority) {
+			g.Priority = priority
+		}
+		switch {
+		case pod.Spec.NodeName != "":
+			nodes[pod.Spec.NodeName] = true
+		case pod.Status.NominatedNodeName != "":
+			g.Held++
+		}
+	}
+	slices.Sort(g.Schedulers)
+	g.Schedulers = slices.Compact(g.Schedulers)
+	g.Queue = gangstate.QueueOf(asked, func(gangstate.Key) string { return is.Queue },
+		func(name string) string { return r.queueOf[name] })
+	g.Domain = r.domain(&is.Spec, nodes)
+	return g
+}
+
+// from returns what makes a gang of it.
+func (s *seen) from() Source {
+	switch {
+	case len(s.pods) > 0 && s.source == gangstate.FromAnnotation:
+		return SourceAnnotation
+	case len(s.pods) > 0 && s.source == gangstate.FromOwner, s.group != nil && gangstate.MadeFor(s.group) != "":
+		return SourceOwner
+	case len(s.pods) > 0 && s.source == gangstate.FromLabel, s.group != nil:
+		return SourcePodGroup
+	default:
+		return SourceNative
+	}
+}
+
+// created returns when its PodGroup came to be, or else its oldest pod.
+func (s *seen) created() metav1.Time {
+	switch {
+	case s.group != nil:
+		return s.group.CreationTimestamp
+	case s.native != nil:
+		return s.native.CreationTimestamp
+	}
+	oldest := slices.MinFunc(s.pods,
+		func(a, b *v1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return oldest.CreationTimestamp
+}
+
+// domain returns the domain of the topology that a gang requires, or else the finest, that has all these nodes; nil
+// where there is none.
+func (r *reader) domain(spec *gangstate.Spec, nodes map[string]bool) *DomainName {
+	if len(nodes) == 0 {
+		return nil
+	}
+	finestFirst := slices.Concat(r.levels, spec.Layout.Wished())
+	slices.Reverse(finestFirst)
+	if spec.RequiredTopology != "" {
+		finestFirst = []string{spec.RequiredTopology}
+	}
+	for _, key := range finestFirst {
+		if value, one := r.shared(key, nodes); one {
+			return &DomainName{Key: key, Value: value}
+		}
+	}
+	return nil
+}
+
+// shared returns the value of a label that all nodes have.
+func (r *reader) shared(key string, nodes map[string]bool) (value string, one bool) {
+	values := map[string]bool{}
+	for name := range nodes {
+		node := r.nodes[name]
+		if node == nil {
+			return "", false
+		}
+		labelled := false
+		if value, labelled = node.Labels[key]; !labelled {
+			return "", false
+		}
+		values[value] = true
+	}
+	return value, len(values) == 1
+}
+
+func ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// Selected returns a function that reports whether a selector matches a pod of a gang.
+func Selected(pods []*v1.Pod, selector labels.Selector) func(Gang) bool {
+	selected := map[gangstate.Key]bool{}
+	for _, pod := range pods {
+		if key, _, ok := gangstate.KeyOf(pod); ok && selector.Matches(labels.Set(pod.Labels)) {
+			selected[key] = true
+		}
+	}
+	return func(g Gang) bool { return selected[gangstate.Key{Namespace: g.Namespace, Name: g.Name}] }
+}

@@ -1,0 +1,58 @@
+package view
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// maxWaits is how many reasons a gang has at most: members that wait for much the same reason give it
+// with other numbers.
+const maxWaits = 4
+
+// Wait is why members of a gang have no node, in the words of their condition PodScheduled.
+type Wait struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Pods is how many have this reason.
+	Pods int `json:"pods"`
+}
+
+// Waits returns why the members of gangs wait, by gang: the most frequent reason first, and four
+// reasons at most.
+func Waits(pods []*v1.Pod) map[types.NamespacedName][]Wait {
+	counts := map[types.NamespacedName]map[Wait]int{}
+	for _, pod := range pods {
+		key, _, ok := gangstate.KeyOf(pod)
+		if !ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || ended(pod) {
+			continue
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type != v1.PodScheduled || c.Status != v1.ConditionFalse {
+				continue
+			}
+			of := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+			if counts[of] == nil {
+				counts[of] = map[Wait]int{}
+			}
+			counts[of][Wait{Reason: c.Reason, Message: c.Message}]++
+		}
+	}
+	waits := make(map[types.NamespacedName][]Wait, len(counts))
+	for of, count := range counts {
+		list := slices.SortedFunc(maps.Keys(count), func(a, b Wait) int {
+			return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+		})
+		list = list[:min(len(list), maxWaits)]
+		for i := range list {
+			list[i].Pods = count[list[i]]
+		}
+		waits[of] = list
+	}
+	return waits
+}

@@ -1,0 +1,148 @@
+package fairshare
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// overshooting returns the running pods of jobs that are [share.Reclaim.Overshooting]. Pods that end, or are gone, count
+// no longer. It costs a look at each counted pod, and a sort of the running jobs of queues that have more than they
+// deserve.
+func (d *Dispatcher) overshooting(c *share.Reclaim, gone map[types.UID]bool) map[types.UID]bool {
+	defer d.lock()()
+	type key struct{ queue, job string }
+	type part struct {
+		share.Job
+		pods []types.UID
+	}
+	parts, over, starts := map[key]*part{}, map[string]bool{}, newStarts()
+	for uid, counted := range d.usage.Pods() {
+		usage, ok := d.book.Counted(string(uid))
+		if !ok || !usage.Runs {
+			continue
+		}
+		if _, asked := over[usage.Queue]; !asked {
+			over[usage.Queue] = c.Excess(usage.Queue) > 1
+		}
+		if !over[usage.Queue] {
+			continue
+		}
+		pod := counted.Object
+		if pod.DeletionTimestamp != nil || gone[uid] {
+			continue
+		}
+		start := starts.of(pod, d.gangs, d.clock.Now())
+		at := key{usage.Queue, start.job}
+		p := parts[at]
+		if p == nil {
+			p = &part{Job: share.Job{Name: start.job, Started: start.at, Amount: resource.Vector{}}}
+			parts[at] = p
+		}
+		if start.at.Before(p.Started) {
+			p.Started = start.at
+		}
+		p.Amount.Add(usage.Amount, 1)
+		p.pods = append(p.pods, uid)
+	}
+	jobs := map[string][]share.Job{}
+	for at, p := range parts {
+		jobs[at.queue] = append(jobs[at.queue], p.Job)
+	}
+	overshooting := map[types.UID]bool{}
+	for queue, list := range jobs {
+		for job := range c.Overshooting(queue, list) {
+			for _, uid := range parts[key{queue, job}].pods {
+				overshooting[uid] = true
+			}
+		}
+	}
+	return overshooting
+}
+
+// start is the job with which a pod started, and when that was.
+type start struct {
+	job string
+	at  time.Time
+}
+
+// starts are those of the members of the gangs that were looked up.
+type starts struct {
+	members map[types.UID]start
+	// jobs are the names of the jobs of these gangs.
+	jobs map[gangOf]string
+}
+
+// gangOf is a gang of the profile of a name.
+type gangOf struct {
+	profile string
+	key     gangstate.Key
+}
+
+func newStarts() *starts { return &starts{members: map[types.UID]start{}, jobs: map[gangOf]string{}} }
+
+// of returns the start of a running pod. The minimums of gangs that start together are one job, which started with the
+// first of their pods; a member beyond the minimum is a job of its own, and so is a pod in no gang.
+func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
+	key, _, member := gangstate.KeyOf(pod)
+	if !member {
+		return start{string(pod.UID), startOf(pod, now)}
+	}
+	if known, ok := s.members[pod.UID]; ok {
+		return known
+	}
+	gang := gangOf{pod.Spec.SchedulerName, key}
+	if _, looked := s.jobs[gang]; !looked {
+		s.jobs[gang] = s.lookUp(pod, gangs.Running(gang.profile, key), now)
+		if known, ok := s.members[pod.UID]; ok {
+			return known
+		}
+	}
+	return start{s.jobs[gang], startOf(pod, now)} // it is being bound, or no profile knows its gang
+}
+
+// lookUp records the starts of the members of the gangs that start together with that of a pod, and returns the name of
+// their job.
+func (s *starts) lookUp(pod *v1.Pod, running []gangstate.Footprint, now time.Time) string {
+	name, first := groupOf(pod), now
+	var least []*v1.Pod
+	for i, f := range running {
+		if i == 0 {
+			name = groupName(pod.Spec.SchedulerName, f.Key)
+		}
+		members := make([]*v1.Pod, len(f.Running))
+		for i, placed := range f.Running {
+			members[i] = placed.Pod
+		}
+		slices.SortStableFunc(members, func(a, b *v1.Pod) int { return startOf(a, now).Compare(startOf(b, now)) })
+		for i, member := range members {
+			at := startOf(member, now)
+			if i >= f.Min {
+				s.members[member.UID] = start{name + "/" + string(member.UID), at}
+				continue
+			}
+			least = append(least, member)
+			if at.Before(first) {
+				first = at
+			}
+		}
+	}
+	for _, member := range least {
+		s.members[member.UID] = start{name, first}
+	}
+	return name
+}
+
+// startOf returns when a pod was bound: now if it is being bound, zero if that is not known.
+func startOf(pod *v1.Pod, now time.Time) time.Time {
+	if pod.Spec.NodeName == "" {
+		return now
+	}
+	return gangstate.BoundAt(pod)
+}

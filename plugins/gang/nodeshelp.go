@@ -1,0 +1,57 @@
+package gang
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// Whether more nodes would help a gang that does not fit. Autoscalers add nodes for pods whose reason is Unschedulable:
+// a gang that more nodes would help has this reason, and no other gang does.
+
+// reservationPlugin is the name of the plugin that keeps pods to the Reservation that they name.
+const reservationPlugin = "Reservation"
+
+// weigh gives a gang that was tried and does not fit another reason than Unschedulable where nodes would not help: room
+// is being made for it, it waits for a Reservation, or its queue would not let it have them.
+func (pl *Gang) weigh(e *gangstate.Explanation) {
+	switch {
+	case pl.holds.Nominated(pl.gangs.Holder(e.Group)):
+		e.Reason, e.Message = v1alpha1.ReasonPreemptionInProgress, fmt.Sprintf("gang %q waits for pods to end that make room for it", e.Gang)
+	case slices.ContainsFunc(e.Pending, pl.reserves):
+		e.Reason = v1alpha1.ReasonAwaitingReservation
+	case pl.turns != nil:
+		if reason, message := pl.turns.Limits(e.Pending); reason != "" {
+			e.Reason, e.Message = reason, message
+		}
+	}
+	if e.Reason != v1alpha1.ReasonUnschedulable {
+		e.Topology = ""
+	}
+}
+
+// reserves reports whether a pod goes only where a Reservation is that it names.
+func (pl *Gang) reserves(pod *v1.Pod) bool {
+	return pod.Annotations[v1alpha1.ReservationAnnotation] != "" &&
+		slices.ContainsFunc(pl.fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == reservationPlugin })
+}
+
+// gangsOf returns the gangs of pods, those that are known.
+func (pl *Gang) gangsOf(pods []types.UID) (keys []gangstate.Key) {
+	if len(pods) == 0 {
+		return nil
+	}
+	pl.gangs.Look(func(s *gangstate.Gangs) { keys = s.KeysOf(pods) })
+	return keys
+}
+
+// Explanation returns why a gang waits, with everything considered.
+func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
+	return pl.tell.explanation(key)
+}

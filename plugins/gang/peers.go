@@ -1,0 +1,108 @@
+package gang
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+)
+
+// company is what a member that is placed by itself has to know of the others of its gang.
+type company struct {
+	nodes []*v1.Node
+	// on are those that have their places, by the indexes of their nodes.
+	on []placement.Standing
+	// ranks are the member's own, or, where members carry none, the gaps that it may fill, the best first; see
+	// placement.Gaps.
+	ranks []int
+	// taken are the numbers of those that have their places, in order, where members carry none.
+	taken []int
+	// waiting are the ranks of the others that are still to be placed; see from.
+	waiting []int
+}
+
+// companyOf looks the others up. Where members carry no numbers it numbers those that are placed.
+func (pl *Gang) companyOf(pod *v1.Pod, need *gangstate.Need) *company {
+	c, placed := &company{ranks: []int{need.Ranks[pod.UID]}}, map[types.UID]bool{pod.UID: true}
+	infos := pl.handle.SnapshotSharedLister().NodeInfos()
+	for _, other := range need.Placed {
+		placed[other.Pod.UID] = true
+		info, err := infos.Get(other.Node)
+		if err != nil || info.Node() == nil {
+			continue // the node of a member is gone; other members show the domain
+		}
+		c.on = append(c.on, placement.Standing{Node: len(c.nodes), Rank: need.Ranks[other.Pod.UID]})
+		c.nodes = append(c.nodes, info.Node())
+	}
+	for uid, rank := range need.Ranks {
+		if !placed[uid] {
+			c.waiting = append(c.waiting, rank)
+		}
+	}
+	if !need.Ranked {
+		c.number(need.Spec.Layout)
+	}
+	return c
+}
+
+// number gives the members numbers, by which those that are placed are in whole slices.
+func (c *company) number(layout gangstate.Layout) {
+	levels := planner.Levels(&layout)
+	placement.Number(c.on, levels, c.label)
+	c.taken = make([]int, len(c.on))
+	for i, standing := range c.on {
+		c.taken[i] = standing.Rank
+	}
+	c.ranks = placement.Gaps(c.taken, levels)
+}
+
+// from gives those that wait the next free numbers after that of the member, where members carry none.
+func (c *company) from(rank int) {
+	if c.taken == nil {
+		return
+	}
+	for n := range c.waiting {
+		rank = placement.Free(c.taken, rank+1)
+		c.waiting[n] = rank
+	}
+}
+
+// label returns a label of one of the nodes.
+func (c *company) label(node int, key string) (string, bool) {
+	value, ok := c.nodes[node].Labels[key]
+	return value, ok
+}
+
+// home is the domain in which a slice has members, if it is known.
+type home struct {
+	value string
+	known bool
+}
+
+// homes returns the homes of the slices that have members. If these are apart, the first decides.
+func (c *company) homes(key string, size int) map[int]*home {
+	homes := map[int]*home{}
+	for _, standing := range c.on {
+		slice := standing.Rank / size
+		if homes[slice] == nil {
+			homes[slice] = &home{}
+		}
+		if one := homes[slice]; !one.known {
+			one.value, one.known = c.label(standing.Node, key)
+		}
+	}
+	return homes
+}
+
+// together counts the member and those that wait in its slice.
+func (c *company) together(rank, size int) int {
+	n := 1
+	for _, other := range c.waiting {
+		if other/size == rank/size {
+			n++
+		}
+	}
+	return n
+}

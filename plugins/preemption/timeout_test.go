@@ -1,0 +1,121 @@
+package preemption
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+)
+
+// hasty is a clock on which time passes whenever it is looked at.
+type hasty struct {
+	*clocktesting.FakeClock
+	step time.Duration
+}
+
+func (h *hasty) Now() time.Time {
+	h.Step(h.step)
+	return h.FakeClock.Now()
+}
+
+// hurry makes the time of a search pass while it looks at the clock so many times.
+func (s *stage) hurry(looks int) *hasty {
+	clock := &hasty{clocktesting.NewFakeClock(time.Now()), time.Second}
+	s.clock, s.args.SearchTimeout.Duration = clock, time.Duration(looks)*time.Second
+	return clock
+}
+
+// singles returns nodes that are full of pods of one GPU each, in no gang.
+func singles(nodes, gpus int) (list []*v1.Node, pods []*v1.Pod) {
+	for i := range nodes {
+		name := fmt.Sprintf("n%02d", i)
+		list = append(list, node(name, gpus, fmt.Sprint("r", i)))
+		for j := range gpus {
+			pods = append(pods, member(fmt.Sprintf("v%02d%02d", i, j), 0, 0, 10, 1, name))
+		}
+	}
+	return list, pods
+}
+
+// TestSearchTimeout: a search whose time is up takes victims that it has found and that suffice; else it finds none,
+// says so, and the preemptor looks again soon.
+func TestSearchTimeout(t *testing.T) {
+	nodes, pods := singles(4, 8)
+	none, more := 0, 0
+	for looks := 1; ; looks++ {
+		s := newStage(t, nodes, pods)
+		s.hurry(looks)
+		d := s.demand(t, gangstate.Spec{}, members("p", 3, 3, 100, 8)...)
+		f, err := s.search(s.ctx, d)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case f == nil && !d.cutShort:
+			t.Fatalf("%d looks: no victims, and not for want of time", looks)
+		case f == nil:
+			none++
+		case len(f.plan.Nodes) != 3 || len(f.victims) < 24:
+			t.Errorf("%d looks: %d victims for %d members", looks, len(f.victims), len(f.plan.Nodes))
+		case len(f.victims) > 24 && !d.cutShort:
+			t.Errorf("%d looks: %d victims, and not for want of time", looks, len(f.victims))
+		case d.cutShort:
+			more++
+			if note := preempting(d, f, s.cutShortMessage(d)).Note; !strings.HasSuffix(note, "; fewer victims might do: the search was cut short after the searchTimeout of "+s.args.SearchTimeout.Duration.String()) {
+				t.Errorf("%d looks: the event says %q", looks, note)
+			}
+		}
+		if !d.cutShort {
+			break
+		}
+	}
+	if none == 0 || more == 0 {
+		t.Errorf("%d searches that found nothing and %d that were not done tell little", none, more)
+	}
+}
+
+// TestSearchTimeoutOfDomains: the time is that of the whole search, however many domains it has.
+func TestSearchTimeoutOfDomains(t *testing.T) {
+	nodes, pods := singles(40, 2)
+	s := newStage(t, nodes, pods)
+	clock := s.hurry(12)
+	s.args.MaxDomains = 1000
+	started := clock.FakeClock.Now()
+	d := s.demand(t, gangstate.Spec{RequiredTopology: rack}, members("p", 1, 1, 100, 2)...)
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil || len(f.victims) != 2 {
+		t.Fatalf("found %+v, %v", f, err)
+	}
+	if took := clock.FakeClock.Now().Sub(started); took > 16*time.Second || !d.cutShort || d.untried == 0 {
+		t.Errorf("it took %s, cut short: %v, %d domains were not tried", took, d.cutShort, d.untried)
+	}
+}
+
+// TestTooLate: the preemptor is told that the time was up, not that no eviction would help, and comes again.
+func TestTooLate(t *testing.T) {
+	nodes, pods := singles(4, 8)
+	s := newStage(t, nodes, pods)
+	clock := s.hurry(2)
+	s.Decisions = decisions.New()
+	preemptor := member("p", 0, 0, 100, 8, "")
+	_, status := s.PostFilter(s.ctx, framework.NewCycleState(), preemptor, nil)
+	want := "preemption: no victims found within the searchTimeout of 2s; retrying within 30s: if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
+	if got := status.Message(); got != want {
+		t.Errorf("it is told %q, want %q", got, want)
+	}
+	if list := s.Decisions.All(); len(list) != 1 || "preemption: "+list[0].Why != want || list[0].Domains[0].Outcome != "cut short: no choice of victims fitted within searchTimeout" {
+		t.Errorf("remembered is %+v", list)
+	}
+	clock.step = 0
+	left, why := s.pauses.remaining(hold.SinglePod(preemptor.UID), clock.Now())
+	if why != foundTooLate || left <= 0 || left > longestPause {
+		t.Errorf("it pauses for %s, cause %d", left, why)
+	}
+}
