@@ -116,7 +116,7 @@ test-unit: ## Run the tests that need no cluster; those of plugins and pkg with 
 # One package at a time: each has clusters of its own, and times in it.
 .PHONY: test-e2e
 test-e2e: build control-plane ## Run the tests that need a cluster
-	go test -count=1 -p 1 -timeout 30m ./test/...
+	go test -count=1 -p 1 -timeout 60m ./test/...
 
 # No part of test: it takes 12 minutes on two cores when the operators are compiled, and longer the first time.
 .PHONY: test-operators

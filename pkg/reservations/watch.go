@@ -30,13 +30,8 @@ import (
 func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	r.client, r.nodes = handle.ClientSet(), factory.Core().V1().Nodes().Lister()
-	pods := factory.Core().V1().Pods().Informer()
-	if _, err := pods.AddEventHandler(r.watches.Shared("pods that use Reservations", pods, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { r.userChanged(object.(*v1.Pod)) },
-		UpdateFunc: func(before, object any) { r.podChanged(before.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: watches.Deleted(r.podEnded),
-	})); err != nil {
-		return fmt.Errorf("watching pods: %w", err)
+	if _, err := r.watches.ListenToPods(factory, watches.Reservations, watches.PodListener{Seen: r.podChanged, Gone: r.podEnded}); err != nil {
+		return err
 	}
 	client, err := dynamic.NewForConfig(handle.KubeConfig())
 	if err != nil {
@@ -97,7 +92,7 @@ func typed(object any) (*v1alpha1.Reservation, error) {
 
 // podChanged processes a new version of a pod.
 func (r *Registry) podChanged(before, now *v1.Pod) {
-	if now.Spec.NodeName == "" &&
+	if before != nil && now.Spec.NodeName == "" &&
 		(before.Annotations[v1alpha1.ReservationAnnotation] != now.Annotations[v1alpha1.ReservationAnnotation] ||
 			!maps.Equal(before.Labels, now.Labels) && !r.Empty()) {
 		r.holds.ReportFreed("") // it may use something else now

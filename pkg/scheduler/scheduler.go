@@ -96,7 +96,7 @@ func NewSet() *Set {
 		reservation.Name:  s.all.Watch(reservation.New(holds, reserved, s.all, binder.Name)),
 		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: holds, Gangs: gangs, Plugins: s.all, Promises: reserved, Underway: underway, Watches: watched, Leading: leading, Decisions: decided})),
 		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),
-		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all)),
+		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all, watched)),
 	}
 	return s
 }

@@ -41,13 +41,12 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	if err != nil {
 		return fmt.Errorf("watching namespaces: %w", err)
 	}
-	pods, err := d.listen("pods", factory.Core().V1().Pods().Informer(), cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { d.podSeen(object.(*v1.Pod)) },
-		UpdateFunc: func(_, object any) { d.podSeen(object.(*v1.Pod)) },
-		DeleteFunc: watches.Deleted(d.podGone),
+	pods, err := d.watches.ListenToPods(factory, watches.Shares, watches.PodListener{
+		Seen: func(_, pod *v1.Pod) { d.podSeen(pod) },
+		Gone: d.podGone,
 	})
 	if err != nil {
-		return fmt.Errorf("watching pods: %w", err)
+		return err
 	}
 	nodes, err := d.listen("nodes", factory.Core().V1().Nodes().Informer(), cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
@@ -72,7 +71,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		DeleteFunc: watches.Deleted(func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) }),
 	})
 	served := crds.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
-	go d.open(ctx, append(ofDevices, pods.HasSynced, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)...)
+	go d.open(ctx, append(ofDevices, pods, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)...)
 	return nil
 }
 

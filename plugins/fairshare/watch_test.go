@@ -51,7 +51,7 @@ func TestWatches(t *testing.T) {
 	var pods *watches.Watch
 	for _, watch := range d.watches.All() {
 		names = append(names, watch.Name())
-		if watch.Name() == "pods in the shares of queues" {
+		if watch.Name() == "pods" {
 			pods = watch
 		}
 		if resource, _, own := watch.Own(); own && resource != v1alpha1.QueueResource {
@@ -59,7 +59,7 @@ func TestWatches(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff([]string{"device classes in the shares of queues", "namespaces in the shares of queues", "nodes in the shares of queues", "pods in the shares of queues", "queues", "resource slices in the shares of queues"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"device classes in the shares of queues", "namespaces in the shares of queues", "nodes in the shares of queues", "pods", "queues", "resource slices in the shares of queues"}, names); diff != "" {
 		t.Fatalf("watches (-want +got):\n%s", diff)
 	}
 	h.factory.Start(t.Context().Done())

@@ -70,8 +70,8 @@ func (pl *GPUShare) Name() string { return Name }
 func (pl *GPUShare) DependsOnHolds() {}
 
 // New returns the factory of the plugin over a ledger that all profiles share. plugins are those among which
-// it finds keepers.
-func New(shared *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFactory {
+// it finds keepers. watched passes on the pods; nil where nobody else listens to them.
+func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			return nil, fmt.Errorf("reading arguments of %s: it takes none", Name)
@@ -83,19 +83,19 @@ func New(shared *Ledger, plugins *extension.Plugins) frameworkruntime.PluginFact
 		pl := &GPUShare{handle: handle, ledger: shared}
 		// once all plugins are made
 		pl.keepers = sync.OnceValue(func() []CardHolder { return extension.Of[CardHolder](plugins, fw) })
-		return pl, pl.watch()
+		return pl, pl.watch(watched)
 	}
 }
 
 // watch keeps the ledger from growing for ever, and up to date when the annotation of a
 // bound pod is edited.
-func (pl *GPUShare) watch() error {
+func (pl *GPUShare) watch(watched *watches.Watches) error {
 	factory := pl.handle.SharedInformerFactory()
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(_, object any) { pl.ledger.podChanged(object.(*v1.Pod)) },
-		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { pl.ledger.podDeleted(pod.UID) }),
+	if _, err := watched.ListenToPods(factory, watches.Cards, watches.PodListener{
+		Seen: func(_, pod *v1.Pod) { pl.ledger.podChanged(pod) },
+		Gone: func(pod *v1.Pod) { pl.ledger.podDeleted(pod.UID) },
 	}); err != nil {
-		return fmt.Errorf("watching pods: %w", err)
+		return err
 	}
 	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(old, object any) {

@@ -1,10 +1,7 @@
 package preemption
 
 import (
-	"fmt"
-
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -17,16 +14,9 @@ import (
 // watch restores, from the pods' statuses, the nominations that this process did not make: after a restart that is all
 // of them.
 func (pl *GangPreemption) watch() error {
-	informer := pl.handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	if _, err := informer.AddEventHandler(pl.Watches.Shared("nominations and victims in profile "+pl.handle.ProfileName(),
-		informer, cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { pl.podChanged(nil, object.(*v1.Pod)) },
-			UpdateFunc: func(old, object any) { pl.podChanged(old.(*v1.Pod), object.(*v1.Pod)) },
-			DeleteFunc: watches.Deleted(pl.podDeleted),
-		})); err != nil {
-		return fmt.Errorf("watching pods: %w", err)
-	}
-	return nil
+	_, err := pl.Watches.ListenToPods(pl.handle.SharedInformerFactory(), watches.Nominations,
+		watches.PodListener{Seen: pl.podChanged, Gone: pl.podDeleted})
+	return err
 }
 
 func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {

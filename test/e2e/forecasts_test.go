@@ -15,7 +15,6 @@ var asked = []string{
 	"devices-and-volumes/devices-of-victims-are-held-for-their-preemptor",
 	"preemption/elastic-gangs-shrink-and-survive",
 	"devices-and-volumes/a-whole-gpu-card-costs-one-pod",
-	"restarts-and-failures/the-scheduler-is-killed-between-evictions",
 	"topology/the-rack-with-the-least-harm-is-cleared",
 	"preemption/a-gang-never-evicts-its-own-group",
 	"topology/a-member-that-comes-back-evicts-in-its-own-rack",

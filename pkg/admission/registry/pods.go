@@ -18,24 +18,18 @@ import (
 
 // watch starts the watches of members, and of what describes them.
 func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
-	pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
-	registration, err := pods.AddEventHandler(r.watches.Shared("pods in gangs", pods, r.podHandlers(ctx)))
+	synced, err := r.watches.ListenToPods(handle.SharedInformerFactory(), watches.Gangs, watches.PodListener{
+		Seen: func(old, pod *v1.Pod) { r.podSeen(ctx, old, pod) },
+		Gone: func(pod *v1.Pod) { r.podGone(ctx, pod) },
+	})
 	if err != nil {
-		return fmt.Errorf("watching pods: %w", err)
+		return err
 	}
-	r.synced = append(r.synced, registration.HasSynced)
+	r.synced = append(r.synced, synced)
 	if err := r.watchSucceeded(ctx, handle); err != nil {
 		return err
 	}
 	return r.watchGroups(ctx, handle)
-}
-
-func (r *Registry) podHandlers(ctx context.Context) cache.ResourceEventHandlerFuncs {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { r.podSeen(ctx, nil, object.(*v1.Pod)) },
-		UpdateFunc: func(old, object any) { r.podSeen(ctx, old.(*v1.Pod), object.(*v1.Pod)) },
-		DeleteFunc: watches.Deleted(func(pod *v1.Pod) { r.podGone(ctx, pod) }),
-	}
 }
 
 func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {

@@ -115,7 +115,7 @@ func TestWatches(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"pods in gangs":                 "the scheduler's informer",
+		"pods":                          "the scheduler's informer",
 		"pods that succeeded":           "/v1, Resource=podsstatus.phase=Succeeded",
 		"podgroups.scheduling.x-k8s.io": "scheduling.x-k8s.io/v1alpha1, Resource=podgroups",
 		"podgroups.scheduling.k8s.io":   "scheduling.k8s.io/v1beta1, Resource=podgroups",

@@ -2,7 +2,7 @@
 // a process that begins to lead has to know that they have taken in what is stored.
 //
 // The handlers of an informer run beside each other, and behind it. An object in its cache may
-// not have reached a plugin yet.
+// not have reached a plugin yet. Pods have one handler, which all who derive something from them share.
 //
 // It decides nothing. It remembers a revision for each object until Forget is called.
 package watches
@@ -19,8 +19,9 @@ import (
 // Watches is the watches of a process. It is safe for concurrent use. A nil one remembers
 // nothing.
 type Watches struct {
-	mu  sync.Mutex
-	all []*Watch
+	mu   sync.Mutex
+	all  []*Watch
+	pods podListeners
 }
 
 // New makes one without watches.
@@ -52,10 +53,14 @@ func (w *Watches) addWatch(watch *Watch) cache.ResourceEventHandler {
 	if w == nil {
 		return watch.handler
 	}
-	watch.handled = map[string]string{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.all = append(w.all, watch)
+	w.all = append(w.all, newWatch(watch))
+	return watch
+}
+
+func newWatch(watch *Watch) *Watch {
+	watch.handled = map[string]string{}
 	return watch
 }
 

@@ -1,0 +1,102 @@
+package watches
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Stage orders the listeners to pods.
+type Stage int
+
+// The stages, in the order in which a change of a pod is passed on. A gang is known before its queue counts it, and what
+// a pod promises or uses is known before anything waits for it.
+const (
+	Cards Stage = iota
+	Reservations
+	Gangs
+	Shares
+	Nominations
+)
+
+// PodListener derives something from the pods of the cluster. Its functions must not block.
+type PodListener struct {
+	// Seen is called with each version of a pod; before is nil for the first one.
+	Seen func(before, now *v1.Pod)
+	// Gone is called with the last version of a pod that was deleted.
+	Gone func(last *v1.Pod)
+}
+
+// podListeners are the listeners to the pods of a process, behind one handler.
+type podListeners struct {
+	handler cache.ResourceEventHandlerRegistration
+	stages  []Stage
+	all     []PodListener
+	// begun: the handler has had an event.
+	begun bool
+}
+
+// ListenToPods adds a listener to the pods that the scheduler watches. All listeners of a process are behind one
+// handler: it passes a change on to one after the other, by stage, so each of them finds that those before have it
+// already. The function that is returned reports whether all listeners have had every pod of the first list. It fails
+// once pods have been passed on.
+func (w *Watches) ListenToPods(factory informers.SharedInformerFactory, at Stage, l PodListener) (cache.InformerSynced, error) {
+	if w == nil {
+		w = New()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.pods.begun {
+		return nil, errors.New("watching pods: the informer runs already")
+	}
+	i, _ := slices.BinarySearch(w.pods.stages, at+1) // behind those of its stage
+	w.pods.stages, w.pods.all = slices.Insert(w.pods.stages, i, at), slices.Insert(w.pods.all, i, l)
+	if w.pods.handler != nil {
+		return w.pods.handler.HasSynced, nil
+	}
+	informer := factory.Core().V1().Pods().Informer()
+	watch := newWatch(&Watch{name: "pods", synced: informer.HasSynced, store: informer.GetStore(), handler: w.podHandler()})
+	handler, err := informer.AddEventHandler(watch)
+	if err != nil {
+		return nil, fmt.Errorf("watching pods: %w", err)
+	}
+	w.all, w.pods.handler = append(w.all, watch), handler
+	return handler.HasSynced, nil
+}
+
+func (w *Watches) podHandler() cache.ResourceEventHandler {
+	seen := func(before, now *v1.Pod) {
+		for _, l := range w.podListeners() {
+			l.Seen(before, now)
+		}
+	}
+	gone := func(last *v1.Pod) {
+		for _, l := range w.podListeners() {
+			l.Gone(last)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { seen(nil, object.(*v1.Pod)) },
+		UpdateFunc: func(old, object any) {
+			before, now := old.(*v1.Pod), object.(*v1.Pod)
+			if before.UID != now.UID { // it was deleted, and made again, while the watch was broken
+				gone(before)
+				before = nil
+			}
+			seen(before, now)
+		},
+		DeleteFunc: Deleted(gone),
+	}
+}
+
+// podListeners returns the listeners to pods; from then on there are no others.
+func (w *Watches) podListeners() []PodListener {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pods.begun = true
+	return w.pods.all
+}
