@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -356,7 +357,7 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 	}
 	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		_, e := s.Planned(visit.attempt, gangstate.Outcome{
-			Cost: now.Sub(visit.began), Coupled: planner.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),
+			Cost: now.Sub(visit.began), Coupled: podclass.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),
 		}, now)
 		return e
 	})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/dra"
@@ -220,17 +221,26 @@ func TestPlansKeepOffHeldDevices(t *testing.T) {
 	}
 }
 
+func mustAdd(t *testing.T, g *podclass.Grouping, pod *v1.Pod) int {
+	t.Helper()
+	class, err := g.Classify(pod, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return class
+}
+
 // TestClassesByDevices: members whose claims ask for the same are one class, unless a claim is shared or allocated.
 func TestClassesByDevices(t *testing.T) {
 	p := devicePlanner(t, []int{4}, dra.Claim("a", 1), dra.Claim("b", 1), dra.Claim("two", 2), dra.Claim("shared", 1), dra.Held(dra.Claim("here", 1), "n0", 0))
-	group := newGrouping(p.storage)
+	group := podclass.NewGrouping(p.storage)
 	pods := map[string]*v1.Pod{}
 	for _, claim := range []string{"a", "b", "two", "shared", "here"} {
 		pods[claim] = dra.Pod("of-"+claim, claim)
-		countClaims(group.uses, pods[claim])
+		podclass.CountClaims(group.Uses, pods[claim])
 	}
 	other := dra.Pod("other-of-shared", "shared")
-	countClaims(group.uses, other)
+	podclass.CountClaims(group.Uses, other)
 	class := map[string]int{}
 	for claim, pod := range pods {
 		class[claim] = mustAdd(t, group, pod)
@@ -241,8 +251,8 @@ func TestClassesByDevices(t *testing.T) {
 	if class["shared"] != mustAdd(t, group, other) {
 		t.Error("pods with the same claim are not one class")
 	}
-	if len(group.classes) != 4 {
-		t.Errorf("%d classes, want 4: one device, two, that which is shared, that which is allocated", len(group.classes))
+	if len(group.Classes) != 4 {
+		t.Errorf("%d classes, want 4: one device, two, that which is shared, that which is allocated", len(group.Classes))
 	}
 }
 

@@ -145,7 +145,7 @@ func inSlices(need gangstate.Need) string {
 func (w *planState) textShort(members []int) string {
 	sum := resource.Vector{}
 	for _, m := range members {
-		for name, amount := range w.classes[w.classOf[m]].demand.Request {
+		for name, amount := range w.classes[w.classOf[m]].Demand.Request {
 			if w.lacks(name) {
 				sum[name] = resource.Plus(sum[name], amount)
 			}

@@ -3,7 +3,6 @@ package planner
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +21,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
+
+const gpu = v1.ResourceName("nvidia.com/gpu")
 
 var team = hold.Holder{Profile: v1.DefaultSchedulerName, Group: "reservation"}
 
@@ -140,24 +141,6 @@ func TestShapesOfGrants(t *testing.T) {
 	}
 	if keys[0] == keys[1] || keys[1] != keys[2] {
 		t.Errorf("shapes %v, want another one for the team's, and one for the others", keys)
-	}
-}
-
-// TestGrantedClasses: members are distinguished by what is held for them, in whatever order that is named.
-func TestGrantedClasses(t *testing.T) {
-	one, two := hold.Holder{Group: "one"}, hold.Holder{Group: "two"}
-	group := newGrouping(storageWith(t))
-	group.granters = []ledger.Granter{granting{"a": {one}, "b": {two, one, one}, "c": {one}}, granting{"a": {two}}}
-	var classes []int
-	for _, name := range []string{"a", "b", "c", "d"} {
-		class, err := group.classify(st.MakePod().Name(name).Obj(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		classes = append(classes, class)
-	}
-	if !slices.Equal(classes, []int{0, 0, 1, 2}) {
-		t.Errorf("classes %v", classes)
 	}
 }
 

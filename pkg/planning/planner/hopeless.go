@@ -177,14 +177,14 @@ func (w *planState) slotsEmpty(class, node int) int {
 	}
 	has := w.tx.Node(node).GetAllocatable()
 	least = min(least, has.GetAllowedPodNumber())
-	for name, amount := range w.classes[class].demand.Request {
+	for name, amount := range w.classes[class].Demand.Request {
 		total := ledger.Amount(has, name)
 		if total == 0 && !isNative(name) {
 			continue // a plugin may provide it
 		}
 		least = min(least, int(min(max(total/amount, 0), math.MaxInt32))) // kube-scheduler parses 1e30 as a negative amount
 	}
-	if w.classes[class].alone {
+	if w.classes[class].Alone {
 		least = min(least, 1)
 	}
 	return least

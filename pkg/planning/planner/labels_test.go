@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -294,7 +295,7 @@ func TestClassesFitLikePods(t *testing.T) {
 		}
 		classes := classesOf(t, p, pods)
 		fits := plan()
-		p.points.unsigned = true
+		p.labels = podclass.NewLabelReader(p.fw, nil, true)
 		if apart := classesOf(t, p, pods); slices.Max(apart) != len(pods)-1 {
 			t.Fatalf("the classes of pods that are planned one by one are %v", apart)
 		}

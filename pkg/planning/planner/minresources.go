@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -57,7 +58,7 @@ const (
 
 // minResourcesOf returns what the gangs of an attempt ask for beside their minimums; nil for a gang that asks for
 // nothing.
-func minResourcesOf(a *gangstate.Attempt, read labelSignature) ([]*minResources, error) {
+func minResourcesOf(a *gangstate.Attempt, read podclass.LabelSignature) ([]*minResources, error) {
 	list := make([]*minResources, len(a.Gangs))
 	for i, need := range a.Gangs {
 		if len(need.Floor) == 0 {
@@ -71,11 +72,11 @@ func minResourcesOf(a *gangstate.Attempt, read labelSignature) ([]*minResources,
 			f.placed = append(f.placed, placed.Pod)
 		}
 		pods = append(pods, f.placed...)
-		kinds := newGrouping(storage{})
-		kinds.labels = read
+		kinds := podclass.NewGrouping(podclass.Storage{})
+		kinds.Labels = read
 		for _, pod := range pods {
 			probe := probeOf(pod)
-			class, err := kinds.classify(probe, need.Queue)
+			class, err := kinds.Classify(probe, need.Queue)
 			if err != nil {
 				return nil, err
 			}
@@ -181,7 +182,7 @@ func (w *planState) unmet(f *minResources, placed map[int]int) resource.Vector {
 			if name == v1.ResourcePods {
 				rest[name]--
 			} else {
-				rest[name] -= w.classes[w.classOf[m]].demand.Request[name]
+				rest[name] -= w.classes[w.classOf[m]].Demand.Request[name]
 			}
 		}
 	}

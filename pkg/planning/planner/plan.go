@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -19,6 +20,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -36,18 +39,21 @@ type Planner struct {
 	start      int
 	weights    map[string]int64
 	percentage *int32
-	storage    storage
+	storage    podclass.Storage
 	// The profile has these filters.
 	checksResources, checksAffinity bool
-	// spreadsByDefault: the profile's default spread constraints refuse nodes.
-	spreadsByDefault bool
+	// stock bounds how many devices nodes have left; nil if the profile does not filter by devices. resolver finds the
+	// DeviceClass that backs an extended resource; nil if the scheduler has no DRA manager.
+	stock    *devices.Stock
+	resolver fwk.DeviceClassResolver
+	labels   *podclass.LabelReader
 }
 
 // New returns the planner of a profile. All plugins of the profile must exist when it is called.
 func New(fw framework.Framework, h *ledger.Holds, plugins *extension.Plugins) *Planner {
 	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), points: PointsOf(plugins, fw),
 		weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
-	p.storage = storageOf(fw)
+	p.storage = podclass.StorageOf(fw)
 	enabled := fw.ListPlugins()
 	for _, score := range enabled.Score.Enabled {
 		p.weights[score.Name] = int64(score.Weight)
@@ -55,10 +61,13 @@ func New(fw framework.Framework, h *ledger.Holds, plugins *extension.Plugins) *P
 	filters := func(name string) bool {
 		return slices.ContainsFunc(enabled.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
 	}
-	p.spreadsByDefault = spreadsByDefault(fw)
+	p.labels = podclass.NewLabelReader(fw, p.points.signers, p.points.unsigned)
 	p.checksResources, p.checksAffinity = filters(names.NodeResourcesFit), filters(names.NodeAffinity)
-	if !filters(names.DynamicResources) {
-		p.storage.stock = nil
+	if manager := fw.SharedDRAManager(); manager != nil {
+		p.resolver = manager.DeviceClassResolver()
+		if filters(names.DynamicResources) {
+			p.stock = devices.NewStock(manager)
+		}
 	}
 	return p
 }
@@ -160,7 +169,7 @@ func (w *planState) recordPlacements(result *Plan, solved placement.Result, befo
 	for member, node := range solved.Node {
 		pod := w.pods[member]
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
-		demand := w.classes[w.classOf[member]].demand
+		demand := w.classes[w.classOf[member]].Demand
 		demand.Devices = w.tx.Devices(pod.UID)
 		result.Demand[pod.UID] = demand
 	}
@@ -181,15 +190,15 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 	if w.tx, err = whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies); err != nil {
 		return nil, problem, err
 	}
-	w.uses = group.uses
+	w.uses = group.Uses
 	w.countVolumes()
 	for member, pod := range w.pods {
 		w.tx.MarkOwn(pod.UID)
-		if c := w.classes[w.classOf[member]]; c.claims.contends && c.counted == "" {
+		if c := w.classes[w.classOf[member]]; c.Claims.Contends && c.counted == "" {
 			w.tx.MarkContending(pod.UID)
 		}
 	}
-	if w.minResources, err = minResourcesOf(a, group.labels); err != nil {
+	if w.minResources, err = minResourcesOf(a, group.Labels); err != nil {
 		return nil, problem, err
 	}
 	granted := append([]hold.Holder{{Profile: p.fw.ProfileName(), Group: a.Group}}, evict...)
@@ -201,11 +210,11 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {
 		problem.Members = append(problem.Members, placement.Member{
-			Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel], Own: w.classes[class].claims.any,
+			Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel], Own: w.classes[class].Claims.Any,
 		})
 	}
 	for _, c := range w.classes {
-		w.expectPod(c.info)
+		w.expectPod(c.Info)
 	}
 	if w.coupled {
 		problem.Effort = coupledEffort + coupledEffortPerMember*len(w.pods)
@@ -221,18 +230,18 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 }
 
 // groupingFor returns a grouping that knows the claims and labels of all members, including placed ones.
-func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group *grouping, err error) {
-	group = newGrouping(p.storage)
-	group.granters, group.images = p.points.granters, p.weights[names.ImageLocality] > 0
-	if group.labels, err = p.labelSignatureOf(ctx, members(a)); err != nil {
+func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group *podclass.Grouping, err error) {
+	group = podclass.NewGrouping(p.storage)
+	group.Granters, group.Images = p.points.granters, p.weights[names.ImageLocality] > 0
+	if group.Labels, err = p.labels.Signature(ctx, members(a)); err != nil {
 		return nil, err
 	}
 	for _, need := range a.Gangs {
 		for _, pod := range need.Pending {
-			countClaims(group.uses, pod)
+			podclass.CountClaims(group.Uses, pod)
 		}
 		for _, placed := range need.Placed {
-			countClaims(group.uses, placed.Pod)
+			podclass.CountClaims(group.Uses, placed.Pod)
 		}
 	}
 	return group, nil
@@ -241,7 +250,7 @@ func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group 
 // newPlanState returns a plan state without members.
 func (p *Planner) newPlanState(inCopies bool) *planState {
 	return &planState{
-		fw: p.fw, holds: p.holds, storage: p.storage,
+		fw: p.fw, holds: p.holds, storage: p.storage, stock: p.stock, resolver: p.resolver,
 		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
 		inCopies: inCopies,
 		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, rejectedForGood: map[int]bool{},
@@ -252,7 +261,7 @@ func (p *Planner) newPlanState(inCopies bool) *planState {
 }
 
 // addMembers adds the members to place, by class, and returns the placement problem of their gangs.
-func (w *planState) addMembers(a *gangstate.Attempt, group *grouping) (placement.Problem, error) {
+func (w *planState) addMembers(a *gangstate.Attempt, group *podclass.Grouping) (placement.Problem, error) {
 	problem := placement.Problem{KeepPartial: !a.Strict}
 	for _, need := range a.Gangs {
 		g := placement.Gang{
@@ -262,7 +271,7 @@ func (w *planState) addMembers(a *gangstate.Attempt, group *grouping) (placement
 			Even: need.Spec.Layout.Even,
 		}
 		for _, pod := range need.Pending {
-			class, err := group.classify(pod, need.Queue)
+			class, err := group.Classify(pod, need.Queue)
 			if err != nil {
 				return problem, err
 			}
@@ -272,8 +281,8 @@ func (w *planState) addMembers(a *gangstate.Attempt, group *grouping) (placement
 		}
 		problem.Gangs = append(problem.Gangs, g)
 	}
-	w.classes, w.outstanding = group.classes, a.Outstanding
-	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.interdependent() })
+	w.classes, w.outstanding = newClasses(group), a.Outstanding
+	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.Interdependent() })
 	return problem, nil
 }
 
@@ -282,7 +291,7 @@ func (w *planState) addMembers(a *gangstate.Attempt, group *grouping) (placement
 func (w *planState) exemptHolders(problem placement.Problem, holders []hold.Holder) {
 	holders = slices.Clip(holders)
 	for _, c := range w.classes {
-		c.holders = append(holders, c.granted...)
+		c.holders = append(holders, c.Granted...)
 	}
 	for i, f := range w.minResources {
 		if f == nil {
@@ -290,7 +299,7 @@ func (w *planState) exemptHolders(problem placement.Problem, holders []hold.Hold
 		}
 		f.holders = holders
 		for _, member := range problem.Gangs[i].Members {
-			for _, holder := range w.classes[w.classOf[member]].granted {
+			for _, holder := range w.classes[w.classOf[member]].Granted {
 				if !slices.Contains(f.holders, holder) {
 					f.holders = append(f.holders, holder)
 				}
@@ -317,15 +326,15 @@ func (p *Planner) addPlaced(ctx context.Context, w *planState, a *gangstate.Atte
 			if !ok {
 				continue // the node is gone; the member's own cycle finds out
 			}
-			claims, err := p.storage.readClaims(placed.Pod, w.uses)
+			claims, err := p.storage.ReadClaims(placed.Pod, w.uses)
 			if err != nil {
 				return err
 			}
-			if claims.contends {
+			if claims.Contends {
 				w.tx.MarkContending(placed.Pod.UID)
 			}
-			if w.volumeTakenBy != nil && len(claims.static) == 1 {
-				w.volumeTakenBy[placed.Pod.UID] = volume.GetPersistentVolumeClaimClass(claims.static[0])
+			if w.volumeTakenBy != nil && len(claims.Static) == 1 {
+				w.volumeTakenBy[placed.Pod.UID] = volume.GetPersistentVolumeClaimClass(claims.Static[0])
 			}
 			info, err := framework.NewPodInfo(placed.Pod)
 			if err != nil {
@@ -392,7 +401,7 @@ func (w *planState) nested() bool {
 func (w *planState) shares() []float64 {
 	total := map[v1.ResourceName]int64{}
 	for _, c := range w.classes {
-		for name := range c.demand.Request {
+		for name := range c.Demand.Request {
 			total[name] = 0
 		}
 	}
@@ -409,7 +418,7 @@ func (w *planState) shares() []float64 {
 	}
 	shares := make([]float64, len(w.classes))
 	for i, c := range w.classes {
-		for name, amount := range c.demand.Request {
+		for name, amount := range c.Demand.Request {
 			shares[i] = max(shares[i], float64(amount)/max(1, float64(total[name])))
 		}
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
@@ -40,8 +42,11 @@ type planState struct {
 	pods    []*v1.Pod      // by member
 	classOf []int          // by member
 	// uses counts the pods of the attempt that have each claim.
-	uses    map[claimKey]int
-	storage storage
+	uses    map[podclass.ClaimKey]int
+	storage podclass.Storage
+	// stock and resolver are those of the planner.
+	stock    *devices.Stock
+	resolver fwk.DeviceClassResolver
 	// supplies are the free volumes by the spec of the claims they suit.
 	supplies map[string]*supply
 	// volumeTakenBy is the storage class of which a member takes a volume, if volumes are counted.
@@ -109,7 +114,7 @@ func (w *planState) slots(class, node int) (int, v1.ResourceName) {
 // anti-affinity.
 func (w *planState) slotsBeyondRequests(class, node int) int {
 	most := w.volumeSlots(class, node)
-	if w.classes[class].alone {
+	if w.classes[class].Alone {
 		most = min(most, 1)
 	}
 	return min(most, max(1, w.deviceSlots(class, node))) // the filters report devices that are not there
@@ -118,7 +123,7 @@ func (w *planState) slotsBeyondRequests(class, node int) int {
 // slotsByRequests bounds the same by their requests, if so much were freed on the node, by so many pods. It is the same
 // for classes that are alike.
 func (w *planState) slotsByRequests(class, node int, freed resource.Vector, pods int) (int, v1.ResourceName) {
-	info, demand := w.tx.Node(node), w.classes[class].demand
+	info, demand := w.tx.Node(node), w.classes[class].Demand
 	least, scarce := math.MaxInt32, v1.ResourceName("")
 	if len(demand.Ports) > 0 {
 		least = 1
@@ -190,7 +195,7 @@ func (w *planState) view(ctx context.Context, class int) (*whatif.View, error) {
 	if w.views[class] != nil {
 		return w.views[class], nil
 	}
-	v, err := w.prepare(ctx, class, w.classes[class].info.Pod)
+	v, err := w.prepare(ctx, class, w.classes[class].Info.Pod)
 	if v == nil || err != nil {
 		return nil, err
 	}
@@ -204,7 +209,7 @@ func (w *planState) view(ctx context.Context, class int) (*whatif.View, error) {
 // viewOf returns the view of a class for one of its members.
 func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	v, err := w.view(ctx, class)
-	if v == nil || err != nil || !w.classes[class].claims.any {
+	if v == nil || err != nil || !w.classes[class].Claims.Any {
 		return v, err
 	}
 	own, status := w.tx.ViewFor(ctx, v, pod)
@@ -222,7 +227,7 @@ func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif
 // volatile reports whether placing members on a node may change which other nodes fit a class. The class must be
 // prepared.
 func (w *planState) volatile(class int) bool {
-	return w.coupled || w.classes[class].claims.contends && w.classes[class].counted == "" || w.views[class].Spreads()
+	return w.coupled || w.classes[class].Claims.Contends && w.classes[class].counted == "" || w.views[class].Spreads()
 }
 
 func (w *planState) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
@@ -360,11 +365,11 @@ func (w *planState) filter(ctx context.Context, v *whatif.View, class int, nodes
 
 // scarcity returns why bounds rule out a node: too little left, or held for others.
 func (w *planState) scarcity(class, node int, scarce v1.ResourceName) string {
-	if w.holds.Check(w.classes[class].demand, w.tx.Node(node), w.classes[class].holders...) != nil {
+	if w.holds.Check(w.classes[class].Demand, w.tx.Node(node), w.classes[class].holders...) != nil {
 		info := w.tx.Node(node)
 		has, used := info.GetAllocatable(), info.GetRequested()
 		if scarce != v1.ResourcePods &&
-			ledger.Amount(has, scarce)-ledger.Amount(used, scarce) >= w.classes[class].demand.Request[scarce] {
+			ledger.Amount(has, scarce)-ledger.Amount(used, scarce) >= w.classes[class].Demand.Request[scarce] {
 			return ledger.ErrReasonHeld
 		}
 	}

@@ -2,6 +2,7 @@ package planner
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
@@ -123,5 +125,22 @@ func TestPlanBeginsASliceInAShortBlock(t *testing.T) {
 	plan, err := New(s.Framework, ledger.New(), extension.New()).Plan(t.Context(), a, nil)
 	if err != nil || !plan.Complete {
 		t.Errorf("the plan is complete: %t; %v, %v", plan.Complete, plan.Why, err)
+	}
+}
+
+// TestClassesOfQueues: the plugins of queues tell apart gangs that start together if their PodGroups name different
+// queues.
+func TestClassesOfQueues(t *testing.T) {
+	var a gangstate.Attempt
+	for i, queue := range []string{"", "a", "b", "b"} {
+		pod := st.MakePod().Namespace("ns").Name(fmt.Sprint("p", i)).UID(fmt.Sprint("p", i)).Obj()
+		a.Gangs = append(a.Gangs, gangstate.Need{Queue: queue, Min: 1, Pending: []*v1.Pod{pod}})
+	}
+	w := &planState{}
+	if _, err := w.addMembers(&a, podclass.NewGrouping(podclass.Storage{})); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(w.classOf, []int{0, 1, 2, 2}) {
+		t.Errorf("classes %v", w.classOf)
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"hash/maphash"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
@@ -38,14 +38,14 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 			return gangstate.Shape{}, nil
 		}
 	}
-	w, group, problem := &planState{}, newGrouping(p.storage), placement.Problem{}
-	group.granters = p.points.granters
+	w, group, problem := &planState{}, podclass.NewGrouping(p.storage), placement.Problem{}
+	group.Granters = p.points.granters
 	for _, need := range a.Gangs {
 		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology,
 			Levels: Levels(&need.Spec.Layout)}
 		for _, pod := range need.Pending {
-			countClaims(group.uses, pod)
-			class, err := group.classify(pod, need.Queue)
+			podclass.CountClaims(group.Uses, pod)
+			class, err := group.Classify(pod, need.Queue)
 			if err != nil {
 				return gangstate.Shape{}, err
 			}
@@ -54,8 +54,8 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 		}
 		problem.Gangs = append(problem.Gangs, g)
 	}
-	w.classes = group.classes
-	w.coupled = slices.ContainsFunc(w.classes, (*class).interdependent)
+	w.classes = newClasses(group)
+	w.coupled = slices.ContainsFunc(w.classes, (*class).Interdependent)
 	return w.shape(a, problem), nil
 }
 
@@ -67,9 +67,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) gangs
 	if w.coupled || w.opaque || len(w.rejected) > 0 || w.notAdmitted != "" || len(w.pods) == 0 {
 		return gangstate.Shape{}
 	}
-	var h maphash.Hash
-	h.SetSeed(shapeSeed)
-	out := hashWriter{&h}
+	out := podclass.NewHash(shapeSeed)
 	for i, g := range problem.Gangs {
 		need := &a.Gangs[i]
 		sliced := slices.ContainsFunc(g.Levels, func(level placement.Level) bool { return level.Slice > 0 })
@@ -80,82 +78,60 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) gangs
 			return gangstate.Shape{} // its minResources may be why it failed
 		}
 		if g.Min > 0 {
-			out.text(g.Required, need.Queue)
+			out.Text(g.Required, need.Queue)
 			for _, level := range g.Levels {
-				out.text(level.Key)
-				out.number(int64(level.Slice))
+				out.Text(level.Key)
+				out.Number(int64(level.Slice))
 			}
 		}
 	}
 	if len(w.classes) == 1 && len(problem.Gangs) == 1 {
 		w.constraints(out, 0)
-		return gangstate.Shape{Key: h.Sum64(), Members: problem.Gangs[0].Min, Request: w.classes[0].demand.Request}
+		return gangstate.Shape{Key: out.Sum(), Members: problem.Gangs[0].Min, Request: w.classes[0].Demand.Request}
 	}
 	// Attempts with different members are comparable only if they are identical.
 	for _, g := range problem.Gangs {
-		out.number(int64(g.Min))
+		out.Number(int64(g.Min))
 		for _, role := range sortedKeys(g.MinByRole) {
-			out.text(role)
-			out.number(int64(g.MinByRole[role]))
+			out.Text(role)
+			out.Number(int64(g.MinByRole[role]))
 		}
 		for _, member := range g.Members {
-			out.number(int64(w.classOf[member]))
-			out.text(w.pods[member].Labels[v1alpha1.RoleLabel])
+			out.Number(int64(w.classOf[member]))
+			out.Text(w.pods[member].Labels[v1alpha1.RoleLabel])
 		}
 	}
 	for class := range w.classes {
 		w.constraints(out, class)
-		out.resources(w.classes[class].demand.Request.List())
+		out.Resources(w.classes[class].Demand.Request.List())
 	}
-	return gangstate.Shape{Key: h.Sum64(), Members: 1}
+	return gangstate.Shape{Key: out.Sum(), Members: 1}
 }
 
 // constraints writes what of a class decides which nodes it may use, and which pods may be evicted for it, except its
 // requests and priority.
-func (w *planState) constraints(out hashWriter, class int) {
-	pod := w.classes[class].info.Pod
+func (w *planState) constraints(out podclass.Hash, class int) {
+	pod := w.classes[class].Info.Pod
 	spec := &pod.Spec
-	out.placing(pod)
+	out.Placing(pod)
 	if spec.PreemptionPolicy != nil {
-		out.text(string(*spec.PreemptionPolicy))
+		out.Text(string(*spec.PreemptionPolicy))
 	}
 	for i := range spec.Volumes {
 		if source := &spec.Volumes[i].VolumeSource; source.PersistentVolumeClaim != nil || source.Ephemeral != nil {
-			out.object(source)
+			out.Object(source)
 		}
 	}
 	if len(spec.ResourceClaims) > 0 {
-		out.object(spec.ResourceClaims)
+		out.Object(spec.ResourceClaims)
 	}
-	out.holders(w.classes[class].granted)
-	for _, port := range w.classes[class].demand.Ports {
-		out.text(port.IP, port.Protocol)
-		out.number(int64(port.Number))
+	out.Holders(w.classes[class].Granted)
+	for _, port := range w.classes[class].Demand.Ports {
+		out.Text(port.IP, port.Protocol)
+		out.Number(int64(port.Number))
 	}
-	for _, name := range sortedKeys(w.classes[class].demand.Request) {
-		out.text(string(name))
-	}
-}
-
-// placing writes what of a pod selects nodes, beside its requests, its claims and its terms about other pods.
-func (w hashWriter) placing(pod *v1.Pod) {
-	spec := &pod.Spec
-	w.text(pod.Namespace, spec.SchedulerName, pod.Labels[v1alpha1.QueueLabel], spec.NodeName)
-	w.sorted(spec.NodeSelector)
-	w.tolerations(spec.Tolerations)
-	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
-		w.object(spec.Affinity.NodeAffinity)
-	}
-	for i := range spec.Volumes {
-		if source := &spec.Volumes[i].VolumeSource; isReadByScheduler(source) {
-			w.object(source)
-		}
-	}
-	if spec.OS != nil {
-		w.text(string(spec.OS.Name))
-	}
-	if spec.RuntimeClassName != nil {
-		w.text(*spec.RuntimeClassName)
+	for _, name := range sortedKeys(w.classes[class].Demand.Request) {
+		out.Text(string(name))
 	}
 }
 

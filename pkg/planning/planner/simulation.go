@@ -108,7 +108,7 @@ func (r *Simulation) Restrict(ctx context.Context, nodes []int, workers int) ([]
 	}
 	usable := make([]atomic.Bool, len(nodes))
 	for class, c := range r.w.classes {
-		view, err := r.w.viewOf(ctx, class, c.info.Pod)
+		view, err := r.w.viewOf(ctx, class, c.Info.Pod)
 		if err != nil {
 			return nil, err
 		}

@@ -125,7 +125,7 @@ func TestClassesFromLargeToSmall(t *testing.T) {
 			nested++
 		}
 		for i, pod := range pods {
-			if requested := room.w.classes[room.w.classOf[i]].info.Pod.Spec.Containers; !reflect.DeepEqual(requested, pod.Spec.Containers) {
+			if requested := room.w.classes[room.w.classOf[i]].Info.Pod.Spec.Containers; !reflect.DeepEqual(requested, pod.Spec.Containers) {
 				t.Errorf("seed %d: pod %s is in a class of pods that request something else", seed, pod.Name)
 			}
 		}

@@ -27,7 +27,7 @@ func (r *Simulation) Classes() [][]Class {
 			class := r.w.classOf[member]
 			if _, known := at[class]; !known {
 				at[class] = len(gangs[i])
-				gangs[i] = append(gangs[i], Class{Demand: r.w.classes[class].demand, class: class})
+				gangs[i] = append(gangs[i], Class{Demand: r.w.classes[class].Demand, class: class})
 			}
 			gangs[i][at[class]].Pods = append(gangs[i][at[class]].Pods, r.w.pods[member])
 		}

@@ -2,13 +2,14 @@ package planner
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
+
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 )
 
 // supply is the free volumes for claims of one spec, of a storage class that provisions none.
@@ -27,11 +28,11 @@ func (w *planState) volumeSlots(class, node int) int {
 		return 0
 	}
 	c := w.classes[class]
-	if len(c.claims.static) == 0 {
+	if len(c.Claims.Static) == 0 {
 		return math.MaxInt32
 	}
 	if c.suppliesLeft == nil {
-		for _, claim := range c.claims.static {
+		for _, claim := range c.Claims.Static {
 			c.suppliesLeft = append(c.suppliesLeft, w.supplyFor(claim))
 		}
 	}
@@ -48,14 +49,14 @@ func (w *planState) volumeSlots(class, node int) int {
 // reaches reports whether a node reaches the volumes that the claims of a class are bound to.
 func (w *planState) reaches(class, node int) bool {
 	c := w.classes[class]
-	if len(c.claims.reach) == 0 {
+	if len(c.Claims.Reach) == 0 {
 		return true
 	}
 	if c.reached == nil {
 		c.reached = make([]bool, w.tx.Len())
 		for i := range c.reached {
 			on := w.tx.Node(i).Node()
-			c.reached[i] = !slices.ContainsFunc(c.claims.reach, func(r reach) bool { return !r.reachedFrom(on) })
+			c.reached[i] = !slices.ContainsFunc(c.Claims.Reach, func(r podclass.Reach) bool { return !r.ReachedFrom(on) })
 		}
 	}
 	return c.reached[node]
@@ -78,13 +79,13 @@ func (w *planState) volumesTaken(node int, storageClass string) int {
 func (w *planState) countVolumes() {
 	wanted := map[string]string{} // storage class -> spec of the claim
 	for _, c := range w.classes {
-		if !c.claims.contends {
+		if !c.Claims.Contends {
 			continue
 		}
-		if c.claims.waiting != 1 || len(c.claims.static) != 1 {
+		if c.Claims.Waiting != 1 || len(c.Claims.Static) != 1 {
 			return
 		}
-		claim := c.claims.static[0]
+		claim := c.Claims.Static[0]
 		name, kind := volume.GetPersistentVolumeClaimClass(claim), specKeyOf(claim)
 		if other, ok := wanted[name]; ok && other != kind || claim.Annotations[volume.AnnSelectedNode] != "" ||
 			!w.supplyFor(claim).local {
@@ -94,8 +95,8 @@ func (w *planState) countVolumes() {
 	}
 	w.volumeTakenBy = map[types.UID]string{}
 	for _, c := range w.classes {
-		if c.claims.contends {
-			c.counted = volume.GetPersistentVolumeClaimClass(c.claims.static[0])
+		if c.Claims.Contends {
+			c.counted = volume.GetPersistentVolumeClaimClass(c.Claims.Static[0])
 		}
 	}
 	for member, class := range w.classOf {
@@ -121,7 +122,7 @@ func (w *planState) supplyFor(claim *v1.PersistentVolumeClaim) *supply {
 		return known
 	}
 	s := &supply{on: make([]int32, w.tx.Len()), local: true}
-	volumes, err := w.storage.unboundOf(volume.GetPersistentVolumeClaimClass(claim))
+	volumes, err := w.storage.Unbound(volume.GetPersistentVolumeClaimClass(claim))
 	if err != nil { // the filters report it
 		s = &supply{on: slices.Repeat([]int32{math.MaxInt32}, w.tx.Len())}
 	}
@@ -162,39 +163,24 @@ func (w *planState) finder() func(*v1.PersistentVolume) ([]int, bool) {
 		return byLabel[key]
 	}
 	return func(pv *v1.PersistentVolume) (nodes []int, ok bool) {
-		var r reach
+		var r podclass.Reach
 		if affinity := pv.Spec.NodeAffinity; affinity != nil && affinity.Required != nil {
 			var err error
-			if r, err = reachOf(affinity.Required); err != nil {
+			if r, err = podclass.NewReach(affinity.Required); err != nil {
 				return nil, false
 			}
 		}
-		if r.key != "" {
-			for _, value := range r.values {
-				nodes = append(nodes, nodesWith(r.key)[value]...)
+		if r.Key != "" {
+			for _, value := range r.Values {
+				nodes = append(nodes, nodesWith(r.Key)[value]...)
 			}
 			return nodes, true
 		}
 		for i := range w.tx.Len() {
-			if r.selector == nil || r.selector.Match(w.tx.Node(i).Node()) {
+			if r.Selector == nil || r.Selector.Match(w.tx.Node(i).Node()) {
 				nodes = append(nodes, i)
 			}
 		}
 		return nodes, true
 	}
-}
-
-// unboundOf lists the unclaimed volumes of a storage class.
-func (s storage) unboundOf(class string) ([]*v1.PersistentVolume, error) {
-	objects, err := s.unbound.ByIndex(unboundIndex, ofClass(class))
-	if err != nil {
-		return nil, fmt.Errorf("listing unbound volumes of class %s: %w", class, err)
-	}
-	volumes := make([]*v1.PersistentVolume, 0, len(objects))
-	for _, object := range objects {
-		if pv, ok := object.(*v1.PersistentVolume); ok {
-			volumes = append(volumes, pv)
-		}
-	}
-	return volumes, nil
 }

@@ -1,4 +1,4 @@
-package planner
+package podclass
 
 import (
 	"context"
@@ -18,10 +18,9 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/podtopologyspread"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// labelSignature is what the scheduler reads of the labels in which the pods of an attempt differ. For two pods that it
+// LabelSignature is what the scheduler reads of the labels in which the pods of an attempt differ. For two pods that it
 // cannot tell apart, every selector that matters selects both or neither:
 //
 //   - the selectors of inter-pod terms and spread constraints of the pods themselves,
@@ -30,14 +29,14 @@ import (
 //     refuse nodes. Default constraints that only prefer nodes, as kube-scheduler's own do, go by the first pod
 //     of a class: operators make a Service for each pod, and each pod would be a class.
 //
-// Roles, queues and owners of Reservations are hashed elsewhere; see grouping.hash.
+// Roles, queues and owners of Reservations are hashed elsewhere; see Grouping.hash.
 //
 // External plugins declare what they read by SignPod. If one filters or scores pods and does not sign, all labels are
 // read. A label missed here is found later: the filters see each member again when it follows the plan, and a member
 // that they refuse is planned again by its own labels.
 //
 // The zero value reads no labels.
-type labelSignature struct {
+type LabelSignature struct {
 	// values are the keys of labels whose values are read.
 	values []string
 	// keys are the labels that selectors refer to; selectors has no duplicates.
@@ -53,7 +52,7 @@ type labelSignature struct {
 }
 
 // write adds what is read of a pod to a hash.
-func (r *labelSignature) write(w hashWriter, pod *v1.Pod) {
+func (r *LabelSignature) write(w Hash, pod *v1.Pod) {
 	for _, key := range r.values {
 		w.label(pod, key)
 	}
@@ -61,7 +60,7 @@ func (r *labelSignature) write(w hashWriter, pod *v1.Pod) {
 		w.h.Write(r.selectedBy(pod))
 	}
 	if owner := metav1.GetControllerOfNoCopy(pod); r.owners && owner != nil {
-		w.text(owner.APIVersion, owner.Kind, owner.Name)
+		w.Text(owner.APIVersion, owner.Kind, owner.Name)
 	}
 	for _, sign := range r.signatures {
 		fragments, status := sign(pod)
@@ -70,14 +69,14 @@ func (r *labelSignature) write(w hashWriter, pod *v1.Pod) {
 			continue
 		}
 		for i := range fragments {
-			w.text(fragments[i].Key)
-			w.object(fragments[i].Value)
+			w.Text(fragments[i].Key)
+			w.Object(fragments[i].Value)
 		}
 	}
 }
 
 // selectedBy returns, for each selector, whether it selects a pod.
-func (r *labelSignature) selectedBy(pod *v1.Pod) []byte {
+func (r *LabelSignature) selectedBy(pod *v1.Pod) []byte {
 	values := r.buffer[:0]
 	for _, key := range r.keys {
 		if value, ok := pod.Labels[key]; ok {
@@ -99,24 +98,41 @@ func (r *labelSignature) selectedBy(pod *v1.Pod) []byte {
 	return selected
 }
 
-func (w hashWriter) label(pod *v1.Pod, key string) {
+func (w Hash) label(pod *v1.Pod, key string) {
 	if value, ok := pod.Labels[key]; ok {
-		w.text("=", value)
+		w.Text("=", value)
 	}
-	w.text("")
+	w.Text("")
 }
 
-// labelSignatureOf computes what is read of the labels of these pods. It visits the pods on the snapshot that have
+// LabelReader finds out what a profile reads of labels.
+type LabelReader struct {
+	fw framework.Framework
+	// signers are external plugins that declare what of a pod they read. unsigned: other external plugins filter or score
+	// pods.
+	signers  []fwk.SignPlugin
+	unsigned bool
+	// spreads: the default spread constraints of the profile refuse nodes.
+	spreads bool
+}
+
+// NewLabelReader returns the reader of a profile. signers are the external plugins that declare what of a pod they
+// read; unsigned says that others filter or score pods.
+func NewLabelReader(fw framework.Framework, signers []fwk.SignPlugin, unsigned bool) *LabelReader {
+	return &LabelReader{fw: fw, signers: signers, unsigned: unsigned, spreads: spreadsByDefault(fw)}
+}
+
+// Signature computes what is read of the labels of these pods. It visits the pods on the snapshot that have
 // inter-pod terms, and only if labels differ.
-func (p *Planner) labelSignatureOf(ctx context.Context, pods []*v1.Pod) (labelSignature, error) {
-	r := labelSignature{owners: p.spreadsByDefault, selected: map[string][]byte{}}
-	for _, plugin := range p.points.signers {
+func (p *LabelReader) Signature(ctx context.Context, pods []*v1.Pod) (LabelSignature, error) {
+	r := LabelSignature{owners: p.spreads, selected: map[string][]byte{}}
+	for _, plugin := range p.signers {
 		r.signatures = append(r.signatures, func(pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 			return plugin.SignPod(ctx, pod)
 		})
 	}
 	s := selectorSearch{differ: differing(pods), namespaces: sets.New[string]()}
-	if p.points.unsigned {
+	if p.unsigned {
 		r.values = sets.List(s.differ)
 		return r, nil
 	}
@@ -130,11 +146,11 @@ func (p *Planner) labelSignatureOf(ctx context.Context, pods []*v1.Pod) (labelSi
 		s.addMember(pod)
 	}
 	if err := s.addSnapshot(ctx, p.fw); err != nil {
-		return labelSignature{}, err
+		return LabelSignature{}, err
 	}
-	if p.spreadsByDefault {
+	if p.spreads {
 		if err := s.addDefaults(p.fw, pods); err != nil {
-			return labelSignature{}, err
+			return LabelSignature{}, err
 		}
 	}
 	r.values, r.keys = sets.List(s.values), sets.List(s.keys)
@@ -142,17 +158,6 @@ func (p *Planner) labelSignatureOf(ctx context.Context, pods []*v1.Pod) (labelSi
 		r.selectors = append(r.selectors, s.found[text])
 	}
 	return r, nil
-}
-
-// members returns the pods of an attempt, including those placed already.
-func members(a *gangstate.Attempt) (pods []*v1.Pod) {
-	for _, need := range a.Gangs {
-		pods = append(pods, need.Pending...)
-		for _, placed := range need.Placed {
-			pods = append(pods, placed.Pod)
-		}
-	}
-	return pods
 }
 
 // differing returns the keys of labels in which pods differ, except roles and queues.
@@ -276,7 +281,7 @@ func (s *selectorSearch) addSnapshot(ctx context.Context, fw framework.Framework
 			one.addPod(pod)
 		}
 		found[i] = one.found
-	}, operation)
+	}, "Plan")
 	for _, selectors := range found {
 		for _, selector := range selectors {
 			s.addSelector(selector)

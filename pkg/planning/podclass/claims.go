@@ -1,4 +1,4 @@
-package planner
+package podclass
 
 import (
 	"fmt"
@@ -13,36 +13,31 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 )
 
-// storage looks up claims and volumes in informer caches.
-type storage struct {
+// Storage looks up claims and volumes in informer caches.
+type Storage struct {
 	claims  corelisters.PersistentVolumeClaimLister
 	volumes corelisters.PersistentVolumeLister
 	classes storagelisters.StorageClassLister
 	// devices are ResourceClaims; nil if the scheduler has no DRA manager.
 	devices fwk.ResourceClaimTracker
-	// backing resolves the DeviceClass that backs an extended resource; nil likewise.
-	backing fwk.DeviceClassResolver
-	// stock bounds how many devices nodes have left; nil likewise, and if the profile does not filter by devices.
-	stock *devices.Stock
 	// unbound indexes the volumes that are not bound; see unboundVolumes.
 	unbound cache.Indexer
 	// broken is the error that prevented the index.
 	broken error
 }
 
-func storageOf(fw framework.Framework) storage {
+// StorageOf returns the storage of a profile.
+func StorageOf(fw framework.Framework) Storage {
 	core := fw.SharedInformerFactory().Core().V1()
-	s := storage{
+	s := Storage{
 		claims: core.PersistentVolumeClaims().Lister(), volumes: core.PersistentVolumes().Lister(),
 		classes: fw.SharedInformerFactory().Storage().V1().StorageClasses().Lister(),
 		unbound: core.PersistentVolumes().Informer().GetIndexer(),
 	}
 	if manager := fw.SharedDRAManager(); manager != nil {
-		s.devices, s.backing, s.stock = manager.ResourceClaims(), manager.DeviceClassResolver(), devices.NewStock(manager)
+		s.devices = manager.ResourceClaims()
 	}
 	if _, ok := s.unbound.GetIndexers()[unboundIndex]; ok {
 		return s // another planner added the index
@@ -71,7 +66,7 @@ func unboundVolumes(object any) ([]string, error) {
 func ofClass(name string) string            { return "class/" + name }
 func ofClaim(namespace, name string) string { return "claim/" + namespace + "/" + name }
 
-func (s storage) anyUnbound(value string) (bool, error) {
+func (s Storage) anyUnbound(value string) (bool, error) {
 	if s.broken != nil {
 		return false, s.broken
 	}
@@ -82,25 +77,25 @@ func (s storage) anyUnbound(value string) (bool, error) {
 	return len(keys) > 0, nil
 }
 
-// claimed is what a pod's claims mean for the nodes it may go to. Members whose claims have the same shape are alike:
+// Claims is what a pod's claims mean for the nodes it may go to. Members whose claims have the same shape are alike:
 // their volumes are reachable from the same nodes, or their claims wait for the same volumes.
-type claimed struct {
-	// any: there are claims. Members of a class may have different ones.
-	any bool
+type Claims struct {
+	// Any: there are claims. Members of a class may have different ones.
+	Any bool
 	// shape is what scheduling reads of them.
 	shape []any
-	// contends: what one member gets, others may want.
-	contends bool
-	// exclusive: another member uses the same claim, which allows one pod at a time.
-	exclusive bool
-	// reach is which nodes the volumes are reachable from.
-	reach []reach
-	// waiting counts the claims that wait for their first consumer. static are those whose storage class provisions no
+	// Contends: what one member gets, others may want.
+	Contends bool
+	// Exclusive: another member uses the same claim, which allows one pod at a time.
+	Exclusive bool
+	// Reach is which nodes the volumes are reachable from.
+	Reach []Reach
+	// Waiting counts the claims that wait for their first consumer. Static are those whose storage class provisions no
 	// volumes: they need one that exists.
-	waiting int
-	static  []*v1.PersistentVolumeClaim
-	// devices is, by device class, the least number of devices that a member is allocated.
-	devices map[string]int64
+	Waiting int
+	Static  []*v1.PersistentVolumeClaim
+	// Devices is, by device class, the least number of devices that a member is allocated.
+	Devices map[string]int64
 }
 
 // claimsOf returns the claim name of each volume of a pod; empty for a volume without a claim.
@@ -119,21 +114,21 @@ func claimsOf(pod *v1.Pod) []string {
 	return names
 }
 
-// claimKey is a claim by namespace and name.
-type claimKey struct{ namespace, name string }
+// ClaimKey is a claim by namespace and name.
+type ClaimKey struct{ namespace, name string }
 
-// readClaims reads the claims of a pod. uses counts the pods of the attempt that have each.
-func (s storage) readClaims(pod *v1.Pod, uses map[claimKey]int) (claimed, error) {
-	var c claimed
+// ReadClaims reads the claims of a pod. uses counts the pods of the attempt that have each.
+func (s Storage) ReadClaims(pod *v1.Pod, uses map[ClaimKey]int) (Claims, error) {
+	var c Claims
 	if err := s.readDevices(&c, pod, uses); err != nil {
-		return claimed{}, err
+		return Claims{}, err
 	}
 	for i, name := range claimsOf(pod) {
 		if name == "" {
 			continue
 		}
-		c.any = true
-		key := claimKey{pod.Namespace, name}
+		c.Any = true
+		key := ClaimKey{pod.Namespace, name}
 		claim, err := s.claims.PersistentVolumeClaims(key.namespace).Get(key.name)
 		switch {
 		case err == nil:
@@ -144,7 +139,7 @@ func (s storage) readClaims(pod *v1.Pod, uses map[claimKey]int) (claimed, error)
 			c.shape, err = append(c.shape, "missing", name), nil
 		}
 		if err != nil {
-			return claimed{}, fmt.Errorf("reading claim %s/%s of pod %s: %w", key.namespace, key.name, pod.Name, err)
+			return Claims{}, fmt.Errorf("reading claim %s/%s of pod %s: %w", key.namespace, key.name, pod.Name, err)
 		}
 	}
 	return c, nil
@@ -152,10 +147,10 @@ func (s storage) readClaims(pod *v1.Pod, uses map[claimKey]int) (claimed, error)
 
 // readClaim adds one claim to c. A claim that is unlike all others goes by its name; so does an invalid one, which the
 // volume filters report.
-func (s storage) readClaim(c *claimed, claim *v1.PersistentVolumeClaim, shared bool) error {
+func (s Storage) readClaim(c *Claims, claim *v1.PersistentVolumeClaim, shared bool) error {
 	byName := func() { c.shape = append(c.shape, "claim", claim.Name) }
 	if slices.Contains(claim.Spec.AccessModes, v1.ReadWriteOncePod) {
-		c.exclusive = c.exclusive || shared
+		c.Exclusive = c.Exclusive || shared
 		byName()
 	} else if shared || claim.DeletionTimestamp != nil || claim.Status.Phase == v1.ClaimLost {
 		byName()
@@ -167,7 +162,7 @@ func (s storage) readClaim(c *claimed, claim *v1.PersistentVolumeClaim, shared b
 }
 
 // readBound adds a claim that has its volume.
-func (s storage) readBound(c *claimed, claim *v1.PersistentVolumeClaim, byName func()) error {
+func (s Storage) readBound(c *Claims, claim *v1.PersistentVolumeClaim, byName func()) error {
 	if _, done := claim.Annotations[volume.AnnBindCompleted]; !done {
 		c.shape = append(c.shape, "binding") // no pod with such a claim is placed
 		return nil
@@ -197,14 +192,14 @@ func (s storage) readBound(c *claimed, claim *v1.PersistentVolumeClaim, byName f
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return nil
 	}
-	if r, err := reachOf(pv.Spec.NodeAffinity.Required); err == nil { // else the filters report it
-		c.reach = append(c.reach, r)
+	if r, err := NewReach(pv.Spec.NodeAffinity.Required); err == nil { // else the filters report it
+		c.Reach = append(c.Reach, r)
 	}
 	return nil
 }
 
 // readWaiting adds a claim that has no volume yet.
-func (s storage) readWaiting(c *claimed, claim *v1.PersistentVolumeClaim, shared bool, byName func()) error {
+func (s Storage) readWaiting(c *Claims, claim *v1.PersistentVolumeClaim, shared bool, byName func()) error {
 	class := volume.GetPersistentVolumeClaimClass(claim)
 	delayed, err := volume.IsDelayBindingMode(claim, s.classes)
 	switch {
@@ -225,21 +220,21 @@ func (s storage) readWaiting(c *claimed, claim *v1.PersistentVolumeClaim, shared
 	if own {
 		byName()
 	}
-	c.contends = c.contends || free || own || shared
+	c.Contends = c.Contends || free || own || shared
 	if kind, err := s.classes.Get(class); err == nil &&
 		kind.Provisioner == volume.NotSupportedProvisioner && !own && !shared {
-		c.static = append(c.static, claim)
+		c.Static = append(c.Static, claim)
 	}
-	c.waiting++
+	c.Waiting++
 	c.shape = append(c.shape, "waiting", class, claim.Spec, claim.Annotations[volume.AnnSelectedNode])
 	return nil
 }
 
-// countClaims counts the claims of a pod in uses.
-func countClaims(uses map[claimKey]int, pod *v1.Pod) {
+// CountClaims counts the claims of a pod in uses.
+func CountClaims(uses map[ClaimKey]int, pod *v1.Pod) {
 	for _, name := range claimsOf(pod) {
 		if name != "" {
-			uses[claimKey{pod.Namespace, name}]++
+			uses[ClaimKey{pod.Namespace, name}]++
 		}
 	}
 	for i := range pod.Spec.ResourceClaims {
@@ -247,4 +242,19 @@ func countClaims(uses map[claimKey]int, pod *v1.Pod) {
 			uses[deviceKey(pod, name)]++
 		}
 	}
+}
+
+// Unbound lists the unclaimed volumes of a storage class.
+func (s Storage) Unbound(class string) ([]*v1.PersistentVolume, error) {
+	objects, err := s.unbound.ByIndex(unboundIndex, ofClass(class))
+	if err != nil {
+		return nil, fmt.Errorf("listing unbound volumes of class %s: %w", class, err)
+	}
+	volumes := make([]*v1.PersistentVolume, 0, len(objects))
+	for _, object := range objects {
+		if pv, ok := object.(*v1.PersistentVolume); ok {
+			volumes = append(volumes, pv)
+		}
+	}
+	return volumes, nil
 }

@@ -1,4 +1,4 @@
-package planner
+package podclass
 
 import (
 	"fmt"
@@ -14,7 +14,8 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 const gpu = v1.ResourceName("nvidia.com/gpu")
@@ -119,8 +120,8 @@ func TestClassesTellApartWhatMatters(t *testing.T) {
 		reasons["InitContainers[]."+field] = reason
 	}
 	used := map[string]bool{}
-	group := newGrouping(storageWith(t))
-	group.images = true
+	group := NewGrouping(storageWith(t))
+	group.Images = true
 	for _, base := range fullPods() {
 		want := hashOf(t, group, base)
 		for path, hashes := range hashesByChange(t, group, base) {
@@ -152,39 +153,22 @@ func excuse(reasons map[string]string, path string) (string, bool) {
 	return "", false
 }
 
-func hashOf(t *testing.T, g *grouping, pod *v1.Pod) uint64 {
+func hashOf(t *testing.T, g *Grouping, pod *v1.Pod) uint64 {
 	t.Helper()
-	claims, err := g.storage.readClaims(pod, nil)
+	claims, err := g.storage.ReadClaims(pod, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g.hash(pod, "", claims, nil)
 }
 
-func mustAdd(t *testing.T, g *grouping, pod *v1.Pod) int {
+func mustAdd(t *testing.T, g *Grouping, pod *v1.Pod) int {
 	t.Helper()
-	class, err := g.classify(pod, "")
+	class, err := g.Classify(pod, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return class
-}
-
-// TestClassesOfQueues: the plugins of queues tell apart gangs that start together if their PodGroups name different
-// queues.
-func TestClassesOfQueues(t *testing.T) {
-	var a gangstate.Attempt
-	for i, queue := range []string{"", "a", "b", "b"} {
-		pod := st.MakePod().Namespace("ns").Name(fmt.Sprint("p", i)).UID(fmt.Sprint("p", i)).Obj()
-		a.Gangs = append(a.Gangs, gangstate.Need{Queue: queue, Min: 1, Pending: []*v1.Pod{pod}})
-	}
-	w := &planState{}
-	if _, err := w.addMembers(&a, newGrouping(storageWith(t))); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(w.classOf, []int{0, 1, 2, 2}) {
-		t.Errorf("classes %v", w.classOf)
-	}
 }
 
 // fullPods returns pods that have everything that a pod can have, each with another
@@ -266,7 +250,7 @@ func setLeaf(v reflect.Value, n int) bool {
 }
 
 // hashesByChange hashes a pod with one field changed, field by field.
-func hashesByChange(t *testing.T, group *grouping, pod *v1.Pod) map[string][]uint64 {
+func hashesByChange(t *testing.T, group *Grouping, pod *v1.Pod) map[string][]uint64 {
 	hashes := map[string][]uint64{}
 	vary(reflect.ValueOf(&pod.Spec).Elem(), "", func(path string, change, restore func()) {
 		change()
@@ -332,7 +316,7 @@ func TestClassesByMetadata(t *testing.T) {
 		}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			group, other := newGrouping(storageWith(t)), base()
+			group, other := NewGrouping(storageWith(t)), base()
 			c.change(other)
 			if same := mustAdd(t, group, base().Obj()) == mustAdd(t, group, other.Obj()); same != c.same {
 				t.Errorf("one class: %v, want %v", same, c.same)
@@ -340,3 +324,25 @@ func TestClassesByMetadata(t *testing.T) {
 		})
 	}
 }
+
+// TestGrantedClasses: members are distinguished by what is held for them, in whatever order that is named.
+func TestGrantedClasses(t *testing.T) {
+	one, two := hold.Holder{Group: "one"}, hold.Holder{Group: "two"}
+	group := NewGrouping(storageWith(t))
+	group.Granters = []ledger.Granter{granting{"a": {one}, "b": {two, one, one}, "c": {one}}, granting{"a": {two}}}
+	var classes []int
+	for _, name := range []string{"a", "b", "c", "d"} {
+		class, err := group.Classify(st.MakePod().Name(name).Obj(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		classes = append(classes, class)
+	}
+	if !slices.Equal(classes, []int{0, 0, 1, 2}) {
+		t.Errorf("classes %v", classes)
+	}
+}
+
+type granting map[string][]hold.Holder
+
+func (g granting) Grants(pod *v1.Pod) []hold.Holder { return g[pod.Name] }

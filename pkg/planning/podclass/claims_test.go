@@ -1,4 +1,4 @@
-package planner
+package podclass
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 )
 
 // storageWith returns a storage with these claims, volumes and storage classes.
-func storageWith(t *testing.T, objects ...any) storage {
+func storageWith(t *testing.T, objects ...any) Storage {
 	t.Helper()
 	indexer := func(more cache.Indexers) cache.Indexer {
 		indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
@@ -40,7 +40,7 @@ func storageWith(t *testing.T, objects ...any) storage {
 			t.Fatal(err)
 		}
 	}
-	return storage{
+	return Storage{
 		claims: corelisters.NewPersistentVolumeClaimLister(claims), volumes: corelisters.NewPersistentVolumeLister(volumes),
 		classes: storagelisters.NewStorageClassLister(classes), unbound: volumes,
 	}
@@ -118,21 +118,21 @@ func TestClassesByClaims(t *testing.T) {
 			if c.names[0] == "" {
 				c.names = [2]string{"a", "b"}
 			}
-			group := newGrouping(storageWith(t, c.objects...))
+			group := NewGrouping(storageWith(t, c.objects...))
 			var pods []*v1.Pod
 			for i, name := range c.names {
 				pods = append(pods, st.MakePod().Namespace("ns").Name("p").UID(string(rune('0'+i))).PVC(name).Obj())
-				countClaims(group.uses, pods[i])
+				CountClaims(group.Uses, pods[i])
 			}
 			first, second := mustAdd(t, group, pods[0]), mustAdd(t, group, pods[1])
 			if (first == second) != c.same {
 				t.Errorf("one class: %v, want %v", first == second, c.same)
 			}
-			if one := group.classes[first]; one.claims.contends != c.contend && c.same {
-				t.Errorf("they contend for volumes: %v, want %v", one.claims.contends, c.contend)
+			if one := group.Classes[first]; one.Claims.Contends != c.contend && c.same {
+				t.Errorf("they contend for volumes: %v, want %v", one.Claims.Contends, c.contend)
 			}
-			if one := group.classes[first]; one.interdependent() != c.apart {
-				t.Errorf("they care about each other: %v, want %v", one.interdependent(), c.apart)
+			if one := group.Classes[first]; one.Interdependent() != c.apart {
+				t.Errorf("they care about each other: %v, want %v", one.Interdependent(), c.apart)
 			}
 		})
 	}
@@ -157,8 +157,8 @@ func (failingIn) Get(string) (*v1.PersistentVolumeClaim, error) { return nil, er
 
 // TestClaimsThatCannotBeLookedUp: an error is not the answer that a claim is as any other.
 func TestClaimsThatCannotBeLookedUp(t *testing.T) {
-	group := newGrouping(storage{claims: failing{}})
-	_, err := group.classify(st.MakePod().Namespace("ns").Name("p").PVC("a").Obj(), "")
+	group := NewGrouping(Storage{claims: failing{}})
+	_, err := group.Classify(st.MakePod().Namespace("ns").Name("p").PVC("a").Obj(), "")
 	if !errors.Is(err, errLookup) || !strings.Contains(err.Error(), "claim ns/a of pod p") {
 		t.Errorf("error %v, want it to name the claim and wrap %v", err, errLookup)
 	}
