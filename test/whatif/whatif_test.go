@@ -85,18 +85,28 @@ func (c *cluster) gang(args ...string) report {
 	return list.Items[len(list.Items)-1]
 }
 
+// run runs kubectl gang, which has to succeed.
 func (c *cluster) run(args ...string) []byte {
 	c.Helper()
-	cmd := exec.CommandContext(c.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), append(args, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))...)
-	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		c.Fatalf("kubectl gang %s: %v:\n%s", strings.Join(args, " "), err, exit.Stderr)
-	}
+	out, err := c.tryRun(args...)
 	if err != nil {
 		c.Fatal(err)
 	}
 	return out
+}
+
+// tryRun runs kubectl gang, which may fail: the objects that it is asked about may not be there yet.
+func (c *cluster) tryRun(args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(c.Context(), filepath.Join(c.root, "bin", "kubectl-gang"), append(args, "--kubeconfig", c.Kubeconfig(), "--scheduler-config", configOf(c.root))...)
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("%w:\n%s", err, exit.Stderr)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kubectl gang %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
 }
 
 // report is the report of whatif, of one case.
@@ -315,10 +325,11 @@ func TestExplain(t *testing.T) {
 	})
 	c.apply(job("late", 10, 8))
 	await.NoError(t, "another waits behind it", func() error {
-		if out := string(c.run("explain", "late")); !strings.Contains(out, "Among those of queue default that are complete and would still wait it is 2nd of 2; gang default/train comes first\n") {
-			return errors.New(out)
+		out, err := c.tryRun("explain", "late")
+		if err == nil && !strings.Contains(string(out), "Among those of queue default that are complete and would still wait it is 2nd of 2; gang default/train comes first\n") {
+			err = errors.New(string(out))
 		}
-		return nil
+		return err
 	})
 	out := string(c.run("explain", "train", "--nodes", "+1:gpu"))
 	for _, want := range []string{
