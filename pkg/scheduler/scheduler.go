@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -62,6 +63,8 @@ type Set struct {
 	all       *extension.Plugins
 	queues    *fairshare.Dispatcher
 	events    *cacheevents.Events
+	// idle: the scheduling thread waits for a pod.
+	idle      atomic.Bool
 	watched   *watches.Watches
 	reserve   *reservepods.Store
 	decisions *decisions.Log
@@ -143,7 +146,8 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	for _, profile := range sched.Profiles {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
 	}
-	gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, s.events.Heard, s.gangs.Moved)
+	gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget,
+		func(event fwk.ClusterEvent, before, after any) { s.heard(ctx, event, before, after) }, func() { s.changed(ctx) }, s.queues.Asking(), s.gangs.Moved)
 	s.wrapFailureHandler(sched)
 	if err := s.gangs.Start(ctx, s.queues); err != nil {
 		return err
@@ -154,6 +158,27 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	}
 	s.pace(ctx, sched, api, factory)
 	return nil
+}
+
+// next asks who is next: it lets groups, and jobs of queues, whose turn it is into the scheduling queue.
+func (s *Set) next(ctx context.Context) {
+	s.gangs.Next(ctx)
+	s.queues.Next(ctx)
+}
+
+// changed asks who is next after a change, on behalf of a scheduling thread that waits for a pod. One that is at work
+// asks by itself before it takes the next pod.
+func (s *Set) changed(ctx context.Context) {
+	if s.idle.Load() {
+		s.next(ctx)
+	}
+}
+
+// heard passes on an event that the scheduler's cache has taken in. A thread that waits takes the first pod that the
+// event lets into the queue, so groups that the event may help come first.
+func (s *Set) heard(ctx context.Context, event fwk.ClusterEvent, before, after any) {
+	s.events.Heard(event, before, after)
+	s.changed(ctx)
 }
 
 // wrapFailureHandler passes on which pods failed, and corrects what kube-scheduler writes in their conditions.
@@ -202,7 +227,13 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api startup.
 			return nil, nil // the scheduler shuts down, maybe before it began
 		}
 		s.slots.WaitForRoom(ctx)
+		s.idle.Store(true)
+		s.next(ctx)
 		entity, err := next(logger)
+		s.idle.Store(false)
+		if taken, ok := entity.(*framework.QueuedPodInfo); ok {
+			s.queues.Taken(taken.Pod.UID)
+		}
 		s.events.Begin()
 		return entity, err
 	}

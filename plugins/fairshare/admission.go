@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -51,7 +52,7 @@ func (d *Dispatcher) whole(uid string) bool {
 
 // turn finds the jobs whose turn it is.
 func (d *Dispatcher) turn() {
-	d.freed = false
+	d.freed, d.offered = false, false
 	d.do(d.book.Look(d.moment()))
 }
 
@@ -82,7 +83,7 @@ const expireEvery = 3 * time.Second
 
 // expire ends what time ends. It reports whether gangs that failed may fit by now.
 func (d *Dispatcher) expire() (retry bool) {
-	defer d.lock()()
+	defer d.lockTurns()()
 	e := d.book.Tick(d.moment())
 	d.do(e)
 	return e.Retry
@@ -92,7 +93,7 @@ func (d *Dispatcher) expire() (retry bool) {
 func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
-	for begun := false; ; {
+	for {
 		var soon <-chan time.Time
 		if d.made() {
 			soon = d.clock.After(madeEvery)
@@ -107,38 +108,72 @@ func (d *Dispatcher) call(ctx context.Context) {
 			}
 		case <-d.calling:
 		}
-		pods, opened := d.respond()
-		d.activate(ctx, pods)
-		if opened && !begun {
-			begun = true
-			close(d.begun)
-		}
+		d.Next(ctx)
 	}
 }
 
-// respond takes the pods that are to be activated, including those that wait for what the ledger has given back. opened
-// reports whether turns have begun by then.
-func (d *Dispatcher) respond() (pods []*v1.Pod, opened bool) {
+// Asking returns the lock that Next holds.
+func (d *Dispatcher) Asking() sync.Locker { return &d.asking }
+
+// Next finds the jobs whose turn it is, in order, and lets the pod of the first into the scheduling queue, if none is
+// there that the scheduling thread has yet to take. When it returns, the pod is there. The scheduling thread calls it
+// before it takes a pod; while it is idle, whoever passes on a change does.
+func (d *Dispatcher) Next(ctx context.Context) {
+	d.asking.Lock()
+	defer d.asking.Unlock()
+	opened := d.findTurns()
+	for pod := d.nextCalled(); pod != nil; pod = d.nextCalled() {
+		d.handle(pod.Spec.SchedulerName).Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		d.noteEntered(pod)
+	}
+	if opened {
+		d.beginOnce.Do(func() { close(d.begun) })
+	}
+}
+
+// findTurns finds the jobs whose turn it is, and the pods that wait for what the ledger has given back. It reports
+// whether turns have begun.
+func (d *Dispatcher) findTurns() (opened bool) {
 	d.callCovered()
 	defer d.lock()()
-	if d.freed {
+	if d.freed || d.offered {
 		d.turn()
 	}
-	pods = d.called
-	d.called = nil
-	return pods, d.opened
+	return d.opened
 }
 
-// activate moves pods to the gate, those of all profiles together: they share one scheduling queue.
-func (d *Dispatcher) activate(ctx context.Context, pods []*v1.Pod) {
-	if len(pods) == 0 {
-		return
+// comingFor is how long the next pod waits for one that was let into the scheduling queue and is not taken: something
+// else may keep it back.
+const comingFor = 5 * time.Second
+
+// nextCalled takes the next pod that is to be activated; nil for none, and while another is on its way.
+func (d *Dispatcher) nextCalled() *v1.Pod {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.called) == 0 || d.coming != "" && d.clock.Since(d.since) < comingFor {
+		return nil
 	}
-	byName := make(map[string]*v1.Pod, len(pods))
-	for _, pod := range pods {
-		byName[pod.Namespace+"/"+pod.Name] = pod
+	pod := d.called[0]
+	d.called, d.entered = d.called[1:], ""
+	return pod
+}
+
+// noteEntered notes whether the gate has let a pod through that was activated.
+func (d *Dispatcher) noteEntered(pod *v1.Pod) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.entered == pod.UID {
+		d.coming, d.since = pod.UID, d.clock.Now()
 	}
-	d.handle(pods[0].Spec.SchedulerName).Activate(klog.FromContext(ctx), byName)
+}
+
+// Taken records that the scheduling thread has taken a pod, or that the pod is gone.
+func (d *Dispatcher) Taken(pod types.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.coming == pod {
+		d.coming = ""
+	}
 }
 
 func (d *Dispatcher) handle(profile string) fwk.Handle {
@@ -151,7 +186,7 @@ func (d *Dispatcher) handle(profile string) fwk.Handle {
 // come to the gate at once. It reports whether [Dispatcher.Again] has to bring it back. Whether a pod would fit if
 // everything else were gone is read from err; for gangs, the plugin Gang reports it.
 func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
-	defer d.lock()()
+	defer d.lockTurns()()
 	if d.assumed[pod.UID] != "" {
 		return false
 	}
@@ -172,7 +207,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 		return
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)
-	defer d.lock()()
+	defer d.lockTurns()()
 	d.noteMaking(name, making)
 	now, phase := d.current(pod), d.book.Phase(name)
 	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
@@ -240,7 +275,7 @@ func (d *Dispatcher) made() bool {
 	if len(making) == 0 {
 		return left > 0
 	}
-	defer d.lock()()
+	defer d.lockTurns()()
 	for job := range making {
 		d.noteMaking(job, hold.Holder{})
 	}

@@ -2,13 +2,13 @@
 //
 // kube-scheduler's queue walks over every pod that waits in it, gated ones too, for each event of the
 // cluster that any plugin cares about; every binding is such an event. With thousands of members behind
-// the gate of their gangs, a scheduler spends its time on that walk. The lobby stands in front of the
-// queue: a pod that PreEnqueue of its profile's gate refuses waits here, where an event costs nothing,
-// and enters the queue when it is activated.
+// the gate of their gangs, a scheduler spends its time on that walk. A pod that PreEnqueue of its profile's
+// gate refuses waits in front of the queue, where an event costs nothing, and enters the queue when it is
+// activated.
 //
 // It decides nothing: the gate decides which pods enter, and the plugin that opens the gate activates the
 // pod, as the queue itself asks of plugins. Pods that are activated together enter in the order in which
-// the queue has them: the scheduler takes the first as soon as it is there. Without the lobby everything
+// the queue has them: the scheduler takes the first as soon as it is there. Without this package everything
 // works the same, more slowly.
 package gatedqueue
 
@@ -28,8 +28,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Lobby is a scheduling queue with a lobby.
-type Lobby struct {
+// Queue is a scheduling queue with pods that wait in front of it.
+type Queue struct {
 	queue.SchedulingQueue
 	// gates are the gates of the profiles, by scheduler name, in the profile's order.
 	gates map[string][]fwk.PreEnqueuePlugin
@@ -39,145 +39,153 @@ type Lobby struct {
 	less fwk.LessFunc
 	// forget is called with a pod once the queue has let go of it.
 	forget func(types.UID)
-	// heard is called with events that the scheduler's cache has taken in.
+	// heard is called with events that the scheduler's cache has taken in, before the queue is.
 	heard func(event fwk.ClusterEvent, before, after any)
+	// changed is called when pods have come to the gates. asking is held until all have come that one event brings: the
+	// first of them must not be taken for the only one.
+	changed func()
+	asking  sync.Locker
 
 	// mu makes asking the gate and letting the pod wait one step, so that a pod cannot be activated in
-	// between and miss it. It also makes leaving the lobby and entering the queue one step, so that a pod
+	// between and miss it. It also makes leaving here and entering the queue one step, so that a pod
 	// cannot be deleted in between. The queue's own lock and the gate's are taken under it, never the
 	// other way round.
 	mu   sync.Mutex
-	pods map[types.UID]guest
+	pods map[types.UID]gatedPod
 }
 
-// guest is a pod that waits here.
-type guest struct {
+// gatedPod is a pod that waits here.
+type gatedPod struct {
 	*v1.Pod
 	// since is when it came: the queue would count from then.
 	since time.Time
 }
 
-// Install puts a lobby in front of the queue of a scheduler that does not run yet. gates are the names of
-// the PreEnqueue plugins whose pods may wait there; profiles without any do not use the lobby. forget is
+// Install puts a Queue in front of that of a scheduler that does not run yet. gates are the names of
+// the PreEnqueue plugins whose pods may wait there; profiles without any do not use it. forget is
 // called with each pod that is deleted or bound, after the queue has let go of it: what a queue is sorted
-// by must not change before. heard is called with each event of the cluster that the queue gets, which is
-// when the scheduler's cache has taken it in. moved reports whether the gates may answer otherwise for a
+// by must not change before. heard is called with each event of the cluster that the queue gets, before
+// that, and when the scheduler's cache has taken it in. changed is called when pods have come to the gates; asking is
+// held while one event brings them. moved reports whether the gates may answer otherwise for a
 // pod now than for an earlier version of it.
-func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any), moved func(before, now *v1.Pod) bool) {
-	l := &Lobby{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, moved: moved, pods: map[types.UID]guest{}}
+func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any), changed func(), asking sync.Locker, moved func(before, now *v1.Pod) bool) {
+	q := &Queue{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, changed: changed, asking: asking, moved: moved, pods: map[types.UID]gatedPod{}}
 	for name, profile := range sched.Profiles {
-		l.less = profile.QueueSortFunc() // it is the same in all
+		q.less = profile.QueueSortFunc() // it is the same in all
 		for _, plugin := range profile.PreEnqueuePlugins() {
 			if slices.Contains(gates, plugin.Name()) {
-				l.gates[name] = append(l.gates[name], plugin)
-				profile.SetPodActivator(l)
+				q.gates[name] = append(q.gates[name], plugin)
+				profile.SetPodActivator(q)
 			}
 		}
 	}
-	if len(l.gates) > 0 {
-		sched.SchedulingQueue = l
+	if len(q.gates) > 0 {
+		sched.SchedulingQueue = q
 	}
 }
 
 // gated asks the gates until one refuses, and reports whether one does. A pod with a nominated node goes
 // into the queue in any case: the queue accounts for it there.
-func (l *Lobby) gated(ctx context.Context, pod *v1.Pod) bool {
+func (q *Queue) gated(ctx context.Context, pod *v1.Pod) bool {
 	return pod.Status.NominatedNodeName == "" &&
-		slices.ContainsFunc(l.gates[pod.Spec.SchedulerName], func(gate fwk.PreEnqueuePlugin) bool { return !gate.PreEnqueue(ctx, pod).IsSuccess() })
+		slices.ContainsFunc(q.gates[pod.Spec.SchedulerName], func(gate fwk.PreEnqueuePlugin) bool { return !gate.PreEnqueue(ctx, pod).IsSuccess() })
 }
 
 // Add lets a new pod wait, or lets it into the queue.
-func (l *Lobby) Add(ctx context.Context, pod *v1.Pod) {
-	if !l.keep(ctx, guest{pod, time.Now()}) {
-		l.SchedulingQueue.Add(ctx, pod)
+func (q *Queue) Add(ctx context.Context, pod *v1.Pod) {
+	if !q.keep(ctx, gatedPod{pod, time.Now()}) {
+		q.SchedulingQueue.Add(ctx, pod)
+		return
 	}
+	q.changed()
 }
 
 // keep makes a pod wait here if the gates refuse it; it returns false if they do not.
-func (l *Lobby) keep(ctx context.Context, g guest) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.gated(ctx, g.Pod) {
+func (q *Queue) keep(ctx context.Context, g gatedPod) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.gated(ctx, g.Pod) {
 		return false
 	}
-	l.pods[g.UID] = g
+	q.pods[g.UID] = g
 	return true
 }
 
 // Update takes in the new version of a pod that waits here, or passes it on. The queue itself does not ask
 // the gates again for a pod that has changed: a plugin that activated it before the queue had this version
 // has activated the version before.
-func (l *Lobby) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
-	l.mu.Lock()
-	before, waits := l.pods[oldPod.UID]
+func (q *Queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
+	q.mu.Lock()
+	before, waits := q.pods[oldPod.UID]
 	if !waits {
-		l.mu.Unlock()
-		l.SchedulingQueue.Update(ctx, oldPod, newPod)
-		if l.moved(oldPod, newPod) {
-			l.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*v1.Pod{newPod.Namespace + "/" + newPod.Name: newPod})
+		q.mu.Unlock()
+		q.SchedulingQueue.Update(ctx, oldPod, newPod)
+		if q.moved(oldPod, newPod) {
+			q.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*v1.Pod{newPod.Namespace + "/" + newPod.Name: newPod})
 		}
 		return
 	}
-	delete(l.pods, oldPod.UID)
-	if l.gated(ctx, newPod) {
-		l.pods[newPod.UID] = guest{newPod, before.since}
-		l.mu.Unlock()
+	delete(q.pods, oldPod.UID)
+	if q.gated(ctx, newPod) {
+		q.pods[newPod.UID] = gatedPod{newPod, before.since}
+		q.mu.Unlock()
+		q.changed()
 		return
 	}
-	l.mu.Unlock()
-	l.SchedulingQueue.Add(ctx, newPod)
+	q.mu.Unlock()
+	q.SchedulingQueue.Add(ctx, newPod)
 }
 
 // Delete forgets a pod.
-func (l *Lobby) Delete(logger klog.Logger, pod *v1.Pod) {
-	l.mu.Lock()
-	_, waits := l.pods[pod.UID]
-	delete(l.pods, pod.UID)
-	l.mu.Unlock()
+func (q *Queue) Delete(logger klog.Logger, pod *v1.Pod) {
+	q.mu.Lock()
+	_, waits := q.pods[pod.UID]
+	delete(q.pods, pod.UID)
+	q.mu.Unlock()
 	if !waits {
-		l.SchedulingQueue.Delete(logger, pod)
+		q.SchedulingQueue.Delete(logger, pod)
 	}
-	l.forget(pod.UID)
+	q.forget(pod.UID)
 }
 
 // Activate lets pods that wait here into the queue, which calls PreEnqueue once more, and passes the
 // others on.
-func (l *Lobby) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
+func (q *Queue) Activate(logger klog.Logger, pods map[string]*v1.Pod) {
 	rest := make(map[string]*v1.Pod, len(pods))
-	var enter []guest
+	var enter []gatedPod
 	ctx := klog.NewContext(context.Background(), logger)
-	l.mu.Lock()
+	q.mu.Lock()
 	for key, pod := range pods {
-		if waiting, ok := l.pods[pod.UID]; ok {
-			delete(l.pods, pod.UID)
+		if waiting, ok := q.pods[pod.UID]; ok {
+			delete(q.pods, pod.UID)
 			enter = append(enter, waiting)
 		} else {
 			rest[key] = pod
 		}
 	}
-	for _, pod := range l.ranked(ctx, enter) {
-		l.SchedulingQueue.Add(ctx, pod)
+	for _, pod := range q.ranked(ctx, enter) {
+		q.SchedulingQueue.Add(ctx, pod)
 	}
-	l.mu.Unlock()
+	q.mu.Unlock()
 	if len(rest) > 0 {
-		l.SchedulingQueue.Activate(logger, rest)
+		q.SchedulingQueue.Activate(logger, rest)
 	}
 }
 
 // ranked sorts pods as the queue does. The gates are asked about each before: they set the position that
 // a pod is sorted by.
-func (l *Lobby) ranked(ctx context.Context, guests []guest) []*v1.Pod {
-	infos := make([]*framework.QueuedPodInfo, len(guests))
-	for i, g := range guests {
-		if len(guests) > 1 {
-			l.gated(ctx, g.Pod)
+func (q *Queue) ranked(ctx context.Context, waiting []gatedPod) []*v1.Pod {
+	infos := make([]*framework.QueuedPodInfo, len(waiting))
+	for i, g := range waiting {
+		if len(waiting) > 1 {
+			q.gated(ctx, g.Pod)
 		}
 		infos[i] = &framework.QueuedPodInfo{
 			PodInfo:        &framework.PodInfo{Pod: g.Pod},
-			QueueingParams: framework.QueueingParams{Timestamp: g.since, InitialAttemptTimestamp: &guests[i].since},
+			QueueingParams: framework.QueueingParams{Timestamp: g.since, InitialAttemptTimestamp: &waiting[i].since},
 		}
 	}
-	sort.Slice(infos, func(i, j int) bool { return l.less(infos[i], infos[j]) })
+	sort.Slice(infos, func(i, j int) bool { return q.less(infos[i], infos[j]) })
 	pods := make([]*v1.Pod, len(infos))
 	for i, info := range infos {
 		pods[i] = info.Pod
@@ -185,18 +193,22 @@ func (l *Lobby) ranked(ctx context.Context, guests []guest) []*v1.Pod {
 	return pods
 }
 
-// MoveAllToActiveOrBackoffQueue passes an event on to the queue, then to heard.
-func (l *Lobby) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
-	l.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
-	l.heard(event, before, after)
+// MoveAllToActiveOrBackoffQueue passes an event on to heard, then to the queue: who waits in front of it is considered
+// first.
+func (q *Queue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
+	q.heard(event, before, after)
+	q.asking.Lock()
+	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
+	q.asking.Unlock()
+	q.changed()
 }
 
 // PendingPods lists the pods that wait here too.
-func (l *Lobby) PendingPods() ([]*v1.Pod, string) {
-	pods, summary := l.SchedulingQueue.PendingPods()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, g := range l.pods {
+func (q *Queue) PendingPods() ([]*v1.Pod, string) {
+	pods, summary := q.SchedulingQueue.PendingPods()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, g := range q.pods {
 		pods = append(pods, g.Pod)
 	}
 	return pods, summary

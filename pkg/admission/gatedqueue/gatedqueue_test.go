@@ -3,6 +3,7 @@ package gatedqueue
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,11 +16,13 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
-// recorder is the queue behind the lobby: it notes what reaches it. A method
-// that the lobby must not call is nil and panics.
+// recorder is the queue behind the gated queue: it notes what reaches it. A method
+// that the gated queue must not call is nil and panics.
 type recorder struct {
 	queue.SchedulingQueue
 	calls []string
+	// moving is called while an event is passed on.
+	moving func()
 }
 
 func (r *recorder) note(call string, pods ...*v1.Pod) {
@@ -44,6 +47,7 @@ func (r *recorder) Activate(_ klog.Logger, m map[string]*v1.Pod) {
 
 func (r *recorder) MoveAllToActiveOrBackoffQueue(_ klog.Logger, event fwk.ClusterEvent, _, _ any, _ queue.PreEnqueueCheck) {
 	r.note("move " + string(event.Resource))
+	r.moving()
 }
 
 // gate refuses the pods that are in it.
@@ -62,37 +66,37 @@ func pod(uid string) *st.PodWrapper {
 	return st.MakePod().Name(uid).Namespace("ns").UID(uid).SchedulerName("gated")
 }
 
-func TestLobby(t *testing.T) {
+func TestGatedPodsWait(t *testing.T) {
 	nominated := pod("n").NominatedNodeName("node").Obj()
 	elsewhere := pod("e").SchedulerName("other").Obj()
 	for name, c := range map[string]struct {
 		gate    gate
-		do      func(l *Lobby, g gate, logger klog.Logger)
+		do      func(l *Queue, g gate, logger klog.Logger)
 		calls   []string
 		waiting []string
 	}{
 		"a pod that the gate lets through goes into the queue": {
-			do:    func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), pod("a").Obj()) },
+			do:    func(l *Queue, _ gate, _ klog.Logger) { l.Add(t.Context(), pod("a").Obj()) },
 			calls: []string{"add a"},
 		},
 		"a pod that the gate refuses waits": {
 			gate:    gate{"a": true},
-			do:      func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), pod("a").Obj()) },
+			do:      func(l *Queue, _ gate, _ klog.Logger) { l.Add(t.Context(), pod("a").Obj()) },
 			waiting: []string{"a"},
 		},
 		"a pod of a profile without the gate goes into the queue": {
 			gate:  gate{"e": true},
-			do:    func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), elsewhere) },
+			do:    func(l *Queue, _ gate, _ klog.Logger) { l.Add(t.Context(), elsewhere) },
 			calls: []string{"add e"},
 		},
 		"a pod with a nominated node goes into the queue, which accounts for it": {
 			gate:  gate{"n": true},
-			do:    func(l *Lobby, _ gate, _ klog.Logger) { l.Add(t.Context(), nominated) },
+			do:    func(l *Queue, _ gate, _ klog.Logger) { l.Add(t.Context(), nominated) },
 			calls: []string{"add n"},
 		},
 		"activated, a pod that waits enters the queue, and others are passed on": {
 			gate: gate{"a": true},
-			do: func(l *Lobby, g gate, logger klog.Logger) {
+			do: func(l *Queue, g gate, logger klog.Logger) {
 				l.Add(t.Context(), pod("a").Obj())
 				delete(g, "a")
 				l.Activate(logger, map[string]*v1.Pod{"ns/a": pod("a").Obj(), "ns/b": pod("b").Obj()})
@@ -101,7 +105,7 @@ func TestLobby(t *testing.T) {
 		},
 		"an update keeps a pod waiting while the gate refuses it": {
 			gate: gate{"a": true},
-			do: func(l *Lobby, _ gate, _ klog.Logger) {
+			do: func(l *Queue, _ gate, _ klog.Logger) {
 				l.Add(t.Context(), pod("a").Obj())
 				l.Update(t.Context(), pod("a").Obj(), pod("a").Label("k", "v").Obj())
 			},
@@ -109,7 +113,7 @@ func TestLobby(t *testing.T) {
 		},
 		"an update with which the gate opens lets the pod into the queue": {
 			gate: gate{"a": true},
-			do: func(l *Lobby, g gate, _ klog.Logger) {
+			do: func(l *Queue, g gate, _ klog.Logger) {
 				l.Add(t.Context(), pod("a").Obj())
 				delete(g, "a")
 				l.Update(t.Context(), pod("a").Obj(), pod("a").Obj())
@@ -118,14 +122,14 @@ func TestLobby(t *testing.T) {
 		},
 		"a pod made again under its name does not leave the old one waiting": {
 			gate: gate{"a": true},
-			do: func(l *Lobby, _ gate, _ klog.Logger) {
+			do: func(l *Queue, _ gate, _ klog.Logger) {
 				l.Add(t.Context(), pod("a").Obj())
 				l.Update(t.Context(), pod("a").Obj(), pod("a2").Obj())
 			},
 			calls: []string{"add a2"},
 		},
 		"an update and a deletion of a pod in the queue are passed on": {
-			do: func(l *Lobby, _ gate, logger klog.Logger) {
+			do: func(l *Queue, _ gate, logger klog.Logger) {
 				l.Update(t.Context(), pod("a").Obj(), pod("a").Obj())
 				l.Delete(logger, pod("a").Obj())
 			},
@@ -133,7 +137,7 @@ func TestLobby(t *testing.T) {
 		},
 		"a deleted pod waits no longer, and cannot be activated": {
 			gate: gate{"a": true},
-			do: func(l *Lobby, _ gate, logger klog.Logger) {
+			do: func(l *Queue, _ gate, logger klog.Logger) {
 				l.Add(t.Context(), pod("a").Obj())
 				l.Delete(logger, pod("a").Obj())
 				l.Activate(logger, map[string]*v1.Pod{"ns/a": pod("a").Obj()})
@@ -144,7 +148,7 @@ func TestLobby(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
 			r := &recorder{}
-			l := &Lobby{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, moved: func(_, _ *v1.Pod) bool { return false }, pods: map[types.UID]guest{}}
+			l := &Queue{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, moved: func(_, _ *v1.Pod) bool { return false }, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}}
 			c.do(l, c.gate, logger)
 			var waiting []string
 			pods, _ := l.PendingPods()
@@ -158,16 +162,21 @@ func TestLobby(t *testing.T) {
 	}
 }
 
-// TestEventsAreTold: an event of the cluster is passed on, and heard is called once the
-// queue has it.
+// TestEventsAreTold: who waits in front of the queue hears of an event before the queue does, and is asked who is next
+// once all pods have come to the gates that it brings.
 func TestEventsAreTold(t *testing.T) {
 	rec := &recorder{}
-	var told []string
-	l := &Lobby{SchedulingQueue: rec, heard: func(event fwk.ClusterEvent, before, after any) {
-		told = append(told, rec.calls[len(rec.calls)-1]+", "+before.(*v1.Pod).Name)
+	asking := &sync.Mutex{}
+	l := &Queue{SchedulingQueue: rec, asking: asking, changed: func() { rec.note("changed") }, heard: func(event fwk.ClusterEvent, before, after any) {
+		rec.note("heard "+string(event.Resource), before.(*v1.Pod))
 	}}
+	rec.moving = func() {
+		if asking.TryLock() {
+			t.Error("somebody may ask while pods come to the gates")
+		}
+	}
 	l.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, pod("a").Obj(), nil, nil)
-	if diff := cmp.Diff([]string{"move AssignedPod, a"}, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"heard AssignedPod a", "move AssignedPod", "changed"}, rec.calls); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }

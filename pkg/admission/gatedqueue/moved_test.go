@@ -3,6 +3,7 @@ package gatedqueue
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -29,9 +30,9 @@ func (g *byGang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return nil
 }
 
-// movingPod is a pod on its way through a lobby and kube-scheduler's queue.
+// movingPod is a pod on its way through a gated and kube-scheduler's queue.
 type movingPod struct {
-	lobby *Lobby
+	gated *Queue
 	queue *queue.PriorityQueue
 	gate  *byGang
 	// before and now are its versions.
@@ -41,7 +42,7 @@ type movingPod struct {
 // popped takes the pod out of the queue, as a cycle does.
 func (m *movingPod) popped(t *testing.T) *framework.QueuedPodInfo {
 	t.Helper()
-	m.lobby.Add(t.Context(), m.before)
+	m.gated.Add(t.Context(), m.before)
 	entity, err := m.queue.Pop(klog.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -87,14 +88,14 @@ func TestPodThatMoves(t *testing.T) {
 		"an annotation for the label": {named("gathers", ""), named("", "complete")},
 	}
 	activate := func(m *movingPod) {
-		m.lobby.Activate(logger, map[string]*v1.Pod{"ns/a": m.now})
+		m.gated.Activate(logger, map[string]*v1.Pod{"ns/a": m.now})
 	}
-	update := func(m *movingPod) { m.lobby.Update(t.Context(), m.before, m.now) }
+	update := func(m *movingPod) { m.gated.Update(t.Context(), m.before, m.now) }
 	orders := map[string][]func(*movingPod){"the plugin first": {activate, update}, "the queue first": {update, activate}}
 	places := map[string]func(t *testing.T, m *movingPod, happen []func(*movingPod)){
-		"in the lobby": func(t *testing.T, m *movingPod, happen []func(*movingPod)) {
+		"in the gated queue": func(t *testing.T, m *movingPod, happen []func(*movingPod)) {
 			m.gate.closed = true
-			m.lobby.Add(t.Context(), m.before)
+			m.gated.Add(t.Context(), m.before)
 			for _, do := range happen {
 				do(m)
 			}
@@ -129,14 +130,14 @@ func TestPodThatMoves(t *testing.T) {
 						queue.WithPreEnqueuePluginMap(gates), queue.WithPodInitialBackoffDuration(0), queue.WithPodMaxBackoffDuration(0),
 						queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"gated": {}}))
 					m := &movingPod{
-						lobby: &Lobby{SchedulingQueue: q, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: func(_, _ fwk.QueuedEntityInfo) bool { return false }, moved: gangstate.Moved, pods: map[types.UID]guest{}},
+						gated: &Queue{SchedulingQueue: q, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: func(_, _ fwk.QueuedEntityInfo) bool { return false }, moved: gangstate.Moved, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}},
 						queue: q, gate: g, before: pods[0], now: pods[1],
 					}
 					m.now.ResourceVersion = "2"
 					play(t, m, happen)
 					enters := slices.Concat(q.PodsInActiveQ(), q.PodsInBackoffQ())
-					if len(enters) != 1 || enters[0].ResourceVersion != "2" || len(m.lobby.pods) > 0 {
-						t.Errorf("%d pods are to be scheduled: %v; rejected or gated: %v; in the lobby: %d", len(enters), enters, q.UnschedulablePods(), len(m.lobby.pods))
+					if len(enters) != 1 || enters[0].ResourceVersion != "2" || len(m.gated.pods) > 0 {
+						t.Errorf("%d pods are to be scheduled: %v; rejected or gated: %v; in the gated queue: %d", len(enters), enters, q.UnschedulablePods(), len(m.gated.pods))
 					}
 				})
 			}

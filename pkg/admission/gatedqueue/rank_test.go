@@ -3,6 +3,7 @@ package gatedqueue
 import (
 	"context"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,7 +49,7 @@ func (g settling) less(a, b fwk.QueuedEntityInfo) bool {
 func TestFirstOfThoseThatEnter(t *testing.T) {
 	g := settling{gate: gate{}, places: map[types.UID]int{}}
 	r := &recorder{}
-	l := &Lobby{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, pods: map[types.UID]guest{}}
+	l := &Queue{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}}
 	pods, want := map[string]*v1.Pod{}, make([]string, 64)
 	for i := range want {
 		name := strconv.Itoa(i)
@@ -92,7 +93,7 @@ func BenchmarkActivate(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
 				b.StopTimer()
-				l := &Lobby{SchedulingQueue: queue.NewTestQueue(ctx, g.less), gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, pods: map[types.UID]guest{}}
+				l := &Queue{SchedulingQueue: queue.NewTestQueue(ctx, g.less), gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}}
 				for _, one := range pods {
 					g.gate[one.UID] = true
 					l.Add(ctx, one)

@@ -72,7 +72,7 @@ func (r *Registry) run(ctx context.Context) {
 		case <-timer.C():
 		case <-r.wake:
 		}
-		if pause := r.retry(ctx); pause > 0 {
+		if pause := r.Next(ctx); pause > 0 {
 			timer.Reset(pause)
 		}
 	}
@@ -80,18 +80,23 @@ func (r *Registry) run(ctx context.Context) {
 
 // tick passes on that time has passed.
 func (r *Registry) tick(ctx context.Context) {
-	if freed := r.holds.Freed(); freed != r.freed {
-		r.freed = freed
-		r.changed((*gangstate.Gangs).Changed)
-	}
 	for _, p := range r.all() {
 		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Tick(now, elsewhere{p}) })
 	}
 }
 
-// retry tries groups of all profiles again that are due. It returns how long to wait until
-// the next may be due; 0 where none will be by time alone.
-func (r *Registry) retry(ctx context.Context) time.Duration {
+// Next finds out whose turn it is: it lets the leaders of groups that are due into the scheduling queue. When it
+// returns, they are there. It returns how long to wait until the next may be due; 0 where none will be by time alone.
+//
+// The scheduling thread calls it before it takes a pod, so that no pod of lower rank is taken in place of a group that
+// a change may help. While the thread is idle, whoever passes on a change calls it, before other pods hear of that.
+func (r *Registry) Next(ctx context.Context) time.Duration {
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	if freed := r.holds.Freed(); freed != r.freed {
+		r.freed = freed
+		r.changed((*gangstate.Gangs).Changed)
+	}
 	var next time.Duration
 	for _, p := range r.all() {
 		if pause := p.retry(ctx); pause > 0 && (next == 0 || pause < next) {
@@ -114,17 +119,18 @@ func (p *Profile) retry(ctx context.Context) time.Duration {
 			return pause
 		}
 		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Retry(now, elsewhere{p}) })
-		p.passOver()
+		p.passOver(ctx)
 	}
 	return 0
 }
 
 // passOver lets the next group be tried where the leader of this one waits for its turn: the leader
 // came to all gates when it was activated.
-func (p *Profile) passOver() {
+func (p *Profile) passOver(ctx context.Context) {
 	if p.turns == nil {
 		return
 	}
+	p.turns.Next(ctx) // it may be the leader's turn
 	var leader *v1.Pod
 	waits := false
 	p.Look(func(s *gangstate.Gangs) {

@@ -18,6 +18,10 @@ import (
 
 // watch starts the watches of members, and of what describes them.
 func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
+	var err error
+	if r.podsByGang, err = indexPods(handle.SharedInformerFactory().Core().V1().Pods().Informer()); err != nil {
+		return err
+	}
 	synced, err := r.watches.ListenToPods(handle.SharedInformerFactory(), watches.Gangs, watches.PodListener{
 		Seen: func(old, pod *v1.Pod) { r.podSeen(ctx, old, pod) },
 		Gone: func(pod *v1.Pod) { r.podGone(ctx, pod) },
@@ -33,7 +37,7 @@ func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 }
 
 func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
-	r.explainToOthers(ctx, pod, r.strangers.see(pod))
+	r.explainToOthers(ctx, old, pod)
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil {
 		return
@@ -75,7 +79,7 @@ func (p *Profile) tellOutside(ctx context.Context, old, pod *v1.Pod) {
 }
 
 func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
-	r.explainToOthers(ctx, pod, r.strangers.gone(pod.UID))
+	r.explainToOthers(ctx, pod, nil)
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil {
 		return
@@ -86,16 +90,6 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 	}
 	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Gone(pod.UID, now) })
 	r.holds.DropNomination(pod.UID) // also what its plan has just given back
-}
-
-// explainToOthers makes the other profiles report to the users of gangs that they have more or fewer
-// pods which name another scheduler.
-func (r *Registry) explainToOthers(ctx context.Context, pod *v1.Pod, changed []gangstate.Key) {
-	for name := range r.all() {
-		if len(changed) > 0 && name != pod.Spec.SchedulerName {
-			r.Explain(ctx, name, changed)
-		}
-	}
 }
 
 // watchSucceeded watches members with phase Succeeded: kube-scheduler's own

@@ -56,23 +56,28 @@ type Registry struct {
 	// other packages start while profiles are still being registered, and read it.
 	profiles atomic.Pointer[map[string]*Profile]
 
+	// asking is held while Next lets groups into the scheduling queue, so that whoever asks next finds them there. mu and
+	// the locks of the queue are taken under it.
+	asking sync.Mutex
+	// freed is the ledger's count of freed capacity when it was last noted; asking guards it.
+	freed uint64
 	// mu guards the state machines of all profiles. It is never held across a call into the
 	// framework, the queue or the API server: the queue calls PreEnqueue with its own lock held.
 	mu sync.Mutex
-	// freed is the ledger's count of freed capacity when it was last noted.
-	freed uint64
 	// wake makes run check whether a group is to be tried again.
 	wake chan struct{}
 	// synced report whether the watches have delivered what existed at the start.
 	synced []cache.InformerSynced
 	// opened is closed when members are admitted.
 	opened chan struct{}
-	// strangers are the pods of gangs, by the schedulers that they name.
-	strangers strangers
+	// podsByGang are the pods that kube-scheduler knows, with gangIndex; nil before Start.
+	podsByGang cache.Indexer
 }
 
 // Turns keeps gangs waiting that could be placed.
 type Turns interface {
+	// Next lets the pods whose turn it is into the scheduling queue.
+	Next(ctx context.Context)
 	// Waiting reports whether a pod waits for its turn, whether or not that was reported.
 	Waiting(pod *v1.Pod) bool
 }
@@ -350,7 +355,7 @@ func (r *Registry) Word(pod *v1.Pod, message string) (reason string, says bool) 
 func (p *Profile) Explanation(key gangstate.Key) (e gangstate.Explanation, ok bool) {
 	p.Look(func(s *gangstate.Gangs) { e, ok = s.Explain(key) })
 	if e.Reason == v1alpha1.ReasonGangIncomplete {
-		e.Message += p.strangers.of(key, p.name)
+		e.Message += p.textOtherSchedulers(key, p.name)
 	}
 	return e, ok
 }

@@ -65,6 +65,10 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	s.pods = factory.Core().V1().Pods().Lister()
+	var err error
+	if s.podsByGang, err = indexPods(factory.Core().V1().Pods().Informer()); err != nil {
+		tb.Fatal(err)
+	}
 	for _, name := range profiles {
 		handle, err := tf.NewFramework(ctx, []tf.RegisterPluginFunc{
 			tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New), tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),

@@ -134,6 +134,9 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	if o.Complete {
 		s.enterPhase(grp, following, now)
 	} else {
+		if len(accepted) > 0 {
+			o.Cost = 0 // it was not in vain
+		}
 		s.miss(grp, o, a.polite(now), now)
 	}
 	if hopeless && !grp.strict() {
