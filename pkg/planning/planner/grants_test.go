@@ -143,7 +143,3 @@ func TestShapesOfGrants(t *testing.T) {
 		t.Errorf("shapes %v, want another one for the team's, and one for the others", keys)
 	}
 }
-
-type granting map[string][]hold.Holder
-
-func (g granting) Grants(pod *v1.Pod) []hold.Holder { return g[pod.Name] }
