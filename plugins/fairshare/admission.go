@@ -124,7 +124,7 @@ func (d *Dispatcher) Next(ctx context.Context) {
 	opened := d.findTurns()
 	for pod := d.nextCalled(); pod != nil; pod = d.nextCalled() {
 		d.handle(pod.Spec.SchedulerName).Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-		d.noteEntered(pod)
+		d.endUnlessEntered(pod)
 	}
 	if opened {
 		d.beginOnce.Do(func() { close(d.begun) })
@@ -154,16 +154,17 @@ func (d *Dispatcher) nextCalled() *v1.Pod {
 		return nil
 	}
 	pod := d.called[0]
-	d.called, d.entered = d.called[1:], ""
+	d.called = d.called[1:]
+	d.coming, d.entered, d.since = pod.UID, false, d.clock.Now() // the thread may take it before Activate returns
 	return pod
 }
 
-// noteEntered notes whether the gate has let a pod through that was activated.
-func (d *Dispatcher) noteEntered(pod *v1.Pod) {
+// endUnlessEntered ends the coming of a pod that was activated, and that the gate did not let through.
+func (d *Dispatcher) endUnlessEntered(pod *v1.Pod) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.entered == pod.UID {
-		d.coming, d.since = pod.UID, d.clock.Now()
+	if d.coming == pod.UID && !d.entered {
+		d.coming = ""
 	}
 }
 

@@ -91,10 +91,11 @@ type Dispatcher struct {
 	asking  sync.Mutex
 	calling chan struct{}
 	once    sync.Once
-	// entered is the pod that has its turn and was let through last. coming is such a pod until the scheduling thread takes
-	// it, or comingFor is over since since: the next waits for that, since the scheduling queue has an order of its own.
-	entered, coming types.UID
-	since           time.Time
+	// coming is the pod whose turn it is, until the scheduling thread takes it, or comingFor is over since since: the next
+	// one waits for that, since the scheduling queue has an order of its own. entered: the gate has let it through.
+	coming  types.UID
+	entered bool
+	since   time.Time
 	// lane is the lane of the pods in no gang.
 	lane *status.Lane[string]
 }
@@ -244,7 +245,7 @@ func (d *Dispatcher) gate(pod *v1.Pod) string {
 	}
 	d.noteMaking(name, making)
 	if d.book.Phase(name) == queueing.Admitted {
-		d.entered = pod.UID
+		d.entered = d.entered || d.coming == pod.UID
 		return ""
 	}
 	now := d.current(pod)
