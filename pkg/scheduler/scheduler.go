@@ -147,7 +147,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
 	}
 	gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget,
-		func(event fwk.ClusterEvent, before, after any) { s.heard(ctx, event, before, after) }, func() { s.changed(ctx) }, s.queues.Asking(), s.gangs.Moved)
+		func(event fwk.ClusterEvent, before, after any) { s.heard(ctx, event, before, after) }, s.gangs.Moved)
 	s.wrapFailureHandler(sched)
 	if err := s.gangs.Start(ctx, s.queues); err != nil {
 		return err
@@ -160,25 +160,14 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	return nil
 }
 
-// next asks who is next: it lets groups, and jobs of queues, whose turn it is into the scheduling queue.
-func (s *Set) next(ctx context.Context) {
-	s.gangs.Next(ctx)
-	s.queues.Next(ctx)
-}
-
-// changed asks who is next after a change, on behalf of a scheduling thread that waits for a pod. One that is at work
-// asks by itself before it takes the next pod.
-func (s *Set) changed(ctx context.Context) {
-	if s.idle.Load() {
-		s.next(ctx)
-	}
-}
-
-// heard passes on an event that the scheduler's cache has taken in. A thread that waits takes the first pod that the
-// event lets into the queue, so groups that the event may help come first.
+// heard passes on an event that the scheduler's cache has taken in. A scheduling thread that waits takes the first pod
+// that the event lets into the queue, so groups that the event may help come first. One that is at work asks who is next
+// before it takes the next pod.
 func (s *Set) heard(ctx context.Context, event fwk.ClusterEvent, before, after any) {
 	s.events.Heard(event, before, after)
-	s.changed(ctx)
+	if s.idle.Load() {
+		s.gangs.Next(ctx)
+	}
 }
 
 // wrapFailureHandler passes on which pods failed, and corrects what kube-scheduler writes in their conditions.
@@ -228,12 +217,9 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api startup.
 		}
 		s.slots.WaitForRoom(ctx)
 		s.idle.Store(true)
-		s.next(ctx)
+		s.gangs.Next(ctx)
 		entity, err := next(logger)
 		s.idle.Store(false)
-		if taken, ok := entity.(*framework.QueuedPodInfo); ok {
-			s.queues.Taken(taken.Pod.UID)
-		}
 		s.events.Begin()
 		return entity, err
 	}

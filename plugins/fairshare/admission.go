@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -52,7 +51,7 @@ func (d *Dispatcher) whole(uid string) bool {
 
 // turn finds the jobs whose turn it is.
 func (d *Dispatcher) turn() {
-	d.freed, d.offered = false, false
+	d.freed = false
 	d.do(d.book.Look(d.moment()))
 }
 
@@ -83,7 +82,7 @@ const expireEvery = 3 * time.Second
 
 // expire ends what time ends. It reports whether gangs that failed may fit by now.
 func (d *Dispatcher) expire() (retry bool) {
-	defer d.lockTurns()()
+	defer d.lock()()
 	e := d.book.Tick(d.moment())
 	d.do(e)
 	return e.Retry
@@ -93,7 +92,7 @@ func (d *Dispatcher) expire() (retry bool) {
 func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
-	for {
+	for begun := false; ; {
 		var soon <-chan time.Time
 		if d.made() {
 			soon = d.clock.After(madeEvery)
@@ -108,73 +107,38 @@ func (d *Dispatcher) call(ctx context.Context) {
 			}
 		case <-d.calling:
 		}
-		d.Next(ctx)
+		pods, opened := d.respond()
+		d.activate(ctx, pods)
+		if opened && !begun {
+			begun = true
+			close(d.begun)
+		}
 	}
 }
 
-// Asking returns the lock that Next holds.
-func (d *Dispatcher) Asking() sync.Locker { return &d.asking }
-
-// Next finds the jobs whose turn it is, in order, and lets the pod of the first into the scheduling queue, if none is
-// there that the scheduling thread has yet to take. When it returns, the pod is there. The scheduling thread calls it
-// before it takes a pod; while it is idle, whoever passes on a change does.
-func (d *Dispatcher) Next(ctx context.Context) {
-	d.asking.Lock()
-	defer d.asking.Unlock()
-	opened := d.findTurns()
-	for pod := d.nextCalled(); pod != nil; pod = d.nextCalled() {
-		d.handle(pod.Spec.SchedulerName).Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
-		d.endUnlessEntered(pod)
-	}
-	if opened {
-		d.beginOnce.Do(func() { close(d.begun) })
-	}
-}
-
-// findTurns finds the jobs whose turn it is, and the pods that wait for what the ledger has given back. It reports
-// whether turns have begun.
-func (d *Dispatcher) findTurns() (opened bool) {
+// respond takes the pods that are to be activated, including those that wait for what the ledger has given back. opened
+// reports whether turns have begun by then.
+func (d *Dispatcher) respond() (pods []*v1.Pod, opened bool) {
 	d.callCovered()
 	defer d.lock()()
-	if d.freed || d.offered {
+	if d.freed {
 		d.turn()
 	}
-	return d.opened
+	pods = d.called
+	d.called = nil
+	return pods, d.opened
 }
 
-// comingFor is how long the next pod waits for one that was let into the scheduling queue and is not taken: something
-// else may keep it back.
-const comingFor = 5 * time.Second
-
-// nextCalled takes the next pod that is to be activated; nil for none, and while another is on its way.
-func (d *Dispatcher) nextCalled() *v1.Pod {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.called) == 0 || d.coming != "" && d.clock.Since(d.since) < comingFor {
-		return nil
+// activate moves pods to the gate, those of all profiles together: they share one scheduling queue.
+func (d *Dispatcher) activate(ctx context.Context, pods []*v1.Pod) {
+	if len(pods) == 0 {
+		return
 	}
-	pod := d.called[0]
-	d.called = d.called[1:]
-	d.coming, d.entered, d.since = pod.UID, false, d.clock.Now() // the thread may take it before Activate returns
-	return pod
-}
-
-// endUnlessEntered ends the coming of a pod that was activated, and that the gate did not let through.
-func (d *Dispatcher) endUnlessEntered(pod *v1.Pod) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.coming == pod.UID && !d.entered {
-		d.coming = ""
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
-}
-
-// Taken records that the scheduling thread has taken a pod, or that the pod is gone.
-func (d *Dispatcher) Taken(pod types.UID) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.coming == pod {
-		d.coming = ""
-	}
+	d.handle(pods[0].Spec.SchedulerName).Activate(klog.FromContext(ctx), byName)
 }
 
 func (d *Dispatcher) handle(profile string) fwk.Handle {
@@ -187,7 +151,7 @@ func (d *Dispatcher) handle(profile string) fwk.Handle {
 // come to the gate at once. It reports whether [Dispatcher.Again] has to bring it back. Whether a pod would fit if
 // everything else were gone is read from err; for gangs, the plugin Gang reports it.
 func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
-	defer d.lockTurns()()
+	defer d.lock()()
 	if d.assumed[pod.UID] != "" {
 		return false
 	}
@@ -208,7 +172,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 		return
 	}
 	name, making := jobOf(pod, want), d.makes(pod, want)
-	defer d.lockTurns()()
+	defer d.lock()()
 	d.noteMaking(name, making)
 	now, phase := d.current(pod), d.book.Phase(name)
 	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
@@ -276,7 +240,7 @@ func (d *Dispatcher) made() bool {
 	if len(making) == 0 {
 		return left > 0
 	}
-	defer d.lockTurns()()
+	defer d.lock()()
 	for job := range making {
 		d.noteMaking(job, hold.Holder{})
 	}

@@ -183,7 +183,7 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 
 // reserve notes that a pod has a node.
 func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
-	defer d.lockTurns()()
+	defer d.lock()()
 	delete(d.places, pod.UID) // the pod is there now
 	if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now != nil || err != nil {
 		d.assumed[pod.UID] = node
@@ -196,7 +196,7 @@ func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 
 // unreserve notes that a pod has given its node back.
 func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
-	defer d.lockTurns()()
+	defer d.lock()()
 	delete(d.assumed, pod.UID)
 	if now := d.current(pod); now != nil {
 		d.syncHold(pod.UID)

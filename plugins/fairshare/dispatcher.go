@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -62,7 +61,6 @@ type Dispatcher struct {
 	// of the first turns were activated.
 	opened         bool
 	mayOpen, begun chan struct{}
-	beginOnce      sync.Once
 	// handles are those of the profiles with the plugin.
 	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
@@ -83,19 +81,12 @@ type Dispatcher struct {
 	rechecks bool
 	// members are the counted pods that are in a gang, by groupOf.
 	members usage.Index[string]
-	// freed: there may be room that turn has not considered yet. offered: there may be jobs.
-	freed, offered bool
-	// called are pods that are to be activated. asking is held while Next does so, so that whoever asks next finds them in
-	// the scheduling queue, and while jobs may get their turn; mu and the locks of the queue are taken under it.
+	// freed: there may be room that turn has not considered yet.
+	freed bool
+	// called are pods that are to be activated.
 	called  []*v1.Pod
-	asking  sync.Mutex
 	calling chan struct{}
 	once    sync.Once
-	// coming is the pod whose turn it is, until the scheduling thread takes it, or comingFor is over since since: the next
-	// one waits for that, since the scheduling queue has an order of its own. entered: the gate has let it through.
-	coming  types.UID
-	entered bool
-	since   time.Time
 	// lane is the lane of the pods in no gang.
 	lane *status.Lane[string]
 }
@@ -152,17 +143,6 @@ func (d *Dispatcher) lock() (unlock func()) {
 	d.mu.Lock()
 	d.syncHolds()
 	return d.mu.Unlock
-}
-
-// lockTurns does what lock does, for inputs that may give jobs their turn: while one event brings pods to the gate, none
-// of these may have its turn before all have come.
-func (d *Dispatcher) lockTurns() (unlock func()) {
-	d.asking.Lock()
-	release := d.lock()
-	return func() {
-		release()
-		d.asking.Unlock()
-	}
 }
 
 // serve adds a profile. The arguments have to be the same in all profiles.
@@ -222,8 +202,8 @@ func jobOf(pod *v1.Pod, want gangstate.Want) string {
 	return pod.Spec.SchedulerName + "/" + want.Job
 }
 
-// gate returns why a pod has to wait; empty if it does not. A job that comes is offered; Next decides whose turn it is.
-func (d *Dispatcher) gate(pod *v1.Pod) string {
+// offer returns why a pod has to wait; empty if it does not.
+func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "" // another gate keeps it
 	}
@@ -245,7 +225,6 @@ func (d *Dispatcher) gate(pod *v1.Pod) string {
 	}
 	d.noteMaking(name, making)
 	if d.book.Phase(name) == queueing.Admitted {
-		d.entered = d.entered || d.coming == pod.UID
 		return ""
 	}
 	now := d.current(pod)
@@ -257,9 +236,7 @@ func (d *Dispatcher) gate(pod *v1.Pod) string {
 			return "" // victims end for a node, not for what its queue may have
 		}
 	}
-	d.book.Offer(d.job(name, now, want), d.moment())
-	d.offered = true
-	d.poke()
+	d.do(d.book.Come(d.job(name, now, want), d.moment()))
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be computed for each pod
 	}

@@ -61,11 +61,11 @@ func (pl *FairShare) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 	return nil, nil
 }
 
-// PreEnqueue lets pods through whose turn it is, members that follow a plan, and pods for which
+// PreEnqueue admits pods whose turn it is, members that follow a plan, and pods for which
 // others were evicted. It runs under the queue's lock, for every pod that other gates let
-// through, and decides nothing: a pod that comes without a turn waits for it.
+// through, and looks at each queue in which a job waits.
 func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	if why := pl.dispatcher.gate(pod); why != "" {
+	if why := pl.dispatcher.offer(pod); why != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
 	return nil

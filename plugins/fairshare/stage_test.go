@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -57,19 +56,6 @@ func newDispatcher(t testing.TB, total int64, window int, queues ...queueing.Que
 		d.has(gpus(total))
 	}
 	return d
-}
-
-// offer lets a pod come to the gate, and come again if it is its turn by then. It returns why the pod has to wait.
-func (d *Dispatcher) offer(pod *v1.Pod) string {
-	why := d.gate(pod)
-	if d.offered {
-		unlock := d.lock()
-		d.turn()
-		d.called = slices.DeleteFunc(d.called, func(one *v1.Pod) bool { return one.UID == pod.UID })
-		unlock()
-		why = d.gate(pod)
-	}
-	return why
 }
 
 // has puts all that is there to be shared on one node.

@@ -112,7 +112,7 @@ func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
 
 // change changes what there is or the queues, and then finds the jobs whose turn it is.
 func (d *Dispatcher) change(do func()) {
-	defer d.lockTurns()()
+	defer d.lock()()
 	do()
 	d.book.SetTotal(d.nodes.Total())
 	d.turn()
@@ -152,7 +152,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		d.podRefused(pod) // it may have been resized
 		return
 	}
-	defer d.lockTurns()()
+	defer d.lock()()
 	now := d.current(pod)
 	if now == nil {
 		return // the event that removes it follows
@@ -173,22 +173,21 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 
 // foreign counts a pod of another scheduler: what it has is not there to be shared.
 func (d *Dispatcher) foreign(pod *v1.Pod) {
-	defer d.lockTurns()()
+	defer d.lock()()
 	if d.usage.SetForeign(pod) {
 		d.turn()
 	}
 }
 
 func (d *Dispatcher) podGone(pod *v1.Pod) {
-	d.Taken(pod.UID)
-	defer d.lockTurns()()
+	defer d.lock()()
 	d.drop(pod.UID)
 }
 
 // podRefused counts a pod no more that has come to ask for what no pod can have. If it has a node it counts there once
 // it is bound, or asks for less.
 func (d *Dispatcher) podRefused(pod *v1.Pod) {
-	defer d.lockTurns()()
+	defer d.lock()()
 	node, reserved := d.assumed[pod.UID]
 	if d.drop(pod.UID); reserved {
 		d.assumed[pod.UID] = node

@@ -41,10 +41,6 @@ type Queue struct {
 	forget func(types.UID)
 	// heard is called with events that the scheduler's cache has taken in, before the queue is.
 	heard func(event fwk.ClusterEvent, before, after any)
-	// changed is called when pods have come to the gates. asking is held until all have come that one event brings: the
-	// first of them must not be taken for the only one.
-	changed func()
-	asking  sync.Locker
 
 	// mu makes asking the gate and letting the pod wait one step, so that a pod cannot be activated in
 	// between and miss it. It also makes leaving here and entering the queue one step, so that a pod
@@ -65,11 +61,10 @@ type gatedPod struct {
 // the PreEnqueue plugins whose pods may wait there; profiles without any do not use it. forget is
 // called with each pod that is deleted or bound, after the queue has let go of it: what a queue is sorted
 // by must not change before. heard is called with each event of the cluster that the queue gets, before
-// that, and when the scheduler's cache has taken it in. changed is called when pods have come to the gates; asking is
-// held while one event brings them. moved reports whether the gates may answer otherwise for a
+// that, and when the scheduler's cache has taken it in. moved reports whether the gates may answer otherwise for a
 // pod now than for an earlier version of it.
-func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any), changed func(), asking sync.Locker, moved func(before, now *v1.Pod) bool) {
-	q := &Queue{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, changed: changed, asking: asking, moved: moved, pods: map[types.UID]gatedPod{}}
+func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any), moved func(before, now *v1.Pod) bool) {
+	q := &Queue{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, moved: moved, pods: map[types.UID]gatedPod{}}
 	for name, profile := range sched.Profiles {
 		q.less = profile.QueueSortFunc() // it is the same in all
 		for _, plugin := range profile.PreEnqueuePlugins() {
@@ -95,9 +90,7 @@ func (q *Queue) gated(ctx context.Context, pod *v1.Pod) bool {
 func (q *Queue) Add(ctx context.Context, pod *v1.Pod) {
 	if !q.keep(ctx, gatedPod{pod, time.Now()}) {
 		q.SchedulingQueue.Add(ctx, pod)
-		return
 	}
-	q.changed()
 }
 
 // keep makes a pod wait here if the gates refuse it; it returns false if they do not.
@@ -129,7 +122,6 @@ func (q *Queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	if q.gated(ctx, newPod) {
 		q.pods[newPod.UID] = gatedPod{newPod, before.since}
 		q.mu.Unlock()
-		q.changed()
 		return
 	}
 	q.mu.Unlock()
@@ -197,10 +189,7 @@ func (q *Queue) ranked(ctx context.Context, waiting []gatedPod) []*v1.Pod {
 // first.
 func (q *Queue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
 	q.heard(event, before, after)
-	q.asking.Lock()
 	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
-	q.asking.Unlock()
-	q.changed()
 }
 
 // PendingPods lists the pods that wait here too.

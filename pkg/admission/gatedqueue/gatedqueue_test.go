@@ -3,7 +3,6 @@ package gatedqueue
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,8 +20,6 @@ import (
 type recorder struct {
 	queue.SchedulingQueue
 	calls []string
-	// moving is called while an event is passed on.
-	moving func()
 }
 
 func (r *recorder) note(call string, pods ...*v1.Pod) {
@@ -47,7 +44,6 @@ func (r *recorder) Activate(_ klog.Logger, m map[string]*v1.Pod) {
 
 func (r *recorder) MoveAllToActiveOrBackoffQueue(_ klog.Logger, event fwk.ClusterEvent, _, _ any, _ queue.PreEnqueueCheck) {
 	r.note("move " + string(event.Resource))
-	r.moving()
 }
 
 // gate refuses the pods that are in it.
@@ -148,7 +144,7 @@ func TestGatedPodsWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			logger, _ := ktesting.NewTestContext(t)
 			r := &recorder{}
-			l := &Queue{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, moved: func(_, _ *v1.Pod) bool { return false }, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}}
+			l := &Queue{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, forget: func(uid types.UID) { r.calls = append(r.calls, "forget "+string(uid)) }, moved: func(_, _ *v1.Pod) bool { return false }, pods: map[types.UID]gatedPod{}}
 			c.do(l, c.gate, logger)
 			var waiting []string
 			pods, _ := l.PendingPods()
@@ -162,21 +158,14 @@ func TestGatedPodsWait(t *testing.T) {
 	}
 }
 
-// TestEventsAreTold: who waits in front of the queue hears of an event before the queue does, and is asked who is next
-// once all pods have come to the gates that it brings.
+// TestEventsAreTold: who waits in front of the queue hears of an event before the queue does.
 func TestEventsAreTold(t *testing.T) {
 	rec := &recorder{}
-	asking := &sync.Mutex{}
-	l := &Queue{SchedulingQueue: rec, asking: asking, changed: func() { rec.note("changed") }, heard: func(event fwk.ClusterEvent, before, after any) {
+	q := &Queue{SchedulingQueue: rec, heard: func(event fwk.ClusterEvent, before, after any) {
 		rec.note("heard "+string(event.Resource), before.(*v1.Pod))
 	}}
-	rec.moving = func() {
-		if asking.TryLock() {
-			t.Error("somebody may ask while pods come to the gates")
-		}
-	}
-	l.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, pod("a").Obj(), nil, nil)
-	if diff := cmp.Diff([]string{"heard AssignedPod a", "move AssignedPod", "changed"}, rec.calls); diff != "" {
+	q.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, pod("a").Obj(), nil, nil)
+	if diff := cmp.Diff([]string{"heard AssignedPod a", "move AssignedPod"}, rec.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
 }

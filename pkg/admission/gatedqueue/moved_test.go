@@ -3,7 +3,6 @@ package gatedqueue
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -130,7 +129,7 @@ func TestPodThatMoves(t *testing.T) {
 						queue.WithPreEnqueuePluginMap(gates), queue.WithPodInitialBackoffDuration(0), queue.WithPodMaxBackoffDuration(0),
 						queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"gated": {}}))
 					m := &movingPod{
-						gated: &Queue{SchedulingQueue: q, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: func(_, _ fwk.QueuedEntityInfo) bool { return false }, moved: gangstate.Moved, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}},
+						gated: &Queue{SchedulingQueue: q, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: func(_, _ fwk.QueuedEntityInfo) bool { return false }, moved: gangstate.Moved, pods: map[types.UID]gatedPod{}},
 						queue: q, gate: g, before: pods[0], now: pods[1],
 					}
 					m.now.ResourceVersion = "2"

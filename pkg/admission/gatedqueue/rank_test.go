@@ -3,7 +3,6 @@ package gatedqueue
 import (
 	"context"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -49,7 +48,7 @@ func (g settling) less(a, b fwk.QueuedEntityInfo) bool {
 func TestFirstOfThoseThatEnter(t *testing.T) {
 	g := settling{gate: gate{}, places: map[types.UID]int{}}
 	r := &recorder{}
-	l := &Queue{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}}
+	l := &Queue{SchedulingQueue: r, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, pods: map[types.UID]gatedPod{}}
 	pods, want := map[string]*v1.Pod{}, make([]string, 64)
 	for i := range want {
 		name := strconv.Itoa(i)
@@ -93,7 +92,7 @@ func BenchmarkActivate(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
 				b.StopTimer()
-				l := &Queue{SchedulingQueue: queue.NewTestQueue(ctx, g.less), gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, changed: func() {}, asking: &sync.Mutex{}, pods: map[types.UID]gatedPod{}}
+				l := &Queue{SchedulingQueue: queue.NewTestQueue(ctx, g.less), gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: g.less, pods: map[types.UID]gatedPod{}}
 				for _, one := range pods {
 					g.gate[one.UID] = true
 					l.Add(ctx, one)

@@ -119,18 +119,17 @@ func (p *Profile) retry(ctx context.Context) time.Duration {
 			return pause
 		}
 		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Retry(now, elsewhere{p}) })
-		p.passOver(ctx)
+		p.passOver()
 	}
 	return 0
 }
 
 // passOver lets the next group be tried where the leader of this one waits for its turn: the leader
 // came to all gates when it was activated.
-func (p *Profile) passOver(ctx context.Context) {
+func (p *Profile) passOver() {
 	if p.turns == nil {
 		return
 	}
-	p.turns.Next(ctx) // it may be the leader's turn
 	var leader *v1.Pod
 	waits := false
 	p.Look(func(s *gangstate.Gangs) {

@@ -76,8 +76,6 @@ type Registry struct {
 
 // Turns keeps gangs waiting that could be placed.
 type Turns interface {
-	// Next lets the pods whose turn it is into the scheduling queue.
-	Next(ctx context.Context)
 	// Waiting reports whether a pod waits for its turn, whether or not that was reported.
 	Waiting(pod *v1.Pod) bool
 }

@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -132,12 +131,10 @@ func TestVictimsEnd(t *testing.T) {
 	}
 }
 
-// TestNext: when Next returns, the leader of a gang that what was given back may help has been let into the queue, and it
-// was asked whether it is the leader's turn.
+// TestNext: when Next returns, the leader of a gang that what was given back may help has been let into the queue.
 func TestNext(t *testing.T) {
 	s := newStage(t, testProfile)
-	p, turns := s.of(testProfile), &askedTurns{}
-	s.turns = turns
+	p := s.of(testProfile)
 	for _, pod := range makeMembers("train", 2) {
 		s.podSeen(s.ctx, nil, pod)
 	}
@@ -156,19 +153,12 @@ func TestNext(t *testing.T) {
 	if s.Next(s.ctx); len(s.acted[testProfile].Activate) > 0 {
 		t.Error("the gang is tried again although nothing has changed")
 	}
-	turns.asked = 0
 	s.holds.ReportFreed()
 	s.Next(s.ctx)
-	if pods := s.acted[testProfile].Activate; len(pods) != 1 || pods[0].Name != "train-0" || turns.asked != 1 {
-		t.Errorf("let in: %d pods, asked for turns %d times; want the leader, and once", len(pods), turns.asked)
+	if pods := s.acted[testProfile].Activate; len(pods) != 1 || pods[0].Name != "train-0" {
+		t.Errorf("let in: %d pods, want the leader", len(pods))
 	}
 }
-
-// askedTurns counts how often it is asked.
-type askedTurns struct{ asked int }
-
-func (a *askedTurns) Next(context.Context) { a.asked++ }
-func (a *askedTurns) Waiting(*v1.Pod) bool { return false }
 
 // TestVictimsThatGoOn: a pod whose binding is called off leaves the scheduler's cache, but has not ended. Nobody is to
 // take it for gone when it comes to a node again.

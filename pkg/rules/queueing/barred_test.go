@@ -26,7 +26,7 @@ func TestRebarred(t *testing.T) {
 		j := of(queue, i+1, gpus(6))
 		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
 		b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(6)})
-		b.come(j, at)
+		b.Come(j, at)
 		b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
 	}
 	one, two := of("a", 1, nil).Name, of("a", 2, nil).Name
@@ -91,7 +91,7 @@ func TestRebarredAlone(t *testing.T) {
 	} {
 		s.SetQueues(step.queue)
 		if step.again == nil && step.reworded == nil {
-			s.come(s.offer, s.at())
+			s.Come(s.offer, s.at())
 			s.Fail("p1", Failure{}, s.at())
 		}
 		if got := s.Rebarred(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Reworded, step.reworded) {
@@ -221,7 +221,7 @@ func comes(b *Book, queue string, i int, n int64, at Moment) string {
 	j := of(queue, i, gpus(n))
 	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
 	b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(n)})
-	b.come(j, at)
+	b.Come(j, at)
 	return j.Name
 }
 
@@ -290,7 +290,7 @@ func BenchmarkTell(b *testing.B) {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
-				book.come(j, at)
+				book.Come(j, at)
 				if fail {
 					book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				}

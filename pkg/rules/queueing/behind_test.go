@@ -131,7 +131,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 			j := of("a", i+1, need)
 			j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
 			b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: need})
-			b.come(j, at)
+			b.Come(j, at)
 			b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
 			goal = j.Name
 		}

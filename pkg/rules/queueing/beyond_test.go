@@ -29,7 +29,7 @@ func TestBeyond(t *testing.T) {
 			j := of("a", i+1, gpus(size))
 			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, priority[i+1]
 			b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size), Priority: j.Priority})
-			b.come(j, at)
+			b.Come(j, at)
 			b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
 		}
 		return b
@@ -89,7 +89,7 @@ func TestBeyondWhileWaiting(t *testing.T) {
 		j := of("a", i+1, gpus(size))
 		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
 		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
-		b.come(j, at)
+		b.Come(j, at)
 	}
 	for i, want := range []Reason{Capability, Overused, Capability} {
 		if reason, why := b.Why(of("a", i+1, nil).Name); reason != want {
@@ -115,7 +115,7 @@ func TestBeyondWhoCounts(t *testing.T) {
 		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
 	}
 	try := func(j Job, how Failure) {
-		b.come(j, at)
+		b.Come(j, at)
 		how.Job, how.Gang = j.Name, true
 		b.Fail(j.Name, how, at)
 	}
@@ -143,7 +143,7 @@ func TestBeyondWhoCounts(t *testing.T) {
 	expect("the second is gone", false)
 	b.Count(jobs[0].Name, Usage{Queue: "a", Job: jobs[0].Name, Amount: gpus(6), Promised: true})
 	expect("others make way for the first: it counts once", false)
-	b.come(jobs[0], at)
+	b.Come(jobs[0], at)
 	expect("it is tried", false)
 	b.Fail(jobs[0].Name, Failure{Job: jobs[0].Name, Gang: true}, at)
 	expect("they have not made way yet", false)
@@ -343,7 +343,7 @@ func TestBeyondOracle(t *testing.T) {
 			switch r.IntN(9) {
 			case 0, 1, 2:
 				b.Count(j.Name, u)
-				b.come(j, at)
+				b.Come(j, at)
 			case 3, 4:
 				b.Fail(j.Name, Failure{Job: j.Name, Gang: true, Aside: r.IntN(3) == 0}, at)
 			case 5:
@@ -392,7 +392,7 @@ func BenchmarkBeyond(b *testing.B) {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
-				book.come(j, at)
+				book.Come(j, at)
 				book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				offered[i] = j
 			}
@@ -401,7 +401,7 @@ func BenchmarkBeyond(b *testing.B) {
 				if c.churn {
 					book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
 				}
-				book.come(j, at)
+				book.Come(j, at)
 				book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				if c.asks {
 					book.Beyond(j.Name)

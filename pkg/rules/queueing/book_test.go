@@ -2,7 +2,6 @@ package queueing
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,16 +35,6 @@ func newBook(policies Policies) *Book {
 // of returns a job of a queue, offered n-th.
 func of(queue string, n int, need Vector) Job {
 	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: Needs{queue: need}}
-}
-
-// come lets a pod of a job come to the gate, and come again if it is its turn by then.
-func (b *Book) come(offered Job, at Moment) Effects {
-	b.Offer(offered, at)
-	e := b.Look(at)
-	if e.Call = slices.DeleteFunc(e.Call, func(pod string) bool { return pod == offered.Pod }); len(e.Call) == 0 {
-		e.Call = nil
-	}
-	return e
 }
 
 // turns admits the jobs that it can, and returns their names.

@@ -26,12 +26,12 @@ func (b *Book) take() Effects {
 
 // Look records that something has changed: there may be room for more turns.
 func (b *Book) Look(at Moment) Effects {
-	b.turn(at)
+	b.turn(at, "")
 	return b.take()
 }
 
-// Offer sets what a job asks for now, since a pod of it has come to the gate. If it is not its turn, it waits for that.
-// No job gets its turn before the next input.
+// Offer sets what a job asks for now. If it is not its turn, it waits for that. No job gets its turn before the
+// next input.
 func (b *Book) Offer(offered Job, at Moment) {
 	j := b.job(offered.Name)
 	if j.phase == Admitted {
@@ -48,9 +48,16 @@ func (b *Book) Offer(offered Job, at Moment) {
 	j.since = since
 }
 
-// turn admits, and calls, the jobs whose turn it is, as long as the window has room; jobs that have begun already in any
-// case.
-func (b *Book) turn(at Moment) {
+// Come records that a pod of a job has come to the gate. If its turn begins, it is not called: it is on its way.
+func (b *Book) Come(offered Job, at Moment) Effects {
+	b.Offer(offered, at)
+	b.turn(at, offered.Name)
+	return b.take()
+}
+
+// turn admits the jobs whose turn it is, as long as the window has room; jobs that have begun already in any case.
+// All are called except the one of the given name.
+func (b *Book) turn(at Moment, except string) {
 	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent()) {
 		next, ok := b.next()
 		if !ok {
@@ -61,13 +68,14 @@ func (b *Book) turn(at Moment) {
 			b.quit(j, at)
 			continue
 		}
-		if j.Gang && at.lacks(j.Pod) {
+		if j.Name != except && j.Gang && at.lacks(j.Pod) {
 			b.leaveOff(j)
 			continue
 		}
 		b.effects.Began = append(b.effects.Began, Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)})
-		j.since = at.Now
-		b.effects.Call = append(b.effects.Call, j.Pod)
+		if j.since = at.Now; j.Name != except {
+			b.effects.Call = append(b.effects.Call, j.Pod)
+		}
 	}
 }
 
@@ -137,7 +145,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
-	b.turn(at)
+	b.turn(at, "")
 	if !how.Gang {
 		j.barred.take(b.barOf(j)) // it gets that reason now; what words it finds it computed
 		j.barred.unheard = false
@@ -164,7 +172,7 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 		}
 		b.keep(j)
 	}
-	b.turn(at)
+	b.turn(at, "")
 	return b.take()
 }
 
@@ -224,7 +232,7 @@ func (b *Book) Tick(at Moment) Effects {
 	b.relent(at.Now)
 	b.even(at.Now)
 	b.retry(at)
-	b.turn(at)
+	b.turn(at, "")
 	b.effects.Freed = b.Freed()
 	return b.take()
 }

@@ -31,7 +31,7 @@ func newScene(from Phase, gang bool) *scene {
 	s.room(from != Waiting)
 	switch from {
 	case Waiting, Admitted:
-		s.come(s.offer, s.at())
+		s.Come(s.offer, s.at())
 	case Failed:
 		s.Fail("p1", Failure{Gang: gang}, s.at())
 	case Outside:
@@ -64,7 +64,7 @@ func (s *scene) after(d time.Duration) Effects {
 // TestTransitions: what each input does to a job in each phase, and what has to be done then.
 func TestTransitions(t *testing.T) {
 	began := []Began{{Queue: "b"}}
-	come := func(s *scene) Effects { return s.come(s.offer, s.at()) }
+	come := func(s *scene) Effects { return s.Come(s.offer, s.at()) }
 	comeLate := func(s *scene) Effects { s.room(false); return come(s) }
 	offer := func(s *scene) Effects { s.Offer(s.offer, s.at()); return s.take() }
 	look := func(s *scene) Effects { s.room(true); return s.Look(s.at()) }
@@ -117,7 +117,7 @@ func TestTransitions(t *testing.T) {
 	}{
 		"it comes, and it is its turn":                      {from: Outside, do: come, want: Admitted, effect: Effects{Began: began}},
 		"it comes, and the window has no room":              {from: Outside, do: comeLate, want: Waiting},
-		"it comes before queues are read":                   {from: Outside, do: func(s *scene) Effects { at := s.at(); at.Read = false; return s.come(s.offer, at) }, want: Waiting},
+		"it comes before queues are read":                   {from: Outside, do: func(s *scene) Effects { at := s.at(); at.Read = false; return s.Come(s.offer, at) }, want: Waiting},
 		"it is offered, and nothing is looked at":           {from: Outside, do: offer, want: Waiting},
 		"it fails though it never came":                     {from: Outside, do: fail, want: Failed, demand: Idle},
 		"nothing happens to it":                             {from: Outside, do: tick, want: Outside},
@@ -189,7 +189,7 @@ func TestPatience(t *testing.T) {
 	s.Find("p1", true, false)
 	s.Fail("p1", Failure{}, s.at())
 	s.room(false)
-	s.come(s.offer, s.at())
+	s.Come(s.offer, s.at())
 	for _, c := range []struct {
 		passes  time.Duration
 		patient bool
@@ -211,7 +211,7 @@ func TestMaking(t *testing.T) {
 	if !s.Make("j", holder) || s.Make("other", holder) || !s.Make("other", hold.Holder{}) == false {
 		t.Error("not the first alone is to be looked after")
 	}
-	s.come(s.offer, s.at())
+	s.Come(s.offer, s.at())
 	if diff := gocmp.Diff(map[string]hold.Holder{"j": holder}, s.Making()); diff != "" || !s.jobs["j"].making {
 		t.Errorf("it does not wait for others to end (-want +got):\n%s", diff)
 	}
@@ -235,7 +235,7 @@ func TestMissedAndGone(t *testing.T) {
 			small := func(name string) Phase {
 				pod := "pod of " + name
 				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1)})
-				s.come(Job{Name: name, Queue: "b", Pod: pod, Pods: []string{pod}, Need: Needs{"b": gpus(1)}, Created: start.Add(time.Hour)}, s.at())
+				s.Come(Job{Name: name, Queue: "b", Pod: pod, Pods: []string{pod}, Need: Needs{"b": gpus(1)}, Created: start.Add(time.Hour)}, s.at())
 				phase := s.Phase(name)
 				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1), Runs: true})
 				return phase
@@ -265,7 +265,7 @@ func TestMadeWayFor(t *testing.T) {
 	come := func(name string, created int, need int64) {
 		pod := "pod of " + name
 		b.Count(pod, Usage{Queue: "default", Job: name, Amount: gpus(need)})
-		b.come(Job{Name: name, Queue: "default", Pod: pod, Pods: []string{pod}, Need: Needs{"default": gpus(need)}, Created: start.Add(time.Duration(created) * time.Second)}, at)
+		b.Come(Job{Name: name, Queue: "default", Pod: pod, Pods: []string{pod}, Need: Needs{"default": gpus(need)}, Created: start.Add(time.Duration(created) * time.Second)}, at)
 	}
 	come("big", 1, 50)
 	b.Fail("pod of big", Failure{}, at)

@@ -17,7 +17,7 @@ func TestLine(t *testing.T) {
 	come := func(j Job) {
 		j.Pod, j.Pods, j.Gang = "p"+j.Name, []string{"p" + j.Name}, true
 		b.Count(j.Pod, Usage{Queue: j.Queue, Job: j.Name, Amount: gpus(6), Priority: j.Priority})
-		b.come(j, at)
+		b.Come(j, at)
 	}
 	come(of("a", 2, gpus(6))) // it has its turn, and fails
 	b.Fail("pa-2", Failure{Job: "a-2", Gang: true}, at)

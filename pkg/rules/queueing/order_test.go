@@ -158,7 +158,7 @@ func TestStandsBackForSoLong(t *testing.T) {
 		j := jobs[name]
 		j.Pod, j.Pods = name, []string{name}
 		b.Count(name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need[j.Queue]})
-		b.come(j, at)
+		b.Come(j, at)
 	}
 	b.Count("more in b", Usage{Queue: "b", Amount: gpus(9)})
 	for name := range jobs {

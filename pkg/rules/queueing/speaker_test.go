@@ -14,7 +14,7 @@ func inTurn(at Moment, each int64, pods ...string) (b *Book, first, second strin
 	for _, pod := range pods {
 		b.Count(pod, Usage{Queue: "a", Job: j.Name, Amount: gpus(each)})
 	}
-	b.come(j, at)
+	b.Come(j, at)
 	return b, j.Name, comes(b, "a", 2, 8, at)
 }
 

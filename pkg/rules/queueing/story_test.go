@@ -220,7 +220,7 @@ func (s *story) come(p *storyPod) {
 	s.count(p)
 	p.job, p.gate = s.jobOf(p), false
 	if s.b.Phase(p.job) != Admitted {
-		s.do("come "+p.name+" of "+p.job, s.b.come(s.offered(p), s.at()))
+		s.do("come "+p.name+" of "+p.job, s.b.Come(s.offered(p), s.at()))
 	}
 	p.cycle = s.b.Phase(p.job) == Admitted
 	p.gate = !p.cycle
