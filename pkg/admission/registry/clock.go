@@ -85,11 +85,12 @@ func (r *Registry) tick(ctx context.Context) {
 	}
 }
 
-// Next finds out whose turn it is: it lets the leaders of groups that are due into the scheduling queue. When it
-// returns, they are there. It returns how long to wait until the next may be due; 0 where none will be by time alone.
+// Next activates the leader of the group whose turn it is, if there is one. Its pod is in the scheduling queue when Next
+// returns. It returns how long it takes until a group may be due by time alone; 0 for never.
 //
-// The scheduling thread calls it before it takes a pod, so that no pod of lower rank is taken in place of a group that
-// a change may help. While the thread is idle, whoever passes on a change calls it, before other pods hear of that.
+// The scheduling thread calls it before it takes a pod, so it takes no pod of lower rank in place of a group that a
+// change may help. While the thread waits for a pod, the goroutine that passes on a cluster event calls it, before the
+// event reaches other pods. It costs a look-up, and after a change a look at each group that rests.
 func (r *Registry) Next(ctx context.Context) time.Duration {
 	r.asking.Lock()
 	defer r.asking.Unlock()

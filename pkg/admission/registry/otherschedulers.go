@@ -39,8 +39,8 @@ func indexPods(informer cache.SharedIndexInformer) (cache.Indexer, error) {
 	return pods, nil
 }
 
-// explainToOthers makes the other profiles report to the users of gangs that they have more or fewer
-// pods which name another scheduler. before and now are a pod, nil where it does not exist.
+// explainToOthers updates the explanations of other profiles' gangs that a pod of another scheduler has joined or left.
+// before and now are its versions; nil if it does not exist.
 func (r *Registry) explainToOthers(ctx context.Context, before, now *v1.Pod) {
 	var keys []gangstate.Key
 	scheduler := ""
@@ -63,8 +63,8 @@ func (r *Registry) explainToOthers(ctx context.Context, before, now *v1.Pod) {
 	}
 }
 
-// textOtherSchedulers returns what to add to a message about a gang that lacks members: how many pods of it a profile
-// leaves aside; empty for none.
+// textOtherSchedulers returns text for a gang that lacks members: how many of its pods name another scheduler than the
+// profile, and which; empty if none do.
 func (r *Registry) textOtherSchedulers(key gangstate.Key, profile string) string {
 	if r.podsByGang == nil {
 		return "" // pods are not watched yet

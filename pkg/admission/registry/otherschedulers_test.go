@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// see passes on a pod that the informer has.
+// see stores a pod in the informer and reports it to the registry.
 func (s *stage) see(before, now *v1.Pod) {
 	if err := s.podsByGang.Update(now); err != nil {
 		panic(err)
@@ -18,7 +18,7 @@ func (s *stage) see(before, now *v1.Pod) {
 	s.podSeen(s.ctx, before, now)
 }
 
-// end passes on that the informer does not have a pod any more.
+// end deletes a pod from the informer and reports that to the registry.
 func (s *stage) end(pod *v1.Pod) {
 	if err := s.podsByGang.Delete(pod); err != nil {
 		panic(err)

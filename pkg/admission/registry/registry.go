@@ -56,8 +56,8 @@ type Registry struct {
 	// other packages start while profiles are still being registered, and read it.
 	profiles atomic.Pointer[map[string]*Profile]
 
-	// asking is held while Next lets groups into the scheduling queue, so that whoever asks next finds them there. mu and
-	// the locks of the queue are taken under it.
+	// asking serialises Next. It is held while leaders are activated: mu and the locks of the scheduling queue are taken
+	// under it, never the other way round.
 	asking sync.Mutex
 	// freed is the ledger's count of freed capacity when it was last noted; asking guards it.
 	freed uint64

@@ -131,7 +131,7 @@ func TestVictimsEnd(t *testing.T) {
 	}
 }
 
-// TestNext: when Next returns, the leader of a gang that what was given back may help has been let into the queue.
+// TestNext: once capacity was given back, Next activates the leader of a gang that it may help.
 func TestNext(t *testing.T) {
 	s := newStage(t, testProfile)
 	p := s.of(testProfile)

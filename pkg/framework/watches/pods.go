@@ -13,14 +13,14 @@ import (
 // Stage orders the listeners to pods.
 type Stage int
 
-// The stages, in the order in which a change of a pod is passed on. A gang is known before its queue counts it, and what
-// a pod promises or uses is known before anything waits for it.
+// The stages, in the order in which a change of a pod is passed on: who uses capacity, then who waits for it. A gang is
+// known before its queue counts it.
 const (
-	Cards Stage = iota
-	Reservations
-	Gangs
-	Shares
-	Nominations
+	Cards        Stage = iota // which GPU cards pods have
+	Reservations              // which pods use Reservations
+	Gangs                     // which pods are members of gangs
+	Shares                    // what queues use and ask for
+	Nominations               // which nodes are kept for preemptors, and which victims have ended
 )
 
 // PodListener derives something from the pods of the cluster. Its functions must not block.
@@ -40,13 +40,12 @@ type podListeners struct {
 	begun bool
 }
 
-// ListenToPods adds a listener to the pods that the scheduler watches. All listeners of a process are behind one
-// handler: it passes a change on to one after the other, by stage, so each of them finds that those before have it
-// already. The function that is returned reports whether all listeners have had every pod of the first list. It fails
-// once pods have been passed on.
+// ListenToPods adds a listener to the pods that the scheduler watches. All listeners of a process share one handler,
+// which calls them by stage, one after the other. It returns a function that reports whether all listeners have had
+// every pod of the first list. It fails once the handler has had an event.
 func (w *Watches) ListenToPods(factory informers.SharedInformerFactory, at Stage, l PodListener) (cache.InformerSynced, error) {
 	if w == nil {
-		w = New()
+		w = New() // the caller listens alone
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

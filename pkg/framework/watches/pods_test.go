@@ -3,7 +3,6 @@ package watches
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -68,30 +67,53 @@ func TestListenToPods(t *testing.T) {
 	}
 }
 
-// TestPodsAreHeard: every listener has had the pods that there are when it says so.
-func TestPodsAreHeard(t *testing.T) {
+// TestListenersHaveSynced: listeners have had all pods once the last listener has returned from the last pod.
+func TestListenersHaveSynced(t *testing.T) {
 	all, seen := New(), [2]int{}
+	at, goOn := make(chan struct{}), make(chan struct{})
 	client := fake.NewClientset(pod("a", "1", "10"), pod("b", "2", "11"))
 	factory := informers.NewSharedInformerFactory(client, 0)
 	var synced []cache.InformerSynced
-	for i, at := range []Stage{Shares, Gangs} {
-		has, err := all.ListenToPods(factory, at, PodListener{
-			Seen: func(*v1.Pod, *v1.Pod) { time.Sleep(10 * time.Millisecond); seen[i]++ }, Gone: func(*v1.Pod) {},
+	for i, stage := range []Stage{Shares, Gangs} {
+		has, err := all.ListenToPods(factory, stage, PodListener{
+			Seen: func(*v1.Pod, *v1.Pod) {
+				if stage == Shares { // the last one
+					at <- struct{}{}
+					<-goOn
+				}
+				seen[i]++
+			},
+			Gone: func(*v1.Pod) {},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		synced = append(synced, has)
 	}
-	if synced[0]() || synced[1]() {
-		t.Error("they have had all pods before the informer runs")
-	}
 	factory.Start(t.Context().Done())
+	for range 2 {
+		<-at
+		if synced[0]() || synced[1]() {
+			t.Error("they have had all pods while the last listener is at work")
+		}
+		goOn <- struct{}{}
+	}
 	if !cache.WaitForCacheSync(t.Context().Done(), synced...) || seen != [2]int{2, 2} {
 		t.Errorf("seen: %v, want 2 each", seen)
 	}
+}
+
+// TestListenAlone: without a record of watches, a listener has a handler of its own.
+func TestListenAlone(t *testing.T) {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(pod("a", "1", "10")), 0)
+	seen := 0
 	var none *Watches
-	if _, err := none.ListenToPods(factory, Gangs, PodListener{Seen: func(*v1.Pod, *v1.Pod) {}, Gone: func(*v1.Pod) {}}); err != nil {
-		t.Errorf("without a record of watches: %v", err)
+	has, err := none.ListenToPods(factory, Gangs, PodListener{Seen: func(*v1.Pod, *v1.Pod) { seen++ }, Gone: func(*v1.Pod) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory.Start(t.Context().Done())
+	if !cache.WaitForCacheSync(t.Context().Done(), has) || seen != 1 {
+		t.Errorf("seen: %d pods, want 1", seen)
 	}
 }

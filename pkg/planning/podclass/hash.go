@@ -14,36 +14,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Placing writes what of a pod selects nodes, beside its requests, its claims and its terms about other pods.
-func (w Hash) Placing(pod *v1.Pod) {
-	spec := &pod.Spec
-	w.Text(pod.Namespace, spec.SchedulerName, pod.Labels[v1alpha1.QueueLabel], spec.NodeName)
-	w.sorted(spec.NodeSelector)
-	w.tolerations(spec.Tolerations)
-	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
-		w.Object(spec.Affinity.NodeAffinity)
-	}
-	for i := range spec.Volumes {
-		if source := &spec.Volumes[i].VolumeSource; isReadByScheduler(source) {
-			w.Object(source)
-		}
-	}
-	if spec.OS != nil {
-		w.Text(string(spec.OS.Name))
-	}
-	if spec.RuntimeClassName != nil {
-		w.Text(*spec.RuntimeClassName)
-	}
-}
-
-// isReadByScheduler reports whether the scheduler reads a volume that is no claim: it forbids using some twice, counts
-// those that are translated to CSI, and looks for images.
-func isReadByScheduler(v *v1.VolumeSource) bool {
-	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil ||
-		v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil ||
-		v.Image != nil
-}
-
 // Hash is a hash of fields, each ended by a zero byte.
 type Hash struct{ h *maphash.Hash }
 
@@ -142,4 +112,34 @@ func (w Hash) Object(value any) {
 	}
 	w.h.Write(data)
 	w.h.WriteByte(0)
+}
+
+// Placing writes what of a pod selects nodes, beside its requests, its claims and its terms about other pods.
+func (w Hash) Placing(pod *v1.Pod) {
+	spec := &pod.Spec
+	w.Text(pod.Namespace, spec.SchedulerName, pod.Labels[v1alpha1.QueueLabel], spec.NodeName)
+	w.sorted(spec.NodeSelector)
+	w.tolerations(spec.Tolerations)
+	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
+		w.Object(spec.Affinity.NodeAffinity)
+	}
+	for i := range spec.Volumes {
+		if source := &spec.Volumes[i].VolumeSource; isReadByScheduler(source) {
+			w.Object(source)
+		}
+	}
+	if spec.OS != nil {
+		w.Text(string(spec.OS.Name))
+	}
+	if spec.RuntimeClassName != nil {
+		w.Text(*spec.RuntimeClassName)
+	}
+}
+
+// isReadByScheduler reports whether the scheduler reads a volume that is no claim: it forbids using some twice, counts
+// those that are translated to CSI, and looks for images.
+func isReadByScheduler(v *v1.VolumeSource) bool {
+	return v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil || v.ISCSI != nil || v.RBD != nil ||
+		v.AzureDisk != nil || v.AzureFile != nil || v.Cinder != nil || v.VsphereVolume != nil || v.PortworxVolume != nil ||
+		v.Image != nil
 }

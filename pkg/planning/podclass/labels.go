@@ -124,15 +124,15 @@ func NewLabelReader(fw framework.Framework, signers []fwk.SignPlugin, unsigned b
 
 // Signature computes what is read of the labels of these pods. It visits the pods on the snapshot that have
 // inter-pod terms, and only if labels differ.
-func (p *LabelReader) Signature(ctx context.Context, pods []*v1.Pod) (LabelSignature, error) {
-	r := LabelSignature{owners: p.spreads, selected: map[string][]byte{}}
-	for _, plugin := range p.signers {
+func (l *LabelReader) Signature(ctx context.Context, pods []*v1.Pod) (LabelSignature, error) {
+	r := LabelSignature{owners: l.spreads, selected: map[string][]byte{}}
+	for _, plugin := range l.signers {
 		r.signatures = append(r.signatures, func(pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 			return plugin.SignPod(ctx, pod)
 		})
 	}
 	s := selectorSearch{differ: differing(pods), namespaces: sets.New[string]()}
-	if p.unsigned {
+	if l.unsigned {
 		r.values = sets.List(s.differ)
 		return r, nil
 	}
@@ -145,11 +145,11 @@ func (p *LabelReader) Signature(ctx context.Context, pods []*v1.Pod) (LabelSigna
 	for _, pod := range pods {
 		s.addMember(pod)
 	}
-	if err := s.addSnapshot(ctx, p.fw); err != nil {
+	if err := s.addSnapshot(ctx, l.fw); err != nil {
 		return LabelSignature{}, err
 	}
-	if p.spreads {
-		if err := s.addDefaults(p.fw, pods); err != nil {
+	if l.spreads {
+		if err := s.addDefaults(l.fw, pods); err != nil {
 			return LabelSignature{}, err
 		}
 	}
@@ -281,7 +281,7 @@ func (s *selectorSearch) addSnapshot(ctx context.Context, fw framework.Framework
 			one.addPod(pod)
 		}
 		found[i] = one.found
-	}, "Plan")
+	}, "Plan") // as kube-scheduler's metrics name the goroutines of the planner
 	for _, selectors := range found {
 		for _, selector := range selectors {
 			s.addSelector(selector)

@@ -217,3 +217,30 @@ func BenchmarkTick(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkNext asks which group is next after a change, while many gangs rest, each of a shape of its own so that none
+// covers another.
+func BenchmarkNext(b *testing.B) {
+	for _, gangs := range []int{100, 1000, 5000} {
+		pods := herd(gangs, 2)
+		s := benchGangs()
+		seeAll(s, pods)
+		for i, pod := range pods {
+			if v := s.Visit(pod); v.Verdict == Lead {
+				s.Planned(v.Attempt, Outcome{Shape: Shape{Key: uint64(i + 1), Members: 2}}, start)
+			}
+		}
+		b.Run(fmt.Sprintf("%d resting", gangs), func(b *testing.B) {
+			for b.Loop() {
+				s.Changed()
+				s.Retry(start, nowhere{})
+				if uid, trying := s.Trying(); trying {
+					v := s.Visit(s.members[uid].pod)
+					s.Planned(v.Attempt, Outcome{Shape: Shape{Key: 1, Members: 2}}, start)
+				} else {
+					b.Fatal("no group is next")
+				}
+			}
+		})
+	}
+}

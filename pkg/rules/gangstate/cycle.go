@@ -135,7 +135,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.enterPhase(grp, following, now)
 	} else {
 		if len(accepted) > 0 {
-			o.Cost = 0 // it was not in vain
+			o.Cost = 0 // only attempts that place nothing keep others waiting
 		}
 		s.miss(grp, o, a.polite(now), now)
 	}

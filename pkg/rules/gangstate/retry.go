@@ -19,7 +19,7 @@ const (
 	// retryAnyway is when a group that does not fit is tried again even though nothing was seen to
 	// happen.
 	retryAnyway = time.Minute
-	// retryShare is the most of the scheduling thread that attempts that fail may take while
+	// retryShare is the most of the scheduling thread that attempts which place nothing may take while
 	// something happens in the cluster all the time: one part in this.
 	retryShare = 5
 	// showUp is how long the leader of a group that is tried again may take to come. A leader that

@@ -162,6 +162,31 @@ func (q *queue) checkTurn(started string, waiting map[string]waiter) {
 	}
 }
 
+// TestPauseAfterAnAttempt: an attempt that places nothing keeps the next one waiting for four times its cost; one of a
+// NonStrict gang that places some members does not: what becomes free next may be for it, too.
+func TestPauseAfterAnAttempt(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		mode string
+		room int
+		want time.Duration
+	}{
+		"a Strict gang places nothing":          {"Strict", 5, 40 * time.Millisecond},
+		"a NonStrict gang places what fits":     {"NonStrict", 5, 0},
+		"and nothing where there is no room":    {"NonStrict", 0, 40 * time.Millisecond},
+		"a gang that fits leaves no one behind": {"Strict", 8, 0},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			q := newCluster(t, map[string]int{"n": c.room})
+			q.cost = 10 * time.Millisecond
+			q.add(podsNamed("p", 8, of("train"), needs(8), says(modeKey, c.mode))...)
+			q.run()
+			if pause := max(0, q.s.pump.notBefore.Sub(q.now)); pause != c.want || len(q.attempts) != 1 {
+				t.Errorf("a pause of %s after %d attempts, want %s after one", pause, len(q.attempts), c.want)
+			}
+		})
+	}
+}
+
 // TestTurns: whatever becomes free, and whichever gangs come meanwhile, a gang starts only if those
 // before it in rank do not fit; and one change costs no more attempts that fail than there are
 // things to ask for.
