@@ -34,8 +34,8 @@ const FieldOwner = "lockstep-controller"
 const (
 	// settle is how long events gather before the queues are read.
 	settle = 200 * time.Millisecond
-	// pause is the least time between two reconciliations; busy bounds the part of the time that they
-	// take, in large clusters.
+	// pause is the least time between two reconciliations; busy bounds the part of the time that reading and reckoning
+	// take, in large clusters. Waiting for the API server to write does not count.
 	pause = time.Second
 	busy  = 10
 )
@@ -67,7 +67,6 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	r.last, r.next = now, now.Add(pause)
-	defer func() { r.next = now.Add(max(pause, busy*r.clock.Since(now))) }()
 	c, err := r.read(ctx)
 	if err != nil || c == nil {
 		return reconcile.Result{}, err
@@ -78,6 +77,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("reckoning the status of queues: %w", err)
 	}
+	r.next = now.Add(max(pause, busy*r.clock.Since(now)))
 	for _, q := range c.queues {
 		switch err := r.write(ctx, q, want[q.Name]); {
 		case apierrors.IsConflict(err):
