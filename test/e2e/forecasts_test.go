@@ -29,6 +29,7 @@ var beyond = map[string]string{
 	"waiting/a-schedule-timeout-ends-only-a-round":                        "an annotation of a waiting pod tells when a round ends",
 	"integrations/pods-start-alone-where-native-podgroups-are-not-served": "the API server drops fields that it does not serve",
 	"preemption/a-gang-is-left-alone-for-its-minimum-runtime":             "only the scheduler that evicted remembers when a gang lost pods",
+	"preemption/a-member-that-may-not-be-deleted-spares-its-gang":         "only the API server knows whether a pod may be deleted",
 	"waiting/a-gang-is-passed-only-so-often":                              "only the scheduler at work remembers how often others have passed",
 	"queues/a-pod-waits-until-its-queue-has-made-way":                     "others wait for what the victims leave",
 	"reservations/an-expired-reservation-gives-back-what-it-holds":        "a Reservation ends meanwhile",
