@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,11 +23,13 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/admission/gatedqueue"
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/pkg/admission/waitingroom"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
@@ -55,6 +56,7 @@ import (
 // Set is the plugins of one scheduler process.
 type Set struct {
 	gangs     *registry.Registry
+	room      *waitingroom.Room
 	holds     *ledger.Holds
 	slots     *binder.Slots
 	positions *positions.Order
@@ -63,8 +65,6 @@ type Set struct {
 	all       *extension.Plugins
 	queues    *fairshare.Dispatcher
 	events    *cacheevents.Events
-	// idle: the scheduling thread waits for a pod.
-	idle      atomic.Bool
 	watched   *watches.Watches
 	reserve   *reservepods.Store
 	decisions *decisions.Log
@@ -80,15 +80,17 @@ func NewSet() *Set {
 	slots, holds, order, leading := binder.NewSlots(), ledger.New(), positions.New(), make(chan struct{})
 	underway, events, watched, statuses := evictions.NewUnderway(), cacheevents.New(), watches.New(), status.New(leading)
 	gangs := registry.New(holds, underway.Awaited, watched)
-	gangs.OnLeft(underway.LeftCache)
-	events.Listen(gangs)
 	reserve, decided := reservepods.NewStore(), decisions.New()
 	queues := fairshare.NewDispatcher(gangs, holds, underway.Victims, leading, statuses, watched)
 	reserved := reservations.New(holds, reserve, watched, leading, queues)
 	queues.SetReserved(reserved)
+	room := waitingroom.New(gangs, queues, holds, underway, clock.RealClock{})
+	queues.OnChange(room.Rouse)
+	gangs.SetRoom(room)
+	events.Listen(room)
 	s := &Set{
 		reserve: reserve,
-		gangs:   gangs, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(), events: events, watched: watched,
+		gangs:   gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(), events: events, watched: watched,
 		queues: queues, decisions: decided, reserving: map[string]bool{},
 	}
 	s.Registry = frameworkruntime.Registry{
@@ -146,28 +148,20 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	for _, profile := range sched.Profiles {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
 	}
-	gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget,
-		func(event fwk.ClusterEvent, before, after any) { s.heard(ctx, event, before, after) }, s.gangs.Moved)
+	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, func(event fwk.ClusterEvent, before, after any, pass func()) {
+		s.room.PassOn(ctx, func() { s.events.Heard(event, before, after) }, pass)
+	}, s.gangs.Moved)
 	s.wrapFailureHandler(sched)
-	if err := s.gangs.Start(ctx, s.queues); err != nil {
+	if err := s.gangs.Start(ctx); err != nil {
 		return err
 	}
 	api, factory, err := whatIsStored(sched)
 	if err != nil {
 		return err
 	}
+	s.room.Start(ctx, queue, factory.Core().V1().Pods().Lister())
 	s.pace(ctx, sched, api, factory)
 	return nil
-}
-
-// heard passes on an event that the scheduler's cache has taken in. A scheduling thread that waits takes the first pod
-// that the event lets into the queue, so groups that the event may help come first. One that is at work asks who is next
-// before it takes the next pod.
-func (s *Set) heard(ctx context.Context, event fwk.ClusterEvent, before, after any) {
-	s.events.Heard(event, before, after)
-	if s.idle.Load() {
-		s.gangs.Next(ctx)
-	}
 }
 
 // wrapFailureHandler passes on which pods failed, and corrects what kube-scheduler writes in their conditions.
@@ -216,13 +210,20 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api startup.
 			return nil, nil // the scheduler shuts down, maybe before it began
 		}
 		s.slots.WaitForRoom(ctx)
-		s.idle.Store(true)
-		s.gangs.Next(ctx)
+		s.room.Wait(ctx)
 		entity, err := next(logger)
-		s.idle.Store(false)
+		s.room.Took(podOf(entity))
 		s.events.Begin()
 		return entity, err
 	}
+}
+
+// podOf returns the pod of an entity of the scheduling queue; nil for a pod group, or none.
+func podOf(entity framework.QueuedEntityInfo) *v1.Pod {
+	if one, ok := entity.(*framework.QueuedPodInfo); ok && one != nil {
+		return one.Pod
+	}
+	return nil
 }
 
 // word returns what kube-scheduler is to write in a condition of a pod; false where it is to write nothing. The reason
@@ -301,6 +302,10 @@ func (s *Set) Kept(pod *v1.Pod) (reason, message string, shut bool) { return s.q
 
 // Gangs returns the registry of the gangs of all profiles.
 func (s *Set) Gangs() *registry.Registry { return s.gangs }
+
+// Awaits reports whether a pod, or its gang, is being tried, or will be as things are, and when, as [waitingroom.Room]
+// says.
+func (s *Set) Awaits(pod *v1.Pod) (awaits bool, until time.Time) { return s.room.Awaits(pod) }
 
 // Holds returns the ledger of all profiles.
 func (s *Set) Holds() *ledger.Holds { return s.holds }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
+	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // moment returns the current time, with what is known of pods.
@@ -49,28 +52,84 @@ func (d *Dispatcher) whole(uid string) bool {
 	return pod == nil || d.gangs.Whole(pod)
 }
 
-// turn finds the jobs whose turn it is.
-func (d *Dispatcher) turn() {
-	d.freed = false
-	d.do(d.book.Look(d.moment()))
+// Compare implements [turns.Policy].
+func (d *Dispatcher) Compare(a, b turns.Job) int {
+	defer d.lock()()
+	return d.book.Compare(asOrdered(a), asOrdered(b))
 }
 
-// do carries out the effects of an input. call activates the pods.
+func asOrdered(j turns.Job) queueing.Job {
+	return queueing.Job{Name: j.Name, Queue: j.Queue, Group: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created, Begun: j.Rank.Begun}
+}
+
+// First implements [turns.Policy].
+func (d *Dispatcher) First(late bool) (turns.Job, bool) {
+	d.callCovered()
+	defer d.lock()()
+	j, ok, e := d.book.First(d.moment(), late)
+	d.do(e)
+	return turns.Job{Name: j.Name, Queue: j.Queue, Rank: turns.Rank{Priority: j.Priority, Begun: j.Begun, Created: j.Created, Name: j.Title}}, ok
+}
+
+// Admit begins the turn of a job that First has returned. Gangs that come after it give back what they hold under a
+// ceiling that is in its way. Admit returns the pod to let into the scheduling queue; nil if the job does not wait any
+// more.
+func (d *Dispatcher) Admit(ctx context.Context, job string) *v1.Pod {
+	pod, giveBack := d.admit(job)
+	if len(giveBack) > 0 {
+		d.gangs.Yield(ctx, giveBack)
+	}
+	return pod
+}
+
+func (d *Dispatcher) admit(job string) (pod *v1.Pod, giveBack []hold.Holder) {
+	defer d.lock()()
+	uid, began := d.book.Admit(job, d.moment())
+	if uid == "" {
+		return nil, nil
+	}
+	waitDuration.WithLabelValues(began.Queue).Observe(began.Waited.Seconds())
+	for _, other := range d.book.GivesBack(job) {
+		for _, one := range d.podsOf([]string{d.book.Bearer(other)}) {
+			profile := one.Spec.SchedulerName
+			giveBack = append(giveBack, hold.Holder{Profile: profile, Group: strings.TrimPrefix(other, profile+"/")})
+		}
+	}
+	return d.known(types.UID(uid)), giveBack
+}
+
+// Within returns those of some pods of a gang, in order, which could be placed without a queue exceeding its ceiling.
+func (d *Dispatcher) Within(pods []*v1.Pod) []*v1.Pod {
+	defer d.lock()()
+	uids := make([]string, len(pods))
+	for i, pod := range pods {
+		uids[i] = string(pod.UID)
+	}
+	within := sets.New(d.book.Within(uids)...)
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !within.Has(string(pod.UID)) })
+}
+
+// Called takes the pods that have to come to the gate again.
+func (d *Dispatcher) Called() []*v1.Pod {
+	defer d.lock()()
+	pods := d.called
+	d.called = nil
+	return pods
+}
+
+// do carries out the effects of an input.
 func (d *Dispatcher) do(e queueing.Effects) {
-	d.called = append(d.called, d.podsOf(e.Call)...)
-	for _, one := range e.Began {
-		waitDuration.WithLabelValues(one.Queue).Observe(one.Waited.Seconds())
+	if d.called = append(d.called, d.podsOf(e.Call)...); len(d.called) > 0 {
+		d.poke()
 	}
 	for _, queue := range e.Freed {
 		waitDuration.Delete(map[string]string{"queue": queue})
 	}
-	if len(d.called) > 0 {
-		d.poke()
-	}
 }
 
-// poke makes call check whether there is anything to do.
+// poke makes somebody ask whose turn it is, and call check whether there is anything to do.
 func (d *Dispatcher) poke() {
+	d.changed()
 	select {
 	case d.calling <- struct{}{}:
 	default: // it is poked already
@@ -85,14 +144,15 @@ func (d *Dispatcher) expire() (retry bool) {
 	defer d.lock()()
 	e := d.book.Tick(d.moment())
 	d.do(e)
+	d.changed()
 	return e.Retry
 }
 
-// call activates pods whose turn it is: not from where the turn is found, which may be inside the scheduling queue.
+// call looks after what time ends, and after jobs whose victims end.
 func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
-	for begun := false; ; {
+	for {
 		var soon <-chan time.Time
 		if d.made() {
 			soon = d.clock.After(madeEvery)
@@ -102,49 +162,13 @@ func (d *Dispatcher) call(ctx context.Context) {
 			return
 		case <-soon:
 		case <-ticker.C():
+			d.dropEnded()
 			if d.expire() {
 				d.gangs.Changed()
 			}
 		case <-d.calling:
 		}
-		pods, opened := d.respond()
-		d.activate(ctx, pods)
-		if opened && !begun {
-			begun = true
-			close(d.begun)
-		}
 	}
-}
-
-// respond takes the pods that are to be activated, including those that wait for what the ledger has given back. opened
-// reports whether turns have begun by then.
-func (d *Dispatcher) respond() (pods []*v1.Pod, opened bool) {
-	d.callCovered()
-	defer d.lock()()
-	if d.freed {
-		d.turn()
-	}
-	pods = d.called
-	d.called = nil
-	return pods, d.opened
-}
-
-// activate moves pods to the gate, those of all profiles together: they share one scheduling queue.
-func (d *Dispatcher) activate(ctx context.Context, pods []*v1.Pod) {
-	if len(pods) == 0 {
-		return
-	}
-	byName := make(map[string]*v1.Pod, len(pods))
-	for _, pod := range pods {
-		byName[pod.Namespace+"/"+pod.Name] = pod
-	}
-	d.handle(pods[0].Spec.SchedulerName).Activate(klog.FromContext(ctx), byName)
-}
-
-func (d *Dispatcher) handle(profile string) fwk.Handle {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.handles[profile]
 }
 
 // Failed ends the turn of a pod that could not be scheduled, before the pod is back in the scheduling queue: it may
@@ -177,7 +201,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	now, phase := d.current(pod), d.book.Phase(name)
 	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
 		d.book.Offer(d.job(name, now, want), d.moment())
-		d.turn()
+		d.poke()
 	}
 }
 
@@ -244,6 +268,6 @@ func (d *Dispatcher) made() bool {
 	for job := range making {
 		d.noteMaking(job, hold.Holder{})
 	}
-	d.turn()
+	d.changed()
 	return left > len(making)
 }

@@ -191,7 +191,7 @@ func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 	if now := d.current(pod); now != nil {
 		d.recount(now)
 	}
-	d.turn()
+	d.changed()
 }
 
 // unreserve notes that a pod has given its node back.
@@ -202,6 +202,6 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 		d.syncHold(pod.UID)
 		d.recount(now)
 	}
-	d.turn()
+	d.changed()
 	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod))
 }

@@ -57,8 +57,7 @@ type Dispatcher struct {
 	// devices are those that nodes have behind extended resources.
 	devices    *devices.Counts
 	nodeLister corelisters.NodeLister
-	// opened: everything that existed at the start is in the book. mayOpen is closed once that may be; begun once the pods
-	// of the first turns were activated.
+	// opened: everything that existed at the start is in the book. mayOpen is closed once that may be; begun once it is.
 	opened         bool
 	mayOpen, begun chan struct{}
 	// handles are those of the profiles with the plugin.
@@ -81,11 +80,14 @@ type Dispatcher struct {
 	rechecks bool
 	// members are the counted pods that are in a gang, by groupOf.
 	members usage.Index[string]
-	// freed: there may be room that turn has not considered yet.
-	freed bool
-	// called are pods that are to be activated.
+	// followsCache: Left is called when the scheduler's cache no longer has a pod. ended are pods that have ended meanwhile.
+	followsCache bool
+	ended        []*v1.Pod
+	// called are pods that have to come to the gate again.
 	called  []*v1.Pod
 	calling chan struct{}
+	// changed makes somebody ask whose turn it is. It does not block.
+	changed func()
 	once    sync.Once
 	// lane is the lane of the pods in no gang.
 	lane *status.Lane[string]
@@ -110,6 +112,8 @@ type Gangs interface {
 	Synced() bool
 	// Changed is called when something has changed that may help gangs which did not fit.
 	Changed()
+	// Yield makes gangs give back what they hold without being complete.
+	Yield(ctx context.Context, holders []hold.Holder)
 	// Explain reports to the users of gangs why they wait, if that has changed.
 	Explain(ctx context.Context, profile string, keys []gangstate.Key)
 }
@@ -121,11 +125,15 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 		gangs: gangs, holds: holds, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
 		book: queueing.NewBook(v1alpha1.DefaultQueue), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}, members: usage.Index[string]{},
-		calling: make(chan struct{}, 1), mayOpen: make(chan struct{}), begun: make(chan struct{}),
+		changed: func() {}, calling: make(chan struct{}, 1), mayOpen: make(chan struct{}), begun: make(chan struct{}),
 	}
 	d.share(withoutPools())
 	return d
 }
+
+// OnChange sets what makes somebody ask whose turn it is; it must not block. That one calls Left. OnChange is called
+// before anything is watched.
+func (d *Dispatcher) OnChange(changed func()) { d.changed, d.followsCache = changed, true }
 
 // share sets what there is to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster) {
@@ -236,7 +244,8 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 			return "" // victims end for a node, not for what its queue may have
 		}
 	}
-	d.do(d.book.Come(d.job(name, now, want), d.moment()))
+	d.book.Offer(d.job(name, now, want), d.moment())
+	d.poke()
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be computed for each pod
 	}
@@ -262,6 +271,9 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing
 	}
 	options := queueing.Options(asked)
 	j.Need, j.Or = options[0], options[1:]
+	if want.Parts && len(asked) > 1 {
+		j.Parts = queueing.Options(asked[:1])
+	}
 	return j
 }
 

@@ -59,7 +59,7 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%s: called %q, want %q", sentence, got, called)
 		}
 	}
-	offer := func(name string) func() string { return func() string { return d.offer(pods[name]) } }
+	offer := func(name string) func() string { return func() string { return d.comes(pods[name]) } }
 	quietly := func(do func()) func() string { return func() string { do(); return "" } }
 	step("the first enters", offer("a1"), true, "")
 	step("the window has room for one more", offer("a2"), true, "")
@@ -78,7 +78,7 @@ func TestTurns(t *testing.T) {
 	}), true, "")
 	nominated := pod("n", "a", 1, "")
 	nominated.Status.NominatedNodeName = "node"
-	step("who has a place already does not wait", func() string { return d.offer(nominated) }, true, "")
+	step("who has a place already does not wait", func() string { return d.comes(nominated) }, true, "")
 }
 
 // TestMissedAndGone: no job waits for a job that is gone, and for none longer than a fixed time.
@@ -99,15 +99,15 @@ func TestMissedAndGone(t *testing.T) {
 				p.CreationTimestamp = metav1.Unix(int64(i), 0)
 				d.know(p)
 			}
-			if why := d.offer(big); why != "" {
+			if why := d.comes(big); why != "" {
 				t.Fatal(why)
 			}
 			d.Failed(big, unfit(fwk.Unschedulable))
-			if why := d.offer(small); why != "" {
+			if why := d.comes(small); why != "" {
 				t.Fatal(why)
 			}
 			d.reserve(small, "all")
-			if why := d.offer(next); !strings.HasPrefix(why, "waiting behind pod default/big") {
+			if why := d.comes(next); !strings.HasPrefix(why, "waiting behind pod default/big") {
 				t.Errorf("the next one hears %q", why)
 			}
 			end(d, big)
@@ -130,12 +130,12 @@ func TestHopeless(t *testing.T) {
 		"a pod that failed otherwise":       {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }, want: true},
 		"a pod that fitted before": {fail: func(d *Dispatcher, p *v1.Pod) {
 			d.Failed(p, unfit(fwk.Unschedulable))
-			d.offer(p)
+			d.comes(p)
 			d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable))
 		}},
 		"a gang":               {gang: "g", fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }, want: true},
 		"a gang without hope":  {gang: "g", fail: func(d *Dispatcher, p *v1.Pod) { d.Hopeless(p); d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
-		"a gang that has hope": {gang: "g", fail: func(d *Dispatcher, p *v1.Pod) { d.Hopeless(p); d.Failed(p, nil); d.offer(p); d.Failed(p, nil) }, want: true},
+		"a gang that has hope": {gang: "g", fail: func(d *Dispatcher, p *v1.Pod) { d.Hopeless(p); d.Failed(p, nil); d.comes(p); d.Failed(p, nil) }, want: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
@@ -150,15 +150,15 @@ func TestHopeless(t *testing.T) {
 				d.know(p)
 				d.podSeen(p)
 			}
-			if why := d.offer(big); why != "" {
+			if why := d.comes(big); why != "" {
 				t.Fatal(why)
 			}
 			c.fail(d, big)
-			if why := d.offer(small); why != "" {
+			if why := d.comes(small); why != "" {
 				t.Fatal(why)
 			}
 			d.reserve(small, "all")
-			if why := d.offer(next); (why != "") != c.want {
+			if why := d.comes(next); (why != "") != c.want {
 				t.Errorf("the next one hears %q, want that it waits: %v", why, c.want)
 			}
 		})
@@ -191,7 +191,7 @@ func TestGoneForGood(t *testing.T) {
 		},
 	} {
 		for what, do := range map[string]func(*Dispatcher, *v1.Pod){
-			"offered":    func(d *Dispatcher, p *v1.Pod) { d.offer(p) },
+			"offered":    func(d *Dispatcher, p *v1.Pod) { d.comes(p) },
 			"asked for":  func(d *Dispatcher, p *v1.Pod) { d.crowded(p, false) },
 			"reserved":   func(d *Dispatcher, p *v1.Pod) { d.reserve(p, "all") },
 			"unreserved": func(d *Dispatcher, p *v1.Pod) { d.unreserve(silent, p) },
@@ -264,7 +264,7 @@ func TestResized(t *testing.T) {
 func TestSpeaker(t *testing.T) {
 	first, second := pod("first", "", 1, ""), pod("second", "", 1, "")
 	for sentence, end := range map[string]func(*Dispatcher){
-		"when it is its turn": func(d *Dispatcher) { d.opened = true; d.turn() },
+		"when it is its turn": func(d *Dispatcher) { d.opened = true; d.giveTurns(nil) },
 		"when turns end":      func(d *Dispatcher) { d.expire() },
 		"when it hears of it": func(d *Dispatcher) { d.podGone(first) },
 	} {
@@ -273,7 +273,7 @@ func TestSpeaker(t *testing.T) {
 			d.gangs = wanting{pods: []*v1.Pod{first, second}}
 			d.know(first, second)
 			d.opened = false
-			d.offer(first)
+			d.comes(first)
 			_ = d.pods.(podLister).store.Delete(first)
 			end(d)
 			if got := d.calledNow(); got != "second" || d.book.Turns() > 0 {
@@ -299,7 +299,7 @@ func TestOpened(t *testing.T) {
 	d.opened = false
 	p := pod("p", "", 1, "")
 	d.know(p)
-	if why := d.offer(p); why == "" {
+	if why := d.comes(p); why == "" {
 		t.Error("it passes")
 	}
 	d.change(func() {
@@ -367,7 +367,7 @@ func TestNamespaceMoves(t *testing.T) {
 	if got := queues(); got != "b a b" {
 		t.Errorf("queues %s, want b a b", got)
 	}
-	if why := d.offer(waiting); why != `queue "b" is closed` {
+	if why := d.comes(waiting); why != `queue "b" is closed` {
 		t.Errorf("it waits because %q", why)
 	}
 	name("a")
@@ -394,7 +394,7 @@ func TestRetry(t *testing.T) {
 		d.podSeen(p)
 	}
 	for _, p := range []*v1.Pod{waiting, member} {
-		if why := d.offer(p); why != "" {
+		if why := d.comes(p); why != "" {
 			t.Fatal(why)
 		}
 		d.Failed(p, unfit(fwk.Unschedulable))
@@ -417,7 +417,7 @@ func TestRelabelled(t *testing.T) {
 	p := pod("p", "a", 4, "")
 	d.know(p)
 	d.podSeen(p)
-	if why := d.offer(p); !strings.Contains(why, "closed") {
+	if why := d.comes(p); !strings.Contains(why, "closed") {
 		t.Fatal(why)
 	}
 	q := p.DeepCopy()
@@ -440,7 +440,7 @@ func TestClosedLendsNothing(t *testing.T) {
 		d.podSeen(p)
 	}
 	w := pod("w", "a", 4, "")
-	d.offer(w)
+	d.comes(w)
 	d.Failed(w, unfit(fwk.Unschedulable))
 	d.change(func() { d.book.SetQueues(queueing.Queue{Name: "a", Weight: 1, Closed: true}) })
 	if got := d.book.Shares()["b"].Fair[gpu]; got != 5 {
@@ -462,7 +462,7 @@ func TestImpossibleAmounts(t *testing.T) {
 	for _, p := range []*v1.Pod{asking("w", "", "1e30"), asking("x", "", "4Ei"), asking("late", "", "1"), asking("late", "", "1e30")} {
 		d.know(p)
 		d.podSeen(p)
-		if why := d.offer(p); p.Name != "late" && why != "" {
+		if why := d.comes(p); p.Name != "late" && why != "" {
 			t.Errorf("%s: %s; its cycle is to tell why it waits", p.Name, why)
 		}
 	}
@@ -475,7 +475,7 @@ func TestImpossibleAmounts(t *testing.T) {
 	bad.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1")
 	d.know(bad)
 	d.unreserve(silent, asking("late", "node", "1")) // its cycle began before
-	d.offer(asking("late", "", "1"))
+	d.comes(asking("late", "", "1"))
 	if usage, known := d.book.Counted("late"); known {
 		t.Errorf("half of it counts: %v", usage.Amount)
 	}

@@ -48,7 +48,6 @@ func (d *Dispatcher) syncHolds() {
 		}
 		if d.syncHold(uid); d.places[uid] != before && pod != nil {
 			d.recount(pod)
-			d.freed = d.freed || before.Node != ""
 		}
 	}
 }

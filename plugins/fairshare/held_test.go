@@ -53,7 +53,7 @@ func TestHoards(t *testing.T) {
 		h.pods = append(h.pods, p)
 	}
 	d.seeAll(h.pods...)
-	if why := d.offer(h.pods[0]); why != "" {
+	if why := d.comes(h.pods[0]); why != "" {
 		t.Fatal(why)
 	}
 	for _, p := range h.pods[:4] {
@@ -65,7 +65,7 @@ func TestHoards(t *testing.T) {
 	d.seeAll(another)
 	waits := func(sentence, want string) {
 		t.Helper()
-		if why := d.offer(another); !strings.Contains(why, want) || why == "" && want != "" {
+		if why := d.comes(another); !strings.Contains(why, want) || why == "" && want != "" {
 			t.Errorf("%s: another one hears %q, want %q", sentence, why, want)
 		}
 	}
@@ -93,7 +93,7 @@ func TestHeldIsHeard(t *testing.T) {
 	d.seeAll(member, another)
 	h.placed["g0"] = true
 	put(d.holds, hold.Hold{For: "g0", Holder: hold.Holder{Group: "g"}, Node: "all", Reason: hold.Plan})
-	if why := d.offer(another); why == "" {
+	if why := d.comes(another); why == "" {
 		t.Fatal("it enters")
 	}
 	for len(d.calling) > 0 {
@@ -106,8 +106,8 @@ func TestHeldIsHeard(t *testing.T) {
 	default:
 		t.Fatal("nobody is told that a hold has ended")
 	}
-	if got, _ := d.respond(); len(got) != 1 || got[0].Name != "another" {
-		t.Errorf("called %v, want another", got)
+	if got := d.calledNow(); got != "another" {
+		t.Errorf("called %q, want another", got)
 	}
 }
 
@@ -133,7 +133,7 @@ func TestNominatedByTheLedger(t *testing.T) {
 				c.holds.For, c.holds.Holder = p.UID, hold.Holder{Group: "g"}
 				put(d.holds, *c.holds)
 			}
-			if why := d.offer(p); (why == "") != c.enters {
+			if why := d.comes(p); (why == "") != c.enters {
 				t.Errorf("it hears %q, want it to enter: %t", why, c.enters)
 			}
 			counted, _ := d.usage.Pod("p")
@@ -161,7 +161,7 @@ func TestBegun(t *testing.T) {
 		}
 	}
 	for _, p := range []*v1.Pod{first, h.pods[0]} {
-		if why := d.offer(p); why == "" {
+		if why := d.comes(p); why == "" {
 			t.Fatal("it enters before everything is known")
 		}
 	}
@@ -178,7 +178,7 @@ func TestBegun(t *testing.T) {
 	}
 	d.Failed(h.pods[0], unfit(fwk.Unschedulable))
 	d.calledNow()
-	if why := d.offer(h.pods[0]); why != "" {
+	if why := d.comes(h.pods[0]); why != "" {
 		t.Errorf("it comes again and hears %q", why)
 	}
 }
@@ -209,16 +209,16 @@ func TestMends(t *testing.T) {
 		see(fmt.Sprint("g", i+1), "all")
 	}
 	extra := see("g4", "")
-	if why := d.offer(extra); why == "" {
+	if why := d.comes(extra); why == "" {
 		t.Error("one beyond the minimum enters although its queue is at its ceiling")
 	}
 	d.seeAll(pod("another", "a", 1, "all"))
 	d.podGone(lost)
 	m.gangs.Gone("g0", time.Now())
-	if why := d.offer(extra); why != "" {
+	if why := d.comes(extra); why != "" {
 		t.Errorf("one is lost, and who makes up for it hears %q", why)
 	}
-	if why := d.offer(see("g5", "")); why == "" {
+	if why := d.comes(see("g5", "")); why == "" {
 		t.Error("another one beyond the minimum enters")
 	}
 }
@@ -238,7 +238,7 @@ func TestConstantStatus(t *testing.T) {
 			top := pod("top", "a", 2, "")
 			top.Spec.Priority = ptr.To(int32(9))
 			d.seeAll(pod("a1", "a", 4, "n"), pod("b1", "b", 4, "n"), pod("b2", "b", 4, ""), top)
-			if why := d.offer(top); why != "" {
+			if why := d.comes(top); why != "" {
 				t.Fatal(why)
 			}
 			pl := &FairShare{dispatcher: d, nodes: d.nodes}
@@ -268,7 +268,7 @@ func TestUnknownQueues(t *testing.T) {
 		p := pod("p", fmt.Sprint("typo-", i), 1, "")
 		p.UID = p.UID + "x"
 		d.seeAll(p)
-		d.offer(p)
+		d.comes(p)
 		d.lose(p)
 	}
 	d.clock.(*testingclock.FakeClock).Step(turnsEnd)

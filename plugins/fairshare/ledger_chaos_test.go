@@ -230,7 +230,7 @@ func (c *chaos) schedule(l *life) {
 		for _, alone := range []bool{false, true} {
 			c.jobs[jobOf(p, gangstate.Want{Job: p.Labels["gang"], Alone: alone})] = true
 		}
-		if c.d.offer(p) == "" {
+		if c.d.comes(p) == "" {
 			l.cycle = p.DeepCopy()
 		}
 	case l.cycle == nil:

@@ -271,7 +271,7 @@ func (c *chaos) letIn(d *Dispatcher) string {
 	}
 	for _, l := range c.lives {
 		if l.ours() && !l.runs() && l.now().Labels["gang"] == "" {
-			d.offer(l.now())
+			d.comes(l.now())
 		}
 	}
 	alone := map[string]bool{} // others are in a gang, or are admitted anyway

@@ -20,7 +20,7 @@ func TestLineOfPods(t *testing.T) {
 		p.CreationTimestamp = metav1.NewTime(time.Unix(int64(i), 0))
 		d.know(p)
 		d.podSeen(p)
-		d.offer(p)
+		d.comes(p)
 	}
 	for name, want := range map[string]int{"first": 1, "second": 2, "third": 3} {
 		at, of, first := d.Line(pod(name, "a", 2, ""))

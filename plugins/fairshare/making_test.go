@@ -46,7 +46,7 @@ func TestWayIsMade(t *testing.T) {
 				_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), top, nil)
 				return status
 			}
-			if why := d.offer(top); why != "" {
+			if why := d.comes(top); why != "" {
 				t.Fatalf("it waits for others to make way: %s", why)
 			}
 			if status := begins(); status.Code() != fwk.Unschedulable {
@@ -63,7 +63,7 @@ func TestWayIsMade(t *testing.T) {
 			top = nominated
 			waits := func(sentence string, used int) {
 				t.Helper()
-				if why := d.offer(top); !strings.HasPrefix(why, fmt.Sprintf("queue %q is overused: %d ", "a", used)) {
+				if why := d.comes(top); !strings.HasPrefix(why, fmt.Sprintf("queue %q is overused: %d ", "a", used)) {
 					t.Errorf("%s: it hears %q", sentence, why)
 				}
 				if left := d.made(); !left || d.calledNow() != "" {
@@ -80,7 +80,7 @@ func TestWayIsMade(t *testing.T) {
 			if left, called := d.made(), d.calledNow(); left || called != "top" {
 				t.Errorf("one has made way: called %q, more to come: %v", called, left)
 			}
-			if why, status := d.offer(top), begins(); why != "" || status.Code() == fwk.Unschedulable {
+			if why, status := d.comes(top), begins(); why != "" || status.Code() == fwk.Unschedulable {
 				t.Errorf("one has made way: it hears %q and %v", why, status)
 			}
 		})
@@ -97,7 +97,7 @@ func TestWayIsMadeOnNodes(t *testing.T) {
 		d.know(p)
 		d.podSeen(p)
 	}
-	if why := d.offer(top); why != "" {
+	if why := d.comes(top); why != "" {
 		t.Errorf("it waits: %s", why)
 	}
 	if c := d.crowded(top, false); c != nil {

@@ -27,7 +27,7 @@ func TestPlaceOfOneThatLeaves(t *testing.T) {
 	d.podSeen(moves)
 	d.podSeen(waits)
 	d.Charge("to", placeOf("a", "moves", 4), "all", left(4))
-	if d.offer(waits) == "" {
+	if d.comes(waits) == "" {
 		t.Fatal("the queue is full, and one comes in")
 	}
 	d.calledNow()
@@ -35,7 +35,7 @@ func TestPlaceOfOneThatLeaves(t *testing.T) {
 	if got := d.calledNow(); got != "" {
 		t.Errorf("%s is called; the queue has 4 that are held, of 4", got)
 	}
-	if d.offer(waits) == "" {
+	if d.comes(waits) == "" {
 		t.Error("one comes in; the queue has 4 that are held, of 4")
 	}
 }

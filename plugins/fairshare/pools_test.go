@@ -63,7 +63,7 @@ func TestPoolThatComesLate(t *testing.T) {
 	d.nodeSeen(ofModel("ny", "y", 8))
 	p := pod("p", "a", 3, "")
 	d.seeAll(p)
-	if why := d.offer(p); why != "" {
+	if why := d.comes(p); why != "" {
 		t.Fatal(why)
 	}
 	d.nodeSeen(ofModel("nx", "x", 8))
@@ -96,7 +96,7 @@ func TestSharesOfPools(t *testing.T) {
 	if got := d.book.Shares()["b"].Deserved["nvidia.com/gpu@x"]; got != 4 {
 		t.Errorf("b deserves %d of x, want 4: it has no more than its share there, whatever it has of y", got)
 	}
-	if why := d.offer(preemptor); why != "" {
+	if why := d.comes(preemptor); why != "" {
 		t.Errorf("it waits: %s", why)
 	}
 	rounds := d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1})
@@ -167,16 +167,16 @@ func TestEitherPool(t *testing.T) {
 	d.lose(made)
 	first, second, third := pod("first", "a", 3, ""), pod("second", "a", 3, ""), pod("third", "a", 3, "")
 	d.seeAll(first, second, third)
-	if why := d.offer(first); why != "" {
+	if why := d.comes(first); why != "" {
 		t.Fatal(why)
 	}
 	may("there is room in both", first, "nx", "ny")
-	if why := d.offer(second); why != "" {
+	if why := d.comes(second); why != "" {
 		t.Fatalf("there is room in the other pool: %s", why)
 	}
 	may("the first counts in one", second, "ny")
 	may("and the second in the other", first, "nx")
-	if why := d.offer(third); !strings.Contains(why, "4 nvidia.com/gpu in pool x") {
+	if why := d.comes(third); !strings.Contains(why, "4 nvidia.com/gpu in pool x") {
 		t.Errorf("there is room in none, and it hears %q", why)
 	}
 	if got := used(); got != "x3 y3" {
@@ -208,11 +208,11 @@ func TestCordoned(t *testing.T) {
 	}
 	there, comes, next := pod("there", "a", 8, "cordoned"), pod("comes", "a", 8, ""), pod("next", "a", 1, "")
 	d.seeAll(there, comes, next)
-	if why := d.offer(comes); why != "" {
+	if why := d.comes(comes); why != "" {
 		t.Errorf("it waits beside a node that is free: %s", why)
 	}
 	d.reserve(comes, "all")
-	if why := d.offer(next); why == "" {
+	if why := d.comes(next); why == "" {
 		t.Error("more is let in than there is")
 	}
 	d.lose(there)

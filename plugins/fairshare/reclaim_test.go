@@ -365,7 +365,7 @@ func TestCrowd(t *testing.T) {
 		d.know(p)
 		d.podSeen(p)
 	}
-	if why := d.offer(top); why != "" {
+	if why := d.comes(top); why != "" {
 		t.Fatalf("it waits for others to make way: %s", why)
 	}
 	pl := &FairShare{dispatcher: d}

@@ -23,11 +23,9 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 	switch {
 	case left.Request.Zero():
 		if d.usage.DropHeld(id) {
-			d.freed = true
 			d.poke()
 		}
 	case d.usage.SetHeld(id, pod, node, left.Request):
-		d.turn()
 		d.rechecks = true
 		d.poke()
 	}

@@ -129,7 +129,7 @@ func TestNoTurnForWhatIsHeld(t *testing.T) {
 	d.podSeen(busy)
 	for _, one := range []*v1.Pod{owner, stranger, ofB} {
 		d.podSeen(one)
-		if one != stranger && d.offer(one) == "" {
+		if one != stranger && d.comes(one) == "" {
 			t.Errorf("%s comes in before anything is held", one.Name)
 		}
 		d.calledNow()
@@ -146,14 +146,14 @@ func TestNoTurnForWhatIsHeld(t *testing.T) {
 	if d.callCovered(); d.calledNow() == "" {
 		t.Error("nobody is called once others may own it")
 	}
-	if why := d.offer(owner); why != "" {
+	if why := d.comes(owner); why != "" {
 		t.Errorf("the owner waits: %s", why)
 	}
 	if d.crowded(owner, false) != nil {
 		t.Error("the owner is crowded")
 	}
 	for _, one := range []*v1.Pod{stranger, ofB} {
-		if d.offer(one) == "" {
+		if d.comes(one) == "" {
 			t.Errorf("%s comes in", one.Name)
 		}
 	}

@@ -133,8 +133,30 @@ func pod(name, queue string, n int, on string) *v1.Pod {
 	return p.Obj()
 }
 
+// giveTurns gives turns as long as there are any, as the waiting room does. The pods are called, except one that is on
+// its way.
+func (d *Dispatcher) giveTurns(except *v1.Pod) {
+	for next, ok := d.First(false); ok; next, ok = d.First(false) {
+		if one := d.Admit(context.Background(), next.Name); one != nil && (except == nil || one.UID != except.UID) {
+			d.mu.Lock()
+			d.called = append(d.called, one)
+			d.mu.Unlock()
+		}
+	}
+}
+
+// comes brings a pod to the gate, gives the turns that there are, and returns why the pod waits.
+func (d *Dispatcher) comes(pod *v1.Pod) string {
+	if d.offer(pod) == "" {
+		return ""
+	}
+	d.giveTurns(pod)
+	return d.offer(pod)
+}
+
 // calledNow returns the pods that were called since the last time.
 func (d *Dispatcher) calledNow() string {
+	d.giveTurns(nil)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var names []string
@@ -158,4 +180,5 @@ func (noGangs) QueueOf(string, gangstate.Key) string                { return "" 
 func (noGangs) OnMove(func(string, gangstate.Key))                  {}
 func (noGangs) Synced() bool                                        { return true }
 func (noGangs) Changed()                                            {}
+func (noGangs) Yield(context.Context, []hold.Holder)                {}
 func (noGangs) Explain(context.Context, string, []gangstate.Key)    {}

@@ -86,7 +86,7 @@ func TestToldAgain(t *testing.T) {
 	d := speaking(t, 1000, w, queueing.Queue{Name: "a", Closed: true})
 	p := pod("p", "a", 1, "")
 	d.seeAll(p)
-	d.offer(p)
+	d.comes(p)
 	go d.tell(t.Context())
 	if got := d.tick(t, w.called); got != "p" {
 		t.Errorf("told %s", got)
@@ -103,7 +103,7 @@ func TestToldOnceItIs(t *testing.T) {
 	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a", Closed: true})
 	p := pod("p", "a", 1, "")
 	d.seeAll(p)
-	d.offer(p)
+	d.comes(p)
 	d.clock.(*testingclock.FakeClock).Step(time.Minute)
 	told := func() string {
 		_, message := d.book.Said("p")
@@ -139,7 +139,7 @@ func TestReworded(t *testing.T) {
 		p := pod("p", "a", 3, "")
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: gives, Message: "other words"}}
 		d.seeAll(p)
-		d.offer(p)
+		d.comes(p)
 		d.Failed(p, errors.New("does not fit"))
 		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
 			t.Errorf("it says %s, its queue has room for it, and it is to say %q", gives, saying.Message)
@@ -165,7 +165,7 @@ func TestUnread(t *testing.T) {
 			d.opened = false
 			p := pod("p", queue, 1, "")
 			d.seeAll(p)
-			d.offer(p)
+			d.comes(p)
 			told := func() string {
 				t.Helper()
 				notice, due := d.book.Untold("pod:p", d.moment())
@@ -226,13 +226,13 @@ func TestGangsAreToldFirst(t *testing.T) {
 	for i := range 3000 {
 		p := pod(fmt.Sprint("p", i), "a", 1, "")
 		d.seeAll(p)
-		d.offer(p)
+		d.comes(p)
 	}
 	go d.tell(t.Context())
 	d.tick(t, w.called)
 	late := inGang(pod("late", "a", 1, ""), "late")
 	d.seeAll(late)
-	d.offer(late)
+	d.comes(late)
 	if got := d.tick(t, e.keys); got != "late" {
 		t.Errorf("told %s", got)
 	}

@@ -43,7 +43,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	}
 	pods, err := d.watches.ListenToPods(factory, watches.Shares, watches.PodListener{
 		Seen: func(_, pod *v1.Pod) { d.podSeen(pod) },
-		Gone: d.podGone,
+		Gone: d.podEnded,
 	})
 	if err != nil {
 		return err
@@ -80,9 +80,8 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 	return informer.AddEventHandler(d.watches.Shared(what+" in the shares of queues", informer, handler))
 }
 
-// Open makes turns begin once everything that exists has been seen. It returns true when the pods of the first turns
-// were activated, and false when ctx is done: turns begin later then. Where no profile has queues, it waits for
-// nothing. It is called once, by the leading process, when all other waiting pods are known, and before it takes the
+// Open makes turns begin once everything that exists has been seen. It returns true when they may, and false when ctx is
+// done: they begin later then. Where no profile has queues, it waits for nothing. It is called once, by the leading process, when all other waiting pods are known, and before it takes the
 // first pod.
 func (d *Dispatcher) Open(ctx context.Context) bool {
 	close(d.mayOpen)
@@ -106,16 +105,16 @@ func (d *Dispatcher) open(ctx context.Context, synced ...cache.InformerSynced) {
 	// In a standby process, turns would pass without effect.
 	if leadership.Signal(d.mayOpen).Wait(ctx) && cache.WaitForCacheSync(ctx.Done(), synced...) {
 		d.change(func() { d.opened = true })
-		d.poke() // also where no job has its turn
+		close(d.begun)
 	}
 }
 
-// change changes what there is or the queues, and then finds the jobs whose turn it is.
+// change changes what there is, or the queues, and makes somebody ask whose turn it is then.
 func (d *Dispatcher) change(do func()) {
 	defer d.lock()()
 	do()
 	d.book.SetTotal(d.nodes.Total())
-	d.turn()
+	d.changed()
 }
 
 func (d *Dispatcher) nodeSeen(node *v1.Node) {
@@ -133,7 +132,7 @@ func (d *Dispatcher) nodeGone(node *v1.Node) {
 
 func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if podutil.IsPodTerminal(pod) {
-		d.podGone(pod)
+		d.podEnded(pod)
 		return
 	}
 	d.lock()
@@ -167,7 +166,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		d.reenter(after.Job) // in another queue, or with another request, or elsewhere
 	}
 	if known && after.Queue != before.Queue || after.Promised && !before.Promised {
-		d.turn() // it may wait
+		d.changed() // it may wait
 	}
 }
 
@@ -175,13 +174,45 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 func (d *Dispatcher) foreign(pod *v1.Pod) {
 	defer d.lock()()
 	if d.usage.SetForeign(pod) {
-		d.turn()
+		d.changed()
 	}
 }
 
 func (d *Dispatcher) podGone(pod *v1.Pod) {
 	defer d.lock()()
 	d.drop(pod.UID)
+}
+
+// podEnded counts a pod no more that has ended. One that has a node counts until the scheduler's cache no longer has it
+// there, see Left: otherwise a job could be let in for its room before those that come first have heard of it.
+func (d *Dispatcher) podEnded(pod *v1.Pod) {
+	if pod.Spec.NodeName == "" || !d.followsCache {
+		d.podGone(pod)
+		return
+	}
+	defer d.lock()()
+	d.ended = append(d.ended, pod)
+}
+
+// dropEnded counts pods no more that have ended, and of which the scheduler's cache has said nothing.
+func (d *Dispatcher) dropEnded() {
+	defer d.lock()()
+	for _, pod := range d.ended {
+		if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now == nil && err == nil {
+			d.drop(pod.UID)
+		}
+	}
+	d.ended = nil
+}
+
+// Left counts a pod no more that the scheduler's cache no longer has on a node, if it has ended.
+func (d *Dispatcher) Left(pod *v1.Pod) {
+	if d.pods == nil {
+		return // no profile has queues
+	}
+	if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now == nil && err == nil {
+		d.podGone(pod)
+	}
 }
 
 // podRefused counts a pod no more that has come to ask for what no pod can have. If it has a node it counts there once

@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -75,32 +74,19 @@ func TestWatches(t *testing.T) {
 	}
 }
 
-// activating is the handle of a profile, as far as it is needed to activate pods.
-type activating struct {
-	fwk.Handle
-	do func(pods map[string]*v1.Pod)
-}
-
-func (h activating) Activate(_ klog.Logger, pods map[string]*v1.Pod) { h.do(pods) }
-
-// TestOpen: a process that begins to lead can wait until the pods of the first turns were activated; no job has a turn
-// before, and the wait ends where queues are not read.
+// TestOpen: a process that begins to lead can wait until jobs may have their turns; none has before, and the wait ends
+// where queues are not read.
 func TestOpen(t *testing.T) {
-	stage := func(pods ...*v1.Pod) (d *Dispatcher, activated *atomic.Int32, read *atomic.Bool) {
-		d, activated, read = newDispatcher(t, 4, 4), &atomic.Int32{}, &atomic.Bool{}
+	stage := func(pods ...*v1.Pod) (d *Dispatcher, read *atomic.Bool) {
+		d, read = newDispatcher(t, 4, 4), &atomic.Bool{}
 		d.opened = false
-		d.handles[profile] = activating{do: func(pods map[string]*v1.Pod) {
-			time.Sleep(50 * time.Millisecond)
-			activated.Add(int32(len(pods)))
-		}}
 		for _, one := range pods {
 			d.know(one)
 			d.podSeen(one)
 			d.offer(one)
 		}
-		go d.call(t.Context())
 		go d.open(t.Context(), read.Load)
-		return d, activated, read
+		return d, read
 	}
 	soon := func(within time.Duration) context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -108,41 +94,38 @@ func TestOpen(t *testing.T) {
 		return ctx
 	}
 	t.Run("pods wait", func(t *testing.T) {
-		d, activated, read := stage(pod("one", "", 1, ""), pod("two", "", 1, ""))
+		d, read := stage(pod("one", "", 1, ""), pod("two", "", 1, ""))
 		read.Store(true)
 		time.Sleep(150 * time.Millisecond)
-		d.mu.Lock()
-		n := d.book.Turns()
-		d.mu.Unlock()
-		if n > 0 {
-			t.Errorf("%d turns before it leads", n)
+		if called := d.calledNow(); called != "" {
+			t.Errorf("%s have their turn before it leads", called)
 		}
-		if opened := d.Open(soon(10 * time.Second)); !opened || activated.Load() != 2 {
-			t.Errorf("opened %v, %d of 2 pods were activated", opened, activated.Load())
+		if opened, called := d.Open(soon(10*time.Second)), d.calledNow(); !opened || called != "one two" {
+			t.Errorf("opened %v, %q were called", opened, called)
 		}
 	})
 	t.Run("no pod waits", func(t *testing.T) {
-		d, _, read := stage()
+		d, read := stage()
 		read.Store(true)
 		if !d.Open(soon(10 * time.Second)) {
 			t.Error("it waits for turns of nobody")
 		}
 	})
 	t.Run("queues are read later", func(t *testing.T) {
-		d, activated, read := stage(pod("one", "", 1, ""))
-		if d.Open(soon(50*time.Millisecond)) || activated.Load() > 0 {
-			t.Errorf("it has opened, with %d pods activated, and queues are not read", activated.Load())
+		d, read := stage(pod("one", "", 1, ""))
+		if d.Open(soon(50*time.Millisecond)) || d.calledNow() != "" {
+			t.Error("it has opened, and queues are not read")
 		}
 		read.Store(true)
-		await.NoError(t, "the pod is activated", func() error {
-			if activated.Load() == 0 {
+		await.NoError(t, "the pod is called", func() error {
+			if d.calledNow() == "" {
 				return errors.New("not yet")
 			}
 			return nil
 		})
 	})
 	t.Run("no profile has queues", func(t *testing.T) {
-		d, _, _ := stage()
+		d, _ := stage()
 		clear(d.handles)
 		if !d.Open(soon(time.Minute)) {
 			t.Error("it waits for what nobody has")

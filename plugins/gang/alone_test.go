@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // TestGangOfOneThatCaresAboutPods: the pod that it waits for causes a retry.
@@ -32,10 +31,8 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 			if at, failed := s.run(t, pods); len(at) > 0 || failed != 1 {
 				t.Fatalf("on %v after %d cycles", at, failed)
 			}
-			s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-				g.PodsMoved()
-				return g.Retry(now.Add(time.Second), elsewhere{s, func(hold.Holder) int { return 0 }}) // the pause is over
-			})
+			s.room.Happen(turns.PodsMoved)
+			s.ask()
 			if woken := s.PreEnqueue(s.ctx, pods[0]).IsSuccess(); woken != c.want {
 				t.Errorf("a pod comes to a node, and it is tried again: %t", woken)
 			}
@@ -48,13 +45,6 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 func TestGangsOfOneThatAreAlike(t *testing.T) {
 	nodes := makeNodes(1, 1)
 	s := newStage(t, nodes, fill(nodes, 0)...)
-	var making hold.Holder
-	victims := func(holder hold.Holder) int {
-		if holder == making {
-			return 1
-		}
-		return 0
-	}
 	var pods []*v1.Pod
 	for i := range 20 {
 		pods = append(pods, makeMembers(fmt.Sprintf("g%02d", i), 1, 1, nil)...)
@@ -69,26 +59,26 @@ func TestGangsOfOneThatAreAlike(t *testing.T) {
 		want     int
 	}{
 		{"something ends", s.registry.Changed, 1},
-		{"room is made for the first, and so the second may find some", func() { making = s.gangs.Holder(first) }, 1},
+		{"room is made for the first, and so the second may find some", func() { s.victims = victims{s.gangs.Holder(first): 1} }, 1},
 		{"something ends, and room is kept for the last", func() {
-			making = hold.Holder{}
+			s.victims = nil
 			last := pods[len(pods)-1].UID
 			s.holds.Nominate(hold.Hold{For: last, Holder: s.gangs.Holder(hold.SinglePod(last)), Node: "node-0000", Request: resource.Vector{gpu: 1}})
 			s.registry.Changed()
 		}, 2},
 	} {
 		step.change()
-		if tried := s.retried(t, pods, victims); tried != step.want {
+		if tried := s.retried(t, pods); tried != step.want {
 			t.Errorf("%s: %d attempts, want %d", step.sentence, tried, step.want)
 		}
 	}
 }
 
 // retried tries all due gangs again, and returns how many were tried.
-func (s *stage) retried(t *testing.T, pods []*v1.Pod, victims func(hold.Holder) int) (tried int) {
+func (s *stage) retried(t *testing.T, pods []*v1.Pod) (tried int) {
 	t.Helper()
-	for now := time.Now().Add(time.Second); ; now = now.Add(time.Second) { // the pauses are over
-		s.input(s.ctx, func(g *gangstate.Gangs, _ time.Time) gangstate.Effects { return g.Retry(now, elsewhere{s, victims}) })
+	for {
+		s.ask()
 		i := slices.IndexFunc(pods, func(pod *v1.Pod) bool { return s.PreEnqueue(s.ctx, pod).IsSuccess() })
 		if i < 0 {
 			return tried

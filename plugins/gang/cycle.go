@@ -173,6 +173,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
 		result.Nodes, result.Order = nil, nil
 	}
+	pl.keepCeilings(a, result)
 	result.Cost, result.Evict = took, evict
 	result.Outcome.Coupled, result.Outcome.Hopeless = result.Coupled, result.Hopeless
 	var accepted map[types.UID]string
@@ -204,6 +205,39 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	}
 	(&planner.Unplaced{Attempt: a.Without(accepted)}).Write(state)
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
+}
+
+// keepCeilings takes members of a NonStrict group out of a plan that their queues have no room for below a ceiling. What
+// is left is held; the queues let in such a group if there is room for one member.
+func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
+	if a.Strict || pl.turns == nil || len(result.Nodes) == 0 {
+		return
+	}
+	var placed []*v1.Pod
+	for _, need := range a.Gangs {
+		for _, pod := range need.Pending {
+			if result.Nodes[pod.UID] != "" {
+				placed = append(placed, pod)
+			}
+		}
+	}
+	within := pl.turns.Within(placed)
+	if len(within) == len(placed) {
+		return
+	}
+	for _, pod := range placed {
+		if !slices.Contains(within, pod) {
+			delete(result.Nodes, pod.UID)
+		}
+	}
+	if result.Complete {
+		result.Complete, result.Why = false, map[gangstate.Key]string{}
+		for _, need := range a.Gangs {
+			if need.Min > 0 {
+				result.Why[need.Key] = fmt.Sprintf("gang %q: there is room for more members than the ceilings of their queues allow", need.Key)
+			}
+		}
+	}
 }
 
 func uidsOf(pods []*v1.Pod) []types.UID {

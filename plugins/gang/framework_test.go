@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -17,13 +18,17 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/pkg/admission/waitingroom"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
@@ -39,6 +44,9 @@ const (
 type stage struct {
 	*Gang
 	registry  *registry.Registry
+	room      *waitingroom.Room
+	time      *ahead
+	victims   victims
 	ctx       context.Context
 	scheduler *idle.Scheduler
 	snapshot  *cache.Snapshot
@@ -56,6 +64,10 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 	s := &stage{}
 	holds := ledger.New()
 	s.registry = registry.New(holds, nil, nil)
+	s.time = &ahead{}
+	s.room = waitingroom.New(s.registry, noQueues{}, holds, &s.victims, s.time)
+	s.room.Start(tb.Context(), noQueues{}, nil)
+	s.registry.SetRoom(s.room)
 	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(closed()), Leading: closed()}
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return heldCapacity{holds}, nil
@@ -77,6 +89,38 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 	}
 	s.scheduler.Look(tb)
 	return s
+}
+
+// noQueues is where no profile has queues, and no gate.
+type noQueues struct{}
+
+func (noQueues) Compare(turns.Job, turns.Job) int         { return 0 }
+func (noQueues) First(bool) (turns.Job, bool)             { return turns.Job{}, false }
+func (noQueues) QueueOf(*v1.Pod) string                   { return "" }
+func (noQueues) Admit(context.Context, string) *v1.Pod    { return nil }
+func (noQueues) Called() []*v1.Pod                        { return nil }
+func (noQueues) Left(*v1.Pod)                             {}
+func (noQueues) Activate(klog.Logger, map[string]*v1.Pod) {}
+func (noQueues) Gated(*v1.Pod) bool                       { return false }
+
+// ahead is a clock that is ahead of the time.
+type ahead struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (a *ahead) Now() time.Time { return time.Now().Add(a.by) }
+
+// victims are those that have not ended, by what they make room for.
+type victims map[hold.Holder]int
+
+func (v *victims) Awaited(holder hold.Holder) int    { return (*v)[holder] }
+func (*victims) LeftCache(types.UID, time.Time) bool { return false }
+
+// ask lets in the job whose turn it is, when pauses are over.
+func (s *stage) ask() {
+	s.time.by += time.Second
+	s.room.Next(s.ctx)
 }
 
 // configure puts the plugin where it has to be. The order of the queue and the binder stay kube-scheduler's: no plugin

@@ -112,6 +112,8 @@ type Turns interface {
 	// Limits returns why members of a gang that does not fit could not be placed on more nodes either; an
 	// empty reason means that they could.
 	Limits(members []*v1.Pod) (reason, message string)
+	// Within returns those of some members, in order, which could be placed without a queue exceeding its ceiling.
+	Within(members []*v1.Pod) []*v1.Pod
 	// Hopeless is called where what a pod represents would not fit if everything else were gone:
 	// it is of no use to keep others waiting for it.
 	Hopeless(pod *v1.Pod)

@@ -1,10 +1,7 @@
 package gang
 
 import (
-	"errors"
-	"fmt"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -13,9 +10,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/dra"
 )
 
@@ -116,36 +110,17 @@ func TestHeard(t *testing.T) {
 				t.Fatalf("held on %v after %d failures", at, failed)
 			}
 			waits := func() bool { return !s.PreEnqueue(s.ctx, members[0]).IsSuccess() }
-			s.retryAll(t)
+			s.ask()
 			if !waits() {
 				t.Fatal("it is tried again, and nothing has happened")
 			}
 			for _, e := range c.events {
-				s.registry.Heard(e.ClusterEvent, e.before, e.after)
+				s.room.Heard(e.ClusterEvent, e.before, e.after)
 			}
-			s.retryAll(t)
+			s.ask()
 			if waits() == c.want {
 				t.Errorf("it is tried again: %t", !waits())
 			}
 		})
 	}
-}
-
-// retryAll tries all due groups again, as soon as their share allows.
-func (s *stage) retryAll(t *testing.T) {
-	t.Helper()
-	nobody := func(hold.Holder) int { return 0 }
-	await.NoError(t, "all groups that are due are tried again", func() error {
-		var at time.Time
-		var due bool
-		s.gangs.Look(func(g *gangstate.Gangs) { at, due = g.Due() })
-		if pause := time.Until(at); due && pause > 0 {
-			return fmt.Errorf("the next is due in %s", pause)
-		}
-		if due {
-			s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Retry(now, elsewhere{s, nobody}) })
-			return errors.New("there may be more")
-		}
-		return nil
-	})
 }

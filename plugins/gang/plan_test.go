@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/test/idle"
 )
 
@@ -365,7 +366,7 @@ func TestShapesOfPlans(t *testing.T) {
 	}
 	nodes := makeNodes(2, 2)
 	s := newStage(t, nodes, fill(nodes, 2)...)
-	shape := func(members int, spec gangstate.Spec, change func(int, *st.PodWrapper)) gangstate.Shape {
+	shape := func(members int, spec gangstate.Spec, change func(int, *st.PodWrapper)) turns.Shape {
 		return mustPlan(t, s, attemptOf(makeMembers("train", members, 1, change), spec)).Shape
 	}
 	plain := shape(5, gangstate.Spec{}, nil)
@@ -373,7 +374,7 @@ func TestShapesOfPlans(t *testing.T) {
 		t.Fatalf("shape of 5 members that do not fit: %+v", plain)
 	}
 	for sentence, c := range map[string]struct {
-		shape gangstate.Shape
+		shape turns.Shape
 		same  bool
 	}{
 		"more of them":                   {shape(6, gangstate.Spec{}, nil), true},

@@ -33,6 +33,7 @@ type queue struct{ reason, message, limit string }
 
 func (q *queue) Keeps(*v1.Pod) (string, string)    { return q.reason, q.message }
 func (q *queue) Limits([]*v1.Pod) (string, string) { return q.limit, "over the ceiling" }
+func (*queue) Within(members []*v1.Pod) []*v1.Pod  { return members }
 func (*queue) Hopeless(*v1.Pod)                    {}
 
 func uids(pods []*v1.Pod) (list []types.UID) {
@@ -163,8 +164,9 @@ func (s *stage) attempt(t *testing.T, outcome gangstate.Outcome) {
 	t.Helper()
 	led := false
 	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-		g.Changed()
-		g.Tick(now.Add(time.Minute), nil) // it is tried again
+		for _, key := range g.Keys() {
+			g.Lead(key.String(), now) // it is tried again
+		}
 		for _, pod := range g.Unplaced() {
 			if v := g.Visit(pod); v.Verdict == gangstate.Lead {
 				led = true

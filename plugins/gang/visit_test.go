@@ -37,11 +37,14 @@ func (s *stage) see(pods ...*v1.Pod) {
 	}
 }
 
-// podSeen passes a pod to the gangs of the profile.
+// podSeen passes a pod to the gangs of the profile, and gives its group its turn.
 func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
 	s.input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.See(pod, now) })
 	if pod.Spec.NodeName != "" {
 		s.holds.PodBound(pod.UID, pod.Spec.NodeName)
+	}
+	if group, member := s.registry.GroupOf(pod); member {
+		s.registry.Lead(ctx, group)
 	}
 }
 
@@ -50,15 +53,6 @@ func (s *stage) podGone(ctx context.Context, pod *v1.Pod) {
 	s.input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Gone(pod.UID, now) })
 	s.holds.DropNomination(pod.UID)
 }
-
-// elsewhere is what is known of groups outside their state machine.
-type elsewhere struct {
-	s       *stage
-	victims func(hold.Holder) int
-}
-
-func (e elsewhere) Making(group string) bool   { return e.victims(e.s.gangs.Holder(group)) > 0 }
-func (e elsewhere) Promised(group string) bool { return e.s.holds.Nominated(e.s.gangs.Holder(group)) }
 
 func bound(pod *v1.Pod, node string) *v1.Pod {
 	pod = pod.DeepCopy()

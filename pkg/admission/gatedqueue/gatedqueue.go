@@ -21,8 +21,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -39,8 +41,8 @@ type Queue struct {
 	less fwk.LessFunc
 	// forget is called with a pod once the queue has let go of it.
 	forget func(types.UID)
-	// heard is called with events that the scheduler's cache has taken in, before the queue is.
-	heard func(event fwk.ClusterEvent, before, after any)
+	// heard is called with events that the scheduler's cache has taken in, and passes them on to the queue.
+	heard func(event fwk.ClusterEvent, before, after any, pass func())
 
 	// mu makes asking the gate and letting the pod wait one step, so that a pod cannot be activated in
 	// between and miss it. It also makes leaving here and entering the queue one step, so that a pod
@@ -60,10 +62,10 @@ type gatedPod struct {
 // Install puts a Queue in front of that of a scheduler that does not run yet. gates are the names of
 // the PreEnqueue plugins whose pods may wait there; profiles without any do not use it. forget is
 // called with each pod that is deleted or bound, after the queue has let go of it: what a queue is sorted
-// by must not change before. heard is called with each event of the cluster that the queue gets, before
-// that, and when the scheduler's cache has taken it in. moved reports whether the gates may answer otherwise for a
+// by must not change before. heard is called with each event of the cluster that the scheduler's cache
+// has taken in, and has to pass it on to the queue. moved reports whether the gates may answer otherwise for a
 // pod now than for an earlier version of it.
-func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any), moved func(before, now *v1.Pod) bool) {
+func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any, pass func()), moved func(before, now *v1.Pod) bool) *Queue {
 	q := &Queue{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, moved: moved, pods: map[types.UID]gatedPod{}}
 	for name, profile := range sched.Profiles {
 		q.less = profile.QueueSortFunc() // it is the same in all
@@ -77,6 +79,20 @@ func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID),
 	if len(q.gates) > 0 {
 		sched.SchedulingQueue = q
 	}
+	return q
+}
+
+// Gated reports whether a pod waits at a gate: here, or in the queue, at that of any PreEnqueue plugin. A member of a
+// native pod group, which the queue takes as a whole, counts as waiting for the others.
+func (q *Queue) Gated(pod *v1.Pod) bool {
+	q.mu.Lock()
+	_, waits := q.pods[pod.UID]
+	q.mu.Unlock()
+	if waits || pod.Spec.SchedulingGroup != nil && utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload) {
+		return true
+	}
+	info, known := q.GetPod(pod.Name, pod.Namespace, pod.Spec.SchedulingGroup)
+	return known && info.Gated()
 }
 
 // gated asks the gates until one refuses, and reports whether one does. A pod with a nominated node goes
@@ -185,11 +201,9 @@ func (q *Queue) ranked(ctx context.Context, waiting []gatedPod) []*v1.Pod {
 	return pods
 }
 
-// MoveAllToActiveOrBackoffQueue passes an event on to heard, then to the queue: who waits in front of it is considered
-// first.
+// MoveAllToActiveOrBackoffQueue lets heard pass an event on to the queue.
 func (q *Queue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
-	q.heard(event, before, after)
-	q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
+	q.heard(event, before, after, func() { q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check) })
 }
 
 // PendingPods lists the pods that wait here too.

@@ -158,11 +158,12 @@ func TestGatedPodsWait(t *testing.T) {
 	}
 }
 
-// TestEventsAreTold: who waits in front of the queue hears of an event before the queue does.
+// TestEventsAreTold: events are passed on by who hears of them.
 func TestEventsAreTold(t *testing.T) {
 	rec := &recorder{}
-	q := &Queue{SchedulingQueue: rec, heard: func(event fwk.ClusterEvent, before, after any) {
+	q := &Queue{SchedulingQueue: rec, heard: func(event fwk.ClusterEvent, before, after any, pass func()) {
 		rec.note("heard "+string(event.Resource), before.(*v1.Pod))
+		pass()
 	}}
 	q.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, pod("a").Obj(), nil, nil)
 	if diff := cmp.Diff([]string{"heard AssignedPod a", "move AssignedPod"}, rec.calls); diff != "" {

@@ -60,10 +60,9 @@ func (p *Profile) input(f func(s *gangstate.Gangs, now time.Time) gangstate.Effe
 	for _, do := range held {
 		do()
 	}
-	_, due := p.gangs.Due()
 	p.mu.Unlock()
-	if due {
-		p.rouse()
+	if p.room != nil {
+		p.room.Note(p.name, &e)
 	}
 	act(e)
 }
@@ -105,36 +104,6 @@ func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, de
 		}
 	}
 	p.holds.FollowPlan(p.Holder(a.Group), pending, plan)
-}
-
-// rouse makes run check at once whether a group is to be tried again.
-func (r *Registry) rouse() {
-	select {
-	case r.wake <- struct{}{}:
-	default: // it is roused already
-	}
-}
-
-// changed notes something that may help groups that did not fit.
-func (r *Registry) changed(note func(s *gangstate.Gangs)) {
-	due := false
-	for _, p := range r.all() {
-		p.Look(func(s *gangstate.Gangs) {
-			note(s)
-			_, one := s.Due()
-			due = due || one
-		})
-	}
-	if due {
-		r.rouse()
-	}
-}
-
-// Begin notes that a scheduling cycle begins.
-func (r *Registry) Begin() {
-	for _, p := range r.all() {
-		p.Look((*gangstate.Gangs).Begin)
-	}
 }
 
 // Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as

@@ -105,7 +105,7 @@ func TestEndOfSucceeded(t *testing.T) {
 // number of profiles.
 func TestWatches(t *testing.T) {
 	s, got := newStage(t, testProfile, "another"), map[string]string{}
-	if err := s.Start(s.ctx, nil); err != nil {
+	if err := s.Start(s.ctx); err != nil {
 		t.Fatal(err)
 	}
 	for _, watch := range s.watches.All() {

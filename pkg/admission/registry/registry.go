@@ -39,11 +39,8 @@ type Registry struct {
 	watches *watches.Watches
 	// victims returns how many victims of a holder have not ended; nil where nothing is evicted.
 	victims func(holder hold.Holder) int
-	// left is called when the scheduler's cache no longer has a pod on a node, and reports whether that was evicted to
-	// make room; nil where nothing is evicted.
-	left func(pod types.UID, now time.Time) bool
-	// turns keeps gangs waiting that could be placed; nil where nothing does.
-	turns Turns
+	// room has the groups that wait for their turn; nil where nobody asks whose it is.
+	room Room
 	// leaveNative: the scheduler runs native pod groups itself.
 	leaveNative bool
 	natives     natives
@@ -56,16 +53,9 @@ type Registry struct {
 	// other packages start while profiles are still being registered, and read it.
 	profiles atomic.Pointer[map[string]*Profile]
 
-	// asking serialises Next. It is held while leaders are activated: mu and the locks of the scheduling queue are taken
-	// under it, never the other way round.
-	asking sync.Mutex
-	// freed is the ledger's count of freed capacity when it was last noted; asking guards it.
-	freed uint64
 	// mu guards the state machines of all profiles. It is never held across a call into the
 	// framework, the queue or the API server: the queue calls PreEnqueue with its own lock held.
 	mu sync.Mutex
-	// wake makes run check whether a group is to be tried again.
-	wake chan struct{}
 	// synced report whether the watches have delivered what existed at the start.
 	synced []cache.InformerSynced
 	// opened is closed when members are admitted.
@@ -74,10 +64,12 @@ type Registry struct {
 	podsByGang cache.Indexer
 }
 
-// Turns keeps gangs waiting that could be placed.
-type Turns interface {
-	// Waiting reports whether a pod waits for its turn, whether or not that was reported.
-	Waiting(pod *v1.Pod) bool
+// Room has the groups that wait for their turn.
+type Room interface {
+	// Note is called with the effects of each input to the gangs of a profile, with no lock held.
+	Note(profile string, e *gangstate.Effects)
+	// Changed is called when there may be more room.
+	Changed()
 }
 
 // New returns a registry without profiles. victims returns how many victims of a holder in the ledger
@@ -87,7 +79,7 @@ func New(holds *ledger.Holds, victims func(holder hold.Holder) int, watched *wat
 	r := &Registry{
 		clock: clock.RealClock{}, holds: holds, watches: watched, victims: victims,
 		leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
-		wake:        make(chan struct{}, 1), opened: make(chan struct{}),
+		opened:      make(chan struct{}),
 	}
 	r.profiles.Store(&map[string]*Profile{})
 	return r
@@ -138,8 +130,7 @@ func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapte
 
 // Start starts the watches, once all profiles are registered. Members are admitted when everything
 // that the API server has was seen. It fails where a watch cannot be made.
-func (r *Registry) Start(ctx context.Context, turns Turns) error {
-	r.turns = turns
+func (r *Registry) Start(ctx context.Context) error {
 	for _, p := range r.all() { // they have the same clients and informers
 		if err := r.watch(ctx, p.handle); err != nil {
 			return err
@@ -150,9 +141,8 @@ func (r *Registry) Start(ctx context.Context, turns Turns) error {
 	return nil
 }
 
-// OnLeft registers a function that is called when the scheduler's cache no longer has a pod on a node, and reports
-// whether the pod was evicted to make room for others. OnLeft has to be called before Start.
-func (r *Registry) OnLeft(left func(pod types.UID, now time.Time) bool) { r.left = left }
+// SetRoom sets where groups wait for their turn. SetRoom has to be called before Start.
+func (r *Registry) SetRoom(room Room) { r.room = room }
 
 // OnMove registers a function that is called whenever the PodGroup of a gang names another queue than
 // before, with no lock held. OnMove has to be called before Start.
@@ -271,7 +261,37 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 }
 
 // Changed is called when something has changed that may help gangs which did not fit.
-func (r *Registry) Changed() { r.changed((*gangstate.Gangs).Changed) }
+func (r *Registry) Changed() {
+	if r.room != nil {
+		r.room.Changed()
+	}
+}
+
+// Turn returns a group that waits for its turn, or has it; false if it does neither.
+func (r *Registry) Turn(group hold.Holder) (turn gangstate.Turn, ok bool) {
+	r.look(group.Profile, func(s *gangstate.Gangs) { turn, ok = s.Turn(group.Group) })
+	return turn, ok
+}
+
+// Lead gives a group its turn, and activates its leader, which it returns; nil if the group does not wait.
+func (r *Registry) Lead(ctx context.Context, group hold.Holder) (leader *v1.Pod) {
+	p := r.all()[group.Profile]
+	if p == nil {
+		return nil
+	}
+	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
+		leader, e = s.Lead(group.Group, now)
+		return e
+	})
+	return leader
+}
+
+// GroupOf returns the group of the gang of a pod; false if the pod is in none that is known.
+func (r *Registry) GroupOf(pod *v1.Pod) (group hold.Holder, ok bool) {
+	group.Profile = pod.Spec.SchedulerName
+	r.look(group.Profile, func(s *gangstate.Gangs) { group.Group, ok = s.GroupOf(pod) })
+	return group, ok
+}
 
 // Explain reports to the users of gangs of a profile why they wait, if that has changed.
 func (r *Registry) Explain(ctx context.Context, profile string, keys []gangstate.Key) {
@@ -296,16 +316,6 @@ func (r *Registry) Why(pod *v1.Pod) (e gangstate.Explanation, ok bool) {
 		return e, false
 	}
 	return p.adapter.Explanation(key)
-}
-
-// Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it or for
-// the pod: the present explanation may not be the last. until is as in [gangstate.Gangs.Awaits].
-func (r *Registry) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
-	if p := r.all()[pod.Spec.SchedulerName]; p != nil {
-		p.Look(func(s *gangstate.Gangs) { awaits, until = s.Awaits(pod.UID, p.clock.Now(), elsewhere{p}) })
-		awaits = awaits || elsewhere{p}.Making(hold.SinglePod(pod.UID)) // for a pod that is placed alone, or is in no gang
-	}
-	return awaits, until
 }
 
 // Knows reports whether the gang of a pod counts it by now; it is also true where the pod is in no gang that is

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // shapeFilters are the filters that read nothing of a pod beyond its shape.
@@ -28,14 +29,14 @@ func opaque(status *fwk.Status) bool {
 
 // ShapeOf returns the shape of an attempt whose only pod kube-scheduler found no node for; zero if something outside
 // the shape may have decided that.
-func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (gangstate.Shape, error) {
+func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (turns.Shape, error) {
 	nodes, err := p.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
-		return gangstate.Shape{}, fmt.Errorf("listing nodes of the snapshot: %w", err)
+		return turns.Shape{}, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
 	for _, info := range nodes {
 		if opaque(statuses.Get(info.Node().Name)) {
-			return gangstate.Shape{}, nil
+			return turns.Shape{}, nil
 		}
 	}
 	w, group, problem := &planState{}, podclass.NewGrouping(p.storage), placement.Problem{}
@@ -47,7 +48,7 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 			podclass.CountClaims(group.Uses, pod)
 			class, err := group.Classify(pod, need.Queue)
 			if err != nil {
-				return gangstate.Shape{}, err
+				return turns.Shape{}, err
 			}
 			g.Members = append(g.Members, len(w.pods))
 			w.pods, w.classOf = append(w.pods, pod), append(w.classOf, class)
@@ -63,19 +64,19 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 var shapeSeed = maphash.MakeSeed()
 
 // shape returns what a failed attempt asked for; zero if something outside the shape may have decided the failure.
-func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) gangstate.Shape {
+func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns.Shape {
 	if w.coupled || w.opaque || len(w.rejected) > 0 || w.notAdmitted != "" || len(w.pods) == 0 {
-		return gangstate.Shape{}
+		return turns.Shape{}
 	}
 	out := podclass.NewHash(shapeSeed)
 	for i, g := range problem.Gangs {
 		need := &a.Gangs[i]
 		sliced := slices.ContainsFunc(g.Levels, func(level placement.Level) bool { return level.Slice > 0 })
 		if (g.Required != "" || sliced) && len(need.Placed) > 0 {
-			return gangstate.Shape{} // it must be where those are
+			return turns.Shape{} // it must be where those are
 		}
 		if need.Floor != nil {
-			return gangstate.Shape{} // its minResources may be why it failed
+			return turns.Shape{} // its minResources may be why it failed
 		}
 		if g.Min > 0 {
 			out.Text(g.Required, need.Queue)
@@ -87,7 +88,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) gangs
 	}
 	if len(w.classes) == 1 && len(problem.Gangs) == 1 {
 		w.constraints(out, 0)
-		return gangstate.Shape{Key: out.Sum(), Members: problem.Gangs[0].Min, Request: w.classes[0].Demand.Request}
+		return turns.Shape{Key: out.Sum(), Members: problem.Gangs[0].Min, Request: w.classes[0].Demand.Request}
 	}
 	// Attempts with different members are comparable only if they are identical.
 	for _, g := range problem.Gangs {
@@ -105,7 +106,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) gangs
 		w.constraints(out, class)
 		out.Resources(w.classes[class].Demand.Request.List())
 	}
-	return gangstate.Shape{Key: out.Sum(), Members: 1}
+	return turns.Shape{Key: out.Sum(), Members: 1}
 }
 
 // constraints writes what of a class decides which nodes it may use, and which pods may be evicted for it, except its

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // Attempt is what a plan has to place. It is a copy: the state may move on while the plan is made,
@@ -139,8 +140,8 @@ type Placed struct {
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {
-	s.pump.begin(grp)
-	grp.visited, grp.tried = true, grp.pool()
+	grp.visited, grp.attempted, grp.tried = true, true, grp.pool()
+	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning > 0 })
 	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed()}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
@@ -223,7 +224,7 @@ type Outcome struct {
 	// Coupled: members depend on other pods, so a pod that comes to a node may help.
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.
-	Shape Shape
+	Shape turns.Shape
 	// Holder is what room is made for, by its name, if that is not the group: its only pod, by
 	// itself. Empty for the group.
 	Holder string

@@ -81,7 +81,7 @@ func TestVisit(t *testing.T) {
 				c.add(podsNamed("p", 3, of("x"), needs(2))...)
 				c.add(podOf("g", of("x"), gated), podOf("d", of("x"), dying), podOf("u", of("x"), urgent(7)))
 			},
-			visit: "p1",
+			visit: "u",
 			want:  told{Verdict: Lead, Group: "a/x", Strict: true, Members: 2, Gangs: []toldNeed{{Gang: "a/x", Min: 2, Pending: "u p1 p2 p3"}}},
 		},
 		"who does not lead waits": {
@@ -109,7 +109,7 @@ func TestVisit(t *testing.T) {
 				c.run()
 				c.changed()
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 			},
 			visit: "ps2",
 			want: told{Verdict: Lead, Group: "a/x", Members: 2, Gangs: []toldNeed{
@@ -125,7 +125,7 @@ func TestVisit(t *testing.T) {
 				c.run()
 				c.changed()
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 			},
 			visit: "ps1",
 			want: told{Verdict: Lead, Group: "a/x", Members: 2, Gangs: []toldNeed{
@@ -170,6 +170,7 @@ func TestVisit(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			cluster := newCluster(t, c.room)
 			c.play(cluster)
+			cluster.retry()
 			got := tell(cluster.s.Visit(cluster.pods[types.UID(c.visit)]))
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("visit of %s (-want +got):\n%s", c.visit, diff)
@@ -192,6 +193,7 @@ func TestRivals(t *testing.T) {
 	hoard(c, "mixed", says(policyKey, "waiting-and-running"))
 	c.add(podOf("runs", of("mixed"), urgent(9), on("m"))) // that one does not wait, and its gang has begun
 	c.add(podsNamed("me", 2, of("me"), needs(2), aged(90*time.Minute))...)
+	c.retry()
 	v := c.s.Visit(c.pods["me1"])
 	if diff := cmp.Diff([]string{"a/young", "a/old"}, c.s.Rivals(v.Attempt)); diff != "" {
 		t.Errorf("rivals, the last in rank first (-want +got):\n%s", diff)

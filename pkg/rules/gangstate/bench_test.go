@@ -27,9 +27,16 @@ func benchGangs() *Gangs {
 	return New(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: time.Minute})
 }
 
+// seeAll shows pods, and gives all groups their turn.
 func seeAll(s *Gangs, pods []*v1.Pod) {
+	groups := map[string]bool{}
 	for _, pod := range pods {
-		s.See(pod, start)
+		for _, group := range s.See(pod, start).Touched {
+			groups[group] = true
+		}
+	}
+	for group := range groups {
+		s.Lead(group, start)
 	}
 }
 
@@ -134,7 +141,7 @@ func BenchmarkTimeout(b *testing.B) {
 			s := benchGangs()
 			seeAll(s, pods)
 			s.Reserved(pods[0].UID, "n", start)
-			s.Tick(start.Add(5*time.Second), nil)
+			s.Tick(start.Add(5*time.Second), elsewhere{}.makes)
 			s.Unreserved(pods[0].UID, start)
 			seeAll(s, marked)
 			seeAll(s, pods)
@@ -213,34 +220,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.Run("5000 resting", func(b *testing.B) {
 		for b.Loop() {
-			s.Tick(start, nil)
+			s.Tick(start, elsewhere{}.makes)
 		}
 	})
-}
-
-// BenchmarkNext asks which group is next after a change, while many gangs rest, each of a shape of its own so that none
-// covers another.
-func BenchmarkNext(b *testing.B) {
-	for _, gangs := range []int{100, 1000, 5000} {
-		pods := herd(gangs, 2)
-		s := benchGangs()
-		seeAll(s, pods)
-		for i, pod := range pods {
-			if v := s.Visit(pod); v.Verdict == Lead {
-				s.Planned(v.Attempt, Outcome{Shape: Shape{Key: uint64(i + 1), Members: 2}}, start)
-			}
-		}
-		b.Run(fmt.Sprintf("%d resting", gangs), func(b *testing.B) {
-			for b.Loop() {
-				s.Changed()
-				s.Retry(start, nowhere{})
-				if uid, trying := s.Trying(); trying {
-					v := s.Visit(s.members[uid].pod)
-					s.Planned(v.Attempt, Outcome{Shape: Shape{Key: 1, Members: 2}}, start)
-				} else {
-					b.Fatal("no group is next")
-				}
-			}
-		})
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // visit begins a cycle of a pod.
@@ -36,6 +37,7 @@ func (c *chaos) visit(id types.UID) {
 	case Follow:
 		c.at[id], c.node[id] = visited, v.Node
 	case Lead:
+		c.turns.Begin(v.Group, c.now)
 		c.at[id] = leading
 		c.plans = append(c.plans, v.Attempt)
 	}
@@ -44,7 +46,7 @@ func (c *chaos) visit(id types.UID) {
 
 // begin begins a cycle that knows of all that has happened.
 func (c *chaos) begin(id types.UID) {
-	c.s.Begin()
+	c.turns.BeginCycle()
 	c.visit(id)
 }
 
@@ -97,7 +99,7 @@ func (c *chaos) plan(all bool) {
 		o.Cost = oneOf(c, 0, 100*time.Millisecond)
 		o.Hopeless, o.Coupled = c.pick(4) == 1, c.pick(4) == 1
 		if !o.Complete {
-			o.Shape = Shape{Key: uint64(c.pick(3)), Members: c.pick(3)}
+			o.Shape = turns.Shape{Key: uint64(c.pick(3)), Members: c.pick(3)}
 		}
 	}
 	c.say("plan of %s by %s: %v, complete: %t, evict %v", a.Group, a.Leader, slices.Sorted(maps.Keys(o.Nodes)), o.Complete, o.Evict)
@@ -224,18 +226,18 @@ func (c *chaos) bind(id types.UID) {
 func (c *chaos) pass(d time.Duration) {
 	c.now = c.now.Add(d)
 	c.say("%s pass", d)
-	c.do(c.s.Tick(c.now, c.elsewhere))
+	c.do(c.s.Tick(c.now, c.turns.elsewhere.makes))
 }
 
-// retry tries groups again that are due.
+// retry gives the next group its turn.
 func (c *chaos) retry() bool {
-	at, due := c.s.Due()
-	if !due || c.now.Before(at) {
-		return false
+	e, ok := c.turns.next(c.now)
+	if ok {
+		name, _ := c.turns.Turn()
+		c.say("turn of %s", name)
 	}
-	c.say("retry")
-	c.do(c.s.Retry(c.now, c.elsewhere))
-	return true
+	c.do(e)
+	return ok
 }
 
 // happen lets something happen elsewhere.
@@ -243,20 +245,20 @@ func (c *chaos) happen() {
 	group := oneOf(c, "a/x", "a/y", "a/job.train")
 	switch c.pick(10) {
 	case 0:
-		c.s.Changed()
+		c.turns.Happen(turns.Freed)
 	case 1:
-		c.s.NodesChanged()
+		c.turns.Happen(turns.NodesChanged)
 	case 2:
-		c.s.PodsMoved()
+		c.turns.Happen(turns.PodsMoved)
 	case 3:
-		c.s.Begin()
+		c.turns.BeginCycle()
 	case 4:
-		c.elsewhere.making[group] = !c.elsewhere.making[group]
+		c.turns.elsewhere.making[group] = !c.turns.elsewhere.making[group]
 	case 5:
-		c.elsewhere.promised[group] = !c.elsewhere.promised[group]
+		c.turns.elsewhere.promised[group] = !c.turns.elsewhere.promised[group]
 	case 6:
-		if leader, ok := c.s.Trying(); ok {
-			c.s.PassOver(leader)
+		if name, begun := c.turns.Turn(); !begun {
+			c.turns.PassOver(name)
 		}
 	case 7:
 		c.retry()
@@ -328,8 +330,8 @@ func (c *chaos) step() {
 // lets some time pass, until nothing moves any more.
 func (c *chaos) settleDown() {
 	c.say("settle down")
-	c.bytes, c.elsewhere = nil, elsewhere{}
-	c.s.Begin()
+	c.bytes, c.turns.elsewhere = nil, elsewhere{}
+	c.turns.BeginCycle()
 	c.do(c.s.Open(c.now))
 	c.withdrawnAll(slices.SortedFunc(maps.Keys(c.withdrawn), func(a, b types.NamespacedName) int { return cmp.Compare(a.Name, b.Name) })...)
 	for quiet, minutes := 0, 0; quiet < 3; quiet++ {
@@ -343,8 +345,8 @@ func (c *chaos) settleDown() {
 			}
 		}
 		c.mark()
-		c.s.NodesChanged()
-		c.s.Begin()
+		c.turns.Happen(turns.NodesChanged)
+		c.turns.BeginCycle()
 		c.pass(time.Minute)
 		for rounds := 0; c.work(); rounds++ {
 			if quiet = 0; rounds > 1000 {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // chaos feeds a Gangs anything that users, the API server and the scheduler might do, in an order
@@ -36,8 +37,8 @@ type chaos struct {
 	// are in a cycle that knows of an allocation that has been taken back, or will be.
 	withdrawn map[types.NamespacedName][]types.UID
 	losing    map[types.UID]bool
-	// elsewhere is what happens to groups outside this package.
-	elsewhere elsewhere
+	// turns is where the groups wait for their turns.
+	turns *room
 	// checks are made after each input, beside those of the watch.
 	checks []func()
 	// holders are the groups in whose name the ledger holds the places of members.
@@ -66,9 +67,11 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 	c := &chaos{
 		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{}, verdict: map[types.UID]Verdict{},
 		ahead: map[types.UID]bool{}, withdrawn: map[types.NamespacedName][]types.UID{}, losing: map[types.UID]bool{},
-		elsewhere: elsewhere{making: map[string]bool{}, promised: map[string]bool{}}, objects: map[Key]map[Kind]*Object{}, holders: map[types.UID]string{},
+		objects: map[Key]map[Kind]*Object{}, holders: map[types.UID]string{},
 	}
 	s := New(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
+	c.turns = newRoom(s)
+	c.turns.elsewhere = elsewhere{making: map[string]bool{}, promised: map[string]bool{}}
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()
 		t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(c.trace, "\n"))
@@ -114,6 +117,7 @@ func (c *chaos) do(e Effects) { c.doPlan(e, nil) }
 
 func (c *chaos) doPlan(e Effects, accepted map[types.UID]string) {
 	c.after(e, accepted)
+	c.turns.note(e, c.now)
 	for _, hold := range e.Rehold {
 		c.holders[hold.Pod.UID] = hold.Holder
 	}
@@ -137,7 +141,7 @@ func (c *chaos) doPlan(e Effects, accepted map[types.UID]string) {
 		c.offer(pod.UID)
 	}
 	if e.Freed {
-		c.s.Changed()
+		c.turns.Happen(turns.Freed)
 	}
 }
 

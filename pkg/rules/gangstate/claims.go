@@ -152,7 +152,7 @@ func (s *Gangs) Withdrawn(claim types.NamespacedName, now time.Time) Effects {
 func (s *Gangs) reviewAll(members []*member, now time.Time) {
 	for _, m := range members {
 		if m.coming() {
-			m.gang.group.retry.stale = true
+			m.gang.group.changes++
 		}
 		s.settle(m.gang, now)
 		s.admit(m)

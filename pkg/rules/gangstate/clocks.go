@@ -155,7 +155,7 @@ func (s *Gangs) endRound(grp *group, round time.Duration, now time.Time) {
 	s.failRound(grp, now)
 	s.giveBack(grp)
 	grp.clocks.round = time.Time{}
-	grp.retry.stale = true
+	grp.changes++
 	for _, g := range grp.gangs {
 		s.settle(g, now)
 	}

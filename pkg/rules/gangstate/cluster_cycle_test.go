@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // cycle is one scheduling cycle of a pod.
@@ -20,7 +21,13 @@ func (c *cluster) cycle(pod *v1.Pod) {
 		c.park(pod.UID, false)
 		return
 	}
+	if !c.old {
+		c.turns.BeginCycle()
+	}
 	v := c.visit(pod)
+	if v.Verdict == Lead {
+		c.turns.Begin(v.Group, c.now)
+	}
 	c.after(Effects{}, nil)
 	if what := c.between[pod.UID]; what != nil {
 		delete(c.between, pod.UID)
@@ -236,17 +243,17 @@ func (c *cluster) costOf(a *Attempt) time.Duration {
 }
 
 // shapeOf returns the shape of an attempt for one gang of equal members that may go anywhere.
-func shapeOf(a *Attempt) Shape {
+func shapeOf(a *Attempt) turns.Shape {
 	need := a.Gangs[0]
 	if len(a.Gangs) > 1 || len(need.MinByRole) > 0 || len(need.Pending) == 0 {
-		return Shape{}
+		return turns.Shape{}
 	}
 	for _, pod := range need.Pending {
 		if sizeOf(pod) != sizeOf(need.Pending[0]) || pod.Labels[nodeLabel]+pod.Labels[coupledLabel] != "" {
-			return Shape{}
+			return turns.Shape{}
 		}
 	}
-	return Shape{Key: 1, Members: need.Min, Request: resource.Vector{"size": int64(sizeOf(need.Pending[0]))}}
+	return turns.Shape{Key: 1, Members: need.Min, Request: resource.Vector{"size": int64(sizeOf(need.Pending[0]))}}
 }
 
 // less counts one of a role as placed.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // start is when all stories begin.
@@ -180,9 +181,10 @@ type cluster struct {
 	hopeless map[string]bool
 	// attempts are the attempts that were made.
 	attempts []attempted
-	// elsewhere is what happens to groups outside this package.
-	elsewhere elsewhere
-	log       []string
+	// turns is where the groups wait for their turns. old: the next cycle does not know of what happened since the last.
+	turns *room
+	old   bool
+	log   []string
 }
 
 type podT = v1.Pod
@@ -193,12 +195,6 @@ type attempted struct {
 	Outcome
 }
 
-// elsewhere are the groups for which room is being made, or is kept.
-type elsewhere struct{ making, promised map[string]bool }
-
-func (e elsewhere) Making(group string) bool   { return e.making[group] }
-func (e elsewhere) Promised(group string) bool { return e.promised[group] }
-
 func newCluster(t *testing.T, room map[string]int) *cluster {
 	s := New(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
@@ -206,6 +202,7 @@ func newCluster(t *testing.T, room map[string]int) *cluster {
 		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
 		claiming: map[types.NamespacedName]types.UID{}, between: map[types.UID]func(){},
 	}
+	c.turns = newRoom(s)
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()
 		t.Fatalf("after %q: %s", c.log, fmt.Sprintf(format, args...))
@@ -290,7 +287,7 @@ func (c *cluster) describe(name string, object *Object) {
 
 // changed does what the scheduler does when something happened that may help.
 func (c *cluster) changed() {
-	c.s.Changed()
+	c.turns.Happen(turns.Freed)
 	for _, id := range slices.Sorted(maps.Keys(c.at)) {
 		if m := c.s.members[id]; c.at[id] == parked && (m == nil || m.gang.goesAlone()) {
 			c.offer(id)
@@ -309,6 +306,7 @@ func (c *cluster) do(e Effects) { c.doPlan(e, nil) }
 
 func (c *cluster) doPlan(e Effects, accepted map[types.UID]string) {
 	c.after(e, accepted)
+	c.turns.note(e, c.now)
 	c.failed += e.RoundsFailed
 	for _, id := range e.Release {
 		if c.at[id] == held {
@@ -378,7 +376,7 @@ func (c *cluster) step() bool {
 		}
 	}
 	if next == nil {
-		return false
+		return c.retry() && c.step()
 	}
 	c.at[next.UID] = going
 	c.cycles[next.UID]++
@@ -388,21 +386,24 @@ func (c *cluster) step() bool {
 
 // run steps until nothing moves.
 func (c *cluster) run() {
-	for n := 0; c.step() || c.retry(); n++ {
+	for n := 0; c.step(); n++ {
 		if n > 10000 {
 			c.fail("it spins")
 		}
 	}
 }
 
-// retry tries groups again that are due.
+// retry gives the next group its turn.
 func (c *cluster) retry() bool {
-	at, due := c.s.Due()
-	if !due || c.now.Before(at) {
-		return false
-	}
-	c.do(c.s.Retry(c.now, c.elsewhere))
-	return true
+	e, ok := c.turns.next(c.now)
+	c.do(e)
+	return ok
+}
+
+// tick lets no time pass, but says that it has, and gives the next group its turn.
+func (c *cluster) tick() {
+	c.do(c.s.Tick(c.now, c.turns.elsewhere.makes))
+	c.retry()
 }
 
 // until steps until a member is in a state.
@@ -418,7 +419,7 @@ func (c *cluster) until(id types.UID, state State) {
 func (c *cluster) pass(d time.Duration) {
 	for end := c.now.Add(d); c.now.Before(end); {
 		c.now = c.now.Add(time.Second)
-		c.do(c.s.Tick(c.now, c.elsewhere))
+		c.do(c.s.Tick(c.now, c.turns.elsewhere.makes))
 		c.run()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // Verdict is what a scheduling cycle of a pod has to do.
@@ -79,7 +80,7 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 		v.Verdict, v.Reason = Wait, gatedReason(g.key)
 	case g.goesAlone():
 		v.Verdict, v.Need = Alone, g.context()
-	case grp.phase == ready && grp.leader == pod.UID:
+	case grp.phase == inTurn && grp.leader == pod.UID:
 		v.Verdict = Lead
 		v.Attempt = s.attempt(grp)
 	default:
@@ -99,7 +100,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	}
 	grp := leader.gang.group
 	grp.visited = false
-	if grp.phase != ready || !grp.isOf(a) {
+	if grp.phase != inTurn || !grp.isOf(a) {
 		// The group changed under the plan, and has been settled since.
 		s.readmit(leader)
 		return nil, s.take()
@@ -134,10 +135,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	if o.Complete {
 		s.enterPhase(grp, following, now)
 	} else {
-		if len(accepted) > 0 {
-			o.Cost = 0 // only attempts that place nothing keep others waiting
-		}
-		s.miss(grp, o, a.polite(now), now)
+		s.miss(grp, a, o, len(accepted) > 0, now)
 	}
 	if hopeless && !grp.strict() {
 		s.giveBack(grp)
@@ -177,6 +175,20 @@ func (s *Gangs) dropLost(accepted map[types.UID]string, given []types.UID) {
 		}
 	}
 	s.effects.Unhold = slices.DeleteFunc(s.effects.Unhold, func(uid types.UID) bool { return lost[uid] })
+}
+
+// miss records that an attempt did not place all. The group waits for its next turn.
+func (s *Gangs) miss(grp *group, a *Attempt, o Outcome, some bool, now time.Time) {
+	grp.roomFor = o.Holder
+	s.effects.Missed = append(s.effects.Missed, Missed{
+		Group: grp.key().String(), RoomFor: o.Holder,
+		Outcome: turns.Outcome{Cost: o.Cost, Some: some, Hopeless: o.Hopeless, Coupled: o.Coupled, Shape: o.Shape, Polite: a.polite(now)},
+	})
+	if grp.replans > 0 {
+		s.failRound(grp, now)
+	} else {
+		s.rest(grp, now)
+	}
 }
 
 // Reserved records that the scheduler reserved a member on a node.
@@ -249,8 +261,8 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	} else {
-		if r := &m.gang.group.retry; r.partial && m.state == Returning && m.free() {
-			r.stale = true // the outcome of the last attempt is out of date
+		if grp := m.gang.group; grp.partial && m.state == Returning && m.free() {
+			grp.changes++ // the outcome of the last attempt is out of date
 		}
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
@@ -270,7 +282,7 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 		return s.take()
 	}
 	grp := m.gang.group
-	grp.retry.stale, grp.retry.at = true, now
+	grp.changes++
 	s.failRound(grp, now)
 	s.settle(m.gang, now)
 	return s.take()

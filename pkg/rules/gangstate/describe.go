@@ -192,7 +192,8 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	g.asked, g.spec = spec, spec
 	g.lower(was)
 	g.enterStage()
-	g.group.retry.stale, g.group.ranked = true, false
+	g.group.ranked = false
+	g.group.changes++
 	for _, problem := range problems {
 		if problem.OnObject {
 			s.report(g, nil, &g.told, problem)

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // Effects is what the caller has to do after an input, in this order. All of it may be done late,
@@ -34,6 +36,18 @@ type Effects struct {
 	RoundsFailed int
 	// Freed: capacity was given back.
 	Freed bool
+	// Missed are the attempts that did not place all.
+	Missed []Missed
+	// Touched are the groups of which [Gangs.Turn] may say something else now.
+	Touched []string
+}
+
+// Missed is what an attempt has found that did not place all of its group.
+type Missed struct {
+	Group string
+	turns.Outcome
+	// RoomFor is what room is made for, if that is not the group; empty for the group.
+	RoomFor string
 }
 
 // Hold is the place of a member in a plan.
@@ -53,5 +67,5 @@ type Report struct {
 
 // Idle reports whether there is nothing to do.
 func (e *Effects) Idle() bool {
-	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+e.RoundsFailed == 0 && !e.Freed
+	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+len(e.Missed)+len(e.Touched)+e.RoundsFailed == 0 && !e.Freed
 }

@@ -96,7 +96,7 @@ func TestExplain(t *testing.T) {
 				c.run()
 				c.changed()
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now, nil)) // it is about to be tried again
+				c.tick() // it is about to be tried again
 			},
 			want: explanation{
 				Known: true, Reason: "Unschedulable", Pending: []string{"p1", "p2"},

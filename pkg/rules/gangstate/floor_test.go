@@ -96,6 +96,7 @@ func TestFloorOfAnAttempt(t *testing.T) {
 	c.add(podsNamed("w", 2, of("waits"), needs(2), groups)...)
 	got := map[string]resource.Vector{}
 	for _, pod := range c.pods {
+		c.retry()
 		if visit := c.s.Visit(pod); visit.Verdict == Lead {
 			for _, need := range visit.Attempt.Gangs {
 				got[need.Key.Name] = need.Floor
@@ -173,6 +174,7 @@ func TestOutstanding(t *testing.T) {
 				c.describe("other", &Object{Min: 1, MinResources: cpu("1")})
 			}
 			c.add(podOf("other", append(tc.with, of("other"))...))
+			c.retry()
 			visit := c.s.Visit(c.pods["other"])
 			if visit.Attempt == nil {
 				t.Fatalf("no attempt: %v", visit)

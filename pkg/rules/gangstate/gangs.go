@@ -23,7 +23,6 @@ type Gangs struct {
 	// timed are the groups that time can move; ticked is when it was looked at last.
 	timed  map[*group]bool
 	ticked time.Time
-	pump   pump
 	turns  claimTurns
 	// withdrawals are the claims whose allocation is being taken back, and the members that
 	// they are reserved for.
@@ -44,7 +43,6 @@ func New(defaults Defaults, backoff Backoff) *Gangs {
 		succeeded: map[types.UID]*gang{},
 		naming:    map[Key]map[Key]bool{},
 		timed:     map[*group]bool{},
-		pump:      pump{resting: map[*group]bool{}},
 		turns:     newClaimTurns(),
 
 		withdrawals: map[types.NamespacedName]sets.Set[types.UID]{},
@@ -172,7 +170,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	if m.coming() {
-		g.group.retry.stale = true
+		g.group.changes++
 	}
 	if len(g.members) == 1 {
 		s.settleAwaiting(g, now)
@@ -208,7 +206,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 		}
 	}
 	if m.coming() && !came {
-		g.group.retry.stale = true
+		g.group.changes++
 	}
 	if issueOf(was.pod) != issueOf(pod) {
 		g.recountIssues()

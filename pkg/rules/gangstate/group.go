@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // phase is what a group waits for. README.md of the plugin has the diagram.
@@ -14,13 +16,12 @@ type phase uint8
 const (
 	// gathering: members are missing, or there is none to place.
 	gathering phase = iota
-	// ready: the leader may come and plan.
-	ready
+	// awaiting: it waits for its turn. Members of a NonStrict group may hold capacity.
+	awaiting
+	// inTurn: the leader may come and plan.
+	inTurn
 	// following: a plan stands and its members are on their way.
 	following
-	// resting: the last attempt failed; the next waits for its backoff and for a
-	// change in the cluster. Members of a NonStrict group may hold capacity.
-	resting
 )
 
 // group is the gangs that start together: a GangGroup, or one gang alone. It is
@@ -28,7 +29,7 @@ const (
 type group struct {
 	gangs  []*gang // sorted by key
 	phase  phase
-	leader types.UID // in phase ready: the one member that is let through
+	leader types.UID // in phase inTurn: the one member that is let through
 	// visited: the leader has come, and the outcome of its attempt was not reported yet.
 	visited bool
 
@@ -36,7 +37,12 @@ type group struct {
 	// attempt is not made before notBefore.
 	failures  int
 	notBefore time.Time
-	retry     retry
+	// attempted: an attempt was made since the group came together. changes counts what has changed about the group
+	// itself, after which it may fit. partial: when the last attempt was made, members had yet to give back their nodes,
+	// and were left out. roomFor is what room is made for if that is not the group: its only pod.
+	attempted, partial bool
+	changes            int
+	roomFor            string
 	// tried is the number of members that the last attempt looked at.
 	tried int
 	// replans counts the plans of this round that failed while they were followed.
@@ -48,9 +54,12 @@ type group struct {
 	clocks        clocks
 
 	// rank is the place of the group among others, if ranked; see rankOf.
-	rank   rank
+	rank   turns.Rank
 	ranked bool
 }
+
+// holder returns what room is made for when the group does not fit.
+func (g *group) holder() string { return cmp.Or(g.roomFor, g.key().String()) }
 
 // maxReplans bounds how often a round is replanned around members that fail on
 // their node, before it counts as failed.
@@ -97,9 +106,9 @@ func (g *group) waiting(state State) int {
 }
 
 // hoards reports whether the group has accumulated capacity that does not suffice, and is not on
-// its way. It may rest, or be about to be tried again.
+// its way. It may wait for its turn, or have it.
 func (g *group) hoards() bool {
-	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == resting || g.phase == ready && g.replans == 0)
+	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == awaiting || g.phase == inTurn && g.replans == 0)
 }
 
 // need returns the number of members that a plan has to place.
@@ -181,38 +190,16 @@ func (g *group) created() time.Time {
 	return first
 }
 
-// rank is what orders groups.
-type rank struct {
-	priority int32
-	// begun: part of it runs, which is of no use without the rest.
-	begun   bool
-	created time.Time
-	key     Key
-}
-
 // rankOf returns the rank of a group. It is kept until a member or an object of the group changes:
 // finding the priority takes a look at every member.
-func (g *group) rankOf() rank {
+func (g *group) rankOf() turns.Rank {
 	if !g.ranked {
-		g.ranked, g.rank = true, rank{priority: g.priority(), begun: g.begun(), created: g.created(), key: g.key()}
+		g.ranked, g.rank = true, turns.Rank{Priority: g.priority(), Begun: g.begun(), Created: g.created(), Name: g.key().String()}
 	}
 	return g.rank
 }
 
-// compare orders by: 1. priority, high first; 2. groups that have begun to run; 3. creation, old
-// first; 4. key.
-func (r rank) compare(other rank) int {
-	begun := 0
-	if r.begun != other.begun {
-		begun = 1
-		if r.begun {
-			begun = -1
-		}
-	}
-	return cmp.Or(cmp.Compare(other.priority, r.priority), begun, r.created.Compare(other.created), compareKeys(r.key, other.key))
-}
-
-func compareRank(a, b *group) int { return a.rankOf().compare(b.rankOf()) }
+func compareRank(a, b *group) int { return a.rankOf().Compare(b.rankOf()) }
 
 // miss notes that the group did not fit.
 func (g *group) miss(now time.Time) {

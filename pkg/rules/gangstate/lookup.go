@@ -20,7 +20,7 @@ func (s *Gangs) Pending(uid types.UID) (*v1.Pod, bool) {
 // waits reports whether a member has no node, or only holds one until its group, which
 // does not fit, has its minimum.
 func (m *member) waits() bool {
-	return m.state == Pending || m.state == Planned && m.gang.group.phase == resting
+	return m.state == Pending || m.state == Planned && m.gang.group.phase == awaiting
 }
 
 // Unplaced returns all members that have no node and are not on their way to one.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // behind returns a cluster with a group that does not fit, costs a second to plan and is always
@@ -34,9 +36,9 @@ func (c *cluster) happen(t *testing.T, until string, most time.Duration) time.Du
 		}
 		if !c.now.Before(next) {
 			next = next.Add(time.Second)
-			c.s.Changed()
+			c.turns.Happen(turns.Freed)
 		}
-		c.do(c.s.Tick(c.now, nil))
+		c.tick()
 		c.run()
 	}
 	return c.now.Sub(came)
@@ -72,11 +74,9 @@ func TestNewcomersBehindMany(t *testing.T) {
 func TestNewcomersLeaveRoomToOthers(t *testing.T) {
 	c := behind(t, "e")
 	c.churn(time.Second, 10*time.Second, c.cost)
-	for !c.now.Before(c.s.pump.notBefore) {
-		c.pass(100 * time.Millisecond)
-	}
+	c.pass(100 * time.Millisecond) // it is tried once more
 	c.room["n"] = 16
-	c.s.Changed()
+	c.turns.Happen(turns.Freed)
 	c.add(podsNamed("x", 16, of("x"), needs(16))...)
 	c.happen(t, "e1", 10*time.Second)
 	if c.at["x1"] == bound {
@@ -94,8 +94,9 @@ func TestNewcomersDoNotAddUp(t *testing.T) {
 		c.add(podsNamed(name, 2, of(name), needs(2), sized(100+i))...)
 	}
 	c.run()
-	if at, _ := c.s.Due(); at.Sub(c.now) > time.Second {
-		t.Errorf("nobody is tried for %s", at.Sub(c.now))
+	c.turns.Happen(turns.Freed)
+	if _, until := c.turns.Awaits("a/e", c.now, elsewhere{}); until.Sub(c.now) > time.Second {
+		t.Errorf("nobody is tried again for %s", until.Sub(c.now))
 	}
 }
 

@@ -69,7 +69,8 @@ func (s *Gangs) dissolve(former *group) {
 			}
 		}
 	}
-	s.setPhase(former, gathering)
+	former.phase = gathering
+	s.touch(former)
 	delete(s.timed, former)
 }
 

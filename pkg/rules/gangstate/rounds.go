@@ -7,6 +7,7 @@ import "time"
 func (s *Gangs) settle(g *gang, now time.Time) {
 	s.tell(g)
 	grp := g.group
+	s.touch(grp)
 	if len(g.members) == 0 {
 		g.missed = time.Time{}
 	}
@@ -83,28 +84,26 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	case need == 0:
 		s.afterPlan(grp, now)
 	case grp.phase == gathering:
-		grp.failures, grp.replans = 0, 0
+		grp.failures, grp.replans, grp.attempted, grp.roomFor = 0, 0, false, ""
 		for _, g := range grp.gangs {
 			g.failure = failure{}
 			if g.need() > 0 {
 				g.completed = now
 			}
 		}
-		s.enterPhase(grp, s.inTurn(grp, now), now)
-	case grp.phase == ready:
+		s.enterPhase(grp, awaiting, now)
+	case grp.phase == inTurn:
 		if leader := s.members[grp.leader]; leader == nil || !leader.leads() {
 			s.lead(grp, now)
 		}
 	case grp.phase == following:
 		s.replan(grp, now)
-	case grp.phase == resting:
-		if grp.strict() {
+	case grp.phase == awaiting:
+		if grp.strict() && grp.attempted {
 			s.giveBack(grp) // of members that were on their way when the round failed
 		}
-		if grp.pool() > grp.tried && grp.tried < grp.total() && !s.outranked(grp, now) {
-			// The round waits to have tried total-number members: newcomers are part
-			// of it, without a pause.
-			s.enterPhase(grp, ready, now)
+		if grp.attempted && grp.pool() > grp.tried && grp.tried < grp.total() {
+			grp.changes++ // the round waits to have tried total-number members: those that come are part of it
 		}
 	}
 }
@@ -121,20 +120,15 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 }
 
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
-	s.setPhase(grp, next)
-	grp.since = now
+	grp.phase, grp.since = next, now
+	s.touch(grp)
 	s.lead(grp, now)
 }
 
-func (s *Gangs) setPhase(grp *group, next phase) {
-	s.pump.move(grp, next)
-	grp.phase = next
-}
-
-// lead lets through the members that the phase calls for; while ready, exactly one.
+// lead lets through the members that the phase calls for; while inTurn, exactly one.
 func (s *Gangs) lead(grp *group, now time.Time) {
 	grp.leader, grp.visited, grp.nudged, grp.patience = "", false, now, nudgeAfter
-	if grp.phase == ready {
+	if grp.phase == inTurn {
 		if leader := grp.pickLeader(); leader != nil {
 			grp.leader = leader.uid()
 		}
@@ -153,7 +147,7 @@ func (m *member) leads() bool {
 func (s *Gangs) replan(grp *group, now time.Time) {
 	grp.replans++
 	if grp.replans <= maxReplans {
-		s.enterPhase(grp, ready, now)
+		s.enterPhase(grp, inTurn, now)
 		return
 	}
 	for _, g := range grp.gangs {
@@ -176,7 +170,7 @@ func (s *Gangs) failRound(grp *group, now time.Time) {
 // rest ends a round. A Strict group gives back what it holds, a NonStrict one keeps it.
 func (s *Gangs) rest(grp *group, now time.Time) {
 	grp.replans = 0
-	s.enterPhase(grp, resting, now)
+	s.enterPhase(grp, awaiting, now)
 	if grp.strict() {
 		s.giveBack(grp)
 	}
@@ -266,12 +260,12 @@ func (s *Gangs) admissible(m *member) bool {
 		if !m.eligible() || s.closed {
 			return false
 		}
-		return g.goesAlone() || (g.group.phase == ready && g.group.leader == m.uid())
+		return g.goesAlone() || (g.group.phase == inTurn && g.group.leader == m.uid())
 	case Planned:
 		if !s.turns.mayClaim(m) {
 			return false
 		}
-		return g.group.phase == following || g.group.phase == ready && g.group.replans > 0 || g.goesAlone()
+		return g.group.phase == following || g.group.phase == inTurn && g.group.replans > 0 || g.goesAlone()
 	default:
 		return true // it is past the queue
 	}

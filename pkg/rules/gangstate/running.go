@@ -2,7 +2,6 @@ package gangstate
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -108,10 +107,8 @@ func (s *Gangs) footprint(g *gang) Footprint {
 
 // Placing reports whether a group, by its name, has all members that it needs to be placed.
 func (s *Gangs) Placing(name string) bool {
-	namespace, name, _ := strings.Cut(name, "/") // annotations may name a gang as no object could be named
-	key := Key{Namespace: namespace, Name: name}
-	g := s.gangs[key]
-	return g != nil && g.group.key() == key && g.group.phase != gathering
+	grp := s.groupOf(name)
+	return grp != nil && grp.phase != gathering
 }
 
 // MinimumOf reads the minimum of its gang from a pod alone; false if it does not say.

@@ -94,7 +94,8 @@ func (g *gang) enterStage() {
 	g.stage = g.asked.Stages.Reached(standing, standing+g.count[Planned]+g.count[Held]+g.coming)
 	if at := g.asked.AtStage(g.stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
 		g.spec = at
-		g.group.retry.stale, g.group.ranked = true, false
+		g.group.ranked = false
+		g.group.changes++
 	}
 }
 

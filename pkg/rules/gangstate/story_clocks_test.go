@@ -33,7 +33,7 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.look("room for three")
 				c.pass(4 * time.Second)
 				c.now = c.now.Add(time.Second)
-				e := c.s.Tick(c.now, nil)
+				e := c.s.Tick(c.now, c.turns.elsewhere.makes)
 				c.note("%d rounds failed", e.RoundsFailed)
 				c.do(e)
 				c.look("after five seconds")
@@ -82,7 +82,7 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.pass(10 * time.Second)
 				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(11), Annotations: values{modeKey: "NonStrict"}})
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 				c.look("the field was changed")
 			},
 			want: []string{"the field was changed: a/train 4 pending"},
@@ -106,7 +106,7 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.run()
 				c.look("three wait")
 				c.now = c.now.Add(10 * time.Minute)
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 				c.run()
 				c.look("after the default wait time")
 				c.note("%d marked", c.marked())
@@ -125,10 +125,10 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.add(podsNamed("p", 4, of("train"), needs(4), says(waitKey, "10s"))...)
 				c.run()
 				c.pass(2 * time.Second)
-				c.elsewhere.making = map[string]bool{"a/train": true}
+				c.turns.elsewhere.making = map[string]bool{"a/train": true}
 				c.pass(10 * time.Minute)
 				c.note("%d marked", c.marked())
-				c.elsewhere.making = nil
+				c.turns.elsewhere.making = nil
 				c.pass(7 * time.Second)
 				c.note("%d marked", c.marked())
 				c.pass(time.Second)
@@ -140,16 +140,16 @@ func TestStoriesOfClocks(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
-				c.elsewhere.making = map[string]bool{"a/train": true}
+				c.turns.elsewhere.making = map[string]bool{"a/train": true}
 				c.add(podsNamed("p", 4, of("train"))...)
 				c.run()
 				c.pass(time.Minute)
 				c.look("a minute later")
-				c.elsewhere.making = nil
+				c.turns.elsewhere.making = nil
 				c.pass(4 * time.Second)
 				c.look("they have ended")
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 				c.look("five seconds after that")
 			},
 			want: []string{
@@ -176,7 +176,7 @@ func TestRoundsFailed(t *testing.T) {
 	delete(c.pods, "p1")
 	delete(c.node, "p1")
 	c.now = c.now.Add(time.Minute)
-	if n := count(c.s.Tick(c.now, nil)); n != 0 {
+	if n := count(c.s.Tick(c.now, c.turns.elsewhere.makes)); n != 0 {
 		t.Errorf("members were told again: %d rounds failed", n)
 	}
 	c = newCluster(t, map[string]int{"n": 2})

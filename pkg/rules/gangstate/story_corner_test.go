@@ -9,6 +9,7 @@ import (
 
 // reserveOnly takes a pod to where it is reserved and has not come to Permit.
 func (c *cluster) reserveOnly(id types.UID, node string) {
+	c.retry()
 	c.visit(c.pods[id])
 	c.at[id], c.node[id], c.reserving[id] = going, node, true
 	c.do(c.s.Reserved(id, node, c.now))
@@ -93,6 +94,7 @@ func TestStoriesOfCorners(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("x"), needs(2))...)
 				c.step()
+				c.retry()
 				c.visit(c.pods["p2"]) // it follows
 				c.at["p2"] = going
 				c.room["n"] = 0
@@ -226,10 +228,11 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.run()
 				c.changed()
 				c.now = c.now.Add(time.Second)
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
+				c.retry()
 				v := c.visit(c.pods["p2"])
 				c.now = c.now.Add(5 * time.Second)
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 				accepted, e := c.s.Planned(v.Attempt, Outcome{Why: map[Key]string{{"a", "x"}: "no room"}}, c.now)
 				c.doPlan(e, accepted)
 				reason, _ := c.s.why(c.s.gangs[Key{"a", "x"}])
@@ -243,6 +246,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.add(podsNamed("x", 1, of("x"), needs(1), says(groupsKey, `["a/y"]`))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
 				c.at["x1"] = going
+				c.retry()
 				v := c.visit(c.pods["x1"])
 				_, o := c.plan(v.Attempt)
 				c.add(podOf("x2", of("x"), on("m")))

@@ -396,6 +396,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 4, of("train"), needs(3))...)
+				c.retry()
 				v := c.s.Visit(c.pods["p1"])
 				_, o := c.plan(v.Attempt)
 				delete(o.Nodes, "p4")
@@ -412,6 +413,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 4, of("train"), needs(3))...)
+				c.retry()
 				v := c.s.Visit(c.pods["p1"])
 				_, o := c.plan(v.Attempt)
 				c.remove("p1")
@@ -427,6 +429,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 3, of("train"), needs(3))...)
+				c.retry()
 				v := c.s.Visit(c.pods["p1"])
 				_, o := c.plan(v.Attempt)
 				c.remove("p3")
@@ -442,6 +445,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
 				c.add(podsNamed("x", 2, of("x"), needs(2))...)
+				c.retry()
 				v := c.s.Visit(c.pods["x1"])
 				_, o := c.plan(v.Attempt)
 				c.change("x", says(groupsKey, `["a/y"]`))

@@ -50,7 +50,7 @@ func checkNothingLeft(t testing.TB, w *watch, now time.Time) {
 		w.after(s.Describe(Community, key, nil, start, now), nil)
 		w.after(s.Describe(Native, key, nil, start, now), nil)
 	}
-	if n := len(s.gangs) + len(s.members) + len(s.naming) + len(s.timed) + len(s.succeeded) + len(s.pump.resting) + s.pump.coupled; n > 0 {
+	if n := len(s.gangs) + len(s.members) + len(s.naming) + len(s.timed) + len(s.succeeded); n > 0 {
 		t.Errorf("%d things are left of nothing: %+v", n, s)
 	}
 }

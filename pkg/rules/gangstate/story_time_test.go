@@ -178,7 +178,7 @@ func TestStoriesOfTime(t *testing.T) {
 				var told []time.Duration
 				for range 130 {
 					c.now = c.now.Add(time.Second)
-					if e := c.s.Tick(c.now, nil); len(e.Activate) > 0 {
+					if e := c.s.Tick(c.now, c.turns.elsewhere.makes); len(e.Activate) > 0 {
 						told = append(told, c.now.Sub(start))
 					}
 				}

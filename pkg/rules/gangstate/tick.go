@@ -3,24 +3,13 @@ package gangstate
 import "time"
 
 // nudgeAfter is how long members may take to act on an effect before it is repeated; from then on
-// it doubles up to retryAnyway, since the effect may have arrived and they may be stuck. They may
+// it doubles up to a minute, since the effect may have arrived and they may be stuck. They may
 // have been in a cycle when they were let through, or not yet waiting when they were released or
 // rejected, and then the effect was lost.
-const nudgeAfter = time.Second
-
-// Elsewhere is what happens to a group, by its name, that is decided outside this package.
-type Elsewhere interface {
-	// Making reports whether room is being made for the group: victims have not all ended.
-	Making(group string) bool
-	// Promised reports whether room is kept for the group that no plan of its own holds.
-	Promised(group string) bool
-}
-
-// nowhere is an Elsewhere where nothing happens.
-type nowhere struct{}
-
-func (nowhere) Making(string) bool   { return false }
-func (nowhere) Promised(string) bool { return false }
+const (
+	nudgeAfter = time.Second
+	nudgeMost  = time.Minute
+)
 
 // track notes whether time can move the group.
 func (s *Gangs) track(grp *group) {
@@ -31,29 +20,19 @@ func (s *Gangs) track(grp *group) {
 	s.timed[grp] = true
 }
 
-// Tick records that time has passed. It has to be called every now and then. A nil elsewhere is one where nothing
-// happens.
-func (s *Gangs) Tick(now time.Time, elsewhere Elsewhere) Effects {
-	if elsewhere == nil {
-		elsewhere = nowhere{}
-	}
+// Tick records that time has passed. It has to be called every now and then. making reports whether room is being made
+// for a group, by its name: victims have not all ended.
+func (s *Gangs) Tick(now time.Time, making func(group string) bool) Effects {
 	for grp := range s.timed {
-		s.tick(grp, now, elsewhere)
+		s.tick(grp, now, making)
 	}
-	s.retryNext(now, elsewhere)
 	s.ticked = now
 	return s.take()
 }
 
-// Retry tries the next group again if it is time, and does nothing else of what Tick does.
-func (s *Gangs) Retry(now time.Time, elsewhere Elsewhere) Effects {
-	s.retryNext(now, elsewhere)
-	return s.take()
-}
-
-func (s *Gangs) tick(grp *group, now time.Time, elsewhere Elsewhere) {
+func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) {
 	if grp.clocks != (clocks{}) {
-		if elsewhere.Making(grp.key().String()) {
+		if making(grp.key().String()) {
 			grp.clocks.stand(s.ticked, now)
 		} else if s.runOut(grp, now) {
 			return
@@ -62,14 +41,11 @@ func (s *Gangs) tick(grp *group, now time.Time, elsewhere Elsewhere) {
 	if now.Sub(grp.nudged) >= grp.patience {
 		s.nudge(grp, now)
 	}
-	if grp.phase == resting && s.pump.due(grp, now, elsewhere) {
-		s.pump.look = true
-	}
 }
 
 // nudge repeats the effects that members have not acted on yet.
 func (s *Gangs) nudge(grp *group, now time.Time) {
-	grp.nudged, grp.patience = now, min(max(2*grp.patience, nudgeAfter), retryAnyway)
+	grp.nudged, grp.patience = now, min(max(2*grp.patience, nudgeAfter), nudgeMost)
 	for _, g := range grp.gangs {
 		for _, m := range g.members {
 			switch {

@@ -10,7 +10,7 @@ import (
 func (s *Gangs) Waiting() []*Attempt {
 	var groups []*group
 	for key, g := range s.gangs {
-		if grp := g.group; grp.key() == key && (grp.phase == ready || grp.phase == resting) && grp.need() > 0 {
+		if grp := g.group; grp.key() == key && (grp.phase == inTurn || grp.phase == awaiting) && grp.need() > 0 {
 			groups = append(groups, grp)
 		}
 	}

@@ -24,6 +24,8 @@ type Want struct {
 	Begun bool
 	// Never: it evicts no pod.
 	Never bool
+	// Parts: the pods may be placed one by one, and hold their places until all have theirs.
+	Parts bool
 }
 
 // Wants returns what is to be placed if a pod is scheduled; false for a pod whose place is decided:
@@ -39,7 +41,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 		reaches, mends := m.gang.makesUp(m.pod)
 		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends, Never: m.gang.spec.Never}, true
 	}
-	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun()}
+	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Parts: !m.gang.group.strict()}
 	for _, g := range m.gang.group.gangs {
 		want.Never = want.Never || g.spec.Never
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)

@@ -310,7 +310,7 @@ func (w *watch) checkHolds() {
 
 // checkState checks the state against a plain recount.
 func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any)) {
-	members, rest, naming, groups := 0, map[*group]bool{}, map[Key]map[Key]bool{}, map[*group]bool{}
+	members, naming, groups := 0, map[Key]map[Key]bool{}, map[*group]bool{}
 	for key, g := range s.gangs {
 		members += len(g.members)
 		if !slices.Contains(g.group.gangs, g) {
@@ -339,15 +339,6 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 			}
 		}
 		checkGroup(s, grp, settled, fail)
-		if grp.phase == resting {
-			rest[grp] = true
-		}
-	}
-	if !maps.Equal(rest, s.pump.resting) {
-		fail("groups rest that are not known to, or the other way round: %v, %v", rest, s.pump.resting)
-	}
-	if s.pump.trying != nil && (!groups[s.pump.trying] || s.pump.trying.phase != ready) {
-		fail("group %s is said to be tried", s.pump.trying.key())
 	}
 	for grp := range s.timed {
 		if !groups[grp] {
@@ -488,11 +479,11 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 		complain("it is not able and holds something")
 	case able && grp.phase == gathering && (need > 0 || grp.waiting(Planned) > 0):
 		complain("it is able and lacks %d", need)
-	case (grp.phase == ready || grp.phase == resting) && need == 0:
+	case (grp.phase == inTurn || grp.phase == awaiting) && need == 0:
 		complain("it needs nobody")
 	case grp.phase == following && (need > 0 || grp.countIn(Planned) == 0):
 		complain("it lacks %d, and %d follow", need, grp.countIn(Planned))
-	case grp.phase == resting && grp.strict() && grp.holding() > 0:
+	case grp.phase == awaiting && grp.attempted && grp.strict() && grp.holding() > 0:
 		complain("it is Strict, has failed, and holds something")
 	case grp.releasable() && able && grp.waiting(Held) > 0:
 		complain("its minimum is reached and %d wait", grp.waiting(Held))
@@ -518,13 +509,13 @@ func checkAdmissions(s *Gangs, grp *group, settled bool, complain func(string, .
 			}
 			if m.admitted && m.state == Pending && !g.goesAlone() {
 				leaders++
-				if grp.leader != uid || grp.phase != ready {
+				if grp.leader != uid || grp.phase != inTurn {
 					complain("pod %s is admitted and does not lead", uid)
 				}
 			}
 		}
 	}
-	if leaders > 1 || settled && !s.closed && grp.phase == ready && leaders == 0 && grp.pickLeader() != nil {
+	if leaders > 1 || settled && !s.closed && grp.phase == inTurn && leaders == 0 && grp.pickLeader() != nil {
 		complain("%d leaders are admitted", leaders)
 	}
 }

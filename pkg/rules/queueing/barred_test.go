@@ -27,7 +27,7 @@ func TestRebarred(t *testing.T) {
 		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
 		b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(6)})
 		b.Come(j, at)
-		b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+		b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 	}
 	one, two := of("a", 1, nil).Name, of("a", 2, nil).Name
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestRebarred(t *testing.T) {
 		{"the queue is closed", func() { b.SetQueues(described(0, true)) }, []string{one, two}, []Reason{Closed, Closed}, "is closed"},
 		{"it is deleted", func() { b.RemoveQueue("a") }, []string{one, two}, []Reason{NotFound, NotFound}, "does not exist"},
 		{"it is there again", func() { b.SetQueues(described(10, false)) }, []string{one, two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
-		{"the one before goes", func() { b.Gone(one, at) }, []string{two}, []Reason{"", ""}, ""},
+		{"the one before goes", func() { b.goneNow(one, at) }, []string{two}, []Reason{"", ""}, ""},
 	} {
 		c.change()
 		if got := rebarred(b, &at).Pods; !slices.Equal(got, c.rebarred) {
@@ -92,7 +92,7 @@ func TestRebarredAlone(t *testing.T) {
 		s.SetQueues(step.queue)
 		if step.again == nil && step.reworded == nil {
 			s.Come(s.offer, s.at())
-			s.Fail("p1", Failure{}, s.at())
+			s.failNow("p1", Failure{}, s.at())
 		}
 		if got := s.Rebarred(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Reworded, step.reworded) {
 			t.Errorf("%s: %+v, want that %q come again, and %q have other words", step.what, got, step.again, step.reworded)
@@ -110,12 +110,12 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 	var names []string
 	for i, queue := range []string{"a", "a", "c"} {
 		names = append(names, comes(b, queue, i+1, 6, at))
-		b.Fail(names[i], Failure{Job: names[i], Gang: true}, at)
+		b.failNow(names[i], Failure{Job: names[i], Gang: true}, at)
 	}
 	if got := b.Rebarred(at).Pods; !slices.Equal(got, names[1:2]) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
 	}
-	b.Gone(names[0], at)
+	b.goneNow(names[0], at)
 	if reason, _ := b.Barred(names[2]); reason != "" {
 		t.Fatalf("the third is barred: %s", reason)
 	}
@@ -146,12 +146,12 @@ func TestVisitors(t *testing.T) {
 		b.SetTotal(gpus(1000))
 		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 		waits, visitor := comes(b, "a", 2, 10, at), ""
-		b.Fail(waits, Failure{Job: waits, Gang: gang}, at)
+		b.failNow(waits, Failure{Job: waits, Gang: gang}, at)
 		come := func() {
 			visitor = comes(b, "a", 1, 6, at)
-			b.Fail(visitor, Failure{Job: visitor, Gang: true}, at)
+			b.failNow(visitor, Failure{Job: visitor, Gang: true}, at)
 		}
-		leave := func() { b.Gone(visitor, at) }
+		leave := func() { b.goneNow(visitor, at) }
 		ask := func() { b.Barred(waits) }
 		none := func() {}
 		for i, c := range []struct {
@@ -203,11 +203,11 @@ func TestBarredByTheHopeless(t *testing.T) {
 	var second string
 	for i := range 2 {
 		second = comes(b, "a", i+1, 4, at)
-		b.Fail(second, Failure{Job: second, Gang: true, Hopeless: true}, at)
+		b.failNow(second, Failure{Job: second, Gang: true, Hopeless: true}, at)
 	}
 	comes(b, "a", 3, 9, at) // above the ceiling by itself, and asks for the share that no other job asks for
 	for i := range 3 {
-		if e := b.Tick(at); e.Retry != (i == 0) {
+		if e := b.tickNow(at); e.Retry != (i == 0) {
 			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
 		}
 		if reason, _ := b.Barred(second); reason != Capability {
@@ -292,7 +292,7 @@ func BenchmarkTell(b *testing.B) {
 				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
 				book.Come(j, at)
 				if fail {
-					book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+					book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				}
 			}
 			for i := 0; b.Loop(); i++ {

@@ -21,7 +21,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 		var goal string
 		for i, n := range []int64{6, 6} {
 			goal = comes(b, "a", i+1, n, at)
-			b.Fail(goal, Failure{Job: goal, Gang: gang}, at)
+			b.failNow(goal, Failure{Job: goal, Gang: gang}, at)
 		}
 		helps := func() bool {
 			reason, words := b.Barred(goal)
@@ -74,7 +74,7 @@ func TestEasesByTheMost(t *testing.T) {
 	b.SetTotal(gpus(20))
 	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 	goal := comes(b, "a", 2, 6, at)
-	b.Fail(goal, Failure{Job: goal, Gang: true}, at)
+	b.failNow(goal, Failure{Job: goal, Gang: true}, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
 	if b.Rebarred(at); b.jobs[goal].barred.by != limits {
@@ -84,9 +84,9 @@ func TestEasesByTheMost(t *testing.T) {
 	for i := range 6 { // another comes before it and goes, each for two seconds
 		if i%2 == 0 {
 			first := comes(b, "a", 1, 6, at)
-			b.Fail(first, Failure{Job: first, Gang: true}, at)
+			b.failNow(first, Failure{Job: first, Gang: true}, at)
 		} else {
-			b.Gone(of("a", 1, nil).Name, at)
+			b.goneNow(of("a", 1, nil).Name, at)
 		}
 		b.Rebarred(at)
 		at.Now = at.Now.Add(2 * time.Second)
@@ -132,7 +132,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 			j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
 			b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: need})
 			b.Come(j, at)
-			b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+			b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 			goal = j.Name
 		}
 		if bound, over := b.Beyond(goal); !over || !bound.behindOthers() {

@@ -30,7 +30,7 @@ func TestBeyond(t *testing.T) {
 			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, priority[i+1]
 			b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size), Priority: j.Priority})
 			b.Come(j, at)
-			b.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+			b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 		}
 		return b
 	}
@@ -117,7 +117,7 @@ func TestBeyondWhoCounts(t *testing.T) {
 	try := func(j Job, how Failure) {
 		b.Come(j, at)
 		how.Job, how.Gang = j.Name, true
-		b.Fail(j.Name, how, at)
+		b.failNow(j.Name, how, at)
 	}
 	expect := func(sentence string, want bool) {
 		t.Helper()
@@ -134,18 +134,18 @@ func TestBeyondWhoCounts(t *testing.T) {
 	try(jobs[0], Failure{})
 	expect("the first waits for nodes again", true)
 	aside[jobs[0].Pod] = true
-	b.Tick(at)
+	b.tickNow(at)
 	expect("the first gave up", false)
 	delete(aside, jobs[0].Pod)
-	b.Tick(at)
+	b.tickNow(at)
 	expect("the user made it go on", true)
-	b.Gone(jobs[1].Pod, at)
+	b.goneNow(jobs[1].Pod, at)
 	expect("the second is gone", false)
 	b.Count(jobs[0].Name, Usage{Queue: "a", Job: jobs[0].Name, Amount: gpus(6), Promised: true})
 	expect("others make way for the first: it counts once", false)
 	b.Come(jobs[0], at)
 	expect("it is tried", false)
-	b.Fail(jobs[0].Name, Failure{Job: jobs[0].Name, Gang: true}, at)
+	b.failNow(jobs[0].Name, Failure{Job: jobs[0].Name, Gang: true}, at)
 	expect("they have not made way yet", false)
 }
 
@@ -160,7 +160,7 @@ func TestBeyondWaitsAside(t *testing.T) {
 	first, second := comes(b, "a", 1, 6, at), comes(b, "a", 2, 6, at)
 	for i, lacks := range []bool{false, true, false} {
 		aside[first] = lacks
-		b.Tick(at)
+		b.tickNow(at)
 		if phase := b.Phase(first); phase != Waiting {
 			t.Fatalf("step %d: the first is in phase %d, want it to wait", i, phase)
 		}
@@ -191,15 +191,15 @@ func waitsWhole(t *testing.T, ticks bool) {
 	second := comes(b, "a", 2, 5, at)
 	lacks[first] = true
 	if ticks {
-		b.Tick(at)
+		b.tickNow(at)
 		if phase := b.Phase(first); phase != Outside {
 			t.Errorf("the first lacks members, and is in phase %d", phase)
 		}
 	}
-	if e := b.Gone("runs", at); b.Phase(second) != Admitted {
+	if e := b.goneNow("runs", at); b.Phase(second) != Admitted {
 		t.Errorf("it is the turn of %q, want the second", e.Call)
 	}
-	b.Fail(second, Failure{Job: second, Gang: true}, at)
+	b.failNow(second, Failure{Job: second, Gang: true}, at)
 	delete(lacks, first)
 	comes(b, "a", 1, 6, at)
 	if phase := b.Phase(first); phase != Admitted {
@@ -227,7 +227,7 @@ func TestLosesMemberInItsTurn(t *testing.T) {
 			b.Count("part", Usage{Queue: "a", Job: first, Amount: gpus(1), Held: true})
 		}
 		lacks[first] = true
-		b.Tick(at)
+		b.tickNow(at)
 		if admitted := b.Phase(second) == Admitted; admitted == holds {
 			t.Errorf("the first holds places: %t; it is the turn of the second: %t", holds, admitted)
 		}
@@ -245,7 +245,7 @@ func TestBeyondMoved(t *testing.T) {
 	var names []string
 	for i := range 2 {
 		names = append(names, comes(b, "a", i+1, 6, at))
-		b.Fail(names[i], Failure{Job: names[i], Gang: i == 0}, at)
+		b.failNow(names[i], Failure{Job: names[i], Gang: i == 0}, at)
 	}
 	b.Rebarred(at)
 	for _, c := range []struct {
@@ -345,17 +345,17 @@ func TestBeyondOracle(t *testing.T) {
 				b.Count(j.Name, u)
 				b.Come(j, at)
 			case 3, 4:
-				b.Fail(j.Name, Failure{Job: j.Name, Gang: true, Aside: r.IntN(3) == 0}, at)
+				b.failNow(j.Name, Failure{Job: j.Name, Gang: true, Aside: r.IntN(3) == 0}, at)
 			case 5:
 				u.Promised = r.IntN(2) == 0
 				u.Runs = !u.Promised && r.IntN(2) == 0
 				b.Count(j.Name, u)
 			case 6:
-				b.Gone(j.Name, at)
+				b.goneNow(j.Name, at)
 			case 7:
 				aside[j.Name] = !aside[j.Name]
 				at.Now = at.Now.Add(10 * time.Second)
-				b.Tick(at)
+				b.tickNow(at)
 			case 8:
 				q := queues[r.IntN(len(queues))]
 				q.Closed = r.IntN(3) == 0
@@ -393,7 +393,7 @@ func BenchmarkBeyond(b *testing.B) {
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
 				book.Come(j, at)
-				book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				offered[i] = j
 			}
 			for i := 0; b.Loop(); i++ {
@@ -402,7 +402,7 @@ func BenchmarkBeyond(b *testing.B) {
 					book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
 				}
 				book.Come(j, at)
-				book.Fail(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				if c.asks {
 					book.Beyond(j.Name)
 				}

@@ -23,6 +23,8 @@ type Book struct {
 	phases [Failed + 1]int
 	// timed are the jobs that time can move.
 	timed map[string]*job
+	// hoarding are the jobs for which something is held.
+	hoarding map[*job]bool
 	// making are the jobs for which pods are evicted.
 	making map[string]*job
 	// members are the jobs that wait, by group.
@@ -37,10 +39,15 @@ type Book struct {
 	crowded int
 	// early is how many of the admitted jobs are early: no job that overshoots its queue's share is admitted beside them.
 	early int
-	// late: since the last tick a job has stood back that overshoots, or would have; lateSince is since when that is so at
-	// each tick. byRank: it has been so for long, and none stands back.
-	late, byRank bool
-	lateSince    time.Time
+	// stood: since the last tick a job has stood back that overshoots, or would have; stoodSince is since when that is so
+	// at each tick. byRank: it has been so for long, and none stands back.
+	stood, byRank bool
+	stoodSince    time.Time
+	// chosen is the job that was found to be first last, and whether that is in place of one that overshoots.
+	chosen struct {
+		job   *job
+		early bool
+	}
 	// urgent are the jobs that wait and have begun.
 	urgent map[string]*job
 	// freed are queues of which nothing is left.
@@ -82,7 +89,7 @@ type queue struct {
 func NewBook(standard string) *Book {
 	b := &Book{
 		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		timed: map[string]*job{}, making: map[string]*job{},
+		timed: map[string]*job{}, hoarding: map[*job]bool{}, making: map[string]*job{},
 		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true, wishes: newWishes(nil),
 	}
 	b.SetQueues(Queue{Name: standard, Weight: 1})

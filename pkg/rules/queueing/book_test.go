@@ -37,11 +37,11 @@ func of(queue string, n int, need Vector) Job {
 	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: Needs{queue: need}}
 }
 
-// turns admits the jobs that it can, and returns their names.
-func turns(b *Book) string {
+// turnsOf admits the jobs that it can, and returns their names.
+func turnsOf(b *Book) string {
 	var names []string
 	for {
-		j, ok := b.next()
+		j, ok := b.admitNext()
 		if !ok {
 			return strings.Join(names, " ")
 		}
@@ -176,7 +176,7 @@ func TestNext(t *testing.T) {
 				}
 				b.offer(j)
 			}
-			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
+			if diff := gocmp.Diff(c.want, turnsOf(b)); diff != "" {
 				t.Errorf("turns (-want +got):\n%s", diff)
 			}
 			for name, want := range c.why {
@@ -218,7 +218,7 @@ func TestSettledOnce(t *testing.T) {
 		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
 	}
 	b.offer(j)
-	if got := turns(b); got != j.Name {
+	if got := turnsOf(b); got != j.Name {
 		t.Fatalf("turns %q", got)
 	}
 	for range 3 {
@@ -244,7 +244,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 		j.Pods = append(j.Pods, pod)
 	}
 	b.offer(j)
-	if got := turns(b); got != j.Name {
+	if got := turnsOf(b); got != j.Name {
 		t.Fatalf("turns %q", got)
 	}
 	b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
@@ -256,7 +256,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 	alone := of("default", 1, gpus(1))
 	alone.Name = "two"
 	b.offer(alone)
-	if got := turns(b); got != "two" {
+	if got := turnsOf(b); got != "two" {
 		t.Errorf("turns %q, want that of the one that is left", got)
 	}
 }
@@ -277,11 +277,11 @@ func TestGoneBesideItsTurn(t *testing.T) {
 	j.Pod, j.Pods = "two", []string{"two", "three"}
 	b.Offer(j, at)
 	b.Look(at)
-	b.Gone("one", at)
+	b.goneNow("one", at)
 	if used := b.queues["default"].used[gpu]; used != 2 {
 		t.Errorf("%d GPUs count as used, want 2: those for which it is the turn wait", used)
 	}
-	b.Gone("two", at)
+	b.goneNow("two", at)
 	if used := b.queues["default"].used[gpu]; used != 1 {
 		t.Errorf("%d GPUs count as used, want 1", used)
 	}
@@ -315,7 +315,7 @@ func TestBypass(t *testing.T) {
 		t.Helper()
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
 		b.offer(j)
-		if got := turns(b); got != j.Name {
+		if got := turnsOf(b); got != j.Name {
 			t.Fatalf("turns %q, want %s", got, j.Name)
 		}
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total(), Runs: true})
@@ -325,7 +325,7 @@ func TestBypass(t *testing.T) {
 	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need.total()})
 	miss := func() {
 		b.offer(big)
-		b.next()
+		b.admitNext()
 		b.miss(big.Name)
 		b.done(big.Name)
 	}
@@ -340,7 +340,7 @@ func TestBypass(t *testing.T) {
 	}
 	b.SetTotal(Vector{gpu: 8, cpu: 9})
 	b.offer(third)
-	if got := turns(b); got != "" {
+	if got := turnsOf(b); got != "" {
 		t.Errorf("turns %q, want that all wait", got)
 	}
 	if reason, why := b.Why(third.Name); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
@@ -348,11 +348,11 @@ func TestBypass(t *testing.T) {
 	}
 	b.offer(high)
 	b.offer(other)
-	if got := turns(b); got != "default-5 default-6" {
+	if got := turnsOf(b); got != "default-5 default-6" {
 		t.Errorf("turns %q, want who is more important, and who asks for something else", got)
 	}
 	b.letOff(big.Name)
-	if got := turns(b); got != third.Name {
+	if got := turnsOf(b); got != third.Name {
 		t.Errorf("turns %q once it is let off, want %s", got, third.Name)
 	}
 }
@@ -377,7 +377,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 	for n := range 7 {
 		offer(of("a", 10+n, gpus(1)))
 		offer(of("default", 30+n, gpus(1)))
-		took := turns(b)
+		took := turnsOf(b)
 		for _, name := range strings.Fields(took) {
 			queue, _, _ := strings.Cut(name, "-")
 			b.Count("pods of "+name, Usage{Queue: queue, Job: name, Amount: gpus(1), Runs: true})
@@ -393,7 +393,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 		t.Errorf("turns, round by round (-want +got):\n%s", diff)
 	}
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
-	if got := turns(b); !strings.Contains(got, big.Name) {
+	if got := turnsOf(b); !strings.Contains(got, big.Name) {
 		t.Errorf("turns %q once there is room, want %s too", got, big.Name)
 	}
 }
@@ -415,7 +415,7 @@ func TestSeveralQueues(t *testing.T) {
 		b.Count(pod, Usage{Queue: queue, Job: "j", Amount: gpus(2)})
 	}
 	b.offer(j)
-	if got := turns(b); got != "j" {
+	if got := turnsOf(b); got != "j" {
 		t.Fatalf("turns %q", got)
 	}
 	used := func() string {
@@ -449,7 +449,7 @@ func BenchmarkNext(b *testing.B) {
 	book.Shares()
 	b.ResetTimer()
 	for i := 0; b.Loop(); i++ {
-		j, ok := book.next()
+		j, ok := book.admitNext()
 		if !ok {
 			b.Fatal("nobody is admitted")
 		}

@@ -103,10 +103,10 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if ceiling, ok := q.spec.Capability[name]; ok && fair[name] >= ceiling {
 					continue // the ceiling says so
 				}
-				need := j.need()[at][name]
+				need := j.part()[at][name]
 				used := q.mine[name] - b.promised[j.Name][at][name]
 				if j.phase == Admitted {
-					used -= need
+					used -= j.need()[at][name]
 				}
 				if !j.making && b.promised[j.Name][at][name] >= need {
 					continue // others have made way
@@ -141,7 +141,7 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 		if !ok {
 			continue
 		}
-		need := b.at(j.need(), at, name)
+		need := b.at(j.part(), at, name)
 		if need > 0 && !yield(Bound{Reason: Capability, Queue: at, Resource: name, Used: q.used[name] - b.own(j, at, name), Need: need, Most: ceiling}) {
 			return false
 		}
@@ -176,7 +176,7 @@ func (b *Book) exceeded(j *job) (Bound, bool) {
 func (b *Book) insuperable(j *job) (Bound, bool) {
 	var yields Vector
 	for bound := range b.bounds(j) {
-		if !bound.Exceeded(0) {
+		if !bound.Exceeded(0) || bound.Reason == Capability && !bound.Exceeded(b.hoarded(j, bound)) {
 			continue
 		}
 		if j.patient() || b.crowded > 0 {
@@ -194,6 +194,96 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 		}
 	}
 	return Bound{}, false
+}
+
+// hoarded returns how much of the resource of a bound is held under it by jobs that come after a job and have not
+// all that they need: they give that back for the job.
+func (b *Book) hoarded(j *job, bound Bound) (sum int64) {
+	for _, h := range b.hoarders(j) {
+		sum += b.hoards(h, bound)
+	}
+	return sum
+}
+
+// hoards returns how much of the resource of a bound a job holds under it.
+func (b *Book) hoards(h *job, bound Bound) (sum int64) {
+	for pod := range h.counted {
+		if u := b.usages[pod]; u.Held && !u.Runs && slices.Contains(b.Path(u.Queue), bound.Queue) {
+			sum += u.Amount[bound.Resource]
+		}
+	}
+	return sum
+}
+
+// hoarders returns the jobs that hold something, have not all that they need, and come after a job; the last first.
+func (b *Book) hoarders(j *job) (list []*job) {
+	for h := range b.hoarding {
+		if h != j && h.phase != Admitted && b.Compare(j.Job, h.Job) < 0 {
+			list = append(list, h)
+		}
+	}
+	slices.SortFunc(list, func(x, y *job) int { return b.Compare(y.Job, x.Job) })
+	return list
+}
+
+// GivesBack returns the jobs that have to give back what they hold so that a job which has its turn keeps the ceilings
+// of its queues: those that come last, as many as it takes.
+func (b *Book) GivesBack(name string) (names []string) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Admitted || j.Begun {
+		return nil
+	}
+	for bound := range b.bounds(j) {
+		var freed int64
+		for _, h := range b.hoarders(j) {
+			if bound.Reason != Capability || !bound.Exceeded(freed) {
+				break
+			}
+			if gives := b.hoards(h, bound); gives > 0 {
+				if freed += gives; !slices.Contains(names, h.Name) {
+					names = append(names, h.Name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// Within returns those of some pods that wait with one job which could be placed, one after the other, without any
+// ceiling being exceeded.
+func (b *Book) Within(pods []string) (within []string) {
+	more := map[ceilingKey]int64{}
+	for _, pod := range pods {
+		u, known := b.usages[pod]
+		if !known || b.fits(u, more) {
+			within = append(within, pod)
+		}
+	}
+	return within
+}
+
+// fits reports whether a usage keeps all ceilings, with one of its options, beside more that is placed with it, and adds
+// it to that.
+func (b *Book) fits(u Usage, more map[ceilingKey]int64) bool {
+	j := b.job(u.Job)
+	for at := range len(u.Or) + 1 {
+		amount, fits := u.Option(at), true
+		for _, queue := range b.Path(u.Queue) {
+			for name, ceiling := range b.queues[queue].spec.Capability {
+				used := b.queues[queue].used[name] - b.own(j, queue, name) + more[ceilingKey{queue, name}]
+				fits = fits && (amount[name] == 0 || used+amount[name] <= ceiling)
+			}
+		}
+		if fits {
+			for _, queue := range b.Path(u.Queue) {
+				for name := range b.queues[queue].spec.Capability {
+					more[ceilingKey{queue, name}] += amount[name]
+				}
+			}
+			return true
+		}
+	}
+	return false
 }
 
 // yields returns what a job's queue itself has running that may make way for the job.
@@ -227,7 +317,11 @@ func (b *Book) reclaims(j *job, above string) bool {
 
 // tooLarge reports whether a job is above a ceiling all by itself, whichever option it takes.
 func (b *Book) tooLarge(j *job) bool {
-	return !slices.ContainsFunc(j.options, func(need Needs) bool { return !b.aboveCeiling(need) })
+	parts := j.Parts
+	if len(parts) == 0 {
+		parts = j.options
+	}
+	return !slices.ContainsFunc(parts, func(need Needs) bool { return !b.aboveCeiling(need) })
 }
 
 func (b *Book) aboveCeiling(need Needs) bool {

@@ -18,6 +18,8 @@ func (b *Book) Count(name string, u Usage) {
 		b.count(before, -1)
 	}
 	b.count(u, 1)
+	b.noteHoard(before.Job)
+	b.noteHoard(u.Job)
 	if known {
 		b.leave(before.Queue)
 	}
@@ -38,6 +40,21 @@ func (b *Book) Count(name string, u Usage) {
 		b.unhold(u.Job, name)
 	case !u.placed() && placed:
 		b.unsettle(name, u)
+	}
+}
+
+// noteHoard notes whether anything is held for a job.
+func (b *Book) noteHoard(name string) {
+	j := b.jobs[name]
+	if j == nil {
+		return
+	}
+	delete(b.hoarding, j)
+	for pod := range j.counted {
+		if u := b.usages[pod]; u.Held && !u.Runs {
+			b.hoarding[j] = true
+			return
+		}
 	}
 }
 
@@ -64,6 +81,7 @@ func (b *Book) uncount(name string) {
 	if u, ok := b.usages[name]; ok {
 		delete(b.usages, name)
 		b.assign(name, u.Job, "")
+		b.noteHoard(u.Job)
 		b.count(u, -1)
 		b.leave(u.Queue)
 		b.unhold(u.Job, name)

@@ -39,10 +39,8 @@ type Moment struct {
 
 // Effects is what the caller has to do after an input.
 type Effects struct {
-	// Call: bring these pods to the gate. It is the turn of their jobs, or they have to offer them again.
+	// Call: bring these pods to the gate. They have to offer their jobs again.
 	Call []string
-	// Began are the jobs whose turn began.
-	Began []Began
 	// Again: nothing else brings the pod back that has failed; it has to be offered again.
 	Again bool
 	// Retry: gangs that failed may fit by now.
@@ -96,6 +94,8 @@ type job struct {
 	crowded bool
 	early   bool
 
+	// failed is when it failed last; zero if it has not.
+	failed time.Time
 	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.
 	deserved Vector
 	lacked   Needs
@@ -191,6 +191,7 @@ func (b *Book) keep(j *job) {
 		delete(b.timed, j.Name)
 		if len(j.counted) == 0 && j.holder.IsNone() && b.jobs[j.Name] == j {
 			delete(b.jobs, j.Name)
+			delete(b.hoarding, j)
 			b.wishes.forget(j.Name)
 			b.phases[Outside]--
 			delete(b.missed, j.Name) // no job waits for one that is not there
@@ -273,7 +274,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred, failed: j.failed}
 	b.keep(j)
 }
 

@@ -24,12 +24,6 @@ func (b *Book) take() Effects {
 	return e
 }
 
-// Look records that something has changed: there may be room for more turns.
-func (b *Book) Look(at Moment) Effects {
-	b.turn(at, "")
-	return b.take()
-}
-
 // Offer sets what a job asks for now. If it is not its turn, it waits for that. No job gets its turn before the
 // next input.
 func (b *Book) Offer(offered Job, at Moment) {
@@ -48,35 +42,49 @@ func (b *Book) Offer(offered Job, at Moment) {
 	j.since = since
 }
 
-// Come records that a pod of a job has come to the gate. If its turn begins, it is not called: it is on its way.
-func (b *Book) Come(offered Job, at Moment) Effects {
-	b.Offer(offered, at)
-	b.turn(at, offered.Name)
-	return b.take()
-}
-
-// turn admits the jobs whose turn it is, as long as the window has room; jobs that have begun already in any case.
-// All are called except the one of the given name.
-func (b *Book) turn(at Moment, except string) {
+// First returns the job whose turn it is, if the window has room for another one; jobs that have begun already need no
+// room. It is false if there is none. late: only jobs that were not looked at for too long have their turn, the longest
+// first. Jobs that would not come if they were called do not wait any more then; see the effects.
+func (b *Book) First(at Moment, late bool) (first Job, ok bool, e Effects) {
 	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent()) {
-		next, ok := b.next()
-		if !ok {
-			return
+		next := b.next()
+		if late {
+			next = b.late(at.Now)
 		}
-		j := b.jobs[next.Name]
-		if !at.Waits(j.Pod) {
-			b.quit(j, at)
-			continue
-		}
-		if j.Name != except && j.Gang && at.lacks(j.Pod) {
-			b.leaveOff(j)
-			continue
-		}
-		b.effects.Began = append(b.effects.Began, Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)})
-		if j.since = at.Now; j.Name != except {
-			b.effects.Call = append(b.effects.Call, j.Pod)
+		switch {
+		case next == nil:
+			return Job{}, false, b.take()
+		case !at.Waits(next.Pod):
+			b.quit(next, at)
+		case next.Gang && at.lacks(next.Pod):
+			b.leaveOff(next)
+		default:
+			return next.offered(), true, b.take()
 		}
 	}
+	return Job{}, false, b.take()
+}
+
+// Admit begins the turn of a job that First has returned. It returns the pod to bring to the gate, and how long the job
+// has waited.
+func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Waiting {
+		return "", Began{}
+	}
+	if !j.Begun {
+		if b.chosen.job == j && b.chosen.early {
+			j.early = true
+			b.early++
+		}
+		b.pass(j)
+		_, j.crowded = b.exceeded(j)
+		b.crowded += count(j.crowded)
+	}
+	b.admit(j)
+	began = Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)}
+	j.since = at.Now
+	return j.Pod, began
 }
 
 // leaveOff ends the waiting of a job, or its turn, that would lead to nothing. It asks for nothing until it comes
@@ -145,7 +153,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
-	b.turn(at, "")
+	j.failed = at.Now
 	if !how.Gang {
 		j.barred.take(b.barOf(j)) // it gets that reason now; what words it finds it computed
 		j.barred.unheard = false
@@ -172,7 +180,6 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 		}
 		b.keep(j)
 	}
-	b.turn(at, "")
 	return b.take()
 }
 
@@ -232,7 +239,6 @@ func (b *Book) Tick(at Moment) Effects {
 	b.relent(at.Now)
 	b.even(at.Now)
 	b.retry(at)
-	b.turn(at, "")
 	b.effects.Freed = b.Freed()
 	return b.take()
 }

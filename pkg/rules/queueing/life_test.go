@@ -33,7 +33,7 @@ func newScene(from Phase, gang bool) *scene {
 	case Waiting, Admitted:
 		s.Come(s.offer, s.at())
 	case Failed:
-		s.Fail("p1", Failure{Gang: gang}, s.at())
+		s.failNow("p1", Failure{Gang: gang}, s.at())
 	case Outside:
 	}
 	return s
@@ -56,47 +56,47 @@ func (s *scene) both(u Usage) {
 	s.one("p2", u)
 }
 
-func (s *scene) after(d time.Duration) Effects {
+func (s *scene) after(d time.Duration) called {
 	s.now = s.now.Add(d)
-	return s.Tick(s.at())
+	return s.tickNow(s.at())
 }
 
 // TestTransitions: what each input does to a job in each phase, and what has to be done then.
 func TestTransitions(t *testing.T) {
 	began := []Began{{Queue: "b"}}
-	come := func(s *scene) Effects { return s.Come(s.offer, s.at()) }
-	comeLate := func(s *scene) Effects { s.room(false); return come(s) }
-	offer := func(s *scene) Effects { s.Offer(s.offer, s.at()); return s.take() }
-	look := func(s *scene) Effects { s.room(true); return s.Look(s.at()) }
-	tick := func(s *scene) Effects { return s.after(time.Second) }
-	fail := func(s *scene) Effects { return s.Fail("p1", Failure{Gang: s.offer.Gang}, s.at()) }
-	refused := func(s *scene) Effects { s.Find("p1", true, false); return fail(s) }
-	hopeless := func(s *scene) Effects { s.Find("p1", false, true); return fail(s) }
-	gone := func(pods ...string) func(*scene) Effects {
-		return func(s *scene) (e Effects) {
+	come := func(s *scene) called { return s.Come(s.offer, s.at()) }
+	comeLate := func(s *scene) called { s.room(false); return come(s) }
+	offer := func(s *scene) called { s.Offer(s.offer, s.at()); return s.giveTurns(Moment{}, "", s.take()) }
+	look := func(s *scene) called { s.room(true); return s.Look(s.at()) }
+	tick := func(s *scene) called { return s.after(time.Second) }
+	fail := func(s *scene) called { return s.failNow("p1", Failure{Gang: s.offer.Gang}, s.at()) }
+	refused := func(s *scene) called { s.Find("p1", true, false); return fail(s) }
+	hopeless := func(s *scene) called { s.Find("p1", false, true); return fail(s) }
+	gone := func(pods ...string) func(*scene) called {
+		return func(s *scene) (e called) {
 			for _, pod := range pods {
 				s.gone[pod] = true
-				e = s.Gone(pod, s.at())
+				e = s.goneNow(pod, s.at())
 			}
 			return e
 		}
 	}
-	without := func(do func(*scene) Effects, pods ...string) func(*scene) Effects {
-		return func(s *scene) Effects {
+	without := func(do func(*scene) called, pods ...string) func(*scene) called {
+		return func(s *scene) called {
 			for _, pod := range pods {
 				s.gone[pod] = true
 			}
 			return do(s)
 		}
 	}
-	then := func(one, other func(*scene) Effects) func(*scene) Effects {
-		return func(s *scene) Effects { one(s); return other(s) }
+	then := func(one, other func(*scene) called) func(*scene) called {
+		return func(s *scene) called { one(s); return other(s) }
 	}
-	more := func(do func(*scene) Effects) func(*scene) Effects {
-		return func(s *scene) Effects { s.SetQueues(Queue{Name: "b", Weight: 2}); return do(s) }
+	more := func(do func(*scene) called) func(*scene) called {
+		return func(s *scene) called { s.SetQueues(Queue{Name: "b", Weight: 2}); return do(s) }
 	}
-	usage := func(pods []string, us ...Usage) func(*scene) Effects {
-		return func(s *scene) Effects {
+	usage := func(pods []string, us ...Usage) func(*scene) called {
+		return func(s *scene) called {
 			for _, u := range us {
 				for _, pod := range pods {
 					s.one(pod, u)
@@ -110,33 +110,33 @@ func TestTransitions(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		from   Phase
 		gang   bool
-		do     func(*scene) Effects
+		do     func(*scene) called
 		want   Phase
-		effect Effects
+		effect called
 		demand Demand // of p2, if it is there
 	}{
-		"it comes, and it is its turn":                      {from: Outside, do: come, want: Admitted, effect: Effects{Began: began}},
+		"it comes, and it is its turn":                      {from: Outside, do: come, want: Admitted, effect: called{Began: began}},
 		"it comes, and the window has no room":              {from: Outside, do: comeLate, want: Waiting},
-		"it comes before queues are read":                   {from: Outside, do: func(s *scene) Effects { at := s.at(); at.Read = false; return s.Come(s.offer, at) }, want: Waiting},
+		"it comes before queues are read":                   {from: Outside, do: func(s *scene) called { at := s.at(); at.Read = false; return s.Come(s.offer, at) }, want: Waiting},
 		"it is offered, and nothing is looked at":           {from: Outside, do: offer, want: Waiting},
 		"it fails though it never came":                     {from: Outside, do: fail, want: Failed, demand: Idle},
 		"nothing happens to it":                             {from: Outside, do: tick, want: Outside},
 		"its pods run without a turn":                       {from: Outside, do: usage(all, runs), want: Outside},
 		"its pods are gone":                                 {from: Outside, do: gone(all...), want: Outside},
 		"it comes again while it waits":                     {from: Waiting, do: come, want: Waiting},
-		"it waits, and the window has room":                 {from: Waiting, do: look, want: Admitted, effect: Effects{Began: began, Call: []string{"p1"}}},
+		"it waits, and the window has room":                 {from: Waiting, do: look, want: Admitted, effect: called{Began: began, Call: []string{"p1"}}},
 		"it waits, and time passes":                         {from: Waiting, do: tick, want: Waiting},
-		"its turn comes, and the pod to call does not wait": {from: Waiting, do: without(look, "p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
-		"time passes, and the pod to call does not wait":    {from: Waiting, do: without(tick, "p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"its turn comes, and the pod to call does not wait": {from: Waiting, do: without(look, "p1"), want: Outside, effect: called{Call: []string{"p2"}}},
+		"time passes, and the pod to call does not wait":    {from: Waiting, do: without(tick, "p1"), want: Outside, effect: called{Call: []string{"p2"}}},
 		"time passes, and none of its pods waits":           {from: Waiting, do: without(tick, "p1", "p2"), want: Outside},
-		"the pod to call is gone":                           {from: Waiting, do: gone("p1"), want: Outside, effect: Effects{Call: []string{"p2"}}},
+		"the pod to call is gone":                           {from: Waiting, do: gone("p1"), want: Outside, effect: called{Call: []string{"p2"}}},
 		"another of its pods is gone while it waits":        {from: Waiting, do: gone("p2"), want: Waiting},
 		"it fails while it waits":                           {from: Waiting, do: fail, want: Failed, demand: Idle},
 		"it comes in its turn":                              {from: Admitted, do: come, want: Admitted},
 		"it is offered in its turn":                         {from: Admitted, do: offer, want: Admitted},
 		"it fails":                                          {from: Admitted, do: fail, want: Failed, demand: Idle},
 		"it would not fit on an empty cluster":              {from: Admitted, do: hopeless, want: Failed, demand: Hopeless},
-		"it is refused":                                     {from: Admitted, do: refused, want: Failed, effect: Effects{Again: true}, demand: Idle},
+		"it is refused":                                     {from: Admitted, do: refused, want: Failed, effect: called{Again: true}, demand: Idle},
 		"a gang is refused":                                 {from: Admitted, gang: true, do: refused, want: Failed, demand: Idle},
 		"a pod of it runs":                                  {from: Admitted, do: usage(first, runs), want: Admitted},
 		"all of it runs":                                    {from: Admitted, do: usage(all, runs), want: Outside},
@@ -147,16 +147,16 @@ func TestTransitions(t *testing.T) {
 		"all of it is gone in its turn":                     {from: Admitted, do: gone(all...), want: Outside},
 		"the pod that speaks for a gang is gone in its turn, and another waits":        {from: Admitted, gang: true, do: then(gone("p1"), tick), want: Admitted},
 		"the pod that speaks for a gang waits no more in its turn, and none does":      {from: Admitted, gang: true, do: without(tick, "p1", "p2"), want: Outside, demand: Hopeless},
-		"the pod that speaks for a gang is in another by its labels, and none is left": {from: Admitted, gang: true, do: func(s *scene) Effects { s.both(Usage{Group: "other"}); return tick(s) }, want: Outside, demand: Hopeless},
+		"the pod that speaks for a gang is in another by its labels, and none is left": {from: Admitted, gang: true, do: func(s *scene) called { s.both(Usage{Group: "other"}); return tick(s) }, want: Outside, demand: Hopeless},
 		"what a gang waits with runs, and another waits":                               {from: Admitted, gang: true, do: then(usage(first, runs), without(tick, "p1")), want: Admitted},
-		"its turn goes on":                               {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn) }, want: Admitted},
-		"nothing comes of its turn":                      {from: Admitted, do: func(s *scene) Effects { return s.after(longestTurn + 1) }, want: Outside, demand: Hopeless},
-		"it has failed, comes, and it is its turn":       {from: Failed, do: come, want: Admitted, effect: Effects{Began: began}},
+		"its turn goes on":                               {from: Admitted, do: func(s *scene) called { return s.after(longestTurn) }, want: Admitted},
+		"nothing comes of its turn":                      {from: Admitted, do: func(s *scene) called { return s.after(longestTurn + 1) }, want: Outside, demand: Hopeless},
+		"it has failed, comes, and it is its turn":       {from: Failed, do: come, want: Admitted, effect: called{Began: began}},
 		"it has failed, comes, and there is no room":     {from: Failed, do: comeLate, want: Waiting},
 		"it has failed, and time passes":                 {from: Failed, do: tick, want: Failed, demand: Idle},
 		"it has failed, and there is room":               {from: Failed, do: look, want: Failed, demand: Idle},
-		"it has failed, and its queue deserves more":     {from: Failed, do: more(tick), want: Outside, effect: Effects{Call: []string{"p1"}}, demand: Idle},
-		"a gang has failed, and its queue deserves more": {from: Failed, gang: true, do: more(tick), want: Failed, effect: Effects{Retry: true}, demand: Idle},
+		"it has failed, and its queue deserves more":     {from: Failed, do: more(tick), want: Outside, effect: called{Call: []string{"p1"}}, demand: Idle},
+		"a gang has failed, and its queue deserves more": {from: Failed, gang: true, do: more(tick), want: Failed, effect: called{Retry: true}, demand: Idle},
 		"it has failed, and its pod waits no more":       {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
 		"it has failed, and its pod is gone":             {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
 		"it has failed, and another pod is gone":         {from: Failed, do: gone("p2"), want: Failed},
@@ -187,7 +187,7 @@ func TestTransitions(t *testing.T) {
 func TestPatience(t *testing.T) {
 	s := newScene(Admitted, false)
 	s.Find("p1", true, false)
-	s.Fail("p1", Failure{}, s.at())
+	s.failNow("p1", Failure{}, s.at())
 	s.room(false)
 	s.Come(s.offer, s.at())
 	for _, c := range []struct {
@@ -227,7 +227,7 @@ func TestMissedAndGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(Admitted, true)
 			s.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-			s.Fail("p1", Failure{Gang: true}, s.at())
+			s.failNow("p1", Failure{Gang: true}, s.at())
 			for _, pod := range []string{"p1", "p2"} {
 				s.Count(pod, Usage{Queue: "b", Job: last, Amount: gpus(3)})
 			}
@@ -245,7 +245,7 @@ func TestMissedAndGone(t *testing.T) {
 			}
 			for _, pod := range []string{"p1", "p2"} {
 				s.gone[pod] = true
-				s.Gone(pod, s.at())
+				s.goneNow(pod, s.at())
 			}
 			s.after(time.Second)
 			small("third")
@@ -268,7 +268,7 @@ func TestMadeWayFor(t *testing.T) {
 		b.Come(Job{Name: name, Queue: "default", Pod: pod, Pods: []string{pod}, Need: Needs{"default": gpus(need)}, Created: start.Add(time.Duration(created) * time.Second)}, at)
 	}
 	come("big", 1, 50)
-	b.Fail("pod of big", Failure{}, at)
+	b.failNow("pod of big", Failure{}, at)
 	come("passes", 2, 1)
 	b.Count("pod of passes", Usage{Queue: "default", Job: "passes", Amount: gpus(1), Runs: true})
 	for _, name := range []string{"waits", "promised"} {
@@ -299,9 +299,9 @@ func TestGoneHasNotPassed(t *testing.T) {
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	comes(b, "default", 1, 50, at)
-	b.Fail("default-1", Failure{Gang: true}, at)
+	b.failNow("default-1", Failure{Gang: true}, at)
 	passes := comes(b, "default", 2, 1, at)
-	b.Gone(passes, at)
+	b.goneNow(passes, at)
 	waits := comes(b, "default", 3, 1, at)
 	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
 		t.Errorf("the next one waits: %s", why)
@@ -321,9 +321,9 @@ func TestGoneElsewhere(t *testing.T) {
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	big := comes(b, "default", 1, 50, at)
 	b.Count("runs", Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true})
-	b.Fail(big, Failure{Gang: true}, at)
+	b.failNow(big, Failure{Gang: true}, at)
 	comes(b, "default", 1, 50, at)
-	b.Fail(big, Failure{Gang: true}, at)
+	b.failNow(big, Failure{Gang: true}, at)
 	passes := comes(b, "default", 2, 1, at)
 	b.Count(passes, Usage{Queue: "default", Job: passes, Amount: gpus(1), Runs: true})
 	comes(b, "default", 1, 50, at) // its turn again

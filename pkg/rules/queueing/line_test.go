@@ -20,7 +20,7 @@ func TestLine(t *testing.T) {
 		b.Come(j, at)
 	}
 	come(of("a", 2, gpus(6))) // it has its turn, and fails
-	b.Fail("pa-2", Failure{Job: "a-2", Gang: true}, at)
+	b.failNow("pa-2", Failure{Job: "a-2", Gang: true}, at)
 	come(of("a", 3, gpus(6))) // it has its turn
 	come(of("a", 4, gpus(6)))
 	come(of("other", 1, gpus(6)))
@@ -35,7 +35,7 @@ func TestLine(t *testing.T) {
 	begun.Begun = true
 	b.SetLimits(Limits{})
 	b.Offer(begun, at)
-	b.Gone("pa-1", at)
+	b.goneNow("pa-1", at)
 	if got, want := strings.Join(b.Line("a"), " "), "a-20 a-9 a-2 a-3 a-4"; got != want {
 		t.Errorf("with one that has begun, and without one that is gone, the line is %s, want %s", got, want)
 	}

@@ -120,6 +120,14 @@ func (j *job) all() []string {
 // need returns what a job asks for.
 func (j *job) need() Needs { return j.options[j.at] }
 
+// part returns what has to be within limits for the job to be placed, or a part of it.
+func (j *job) part() Needs {
+	if len(j.Parts) > 0 {
+		return j.Parts[min(j.at, len(j.Parts)-1)]
+	}
+	return j.need()
+}
+
 // take makes a job ask for one of its options. A job that is admitted is charged with it.
 func (j *job) take(at int) {
 	if j.at != at || j.needs == nil {

@@ -1,26 +1,29 @@
 package queueing
 
 import (
+	"cmp"
 	"container/heap"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// next admits the job whose turn it is; false if there is none. It costs a look at each queue with jobs that wait.
+// next returns the job whose turn it is; nil if there is none. It costs a look at each queue with jobs that wait.
 //
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree; then those come first that stay
 // inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
 // TaskOrder, and then by age, old first, and name. A job with which its queue would get more than its share stands back
 // behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come. Jobs that have
 // stood back for long get their turn by rank alone, see even.
-func (b *Book) next() (Job, bool) {
+func (b *Book) next() *job {
+	b.chosen.job = nil
 	if j := b.mostUrgent(); j != nil {
-		b.admit(j)
-		return j.offered(), true
+		return j
 	}
 	var best *job
 	var of *queue
@@ -32,18 +35,43 @@ func (b *Book) next() (Job, bool) {
 			best, of = first, q
 		}
 	}
-	if best == nil {
-		return Job{}, false
+	if best != nil {
+		first := best
+		best = b.insteadOf(best, of)
+		b.chosen.job, b.chosen.early = best, best != first
 	}
-	if other := b.insteadOf(best, of); other != best {
-		best, other.early = other, true
-		b.early++
+	return best
+}
+
+// late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if that
+// is too long; nil for none. It costs a look at each job that waits.
+func (b *Book) late(now time.Time) (longest *job) {
+	since := func(j *job) time.Time {
+		if j.failed.IsZero() {
+			return j.since
+		}
+		return j.failed
 	}
-	b.pass(best)
-	_, best.crowded = b.exceeded(best)
-	b.crowded += count(best.crowded)
-	b.admit(best)
-	return best.offered(), true
+	for _, q := range b.queues {
+		if q.err != nil || q.spec == nil || b.closed(q) {
+			continue
+		}
+		for kind, l := range q.waiting {
+			head := l.first(b)
+			if strings.HasPrefix(kind, hopeless) || head == nil {
+				continue
+			}
+			if _, over, why := b.judge(head); over || why != "" {
+				continue
+			}
+			for j := range l.all() {
+				if turns.Overdue(j.since, j.failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+					longest = j
+				}
+			}
+		}
+	}
+	return longest
 }
 
 // insteadOf returns the job that has its turn instead of the first job of the first queue, if with that the queue, or
@@ -68,7 +96,7 @@ func (b *Book) insteadOf(first *job, of *queue) *job {
 			best, bestOf = j, q
 		}
 	}
-	b.late = b.late || best != first
+	b.stood = b.stood || best != first
 	if b.byRank {
 		return first
 	}
@@ -80,7 +108,7 @@ func (b *Book) standsBack(j *job, q *queue) bool {
 	if b.early == 0 || !b.overshootsAny(j, q) {
 		return false
 	}
-	b.late = true
+	b.stood = true
 	return !b.byRank
 }
 
@@ -88,12 +116,12 @@ func (b *Book) standsBack(j *job, q *queue) bool {
 // patience, queues are ordered by rank alone, for as long.
 func (b *Book) even(now time.Time) {
 	switch {
-	case !b.late:
-		b.lateSince = time.Time{}
-	case b.lateSince.IsZero(), now.Sub(b.lateSince) >= 2*patience:
-		b.lateSince = now
+	case !b.stood:
+		b.stoodSince = time.Time{}
+	case b.stoodSince.IsZero(), now.Sub(b.stoodSince) >= 2*patience:
+		b.stoodSince = now
 	}
-	b.late, b.byRank = false, !b.lateSince.IsZero() && now.Sub(b.lateSince) >= patience
+	b.stood, b.byRank = false, !b.stoodSince.IsZero() && now.Sub(b.stoodSince) >= patience
 }
 
 // overshootsAny reports whether a queue, or one above it, would have more than it deserves with a job.
@@ -191,6 +219,22 @@ func (l *list) first(b *Book) *job {
 	return best
 }
 
+// all lists its jobs.
+func (l *list) all() iter.Seq[*job] {
+	return func(yield func(*job) bool) {
+		for _, j := range l.fresh.jobs {
+			if !yield(j) {
+				return
+			}
+		}
+		for _, j := range l.started {
+			if !yield(j) {
+				return
+			}
+		}
+	}
+}
+
 // kindOf returns a key for what a job asks for, and for whether others may have to make way for it. A job that has
 // been promised some of that is a kind of its own.
 func (b *Book) kindOf(j *job) string {
@@ -224,6 +268,9 @@ func (j *job) asks(asks *strings.Builder) {
 		asks.WriteString(queue + ":")
 		for _, name := range j.needs {
 			asks.WriteString(string(name) + "=" + strconv.FormatInt(j.need()[queue][name], 10) + ",")
+			if len(j.Parts) > 0 {
+				asks.WriteString(strconv.FormatInt(j.part()[queue][name], 10) + " each,")
+			}
 		}
 	}
 }

@@ -63,7 +63,7 @@ func TestOptions(t *testing.T) {
 			for _, j := range c.jobs {
 				b.offer(j)
 			}
-			if got := turns(b); got != c.want {
+			if got := turnsOf(b); got != c.want {
 				t.Errorf("turns %q, want %q", got, c.want)
 			}
 			got := Vector{}
@@ -93,7 +93,7 @@ func TestChoices(t *testing.T) {
 	j.Or = []Needs{{"a": inPool("y", 3)}}
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Or: []Vector{inPool("y", 3)}})
 	b.offer(j)
-	if got := turns(b); got != "a-1" {
+	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
 	step := func(sentence string, want []int, used Vector) {
@@ -135,7 +135,7 @@ func TestHeld(t *testing.T) {
 		count(pod, false, false)
 	}
 	b.offer(of("a", 1, gpus(8)))
-	if got := turns(b); got != "a-1" {
+	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
 	used := func(sentence string, want int64) {
@@ -158,7 +158,7 @@ func TestHeld(t *testing.T) {
 	}
 	b.done("a-2")
 	b.offer(of("a", 1, gpus(6)))
-	if got := turns(b); got != "a-1" {
+	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
 	for _, pod := range pods {
@@ -200,7 +200,7 @@ func TestBegun(t *testing.T) {
 			if !b.Urgent() || b.Pending()["a"] != 1 {
 				t.Error("it is not known to be urgent")
 			}
-			first, ok := b.next()
+			first, ok := b.admitNext()
 			if !ok || first.Name != "a-2" || b.Urgent() {
 				t.Errorf("%q comes first", first.Name)
 			}
@@ -246,7 +246,7 @@ func TestHeldInAQueueThatGoes(t *testing.T) {
 	u := Usage{Queue: "a", Job: "a-1", Amount: gpus(2)}
 	b.Count("p", u)
 	b.offer(of("a", 1, gpus(2)))
-	if got := turns(b); got != "a-1" {
+	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
 	u.Held = true

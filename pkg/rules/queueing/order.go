@@ -139,6 +139,17 @@ func (b *Book) compareJobs(i, j *job) int {
 	return compareAge(i, j)
 }
 
+// Compare orders jobs that may wait in different queues: 1. those that have begun; 2. the order of their queues, see
+// compareQueues; 3. the order of jobs in a queue.
+func (b *Book) Compare(i, j Job) int {
+	p, q := b.queues[i.Queue], b.queues[j.Queue]
+	order := compareReady(!i.Begun, !j.Begun)
+	if i.Queue != j.Queue && p != nil && q != nil && p.err == nil && q.err == nil {
+		order = cmp.Or(order, b.compareQueues(p, q))
+	}
+	return cmp.Or(order, b.compareJobs(&job{asking: asking{Job: i}}, &job{asking: asking{Job: j}}))
+}
+
 // compareReady puts jobs whose minimum does not run first.
 func compareReady(i, j bool) int {
 	switch {

@@ -110,7 +110,7 @@ func TestPolicies(t *testing.T) {
 			for _, j := range c.jobs {
 				b.offer(j)
 			}
-			if diff := gocmp.Diff(c.want, turns(b)); diff != "" {
+			if diff := gocmp.Diff(c.want, turnsOf(b)); diff != "" {
 				t.Errorf("turns (-want +got):\n%s", diff)
 			}
 		})
@@ -137,7 +137,7 @@ func TestLeftOver(t *testing.T) {
 		{"nor for one that did not come before another", func() { b.done("b-2") }, "a-1"},
 	} {
 		step.do()
-		if diff := gocmp.Diff(step.want, turns(b)); diff != "" {
+		if diff := gocmp.Diff(step.want, turnsOf(b)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step.sentence, diff)
 		}
 	}
@@ -176,11 +176,11 @@ func TestStandsBackForSoLong(t *testing.T) {
 		at.Now = at.Now.Add(time.Second)
 		for _, name := range []string{"b1", "b2"} {
 			if b.Phase(jobs[name].Name) == Admitted {
-				b.Fail(name, Failure{}, at)
+				b.failNow(name, Failure{}, at)
 				come(name)
 			}
 		}
-		b.Tick(at)
+		b.tickNow(at)
 	}
 	t.Error("it never has its turn")
 }

@@ -34,8 +34,8 @@ func TestLosesSpeakerInItsTurn(t *testing.T) {
 			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(first), b.Phase(second))
 		}
 		gone[lost] = true
-		b.Gone(lost, at)
-		b.Tick(at)
+		b.goneNow(lost, at)
+		b.tickNow(at)
 		if b.Phase(second) != Admitted {
 			t.Errorf("the gang has lost %q, is in phase %d, and the second waits for its turn still", lost, b.Phase(first))
 		}
@@ -53,7 +53,7 @@ func TestSpeakerLeavesInItsTurn(t *testing.T) {
 	b, first, second := inTurn(at, 4, "one", "other")
 	left = true
 	b.Count("one", Usage{Queue: "a", Job: "alone", Amount: gpus(4)})
-	b.Tick(at)
+	b.tickNow(at)
 	if b.Phase(second) != Admitted {
 		t.Errorf("the gang is in phase %d, and the second waits for its turn still", b.Phase(first))
 	}
@@ -72,8 +72,8 @@ func TestAnotherSpeaks(t *testing.T) {
 	for i, want := range []Phase{Admitted, Outside} {
 		pod := []string{"one", "two"}[i]
 		gone[pod] = true
-		b.Gone(pod, at)
-		b.Tick(at)
+		b.goneNow(pod, at)
+		b.tickNow(at)
 		if got := b.Phase(first); got != want {
 			t.Errorf("without %d of its members the gang is %s, want %s", i+1, names[got], names[want])
 		}

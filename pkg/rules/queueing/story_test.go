@@ -115,7 +115,7 @@ func (s *story) waits(name string) bool { p := s.pod(name); return p.there && !p
 func (s *story) at() Moment { return Moment{Now: s.now, Read: true, Waits: s.waits} }
 
 // do carries out the effects of an input, and checks what must be true after it.
-func (s *story) do(what string, e Effects) {
+func (s *story) do(what string, e called) {
 	s.trace = append(s.trace, fmt.Sprintf("%s: %+v\n", what, e))
 	checkJobs(s.b, s.fail)
 	s.checkTurns(len(e.Began))
@@ -240,7 +240,7 @@ func (s *story) failed(p *storyPod) {
 		s.b.Find(p.name, s.IntN(2) == 0, s.IntN(4) == 0)
 	}
 	p.job = s.jobOf(p)
-	e := s.b.Fail(p.name, Failure{Job: p.job, Gang: p.together(), Hopeless: s.IntN(8) == 0}, s.at())
+	e := s.b.failNow(p.name, Failure{Job: p.job, Gang: p.together(), Hopeless: s.IntN(8) == 0}, s.at())
 	s.do("fail "+p.name, e)
 	if phase := s.b.Phase(p.job); e.Again && phase != Waiting && phase != Admitted {
 		p.gate = true
@@ -258,7 +258,7 @@ func (s *story) end(p *storyPod) {
 
 func (s *story) hear(p *storyPod) {
 	p.told = false
-	s.do("gone "+p.name, s.b.Gone(p.name, s.at()))
+	s.do("gone "+p.name, s.b.goneNow(p.name, s.at()))
 }
 
 func (s *story) create() {
@@ -331,7 +331,7 @@ func (s *story) one() {
 // tick lets the book look at the time, and checks that a pod that waits speaks for each gang in its turn of which
 // nothing is held.
 func (s *story) tick() {
-	s.do("tick", s.b.Tick(s.at()))
+	s.do("tick", s.b.tickNow(s.at()))
 	for name, j := range s.b.jobs {
 		if j.phase == Admitted && j.Gang && len(j.held) == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
 			s.fail("gang %s is admitted, and %s speaks for it, which waits: %v, for %q", name, j.Pod, s.waits(j.Pod), s.b.usages[j.Pod].Job)
@@ -395,7 +395,7 @@ func TestStory(t *testing.T) {
 				s.hear(p)
 			}
 		}
-		s.do("tick", s.b.Tick(s.at()))
+		s.do("tick", s.b.tickNow(s.at()))
 		for what, n := range map[string]int{
 			"jobs": len(s.b.jobs), "usages": len(s.b.usages), "timed": len(s.b.timed), "making": len(s.b.making), "missed": len(s.b.missed), "members": len(s.b.members),
 			"promised": len(s.b.promised), "running": len(s.b.running), "urgent": len(s.b.urgent), "crowded": s.b.crowded, "waiting": s.b.Waiting(), "turns": s.b.Turns(),

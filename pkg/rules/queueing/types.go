@@ -73,6 +73,9 @@ type Job struct {
 	Need Needs
 	// Or is what it may ask for instead, the first that its queues have room for: the same in other pools of nodes.
 	Or []Needs
+	// Parts is what a part of it asks for, with each of Need and Or, if parts of it may be placed one by one: its queues
+	// need no more room than that. Nil if it is placed as a whole.
+	Parts []Needs
 }
 
 // Usage is what a pod, or anything else that the caller counts under a name, asks for.

@@ -219,7 +219,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 // [registry.Registry.Awaits].
 func (s *Simulation) awaits(pods []*v1.Pod) (awaits bool, until time.Time) {
 	for _, pod := range pods {
-		one, at := s.scheduler.Set.Gangs().Awaits(pod)
+		one, at := s.scheduler.Set.Awaits(pod)
 		if awaits = awaits || one; at.After(until) {
 			until = at
 		}

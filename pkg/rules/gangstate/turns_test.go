@@ -6,10 +6,8 @@ import (
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // queue is a full cluster with many gangs that wait. Whenever one starts it checks that no gang
@@ -54,12 +52,12 @@ func (q *queue) settle() {
 	for {
 		waiting, seen := q.waiting(), len(q.attempts)
 		if !q.step() && !q.retry() {
-			at, due := q.s.Due()
-			if !due {
+			_, _, _, again := q.turns.Next(q.now, q.turns.elsewhere, true)
+			if again.IsZero() || again.Sub(q.now) > 30*time.Second {
 				q.checkRest()
 				return
 			}
-			q.now = at // the pause is over
+			q.now = again // the pause is over
 		}
 		for _, a := range q.attempts[seen:] {
 			if a.Complete {
@@ -73,74 +71,16 @@ func (q *queue) settle() {
 // checkRest checks that no member awaits anything once nothing moves.
 func (q *queue) checkRest() {
 	for uid := range q.s.members {
-		if awaits, _ := q.s.Awaits(uid, q.now, nowhere{}); awaits {
-			q.fail("pod %s awaits an attempt that does not come", uid)
+		group, _ := q.s.GroupOf(q.pods[uid])
+		if awaits, _ := q.turns.Awaits(group, q.now, elsewhere{}); awaits {
+			q.fail("group %s awaits an attempt that does not come", group)
 		}
-	}
-}
-
-// making is where victims make room for all groups.
-type making struct{ nowhere }
-
-func (making) Making(string) bool { return true }
-
-// TestAwaits: what is reported about a gang that rests is final, until something changes, or as long as victims make
-// room for it.
-func TestAwaits(t *testing.T) {
-	q := newQueue(t, 1, map[string]int{"n1": 1})
-	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
-	q.settle()
-	var until time.Time
-	awaits := func(elsewhere Elsewhere) (awaits bool) {
-		awaits, until = q.s.Awaits("g-1", q.now, elsewhere)
-		return awaits
-	}
-	if awaits(nowhere{}) || !awaits(making{}) {
-		t.Errorf("awaits %t where nothing happens, and %t where victims make room; want false and true", awaits(nowhere{}), awaits(making{}))
-	}
-	q.s.Changed()
-	if !awaits(nowhere{}) {
-		t.Error("awaits nothing after something has changed")
-	}
-	q.s.pump.notBefore = q.now.Add(3 * time.Second) // others have had their share
-	if !awaits(nowhere{}) || !until.Equal(q.s.pump.notBefore) {
-		t.Errorf("in the pause it awaits an attempt by %v, want %v", until, q.s.pump.notBefore)
-	}
-	q.now = q.now.Add(3 * time.Second)
-	q.do(q.s.Retry(q.now, nowhere{}))
-	if q.s.Visit(q.pods["g-1"]); !awaits(nowhere{}) || !until.After(q.now) {
-		t.Errorf("in its attempt it awaits what comes of that by %v, it is %v", until, q.now)
-	}
-	q.settle()
-	if nobody, _ := q.s.Awaits("nobody", q.now, making{}); awaits(nowhere{}) || nobody {
-		t.Error("awaits another attempt")
-	}
-}
-
-// TestAwaitsAfterFailures: an attempt that ended with an error is made again after a backoff, whatever happens. Where
-// all do, that is the last word.
-func TestAwaitsAfterFailures(t *testing.T) {
-	q := newQueue(t, 1, map[string]int{"n1": 2})
-	q.add(podsNamed("g-", 2, of("g"), needs(2), sized(1))...)
-	for i := range 2 * awaitedFailures {
-		for uid := range q.s.members {
-			if v := q.s.Visit(q.pods[uid]); v.Verdict == Lead {
-				q.do(q.s.Failed(uid, q.now))
-				break
-			}
-		}
-		awaits, until := q.s.Awaits("g-1", q.now, nowhere{})
-		if again := i < awaitedFailures; awaits != again || again && !until.After(q.now) {
-			t.Errorf("after %d failures it awaits an attempt: %t, by %v; it is %v", i+1, awaits, until, q.now)
-		}
-		q.now = q.now.Add(time.Minute)
-		q.do(q.s.Retry(q.now, nowhere{}))
 	}
 }
 
 // waiter is a gang that is complete and has nothing.
 type waiter struct {
-	rank
+	turns.Rank
 	fits bool
 }
 
@@ -156,7 +96,7 @@ func (q *queue) waiting() map[string]waiter {
 
 func (q *queue) checkTurn(started string, waiting map[string]waiter) {
 	for name, w := range waiting {
-		if name != started && w.fits && w.compare(waiting[started].rank) < 0 {
+		if name != started && w.fits && w.Compare(waiting[started].Rank) < 0 {
 			q.fail("gang %s starts before %s, which comes first and fits", started, name)
 		}
 	}
@@ -180,7 +120,9 @@ func TestPauseAfterAnAttempt(t *testing.T) {
 			q.cost = 10 * time.Millisecond
 			q.add(podsNamed("p", 8, of("train"), needs(8), says(modeKey, c.mode))...)
 			q.run()
-			if pause := max(0, q.s.pump.notBefore.Sub(q.now)); pause != c.want || len(q.attempts) != 1 {
+			q.turns.Happen(turns.Freed)
+			_, until := q.turns.Awaits("a/train", q.now, elsewhere{})
+			if pause := max(0, until.Sub(q.now)); pause != c.want || len(q.attempts) != 1 {
 				t.Errorf("a pause of %s after %d attempts, want %s after one", pause, len(q.attempts), c.want)
 			}
 		})
@@ -223,7 +165,7 @@ func TestTurns(t *testing.T) {
 			}
 			// What is given back counts as a change, and may be two.
 			if limit := 2*q.sizes*q.members + came; failed > limit {
-				t.Errorf("seed %d: a change cost %d attempts that failed, of %d gangs, want at most %d", seed, failed, len(q.s.pump.resting), limit)
+				t.Errorf("seed %d: a change cost %d attempts that failed, want at most %d", seed, failed, limit)
 			}
 			q.pass(time.Second)
 		}
@@ -257,9 +199,9 @@ func (c *cluster) churn(every, long time.Duration, cost time.Duration) map[strin
 	for next, end := c.now, c.now.Add(long); c.now.Before(end); c.now = c.now.Add(step) {
 		if !c.now.Before(next) {
 			next = next.Add(every)
-			c.s.Changed()
+			c.turns.Happen(turns.Freed)
 		}
-		c.do(c.s.Tick(c.now, nil))
+		c.tick()
 		c.run()
 	}
 	tried := map[string]int{}
@@ -279,7 +221,7 @@ func TestTurnsAreAffordable(t *testing.T) {
 		least, most time.Duration
 	}{
 		"all ask for the same": {func(int) int { return 7 }, seconds * perSecond * 10 * time.Millisecond, (seconds*perSecond + 1) * 10 * time.Millisecond},
-		"each asks for less":   {func(i int) int { return 200 - i }, seconds * time.Second / 6, seconds * time.Second / retryShare},
+		"each asks for less":   {func(i int) int { return 200 - i }, seconds * time.Second / 6, seconds * time.Second / 5},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			cluster := line(t, 60, c.size)
@@ -289,31 +231,6 @@ func TestTurnsAreAffordable(t *testing.T) {
 			}
 			if n := tried["a/g000"]; n < seconds*perSecond*9/10 {
 				t.Errorf("the first in rank was tried %d times in %d changes", n, seconds*perSecond)
-			}
-		})
-	}
-}
-
-func TestShapes(t *testing.T) {
-	gpus := func(n int64) resource.Vector { return resource.Vector{"gpu": n} }
-	for sentence, c := range map[string]struct {
-		one, other Shape
-		want       bool
-	}{
-		"the same":                          {Shape{1, 2, gpus(1)}, Shape{1, 2, gpus(1)}, true},
-		"more members":                      {Shape{1, 3, gpus(1)}, Shape{1, 2, gpus(1)}, true},
-		"fewer members":                     {Shape{1, 1, gpus(1)}, Shape{1, 2, gpus(1)}, false},
-		"larger members":                    {Shape{1, 2, gpus(2)}, Shape{1, 2, gpus(1)}, true},
-		"fewer of them that are larger":     {Shape{1, 1, gpus(4)}, Shape{1, 2, gpus(1)}, false},
-		"something else is asked for, too":  {Shape{1, 2, resource.Vector{"gpu": 1, v1.ResourceCPU: 1}}, Shape{1, 2, gpus(1)}, true},
-		"something else is asked for":       {Shape{1, 2, resource.Vector{v1.ResourceCPU: 1}}, Shape{1, 2, gpus(1)}, false},
-		"other nodes may do":                {Shape{1, 2, gpus(1)}, Shape{2, 2, gpus(1)}, false},
-		"what is not known says nothing":    {Shape{}, Shape{}, false},
-		"of what is not known nothing said": {Shape{1, 2, gpus(1)}, Shape{}, false},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			if got := c.one.asksNoLessThan(c.other); got != c.want {
-				t.Errorf("%+v asks for no less than %+v: %t", c.one, c.other, got)
 			}
 		})
 	}
@@ -384,7 +301,7 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.changed()
 				c.run()
 				c.note("%s", tried(c))
-				c.elsewhere.making = map[string]bool{"a/a": true}
+				c.turns.elsewhere.making = map[string]bool{"a/a": true}
 				c.pass(time.Second)
 				c.note("%s", tried(c))
 			},
@@ -413,7 +330,7 @@ func TestStoriesOfTurns(t *testing.T) {
 			room: map[string]int{"n": 0},
 			play: func(c *cluster) {
 				full(c, "a", "b")
-				c.elsewhere.promised = map[string]bool{"a/b": true}
+				c.turns.elsewhere.promised = map[string]bool{"a/b": true}
 				c.changed()
 				c.run()
 				c.note("%s", tried(c))
@@ -425,14 +342,14 @@ func TestStoriesOfTurns(t *testing.T) {
 			play: func(c *cluster) {
 				full(c, "a", "b")
 				c.changed()
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 				c.at["a1"] = going // another plugin keeps it back
 				c.room["n"] = 2
 				c.changed()
 				c.run()
 				c.note("at once: %s", tried(c))
-				c.now = c.now.Add(showUp)
-				c.do(c.s.Tick(c.now, nil))
+				c.now = c.now.Add(200 * time.Millisecond)
+				c.tick()
 				c.run()
 				c.note("after a while: %s", tried(c))
 			},
@@ -444,15 +361,15 @@ func TestStoriesOfTurns(t *testing.T) {
 				full(c, "a", "b")
 				c.room["n"] = 2
 				c.changed()
-				c.do(c.s.Tick(c.now, nil))
+				c.tick()
 				c.at["a1"] = going
-				leader, ok := c.s.Trying()
-				c.note("%s: %t", leader, ok)
-				c.s.PassOver(leader)
+				name, begun := c.turns.Turn()
+				c.note("%s: %t", name, begun)
+				c.turns.PassOver(name)
 				c.run()
 				c.note("%s", tried(c))
 			},
-			want: []string{"a1: true", "a/b "},
+			want: []string{"a/a: false", "a/b "},
 		},
 		"a leader whose cycle ends in an error lets the others have their turn, and comes again": {
 			room: map[string]int{"n": 0},
@@ -463,9 +380,10 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.run()
 				tried(c)
 				c.room["n"] = 1
-				c.s.Changed()
-				c.do(c.s.Tick(c.now, nil))
+				c.turns.Happen(turns.Freed)
+				c.tick()
 				c.at["a1"] = going
+				c.retry()
 				c.note("a leads: %t", c.visit(c.pods["a1"]).Verdict == Lead)
 				c.do(c.s.Failed("a1", c.now))
 				c.do(c.s.Failed("a1", c.now)) // that was reported
@@ -483,12 +401,13 @@ func TestStoriesOfTurns(t *testing.T) {
 			play: func(c *cluster) {
 				full(c, "a")
 				c.changed()
-				c.do(c.s.Tick(c.now, nil))
-				c.s.Begin()
-				c.s.Changed()
+				c.tick()
+				c.turns.BeginCycle()
+				c.turns.Happen(turns.Freed)
+				c.old = true
 				c.step() // the cycle has an older snapshot
 				c.note("%s", tried(c))
-				c.s.Begin()
+				c.old = false
 				c.run()
 				c.note("%s", tried(c))
 			},
@@ -499,29 +418,31 @@ func TestStoriesOfTurns(t *testing.T) {
 			play: func(c *cluster) {
 				full(c, "a")
 				c.room["n"] = 2
-				c.s.Changed()
+				c.turns.Happen(turns.Freed)
 				c.add(podsNamed("z", 2, of("z"), needs(2))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), urgent(5))...)
-				c.note("z rests: %t, y rests: %t", c.s.gangs[Key{"a", "z"}].group.phase == resting, c.s.gangs[Key{"a", "y"}].group.phase == resting)
+				c.retry()
+				name, _ := c.turns.Turn()
+				c.note("the turn of %s", name)
 				c.remove("y")
 				c.run()
 				c.look("room for one")
 			},
-			want: []string{"z rests: true, y rests: false", "room for one: a/a 2 bound, a/z 2 pending"},
+			want: []string{"the turn of a/y", "room for one: a/a 2 bound, a/z 2 pending"},
 		},
 		"pods that come to nodes wake those whose members care about pods": {
 			room: map[string]int{"n": 0},
 			play: func(c *cluster) {
 				c.add(podsNamed("a", 2, of("a"), needs(2), labeled(coupledLabel, "yes"))...)
 				full(c, "b")
-				c.s.PodsMoved()
+				c.turns.Happen(turns.PodsMoved)
 				c.run()
 				c.note("%s", tried(c))
 				c.change("a", func(p *podT) { delete(p.Labels, coupledLabel) })
-				c.s.PodsMoved()
+				c.turns.Happen(turns.PodsMoved)
 				c.run()
 				c.note("it is tried once more: %s", tried(c))
-				c.s.PodsMoved()
+				c.turns.Happen(turns.PodsMoved)
 				c.run()
 				c.note("and does not care any more: %s", tried(c))
 			},
@@ -575,7 +496,7 @@ func TestStoriesOfHope(t *testing.T) {
 				c.note("pods ended: %d", c.tries())
 				c.hopeless = nil
 				c.room["n"] = 4
-				c.s.NodesChanged()
+				c.turns.Happen(turns.NodesChanged)
 				c.run()
 				c.look("a node came")
 			},
@@ -589,7 +510,7 @@ func TestStoriesOfHope(t *testing.T) {
 				c.run()
 				c.tries()
 				for range 20 {
-					c.s.PodsMoved()
+					c.turns.Happen(turns.PodsMoved)
 					c.pass(time.Second)
 				}
 				c.note("pods came: %d", c.tries())

@@ -1,4 +1,4 @@
-package gangstate
+package turns
 
 import "github.com/lockstep-sh/lockstep/pkg/rules/resource"
 

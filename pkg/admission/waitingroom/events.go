@@ -1,0 +1,107 @@
+package waitingroom
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+)
+
+var _ cacheevents.Listener = &Room{}
+
+// Heard notes what may help jobs that did not fit, of all events that the scheduler's cache has taken in. Events that it
+// has not taken in come here later.
+func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
+	switch event.Resource {
+	case fwk.AssignedPod:
+		if pod, ok := before.(*v1.Pod); ok && event.ActionType == fwk.Delete {
+			r.queues.Left(pod)
+		}
+		switch {
+		case event.ActionType == fwk.Delete && r.victimLeft(before):
+			r.Happen(turns.VictimEnded)
+		case cacheevents.Frees(event):
+			r.Happen(turns.Freed)
+		case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
+			r.Happen(turns.PodsMoved)
+		}
+	case fwk.Node:
+		if cacheevents.NodeHelps(before, after) {
+			r.Happen(turns.NodesChanged)
+		}
+	case fwk.ResourceClaim:
+		if cacheevents.ClaimHelps(before, after) {
+			r.Happen(turns.NodesChanged)
+		}
+	case fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
+		// Members are watched by their gangs.
+	default:
+		r.Happen(turns.NodesChanged) // volumes, kinds and lists of devices
+	}
+}
+
+// victimLeft reports whether a pod that the scheduler's cache no longer has on a node was evicted to make room for
+// others.
+func (r *Room) victimLeft(object any) bool {
+	pod, ok := object.(*v1.Pod)
+	return ok && r.evictions != nil && r.pods != nil && !r.goesOn(pod) && r.evictions.LeftCache(pod.UID, r.clock.Now())
+}
+
+// goesOn reports whether a pod exists and is not being deleted. Where the cache no longer has it, its binding failed or
+// was called off: it has not ended, and may come to a node again.
+func (r *Room) goesOn(pod *v1.Pod) bool {
+	now, err := r.pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && now.UID == pod.UID && now.DeletionTimestamp == nil
+}
+
+// Begin does nothing: the scheduling thread says which pod it takes, see Took.
+func (r *Room) Begin() {}
+
+// Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as an outcome.
+func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
+	r.gangs.Failed(ctx, pod, why)
+	group, member := r.gangs.GroupOf(pod)
+	r.do(func() {
+		if name, begun := r.room.Turn(); begun && member && name == nameOf(group) {
+			r.room.PassOver(name)
+		}
+		if r.taken == pod.UID {
+			r.room.Vain()
+		}
+	})
+}
+
+// Happen notes something that may help jobs that did not fit.
+func (r *Room) Happen(change turns.Change) {
+	r.do(func() { r.room.Happen(change) })
+	r.Rouse()
+}
+
+// Changed notes that there may be more room.
+func (r *Room) Changed() { r.Happen(turns.Freed) }
+
+// Note takes in what an input to the gangs of a profile says of the groups that wait.
+func (r *Room) Note(profile string, e *gangstate.Effects) {
+	if len(e.Missed)+len(e.Touched) == 0 {
+		return
+	}
+	r.do(func() {
+		for _, missed := range e.Missed {
+			group, outcome := hold.Holder{Profile: profile, Group: missed.Group}, missed.Outcome
+			if missed.RoomFor != "" {
+				outcome.Holder = hold.Holder{Profile: profile, Group: missed.RoomFor}
+			}
+			turn, _ := r.gangs.Turn(group)
+			r.room.Miss(r.jobOf(group, turn), outcome, r.clock.Now())
+		}
+		for _, group := range e.Touched {
+			r.touched[hold.Holder{Profile: profile, Group: group}] = true
+		}
+	})
+	r.Rouse()
+}

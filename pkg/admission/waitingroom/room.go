@@ -1,0 +1,316 @@
+// Package waitingroom lets one job after the other into the scheduling queue: gangs that start together, and jobs of
+// queues. Whose turn it is is decided in pkg/rules/turns; this package tells it what happens, and carries out what it
+// decides.
+package waitingroom
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+)
+
+// Room has the jobs of all profiles that wait. It is safe for concurrent use.
+type Room struct {
+	gangs Gangs
+	holds *ledger.Holds
+	// evictions knows the victims of preemptors; nil where nothing is evicted.
+	evictions Evictions
+	queues    Queues
+	queue     SchedulingQueue
+	pods      corelisters.PodLister
+	clock     clock.WithTicker
+
+	// asking serialises Next. It is held while pods are activated: mu and the locks of the scheduling queue are taken
+	// under it, never the other way round.
+	asking sync.Mutex
+	// freed is the ledger's count of freed capacity when it was last noted; asking guards it.
+	freed uint64
+	// mu guards what follows. The lock of the gangs is taken under it, never the other way round.
+	mu   sync.Mutex
+	room *turns.Room
+	// touched are the groups to look at again.
+	touched map[hold.Holder]bool
+	// leader is the pod of the job that has its turn, if the queues have that job; taken, once the thread has taken it.
+	leader, taken types.UID
+	// passing is how many events are being passed on to the scheduling queue, and since when there was always one.
+	passing      int
+	passingSince time.Time
+
+	// idle: the scheduling thread waits for a pod.
+	idle atomic.Bool
+	// wake makes run ask who is next, and so does timer when another job may be by time alone.
+	wake  chan struct{}
+	timer clock.Timer
+}
+
+// Gangs are the gangs of all profiles.
+type Gangs interface {
+	// Turn returns a group that waits for its turn, or has it; false if it does neither.
+	Turn(group hold.Holder) (gangstate.Turn, bool)
+	// Lead gives a group its turn, and activates its leader, which it returns; nil if the group does not wait.
+	Lead(ctx context.Context, group hold.Holder) *v1.Pod
+	// GroupOf returns the group of the gang of a pod; false if the pod is in none.
+	GroupOf(pod *v1.Pod) (hold.Holder, bool)
+	// Failed is called when the cycle of a pod, or its binding, failed.
+	Failed(ctx context.Context, pod *v1.Pod, why error)
+}
+
+// Evictions knows the victims of preemptors.
+type Evictions interface {
+	// Awaited returns how many victims of a holder have not ended.
+	Awaited(holder hold.Holder) int
+	// LeftCache is called when the scheduler's cache no longer has a pod on a node. It reports whether the pod was evicted
+	// to make room for others.
+	LeftCache(pod types.UID, now time.Time) bool
+}
+
+// Queues are the queues of all profiles.
+type Queues interface {
+	turns.Policy
+	// QueueOf returns the queue of a pod; empty where its profile has none.
+	QueueOf(pod *v1.Pod) string
+	// Admit begins the turn of a job that First has returned, and returns its pod; nil if the job does not wait.
+	Admit(ctx context.Context, job string) *v1.Pod
+	// Called takes the pods that have to come to the gate again.
+	Called() []*v1.Pod
+	// Left is called when the scheduler's cache no longer has a pod on a node.
+	Left(pod *v1.Pod)
+}
+
+// SchedulingQueue is where pods are let into.
+type SchedulingQueue interface {
+	Activate(logger klog.Logger, pods map[string]*v1.Pod)
+	// Gated reports whether a pod waits at a gate, as any PreEnqueue plugin decides.
+	Gated(pod *v1.Pod) bool
+}
+
+// New returns an empty room. evictions is nil where nothing is evicted.
+func New(gangs Gangs, queues Queues, holds *ledger.Holds, evictions Evictions, by clock.WithTicker) *Room {
+	r := &Room{
+		gangs: gangs, queues: queues, holds: holds, evictions: evictions, clock: by,
+		room: turns.New(queues), touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
+	}
+	r.timer = r.clock.NewTimer(never)
+	return r
+}
+
+// never is a pause that does not end.
+const never = 365 * 24 * time.Hour
+
+// Start begins to ask who is next, until ctx is done, whenever something happens while the scheduling thread waits.
+func (r *Room) Start(ctx context.Context, queue SchedulingQueue, pods corelisters.PodLister) {
+	r.queue, r.pods = queue, pods
+	go r.run(ctx)
+}
+
+func (r *Room) run(ctx context.Context) {
+	defer r.timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.timer.C():
+		case <-r.wake:
+		}
+		r.Ask(ctx)
+	}
+}
+
+// Rouse makes somebody ask who is next, if the scheduling thread waits. It does not block.
+func (r *Room) Rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default: // it is roused already
+	}
+}
+
+// Wait is called by the scheduling thread before it takes a pod, which may have to wait for one. It lets in the job whose
+// turn it is.
+func (r *Room) Wait(ctx context.Context) {
+	r.idle.Store(true)
+	r.Next(ctx)
+}
+
+// PassOn passes an event on: hear to whoever listens, then pass to the scheduling queue. While that goes on, no job of a
+// queue has its turn: others that the event helps, and that come first, may not have come yet.
+func (r *Room) PassOn(ctx context.Context, hear, pass func()) {
+	r.do(func() {
+		if r.passing++; r.passing == 1 {
+			r.passingSince = r.clock.Now()
+		}
+	})
+	hear()
+	r.Ask(ctx) // gangs in no queue come before the pods that the event lets in
+	pass()
+	r.do(func() { r.passing-- })
+	r.Ask(ctx)
+}
+
+// longestPassing is how long jobs of queues wait for events that are passed on without a break.
+const longestPassing = 20 * time.Millisecond
+
+// Ask lets in the job whose turn it is if the scheduling thread waits for a pod. Otherwise the thread does that before it
+// takes the next one.
+func (r *Room) Ask(ctx context.Context) {
+	if r.idle.Load() {
+		r.Next(ctx)
+	}
+}
+
+// Took is called by the scheduling thread when it has taken a pod; nil for none.
+func (r *Room) Took(pod *v1.Pod) {
+	r.idle.Store(false)
+	if pod == nil {
+		return
+	}
+	group, member := r.gangs.GroupOf(pod)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.room.BeginCycle()
+	if member {
+		r.room.Begin(nameOf(group), r.clock.Now())
+	}
+	if r.taken = pod.UID; r.leader == pod.UID {
+		r.leader = ""
+		name, _ := r.room.Turn()
+		r.room.PassOver(name) // its cycle is over when somebody asks again
+	}
+}
+
+// Next lets in the job whose turn it is, if there is one: its pod is in the scheduling queue when Next returns.
+//
+// The scheduling thread calls it before it takes a pod, so it takes no pod of lower rank in place of a job that a change
+// may help. While the thread waits for a pod, the goroutine that passes on a cluster event calls it, before the event
+// reaches other pods. It costs a look-up, and after a change a look at each job that rests.
+func (r *Room) Next(ctx context.Context) {
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	if freed := r.holds.Freed(); freed != r.freed {
+		r.freed = freed
+		r.Happen(turns.Freed)
+	}
+	for ctx.Err() == nil {
+		for _, pod := range r.queues.Called() {
+			r.activate(ctx, pod)
+		}
+		job, has, ok := r.next()
+		if !ok {
+			return
+		}
+		if pod := r.letIn(ctx, job, has); pod != nil && r.queue.Gated(pod) {
+			r.do(func() { r.room.PassOver(job.Name) })
+		}
+	}
+}
+
+// letIn lets the pod of a job into the scheduling queue, and returns it; nil if the job does not wait any more. has: the
+// queues have the job.
+func (r *Room) letIn(ctx context.Context, job turns.Job, has bool) *v1.Pod {
+	if !has {
+		leader := r.gangs.Lead(ctx, job.Holder)
+		if leader == nil {
+			r.do(func() { r.room.Withdraw(job.Name) })
+		}
+		return leader
+	}
+	pod := r.queues.Admit(ctx, job.Name)
+	if pod == nil {
+		r.do(func() { r.room.PassOver(job.Name) })
+		return nil
+	}
+	r.do(func() {
+		if r.leader = ""; job.Holder.IsNone() { // it is one pod: the turns know nothing of its attempt
+			r.leader = pod.UID
+		}
+	})
+	r.activate(ctx, pod)
+	return pod
+}
+
+func (r *Room) activate(ctx context.Context, pod *v1.Pod) {
+	r.queue.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+}
+
+// next returns the job whose turn it is, and whether the queues have it; false if there is none.
+func (r *Room) next() (job turns.Job, has, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.clock.Now()
+	r.look(now)
+	job, has, ok, again := r.room.Next(now, elsewhere{r}, r.passing == 0 || now.Sub(r.passingSince) > longestPassing)
+	if !again.IsZero() {
+		r.timer.Reset(max(again.Sub(now), time.Millisecond))
+	}
+	return job, has, ok
+}
+
+// look looks again at the groups that may wait for their turn by now, or not any more.
+func (r *Room) look(now time.Time) {
+	for group := range r.touched {
+		switch turn, waits := r.gangs.Turn(group); {
+		case !waits:
+			r.room.Withdraw(nameOf(group))
+		case !turn.Has:
+			r.room.Offer(r.jobOf(group, turn), now)
+		}
+	}
+	clear(r.touched)
+}
+
+// do does something under the lock.
+func (r *Room) do(what func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	what()
+}
+
+// nameOf returns the name of the job of a group.
+func nameOf(group hold.Holder) string { return group.Profile + "/" + group.Group }
+
+func (r *Room) jobOf(group hold.Holder, turn gangstate.Turn) turns.Job {
+	job := turn.Job
+	job.Name, job.Holder = nameOf(group), group
+	if turn.Leader != nil {
+		job.Queue = r.queues.QueueOf(turn.Leader)
+	}
+	return job
+}
+
+// Awaits reports whether the gang of a pod is being tried, or will be as things are, or victims make room for it or for
+// the pod: the present explanation may not be the last. until is when it may be tried at the earliest, or when the
+// attempt that keeps it from that is over; zero for at once.
+func (r *Room) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
+	group, member := r.gangs.GroupOf(pod)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if member {
+		now := r.clock.Now()
+		r.look(now)
+		awaits, until = r.room.Awaits(nameOf(group), now, elsewhere{r})
+	}
+	single := hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}
+	return awaits || elsewhere{r}.Making(single), until // for a pod that is placed alone, or is in no gang
+}
+
+// elsewhere is what is known of jobs outside the room.
+type elsewhere struct{ r *Room }
+
+// Making reports whether victims of a holder have not all ended.
+func (e elsewhere) Making(holder hold.Holder) bool {
+	return e.r.evictions != nil && e.r.evictions.Awaited(holder) > 0
+}
+
+// Promised reports whether room is kept for a holder by nominations.
+func (e elsewhere) Promised(holder hold.Holder) bool { return e.r.holds.Nominated(holder) }

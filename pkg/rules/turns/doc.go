@@ -1,0 +1,20 @@
+// Package turns decides which of the jobs that wait is tried next.
+//
+// A job is what starts together: the gangs of a group, or one pod. These are the rules:
+//
+//  1. One job at a time is let in, and has its turn until its attempt is over.
+//  2. A job that did not fit rests until something happens that could help it, or for a minute. Then it is a candidate, as
+//     is one that was never tried.
+//  3. The first candidate in order has the next turn. Jobs of queues are in the order of the policy, others in that of
+//     their rank; of the first of both, the one of higher rank comes first.
+//  4. A candidate that asks for no less than one before it that did not fit, with nothing helpful since, is not tried.
+//  5. After an attempt that placed nothing, no job is tried again for four times as long as it took. A job that was
+//     never tried need not wait for that, unless it comes after one that has to.
+//  6. A candidate that was not looked at for a minute, or never within two seconds, has every second turn after an attempt
+//     that placed nothing.
+//
+// So what becomes free goes to the first in order that can use it, nobody starves, and what it costs to look does not
+// grow with the number of jobs that wait for the same.
+//
+// A Room is a state machine over values: it reads no clock, takes no lock and knows no client.
+package turns

@@ -1,0 +1,176 @@
+package turns
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+// Job is what starts together: the gangs of a group, or one pod.
+type Job struct {
+	// Name is unique among the jobs of all profiles.
+	Name string
+	Rank Rank
+	// Queue is the queue that it waits in, which the policy knows; empty for none.
+	Queue string
+	// Strict: it keeps nothing of a place that does not suffice.
+	Strict bool
+	// Holder is how the ledger knows it.
+	Holder hold.Holder
+	// Tried: attempts have been made since it came together.
+	Tried bool
+	// Blocked: it cannot be tried now; members have yet to give back their nodes.
+	Blocked bool
+	// NotBefore ends a pause after Failures rounds in a row that failed although a plan stood.
+	NotBefore time.Time
+	Failures  int
+	// Changes counts what has changed about the job itself: it may fit then, whatever happens.
+	Changes int
+}
+
+// Rank orders jobs.
+type Rank struct {
+	Priority int32
+	// Begun: part of it runs, which is of no use without the rest.
+	Begun   bool
+	Created time.Time
+	// Name is namespace/name of its first gang, or of its pod.
+	Name string
+}
+
+// Compare orders by: 1. priority, high first; 2. jobs that have begun to run; 3. creation, old first; 4. name.
+func (r Rank) Compare(other Rank) int {
+	begun := 0
+	if r.Begun != other.Begun {
+		begun = 1
+		if r.Begun {
+			begun = -1
+		}
+	}
+	return cmp.Or(cmp.Compare(other.Priority, r.Priority), begun, r.Created.Compare(other.Created), cmp.Compare(r.Name, other.Name))
+}
+
+// phase is how far a job is.
+type phase uint8
+
+const (
+	// resting: its last attempt failed, and nothing has happened that could help it.
+	resting phase = iota
+	// candidate: it may be tried.
+	candidate
+	// in: it was let in, and its attempt is not over. The policy may keep it waiting.
+	in
+)
+
+// job is what is known of a job that waits.
+type job struct {
+	Job
+	phase phase
+	// came is when it was first offered.
+	came time.Time
+	// fresh: it was not tried since it came.
+	fresh bool
+	// begun: an attempt is under way.
+	begun bool
+	last  attempt
+	// index is its place in the heap of candidates in no queue; -1 outside it.
+	index int
+}
+
+// attempt is what is known of the last attempt of a job.
+type attempt struct {
+	// seen is what the attempt knew of, and changes the count of those of the job itself.
+	seen    View
+	changes int
+	// at is when it ended, or was found to be of no use.
+	at time.Time
+	// hopeless and coupled say what can help.
+	hopeless, coupled bool
+	shape             Shape
+	// holder is what room is made for, if that is not the job.
+	holder hold.Holder
+	// passed is the miss because of which an attempt was found to be of no use.
+	passed *miss
+}
+
+// View counts what happened in the cluster.
+type View struct {
+	// changes could help any job; nodes are those of them that are not about pods, and help a job too that would not fit
+	// on empty nodes; ends are those that are the end of a victim, of whichever preemptor. moves are pods that came to
+	// nodes.
+	changes, nodes, ends, moves uint64
+}
+
+// withoutEnds returns the number of changes that are not the end of a victim.
+func (v View) withoutEnds() uint64 { return v.changes - v.ends }
+
+// holder returns what room is made for when the job does not fit.
+func (j *job) holder() hold.Holder {
+	if j.last.holder.IsNone() {
+		return j.Holder
+	}
+	return j.last.holder
+}
+
+// waitsSince returns when the job was looked at last, or came.
+func (j *job) waitsSince() time.Time {
+	if j.fresh {
+		return j.came
+	}
+	return j.last.at
+}
+
+// overdue reports whether the job was not looked at for too long.
+func (j *job) overdue(now time.Time) bool {
+	if j.fresh {
+		return Overdue(j.came, time.Time{}, now)
+	}
+	return Overdue(j.came, j.last.at, now)
+}
+
+// miss is an attempt that failed. Until the next change it speaks for others.
+type miss struct {
+	job   string
+	rank  Rank
+	shape Shape
+	at    time.Time
+	// holder is what room is made for when the job does not fit.
+	holder hold.Holder
+	// kept: the job keeps what fits of it, and so has left nothing for one that asks for no less. What a job gives back
+	// may be of use to one that would keep it.
+	kept bool
+	// void: room is made for the job, so others may find some as well.
+	void bool
+}
+
+func (m *miss) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
+
+// ranked is a heap of candidates, by rank.
+type ranked []*job
+
+// Len, Less and Swap are the methods of sort.Interface.
+func (h ranked) Len() int { return len(h) }
+func (h ranked) Less(i, k int) bool {
+	return cmp.Or(h[i].Rank.Compare(h[k].Rank), cmp.Compare(h[i].Name, h[k].Name)) < 0
+}
+
+func (h ranked) Swap(i, k int) {
+	h[i], h[k] = h[k], h[i]
+	h[i].index, h[k].index = i, k
+}
+
+// Push adds a job at the end.
+func (h *ranked) Push(x any) {
+	j := x.(*job)
+	j.index = len(*h)
+	*h = append(*h, j)
+}
+
+// Pop removes the last job.
+func (h *ranked) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	last.index = -1
+	return last
+}

@@ -1,0 +1,258 @@
+package turns
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Next lets in the job whose turn it is; false if there is none. has: the policy has it, and admits it. queues: jobs of
+// queues are considered. again is when there may be one by time alone; zero for never.
+func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, has, ok bool, again time.Time) {
+	r.listen(elsewhere)
+	if until := r.busy(); now.Before(until) {
+		return Job{}, false, false, until
+	}
+	if r.turn.of != nil {
+		r.end(r.turn.of)
+	}
+	r.wake(now, elsewhere)
+	r.pass(now, elsewhere)
+	j, late, until := r.choose(now, queues)
+	if j == nil {
+		return Job{}, false, false, earliest(until, r.wakeAt)
+	}
+	if has = j.phase == in; !has {
+		r.take(j)
+		j.phase = in
+	}
+	r.turn = turn{of: j, since: now, late: late}
+	return j.Job, has, true, now.Add(showUp)
+}
+
+// pass lets the candidates rest for which an attempt would be of no use. It costs a look at each, after a miss.
+func (r *Room) pass(now time.Time, elsewhere Elsewhere) {
+	if r.passed || len(r.misses) == 0 {
+		return
+	}
+	r.passed = true
+	for j := range r.candidates {
+		if m := r.spokenFor(j, now); m != nil && !elsewhere.Promised(j.holder()) {
+			r.take(j)
+			j.last.seen, j.last.at, j.last.passed, j.fresh = r.view, now, m, false
+			r.rest(j)
+		}
+	}
+}
+
+// busy returns until when a job keeps its turn; zero if no job has one.
+func (r *Room) busy() time.Time {
+	switch {
+	case r.turn.of == nil:
+		return time.Time{}
+	case r.turn.begun:
+		return r.turn.since.Add(longestAttempt)
+	default:
+		return r.turn.since.Add(showUp)
+	}
+}
+
+// listen stops misses from speaking for others once room is made for their jobs: a preemptor finds victims that the next
+// one may find, too.
+func (r *Room) listen(elsewhere Elsewhere) {
+	for _, m := range r.misses {
+		if !m.void && (elsewhere.Making(m.holder) || elsewhere.Promised(m.holder)) {
+			m.void, r.look = true, true
+		}
+	}
+}
+
+// wake makes candidates of the jobs that may fit by now. It costs a look at each job that rests, if anything has changed.
+func (r *Room) wake(now time.Time, elsewhere Elsewhere) {
+	if !r.look && (r.wakeAt.IsZero() || now.Before(r.wakeAt)) {
+		return
+	}
+	r.look, r.wakeAt = false, time.Time{}
+	for j := range r.resting {
+		switch {
+		case r.due(j, now, elsewhere):
+			r.take(j)
+			r.enter(j)
+			r.passed = false
+		case now.Before(j.NotBefore):
+			r.wakeAt = earliest(r.wakeAt, j.NotBefore)
+		case !j.Blocked:
+			r.wakeAt = earliest(r.wakeAt, j.last.at.Add(retryAnyway))
+		}
+	}
+}
+
+// due reports whether a job that rests may fit by now. While victims make room for it, the end of a victim is no reason
+// to try it: it needs all that were chosen for it, and what others leave is promised.
+func (r *Room) due(j *job, now time.Time, elsewhere Elsewhere) bool {
+	a := &j.last
+	switch {
+	case j.Blocked, now.Before(j.NotBefore):
+		return false
+	case j.fresh, a.changes != j.Changes, a.passed != nil && a.passed.void, now.Sub(a.at) >= retryAnyway:
+		return true
+	case a.coupled && a.seen.moves != r.view.moves:
+		return true
+	case a.hopeless:
+		return a.seen.nodes != r.view.nodes
+	case a.seen.withoutEnds() != r.view.withoutEnds():
+		return true
+	default:
+		return a.seen.ends != r.view.ends && !elsewhere.Making(j.holder())
+	}
+}
+
+// spokenFor returns the miss that shows that an attempt would be of no use; nil for none.
+func (r *Room) spokenFor(j *job, now time.Time) *miss {
+	if j.last.changes != j.Changes {
+		return nil
+	}
+	for _, m := range r.misses {
+		if !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
+			return m
+		}
+	}
+	return nil
+}
+
+// choose returns the job whose turn it is, and whether that is because it was not looked at for too long; nil for none,
+// and until when that is so by time alone.
+func (r *Room) choose(now time.Time, queues bool) (next *job, late bool, until time.Time) {
+	next = r.first(queues)
+	if next == nil {
+		return nil, false, time.Time{}
+	}
+	pauses := next.phase == candidate && !next.fresh && now.Before(r.notBefore)
+	if !pauses && (!r.turn.failed || r.turn.late) {
+		return next, false, time.Time{}
+	}
+	if other := r.overdue(now, next, pauses, queues); other != nil {
+		return other, true, time.Time{}
+	}
+	if pauses {
+		return nil, false, earliest(r.notBefore, now.Add(lookAgain))
+	}
+	return next, false, time.Time{}
+}
+
+// first returns the first job in order that no limit keeps back; nil for none. It costs a look at each candidate of a
+// queue.
+func (r *Room) first(queues bool) (first *job) {
+	if len(r.ranked) > 0 {
+		first = r.ranked[0]
+	}
+	if !queues || r.policy == nil {
+		return first
+	}
+	var queued *job
+	for j := range r.queued {
+		if queued == nil || r.policy.Compare(j.Job, queued.Job) < 0 {
+			queued = j
+		}
+	}
+	if has, ok := r.policy.First(false); ok && (queued == nil || r.policy.Compare(has, queued.Job) < 0) {
+		queued = r.had(has)
+	}
+	if first == nil || queued != nil && queued.Rank.Compare(first.Rank) < 0 {
+		return queued
+	}
+	return first
+}
+
+// had returns a job that the policy has.
+func (r *Room) had(has Job) *job {
+	if j := r.jobs[has.Name]; j != nil && j.phase == in {
+		return j
+	}
+	return &job{Job: has, phase: in}
+}
+
+// overdue returns the job that was not looked at for the longest time, if that is too long; nil for none. One that was
+// never tried has to wait until the first in order was looked at since it came. In a pause there are no others.
+func (r *Room) overdue(now time.Time, first *job, pauses, queues bool) *job {
+	if now.Sub(r.lateAt) >= lookAgain {
+		r.late, r.lateAt = r.late[:0], now
+		for j := range r.candidates {
+			if j.overdue(now) {
+				r.late = append(r.late, j)
+			}
+		}
+		slices.SortFunc(r.late, func(a, b *job) int {
+			return cmp.Or(a.waitsSince().Compare(b.waitsSince()), a.Rank.Compare(b.Rank), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	for i, j := range r.late {
+		switch {
+		case j.phase != candidate || !j.overdue(now) || r.jobs[j.Name] != j: // no longer
+		case j == first, j.Queue != "" && !queues, pauses && !j.fresh, j.fresh && first.phase == candidate && first.last.at.Before(j.came):
+		default:
+			r.late = slices.Delete(r.late, i, i+1)
+			return j
+		}
+	}
+	if queues && !pauses && r.policy != nil {
+		if has, ok := r.policy.First(true); ok && has.Name != first.Name {
+			return r.had(has)
+		}
+	}
+	return nil
+}
+
+// awaitedFailures bounds how many rounds in a row may fail until the next attempt is not awaited any more: a job that
+// always fails would be for ever.
+const awaitedFailures = 3
+
+// Awaits reports whether a job is being tried, or will be as things are: what is reported about it may not be final. So
+// it may be while victims make room for it, and in the first pauses after rounds that failed. until is when it may be
+// tried at the earliest, or when the attempt that keeps it from that is over; zero for at once.
+func (r *Room) Awaits(name string, now time.Time, elsewhere Elsewhere) (awaits bool, until time.Time) {
+	j := r.jobs[name]
+	if j == nil {
+		return false, time.Time{}
+	}
+	comes := func(at time.Time) bool {
+		return (j.phase == candidate || j.phase == resting && r.due(j, at, elsewhere)) && r.spokenFor(j, now) == nil
+	}
+	switch {
+	case r.turn.of == j:
+		if r.turn.begun {
+			until = r.busy()
+		}
+		return true, until
+	case j.phase == in:
+		return false, time.Time{} // something keeps it waiting
+	case comes(now):
+		if !j.fresh {
+			until = r.notBefore
+		}
+		if r.turn.begun {
+			until = later(until, r.busy())
+		}
+		return true, until
+	case j.Failures > 0 && j.Failures <= awaitedFailures && comes(later(now, j.NotBefore)): // its plan failed: there is a pause
+		return true, j.NotBefore
+	default:
+		return elsewhere.Making(j.holder()), time.Time{}
+	}
+}
+
+// later returns the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// earliest returns the earlier of two times, of which zero is never.
+func earliest(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,303 @@
+package turns
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+)
+
+const (
+	// retryAnyway is when a job that does not fit is tried again even though nothing was seen to happen.
+	retryAnyway = time.Minute
+	// newcomerPatience is how long a job that was never tried waits for those before it.
+	newcomerPatience = time.Second
+	// retryShare is the most of the scheduling thread that attempts which place nothing may take while something happens
+	// in the cluster all the time: one part in this.
+	retryShare = 5
+	// showUp is how long the pod of a job that was let in may take to come. One that does not is kept back elsewhere, or
+	// is behind other pods in the scheduling queue; the next job is let in.
+	showUp = 200 * time.Millisecond
+	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
+	// others go on.
+	longestAttempt = 10 * time.Second
+	// lookAgain is how often candidates that were not looked at for too long are searched for.
+	lookAgain = 100 * time.Millisecond
+)
+
+// Policy orders the jobs of queues, and has those that limits keep waiting, or that are one pod.
+type Policy interface {
+	// Compare orders jobs that wait in queues.
+	Compare(a, b Job) int
+	// First returns the first of the jobs that the policy has which its limits let in; false for none. late: only jobs that
+	// were not looked at for too long, see [Overdue], the longest first.
+	First(late bool) (first Job, ok bool)
+}
+
+// Overdue reports whether a job was not looked at for too long: since the end of its last attempt, or if it had none,
+// since it came.
+func Overdue(came, last, now time.Time) bool {
+	if last.IsZero() {
+		return now.Sub(came) >= newcomerPatience
+	}
+	return now.Sub(last) >= retryAnyway
+}
+
+// Elsewhere is what happens to a job that is decided elsewhere.
+type Elsewhere interface {
+	// Making reports whether room is being made for a holder: victims have not all ended.
+	Making(holder hold.Holder) bool
+	// Promised reports whether room is kept for a holder that no plan of its own holds.
+	Promised(holder hold.Holder) bool
+}
+
+// Room has the jobs that wait. It is not safe for concurrent use.
+type Room struct {
+	policy Policy
+	jobs   map[string]*job
+	// resting are the jobs that a change or time may make candidates. coupled is how many of them a pod that comes to a
+	// node may help.
+	resting map[*job]bool
+	coupled int
+	// candidates are all of them, ranked those in no queue, and queued the others.
+	candidates, queued map[*job]bool
+	ranked             ranked
+	// late are candidates that were not looked at for too long, longest first, as of lateAt.
+	late   []*job
+	lateAt time.Time
+	// view is what happened so far; cycle is what the running scheduling cycle knows of.
+	view, cycle View
+	// misses are the attempts that failed since the last change. passed: they have spoken for all candidates.
+	misses []*miss
+	passed bool
+	turn   turn
+	// notBefore ends the pause after attempts that placed nothing.
+	notBefore time.Time
+	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
+	look   bool
+	wakeAt time.Time
+}
+
+// turn is the job that was let in last, until its attempt is over.
+type turn struct {
+	of *job
+	// since is when it was let in, or when its attempt began.
+	since time.Time
+	begun bool
+	// failed: the attempt before it placed nothing. late: it was let in since it was not looked at for too long.
+	failed, late bool
+}
+
+// New returns an empty room. policy is nil where no job waits in a queue.
+func New(policy Policy) *Room {
+	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, queued: map[*job]bool{}}
+}
+
+// Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
+func (r *Room) Offer(offered Job, now time.Time) {
+	j := r.jobs[offered.Name]
+	if j == nil {
+		j = &job{Job: offered, phase: in, came: now, fresh: !offered.Tried, index: -1, last: attempt{at: now, changes: offered.Changes - 1, seen: r.view}}
+		r.jobs[offered.Name] = j
+	}
+	before := j.phase
+	r.take(j)
+	j.Job = offered
+	if before == candidate && !j.Blocked && !now.Before(j.NotBefore) {
+		r.enter(j)
+	} else {
+		r.rest(j)
+	}
+}
+
+// Withdraw removes a job that does not wait any more.
+func (r *Room) Withdraw(name string) {
+	if j := r.jobs[name]; j != nil {
+		r.take(j)
+		delete(r.jobs, name)
+	}
+}
+
+// Change is what has happened in the cluster.
+type Change int
+
+const (
+	// Freed: there may be more room.
+	Freed Change = iota
+	// VictimEnded: a pod has ended which was evicted to make room for a job.
+	VictimEnded
+	// NodesChanged: something else than pods has changed, which could help a job too that would not fit on empty nodes:
+	// nodes, volumes, devices.
+	NodesChanged
+	// PodsMoved: a pod has come to a node, or has got other labels there. It could help a job that depends on other pods.
+	PodsMoved
+)
+
+// Happen records what has happened.
+func (r *Room) Happen(change Change) {
+	switch change {
+	case VictimEnded:
+		r.view.ends++
+	case NodesChanged:
+		r.view.nodes++
+	case PodsMoved:
+		r.view.moves++
+		r.look = r.look || r.coupled > 0
+		return
+	case Freed:
+	}
+	r.view.changes++
+	r.misses, r.look = nil, true
+}
+
+// BeginCycle records that a scheduling cycle begins. It does not know of what happens from here on.
+func (r *Room) BeginCycle() { r.cycle = r.view }
+
+// Begin records that the attempt of a job that was let in begins, in the present cycle.
+func (r *Room) Begin(name string, now time.Time) {
+	j := r.jobs[name]
+	if j == nil || j.phase != in {
+		return
+	}
+	r.begin(j)
+	if r.turn.of == j {
+		r.turn.begun, r.turn.since = true, now
+	}
+}
+
+func (r *Room) begin(j *job) {
+	j.begun, j.last.seen, j.last.changes, j.last.passed = true, r.cycle, j.Changes, nil
+}
+
+// Outcome is what an attempt that failed has found.
+type Outcome struct {
+	// Cost is how long it kept the scheduling thread.
+	Cost time.Duration
+	// Some: it placed some members. Only attempts that place nothing keep others waiting.
+	Some bool
+	// Hopeless: the job would not fit either if all nodes were empty.
+	Hopeless bool
+	// Coupled: the job depends on other pods, so a pod that comes to a node may help it.
+	Coupled bool
+	// Shape is what the attempt asked for, if that says all about why it failed.
+	Shape Shape
+	// Holder is what room is made for, if that is not the job.
+	Holder hold.Holder
+	// Polite: it may not evict others as far as jobs of the same shape may.
+	Polite bool
+}
+
+// Miss records that the attempt of a job failed. The job rests.
+func (r *Room) Miss(missed Job, o Outcome, now time.Time) {
+	name := missed.Name
+	if r.jobs[name] == nil {
+		missed.Tried = true
+		r.Offer(missed, now)
+	}
+	j := r.jobs[name]
+	if !j.begun {
+		r.begin(j) // it was placed without its turn, as far as it got
+	}
+	first := j.fresh
+	r.take(j)
+	a := &j.last
+	// A hopeless job is not helped by any pod that comes to a node.
+	a.at, a.hopeless, a.coupled, a.shape, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Holder
+	j.fresh, j.begun = false, false
+	if a.shape.Key != 0 && a.seen == r.view {
+		r.misses = append(slices.DeleteFunc(r.misses, func(m *miss) bool { return m.job == name || m.old(now) }),
+			&miss{job: name, rank: j.Rank, shape: a.shape, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
+		r.passed = false
+	}
+	r.turn.failed = !o.Some
+	if !o.Some {
+		r.pause(o.Cost, first, now)
+	}
+	r.rest(j)
+}
+
+// pause keeps attempts that fail within their share of the thread. The pauses of newcomers do not add up: each is tried
+// once, and the others need not wait for all that came.
+func (r *Room) pause(cost time.Duration, first bool, now time.Time) {
+	pause := min(cost*(retryShare-1), retryAnyway)
+	from := now
+	if !first && r.notBefore.After(now) {
+		from = r.notBefore
+	}
+	if until := from.Add(pause); until.After(r.notBefore) {
+		r.notBefore = until
+	}
+	if limit := now.Add(retryAnyway); r.notBefore.After(limit) {
+		r.notBefore = limit
+	}
+}
+
+// PassOver ends the turn of a job that was let in, and does not come: something else keeps it back. It stays let in.
+func (r *Room) PassOver(name string) {
+	if j := r.turn.of; j != nil && j.Name == name {
+		r.end(j)
+	}
+}
+
+// Vain records that an attempt placed nothing of which nothing else is reported.
+func (r *Room) Vain() { r.turn.failed = true }
+
+// Turn returns the job that was let in last, until its attempt is over, and whether the attempt has begun.
+func (r *Room) Turn() (name string, begun bool) {
+	if r.turn.of == nil {
+		return "", false
+	}
+	return r.turn.of.Name, r.turn.begun
+}
+
+// end ends the turn of a job.
+func (r *Room) end(j *job) {
+	if r.turn.of == j {
+		r.turn.of = nil
+	}
+}
+
+// take takes a job out of its phase.
+func (r *Room) take(j *job) {
+	switch j.phase {
+	case resting:
+		if j.last.coupled {
+			r.coupled--
+		}
+		delete(r.resting, j)
+	case candidate:
+		delete(r.candidates, j)
+		delete(r.queued, j)
+		if j.Queue == "" {
+			heap.Remove(&r.ranked, j.index)
+		}
+	case in:
+		r.end(j)
+	}
+}
+
+// rest lets a job rest.
+func (r *Room) rest(j *job) {
+	j.phase = resting
+	r.resting[j] = true
+	if j.last.coupled {
+		r.coupled++
+	}
+	r.look = r.look || j.fresh || j.last.changes != j.Changes || j.last.seen != r.view
+	r.wakeAt = earliest(r.wakeAt, j.last.at.Add(retryAnyway))
+	if !j.NotBefore.IsZero() {
+		r.wakeAt = earliest(r.wakeAt, j.NotBefore)
+	}
+}
+
+// enter makes a job a candidate.
+func (r *Room) enter(j *job) {
+	j.phase = candidate
+	r.candidates[j] = true
+	if j.Queue == "" {
+		heap.Push(&r.ranked, j)
+	} else {
+		r.queued[j] = true
+	}
+}

@@ -1,0 +1,415 @@
+package turns
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// world is what happens outside a room, and a policy that orders jobs of queues by the name of their queue, then by rank.
+type world struct {
+	*Room
+	t   *testing.T
+	now time.Time
+	// making and promised are the jobs for which room is being made, or kept.
+	making, promised map[string]bool
+	// has are the jobs that the policy has, and late those of them that were not looked at for too long.
+	has, late []Job
+	// passing: no job of a queue has its turn.
+	passing bool
+	log     []string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{t: t, now: start, making: map[string]bool{}, promised: map[string]bool{}}
+	w.Room = New(w)
+	return w
+}
+
+func (w *world) Making(holder hold.Holder) bool   { return w.making[holder.Group] }
+func (w *world) Promised(holder hold.Holder) bool { return w.promised[holder.Group] }
+
+func (w *world) Compare(a, b Job) int {
+	if a.Queue != b.Queue {
+		return strings.Compare(a.Queue, b.Queue)
+	}
+	return a.Rank.Compare(b.Rank)
+}
+
+func (w *world) First(late bool) (first Job, ok bool) {
+	list := w.has
+	if late {
+		list = w.late
+	}
+	for _, j := range list {
+		if !ok || w.Compare(j, first) < 0 {
+			first, ok = j, true
+		}
+	}
+	return first, ok
+}
+
+// strict returns a job of a priority that asks for so many members.
+func strict(name string, priority int32) Job {
+	return Job{Name: name, Rank: Rank{Priority: priority, Created: start, Name: name}, Strict: true, Holder: hold.Holder{Group: name}}
+}
+
+func queued(queue string, j Job) Job {
+	j.Queue = queue
+	return j
+}
+
+// come offers jobs.
+func (w *world) come(jobs ...Job) {
+	for _, j := range jobs {
+		w.Offer(j, w.now)
+	}
+}
+
+// next lets in the next job, and notes which.
+func (w *world) next() string {
+	j, _, ok, _ := w.Next(w.now, w, !w.passing)
+	if !ok {
+		j.Name = "nobody"
+	}
+	w.log = append(w.log, j.Name)
+	return j.Name
+}
+
+// fail lets the attempt of the job that has its turn fail, which asked for so many members.
+func (w *world) fail(members int, cost time.Duration) {
+	name, _ := w.Turn()
+	w.BeginCycle()
+	w.Begin(name, w.now)
+	w.now = w.now.Add(cost)
+	o := Outcome{Cost: cost, Shape: Shape{Key: 1, Members: members, Request: resource.Vector{"gpu": 1}}}
+	if j := w.jobs[name]; j != nil {
+		w.Miss(j.Job, o, w.now)
+		return
+	}
+	w.PassOver(name)
+	w.Vain()
+}
+
+// tryAll lets all attempts fail until it is nobody's turn. Each job asks for more than the one before it.
+func (w *world) tryAll(cost time.Duration) {
+	for members := 100; w.next() != "nobody"; members-- {
+		w.fail(members, cost)
+	}
+}
+
+// TestStories tells who has a turn after which events.
+func TestStories(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		play func(w *world)
+		want string
+	}{
+		"the first in rank comes first, one at a time": {
+			func(w *world) {
+				w.come(strict("low", 1), strict("high", 9))
+				w.next()
+				w.next()
+				w.fail(1, 0)
+				w.next()
+			},
+			"high nobody low",
+		},
+		"what did not fit rests until something happens": {
+			func(w *world) {
+				w.come(strict("a", 1))
+				w.tryAll(0)
+				w.next()
+				w.Happen(Freed)
+				w.next()
+			},
+			"a nobody nobody a",
+		},
+		"a pod that comes to a node helps only what depends on others": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.next()
+				w.BeginCycle()
+				w.Begin("a", w.now)
+				w.Miss(strict("a", 2), Outcome{Coupled: true}, w.now)
+				w.tryAll(0)
+				w.BeginCycle()
+				w.Happen(PodsMoved)
+				w.next()
+			},
+			"a b nobody a",
+		},
+		"what would fit on no empty node waits for nodes": {
+			func(w *world) {
+				w.come(strict("a", 1))
+				w.next()
+				w.BeginCycle()
+				w.Begin("a", w.now)
+				w.Miss(strict("a", 1), Outcome{Hopeless: true}, w.now)
+				w.Happen(Freed)
+				w.next()
+				w.Happen(NodesChanged)
+				w.next()
+			},
+			"a nobody a",
+		},
+		"one that asks for no less than one before it is not tried": {
+			func(w *world) {
+				w.come(strict("a", 3), strict("b", 2), strict("c", 1))
+				w.tryAll(0) // 100, 99 and 98 members
+				w.Happen(Freed)
+				w.next()
+				w.fail(98, 0)
+				w.next()
+			},
+			"a b c nobody a nobody",
+		},
+		"but is where room is kept for it": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.tryAll(0)
+				w.promised["b"] = true
+				w.Happen(Freed)
+				w.next()
+				w.fail(1, 0)
+				w.next()
+			},
+			"a b nobody a b",
+		},
+		"attempts in vain keep those to come waiting for four times as long as they took": {
+			func(w *world) {
+				w.come(strict("a", 1))
+				w.next()
+				w.fail(1, time.Second)
+				w.Happen(Freed)
+				w.now = w.now.Add(3900 * time.Millisecond)
+				w.next()
+				w.now = w.now.Add(100 * time.Millisecond)
+				w.next()
+			},
+			"a nobody a",
+		},
+		"but none that comes before": {
+			func(w *world) {
+				w.come(strict("a", 1))
+				w.next()
+				w.fail(1, time.Second)
+				w.Happen(Freed)
+				w.come(strict("after", 0), strict("before", 2))
+				w.next()
+				w.fail(5, 0)
+				w.next()
+			},
+			"a before nobody",
+		},
+		"nor one that has come long ago, once the first was looked at since": {
+			func(w *world) {
+				w.come(strict("a", 1))
+				w.next()
+				w.come(strict("after", 0))
+				w.fail(1, 10*time.Second)
+				w.Happen(Freed)
+				w.next()
+			},
+			"a after",
+		},
+		"the last in rank has its turn after a minute": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.tryAll(0)
+				w.now = w.now.Add(59 * time.Second)
+				w.Happen(Freed)
+				w.next()
+				w.fail(50, 0)
+				w.Happen(Freed)
+				w.next()
+				w.now = w.now.Add(time.Second)
+				w.fail(50, 0)
+				w.Happen(Freed)
+				w.next()
+			},
+			"a b nobody a a b",
+		},
+		"a job that does not show up is passed over": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.next()
+				w.now = w.now.Add(showUp)
+				w.next()
+			},
+			"a b",
+		},
+		"one that has begun is waited for": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.next()
+				w.Begin("a", w.now)
+				w.now = w.now.Add(time.Second)
+				w.next()
+				w.Withdraw("a") // it is placed
+				w.next()
+			},
+			"a nobody b",
+		},
+		"one that is blocked, or in a pause, has no turn": {
+			func(w *world) {
+				blocked, pauses := strict("blocked", 3), strict("pauses", 2)
+				blocked.Blocked, pauses.NotBefore = true, start.Add(time.Second)
+				w.come(blocked, pauses, strict("c", 1))
+				w.next()
+				w.fail(1, 0)
+				w.now = start.Add(time.Second)
+				w.next()
+				blocked.Blocked = false
+				w.come(blocked)
+				w.fail(1, 0)
+				w.next()
+			},
+			"c pauses blocked",
+		},
+		"queues decide among their jobs, and rank between the first of these and those in none": {
+			func(w *world) {
+				w.come(queued("2", strict("two", 9)), queued("1", strict("one", 1)), strict("none", 5))
+				w.tryAll(0)
+			},
+			"none one two nobody",
+		},
+		"jobs that the policy has, too": {
+			func(w *world) {
+				w.has = []Job{queued("1", strict("pod", 0))}
+				w.come(queued("1", strict("gang", 1)), queued("2", strict("other", 9)))
+				w.next()
+				w.fail(1, 0)
+				w.next()
+				w.has = nil
+				w.fail(1, 0)
+				w.next()
+			},
+			"gang pod other",
+		},
+		"a pod in vain lets one have its turn that waits for too long": {
+			func(w *world) {
+				w.has = []Job{queued("1", strict("pod", 9))}
+				w.come(queued("1", strict("gang", 1)))
+				w.next()
+				w.now = w.now.Add(newcomerPatience)
+				w.fail(1, 0)
+				w.next()
+				w.fail(1, 0)
+				w.next()
+			},
+			"pod gang pod",
+		},
+		"or one that the policy has": {
+			func(w *world) {
+				w.has = []Job{queued("1", strict("pod", 9))}
+				w.late = []Job{queued("2", strict("late", 1))}
+				w.next()
+				w.fail(1, 0)
+				w.next()
+				w.fail(1, 0)
+				w.next()
+			},
+			"pod late pod",
+		},
+		"while an event is passed on, no job of a queue": {
+			func(w *world) {
+				w.passing = true
+				w.has = []Job{queued("1", strict("pod", 0))}
+				w.come(queued("1", strict("gang", 1)), strict("none", 1))
+				w.next()
+				w.fail(1, 0)
+				w.next()
+				w.passing = false
+				w.next()
+			},
+			"none nobody gang",
+		},
+		"the end of a victim helps others, and the job once all have ended": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.tryAll(0)
+				w.making["a"] = true
+				w.BeginCycle()
+				w.Happen(VictimEnded)
+				w.next()
+				w.fail(1, 0)
+				w.next()
+				w.making["a"] = false
+				w.Happen(VictimEnded)
+				w.next()
+			},
+			"a b nobody b nobody a",
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			w := newWorld(t)
+			c.play(w)
+			if got := strings.Join(w.log, " "); got != c.want {
+				t.Errorf("turns: %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAwaits: what is said of a job is final if it will not be tried as things are.
+func TestAwaits(t *testing.T) {
+	w := newWorld(t)
+	awaits := func(want bool, until time.Time, when string) {
+		t.Helper()
+		if got, at := w.Awaits("a", w.now, w); got != want || want && !at.Equal(until) {
+			t.Errorf("%s: awaits an attempt %t, by %v; want %t, %v", when, got, at, want, until)
+		}
+	}
+	awaits(false, time.Time{}, "it is not known")
+	w.come(strict("a", 1))
+	awaits(true, time.Time{}, "it has come")
+	w.next()
+	w.Begin("a", w.now)
+	awaits(true, w.now.Add(longestAttempt), "in its attempt")
+	w.fail(1, time.Second)
+	awaits(false, time.Time{}, "it did not fit")
+	w.making["a"] = true
+	awaits(true, time.Time{}, "victims make room for it")
+	w.making["a"] = false
+	w.Happen(Freed)
+	awaits(true, w.now.Add(4*time.Second), "something has changed")
+	failed := strict("a", 1)
+	failed.Failures, failed.NotBefore, failed.Changes, failed.Tried = 1, w.now.Add(5*time.Second), 1, true
+	w.Withdraw("a")
+	w.come(failed)
+	awaits(true, failed.NotBefore, "its round failed")
+	failed.Failures = awaitedFailures + 1
+	w.come(failed)
+	awaits(false, time.Time{}, "its rounds fail again and again")
+}
+
+// BenchmarkNext asks who is next after a change, while many jobs rest, none of which speaks for another.
+func BenchmarkNext(b *testing.B) {
+	for _, jobs := range []int{100, 1000, 5000} {
+		b.Run(fmt.Sprintf("%d resting", jobs), func(b *testing.B) {
+			w := newWorld(nil)
+			for i := range jobs {
+				w.come(strict(fmt.Sprintf("job-%04d", i), 0))
+			}
+			for members := jobs; ; members-- {
+				if _, _, ok, _ := w.Next(w.now, w, true); !ok {
+					break
+				}
+				w.fail(members, 0)
+			}
+			for b.Loop() {
+				w.Happen(Freed)
+				if _, _, ok, _ := w.Next(w.now, w, true); !ok {
+					b.Fatal("no job is next")
+				}
+				w.fail(1, 0)
+			}
+		})
+	}
+}
