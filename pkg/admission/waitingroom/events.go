@@ -85,6 +85,9 @@ func (r *Room) Happen(change turns.Change) {
 // Changed notes that there may be more room.
 func (r *Room) Changed() { r.Happen(turns.Freed) }
 
+// mostTouched is how many groups may have been touched until they are looked at.
+const mostTouched = 1000
+
 // Note takes in what an input to the gangs of a profile says of the groups that wait.
 func (r *Room) Note(profile string, e *gangstate.Effects) {
 	if len(e.Missed)+len(e.Touched) == 0 {
@@ -101,6 +104,9 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 		}
 		for _, group := range e.Touched {
 			r.touched[hold.Holder{Profile: profile, Group: group}] = true
+		}
+		if len(r.touched) > mostTouched {
+			r.look(r.clock.Now()) // nobody asks in a process that does not schedule
 		}
 	})
 	r.Rouse()

@@ -42,7 +42,7 @@ type Room struct {
 	room *turns.Room
 	// touched are the groups to look at again.
 	touched map[hold.Holder]bool
-	// leader is the pod of the job that has its turn, if the queues have that job; taken, once the thread has taken it.
+	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
 	// passing is how many events are being passed on to the scheduling queue, and since when there was always one.
 	passing      int
@@ -124,7 +124,17 @@ func (r *Room) run(ctx context.Context) {
 		case <-r.timer.C():
 		case <-r.wake:
 		}
+		r.call(ctx)
 		r.Ask(ctx)
+	}
+}
+
+// call brings pods to the gate that have to come again, also in a process that does not schedule.
+func (r *Room) call(ctx context.Context) {
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	for _, pod := range r.queues.Called() {
+		r.activate(ctx, pod)
 	}
 }
 
@@ -169,21 +179,24 @@ func (r *Room) Ask(ctx context.Context) {
 	}
 }
 
-// Took is called by the scheduling thread when it has taken a pod; nil for none.
+// Took is called by the scheduling thread when it has taken a pod; nil for a native pod group, or none.
 func (r *Room) Took(pod *v1.Pod) {
 	r.idle.Store(false)
+	r.do(func() {
+		r.taken = ""
+		r.room.BeginCycle()
+	})
 	if pod == nil {
 		return
 	}
 	group, member := r.gangs.GroupOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.room.BeginCycle()
 	if member {
 		r.room.Begin(nameOf(group), r.clock.Now())
 	}
-	if r.taken = pod.UID; r.leader == pod.UID {
-		r.leader = ""
+	if r.leader == pod.UID {
+		r.leader, r.taken = "", pod.UID
 		name, _ := r.room.Turn()
 		r.room.PassOver(name) // its cycle is over when somebody asks again
 	}
@@ -201,10 +214,10 @@ func (r *Room) Next(ctx context.Context) {
 		r.freed = freed
 		r.Happen(turns.Freed)
 	}
+	for _, pod := range r.queues.Called() {
+		r.activate(ctx, pod)
+	}
 	for ctx.Err() == nil {
-		for _, pod := range r.queues.Called() {
-			r.activate(ctx, pod)
-		}
 		job, has, ok := r.next()
 		if !ok {
 			return
