@@ -37,17 +37,6 @@ type Book struct {
 	// crowded is how many of the admitted jobs are crowded, at most 1: other pods make way for each
 	// by itself, but need not for what several ask for together.
 	crowded int
-	// early is how many of the admitted jobs are early: no job that overshoots its queue's share is admitted beside them.
-	early int
-	// stood: since the last tick a job has stood back that overshoots, or would have; stoodSince is since when that is so
-	// at each tick. byRank: it has been so for long, and none stands back.
-	stood, byRank bool
-	stoodSince    time.Time
-	// chosen is the job that was found to be first last, and whether that is in place of one that overshoots.
-	chosen struct {
-		job   *job
-		early bool
-	}
 	// urgent are the jobs that wait and have begun.
 	urgent map[string]*job
 	// freed are queues of which nothing is left.

@@ -86,13 +86,11 @@ type job struct {
 
 	// In its turn: held are the usages that were taken off what it asks for because they are held, and whole is the job as
 	// it was before the first. got: some of it has its place, or had. crowded: when it was admitted, its queue was at a
-	// limit, and other pods had to make way. early: it was admitted before a job with which another queue overshoots its
-	// share.
+	// limit, and other pods had to make way.
 	held    map[string]bool
 	whole   *job
 	got     bool
 	crowded bool
-	early   bool
 
 	// failed is when it failed last; zero if it has not.
 	failed time.Time
@@ -247,7 +245,6 @@ func (b *Book) drop(j *job) {
 		b.unlist(j)
 	} else {
 		b.crowded -= count(j.crowded)
-		b.early -= count(j.early)
 		b.charge(j, -1)
 	}
 	for _, queue := range j.in {

@@ -73,10 +73,6 @@ func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
 		return "", Began{}
 	}
 	if !j.Begun {
-		if b.chosen.job == j && b.chosen.early {
-			j.early = true
-			b.early++
-		}
 		b.pass(j)
 		_, j.crowded = b.exceeded(j)
 		b.crowded += count(j.crowded)
@@ -212,7 +208,7 @@ func (b *Book) Making() map[string]hold.Holder {
 }
 
 // Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call,
-// or lack members, the patience of jobs, the waiting for jobs that do not fit, and for early ones; and it retries jobs
+// or lack members, the patience of jobs, and the waiting for jobs that do not fit; and it retries jobs
 // that failed and may fit by now.
 func (b *Book) Tick(at Moment) Effects {
 	for _, j := range b.timed {
@@ -237,7 +233,6 @@ func (b *Book) Tick(at Moment) Effects {
 		}
 	}
 	b.relent(at.Now)
-	b.even(at.Now)
 	b.retry(at)
 	b.effects.Freed = b.Freed()
 	return b.take()

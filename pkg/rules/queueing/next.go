@@ -18,10 +18,8 @@ import (
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree; then those come first that stay
 // inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
 // TaskOrder, and then by age, old first, and name. A job with which its queue would get more than its share stands back
-// behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come. Jobs that have
-// stood back for long get their turn by rank alone, see even.
+// behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come.
 func (b *Book) next() *job {
-	b.chosen.job = nil
 	if j := b.mostUrgent(); j != nil {
 		return j
 	}
@@ -31,16 +29,14 @@ func (b *Book) next() *job {
 		if q.err != nil || q.spec == nil || b.closed(q) || of != nil && b.compareQueues(q, of) > 0 {
 			continue
 		}
-		if first, _ := b.first(q); first != nil && !b.standsBack(first, q) {
+		if first, _ := b.first(q); first != nil {
 			best, of = first, q
 		}
 	}
-	if best != nil {
-		first := best
-		best = b.insteadOf(best, of)
-		b.chosen.job, b.chosen.early = best, best != first
+	if best == nil {
+		return nil
 	}
-	return best
+	return b.insteadOf(best, of)
 }
 
 // late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if that
@@ -96,32 +92,7 @@ func (b *Book) insteadOf(first *job, of *queue) *job {
 			best, bestOf = j, q
 		}
 	}
-	b.stood = b.stood || best != first
-	if b.byRank {
-		return first
-	}
 	return best
-}
-
-// standsBack reports whether a job has to wait for early ones, since it overshoots.
-func (b *Book) standsBack(j *job, q *queue) bool {
-	if b.early == 0 || !b.overshootsAny(j, q) {
-		return false
-	}
-	b.stood = true
-	return !b.byRank
-}
-
-// even bounds how long jobs that overshoot stand back: jobs that never fit may come before them again and again. After
-// patience, queues are ordered by rank alone, for as long.
-func (b *Book) even(now time.Time) {
-	switch {
-	case !b.stood:
-		b.stoodSince = time.Time{}
-	case b.stoodSince.IsZero(), now.Sub(b.stoodSince) >= 2*patience:
-		b.stoodSince = now
-	}
-	b.stood, b.byRank = false, !b.stoodSince.IsZero() && now.Sub(b.stoodSince) >= patience
 }
 
 // overshootsAny reports whether a queue, or one above it, would have more than it deserves with a job.

@@ -75,13 +75,13 @@ func TestPolicies(t *testing.T) {
 		"of queues that rank alike first the one that stays inside its share": {
 			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true},
 			queues:   []Queue{{Name: "a", Deserved: gpus(4)}, {Name: "b", Deserved: gpus(4)}}, count: map[string]Usage{"1": runs("a", "", 2), "2": runs("b", "", 2), "3": waits("a", 4), "4": waits("b", 2)},
-			jobs: []Job{of("a", 1, gpus(4)), of("b", 2, gpus(2))}, want: "b-2", // see TestLeftOver
+			jobs: []Job{of("a", 1, gpus(4)), of("b", 2, gpus(2))}, want: "b-2 a-1",
 		},
 		"likewise of branches": {
 			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true},
 			queues:   []Queue{{Name: "a", Deserved: gpus(4)}, {Name: "a1", Parent: "a", Deserved: gpus(8)}, {Name: "b", Deserved: gpus(4)}, {Name: "b1", Parent: "b"}},
 			count:    map[string]Usage{"1": runs("a1", "", 2), "2": runs("b1", "", 2), "3": waits("a1", 4), "4": waits("b1", 2)},
-			jobs:     []Job{of("a1", 1, gpus(4)), of("b1", 2, gpus(2))}, want: "b1-2",
+			jobs:     []Job{of("a1", 1, gpus(4)), of("b1", 2, gpus(2))}, want: "b1-2 a1-1",
 		},
 		"not before a queue that is served less": {
 			policies: Policies{QueueOrder: list{capacity, proportion}, Overused: list{capacity, proportion}, Rules: share.Rules{Stated: true, Weighted: true}, Reclaim: true},
@@ -117,70 +117,44 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// TestLeftOver: a job that overshoots the share of its queue gets what the jobs leave that came before it for that
-// reason.
-func TestLeftOver(t *testing.T) {
-	b := newBook(Policies{QueueOrder: []Policy{PolicyCapacity}, Overused: []Policy{PolicyCapacity}, Rules: share.Rules{Stated: true}, Reclaim: true})
+// TestLate: of the jobs that were not looked at for too long the one that waits longest has its turn, unless a limit
+// keeps it.
+func TestLate(t *testing.T) {
+	b := newBook(Policies{QueueOrder: []Policy{PolicyPriority}})
 	b.SetTotal(gpus(8))
-	for _, name := range []string{"a", "b", "c"} {
-		b.SetQueues(Queue{Name: name, Weight: 1, Deserved: gpus(2)})
-		b.Count("runs in "+name, Usage{Queue: name, Amount: gpus(1), Runs: true})
-		b.Count("waits in "+name, Usage{Queue: name, Amount: gpus(6)})
-	}
-	for _, step := range []struct {
-		sentence string
-		do       func()
-		want     string
-	}{
-		{"one that stays inside comes first, and the other waits for it", func() { b.offer(of("a", 1, gpus(2))); b.offer(of("b", 2, gpus(1))) }, "b-2"},
-		{"those that stay inside do not wait", func() { b.offer(of("c", 3, gpus(1))) }, "c-3"},
-		{"nor for one that did not come before another", func() { b.done("b-2") }, "a-1"},
-	} {
-		step.do()
-		if diff := gocmp.Diff(step.want, turnsOf(b)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.sentence, diff)
-		}
-	}
-}
-
-// TestStandsBackForSoLong: jobs that stay inside a share, never fit, and come again and again do not keep one that
-// overshoots from its turn.
-func TestStandsBackForSoLong(t *testing.T) {
-	b := newBook(Policies{QueueOrder: []Policy{PolicyPriority, PolicyCapacity}, Overused: []Policy{PolicyCapacity}, Rules: share.Rules{Stated: true}, Reclaim: true})
-	b.SetTotal(gpus(8))
-	jobs := map[string]Job{"a": of("a", 1, gpus(4)), "b1": of("b", 2, gpus(1)), "b2": of("b", 3, gpus(1))}
-	for _, queue := range []string{"a", "b"} {
-		b.SetQueues(Queue{Name: queue, Weight: 1, Deserved: gpus(4)})
-		b.Count("runs in "+queue, Usage{Queue: queue, Amount: gpus(2), Runs: true})
-	}
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
-	come := func(name string) {
-		j := jobs[name]
-		j.Pod, j.Pods = name, []string{name}
-		b.Count(name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need[j.Queue]})
-		b.Come(j, at)
-	}
-	b.Count("more in b", Usage{Queue: "b", Amount: gpus(9)})
-	for name := range jobs {
-		come(name) // none has its turn before all wait
-	}
 	b.SetLimits(Limits{Window: 1})
-	b.Look(at)
-	for second := range 60 {
-		if b.Phase("a-1") == Admitted {
-			if second < 3 {
-				t.Errorf("it stands back for %d s only", second)
-			}
-			return
-		}
-		at.Now = at.Now.Add(time.Second)
-		for _, name := range []string{"b1", "b2"} {
-			if b.Phase(jobs[name].Name) == Admitted {
-				b.failNow(name, Failure{}, at)
-				come(name)
-			}
-		}
-		b.tickNow(at)
+	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	come := func(queue string, n int) {
+		j := of(queue, n, gpus(1))
+		j.Pod, j.Pods = j.Name, []string{j.Name}
+		b.Count(j.Pod, Usage{Queue: queue, Job: j.Name, Amount: gpus(1)})
+		b.Offer(j, at)
 	}
-	t.Error("it never has its turn")
+	late := func(want string) {
+		t.Helper()
+		if j, ok, _ := b.First(at, true); ok != (want != "") || j.Name != want {
+			t.Errorf("%q has waited for too long, want %q", j.Name, want)
+		}
+	}
+	come("full", 1)
+	come("low", 2)
+	at.Now = at.Now.Add(500 * time.Millisecond)
+	come("high", 3)
+	late("")
+	at.Now = at.Now.Add(500 * time.Millisecond)
+	late("low-2")
+	if j, _, _ := b.First(at, false); j.Name != "high-3" {
+		t.Errorf("%q is first in order", j.Name)
+	}
+	b.Admit("low-2", at)
+	b.Fail("low-2", Failure{}, at)
+	come("low", 2)
+	at.Now = at.Now.Add(30 * time.Second)
+	late("high-3")
+	b.Admit("high-3", at)
+	b.done("high-3")
+	late("")
+	at.Now = at.Now.Add(30 * time.Second)
+	late("low-2")
 }

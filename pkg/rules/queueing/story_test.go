@@ -28,11 +28,10 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 		listed[j]++
 	}
 	var phases [Failed + 1]int
-	counted, early := 0, 0
+	counted := 0
 	for name, j := range b.jobs {
 		phases[j.phase]++
 		counted += len(j.counted)
-		early += count(j.early)
 		active := j.phase == Waiting || j.phase == Admitted
 		switch {
 		case j.Name != name:
@@ -41,7 +40,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is %s, and in %d lists", name, names[j.phase], listed[j])
 		case (len(j.in) > 0) != active || active && j.options == nil:
 			fail("job %s is %s, and in queues %v", name, names[j.phase], j.in)
-		case (j.crowded || j.early || j.held != nil || j.whole != nil) && j.phase != Admitted:
+		case (j.crowded || j.held != nil || j.whole != nil) && j.phase != Admitted:
 			fail("job %s is %s, and has what belongs to its turn", name, names[j.phase])
 		case (j.deserved != nil) != (j.phase == Failed):
 			fail("job %s is %s, its queue deserved %v", name, names[j.phase], j.deserved)
@@ -69,9 +68,6 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 		} else if u.refused && u.Runs {
 			fail("pod %s runs and is refused", pod)
 		}
-	}
-	if early != b.early {
-		fail("%d jobs are early, counted as %d", early, b.early)
 	}
 	if phases != b.phases || counted != 0 || len(b.timed) > len(b.jobs) || len(b.making) > len(b.jobs) {
 		fail("jobs in each phase: %v, counted as %v; %d pods are in no job that they name", phases, b.phases, -counted)
