@@ -70,9 +70,10 @@ type Holds struct {
 	freed atomic.Uint64
 	// claims counts the decisions that made nominations.
 	claims atomic.Uint64
-	// onFreed are called with nodes on which held capacity was freed, onRenominate with pods whose nomination has changed
-	// or ended.
+	// onFreed are called with nodes on which held capacity was freed, onReport without them, onRenominate with pods whose
+	// nomination has changed or ended.
 	onFreed      []func(nodeName string)
+	onReport     []func()
 	onRenominate []func(types.UID)
 	// onChange are called with the pods whose holds have changed.
 	onChange []func([]types.UID)
@@ -123,12 +124,18 @@ func (h *Holds) Release(pods ...types.UID) {
 // ReportFreed reports that capacity was freed on these nodes: a hold ended, or a pod left its node.
 func (h *Holds) ReportFreed(nodeNames ...string) {
 	h.freed.Add(1)
+	for _, tell := range h.onReport {
+		tell()
+	}
 	for _, tell := range h.onFreed {
 		for _, name := range nodeNames {
 			tell(name)
 		}
 	}
 }
+
+// OnReport registers a function that is called whenever capacity is freed, on whichever node. The rules of OnFreed apply.
+func (h *Holds) OnReport(tell func()) { h.onReport = append(h.onReport, tell) }
 
 // OnFreed registers a function that is called with each node on which held capacity was freed: a pod that was refused
 // waits for that, and no event of the cluster shows it. The function must not call back. OnFreed must be called before

@@ -86,6 +86,7 @@ func NewSet() *Set {
 	queues.SetReserved(reserved)
 	room := waitingroom.New(gangs, queues, holds, underway, clock.RealClock{})
 	queues.OnChange(room.Rouse)
+	holds.OnReport(room.Rouse)
 	gangs.SetRoom(room)
 	events.Listen(room)
 	s := &Set{

@@ -64,7 +64,6 @@ func asOrdered(j turns.Job) queueing.Job {
 
 // First implements [turns.Policy].
 func (d *Dispatcher) First(late bool) (turns.Job, bool) {
-	d.callCovered()
 	defer d.lock()()
 	j, ok, e := d.book.First(d.moment(), late)
 	d.do(e)
@@ -168,6 +167,7 @@ func (d *Dispatcher) call(ctx context.Context) {
 			}
 		case <-d.calling:
 		}
+		d.callCovered()
 	}
 }
 

@@ -89,5 +89,6 @@ func (d *Dispatcher) callCovered() {
 	if len(waiting) > 0 {
 		defer d.lock()()
 		d.called = append(d.called, waiting...)
+		d.changed()
 	}
 }

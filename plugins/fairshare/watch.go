@@ -181,6 +181,7 @@ func (d *Dispatcher) foreign(pod *v1.Pod) {
 func (d *Dispatcher) podGone(pod *v1.Pod) {
 	defer d.lock()()
 	d.drop(pod.UID)
+	d.changed()
 }
 
 // podEnded counts a pod no more that has ended. One that has a node counts until the scheduler's cache no longer has it

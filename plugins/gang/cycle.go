@@ -173,7 +173,6 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
 		result.Nodes, result.Order = nil, nil
 	}
-	pl.keepCeilings(a, result)
 	result.Cost, result.Evict = took, evict
 	result.Outcome.Coupled, result.Outcome.Hopeless = result.Coupled, result.Hopeless
 	var accepted map[types.UID]string
@@ -207,11 +206,11 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
 }
 
-// keepCeilings takes members of a NonStrict group out of a plan that their queues have no room for below a ceiling. What
-// is left is held; the queues let in such a group if there is room for one member.
-func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
+// withinCeilings returns the members that a plan for a NonStrict group places without a queue exceeding its ceiling, and
+// whether these are all. The queues let in such a group if there is room for one member.
+func (pl *Gang) withinCeilings(a *gangstate.Attempt, result *planner.Plan) (within []*v1.Pod, all bool) {
 	if a.Strict || pl.turns == nil || len(result.Nodes) == 0 {
-		return
+		return nil, true
 	}
 	var placed []*v1.Pod
 	for _, need := range a.Gangs {
@@ -221,15 +220,21 @@ func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
 			}
 		}
 	}
-	within := pl.turns.Within(placed)
-	if len(within) == len(placed) {
+	within = pl.turns.Within(placed)
+	return within, len(within) == len(placed)
+}
+
+// keepCeilings takes members out of a plan that their queues have no room for below a ceiling. What is left is held.
+func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
+	within, all := pl.withinCeilings(a, result)
+	if all {
 		return
 	}
-	for _, pod := range placed {
-		if !slices.Contains(within, pod) {
-			delete(result.Nodes, pod.UID)
-		}
+	nodes := map[types.UID]string{}
+	for _, pod := range within {
+		nodes[pod.UID] = result.Nodes[pod.UID]
 	}
+	result.Nodes = nodes
 	if result.Complete {
 		result.Complete, result.Why = false, map[gangstate.Key]string{}
 		for _, need := range a.Gangs {
@@ -258,8 +263,17 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		return &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}}, nil, nil, nil
 	}
 	result, err = p.Plan(ctx, a, nil)
-	if err != nil || result.Complete || pl.holds.Empty() {
-		return result, nil, nil, err
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	found := result.Complete
+	pl.keepCeilings(a, result)
+	if found || pl.holds.Empty() {
+		return result, nil, nil, nil
+	}
+	complete := func(a *gangstate.Attempt, other *planner.Plan) bool {
+		_, all := pl.withinCeilings(a, other)
+		return other.Complete && all
 	}
 	var rivals []string
 	var fresh *gangstate.Attempt
@@ -269,7 +283,7 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if other.Complete {
+		if complete(fresh, other) {
 			other.Afresh = true
 			return other, nil, nil, nil
 		}
@@ -281,7 +295,7 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if other.Complete {
+		if complete(a, other) {
 			return other, rivals[:n+1], nil, nil
 		}
 	}
@@ -290,7 +304,7 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		return result, nil, nil, nil
 	}
 	other, err := p.Plan(ctx, a, slices.Concat(holders, elsewhere))
-	if err != nil || !other.Complete {
+	if err != nil || !complete(a, other) {
 		return result, nil, nil, err
 	}
 	return other, rivals, elsewhere, nil

@@ -199,6 +199,9 @@ func (b *Book) insuperable(j *job) (Bound, bool) {
 // hoarded returns how much of the resource of a bound is held under it by jobs that come after a job and have not
 // all that they need: they give that back for the job.
 func (b *Book) hoarded(j *job, bound Bound) (sum int64) {
+	if !j.spared.IsZero() {
+		return 0
+	}
 	for _, h := range b.hoarders(j) {
 		sum += b.hoards(h, bound)
 	}
@@ -218,7 +221,7 @@ func (b *Book) hoards(h *job, bound Bound) (sum int64) {
 // hoarders returns the jobs that hold something, have not all that they need, and come after a job; the last first.
 func (b *Book) hoarders(j *job) (list []*job) {
 	for h := range b.hoarding {
-		if h != j && h.phase != Admitted && b.Compare(j.Job, h.Job) < 0 {
+		if h != j && (h.phase == Waiting || h.phase == Failed) && b.Compare(j.Job, h.Job) < 0 {
 			list = append(list, h)
 		}
 	}
@@ -230,9 +233,10 @@ func (b *Book) hoarders(j *job) (list []*job) {
 // of its queues: those that come last, as many as it takes.
 func (b *Book) GivesBack(name string) (names []string) {
 	j := b.jobs[name]
-	if j == nil || j.phase != Admitted || j.Begun {
+	if j == nil || j.phase != Admitted || j.Begun || !j.spared.IsZero() {
 		return nil
 	}
+	defer func() { j.gaveBack = len(names) > 0 }()
 	for bound := range b.bounds(j) {
 		var freed int64
 		for _, h := range b.hoarders(j) {

@@ -13,13 +13,13 @@ func (b *Book) Count(name string, u Usage) {
 	b.enter(u.Queue)
 	u.refused, u.hopeless = before.refused && !u.Runs, before.hopeless && !u.Runs
 	b.usages[name] = u
+	b.noteHoard(before, -1)
 	b.assign(name, before.Job, u.Job)
 	if known {
 		b.count(before, -1)
 	}
 	b.count(u, 1)
-	b.noteHoard(before.Job)
-	b.noteHoard(u.Job)
+	b.noteHoard(u, 1)
 	if known {
 		b.leave(before.Queue)
 	}
@@ -43,18 +43,16 @@ func (b *Book) Count(name string, u Usage) {
 	}
 }
 
-// noteHoard notes whether anything is held for a job.
-func (b *Book) noteHoard(name string) {
-	j := b.jobs[name]
-	if j == nil {
+// noteHoard notes that one more is held for a job, or with n = -1 one fewer.
+func (b *Book) noteHoard(u Usage, n int) {
+	j := b.jobs[u.Job]
+	if j == nil || !u.Held || u.Runs {
 		return
 	}
-	delete(b.hoarding, j)
-	for pod := range j.counted {
-		if u := b.usages[pod]; u.Held && !u.Runs {
-			b.hoarding[j] = true
-			return
-		}
+	if j.hoards += n; j.hoards > 0 {
+		b.hoarding[j] = true
+	} else {
+		delete(b.hoarding, j)
 	}
 }
 
@@ -80,8 +78,8 @@ func (b *Book) relocate(name string, now, before Usage) {
 func (b *Book) uncount(name string) {
 	if u, ok := b.usages[name]; ok {
 		delete(b.usages, name)
+		b.noteHoard(u, -1)
 		b.assign(name, u.Job, "")
-		b.noteHoard(u.Job)
 		b.count(u, -1)
 		b.leave(u.Queue)
 		b.unhold(u.Job, name)

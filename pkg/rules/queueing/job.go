@@ -92,8 +92,12 @@ type job struct {
 	got     bool
 	crowded bool
 
-	// failed is when it failed last; zero if it has not.
-	failed time.Time
+	// failed is when it failed last; zero if it has not. hoards is how many of its pods are held. gaveBack: others gave back
+	// what they held for its turn; none does again before spared.
+	failed   time.Time
+	hoards   int
+	gaveBack bool
+	spared   time.Time
 	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.
 	deserved Vector
 	lacked   Needs
@@ -271,7 +275,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred, failed: j.failed}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
 	b.keep(j)
 }
 

@@ -15,6 +15,8 @@ const (
 	longestTurn = 30 * time.Second
 	// patience is how long a job waits, after no pod made way for it, until one may.
 	patience = 30 * time.Second
+	// spare is for how long nobody gives back again what is held, for a job that did not fit then.
+	spare = time.Minute
 )
 
 // take returns the effects that gathered during an input.
@@ -46,7 +48,7 @@ func (b *Book) Offer(offered Job, at Moment) {
 // room. It is false if there is none. late: only jobs that were not looked at for too long have their turn, the longest
 // first. Jobs that would not come if they were called do not wait any more then; see the effects.
 func (b *Book) First(at Moment, late bool) (first Job, ok bool, e Effects) {
-	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent()) {
+	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent() && !late) {
 		next := b.next()
 		if late {
 			next = b.late(at.Now)
@@ -140,7 +142,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	b.usages[pod] = u
 	crowded := len(b.Crowded(name)) > 0
 	b.demand(b.job(name), nil, demand)
-	created, lacked := b.job(name).Created, b.job(name).missing()
+	created, lacked, gaveBack := b.job(name).Created, b.job(name).missing(), b.job(name).gaveBack
 	b.done(name)
 	j := b.job(name)
 	if b.move(j, Failed); refused || crowded {
@@ -149,7 +151,9 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
 	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
-	j.failed = at.Now
+	if j.failed = at.Now; gaveBack {
+		j.spared = at.Now.Add(spare) // it was of no use
+	}
 	if !how.Gang {
 		j.barred.take(b.barOf(j)) // it gets that reason now; what words it finds it computed
 		j.barred.unheard = false
@@ -224,6 +228,11 @@ func (b *Book) Tick(at Moment) Effects {
 		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.aside(j.Pod) != j.aside:
 			j.aside = !j.aside
 			b.wishes.touch(j)
+		}
+		if !j.spared.IsZero() && !at.Now.Before(j.spared) {
+			if j.spared = (time.Time{}); j.phase == Waiting {
+				b.relist(j)
+			}
 		}
 		if !j.tried.IsZero() && at.Now.Sub(j.tried) >= patience {
 			if j.tried = (time.Time{}); j.phase == Waiting {

@@ -61,10 +61,18 @@ func (b *Book) late(now time.Time) (longest *job) {
 				continue
 			}
 			for j := range l.all() {
+				if len(j.in) > 1 && b.isShut(j) {
+					continue
+				}
 				if turns.Overdue(j.since, j.failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
 					longest = j
 				}
 			}
+		}
+	}
+	if longest != nil {
+		if _, over, why := b.judge(longest); over || why != "" {
+			return nil // it waits behind another one, unlike those before it
 		}
 	}
 	return longest
@@ -222,6 +230,9 @@ func (b *Book) kindOf(j *job) string {
 	}
 	if j.making {
 		kind.WriteString("making ")
+	}
+	if !j.spared.IsZero() {
+		kind.WriteString("sparing ")
 	}
 	j.asks(&kind)
 	for at := 1; at < len(j.options); at++ {

@@ -8,8 +8,9 @@
 //  3. The first candidate in order has the next turn. Jobs of queues are in the order of the policy, others in that of
 //     their rank; of the first of both, the one of higher rank comes first.
 //  4. A candidate that asks for no less than one before it that did not fit, with nothing helpful since, is not tried.
-//  5. After an attempt that placed nothing, no job is tried again for four times as long as it took. A job that was
-//     never tried need not wait for that, unless it comes after one that has to.
+//  5. After an attempt that placed nothing, no gang is tried again for four times as long as it took. Meanwhile single
+//     pods of queues have their turns, and gangs that were never tried, if they are first in order, or after a second
+//     once the first in order was looked at since they came.
 //  6. A candidate that was not looked at for a minute, or never within two seconds, has every second turn after an attempt
 //     that placed nothing.
 //

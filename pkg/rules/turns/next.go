@@ -2,6 +2,7 @@ package turns
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -123,38 +124,56 @@ func (r *Room) spokenFor(j *job, now time.Time) *miss {
 // choose returns the job whose turn it is, and whether that is because it was not looked at for too long; nil for none,
 // and until when that is so by time alone.
 func (r *Room) choose(now time.Time, queues bool) (next *job, late bool, until time.Time) {
-	next = r.first(queues)
+	next = r.first(now, queues)
 	if next == nil {
 		return nil, false, time.Time{}
 	}
-	pauses := next.phase == candidate && !next.fresh && now.Before(r.notBefore)
-	if !pauses && (!r.turn.failed || r.turn.late) {
-		return next, false, time.Time{}
-	}
-	if other := r.overdue(now, next, pauses, queues); other != nil {
-		return other, true, time.Time{}
-	}
-	if pauses {
+	if next.pauses(r, now) {
+		if other := r.meanwhile(now, next, queues); other != nil {
+			return other, false, time.Time{}
+		}
 		return nil, false, earliest(r.notBefore, now.Add(lookAgain))
+	}
+	if r.turn.failed && !r.turn.late {
+		if other := r.overdue(now, next, queues); other != nil {
+			return other, true, time.Time{}
+		}
 	}
 	return next, false, time.Time{}
 }
 
-// first returns the first job in order that no limit keeps back; nil for none. It costs a look at each candidate of a
-// queue.
-func (r *Room) first(queues bool) (first *job) {
+// pauses reports whether a job has to wait for the end of a pause.
+func (j *job) pauses(r *Room, now time.Time) bool {
+	return j.phase == candidate && !j.fresh && now.Before(r.notBefore)
+}
+
+// meanwhile returns the job that has its turn while the first in order waits for the end of a pause: the first of those
+// that the policy has, or the one that came first of those that were never tried, if the first in order was looked at
+// since; nil for none.
+func (r *Room) meanwhile(now time.Time, first *job, queues bool) *job {
+	if queues && r.policy != nil {
+		if has, ok := r.policy.First(false); ok {
+			return r.had(has)
+		}
+	}
+	r.lookForLate(now)
+	for _, j := range r.late {
+		if j.isLate(r, now) && j.fresh && (j.Queue == "" || queues) && !first.last.at.Before(j.came) {
+			return j
+		}
+	}
+	return nil
+}
+
+// first returns the first job in order that no limit keeps back; nil for none.
+func (r *Room) first(now time.Time, queues bool) (first *job) {
 	if len(r.ranked) > 0 {
 		first = r.ranked[0]
 	}
 	if !queues || r.policy == nil {
 		return first
 	}
-	var queued *job
-	for j := range r.queued {
-		if queued == nil || r.policy.Compare(j.Job, queued.Job) < 0 {
-			queued = j
-		}
-	}
+	queued := r.firstQueued(now)
 	if has, ok := r.policy.First(false); ok && (queued == nil || r.policy.Compare(has, queued.Job) < 0) {
 		queued = r.had(has)
 	}
@@ -172,35 +191,63 @@ func (r *Room) had(has Job) *job {
 	return &job{Job: has, phase: in}
 }
 
-// overdue returns the job that was not looked at for the longest time, if that is too long; nil for none. One that was
-// never tried has to wait until the first in order was looked at since it came. In a pause there are no others.
-func (r *Room) overdue(now time.Time, first *job, pauses, queues bool) *job {
-	if now.Sub(r.lateAt) >= lookAgain {
-		r.late, r.lateAt = r.late[:0], now
-		for j := range r.candidates {
-			if j.overdue(now) {
-				r.late = append(r.late, j)
-			}
-		}
-		slices.SortFunc(r.late, func(a, b *job) int {
-			return cmp.Or(a.waitsSince().Compare(b.waitsSince()), a.Rank.Compare(b.Rank), cmp.Compare(a.Name, b.Name))
-		})
+// firstQueued returns the first candidate in queues, by their order as it was when candidates came last, or a moment ago;
+// nil for none.
+func (r *Room) firstQueued(now time.Time) *job {
+	if len(r.queued) == 0 {
+		return nil
 	}
-	for i, j := range r.late {
-		switch {
-		case j.phase != candidate || !j.overdue(now) || r.jobs[j.Name] != j: // no longer
-		case j == first, j.Queue != "" && !queues, pauses && !j.fresh, j.fresh && first.phase == candidate && first.last.at.Before(j.came):
-		default:
-			r.late = slices.Delete(r.late, i, i+1)
+	if r.unsorted || now.Sub(r.sortedAt) >= lookAgain {
+		r.unsorted, r.sortedAt, r.sorted = false, now, slices.Collect(maps.Keys(r.queued))
+		slices.SortFunc(r.sorted, func(a, b *job) int { return cmp.Or(r.policy.Compare(a.Job, b.Job), cmp.Compare(a.Name, b.Name)) })
+	}
+	for len(r.sorted) > 0 && !r.queued[r.sorted[0]] {
+		r.sorted = r.sorted[1:]
+	}
+	if len(r.sorted) == 0 {
+		return nil // all have their turn, or rest
+	}
+	return r.sorted[0]
+}
+
+// overdue returns the job that was not looked at for the longest time, if that is too long; nil for none. One that was
+// never tried has to wait until the first in order was looked at since it came.
+func (r *Room) overdue(now time.Time, first *job, queues bool) *job {
+	r.lookForLate(now)
+	for _, j := range r.late {
+		if j.isLate(r, now) && j != first && (j.Queue == "" || queues) && !j.pauses(r, now) &&
+			(!j.fresh || first.phase != candidate || !first.last.at.Before(j.came)) {
 			return j
 		}
 	}
-	if queues && !pauses && r.policy != nil {
+	if queues && r.policy != nil {
 		if has, ok := r.policy.First(true); ok && has.Name != first.Name {
 			return r.had(has)
 		}
 	}
 	return nil
+}
+
+// lookForLate searches for candidates that were not looked at for too long, longest first, if that was not done a moment
+// ago.
+func (r *Room) lookForLate(now time.Time) {
+	if now.Sub(r.lateAt) < lookAgain {
+		return
+	}
+	r.late, r.lateAt = r.late[:0], now
+	for j := range r.candidates {
+		if j.overdue(now) {
+			r.late = append(r.late, j)
+		}
+	}
+	slices.SortFunc(r.late, func(a, b *job) int {
+		return cmp.Or(a.waitsSince().Compare(b.waitsSince()), a.Rank.Compare(b.Rank), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// isLate reports whether a job that was late a moment ago still is.
+func (j *job) isLate(r *Room, now time.Time) bool {
+	return j.phase == candidate && j.overdue(now) && r.jobs[j.Name] == j
 }
 
 // awaitedFailures bounds how many rounds in a row may fail until the next attempt is not awaited any more: a job that

@@ -63,6 +63,10 @@ type Room struct {
 	// candidates are all of them, ranked those in no queue, and queued the others.
 	candidates, queued map[*job]bool
 	ranked             ranked
+	// sorted are the candidates in queues, in order, as of sortedAt; unsorted: others have come since.
+	sorted   []*job
+	sortedAt time.Time
+	unsorted bool
 	// late are candidates that were not looked at for too long, longest first, as of lateAt.
 	late   []*job
 	lateAt time.Time
@@ -298,6 +302,6 @@ func (r *Room) enter(j *job) {
 	if j.Queue == "" {
 		heap.Push(&r.ranked, j)
 	} else {
-		r.queued[j] = true
+		r.queued[j], r.unsorted = true, true
 	}
 }

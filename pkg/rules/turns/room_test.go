@@ -218,6 +218,22 @@ func TestStories(t *testing.T) {
 			},
 			"a after",
 		},
+		"meanwhile pods of queues have their turns": {
+			func(w *world) {
+				w.come(queued("1", strict("gang", 1)))
+				w.next()
+				w.fail(1, time.Second)
+				w.Happen(Freed)
+				w.has = []Job{queued("2", strict("pod", 0))}
+				w.next()
+				w.has = nil
+				w.fail(1, 0)
+				w.next()
+				w.now = w.now.Add(4 * time.Second)
+				w.next()
+			},
+			"gang pod nobody gang",
+		},
 		"the last in rank has its turn after a minute": {
 			func(w *world) {
 				w.come(strict("a", 2), strict("b", 1))
