@@ -24,6 +24,8 @@ type stage struct {
 	t       *testing.T
 	clock   *testclock.FakeClock
 	patches []string
+	// slow is how long the API server takes to write.
+	slow time.Duration
 }
 
 func newStage(t *testing.T, objects ...client.Object) *stage {
@@ -41,6 +43,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 			return err
 		}
 		s.patches = append(s.patches, object.GetName()+": "+string(data))
+		s.clock.Step(s.slow)
 		return c.SubResource(subresource).Patch(ctx, object, patch, options...)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Queue{}).
@@ -86,6 +89,19 @@ func TestWritesWhatChanged(t *testing.T) {
 	s.clock.Step(pause)
 	if patches, _ := s.step(); len(patches) != 1 || !strings.Contains(patches[0], `"allocated":null`) {
 		t.Errorf("it is gone: patches %q; want one that takes away what was allocated", patches)
+	}
+}
+
+// TestSlowWrites: a slow API server does not make the status rarer.
+func TestSlowWrites(t *testing.T) {
+	s := newStage(t, queueOf("a"), nodeOf("8"), podOf("1", "1", in("a")))
+	s.slow = 10 * time.Second
+	s.step()
+	if err := s.client.Create(t.Context(), podOf("2", "1", in("a"), bound)); err != nil {
+		t.Fatal(err)
+	}
+	if patches, wait := s.step(); len(patches) != 1 {
+		t.Errorf("after 10 s: patches %q, again after %v; want one", patches, wait)
 	}
 }
 
