@@ -19,6 +19,8 @@ type Book struct {
 	// running is what each group has running.
 	running map[string]Vector
 	jobs    map[string]*job
+	// arrivals is how many jobs have come.
+	arrivals uint64
 	// phases is how many jobs are in each phase.
 	phases [Failed + 1]int
 	// timed are the jobs that time can move.

@@ -59,7 +59,9 @@ type Began struct {
 // something to say.
 type job struct {
 	asking
-	phase Phase
+	// arrival is its number among the jobs that have come: of two that were created in one second, the first comes first.
+	arrival uint64
+	phase   Phase
 	// since is when the phase began.
 	since time.Time
 	// counted are its pods that are counted.
@@ -158,7 +160,8 @@ func (b *Book) Speaker(name string) string {
 func (b *Book) job(name string) *job {
 	j := b.jobs[name]
 	if j == nil {
-		j = &job{asking: asking{Job: Job{Name: name}}, counted: map[string]bool{}}
+		b.arrivals++
+		j = &job{asking: asking{Job: Job{Name: name}}, arrival: b.arrivals, counted: map[string]bool{}}
 		b.jobs[name] = j
 		b.phases[Outside]++
 	}
@@ -275,7 +278,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
 	b.keep(j)
 }
 

@@ -147,7 +147,14 @@ func (b *Book) Compare(i, j Job) int {
 	if i.Queue != j.Queue && p != nil && q != nil && p.err == nil && q.err == nil {
 		order = cmp.Or(order, b.compareQueues(p, q))
 	}
-	return cmp.Or(order, b.compareJobs(&job{asking: asking{Job: i}}, &job{asking: asking{Job: j}}))
+	as := func(one Job) *job {
+		known := &job{asking: asking{Job: one}}
+		if j := b.jobs[one.Name]; j != nil {
+			known.arrival = j.arrival
+		}
+		return known
+	}
+	return cmp.Or(order, b.compareJobs(as(i), as(j)))
 }
 
 // compareReady puts jobs whose minimum does not run first.
@@ -172,7 +179,7 @@ func (b *Book) compareFresh(i, j *job) int {
 }
 
 func compareAge(i, j *job) int {
-	return cmp.Or(i.Created.Compare(j.Created), cmp.Compare(i.Name, j.Name))
+	return cmp.Or(i.Created.Compare(j.Created), cmp.Compare(i.arrival, j.arrival), cmp.Compare(i.Name, j.Name))
 }
 
 // JobShare returns the dominant share of a group, from 0 to 1, if it had this much more running.

@@ -158,3 +158,21 @@ func TestLate(t *testing.T) {
 	at.Now = at.Now.Add(30 * time.Second)
 	late("low-2")
 }
+
+// TestFirstCome: of jobs that were made in one second the first to come comes first, also when it comes again.
+func TestFirstCome(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(8))
+	for _, name := range []string{"z", "a", "m"} {
+		j := Job{Name: name, Queue: "default", Pod: name, Pods: []string{name}, Created: time.Unix(1, 0), Need: Needs{"default": gpus(1)}}
+		b.Count(name, Usage{Queue: "default", Job: name, Amount: gpus(1)})
+		b.offer(j)
+	}
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	again := b.jobs["z"].offered()
+	b.Fail("z", Failure{}, at)
+	b.Offer(again, at)
+	if got := turnsOf(b); got != "z a m" {
+		t.Errorf("turns %q, want z a m", got)
+	}
+}
