@@ -39,7 +39,7 @@ type Registry struct {
 	watches *watches.Watches
 	// victims returns how many victims of a holder have not ended; nil where nothing is evicted.
 	victims func(holder hold.Holder) int
-	// room has the groups that wait for their turn; nil where nobody asks whose it is.
+	// room has the groups that wait for their turn. It is nil in tests of gangs alone.
 	room Room
 	// leaveNative: the scheduler runs native pod groups itself.
 	leaveNative bool

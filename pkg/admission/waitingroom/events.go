@@ -66,7 +66,7 @@ func (r *Room) Begin() {}
 func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	r.gangs.Failed(ctx, pod, why)
 	group, member := r.gangs.GroupOf(pod)
-	r.do(func() {
+	r.locked(func() {
 		if name, begun := r.room.Turn(); begun && member && name == nameOf(group) {
 			r.room.PassOver(name)
 		}
@@ -78,7 +78,7 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 
 // Happen notes something that may help jobs that did not fit.
 func (r *Room) Happen(change turns.Change) {
-	r.do(func() { r.room.Happen(change) })
+	r.locked(func() { r.room.Happen(change) })
 	r.Rouse()
 }
 
@@ -93,7 +93,7 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 	if len(e.Missed)+len(e.Touched) == 0 {
 		return
 	}
-	r.do(func() {
+	r.locked(func() {
 		for _, missed := range e.Missed {
 			group, outcome := hold.Holder{Profile: profile, Group: missed.Group}, missed.Outcome
 			if missed.RoomFor != "" {
@@ -106,7 +106,7 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 			r.touched[hold.Holder{Profile: profile, Group: group}] = true
 		}
 		if len(r.touched) > mostTouched {
-			r.look(r.clock.Now()) // nobody asks in a process that does not schedule
+			r.refresh(r.clock.Now()) // a standby process never calls Next
 		}
 	})
 	r.Rouse()

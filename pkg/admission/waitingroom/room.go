@@ -40,7 +40,7 @@ type Room struct {
 	// mu guards what follows. The lock of the gangs is taken under it, never the other way round.
 	mu   sync.Mutex
 	room *turns.Room
-	// touched are the groups to look at again.
+	// touched are the groups that have changed since the last refresh.
 	touched map[hold.Holder]bool
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
@@ -153,18 +153,19 @@ func (r *Room) Wait(ctx context.Context) {
 	r.Next(ctx)
 }
 
-// PassOn passes an event on: hear to whoever listens, then pass to the scheduling queue. While that goes on, no job of a
-// queue has its turn: others that the event helps, and that come first, may not have come yet.
+// PassOn delivers a cluster event: hear delivers it to listeners, then pass to the scheduling queue. Until both are done,
+// no job of a queue is let in, because the event may still bring one that comes first. Gangs in no queue are let in between
+// the two.
 func (r *Room) PassOn(ctx context.Context, hear, pass func()) {
-	r.do(func() {
+	r.locked(func() {
 		if r.passing++; r.passing == 1 {
 			r.passingSince = r.clock.Now()
 		}
 	})
 	hear()
-	r.Ask(ctx) // gangs in no queue come before the pods that the event lets in
+	r.Ask(ctx) // before pods that the event moves to the active queue
 	pass()
-	r.do(func() { r.passing-- })
+	r.locked(func() { r.passing-- })
 	r.Ask(ctx)
 }
 
@@ -182,7 +183,7 @@ func (r *Room) Ask(ctx context.Context) {
 // Took is called by the scheduling thread when it has taken a pod; nil for a native pod group, or none.
 func (r *Room) Took(pod *v1.Pod) {
 	r.idle.Store(false)
-	r.do(func() {
+	r.locked(func() {
 		r.taken = ""
 		r.room.BeginCycle()
 	})
@@ -205,8 +206,8 @@ func (r *Room) Took(pod *v1.Pod) {
 // Next lets in the job whose turn it is, if there is one: its pod is in the scheduling queue when Next returns.
 //
 // The scheduling thread calls it before it takes a pod, so it takes no pod of lower rank in place of a job that a change
-// may help. While the thread waits for a pod, the goroutine that passes on a cluster event calls it, before the event
-// reaches other pods. It costs a look-up, and after a change a look at each job that rests.
+// may help. While the thread waits for a pod, the goroutine that delivers a cluster event calls it, see [Room.PassOn]. It
+// costs a look-up, and after a change a look at each job that rests.
 func (r *Room) Next(ctx context.Context) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
@@ -218,32 +219,32 @@ func (r *Room) Next(ctx context.Context) {
 		r.activate(ctx, pod)
 	}
 	for ctx.Err() == nil {
-		job, has, ok := r.next()
+		job, byPolicy, ok := r.next()
 		if !ok {
 			return
 		}
-		if pod := r.letIn(ctx, job, has); pod != nil && r.queue.Gated(pod) {
-			r.do(func() { r.room.PassOver(job.Name) })
+		if pod := r.letIn(ctx, job, byPolicy); pod != nil && r.queue.Gated(pod) {
+			r.locked(func() { r.room.PassOver(job.Name) })
 		}
 	}
 }
 
-// letIn lets the pod of a job into the scheduling queue, and returns it; nil if the job does not wait any more. has: the
-// queues have the job.
-func (r *Room) letIn(ctx context.Context, job turns.Job, has bool) *v1.Pod {
-	if !has {
+// letIn moves the pod of a job to the active queue and returns it, or nil if the job no longer waits. byPolicy says
+// whether the queues have to admit it first.
+func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod {
+	if !byPolicy {
 		leader := r.gangs.Lead(ctx, job.Holder)
 		if leader == nil {
-			r.do(func() { r.room.Withdraw(job.Name) })
+			r.locked(func() { r.room.Withdraw(job.Name) })
 		}
 		return leader
 	}
 	pod := r.queues.Admit(ctx, job.Name)
 	if pod == nil {
-		r.do(func() { r.room.PassOver(job.Name) })
+		r.locked(func() { r.room.PassOver(job.Name) })
 		return nil
 	}
-	r.do(func() {
+	r.locked(func() {
 		if r.leader = ""; job.Holder.IsNone() { // it is one pod: the turns know nothing of its attempt
 			r.leader = pod.UID
 		}
@@ -256,21 +257,21 @@ func (r *Room) activate(ctx context.Context, pod *v1.Pod) {
 	r.queue.Activate(klog.FromContext(ctx), map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
 }
 
-// next returns the job whose turn it is, and whether the queues have it; false if there is none.
-func (r *Room) next() (job turns.Job, has, ok bool) {
+// next returns the job whose turn it is and whether the queues have to admit it first; ok is false if there is none.
+func (r *Room) next() (job turns.Job, byPolicy, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	r.look(now)
-	job, has, ok, again := r.room.Next(now, elsewhere{r}, r.passing == 0 || now.Sub(r.passingSince) > longestPassing)
+	r.refresh(now)
+	job, byPolicy, ok, again := r.room.Next(now, elsewhere{r}, r.passing == 0 || now.Sub(r.passingSince) > longestPassing)
 	if !again.IsZero() {
 		r.timer.Reset(max(again.Sub(now), time.Millisecond))
 	}
-	return job, has, ok
+	return job, byPolicy, ok
 }
 
-// look looks again at the groups that may wait for their turn by now, or not any more.
-func (r *Room) look(now time.Time) {
+// refresh offers the touched groups that wait for their turn, and withdraws those that no longer do.
+func (r *Room) refresh(now time.Time) {
 	for group := range r.touched {
 		switch turn, waits := r.gangs.Turn(group); {
 		case !waits:
@@ -282,8 +283,8 @@ func (r *Room) look(now time.Time) {
 	clear(r.touched)
 }
 
-// do does something under the lock.
-func (r *Room) do(what func()) {
+// locked calls a function with mu held.
+func (r *Room) locked(what func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	what()
@@ -310,7 +311,7 @@ func (r *Room) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
 	defer r.mu.Unlock()
 	if member {
 		now := r.clock.Now()
-		r.look(now)
+		r.refresh(now)
 		awaits, until = r.room.Awaits(nameOf(group), now, elsewhere{r})
 	}
 	single := hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}

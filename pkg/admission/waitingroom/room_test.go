@@ -155,7 +155,7 @@ func member(name string, i int) *v1.Pod {
 		Annotation(v1alpha1.GangNameAnnotation, name).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(2)).Obj()
 }
 
-// ask asks who is next, and returns whose leader was let in; empty for nobody.
+// ask calls Next and returns the group whose leader was let in, or an empty string if none was.
 func (s *stage) ask() string {
 	s.let = nil
 	s.Next(s.ctx)

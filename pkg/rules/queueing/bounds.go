@@ -142,18 +142,18 @@ func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
 			continue
 		}
 		need := b.at(j.part(), at, name)
-		if need > 0 && !yield(Bound{Reason: Capability, Queue: at, Resource: name, Used: q.used[name] - b.own(j, at, name), Need: need, Most: ceiling}) {
+		if need > 0 && !yield(Bound{Reason: Capability, Queue: at, Resource: name, Used: q.used[name] - b.own(j.Name, at, name), Need: need, Most: ceiling}) {
 			return false
 		}
 	}
 	return true
 }
 
-// own returns how much a job has in what a queue and those below it use: what it asks for if it is
-// its turn, and what is promised to it.
-func (b *Book) own(j *job, at string, name v1.ResourceName) int64 {
-	sum := b.at(b.promised[j.Name], at, name)
-	if j.phase == Admitted {
+// own returns how much a job, by its name, has in what a queue and those below it use: what it asks for if it is its turn,
+// and what is promised to it.
+func (b *Book) own(job, at string, name v1.ResourceName) int64 {
+	sum := b.at(b.promised[job], at, name)
+	if j := b.jobs[job]; j != nil && j.phase == Admitted {
 		sum += b.at(j.need(), at, name)
 	}
 	return sum
@@ -269,12 +269,11 @@ func (b *Book) Within(pods []string) (within []string) {
 // fits reports whether a usage keeps all ceilings, with one of its options, beside more that is placed with it, and adds
 // it to that.
 func (b *Book) fits(u Usage, more map[ceilingKey]int64) bool {
-	j := b.job(u.Job)
 	for at := range len(u.Or) + 1 {
 		amount, fits := u.Option(at), true
 		for _, queue := range b.Path(u.Queue) {
 			for name, ceiling := range b.queues[queue].spec.Capability {
-				used := b.queues[queue].used[name] - b.own(j, queue, name) + more[ceilingKey{queue, name}]
+				used := b.queues[queue].used[name] - b.own(u.Job, queue, name) + more[ceilingKey{queue, name}]
 				fits = fits && (amount[name] == 0 || used+amount[name] <= ceiling)
 			}
 		}

@@ -211,9 +211,9 @@ func (b *Book) Making() map[string]hold.Holder {
 	return holders
 }
 
-// Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call,
-// or lack members, the patience of jobs, and the waiting for jobs that do not fit; and it retries jobs
-// that failed and may fit by now.
+// Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call, or
+// lack members, the patience of jobs, and the waiting for jobs that do not fit; and it retries jobs that failed and may fit
+// by now.
 func (b *Book) Tick(at Moment) Effects {
 	for _, j := range b.timed {
 		switch {

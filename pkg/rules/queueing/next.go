@@ -17,8 +17,8 @@ import (
 //
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree; then those come first that stay
 // inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
-// TaskOrder, and then by age, old first, arrival and name. A job with which its queue would get more than its share stands back
-// behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come.
+// TaskOrder, and then by age, old first, arrival and name. A job with which its queue would get more than its share stands
+// back behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come.
 func (b *Book) next() *job {
 	if j := b.mostUrgent(); j != nil {
 		return j

@@ -11,8 +11,8 @@
 //  5. After an attempt that placed nothing, no gang is tried again for four times as long as it took. Meanwhile single
 //     pods of queues have their turns, and gangs that were never tried, if they are first in order, or after a second
 //     once the first in order was looked at since they came.
-//  6. A candidate that was not looked at for a minute, or never within two seconds, has every second turn after an attempt
-//     that placed nothing.
+//  6. A candidate whose last attempt ended a minute ago, or that has had none for a second, is overdue. While attempts
+//     place nothing, every second turn goes to the job that is overdue the longest.
 //
 // So what becomes free goes to the first in order that can use it, nobody starves, and what it costs to look does not
 // grow with the number of jobs that wait for the same.

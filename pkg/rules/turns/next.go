@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Next lets in the job whose turn it is; false if there is none. has: the policy has it, and admits it. queues: jobs of
-// queues are considered. again is when there may be one by time alone; zero for never.
-func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, has, ok bool, again time.Time) {
+// Next lets in the job whose turn it is; ok is false if there is none. byPolicy says whether the policy returned the job,
+// and has to admit it. Jobs of queues are considered only if queues is set. again is when there may be a job by time alone;
+// zero for never.
+func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, byPolicy, ok bool, again time.Time) {
 	r.listen(elsewhere)
 	if until := r.busy(); now.Before(until) {
 		return Job{}, false, false, until
@@ -23,12 +24,12 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 	if j == nil {
 		return Job{}, false, false, earliest(until, r.wakeAt)
 	}
-	if has = j.phase == in; !has {
+	if byPolicy = j.phase == in; !byPolicy {
 		r.take(j)
 		j.phase = in
 	}
 	r.turn = turn{of: j, since: now, late: late}
-	return j.Job, has, true, now.Add(showUp)
+	return j.Job, byPolicy, true, now.Add(showUp)
 }
 
 // pass lets the candidates rest for which an attempt would be of no use. It costs a look at each, after a miss.
