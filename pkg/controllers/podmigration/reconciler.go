@@ -162,9 +162,24 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 		}
 	}
 	if m.Status.Phase == v1alpha1.MigrationRunning && (s.pod == nil || s.pod.UID != m.Spec.PodUID) {
-		s.Barren, err = r.barren(ctx, m)
+		if s.Barren, err = r.barren(ctx, m); err == nil {
+			s.Successor, err = r.successor(ctx, m, s.pod)
+		}
 	}
 	return s, err
+}
+
+// successor returns the pod that has come in place of one that is gone, and has got a node; nil for none. Of pods outside
+// gangs it knows the one that has the name: the cache has no more of the others than their names.
+func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration, named *v1.Pod) (*migration.Successor, error) {
+	var pods v1.PodList
+	if err := r.client.List(ctx, &pods, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing pods: %w", err)
+	}
+	if named != nil {
+		pods.Items = append(slices.DeleteFunc(pods.Items, func(p v1.Pod) bool { return p.Name == named.Name }), *named)
+	}
+	return migration.SuccessorOf(m, pods.Items), nil
 }
 
 // barren reports whether the controller of the pod is gone for good; false for a kind that may not be read.

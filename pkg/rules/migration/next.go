@@ -46,6 +46,14 @@ type Reservation struct {
 	Users []v1alpha1.ReservationConsumer
 }
 
+// Successor is a pod that has come in place of the one to move.
+type Successor struct {
+	Name string
+	UID  types.UID
+	// Node is where it is bound.
+	Node string
+}
+
 // Seen is what the next status depends on, besides the PodMigration.
 type Seen struct {
 	// Pod is nil if no pod has the name.
@@ -54,6 +62,8 @@ type Seen struct {
 	Reservation *Reservation
 	// Alike is the name of a Reservation of another PodMigration that is open to the same successors; empty for none.
 	Alike string
+	// Successor has come in place of the pod, and has got a node; nil for none.
+	Successor *Successor
 	// Barren: the controller that would make a successor is gone.
 	Barren bool
 }
@@ -266,6 +276,9 @@ func (s *step) running() {
 		if s.awaitTermination() {
 			s.openToSuccessor()
 		}
+	case s.seen.Successor != nil:
+		s.evicted()
+		s.successorElsewhere()
 	case s.seen.Barren:
 		s.evicted()
 		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and so is its controller: nothing makes a successor", spec.PodName))
@@ -300,6 +313,9 @@ func (s *step) evicting() {
 // done once the pod itself has ended, too: then its node has the capacity back.
 func (s *step) successorArrived(r *Reservation) bool {
 	status, spec := &s.out.Status, &s.m.Spec
+	if by := s.seen.Successor; status.Successor == nil && by != nil && by.Node == spec.TargetNode {
+		status.Successor = &v1alpha1.MigrationSuccessor{Name: by.Name, UID: by.UID}
+	}
 	if status.Successor == nil && r != nil {
 		for _, user := range r.Users {
 			if user.UID != spec.PodUID && user.Namespace == s.m.Namespace {
@@ -321,6 +337,16 @@ func (s *step) successorArrived(r *Reservation) bool {
 		s.succeed(message)
 	}
 	return true
+}
+
+// successorElsewhere ends the migration of a pod whose successor has got another node than the target, as where its whole
+// gang starts anew. Unless that is the source, the source has its room back.
+func (s *step) successorElsewhere() {
+	by, reason := s.seen.Successor, v1alpha1.MigrationReasonPodGone
+	if by.Node == s.m.Spec.SourceNode {
+		reason = v1alpha1.MigrationReasonNoSuccessor
+	}
+	s.fail(reason, fmt.Sprintf("pod %s came in place of %s, and has got node %s", by.Name, s.m.Spec.PodName, by.Node))
 }
 
 // terminating reports whether the pod is being deleted and still has its node.

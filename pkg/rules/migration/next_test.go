@@ -83,6 +83,7 @@ func TestNext(t *testing.T) {
 		rsv    *Reservation
 		alike  string
 		barren bool
+		by     *Successor
 		after  time.Duration
 		phase  v1alpha1.MigrationPhase
 		reason string // of the condition Complete
@@ -118,6 +119,10 @@ func TestNext(t *testing.T) {
 		"unless nobody makes one any more":         {m: changes{isRunning, reserved, known}, rsv: available(), barren: true, after: time.Second, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodGone},
 		"but who has come has come":                {m: changes{isRunning, reserved, known}, rsv: available(used(successor)), barren: true, phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
 		"the pod that has its name may use it":     {m: changes{isRunning, reserved, bare}, pod: &Pod{UID: "uid-p-2"}, rsv: available(func(r *Reservation) { r.Open = false }), phase: v1alpha1.MigrationRunning, action: Open},
+		"its successor has got another node":       {m: changes{isRunning, reserved, known}, rsv: available(), by: &Successor{Name: "p-2", Node: "else"}, after: time.Second, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonPodGone},
+		"it is back on the source":                 {m: changes{isRunning, reserved, known}, rsv: available(), by: &Successor{Name: "p-2", Node: "from"}, after: time.Second, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoSuccessor},
+		"not while the pod still ends":             {m: changes{isRunning, reserved, evicted, known}, pod: ending, rsv: available(), by: &Successor{Name: "p-2", Node: "else"}, after: time.Second, phase: v1alpha1.MigrationRunning},
+		"it is on the target by other means":       {m: changes{isRunning, reserved, known}, rsv: available(), by: &Successor{Name: "p-2", Node: "to"}, phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
 		"the successor has come":                   {m: changes{isRunning, reserved}, rsv: available(used(successor)), phase: v1alpha1.MigrationSucceeded, reason: v1alpha1.MigrationReasonMoved},
 		"its node has no room before the pod ends": {m: changes{isRunning, reserved}, pod: ending, rsv: available(used(successor)), phase: v1alpha1.MigrationRunning},
 		"nor where the Reservation is gone by now": {m: changes{isRunning, reserved, arrived}, pod: ending, phase: v1alpha1.MigrationRunning},
@@ -149,7 +154,7 @@ func TestNext(t *testing.T) {
 		"a pod that has ended by itself is moved":  {m: changes{isRunning, reserved}, pod: &Pod{UID: "uid-p", Node: "from", Ended: true}, rsv: available(), phase: v1alpha1.MigrationRunning},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			got := Next(aMigration(c.m...), Seen{Pod: c.pod, Reservation: c.rsv, Alike: c.alike, Barren: c.barren}, begin.Add(c.after))
+			got := Next(aMigration(c.m...), Seen{Pod: c.pod, Reservation: c.rsv, Alike: c.alike, Barren: c.barren, Successor: c.by}, begin.Add(c.after))
 			if got.Status.Phase != c.phase || got.Action != c.action {
 				t.Errorf("phase %s, action %d; want %s, %d", got.Status.Phase, got.Action, c.phase, c.action)
 			}

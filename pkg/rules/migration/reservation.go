@@ -4,8 +4,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -96,6 +98,41 @@ func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner 
 		return owner
 	}
 	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace, Name: m.Spec.PodName}}
+}
+
+// noticed is how long after a pod has gone that is written into its PodMigration, at most, and a little more.
+const noticed = 3 * time.Second
+
+// SuccessorOf returns the pod that has come in place of the one to move, and has got a node; nil for none, or while one
+// that may use the target has none. Without ranks it is a pod of the same controller that was created after the other
+// one went.
+func SuccessorOf(m *v1alpha1.PodMigration, pods []v1.Pod) (found *Successor) {
+	gone := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted)
+	if gone == nil {
+		return nil
+	}
+	for i := range pods {
+		pod := &pods[i]
+		ended := pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		early := pod.CreationTimestamp.Add(noticed).Before(gone.LastTransitionTime.Time)
+		switch {
+		case ended || early || pod.UID == m.Spec.PodUID || !mayUse(pod, m):
+		case pod.Spec.NodeName == "":
+			return nil
+		default:
+			found = &Successor{Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
+		}
+	}
+	return found
+}
+
+// mayUse reports whether a pod may use the target of a PodMigration at the eviction, as far as its controller, or its
+// name, says.
+func mayUse(pod *v1.Pod, m *v1alpha1.PodMigration) bool {
+	if m.Status.Successors == nil {
+		return pod.Name == m.Spec.PodName
+	}
+	return equality.Semantic.DeepEqual(Successors(pod), m.Status.Successors)
 }
 
 // IsOpen reports whether pods other than the one to move may use a Reservation.

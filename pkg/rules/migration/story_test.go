@@ -123,6 +123,8 @@ func (w *world) happen() {
 		w.m.Spec.Suspend = !w.m.Spec.Suspend
 	case n == 36:
 		w.seen.Alike = "another"
+	case n == 38 && pod == nil: // its successor has got a node
+		w.seen.Successor = &Successor{Name: "p-3", UID: "uid-p-3", Node: []string{"from", "to", "else"}[w.random.IntN(3)]}
 	case n == 37:
 		w.seen.Alike = ""
 	}

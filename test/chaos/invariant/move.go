@@ -200,7 +200,8 @@ func (c *Checker) judgeMoves() {
 	}
 }
 
-// OpenMoves counts plans with moves and migrations that are there and have not ended.
+// OpenMoves counts plans with moves and migrations that are there and have not ended, and Reservations that are still
+// held for one.
 func (c *Checker) OpenMoves() int {
 	n := 0
 	for uid := range c.moves.there {
@@ -208,6 +209,11 @@ func (c *Checker) OpenMoves() int {
 			n++
 		}
 		if p := c.moves.plans[uid]; p != nil && p.Moves > 0 && !p.ended() {
+			n++
+		}
+	}
+	for _, r := range c.promises.reservations {
+		if r.ForMove && !r.over(c.now) {
 			n++
 		}
 	}
