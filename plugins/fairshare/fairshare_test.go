@@ -334,7 +334,7 @@ func TestForeign(t *testing.T) {
 func TestNamespaceMoves(t *testing.T) {
 	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b", Closed: true})
 	in := func(p *v1.Pod) *v1.Pod { p.Namespace = "moves"; return p }
-	running, labelled, waiting := in(pod("running", "", 1, "n")), in(pod("labelled", "a", 1, "n")), in(pod("waiting", "", 1, ""))
+	running, labelled, waiting := in(pod("running", "", 1, "all")), in(pod("labelled", "a", 1, "all")), in(pod("waiting", "", 1, ""))
 	name := func(queue string) {
 		t.Helper()
 		now := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "moves"}}
@@ -387,7 +387,7 @@ func TestNamespaceMoves(t *testing.T) {
 func TestRetry(t *testing.T) {
 	d := newDispatcher(t, 9, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	d.gangs = gangsByLabel{}
-	running, waiting, member := pod("running", "a", 9, "n"), pod("waiting", "b", 6, ""), pod("member", "b", 6, "")
+	running, waiting, member := pod("running", "a", 9, "all"), pod("waiting", "b", 6, ""), pod("member", "b", 6, "")
 	member.Labels["gang"] = "g"
 	for _, p := range []*v1.Pod{running, waiting, member, pod("more", "a", 9, "")} {
 		d.know(p)
@@ -435,7 +435,7 @@ func TestRelabelled(t *testing.T) {
 // TestClosedLendsNothing: what runs in a closed queue is its own, whatever waits there.
 func TestClosedLendsNothing(t *testing.T) {
 	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
-	for _, p := range []*v1.Pod{pod("r", "a", 5, "n"), pod("w", "a", 4, ""), pod("o", "b", 10, "")} {
+	for _, p := range []*v1.Pod{pod("r", "a", 5, "all"), pod("w", "a", 4, ""), pod("o", "b", 10, "")} {
 		d.know(p)
 		d.podSeen(p)
 	}

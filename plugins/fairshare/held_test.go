@@ -237,13 +237,13 @@ func TestConstantStatus(t *testing.T) {
 			d.Preempts(profile)
 			top := pod("top", "a", 2, "")
 			top.Spec.Priority = ptr.To(int32(9))
-			d.seeAll(pod("a1", "a", 4, "n"), pod("b1", "b", 4, "n"), pod("b2", "b", 4, ""), top)
+			d.seeAll(pod("a1", "a", 4, "all"), pod("b1", "b", 4, "all"), pod("b2", "b", 4, ""), top)
 			if why := d.comes(top); why != "" {
 				t.Fatal(why)
 			}
 			pl := &FairShare{dispatcher: d, nodes: d.nodes}
 			for _, used := range []int{4, 3} {
-				d.seeAll(resizedTo(pod("a1", "a", used, "n")))
+				d.seeAll(resizedTo(pod("a1", "a", used, "all")))
 				_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), top, nil)
 				if used == 4 && status.Message() != c.want || used == 3 && !status.IsSkip() && status.Message() != c.want {
 					t.Errorf("%d used: %q, want %q", used, status.Message(), c.want)

@@ -127,18 +127,20 @@ func (c *chaos) on(l *life) string {
 	}
 }
 
-// has returns what a pod has or asks for: in the pool of its node, or of the one that is held for it, or in all that it
-// may use.
+// has returns what a pod has or asks for: on its node, or the one that is held for it, at most what that has; or in all
+// pools that it may use.
 func (c *chaos) has(l *life) []queueing.Vector {
-	node := c.on(l)
-	if n := c.nodes[node]; n != nil {
-		return []queueing.Vector{without(gpus(l.asks())).In(c.poolOf(n))}
+	if node := c.on(l); node != "" {
+		n := c.nodes[node]
+		if n == nil {
+			return []queueing.Vector{{}}
+		}
+		most := n.Status.Allocatable[gpu]
+		return []queueing.Vector{without(gpus(min(l.asks(), most.Value())).In(c.poolOf(n)))}
 	}
 	var list []queueing.Vector
 	for _, p := range c.poolsOf(l.now()) {
-		if node == "" || list == nil {
-			list = append(list, without(gpus(l.asks())).In(p))
-		}
+		list = append(list, without(gpus(l.asks())).In(p))
 	}
 	return list
 }
@@ -165,7 +167,7 @@ func (c *chaos) total() queueing.Vector {
 				left -= l.asks()
 			}
 		}
-		total.Add(gpus(left).In(c.poolOf(n)), 1)
+		total.Add(gpus(max(0, left)).In(c.poolOf(n)), 1)
 	}
 	return total
 }

@@ -70,14 +70,14 @@ func TestTiers(t *testing.T) {
 		priority, gangs, conformance, drf, proportion, capacity = config.PolicyPriority, config.PolicyGang, config.PolicyConformance, config.PolicyDRF, config.PolicyProportion, config.PolicyCapacity
 	)
 	with := func(p *v1.Pod, priority int32) *v1.Pod { p.Spec.Priority = ptr.To(priority); return p }
-	system := pod("system", "a", 1, "n")
+	system := pod("system", "a", 1, "all")
 	system.Spec.PriorityClassName = "system-node-critical"
 	// The cluster has 20 GPUs. a has 12 of them, for a gang of 5
 	// and single pods; b has 8. They state that they deserve 16 and 4.
 	pods := []*v1.Pod{
-		with(pod("low", "a", 1, "n"), -1), with(pod("same", "a", 4, "n"), 0), with(system, -1), with(pod("high", "a", 1, "n"), 9),
-		inGang(with(pod("g1", "a", 2, "n"), 5), "g"), inGang(with(pod("g2", "a", 2, "n"), 5), "g"), inGang(with(pod("g3", "a", 1, "n"), 5), "g"),
-		with(pod("b1", "b", 4, "n"), -1), with(pod("b2", "b", 4, "n"), -1),
+		with(pod("low", "a", 1, "all"), -1), with(pod("same", "a", 4, "all"), 0), with(system, -1), with(pod("high", "a", 1, "all"), 9),
+		inGang(with(pod("g1", "a", 2, "all"), 5), "g"), inGang(with(pod("g2", "a", 2, "all"), 5), "g"), inGang(with(pod("g3", "a", 1, "all"), 5), "g"),
+		with(pod("b1", "b", 4, "all"), -1), with(pod("b2", "b", 4, "all"), -1),
 	}
 	queues := []queueing.Queue{{Name: "a", Weight: 3, Deserved: gpus(16)}, {Name: "b", Deserved: gpus(4)}}
 	for sentence, c := range map[string]struct {

@@ -38,86 +38,86 @@ func TestRounds(t *testing.T) {
 	}{
 		"beyond what a queue deserves": {
 			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}},
-			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("a3", "a", 2, "n"), pod("a4", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""),
+			pods:   []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all"), pod("a3", "a", 2, "all"), pod("a4", "a", 2, "all")}, preemptor: pod("b1", "b", 2, ""),
 			permitted: "a1 a2 a3 a4", granted: []string{"a1", "a1"}, // b deserves what it asks for
 		},
 		"not what is ending already": {
 			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}},
-			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("a3", "a", 2, "n"), pod("a4", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""), ending: []types.UID{"a4"},
+			pods:   []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all"), pod("a3", "a", 2, "all"), pod("a4", "a", 2, "all")}, preemptor: pod("b1", "b", 2, ""), ending: []types.UID{"a4"},
 			permitted: "a1 a2 a3 a4", granted: []string{"", ""},
 		},
 		"not what is gone, though it counts": {
 			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}},
-			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("a3", "a", 2, "n"), pod("a4", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""), gone: "a4",
+			pods:   []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all"), pod("a3", "a", 2, "all"), pod("a4", "a", 2, "all")}, preemptor: pod("b1", "b", 2, ""), gone: "a4",
 			permitted: "a1 a2 a3 a4", granted: []string{"", ""},
 		},
 		"not for more than the queue deserves": {
 			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}},
-			pods:   []*v1.Pod{pod("a1", "a", 4, "n"), pod("b0", "b", 4, "n"), pod("a2", "a", 4, "")}, preemptor: pod("b1", "b", 1, ""), permitted: "none",
+			pods:   []*v1.Pod{pod("a1", "a", 4, "all"), pod("b0", "b", 4, "all"), pod("a2", "a", 4, "")}, preemptor: pod("b1", "b", 1, ""), permitted: "none",
 		},
 		"what is nominated counts": {
 			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}},
-			pods:   []*v1.Pod{pod("a1", "a", 8, "n"), pod("b0", "b", 4, "")}, nominated: []types.UID{"b0"}, preemptor: pod("b1", "b", 1, ""), permitted: "none",
+			pods:   []*v1.Pod{pod("a1", "a", 8, "all"), pod("b0", "b", 4, "")}, nominated: []types.UID{"b0"}, preemptor: pod("b1", "b", 1, ""), permitted: "none",
 		},
 		"a part that is too large where shares are by weight": {
-			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "n")}, preemptor: pod("b1", "b", 4, ""),
+			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "all")}, preemptor: pod("b1", "b", 4, ""),
 			permitted: "a1", granted: []string{"", ""},
 		},
 		"a part that is too large where the share is stated": {
-			queues: []queueing.Queue{{Name: "a", Deserved: gpus(3)}, {Name: "b", Deserved: gpus(5)}}, pods: []*v1.Pod{pod("a1", "a", 4, "n"), pod("a2", "a", 3, "n")}, preemptor: pod("b1", "b", 4, ""),
+			queues: []queueing.Queue{{Name: "a", Deserved: gpus(3)}, {Name: "b", Deserved: gpus(5)}}, pods: []*v1.Pod{pod("a1", "a", 4, "all"), pod("a2", "a", 3, "all")}, preemptor: pod("b1", "b", 4, ""),
 			permitted: "a1 a2", granted: []string{"a1", "a1"},
 		},
 		"the only part is too large": {
-			queues: []queueing.Queue{{Name: "a", Deserved: gpus(3)}, {Name: "b", Deserved: gpus(5)}}, pods: []*v1.Pod{pod("a1", "a", 7, "n")}, preemptor: pod("b1", "b", 4, ""),
+			queues: []queueing.Queue{{Name: "a", Deserved: gpus(3)}, {Name: "b", Deserved: gpus(5)}}, pods: []*v1.Pod{pod("a1", "a", 7, "all")}, preemptor: pod("b1", "b", 4, ""),
 			permitted: "a1", granted: []string{"a1", "a1"}, // with it a overshoots
 		},
 		"what is kept stays": {
-			queues: []queueing.Queue{{Name: "a", Kept: true}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "n")}, preemptor: pod("b1", "b", 1, ""), permitted: "",
+			queues: []queueing.Queue{{Name: "a", Kept: true}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "all")}, preemptor: pod("b1", "b", 1, ""), permitted: "",
 			granted: []string{"", ""},
 		},
 		"from the parent's own pods": {
 			queues: []queueing.Queue{{Name: "p"}, {Name: "child", Parent: "p"}},
-			pods:   []*v1.Pod{pod("p-1", "p", 2, "n"), pod("p-2", "p", 2, "n"), pod("p-3", "p", 4, "n")}, preemptor: pod("c-1", "child", 4, ""),
+			pods:   []*v1.Pod{pod("p-1", "p", 2, "all"), pod("p-2", "p", 2, "all"), pod("p-3", "p", 4, "all")}, preemptor: pod("c-1", "child", 4, ""),
 			permitted: "p-1 p-2 p-3", granted: []string{"p-1 p-2", "p-1 p-2"},
 		},
 		"from a child, for the parent's own pods": {
 			queues: []queueing.Queue{{Name: "p"}, {Name: "child", Parent: "p", Weight: 3}, {Name: "other"}},
-			pods:   []*v1.Pod{pod("c-1", "child", 2, "n"), pod("c-2", "child", 2, "n"), pod("c-3", "child", 3, "n"), pod("o-1", "other", 1, "n")}, preemptor: pod("p-1", "p", 1, ""),
+			pods:   []*v1.Pod{pod("c-1", "child", 2, "all"), pod("c-2", "child", 2, "all"), pod("c-3", "child", 3, "all"), pod("o-1", "other", 1, "all")}, preemptor: pod("p-1", "p", 1, ""),
 			permitted: "c-1 c-2 c-3", granted: []string{"", ""}, // 6 of the 7 are what it deserves
 		},
 		"from siblings only, where the parent has its share": {
 			queues: []queueing.Queue{{Name: "p"}, {Name: "p1", Parent: "p"}, {Name: "p2", Parent: "p"}, {Name: "q"}},
-			pods:   []*v1.Pod{pod("p1-1", "p1", 2, "n"), pod("p1-2", "p1", 2, "n"), pod("q-1", "q", 4, "n")}, preemptor: pod("p2-1", "p2", 2, ""),
+			pods:   []*v1.Pod{pod("p1-1", "p1", 2, "all"), pod("p1-2", "p1", 2, "all"), pod("q-1", "q", 4, "all")}, preemptor: pod("p2-1", "p2", 2, ""),
 			permitted: "p1-1 p1-2", granted: []string{"p1-1", "p1-1"},
 		},
 		"from siblings, and from afar what the parent lacks": {
 			queues: []queueing.Queue{{Name: "d1", Deserved: gpus(0)}, {Name: "x", Parent: "d1"}, {Name: "d2", Deserved: gpus(8)}, {Name: "y", Parent: "d2", Deserved: gpus(0)}, {Name: "z", Parent: "d2", Deserved: gpus(8)}},
-			pods:   []*v1.Pod{pod("x-1", "x", 2, "n"), pod("x-2", "x", 2, "n"), pod("y-1", "y", 2, "n"), pod("y-2", "y", 2, "n")}, preemptor: pod("z-1", "z", 8, ""),
+			pods:   []*v1.Pod{pod("x-1", "x", 2, "all"), pod("x-2", "x", 2, "all"), pod("y-1", "y", 2, "all"), pod("y-2", "y", 2, "all")}, preemptor: pod("z-1", "z", 8, ""),
 			permitted: "x-1 x-2 y-1 y-2", granted: []string{"x-1 x-2 y-1 y-2", "x-1 x-2 y-1 y-2"},
 		},
 		"from afar no more than the parent lacks": {
 			queues: []queueing.Queue{{Name: "d1", Deserved: gpus(0)}, {Name: "x", Parent: "d1"}, {Name: "d2", Deserved: gpus(6)}, {Name: "y", Parent: "d2", Deserved: gpus(0)}, {Name: "z", Parent: "d2", Deserved: gpus(6)}},
-			pods:   []*v1.Pod{pod("x-1", "x", 2, "n"), pod("x-2", "x", 2, "n"), pod("y-1", "y", 4, "n")}, preemptor: pod("z-1", "z", 6, ""),
+			pods:   []*v1.Pod{pod("x-1", "x", 2, "all"), pod("x-2", "x", 2, "all"), pod("y-1", "y", 4, "all")}, preemptor: pod("z-1", "z", 6, ""),
 			permitted: "x-1 x-2 y-1", granted: []string{"x-1 y-1", "x-1 y-1"},
 		},
 		"one piece, of which there is enough in all": {
 			queues: []queueing.Queue{{Name: "a", Deserved: gpus(2)}, {Name: "b", Deserved: gpus(2)}},
-			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""),
+			pods:   []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all")}, preemptor: pod("b1", "b", 2, ""),
 			permitted: "a1 a2", granted: []string{"a1", "a1"},
 		},
 		"no piece of what a queue deserves": {
 			queues: []queueing.Queue{{Name: "a", Deserved: gpus(4)}, {Name: "b", Deserved: gpus(2)}},
-			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""),
+			pods:   []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all")}, preemptor: pod("b1", "b", 2, ""),
 			permitted: "", granted: []string{"", ""},
 		},
 		"no piece for a queue that borrows": {
 			queues: []queueing.Queue{{Name: "a", Deserved: gpus(2)}, {Name: "b", Deserved: gpus(1)}},
-			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n")}, preemptor: pod("b1", "b", 2, ""),
+			pods:   []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all")}, preemptor: pod("b1", "b", 2, ""),
 			permitted: "a1 a2", granted: []string{"", ""},
 		},
 		"a part of a share by weight that the size of pods does not divide": {
 			queues: []queueing.Queue{{Name: "a"}, {Name: "b"}, {Name: "c"}},
-			pods:   []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("b1", "b", 2, "n"), pod("b2", "b", 2, "n")}, preemptor: pod("c1", "c", 2, ""),
+			pods:   []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all"), pod("b1", "b", 2, "all"), pod("b2", "b", 2, "all")}, preemptor: pod("c1", "c", 2, ""),
 			permitted: "a1 a2 b1 b2", granted: []string{"a2", "a1"},
 			// a comes below its 3 by 1, first by the one that overshoots, and b may not as well
 		},
@@ -136,7 +136,7 @@ func TestRounds(t *testing.T) {
 				}
 			}
 			for _, uid := range c.nominated {
-				d.holds.Nominate(hold.Hold{For: uid, Holder: hold.Holder{Profile: profile, Group: string(uid)}, Node: "n"})
+				d.holds.Nominate(hold.Hold{For: uid, Holder: hold.Holder{Profile: profile, Group: string(uid)}, Node: "all"})
 			}
 			rounds := d.rounds(extension.Gang{Pods: []*v1.Pod{c.preemptor}, Min: 1})
 			if rounds[0].Name != "preempt" || slices.ContainsFunc(running, rounds[0].Tiers[0].Permits) {
@@ -184,7 +184,7 @@ func TestRounds(t *testing.T) {
 func TestRoundsBeyondTheMinimum(t *testing.T) {
 	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	extra := pod("b1", "b", 2, "")
-	for _, p := range []*v1.Pod{pod("a1", "a", 4, "n"), pod("a2", "a", 4, "n"), extra} {
+	for _, p := range []*v1.Pod{pod("a1", "a", 4, "all"), pod("a2", "a", 4, "all"), extra} {
 		d.know(p)
 		d.podSeen(p)
 	}
@@ -231,7 +231,7 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 		return p
 	}
 	member := func(name string, second int64) *v1.Pod {
-		p := since(pod(name, "a", 1, "n"), second)
+		p := since(pod(name, "a", 1, "all"), second)
 		p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "g", v1alpha1.MinAvailableAnnotation: "2"}
 		return p
 	}
@@ -242,19 +242,19 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 		goes         string // for a pod of 1
 	}{
 		"the one that came last, not the one that is small": {
-			pods: []*v1.Pod{since(pod("x", "a", 1, "n"), 1), since(pod("y", "a", 2, "n"), 2)}, overshooting: "y", goes: "y",
+			pods: []*v1.Pod{since(pod("x", "a", 1, "all"), 1), since(pod("y", "a", 2, "all"), 2)}, overshooting: "y", goes: "y",
 		},
 		"also where it came first": {
-			pods: []*v1.Pod{since(pod("x", "a", 4, "n"), 1), since(pod("y", "a", 1, "n"), 2)}, overshooting: "x y", goes: "y",
+			pods: []*v1.Pod{since(pod("x", "a", 4, "all"), 1), since(pod("y", "a", 1, "all"), 2)}, overshooting: "x y", goes: "y",
 		},
 		"not one that has run for longer than is known": {
-			pods: []*v1.Pod{pod("y", "a", 2, "n"), since(pod("x", "a", 1, "n"), 2)}, overshooting: "x", goes: "x",
+			pods: []*v1.Pod{pod("y", "a", 2, "all"), since(pod("x", "a", 1, "all"), 2)}, overshooting: "x", goes: "x",
 		},
 		"one that is being bound came last": {
-			pods: []*v1.Pod{since(pod("x", "a", 2, "n"), 1), pod("y", "a", 2, "")}, assumed: "y", overshooting: "y", goes: "y",
+			pods: []*v1.Pod{since(pod("x", "a", 2, "all"), 1), pod("y", "a", 2, "")}, assumed: "y", overshooting: "y", goes: "y",
 		},
 		"members beyond a minimum, not those that reach it, though one of these came late": {
-			pods:         []*v1.Pod{member("g1", 4), member("g2", 1), member("g3", 3), since(pod("x", "a", 1, "n"), 2)},
+			pods:         []*v1.Pod{member("g1", 4), member("g2", 1), member("g3", 3), since(pod("x", "a", 1, "all"), 2)},
 			overshooting: "g1 x", goes: "g1",
 		},
 	} {
@@ -262,12 +262,12 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 			a, b := queueing.Queue{Name: "a", Deserved: gpus(2)}, queueing.Queue{Name: "b", Deserved: gpus(2)}
 			d := newDispatcher(t, 5, 9, a, b)
 			preemptor := pod("b1", "b", 1, "")
-			all := append(slices.Clone(c.pods), preemptor, pod("rest", "b", 1, "n"), pod("more", "a", 5, ""))
+			all := append(slices.Clone(c.pods), preemptor, pod("rest", "b", 1, "all"), pod("more", "a", 5, ""))
 			gangs := map[string]*victim.Gang{}
 			for _, p := range all {
 				d.know(p)
 				if p.UID == c.assumed {
-					d.assumed[p.UID] = "n"
+					d.assumed[p.UID] = "all"
 				}
 				d.podSeen(p)
 			}
@@ -326,7 +326,7 @@ func TestUncontested(t *testing.T) {
 		}
 		return p
 	}
-	pods := []*v1.Pod{with("a1", "a", 4, 2, "n"), with("a2", "a", 4, 2, "n"), with("plain", "a", 0, 1, "n"), with("b1", "b", 4, 5, ""), with("c1", "c", 0, 9, "")}
+	pods := []*v1.Pod{with("a1", "a", 4, 2, "all"), with("a2", "a", 4, 2, "all"), with("plain", "a", 0, 1, "all"), with("b1", "b", 4, 5, ""), with("c1", "c", 0, 9, "")}
 	for _, p := range pods {
 		d.know(p)
 		d.podSeen(p)
@@ -361,7 +361,7 @@ func TestCrowd(t *testing.T) {
 	d.Preempts(profile)
 	top := pod("top", "a", 2, "")
 	top.Spec.Priority = ptr.To(int32(9))
-	for _, p := range []*v1.Pod{pod("a1", "a", 2, "n"), pod("a2", "a", 2, "n"), pod("b1", "b", 4, "n"), pod("b2", "b", 4, ""), top} {
+	for _, p := range []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all"), pod("b1", "b", 4, "all"), pod("b2", "b", 4, ""), top} {
 		d.know(p)
 		d.podSeen(p)
 	}
@@ -399,7 +399,7 @@ func TestCrowd(t *testing.T) {
 // TestQueueGoneInASearch: the children of a queue may go between two computations of what it may lose.
 func TestQueueGoneInASearch(t *testing.T) {
 	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "p"}, queueing.Queue{Name: "c", Parent: "p"}, queueing.Queue{Name: "q"})
-	for _, p := range []*v1.Pod{pod("own", "p", 10, "n"), pod("w", "q", 5, "")} {
+	for _, p := range []*v1.Pod{pod("own", "p", 10, "all"), pod("w", "q", 5, "")} {
 		d.know(p)
 		d.podSeen(p)
 	}

@@ -32,9 +32,10 @@ const (
 
 	goneWithin  = 60 * time.Second
 	leadsWithin = time.Minute
-	// movesWithin is how long plans may take to end when no more are made: pods that are moved end, a successor that does
-	// not come is awaited for a minute, and what was freed is held for a while.
-	movesWithin  = 80 * time.Second
+	// movesWithin is how long plans may take to end when no more are made: pods that are moved end, what was freed is held
+	// for a while, and the successor of a pod of a Job is awaited that has failed often: the Job makes it 10 s after the
+	// first failure, and twice as long after each of the next.
+	movesWithin  = 6 * time.Minute
 	gaugesWithin = 15 * time.Second
 )
 

@@ -92,19 +92,32 @@ func (c *Cluster) Pool(name string) (string, bool) {
 	return c.pools[n.pool].name, true
 }
 
-// Charge returns how an amount that pods of a class ask for is counted: in the pool of their node,
-// if they have one, else in the first pool that they may use, or instead in one of the others.
+// Charge returns how an amount that pods of a class ask for is counted: in the pool of their node, if they have one, and
+// at most what that node has; else in the first pool that they may use, or instead in one of the others. Whoever makes a
+// pod may say that it is on a node: on one that is not there it has nothing.
 func (c *Cluster) Charge(amount resource.Vector, class *Class, node string) (charged resource.Vector, instead []resource.Vector) {
-	pools := class.Pools()
-	if of, ok := c.Pool(node); ok {
-		return amount.In(of), nil
+	if node != "" {
+		pool, _ := c.Pool(node)
+		return c.On(node, amount).In(pool), nil
 	}
-	if node == "" {
-		for _, other := range pools[1:] {
-			instead = append(instead, amount.In(other))
-		}
+	pools := class.Pools()
+	for _, other := range pools[1:] {
+		instead = append(instead, amount.In(other))
 	}
 	return amount.In(pools[0]), instead
+}
+
+// On returns what there is of an amount on a node: at most what the node has, and nothing on one that is not known.
+func (c *Cluster) On(name string, amount resource.Vector) resource.Vector {
+	there := resource.Vector{}
+	if n := c.nodes[name]; n != nil {
+		for of := range amount {
+			if least := min(amount[of], n.has[of]); least > 0 {
+				there[of] = least
+			}
+		}
+	}
+	return there
 }
 
 // PoolOf returns the pool of a node by its labels. It may be called concurrently.
@@ -117,15 +130,17 @@ func (c *Cluster) find(object *v1.Node) int {
 	return slices.IndexFunc(c.pools, func(p pool) bool { return p.selector.Matches(labels.Set(object.Labels)) })
 }
 
-// SetNode adds or updates a node. It returns whether the node is in another pool than before, and
-// the classes of pods that may use other pools than before.
-func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
+// SetNode adds or updates a node. It returns whether the pods on it count otherwise than before, since it is in another
+// pool or has other amounts, and the classes of pods that may use other pools than before.
+func (c *Cluster) SetNode(object *v1.Node) (recount bool, changed []*Class) {
 	before := c.nodes[object.Name]
 	if before != nil && sameKind(before.object, object) {
+		has := resource.OfNode(object)
+		recount = !maps.Equal(before.has, has)
 		c.uncount(before)
-		before.object, before.has = object, resource.OfNode(object)
+		before.object, before.has = object, has
 		c.count(object.Name, before)
-		return false, nil
+		return recount, nil
 	}
 	n := &node{object: object, has: resource.OfNode(object), pool: c.find(object)}
 	if before != nil {
@@ -139,7 +154,7 @@ func (c *Cluster) SetNode(object *v1.Node) (moved bool, changed []*Class) {
 	}
 	c.nodes[object.Name], c.pools[n.pool].nodes[object.Name] = n, n
 	c.count(object.Name, n)
-	return before == nil || before.pool != n.pool, c.reviseAll(object.Name, before, n)
+	return before == nil || before.pool != n.pool || !maps.Equal(before.has, n.has), c.reviseAll(object.Name, before, n)
 }
 
 // sameKind reports whether a node takes the same pods as before.
@@ -186,8 +201,9 @@ func (c *Cluster) uncount(n *node) {
 func (c *Cluster) sharedOf(name string, n *node) resource.Vector {
 	shared := resource.Vector{}
 	if c.usable(n) {
-		shared.Add(n.has, 1)
-		shared.Add(c.taken[name], -1)
+		for of, amount := range n.has {
+			shared[of] = max(0, amount-c.taken[name][of]) // others may have been given more than there is
+		}
 	} else {
 		for of, amount := range c.used[name] {
 			shared[of] = min(amount, n.has[of])

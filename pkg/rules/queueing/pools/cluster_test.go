@@ -284,12 +284,13 @@ func (w *world) total() vector.Vector {
 			total.Add(vector.Vector{gpu: min(has, w.used[n.Name])}.In(w.poolOf(n)), 1)
 			continue
 		}
-		total.Add(vector.FromList(n.Status.Allocatable).In(w.poolOf(n)), 1)
+		left := vector.FromList(n.Status.Allocatable)[gpu]
 		for _, on := range w.foreign {
 			if on == n.Name {
-				total.Add(vector.Vector{gpu: 1}.In(w.poolOf(n)), -1)
+				left--
 			}
 		}
+		total.Add(vector.Vector{gpu: max(0, left)}.In(w.poolOf(n)), 1)
 	}
 	return without(total)
 }
@@ -343,10 +344,10 @@ func TestClusterIsWhatItWasTold(t *testing.T) {
 				n := w.node()
 				old := w.nodes[n.Name]
 				w.nodes[n.Name] = n
-				var moved bool
-				moved, changed = c.SetNode(n)
-				if want := old == nil || w.poolOf(old) != w.poolOf(n); moved != want {
-					t.Fatalf("seed %d, step %d: node %s is in another pool: %v, want %v", seed, step, n.Name, moved, want)
+				var recount bool
+				recount, changed = c.SetNode(n)
+				if want := old == nil || w.poolOf(old) != w.poolOf(n) || !old.Status.Allocatable[gpu].Equal(n.Status.Allocatable[gpu]); recount != want {
+					t.Fatalf("seed %d, step %d: the pods on node %s count otherwise: %v, want %v", seed, step, n.Name, recount, want)
 				}
 			case 2:
 				name := fmt.Sprint("n", r.IntN(8))

@@ -158,12 +158,12 @@ func (c *Counter) DropForeign(uid types.UID) {
 	}
 }
 
-// SetNode adds or updates a node. It returns the pods that the caller has to count again: the node is in another pool,
-// or they may use other pools.
+// SetNode adds or updates a node. It returns the pods that the caller has to count again: the node is in another pool or
+// has other amounts, or they may use other pools.
 func (c *Counter) SetNode(node *v1.Node) map[types.UID]bool {
-	moved, changed := c.nodes.SetNode(node)
+	recount, changed := c.nodes.SetNode(node)
 	c.share()
-	return c.moved(node.Name, moved, changed)
+	return c.moved(node.Name, recount, changed)
 }
 
 // DropNode removes a node, and returns the pods to count again.
@@ -173,13 +173,13 @@ func (c *Counter) DropNode(name string) map[types.UID]bool {
 	return c.moved(name, true, changed)
 }
 
-// moved returns the pods to count again, and counts again what is held on a node that is in another pool.
-func (c *Counter) moved(node string, moved bool, changed []*pools.Class) map[types.UID]bool {
+// moved returns the pods to count again, and counts again what is held on a node of which that is to be done.
+func (c *Counter) moved(node string, recount bool, changed []*pools.Class) map[types.UID]bool {
 	again := map[types.UID]bool{}
 	for _, class := range changed {
 		maps.Copy(again, c.ofClass[class])
 	}
-	if moved {
+	if recount {
 		maps.Copy(again, c.onNode[node])
 		c.recountHeld(func(h held) bool { return h.node == node })
 	}

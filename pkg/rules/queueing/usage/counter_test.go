@@ -121,7 +121,7 @@ func (o *objects) running(queue string) (sum int64) {
 	}
 	for _, pod := range o.pods {
 		if is(pod) {
-			sum += size(pod)
+			sum += o.has(pod)
 		}
 	}
 	taken := map[*v1.Pod]bool{}
@@ -132,9 +132,20 @@ func (o *objects) running(queue string) (sum int64) {
 		}
 		counts := size(as)
 		if pod := o.pods[types.UID(as.Annotations[v1alpha1.InPlaceOfAnnotation])]; is(pod) && !taken[pod] {
-			counts, taken[pod] = max(0, counts-size(pod)), true
+			counts, taken[pod] = max(0, counts-o.has(pod)), true
 		}
 		sum += counts
+	}
+	return sum
+}
+
+// has returns what a pod has of its node.
+func (o *objects) has(pod *v1.Pod) (sum int64) {
+	if node := o.nodes[pod.Spec.NodeName]; node != nil {
+		most := resource.OfNode(node)
+		for name, amount := range resource.OfPod(pod) {
+			sum += min(amount, most[name])
+		}
 	}
 	return sum
 }

@@ -134,7 +134,7 @@ func (c *Counter) countsOf(id hold.ID) resource.Vector {
 	}
 	counts := maps.Clone(h.amount)
 	if pod := inPlaceOf(h); pod != "" && c.inPlace[pod] == id {
-		for name, amount := range c.pods[pod].Amount {
+		for name, amount := range c.nodes.On(c.pods[pod].Node, c.pods[pod].Amount) {
 			counts[name] = max(0, counts[name]-amount)
 		}
 	}
