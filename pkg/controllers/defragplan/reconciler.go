@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -203,9 +204,11 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 	}
 	for _, i := range step.Make {
 		acted = true
-		if err := r.client.Create(ctx, migrationFor(p, i), client.FieldOwner(FieldOwner)); err != nil &&
-			!apierrors.IsAlreadyExists(err) {
-			return true, fmt.Errorf("making the PodMigration of move %d: %w", i, err)
+		if refusal, err := r.makeMigration(ctx, p, i); err != nil || refusal != "" {
+			if err == nil {
+				err = r.write(ctx, p, migration.Unmade(p, i, refusal, r.clock.Now()))
+			}
+			return true, err
 		}
 	}
 	for _, i := range step.Resume {
@@ -230,6 +233,26 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 		}
 	}
 	return acted, nil
+}
+
+// makeMigration makes the PodMigration of a move. It returns why that is refused, for good as far as is known; empty if it
+// is there.
+func (r *reconciler) makeMigration(ctx context.Context, p *v1alpha1.DefragmentationPlan, move int) (refusal string, err error) {
+	m := migrationFor(p, move)
+	err = r.client.Create(ctx, m, client.FieldOwner(FieldOwner))
+	if apierrors.IsAlreadyExists(err) {
+		if err = r.live.Get(ctx, client.ObjectKeyFromObject(m), m); err == nil && !metav1.IsControlledBy(m, p) {
+			return fmt.Sprintf("there is another one of the name %s", m.Name), nil
+		}
+		err = client.IgnoreNotFound(err) // it was deleted meanwhile, which the next look finds
+	}
+	switch {
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err), apierrors.IsInvalid(err):
+		return err.Error(), nil // its namespace is gone, a quota is used up, or a policy is against it
+	case err != nil:
+		return "", fmt.Errorf("making the PodMigration of move %d: %w", move, err)
+	}
+	return "", nil
 }
 
 // suspend changes whether a move may begin, provided that its PodMigration has not changed since it was read.

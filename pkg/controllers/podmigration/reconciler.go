@@ -3,6 +3,7 @@ package podmigration
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,8 @@ const (
 	poll = time.Second
 	// rest is how often a suspended PodMigration is looked at.
 	rest = 10 * time.Second
+	// longestGrace bounds the grace period of a pod that ends, in seconds: 68 years.
+	longestGrace = math.MaxInt32
 	// retry is how soon a write is tried again after a conflict.
 	retry = 200 * time.Millisecond
 )
@@ -132,7 +135,7 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 				pod.Status.Phase == v1.PodFailed, Successors: migration.Successors(pod),
 		}
 		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
-			s.Pod.Grace = time.Duration(*grace) * time.Second
+			s.Pod.Grace = time.Duration(min(*grace, longestGrace)) * time.Second
 		}
 	case !apierrors.IsNotFound(err):
 		return s, fmt.Errorf("reading the pod: %w", err)
@@ -261,7 +264,9 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 		}
 		return err
 	case migration.Open:
-		return r.open(ctx, m, s)
+		return r.setOwner(ctx, s, migration.OwnerFor(m, s.pod))
+	case migration.Close:
+		return r.setOwner(ctx, s, migration.OwnerItself(s.pod))
 	case migration.Evict:
 		return r.evict(ctx, m, s.pod)
 	default:
@@ -269,12 +274,11 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 	}
 }
 
-// open makes the successor an owner of the Reservation, provided that the Reservation has not changed since it was
-// read.
-func (r *reconciler) open(ctx context.Context, m *v1alpha1.PodMigration, s sight) error {
-	opened := s.reservation.DeepCopy()
-	opened.Spec.Owners = []v1alpha1.ReservationOwner{migration.OwnerFor(m, s.pod)}
-	return r.patch(ctx, opened, s.reservation)
+// setOwner sets who may use the Reservation, provided that the Reservation has not changed since it was read.
+func (r *reconciler) setOwner(ctx context.Context, s sight, owner v1alpha1.ReservationOwner) error {
+	changed := s.reservation.DeepCopy()
+	changed.Spec.Owners = []v1alpha1.ReservationOwner{owner}
+	return r.patch(ctx, changed, s.reservation)
 }
 
 // patch writes only what differs: an update might write fields that cannot be changed in another form. It fails where

@@ -77,8 +77,9 @@ const (
 	Nothing Action = iota
 	// Reserve makes the Reservation.
 	Reserve
-	// Open makes the successor an owner of the Reservation.
+	// Open makes the successor an owner of the Reservation; Close undoes that.
 	Open
+	Close
 	// Evict evicts the pod.
 	Evict
 )
@@ -234,6 +235,9 @@ func (s *step) ready(r *Reservation) {
 	switch {
 	case s.m.Spec.Suspend:
 		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonSuspended, "spec.suspend is true")
+		if r.Open {
+			s.out.Action = Close // others may wait for that whose pods are alike
+		}
 	case !r.Open && s.seen.Alike != "":
 		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting,
 			fmt.Sprintf("the successor could not be told from that of Reservation %s: pods of one controller that are alike are moved one at a time", s.seen.Alike))

@@ -150,6 +150,19 @@ func NextPlan(p *v1alpha1.DefragmentationPlan, seen PlanSeen, now time.Time) Pla
 	return s.out
 }
 
+// Unmade returns the status of a plan after the PodMigration of a move could not be made: the move has failed, and no more
+// begin.
+func Unmade(p *v1alpha1.DefragmentationPlan, move int, why string, now time.Time) v1alpha1.DefragmentationPlanStatus {
+	s := &planStep{p: p, now: now}
+	p.Status.DeepCopyInto(&s.out.Status)
+	failed := &s.out.Status.Moves[move]
+	failed.Phase = v1alpha1.MigrationFailed
+	if s.stopped() == nil {
+		s.set(v1alpha1.DefragmentationReasonMoveFailed, fmt.Sprintf("%s/%s: its PodMigration cannot be made: %s", failed.Namespace, failed.PodName, why))
+	}
+	return s.out.Status
+}
+
 // planStep is a PlanStep under construction.
 type planStep struct {
 	p    *v1alpha1.DefragmentationPlan

@@ -74,6 +74,8 @@ func (w *world) step() {
 			w.Error("the target is open to the successor of another pod")
 		}
 		r.Open = true
+	case Close:
+		r.Open = false
 	case Evict:
 		if r == nil || !r.Ours || !r.Open || r.Phase != v1alpha1.ReservationAvailable || r.Node != w.m.Spec.TargetNode {
 			w.Errorf("the pod is evicted, and its target is %v", r)
