@@ -213,9 +213,9 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 	if s.room.ShortWithout(domain.nodes, s.freed) > 0 {
 		return nil, false, nil
 	}
-	usable, err := s.room.Restrict(ctx, domain.nodes, int(s.pl.args.Workers))
-	if err != nil {
-		return nil, false, err
+	usable, err := s.restrict(ctx, domain)
+	if err != nil || usable == nil {
+		return nil, usable == nil, err
 	}
 	if s.room.ShortWithout(usable, s.freed) > 0 {
 		return nil, false, nil
@@ -231,11 +231,10 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 	again := err == nil && (result == nil || result.harm.Kind == victim.Whole)
 	if again && s.gangs.preferFewerNodes(gangs, s.d.need) && !s.pl.timeIsUp(s.d) {
 		// The surplus may suffice if it is taken from fewer nodes.
-		if _, err = s.room.Restrict(ctx, domain.nodes, int(s.pl.args.Workers)); err != nil {
-			return nil, true, err
-		}
 		var other *found
-		other, err = s.selectAndPlace(ctx, gangs)
+		if usable, err = s.restrict(ctx, domain); usable != nil {
+			other, err = s.selectAndPlace(ctx, gangs)
+		}
 		if other != nil && (result == nil || other.harm.Compare(result.harm) < 0) {
 			result = other
 		}
@@ -247,6 +246,23 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 		}
 	}
 	return result, true, err
+}
+
+// restrict makes a domain the nodes to place on. It returns those that some member could use if the pods on it were gone;
+// nil if the time is up before that is known.
+func (s *searching) restrict(ctx context.Context, domain domain) (usable []int, err error) {
+	bounded := ctx
+	if !s.d.deadline.IsZero() {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, s.d.deadline.Sub(s.pl.clock.Now()))
+		defer cancel()
+	}
+	usable, err = s.room.Restrict(bounded, domain.nodes, int(s.pl.args.Workers))
+	if bounded.Err() != nil && ctx.Err() == nil {
+		s.d.cutShort = true
+		return nil, nil
+	}
+	return usable, err
 }
 
 // selectAndPlace chooses victims on the restricted nodes, and places the preemptor there, in the simulation. It returns

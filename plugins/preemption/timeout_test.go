@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -95,6 +96,28 @@ func TestSearchTimeoutOfDomains(t *testing.T) {
 	}
 	if took := clock.FakeClock.Now().Sub(started); took > 16*time.Second || !d.cutShort || d.untried == 0 {
 		t.Errorf("it took %s, cut short: %v, %d domains were not tried", took, d.cutShort, d.untried)
+	}
+}
+
+// TestSearchTimeoutOfClasses: the time is up also while it is found out which nodes the members could use at all, each of
+// which keeps away only from pods of its own label.
+func TestSearchTimeoutOfClasses(t *testing.T) {
+	const n = 600
+	nodes, pods := singles(2*n, 1)
+	preemptor := members("p", n, n, 100, 1)
+	for i, pod := range preemptor {
+		own := fmt.Sprint("p", i)
+		pod.Labels = map[string]string{"own": own}
+		apart := &st.PodWrapper{Pod: *pod}
+		preemptor[i] = apart.PodAntiAffinityIn("own", v1.LabelHostname, []string{own}, st.PodAntiAffinityWithRequiredReq).Obj()
+	}
+	s := newStage(t, nodes, pods)
+	s.args.SearchTimeout.Duration = 100 * time.Millisecond
+	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	started := time.Now()
+	_, err := s.search(s.ctx, d)
+	if took := time.Since(started); err != nil || !d.cutShort || took > 20*s.args.SearchTimeout.Duration {
+		t.Errorf("it took %s, cut short: %v, %v", took, d.cutShort, err)
 	}
 }
 

@@ -97,7 +97,7 @@ func (r *Simulation) Node(node int) fwk.NodeInfo { return r.w.tx.Node(node) }
 func (r *Simulation) Index(name string) (int, bool) { return r.w.tx.Index(name) }
 
 // Restrict sets the nodes to place on. It returns those that some member could use if the pods on it were gone. It runs
-// the filters on each, with the given number of workers.
+// the filters on each, once for each class of members, with the given number of workers. It fails when ctx is done.
 func (r *Simulation) Restrict(ctx context.Context, nodes []int, workers int) ([]int, error) {
 	for _, node := range r.scope {
 		r.inScope[node] = false
@@ -108,6 +108,9 @@ func (r *Simulation) Restrict(ctx context.Context, nodes []int, workers int) ([]
 	}
 	usable := make([]atomic.Bool, len(nodes))
 	for class, c := range r.w.classes {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		view, err := r.w.viewOf(ctx, class, c.Info.Pod)
 		if err != nil {
 			return nil, err
@@ -135,7 +138,7 @@ func (r *Simulation) Restrict(ctx context.Context, nodes []int, workers int) ([]
 		}, operation)
 	}
 	r.recountAll()
-	var left []int
+	left := []int{}
 	for i, node := range nodes {
 		if usable[i].Load() {
 			left = append(left, node)

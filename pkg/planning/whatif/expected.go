@@ -43,8 +43,8 @@ func (t *Transaction) stateBesideExpected(ctx context.Context, pod *v1.Pod,
 		}
 		return err
 	}
-	for _, info := range t.expected {
-		placed := withNode(info, t.nodeFor(info).Node().Name)
+	for i, info := range t.expected {
+		placed := withNode(info, t.nodeFor(info, i).Node().Name)
 		dropUsedClaims(snapshot, placed.Pod)
 		if err := snapshot.AssumePod(placed); err != nil {
 			return nil, errors.Join(fmt.Errorf("assuming pod %s in the snapshot: %w", klog.KObj(info.Pod), err), forget())
@@ -84,9 +84,11 @@ func dropUsedClaims(snapshot *cache.Snapshot, pod *v1.Pod) {
 	})
 }
 
-// nodeFor returns a node on which a pod matters to others: one with the labels of its anti-affinity, if any.
-func (t *Transaction) nodeFor(info *framework.PodInfo) fwk.NodeInfo {
-	for _, node := range t.nodes {
+// nodeFor returns a node on which a pod matters to others: one with the labels of its anti-affinity, if any, the first
+// from the node with a number on. Few pods on each node are quickly taken off again.
+func (t *Transaction) nodeFor(info *framework.PodInfo, from int) fwk.NodeInfo {
+	for i := range t.nodes {
+		node := t.nodes[(from+i)%len(t.nodes)]
 		if !slices.ContainsFunc(info.GetRequiredAntiAffinityTerms(), func(term fwk.AffinityTerm) bool {
 			_, ok := node.Node().Labels[term.TopologyKey]
 			return !ok
