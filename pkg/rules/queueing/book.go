@@ -182,7 +182,7 @@ func (b *Book) relink() {
 			b.relist(j)
 			j.renewed = true
 		case Admitted:
-			b.charge(j, 1)
+			b.chargeAll(j, 1)
 		case Outside, Failed:
 		}
 	}

@@ -142,7 +142,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	b.usages[pod] = u
 	crowded := len(b.Crowded(name)) > 0
 	b.demand(b.job(name), nil, demand)
-	created, lacked, gaveBack := b.job(name).Created, b.job(name).missing(), b.job(name).gaveBack
+	before := *b.job(name)
 	b.done(name)
 	j := b.job(name)
 	if b.move(j, Failed); refused || crowded {
@@ -150,8 +150,8 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
-	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
-	if j.failed = at.Now; gaveBack {
+	j.Priority, j.Created, j.Pods, j.aside = u.Priority, before.Created, before.Pods, how.Aside || at.aside(pod)
+	if j.failed = at.Now; before.gaveBack {
 		j.spared = at.Now.Add(spare) // it was of no use
 	}
 	if !how.Gang {
@@ -175,8 +175,6 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 			b.end(j)
 		case j.phase == Waiting && speaks:
 			b.quit(j, at)
-		case j.phase == Admitted:
-			b.withdraw(pod, u)
 		}
 		b.keep(j)
 	}
@@ -219,7 +217,7 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.leaveOff(j)
-		case j.phase == Admitted && j.Gang && len(j.held) == 0 && !b.whole(j, at):
+		case j.phase == Admitted && j.Gang && j.held == 0 && !b.whole(j, at):
 			b.leaveOff(j) // it has lost a member since
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)

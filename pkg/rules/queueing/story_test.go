@@ -40,7 +40,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is %s, and in %d lists", name, names[j.phase], listed[j])
 		case (len(j.in) > 0) != active || active && j.options == nil:
 			fail("job %s is %s, and in queues %v", name, names[j.phase], j.in)
-		case (j.crowded || j.held != nil || j.whole != nil) && j.phase != Admitted:
+		case (j.crowded || j.turn != nil || j.lacks != nil || j.left+j.held != 0) && j.phase != Admitted:
 			fail("job %s is %s, and has what belongs to its turn", name, names[j.phase])
 		case (j.deserved != nil) != (j.phase == Failed):
 			fail("job %s is %s, its queue deserved %v", name, names[j.phase], j.deserved)
@@ -204,7 +204,7 @@ func (s *story) offered(speaker *storyPod) Job {
 			p.job, p.usage.Job = j.Name, j.Name
 			s.count(p)
 			j.Pods = append(j.Pods, p.name)
-			j.Need.Add(p.usage.Queue, p.usage.Amount)
+			j.Need.Add(p.usage.Queue, p.usage.Amount, 1)
 		}
 	}
 	return j
@@ -329,7 +329,7 @@ func (s *story) one() {
 func (s *story) tick() {
 	s.do("tick", s.b.tickNow(s.at()))
 	for name, j := range s.b.jobs {
-		if j.phase == Admitted && j.Gang && len(j.held) == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
+		if j.phase == Admitted && j.Gang && j.held == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
 			s.fail("gang %s is admitted, and %s speaks for it, which waits: %v, for %q", name, j.Pod, s.waits(j.Pod), s.b.usages[j.Pod].Job)
 		}
 	}
