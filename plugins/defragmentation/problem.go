@@ -436,7 +436,3 @@ func (p *problem) setAside() {
 		p.Nodes[i].Free = free[i]
 	}
 }
-
-func (p *problem) String() string {
-	return fmt.Sprintf("%d nodes, %d pods that may be moved, %d gangs", len(p.Nodes), len(p.Pods), len(p.Groups))
-}

@@ -60,10 +60,3 @@ func TightestFirst(domains []Ranked, need int) {
 	})
 }
 
-// RoomiestFirst orders domains so that going through them in order touches as
-// few as possible: 1. slots, many first; 2. value.
-func RoomiestFirst(domains []Ranked) {
-	slices.SortFunc(domains, func(a, b Ranked) int {
-		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(a.Value, b.Value))
-	})
-}
