@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
@@ -27,7 +28,7 @@ var tier = Policies{
 }
 
 func newBook(policies Policies) *Book {
-	b := NewBook("default")
+	b := NewBook("default", func(hold.Holder) int { return 0 })
 	b.SetPolicies(policies)
 	return b
 }

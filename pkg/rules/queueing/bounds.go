@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -111,7 +112,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if j.phase == Admitted {
 					used -= j.need()[at][name]
 				}
-				if !j.making && b.promised[j.Name][at][name] >= need {
+				if !b.makesWay(j) && b.promised[j.Name][at][name] >= need {
 					continue // others have made way
 				}
 				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
@@ -130,6 +131,11 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 			}
 		}
 	}
+}
+
+// makesWay reports whether pods that are evicted for a job have not all ended.
+func (b *Book) makesWay(j *job) bool {
+	return slices.ContainsFunc(j.Holders, func(holder hold.Holder) bool { return b.victims(holder) > 0 })
 }
 
 // above reports whether a queue is one of some others, or above one.
@@ -361,14 +367,14 @@ func (b *Book) Crowded(name string) []Bound {
 // turns, and counts only while pods are evicted for the job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
-	j.making = b.making[j.Name] != nil
+	making := b.makesWay(j)
 	reason, _ := b.shut(j)
 	for at := range j.options {
 		j.take(at)
 		var ceilings []Bound
 		if reason != NotFound && reason != Loose && !j.Begun {
 			for bound := range b.bounds(j) {
-				if bound.Reason == Capability || j.making {
+				if bound.Reason == Capability || making {
 					ceilings = append(ceilings, bound)
 				}
 			}

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // Phase is how far a job is.
@@ -70,8 +68,6 @@ type job struct {
 	tried time.Time
 	// aside: since it failed last, or while it waits for its turn, it waits for something else than room.
 	aside bool
-	// holder has what is promised to it in the ledger, while pods are evicted for it; none if they are not.
-	holder hold.Holder
 
 	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not
 	// there. told and reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to
@@ -194,7 +190,7 @@ func (b *Book) keep(j *job) {
 		b.timed[j.Name] = j
 	default:
 		delete(b.timed, j.Name)
-		if len(j.counted) == 0 && j.holder.IsNone() && b.jobs[j.Name] == j {
+		if len(j.counted) == 0 && b.jobs[j.Name] == j {
 			delete(b.jobs, j.Name)
 			delete(b.hoarding, j)
 			b.wishes.forget(j.Name)
@@ -286,7 +282,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, aside: j.aside, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
 	b.keep(j)
 }
 

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 const (
@@ -37,7 +35,6 @@ func (b *Book) Offer(offered Job, at Moment) {
 	if j.phase == Waiting {
 		since = j.since
 	}
-	offered.making = !j.holder.IsNone()
 	b.demand(j, offered.Pods, Hopeless)
 	j.deserved = nil
 	b.offer(offered)
@@ -179,34 +176,6 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 		b.keep(j)
 	}
 	return b.take()
-}
-
-// Make records the holder for which pods are evicted so that a job may be placed; none if no pods are, or they
-// have ended. It reports whether the job is the only such one: the caller has to look after it from now on.
-func (b *Book) Make(name string, holder hold.Holder) bool {
-	switch j := b.jobs[name]; {
-	case !holder.IsNone():
-		j = b.job(name)
-		j.holder, b.making[name] = holder, j
-		return len(b.making) == 1
-	case j != nil && !j.holder.IsNone():
-		j.holder = hold.Holder{}
-		delete(b.making, name)
-		if j.making = false; j.phase == Waiting {
-			b.relist(j)
-		}
-		b.keep(j)
-	}
-	return false
-}
-
-// Making returns the holders for which pods are evicted, by job.
-func (b *Book) Making() map[string]hold.Holder {
-	holders := make(map[string]hold.Holder, len(b.making))
-	for name, j := range b.making {
-		holders[name] = j.holder
-	}
-	return holders
 }
 
 // Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call, or
