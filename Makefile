@@ -123,6 +123,11 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 test-operators: ## Build the operators of training jobs, as they come, and run their jobs with lockstep-scheduler
 	go test -count=1 -timeout 60m ./test/operators -operators -v $(ARGS)
 
+# No part of test. The order in which pods start, and who makes way, do not depend on how fast the machine is.
+.PHONY: test-busy
+test-busy: build control-plane ## Run scenarios of order, queues and preemption while all cores are busy
+	go test -count=1 -timeout 60m ./test/e2e -run '$(or $(RUN),TestScenarios/(waiting|queues|reclaim|preemption)/)' -busy -v $(ARGS)
+
 # Tests ask in some of them; in all it takes 20 minutes on two cores.
 .PHONY: test-forecasts
 test-forecasts: build control-plane ## Ask kubectl gang whatif in all scenarios what pods will come to, and compare

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	flag.Parse()
+	if os.Getenv(spinVariable) != "" {
+		spin()
+	}
 	os.Exit(run(m))
 }
 
@@ -48,6 +51,19 @@ func run(m *testing.M) int {
 	if err := setUp(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
+	}
+	if *busy {
+		runner.Slower = slower
+		stop, err := keepBusy()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() {
+			if err := stop(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+			}
+		}()
 	}
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)

@@ -47,7 +47,7 @@ func (r *run) expect(ctx context.Context, e *Expect) error {
 
 // hold waits until everything holds. An invariant that is broken ends the wait.
 func (r *run) hold(ctx context.Context, e *Expect) error {
-	within := cmp.Or(e.Within.Duration, defaultWithin)
+	within := r.patience(cmp.Or(e.Within.Duration, defaultWithin))
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	for {

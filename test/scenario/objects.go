@@ -210,7 +210,7 @@ func wasTried(p *podRecord) bool {
 
 // waitWithin waits for a condition on what the recorder knows.
 func (r *run) waitWithin(ctx context.Context, within time.Duration, condition func() bool) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, r.patience(within))
 	defer cancel()
 	return r.rec.Wait(ctx, condition)
 }

@@ -41,8 +41,15 @@ type Runner struct {
 	Keep string
 	// Forecaster, if set, is the binary of kubectl gang, which is asked before pods are created what they will come to.
 	Forecaster string
+	// Slower, if set, is how many times as long everything may take.
+	Slower int
 	// Narrator, if set, is called with what happens.
 	Narrator Narrator
+}
+
+// patience returns how long something may take.
+func (r *Runner) patience(within time.Duration) time.Duration {
+	return within * time.Duration(max(1, r.Slower))
 }
 
 // run is one scenario while it runs.
