@@ -12,8 +12,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
-	"github.com/lockstep-sh/lockstep/test/scenario"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/scenario"
 )
 
 // TestWorkloads: the story names numbers. They have to be those of the files that it

@@ -14,8 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
-	"github.com/lockstep-sh/lockstep/test/scenario"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/scenario"
 )
 
 const (

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // width is where lines are broken.

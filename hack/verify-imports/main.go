@@ -3,7 +3,7 @@
 //	apis < pkg/rules < pkg < pkg/controllers/X < plugins/X < pkg/scheduler, pkg/view < cmd < test, hack
 //
 // No plugin imports another one, and no controller another one. The packages of pkg/rules turn values into values: they
-// have no client, no scheduler and no log. Nothing but test and hack imports test and hack; tests may import helpers.
+// have no client, no scheduler and no log. Nothing but test and hack imports test and hack; tests may import test/helpers.
 // What judges the scheduler imports nothing of it. Run it at the top of the repository.
 package main
 
@@ -23,8 +23,8 @@ const module = "github.com/lockstep-sh/lockstep/"
 // impure is what packages that only turn values into values have no use for, by prefix.
 var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "log"}
 
-// helpers are the packages below test/ that help tests of any package.
-var helpers = []string{"test/await", "test/dra", "test/idle"}
+// helpers is the folder of what helps tests of any package.
+const helpers = "test/helpers/"
 
 // judge is the package that decides whether the scheduler did well.
 const judge = "test/chaos/invariant"
@@ -77,7 +77,7 @@ func check(p pkg) []string {
 		if path == p.ImportPath { // an external test
 			continue
 		}
-		if slices.Contains(helpers, strings.TrimPrefix(path, module)) && !slices.Contains(p.Imports, path) {
+		if strings.HasPrefix(path, module+helpers) && !slices.Contains(p.Imports, path) {
 			continue
 		}
 		if why := forbidden(strings.TrimPrefix(p.ImportPath, module), path); why != "" {

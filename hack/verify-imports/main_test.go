@@ -14,7 +14,7 @@ func TestForbidden(t *testing.T) {
 		"a sub-package uses another plugin":        {"plugins/gang/metrics", module + "plugins/fairshare", true},
 		"a plugin uses the scheduler":              {"plugins/gang", "k8s.io/kubernetes/pkg/scheduler", false},
 		"a plugin uses a command":                  {"plugins/gang", module + "cmd/scheduler", true},
-		"a plugin uses test code":                  {"plugins/gang", module + "test/localcluster", true},
+		"a plugin uses test code":                  {"plugins/gang", module + "test/harness/localcluster", true},
 		"a plugin runs a controller":               {"plugins/gang", module + "pkg/controllers/provisioning", false},
 		"a controller uses a plugin":               {"pkg/controllers/podgroup", module + "plugins/gang", true},
 		"a controller uses another controller":     {"pkg/controllers/workloads", module + "pkg/controllers/podgroup", true},
@@ -43,7 +43,7 @@ func TestForbidden(t *testing.T) {
 		"a command uses a plugin":                  {"cmd/scheduler", module + "plugins/gang", false},
 		"a command uses its own sub-package":       {"cmd/scheduler", module + "cmd/scheduler/app", false},
 		"an end-to-end test uses a command":        {"test/e2e", module + "cmd/scheduler", false},
-		"an end-to-end test uses the test folder":  {"test/e2e", module + "test/localcluster", false},
+		"an end-to-end test uses the test folder":  {"test/e2e", module + "test/harness/localcluster", false},
 		"a judge uses API types":                   {"test/chaos/invariant", "k8s.io/api/core/v1", false},
 		"a judge uses what it judges":              {"test/chaos/invariant", module + "pkg/rules/gangstate", true},
 		"a judge uses keys of what it judges":      {"test/chaos/invariant", module + "apis/scheduling/v1alpha1", true},
@@ -60,7 +60,7 @@ func TestForbidden(t *testing.T) {
 
 // TestHelpers: packages that help tests are for tests.
 func TestHelpers(t *testing.T) {
-	helper := []string{module + helpers[0]}
+	helper := []string{module + helpers + "await"}
 	for name, c := range map[string]struct {
 		pkg pkg
 		bad int
@@ -69,7 +69,7 @@ func TestHelpers(t *testing.T) {
 		"an external test":                    {pkg{XTestImports: helper}, 0},
 		"what is tested":                      {pkg{Imports: helper}, 1},
 		"what is tested, and its test":        {pkg{Imports: helper, TestImports: helper}, 1},
-		"a test that wants more of the tests": {pkg{TestImports: []string{module + "test/localcluster"}}, 1},
+		"a test that wants more of the tests": {pkg{TestImports: []string{module + "test/harness/localcluster"}}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.pkg.ImportPath = module + "plugins/gang"

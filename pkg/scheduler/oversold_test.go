@@ -28,7 +28,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/reservation"
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // stage is kube-scheduler with the plugin and HeldCapacity, which does not run: the test places pods.

@@ -10,7 +10,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/test/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
 
 // TestHeard: of the events that the scheduler's cache takes in, those that may help a waiting gang cause

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/test/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
 
 // fits returns the nodes that the plugin leaves to a pod.

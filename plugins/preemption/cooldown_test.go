@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // TestEvictionCooldown: a gang that lost pods to a preemptor loses no more for a while, except to this one while what

@@ -34,8 +34,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // reportedWithin is how long a sample may take to be reported, or to be gone.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lockstep-sh/lockstep/test/observe"
+	"github.com/lockstep-sh/lockstep/test/harness/observe"
 )
 
 // bound is where a pod is, and when the harness saw it there.

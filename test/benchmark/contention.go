@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // contention submits twice as many gangs as fit, their members interleaved, while lockstep-scheduler

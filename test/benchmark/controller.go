@@ -5,7 +5,7 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // controller is a lockstep-controller that runs.

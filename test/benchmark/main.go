@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // served is a process that is measured, and what it serves.

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // benchmark is one of those that -run selects.

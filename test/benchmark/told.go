@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/test/observe"
+	"github.com/lockstep-sh/lockstep/test/harness/observe"
 )
 
 // told measures how long it takes until all members of a large gang that does not fit have a condition that says so,

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/observe"
+	"github.com/lockstep-sh/lockstep/test/harness/observe"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // upstream drives a workload of scheduler_perf, Kubernetes' own benchmark, against the real binaries:

@@ -13,7 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // upstreamFolders are the folders of k8s.io/kubernetes/test/integration/scheduler_perf that have workloads of gangs.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // writes counts the writes that the API server has answered, by verb and resource:

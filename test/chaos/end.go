@@ -13,11 +13,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
-	"github.com/lockstep-sh/lockstep/test/observe"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/observe"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 const (

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 const (

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // injector makes the faults of a plan happen.

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
-	"github.com/lockstep-sh/lockstep/test/observe"
+	"github.com/lockstep-sh/lockstep/test/harness/observe"
 )
 
 // observer feeds the checker, one observation at a time, and knows what users and faults need to know: which

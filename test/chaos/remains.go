@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/test/await"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
-	"github.com/lockstep-sh/lockstep/test/observe"
+	"github.com/lockstep-sh/lockstep/test/harness/observe"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // ourResources are those of the objects that our components write to.

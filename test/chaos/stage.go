@@ -17,7 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // The cluster of a run.

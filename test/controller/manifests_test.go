@@ -15,8 +15,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // TestManifests: every manifest can be applied, and every sample makes pods.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/observe"
+	"github.com/lockstep-sh/lockstep/test/harness/observe"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 var podGroups = schedulingv1alpha1.SchemeGroupVersion.WithResource("podgroups")

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 const mpiJobs = `

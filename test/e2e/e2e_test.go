@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
-	"github.com/lockstep-sh/lockstep/test/scenario"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/scenario"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/lockstep-sh/lockstep/test/scenario"
+	"github.com/lockstep-sh/lockstep/test/harness/scenario"
 )
 
 var forecasts = flag.Bool("forecasts", false, "ask kubectl gang whatif in all scenarios, before pods are created, what they will come to")

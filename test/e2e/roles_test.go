@@ -15,8 +15,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
-	"github.com/lockstep-sh/lockstep/test/scenario"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/scenario"
 )
 
 var roles = flag.Bool("roles", false, "also say of some scenarios which rules of the roles in manifests/ they do not need; of all of them it is said always")

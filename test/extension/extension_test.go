@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
-	"github.com/lockstep-sh/lockstep/test/scenario"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/scenario"
 )
 
 // TestPluginOfAnotherModule: it is added with app.WithPlugin, and its hooks and its gang extension point are

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // explanation is the output of kubectl gang explain, and whether it fails.

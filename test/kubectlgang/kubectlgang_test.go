@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/lockstep-sh/lockstep/pkg/view"
-	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // TestKubectlGang looks at one cluster with every command.

@@ -16,8 +16,8 @@ import (
 
 	"k8s.io/client-go/util/cert"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
-	"github.com/lockstep-sh/lockstep/test/scenario"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/scenario"
 )
 
 var operators = flag.Bool("operators", false, "build the operators, which takes minutes each the first time, and run their scenarios")

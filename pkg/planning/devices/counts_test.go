@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/test/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
 
 // class returns a class that backs a resource with the devices that a selector selects.

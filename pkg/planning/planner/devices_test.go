@@ -20,8 +20,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/test/dra"
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // planDevices plans a gang of these pods on nodes with so many devices, with these claims beside. It returns how many

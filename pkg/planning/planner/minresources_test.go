@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/test/dra"
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // withFloor returns an attempt of a gang whose PodGroup asks for so many devices in all.

@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // TestLostMemberBesideAShortSlice: a gang of 5 without numbers is in slices of 2 to a rack. One of a whole slice is

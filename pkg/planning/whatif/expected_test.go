@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // crowdShy has a plugin that rejects pods in PreFilter as soon as any pod is on a node.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // census is a plugin with hooks: in each cycle state it counts pods by node, and has no room for a

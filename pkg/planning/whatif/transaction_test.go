@@ -12,7 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // mode is a kind of transaction: pods of these kinds are added.

@@ -15,7 +15,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/test/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
 // local returns volumes that wait for a claim: two on n0, one each on n1 and n2; and claims that wait for them.

@@ -59,4 +59,3 @@ func TightestFirst(domains []Ranked, need int) {
 		return cmp.Or(cmp.Compare(b.Slots, a.Slots), cmp.Compare(a.Value, b.Value))
 	})
 }
-

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
-	"github.com/lockstep-sh/lockstep/test/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // apiServer has pods at revision 100: p-0 of revision 1, p-1 of revision 2 and so on. It

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // BadInput is objects that make no sense. Some of them the API server refuses.

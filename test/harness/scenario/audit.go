@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // write is one request in the audit log.

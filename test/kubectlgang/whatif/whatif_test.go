@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // cluster is one of two racks of four nodes with eight GPUs each, and a scheduler and a controller at work.

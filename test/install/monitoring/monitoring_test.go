@@ -13,8 +13,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/lockstep-sh/lockstep/test/await"
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // goPrometheus runs a go command in the module that pins Prometheus, without all that discovers targets in clouds.
@@ -125,7 +125,7 @@ func alerts(t *testing.T) []group {
 // read returns a file of manifests/monitoring.
 func read(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "manifests", "monitoring", name))
+	data, err := os.ReadFile(filepath.Join("..", "..", "..", "manifests", "monitoring", name))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // Fleet keeps control planes from one scenario to the next, since cleaning one takes a fraction of the

@@ -1,4 +1,4 @@
-module github.com/lockstep-sh/lockstep/test/monitoring/prometheus
+module github.com/lockstep-sh/lockstep/test/install/monitoring/prometheus
 
 go 1.26.0
 

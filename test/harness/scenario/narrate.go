@@ -9,7 +9,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/localcluster"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 // Narrator shows people what happens in a scenario while it runs.

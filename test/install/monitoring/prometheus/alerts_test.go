@@ -69,7 +69,7 @@ func TestAlerts(t *testing.T) {
 // alerts returns the rules that users load.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
-	file := filepath.Join("..", "..", "..", "manifests", "monitoring", "alerts.yaml")
+	file := filepath.Join("..", "..", "..", "..", "manifests", "monitoring", "alerts.yaml")
 	groups, errs := rulefmt.ParseFile(file, false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.Default())
 	if len(errs) > 0 {
 		t.Fatal(errs)

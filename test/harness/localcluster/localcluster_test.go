@@ -115,7 +115,7 @@ func TestClusterRunsPods(t *testing.T) {
 func TestManifestsAreServed(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
-	c := Run(t, Options{Manifests: []string{"../../manifests/crds"}, WithoutKwok: true, WithoutControllerManager: true})
+	c := Run(t, Options{Manifests: []string{"../../../manifests/crds"}, WithoutKwok: true, WithoutControllerManager: true})
 	podGroup := filepath.Join(c.Dir(), "podgroup.yaml")
 	if err := os.WriteFile(podGroup, []byte(`
 apiVersion: scheduling.x-k8s.io/v1alpha1
