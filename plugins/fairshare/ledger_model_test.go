@@ -127,16 +127,17 @@ func (c *chaos) on(l *life) string {
 	}
 }
 
-// has returns what a pod has or asks for: on its node, or the one that is held for it, at most what that has; or in all
-// pools that it may use.
+// has returns what a pod has or asks for: on its node at most what that has; in the pool of the node that is kept for it;
+// or in all pools that it may use.
 func (c *chaos) has(l *life) []queueing.Vector {
-	if node := c.on(l); node != "" {
-		n := c.nodes[node]
-		if n == nil {
-			return []queueing.Vector{{}}
-		}
+	switch n := c.nodes[c.on(l)]; {
+	case l.runs() && n == nil:
+		return []queueing.Vector{{}}
+	case l.runs():
 		most := n.Status.Allocatable[gpu]
 		return []queueing.Vector{without(gpus(min(l.asks(), most.Value())).In(c.poolOf(n)))}
+	case n != nil:
+		return []queueing.Vector{without(gpus(l.asks())).In(c.poolOf(n))}
 	}
 	var list []queueing.Vector
 	for _, p := range c.poolsOf(l.now()) {

@@ -68,7 +68,8 @@ const (
 	// MigrationReasonMoved: the successor is on the target.
 	MigrationReasonMoved = "Moved"
 	// MigrationReasonPodGone: the pod went, ended, or was elsewhere before it was evicted, or no successor comes to the
-	// target: its controller went, too, or the successor has got another node. It also goes with MigrationEvicted, when a successor is awaited all the same.
+	// target: its controller went, too, or the successor has got another node. It also goes with MigrationEvicted, when a
+	// successor is awaited all the same.
 	MigrationReasonPodGone = "PodGone"
 	// MigrationReasonNoController: nothing would make the pod again.
 	MigrationReasonNoController = "NoController"

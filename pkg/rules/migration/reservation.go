@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -101,26 +100,25 @@ func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner 
 	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace, Name: m.Spec.PodName}}
 }
 
-// noticed is how long after a pod has gone that is written into its PodMigration, at most, and a little more.
-const noticed = 3 * time.Second
-
-// SuccessorOf returns the pod that has come in place of the one to move, and has got a node; nil for none, or while one
-// that may use the target has none. Without ranks it is a pod of the same controller that was created after the other
-// one went.
+// SuccessorOf returns the pod that has come in place of one that has gone, and has got a node: the one on the target, if
+// there are several. It returns nil for none, and while a pod that may use the target has no node. Where pods of a
+// controller are alike, a new one may have come in place of any of them: which is the successor is known only once none
+// is left that was there before.
 func SuccessorOf(m *v1alpha1.PodMigration, pods []v1.Pod) (found *Successor) {
 	gone := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted)
-	if gone == nil {
+	if gone == nil || gone.Status == metav1.ConditionUnknown {
 		return nil
 	}
+	alike := m.Status.Successors != nil && len(m.Status.Successors.MatchLabels) == 0
 	for i := range pods {
 		pod := &pods[i]
 		ended := pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-		early := pod.CreationTimestamp.Add(noticed).Before(gone.LastTransitionTime.Time)
+		before := alike && pod.CreationTimestamp.Time.Before(gone.LastTransitionTime.Time)
 		switch {
-		case ended || early || pod.UID == m.Spec.PodUID || !mayUse(pod, m):
-		case pod.Spec.NodeName == "":
+		case ended || pod.UID == m.Spec.PodUID || !mayUse(pod, m):
+		case pod.Spec.NodeName == "" || before:
 			return nil
-		default:
+		case found == nil || found.Node != m.Spec.TargetNode:
 			found = &Successor{Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName}
 		}
 	}

@@ -45,6 +45,8 @@ func TestSuccessorOf(t *testing.T) {
 		"nor the pod itself":                      {ranked, []v1.Pod{itself}, ""},
 		"of pods that are alike a new one":        {alike, []v1.Pod{pod("p-2", "j", "", "else", 0)}, "else"},
 		"not one that was there before":           {alike, []v1.Pod{pod("p-2", "j", "", "else", time.Minute)}, ""},
+		"nor while one is left that was":          {alike, []v1.Pod{pod("p-2", "j", "", "else", 0), pod("p-3", "j", "", "other", time.Minute)}, ""},
+		"of several the one on the target":        {alike, []v1.Pod{pod("p-2", "j", "", "to", 0), pod("p-3", "j", "", "else", 0)}, "to"},
 		"while another one waits, it may be that": {alike, []v1.Pod{pod("p-2", "j", "", "else", 0), pod("p-3", "j", "", "", 0)}, ""},
 		"without a controller by its name":        {bare, []v1.Pod{pod("p", "", "", "else", 0)}, "else"},
 		"and not by another name":                 {bare, []v1.Pod{pod("p-2", "", "", "else", 0)}, ""},
@@ -60,5 +62,14 @@ func TestSuccessorOf(t *testing.T) {
 				t.Errorf("on node %q, want %q", node, c.want)
 			}
 		})
+	}
+}
+
+// TestSuccessorBeforeItWent: nothing is a successor before the pod is known to be gone.
+func TestSuccessorBeforeItWent(t *testing.T) {
+	m := aMigration(condition(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonDisruptionBudget, begin))
+	next := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "uid-other", CreationTimestamp: metav1.NewTime(begin)}, Spec: v1.PodSpec{NodeName: "else"}}
+	if found := SuccessorOf(m, []v1.Pod{next}); found != nil {
+		t.Errorf("found %+v", found)
 	}
 }

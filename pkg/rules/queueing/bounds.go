@@ -112,7 +112,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if j.phase == Admitted {
 					used -= j.need()[at][name]
 				}
-				if !b.makesWay(j) && b.promised[j.Name][at][name] >= need {
+				if b.promised[j.Name][at][name] >= need && !b.makesWay(j) {
 					continue // others have made way
 				}
 				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {

@@ -26,7 +26,7 @@ func (b *Book) Count(name string, u Usage) {
 	}
 	if j := b.inTurn(u.Job, name); j != nil {
 		j.got = j.got || u.placed()
-	} else if u.Runs && b.active(u.Job) == nil {
+	} else if was := known && before.Job == u.Job && before.placed(); u.Runs && !was && b.active(u.Job) == nil {
 		delete(b.missed, u.Job) // it was placed without its turn
 	}
 	b.settle(before.Job)

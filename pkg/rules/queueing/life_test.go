@@ -279,6 +279,24 @@ func TestMadeWayFor(t *testing.T) {
 	}
 }
 
+// TestMissedRunsInPart: others still wait for a job that did not fit when a pod of it that runs is counted again.
+func TestMissedRunsInPart(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	big := comes(b, "default", 1, 50, at)
+	runs := Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true}
+	b.Count("runs", runs)
+	b.failNow(big, Failure{Gang: true}, at)
+	if runs.Demand = Hopeless; b.missed[big] == nil {
+		t.Fatal("nobody waits for it")
+	}
+	if b.Count("runs", runs); b.missed[big] == nil {
+		t.Error("nobody waits for it any more")
+	}
+}
+
 // TestGoneHasNotPassed: a job that is gone before it was placed has passed no other.
 func TestGoneHasNotPassed(t *testing.T) {
 	b := newBook(tier)

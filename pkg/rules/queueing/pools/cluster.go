@@ -92,13 +92,15 @@ func (c *Cluster) Pool(name string) (string, bool) {
 	return c.pools[n.pool].name, true
 }
 
-// Charge returns how an amount that pods of a class ask for is counted: in the pool of their node, if they have one, and
-// at most what that node has; else in the first pool that they may use, or instead in one of the others. Whoever makes a
-// pod may say that it is on a node: on one that is not there it has nothing.
-func (c *Cluster) Charge(amount resource.Vector, class *Class, node string) (charged resource.Vector, instead []resource.Vector) {
-	if node != "" {
-		pool, _ := c.Pool(node)
+// Charge returns how an amount that pods of a class ask for is counted: in the pool of the node that they have, or that
+// is kept for them; else in the first pool that they may use, or instead in one of the others. What runs counts for at
+// most what its node has, and for nothing on a node that is not there: whoever makes a pod may say that it is on a node.
+func (c *Cluster) Charge(amount resource.Vector, class *Class, node string, runs bool) (charged resource.Vector, instead []resource.Vector) {
+	switch pool, known := c.Pool(node); {
+	case runs:
 		return c.On(node, amount).In(pool), nil
+	case known:
+		return amount.In(pool), nil
 	}
 	pools := class.Pools()
 	for _, other := range pools[1:] {

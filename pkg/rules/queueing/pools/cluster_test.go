@@ -491,3 +491,29 @@ func BenchmarkSetNode(b *testing.B) {
 		c.SetNode(n)
 	}
 }
+
+// TestCharge: what runs counts for at most what its node has. What waits counts in full, also where the node is gone that
+// was kept for it.
+func TestCharge(t *testing.T) {
+	c, err := New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetNode(nodeOf("n", 2, nil))
+	class := c.Enter(&v1.Pod{})
+	for sentence, one := range map[string]struct {
+		node string
+		runs bool
+		want int64
+	}{
+		"it waits":                              {"", false, 5},
+		"a node is kept for it":                 {"n", false, 5},
+		"one was kept, which is gone":           {"gone", false, 5},
+		"it runs":                               {"n", true, 2},
+		"it says so, and there is no such node": {"gone", true, 0},
+	} {
+		if charged, _ := c.Charge(vector.Vector{gpu: 5}, class, one.node, one.runs); charged[gpu] != one.want {
+			t.Errorf("%s: %d count, want %d", sentence, charged[gpu], one.want)
+		}
+	}
+}

@@ -75,7 +75,7 @@ func (c *Counter) Pods() map[types.UID]Pod { return c.pods }
 // it may use. It returns the usage.
 func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usage {
 	p := c.see(pod, node)
-	u.Amount, u.Or = c.nodes.Charge(p.Amount, p.Class, p.Node)
+	u.Amount, u.Or = c.nodes.Charge(p.Amount, p.Class, p.Node, u.Runs)
 	if before, counted := c.book.Counted(string(pod.UID)); !counted || !before.Equal(u) {
 		c.book.Count(string(pod.UID), u)
 		c.recountHeldFor(pod.UID)
