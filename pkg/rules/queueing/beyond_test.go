@@ -223,7 +223,8 @@ func TestLosesMemberInItsTurn(t *testing.T) {
 			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(first), b.Phase(second))
 		}
 		if holds {
-			b.Count(first, Usage{Queue: "a", Job: first, Amount: gpus(6), Held: true})
+			b.Count("part", Usage{Queue: "a", Job: first, Amount: gpus(1)})
+			b.Count("part", Usage{Queue: "a", Job: first, Amount: gpus(1), Held: true})
 		}
 		lacks[first] = true
 		b.tickNow(at)
@@ -277,7 +278,7 @@ func slowBeyond(b *Book) map[string]bool {
 	}
 	asked := map[place]int64{}
 	for _, j := range jobs {
-		needs, serves := b.missing(j), true
+		needs, serves := j.missing(), true
 		for name, q := range b.queues {
 			if q.spec == nil {
 				continue

@@ -153,7 +153,7 @@ func (b *Book) waitsFor(j *job) string {
 // ended.
 func (b *Book) madeWay(j *job) bool {
 	promised := b.promised[j.Name]
-	if promised == nil || b.makesWay(j) {
+	if promised == nil || j.making {
 		return false
 	}
 	for queue, need := range j.need() {
