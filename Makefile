@@ -75,13 +75,13 @@ down: ## Stop the local cluster and remove its files
 .PHONY: build
 build: ## Build the commands into bin/
 	@echo "building bin/ ($(COMMANDS))"
-	@go build -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/.next/ $(COMMANDS:%=./cmd/%)
-	@for command in $(COMMANDS); do \
+	@next=$$(mktemp -d bin/.next.XXXXXX); trap 'rm -rf "$$next"' EXIT; \
+	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$next/" $(COMMANDS:%=./cmd/%); \
+	for command in $(COMMANDS); do \
 		binary=lockstep-$$command; \
 		if [[ $$command == kubectl-* ]]; then binary=$$command; fi; \
-		mv bin/.next/$$command bin/$$binary; \
+		mv "$$next/$$command" bin/$$binary; \
 	done
-	@rmdir bin/.next
 
 .PHONY: control-plane
 control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (8 minutes the first time)

@@ -266,7 +266,7 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 	case migration.Open:
 		return r.setOwner(ctx, s, migration.OwnerFor(m, s.pod))
 	case migration.Close:
-		return r.setOwner(ctx, s, migration.OwnerItself(s.pod))
+		return r.setOwner(ctx, s, migration.OwnerByUID(s.pod))
 	case migration.Evict:
 		return r.evict(ctx, m, s.pod)
 	default:

@@ -84,8 +84,8 @@ func dropUsedClaims(snapshot *cache.Snapshot, pod *v1.Pod) {
 	})
 }
 
-// nodeFor returns a node on which a pod matters to others: one with the labels of its anti-affinity, if any, the first
-// from the node with a number on. Few pods on each node are quickly taken off again.
+// nodeFor returns a node on which a pod matters to others: one with the labels of its anti-affinity, if any. It
+// searches from a node number on, so that pods are spread: a pod is quickly removed from a node with few others.
 func (t *Transaction) nodeFor(info *framework.PodInfo, from int) fwk.NodeInfo {
 	for i := range t.nodes {
 		node := t.nodes[(from+i)%len(t.nodes)]

@@ -23,7 +23,7 @@ func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod, queue string) *v1alph
 		},
 		Spec: v1alpha1.ReservationSpec{
 			Template: TemplateIn(queue, pod), Replicas: 1, NodeNames: []string{m.Spec.TargetNode},
-			Owners: []v1alpha1.ReservationOwner{OwnerItself(pod)},
+			Owners: []v1alpha1.ReservationOwner{OwnerByUID(pod)},
 		},
 	}
 	if plan := m.Labels[v1alpha1.PlanLabel]; plan != "" {
@@ -32,8 +32,8 @@ func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod, queue string) *v1alph
 	return r
 }
 
-// OwnerItself returns the owner that is a pod, and no other one of its name.
-func OwnerItself(pod *v1.Pod) v1alpha1.ReservationOwner {
+// OwnerByUID returns an owner that matches only this pod, not another one of its name.
+func OwnerByUID(pod *v1.Pod) v1alpha1.ReservationOwner {
 	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
 }
 
@@ -89,7 +89,7 @@ func labelsOf(pod *v1.Pod, keys []string) map[string]string {
 func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner {
 	switch {
 	case next != nil && next.UID != m.Spec.PodUID:
-		return OwnerItself(next)
+		return OwnerByUID(next)
 	case m.Status.Successors != nil:
 		owner := v1alpha1.ReservationOwner{Controller: m.Status.Successors.Controller}
 		if own := m.Status.Successors.MatchLabels; len(own) > 0 {

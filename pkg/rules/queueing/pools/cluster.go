@@ -93,8 +93,8 @@ func (c *Cluster) Pool(name string) (string, bool) {
 }
 
 // Charge returns how an amount that pods of a class ask for is counted: in the pool of the node that they have, or that
-// is kept for them; else in the first pool that they may use, or instead in one of the others. What runs counts for at
-// most what its node has, and for nothing on a node that is not there: whoever makes a pod may say that it is on a node.
+// is kept for them; else in the first pool that they may use, or instead in one of the others. A running pod
+// counts for no more than [Cluster.On] says, because its author may name any node in it.
 func (c *Cluster) Charge(amount resource.Vector, class *Class, node string, runs bool) (charged resource.Vector, instead []resource.Vector) {
 	switch pool, known := c.Pool(node); {
 	case runs:
@@ -109,7 +109,7 @@ func (c *Cluster) Charge(amount resource.Vector, class *Class, node string, runs
 	return amount.In(pools[0]), instead
 }
 
-// On returns what there is of an amount on a node: at most what the node has, and nothing on one that is not known.
+// On returns an amount limited to what a node has, resource by resource; it is empty if there is no such node.
 func (c *Cluster) On(name string, amount resource.Vector) resource.Vector {
 	there := resource.Vector{}
 	if n := c.nodes[name]; n != nil {

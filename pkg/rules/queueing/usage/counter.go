@@ -173,7 +173,8 @@ func (c *Counter) DropNode(name string) map[types.UID]bool {
 	return c.moved(name, true, changed)
 }
 
-// moved returns the pods to count again, and counts again what is held on a node of which that is to be done.
+// moved returns the pods to count again. With recount these include all pods on the node, and what is held there is
+// counted again.
 func (c *Counter) moved(node string, recount bool, changed []*pools.Class) map[types.UID]bool {
 	again := map[types.UID]bool{}
 	for _, class := range changed {
