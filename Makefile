@@ -75,7 +75,7 @@ down: ## Stop the local cluster and remove its files
 .PHONY: build
 build: ## Build the commands into bin/
 	@echo "building bin/ ($(COMMANDS))"
-	@next=$$(mktemp -d bin/.next.XXXXXX); trap 'rm -rf "$$next"' EXIT; \
+	@mkdir -p bin; next=$$(mktemp -d bin/.next.XXXXXX); trap 'rm -rf "$$next"' EXIT; \
 	go build -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$next/" $(COMMANDS:%=./cmd/%); \
 	for command in $(COMMANDS); do \
 		binary=lockstep-$$command; \
