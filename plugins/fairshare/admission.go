@@ -3,7 +3,6 @@ package fairshare
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -147,19 +145,14 @@ func (d *Dispatcher) expire() (retry bool) {
 	return e.Retry
 }
 
-// call looks after what time ends, and after jobs whose victims end.
+// call looks after what time ends.
 func (d *Dispatcher) call(ctx context.Context) {
 	ticker := d.clock.NewTicker(expireEvery)
 	defer ticker.Stop()
 	for {
-		var soon <-chan time.Time
-		if d.made() {
-			soon = d.clock.After(madeEvery)
-		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-soon:
 		case <-ticker.C():
 			d.dropEnded()
 			if d.expire() {
@@ -195,9 +188,8 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	if !undecided {
 		return
 	}
-	name, making := jobOf(pod, want), d.makes(pod, want)
+	name := jobOf(pod, want)
 	defer d.lock()()
-	d.noteMaking(name, making)
 	now, phase := d.current(pod), d.book.Phase(name)
 	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
 		d.book.Offer(d.job(name, now, want), d.moment())
@@ -229,45 +221,4 @@ func unresolvable(err error) bool {
 func (d *Dispatcher) Hopeless(member *v1.Pod) {
 	defer d.lock()()
 	d.book.Find(string(member.UID), false, true)
-}
-
-// madeEvery is how often it is checked whether the victims for jobs have ended: this package may see the end of the
-// last one before it is counted as ended.
-const madeEvery = 100 * time.Millisecond
-
-// makes returns the holder of what a pod is placed with, if pods are evicted for it and have not all ended; none
-// otherwise. A member that is all there is to place is placed by itself. It is called with no lock held.
-func (d *Dispatcher) makes(pod *v1.Pod, want gangstate.Want) hold.Holder {
-	for _, group := range [...]string{want.Job, hold.SinglePod(pod.UID)} {
-		holder := hold.Holder{Profile: pod.Spec.SchedulerName, Group: group}
-		if d.victims(holder) > 0 {
-			return holder
-		}
-	}
-	return hold.Holder{}
-}
-
-// noteMaking notes for which holder pods are evicted so that a job may be placed; none if none are.
-func (d *Dispatcher) noteMaking(job string, holder hold.Holder) {
-	if d.book.Make(job, holder) {
-		d.poke() // from now on it is checked whether they have ended
-	}
-}
-
-// made notes the jobs whose victims have all ended. It reports whether other jobs still have victims.
-func (d *Dispatcher) made() bool {
-	d.mu.Lock()
-	making := d.book.Making()
-	d.mu.Unlock()
-	left := len(making)
-	maps.DeleteFunc(making, func(_ string, holder hold.Holder) bool { return d.victims(holder) > 0 })
-	if len(making) == 0 {
-		return left > 0
-	}
-	defer d.lock()()
-	for job := range making {
-		d.noteMaking(job, hold.Holder{})
-	}
-	d.changed()
-	return left > len(making)
 }

@@ -3,6 +3,7 @@ package fairshare
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,7 +37,7 @@ type Dispatcher struct {
 	gangs Gangs
 	holds *ledger.Holds
 	clock clock.WithTicker
-	// victims returns how many victims of a holder in the ledger have not ended.
+	// victims returns how many victims of a holder in the ledger have not ended. It takes a lock of its own at most.
 	victims func(holder hold.Holder) int
 	// leading is closed once this process schedules.
 	leading leadership.Signal
@@ -119,14 +120,15 @@ type Gangs interface {
 }
 
 // NewDispatcher returns a Dispatcher with only the default queue. victims returns how many victims of a
-// holder in the ledger have not ended; it is called with no lock held.
+// holder in the ledger have not ended. It is called with locks held, and calls nothing of a Dispatcher or of gangs.
 func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Holder) int, leads leadership.Signal, statuses *status.Writer, watched *watches.Watches) *Dispatcher {
 	d := &Dispatcher{
 		gangs: gangs, holds: holds, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
-		book: queueing.NewBook(v1alpha1.DefaultQueue), devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
+		devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
 		assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}, members: usage.Index[string]{},
 		changed: func() {}, calling: make(chan struct{}, 1), mayOpen: make(chan struct{}), begun: make(chan struct{}),
 	}
+	d.book = queueing.NewBook(v1alpha1.DefaultQueue, func(holder hold.Holder) int { return d.victims(holder) })
 	d.share(withoutPools())
 	return d
 }
@@ -225,13 +227,12 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.covered(pod, want.Pods) {
 		return ""
 	}
-	name, making := jobOf(pod, want), d.makes(pod, want)
+	name := jobOf(pod, want)
 	defer d.lock()()
 	promised := d.place(pod).Nominated()
-	if promised && making.IsNone() {
+	if promised && !slices.ContainsFunc(holders(pod, want), func(holder hold.Holder) bool { return d.victims(holder) > 0 }) {
 		return "" // it has a place already
 	}
-	d.noteMaking(name, making)
 	if d.book.Phase(name) == queueing.Admitted {
 		return ""
 	}
@@ -252,10 +253,17 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	return d.book.Keeps(name)
 }
 
+// holders returns those for which pods may be evicted so that a pod is placed. A member that is all there is to place is
+// placed by itself.
+func holders(pod *v1.Pod, want gangstate.Want) []hold.Holder {
+	profile := pod.Spec.SchedulerName
+	return []hold.Holder{{Profile: profile, Group: want.Job}, {Profile: profile, Group: hold.SinglePod(pod.UID)}}
+}
+
 // job returns the job that waits with a pod. Its pods are counted as part of it.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing.Job {
 	j := queueing.Job{
-		Name: name, Title: titleOf(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
+		Name: name, Title: titleOf(pod, want), Holders: holders(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
 	}
 	var asked []queueing.Usage

@@ -238,7 +238,7 @@ func (c *chaos) compareEmpty() {
 	d := c.d
 	book := func(field string) int { return reflect.ValueOf(d.book).Elem().FieldByName(field).Len() }
 	for what, n := range map[string]int{
-		"jobs": book("jobs"), "jobs that time can move": book("timed"), "jobs for which others are evicted": book("making"), "usages": book("usages"), "missed": book("missed"),
+		"jobs": book("jobs"), "jobs that time can move": book("timed"), "usages": book("usages"), "missed": book("missed"),
 		"assumed": len(d.assumed), "places": len(d.places), "members": len(d.members),
 	} {
 		if n > 0 {

@@ -55,9 +55,8 @@ func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
 	if !undecided || d.covered(pod, want.Pods) {
 		return nil
 	}
-	name, making := jobOf(pod, want), d.makes(pod, want)
+	name := jobOf(pod, want)
 	defer d.lock()()
-	d.noteMaking(name, making)
 	var c crowd
 	var choices []queueing.Choice
 	if d.book.Phase(name) == queueing.Admitted {

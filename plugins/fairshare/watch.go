@@ -229,9 +229,6 @@ func (d *Dispatcher) podRefused(pod *v1.Pod) {
 
 // drop ends all that is known of a pod. The lock is held.
 func (d *Dispatcher) drop(uid types.UID) {
-	if len(d.book.Making()) > 0 {
-		d.poke() // it may be the last that had to end for a job
-	}
 	delete(d.assumed, uid)
 	delete(d.places, uid)
 	before, _ := d.book.Counted(string(uid))

@@ -125,7 +125,7 @@ func newStage(t *testing.T) *stage {
 	s := &stage{t: t, ctx: t.Context(), time: clocktesting.NewFakeClock(time.Now()), victims: map[hold.Holder]map[types.UID]bool{}, kept: map[string]bool{}}
 	holds := ledger.New()
 	gangs := registry.New(holds, nil, nil)
-	s.book = queueing.NewBook("default")
+	s.book = queueing.NewBook("default", nil)
 	s.book.SetLimits(queueing.Limits{Window: 100})
 	s.book.SetTotal(queueing.Vector{gpu: 8})
 	s.Room = New(gangs, s, holds, s, s.time)

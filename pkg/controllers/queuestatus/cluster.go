@@ -152,7 +152,7 @@ func (caller) HeldChanged() {}
 
 // book returns a book with all queues, in which nothing is counted yet.
 func (c *cluster) book() *queueing.Book {
-	book := queueing.NewBook(v1alpha1.DefaultQueue)
+	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.SetPolicies(queueing.Policies{Rules: c.rules})
 	queues := make([]queueing.Queue, len(c.queues))
 	for i, q := range c.queues {

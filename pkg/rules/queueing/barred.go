@@ -54,8 +54,8 @@ const (
 
 // barOf returns what keeps a job from more nodes.
 func (b *Book) barOf(j *job) bar {
-	if !b.lets(j) {
-		queues := slices.Sorted(maps.Keys(j.missing()))
+	if needs := b.missing(j); !b.under(j.Queue).serves || !b.serves(needs) {
+		queues := slices.Sorted(maps.Keys(needs))
 		reason, words := b.shutOf(append(queues, j.Queue))
 		return bar{limits, reason, words}
 	}
@@ -68,9 +68,6 @@ func (b *Book) barOf(j *job) bar {
 		return bar{limits, bound.Reason, bound.Brief()}
 	}
 }
-
-// lets reports whether all queues of a job let jobs in.
-func (b *Book) lets(j *job) bool { return b.under(j.Queue).serves && b.serves(j) }
 
 // take sets what keeps a job from more nodes, unless that is less than before, and reports whether it is new.
 func (b *barred) take(now bar) (isNew bool) {

@@ -129,7 +129,7 @@ func (w *wishes) replace(name string, now *wish) {
 // ceiling themselves ask for nothing, nor do jobs that wait for something else. It costs a look at all jobs, but only
 // if any of that has changed since the last call.
 func (b *Book) Beyond(name string) (Bound, bool) {
-	if j := b.jobs[name]; j == nil || !b.limited(j) {
+	if j := b.jobs[name]; j == nil || !b.limited(b.missing(j)) {
 		return Bound{}, false
 	}
 	w := &b.wishes
@@ -188,11 +188,11 @@ func (w *wish) overCeiling() (first Bound, over bool) {
 
 // wish returns the wish of a job; nil if it wishes nothing, or no ceiling is above it.
 func (b *Book) wish(j *job) *wish {
-	if j.phase == Outside || !b.limited(j) {
+	needs, promised := b.missing(j), b.promised[j.Name]
+	if j.phase == Outside || !b.limited(needs) {
 		return nil
 	}
-	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.aside && b.serves(j), crowds: j.crowded}
-	needs, promised := j.missing(), b.promised[j.Name]
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.aside && b.serves(needs), crowds: j.crowded}
 	for _, queue := range slices.Sorted(maps.Keys(needs)) {
 		for _, c := range b.under(queue).ceilings {
 			need := needs[queue][c.name]
@@ -233,9 +233,9 @@ func (b *Book) under(name string) *under {
 	return u
 }
 
-// limited reports whether any ceiling is above what a job asks for.
-func (b *Book) limited(j *job) bool {
-	for queue := range j.missing() {
+// limited reports whether any ceiling is above what is asked for.
+func (b *Book) limited(needs Needs) bool {
+	for queue := range needs {
 		if len(b.under(queue).ceilings) > 0 {
 			return true
 		}
@@ -243,9 +243,9 @@ func (b *Book) limited(j *job) bool {
 	return false
 }
 
-// serves reports whether all queues in which a job asks for something let jobs in.
-func (b *Book) serves(j *job) bool {
-	for queue := range j.missing() {
+// serves reports whether all queues in which something is asked for let jobs in.
+func (b *Book) serves(needs Needs) bool {
+	for queue := range needs {
 		if !b.under(queue).serves {
 			return false
 		}
@@ -254,10 +254,16 @@ func (b *Book) serves(j *job) bool {
 }
 
 // missing returns what a job asks for that is not placed.
-func (j *job) missing() Needs {
+func (b *Book) missing(j *job) Needs {
 	switch j.phase {
 	case Failed:
-		return j.lacked
+		lacks := Needs{}
+		for _, pod := range j.Pods {
+			if u := b.usages[pod]; u.Job == j.Name && !u.placed() {
+				lacks.Add(u.Queue, u.Option(0), 1)
+			}
+		}
+		return lacks
 	case Waiting:
 		return j.options[0]
 	case Admitted:

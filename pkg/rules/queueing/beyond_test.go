@@ -223,8 +223,7 @@ func TestLosesMemberInItsTurn(t *testing.T) {
 			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(first), b.Phase(second))
 		}
 		if holds {
-			b.Count("part", Usage{Queue: "a", Job: first, Amount: gpus(1)})
-			b.Count("part", Usage{Queue: "a", Job: first, Amount: gpus(1), Held: true})
+			b.Count(first, Usage{Queue: "a", Job: first, Amount: gpus(6), Held: true})
 		}
 		lacks[first] = true
 		b.tickNow(at)
@@ -278,7 +277,7 @@ func slowBeyond(b *Book) map[string]bool {
 	}
 	asked := map[place]int64{}
 	for _, j := range jobs {
-		needs, serves := j.missing(), true
+		needs, serves := b.missing(j), true
 		for name, q := range b.queues {
 			if q.spec == nil {
 				continue

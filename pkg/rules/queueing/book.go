@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
@@ -27,8 +28,8 @@ type Book struct {
 	timed map[string]*job
 	// hoarding are the jobs for which something is held.
 	hoarding map[*job]bool
-	// making are the jobs for which pods are evicted.
-	making map[string]*job
+	// victims returns how many pods have not ended that are evicted for a holder.
+	victims func(hold.Holder) int
 	// members are the jobs that wait, by group.
 	members map[string]map[string]*job
 	shares  map[string]share.Share
@@ -75,12 +76,12 @@ type queue struct {
 	waiting    map[string]*list // by what the jobs ask for
 }
 
-// NewBook returns a book with the queue of the given name, which has weight 1 unless it is
-// described otherwise.
-func NewBook(standard string) *Book {
+// NewBook returns a book with the queue of the given name, which has weight 1 unless it is described otherwise. victims
+// returns how many pods have not ended that are evicted for a holder.
+func NewBook(standard string, victims func(hold.Holder) int) *Book {
 	b := &Book{
-		total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		timed: map[string]*job{}, hoarding: map[*job]bool{}, making: map[string]*job{},
+		victims: victims, total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
+		timed: map[string]*job{}, hoarding: map[*job]bool{},
 		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true, wishes: newWishes(nil),
 	}
 	b.SetQueues(Queue{Name: standard, Weight: 1})
@@ -182,7 +183,7 @@ func (b *Book) relink() {
 			b.relist(j)
 			j.renewed = true
 		case Admitted:
-			b.charge(j, 1)
+			b.chargeAll(j, 1)
 		case Outside, Failed:
 		}
 	}

@@ -19,71 +19,42 @@ type world struct {
 	jobs     map[string]Job
 	admitted map[string]bool
 	crowded  map[string]bool
-	// held are the usages that were taken off a job because they are held.
-	held map[string]map[string]bool
+	// turn are the pods of the jobs that are admitted, as they asked then.
+	turn map[string]map[string]Usage
 }
 
 // fresh returns a book that was told all at once.
 func (w *world) fresh(r *rand.Rand) *Book {
 	b := newBook(tier)
 	shuffled(r, w.queues, func(_ string, q Queue) { b.SetQueues(q) })
-	shuffled(r, w.usages, b.Count) // before the jobs, which have settled with what runs
+	shuffled(r, w.usages, b.Count)
 	shuffled(r, w.jobs, func(name string, j Job) {
-		b.offer(j)
+		b.wait(j)
 		if w.admitted[name] {
 			one := b.jobs[name]
-			one.crowded, one.held = w.crowded[name], w.held[name]
+			one.crowded = w.crowded[name]
 			b.crowded += count(one.crowded)
 			b.admit(one)
+			b.chargeAll(one, -1)
+			one.turn, one.lacks = w.turn[name], nil
+			b.retake(one, one.at)
 		}
 	})
 	b.SetTotal(w.total)
 	return b
 }
 
-// count does what counting a usage does to the jobs that are admitted.
+// count counts a usage, which may be the last that a job waited for.
 func (w *world) count(id string, u Usage) {
-	before, known := w.usages[id]
+	before := w.usages[id]
 	w.usages[id] = u
-	same := known && before.Job == u.Job
-	placed := same && (before.Runs || before.Held)
-	if known && !same {
-		w.unhold(before.Job, id)
-	}
-	switch {
-	case (u.Runs || u.Held) && !placed:
-		asked := u
-		if same {
-			asked = before
-		}
-		if w.admitted[u.Job] && u.Held && !u.Runs {
-			if w.held[u.Job] == nil {
-				w.held[u.Job] = map[string]bool{}
-			}
-			w.held[u.Job][id] = true
-		}
-		w.settle(asked)
-	case placed && u.Runs:
-		w.unhold(u.Job, id)
-	case placed && !u.Held && w.held[u.Job][id]:
-		delete(w.held[u.Job], id)
-		j := w.jobs[u.Job]
-		j.Need = j.Need.clone()
-		j.Need.Add(u.Queue, u.Amount)
-		w.jobs[u.Job] = j
-	}
+	w.finish(before.Job)
+	w.finish(u.Job)
 }
 
-// unhold ends a turn of which nothing is left.
-func (w *world) unhold(job, id string) {
-	if w.held[job][id] {
-		delete(w.held[job], id)
-		w.finish(job)
-	}
-}
-
+// finish ends the turn of a job of which no pod waits for its place any more, or has one held.
 func (w *world) finish(job string) {
-	if w.admitted[job] && len(w.jobs[job].Need) == 0 && len(w.held[job]) == 0 {
+	if w.admitted[job] && !slices.ContainsFunc(w.jobs[job].Pods, func(pod string) bool { return w.usages[pod].Job == job && !w.usages[pod].Runs }) {
 		w.done(job)
 	}
 }
@@ -91,30 +62,6 @@ func (w *world) finish(job string) {
 func (w *world) done(job string) {
 	delete(w.jobs, job)
 	delete(w.admitted, job)
-	delete(w.held, job)
-}
-
-// settle takes something off a job that is admitted.
-func (w *world) settle(u Usage) {
-	if j, ok := w.jobs[u.Job]; ok && w.admitted[u.Job] {
-		queue := u.Queue
-		if j.Need[queue] == nil {
-			queue = j.Queue
-		}
-		left := Needs{}
-		for name, amount := range j.Need {
-			rest := amount[gpu]
-			if name == queue {
-				rest -= u.Amount[gpu]
-			}
-			if rest > 0 {
-				left[name] = gpus(rest)
-			}
-		}
-		j.Need = left
-		w.jobs[u.Job] = j
-		w.finish(u.Job)
-	}
 }
 
 func shuffled[T any](r *rand.Rand, m map[string]T, do func(string, T)) {
@@ -135,13 +82,13 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 	admissions := 0
 	for seed := range uint64(900) {
 		r := rand.New(rand.NewPCG(seed, 3))
-		w := &world{total: gpus(20), queues: map[string]Queue{}, usages: map[string]Usage{}, jobs: map[string]Job{}, admitted: map[string]bool{}, crowded: map[string]bool{}, held: map[string]map[string]bool{}}
+		w := &world{total: gpus(20), queues: map[string]Queue{}, usages: map[string]Usage{}, jobs: map[string]Job{}, admitted: map[string]bool{}, crowded: map[string]bool{}, turn: map[string]map[string]Usage{}}
 		b := newBook(tier)
 		b.SetTotal(w.total)
 		names := []string{"default", "a", "b", "c", "d"}
-		for step := range 60 {
+		for step := range 90 {
 			name := names[r.IntN(len(names))]
-			switch r.IntN(8) {
+			switch r.IntN(9) {
 			case 0:
 				q := Queue{Name: name, Weight: 1 + r.Int64N(3), Priority: int32(r.IntN(2)), Closed: r.IntN(6) == 0}
 				if r.IntN(2) == 0 {
@@ -157,32 +104,39 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 					delete(w.queues, name)
 					b.RemoveQueue(name)
 				}
-			case 2, 3:
-				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Priority: int32(r.IntN(2)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(2) == 0, Promised: r.IntN(3) == 0, Held: r.IntN(5) == 0}
+			case 2, 3, 8:
+				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(8)), Group: fmt.Sprint("g", r.IntN(3)), Priority: int32(r.IntN(2)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(5) == 0, Promised: r.IntN(5) == 0, Held: r.IntN(7) == 0}
 				if r.IntN(8) == 0 {
 					u.Demand = Demand(1 + r.IntN(2))
 				}
-				id := fmt.Sprint("u", r.IntN(12))
+				id := fmt.Sprint("u", r.IntN(24))
 				w.count(id, u)
 				b.Count(id, u)
 			case 4:
-				id := fmt.Sprint("u", r.IntN(12))
+				id := fmt.Sprint("u", r.IntN(24))
 				if before, known := w.usages[id]; known {
 					delete(w.usages, id)
-					w.unhold(before.Job, id)
+					w.finish(before.Job)
 				}
 				b.uncount(id)
 			case 5, 6:
-				j := Job{Name: fmt.Sprint("j", r.IntN(12)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Need: Needs{name: gpus(1 + r.Int64N(4))}, Ready: r.IntN(4) == 0, Patient: r.IntN(4) == 0}
-				if r.IntN(3) == 0 {
-					j.Need[names[r.IntN(len(names))]] = gpus(1 + r.Int64N(2))
+				j := Job{Name: fmt.Sprint("j", r.IntN(8)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Ready: r.IntN(4) == 0, Patient: r.IntN(4) == 0}
+				var asked []Usage
+				for id, u := range w.usages {
+					if u.Job == j.Name && !u.placed() && r.IntN(5) > 0 {
+						j.Pods, asked = append(j.Pods, id), append(asked, u)
+					}
 				}
+				if len(j.Pods) == 0 {
+					continue
+				}
+				j.Need = Options(asked)[0]
 				if !w.admitted[j.Name] {
 					w.jobs[j.Name] = j
 				}
-				b.offer(j)
+				b.wait(j)
 			case 7:
-				id := fmt.Sprint("j", r.IntN(12))
+				id := fmt.Sprint("j", r.IntN(8))
 				w.done(id)
 				b.done(id)
 			}
@@ -198,6 +152,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 			}
 			if ok {
 				w.admitted[got.Name], w.crowded[got.Name] = true, b.jobs[got.Name].crowded
+				w.turn[got.Name] = maps.Clone(b.jobs[got.Name].turn)
 				admissions++
 			}
 		}

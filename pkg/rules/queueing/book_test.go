@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
@@ -27,7 +28,7 @@ var tier = Policies{
 }
 
 func newBook(policies Policies) *Book {
-	b := NewBook("default")
+	b := NewBook("default", func(hold.Holder) int { return 0 })
 	b.SetPolicies(policies)
 	return b
 }
@@ -174,7 +175,7 @@ func TestNext(t *testing.T) {
 				if len(c.count) == 0 {
 					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
 				}
-				b.offer(j)
+				b.wait(j)
 			}
 			if diff := gocmp.Diff(c.want, turnsOf(b)); diff != "" {
 				t.Errorf("turns (-want +got):\n%s", diff)
@@ -217,7 +218,7 @@ func TestSettledOnce(t *testing.T) {
 	for _, pod := range []string{"one", "two"} {
 		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
 	}
-	b.offer(j)
+	b.wait(j)
 	if got := turnsOf(b); got != j.Name {
 		t.Fatalf("turns %q", got)
 	}
@@ -243,7 +244,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
 		j.Pods = append(j.Pods, pod)
 	}
-	b.offer(j)
+	b.wait(j)
 	if got := turnsOf(b); got != j.Name {
 		t.Fatalf("turns %q", got)
 	}
@@ -255,7 +256,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 	}
 	alone := of("default", 1, gpus(1))
 	alone.Name = "two"
-	b.offer(alone)
+	b.wait(alone)
 	if got := turnsOf(b); got != "two" {
 		t.Errorf("turns %q, want that of the one that is left", got)
 	}
@@ -314,7 +315,7 @@ func TestBypass(t *testing.T) {
 	place := func(j Job) {
 		t.Helper()
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
-		b.offer(j)
+		b.wait(j)
 		if got := turnsOf(b); got != j.Name {
 			t.Fatalf("turns %q, want %s", got, j.Name)
 		}
@@ -324,7 +325,7 @@ func TestBypass(t *testing.T) {
 	big.Title = "gang a/big"
 	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need.total()})
 	miss := func() {
-		b.offer(big)
+		b.wait(big)
 		b.admitNext()
 		b.miss(big.Name)
 		b.done(big.Name)
@@ -339,15 +340,15 @@ func TestBypass(t *testing.T) {
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
 	}
 	b.SetTotal(Vector{gpu: 8, cpu: 9})
-	b.offer(third)
+	b.wait(third)
 	if got := turnsOf(b); got != "" {
 		t.Errorf("turns %q, want that all wait", got)
 	}
 	if reason, why := b.Why(third.Name); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
 		t.Errorf("it waits since %s: %s", reason, why)
 	}
-	b.offer(high)
-	b.offer(other)
+	b.wait(high)
+	b.wait(other)
 	if got := turnsOf(b); got != "default-5 default-6" {
 		t.Errorf("turns %q, want who is more important, and who asks for something else", got)
 	}
@@ -369,7 +370,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
 	offer := func(j Job) {
 		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
-		b.offer(j)
+		b.wait(j)
 	}
 	big := of("a", 1, gpus(30))
 	offer(big)
@@ -414,7 +415,7 @@ func TestSeveralQueues(t *testing.T) {
 	for pod, queue := range map[string]string{"a": "a", "b": "b"} {
 		b.Count(pod, Usage{Queue: queue, Job: "j", Amount: gpus(2)})
 	}
-	b.offer(j)
+	b.wait(j)
 	if got := turnsOf(b); got != "j" {
 		t.Fatalf("turns %q", got)
 	}
@@ -444,7 +445,7 @@ func BenchmarkNext(b *testing.B) {
 	for i := range 10000 {
 		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})
 		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
-		book.offer(j)
+		book.wait(j)
 	}
 	book.Shares()
 	b.ResetTimer()
@@ -454,6 +455,6 @@ func BenchmarkNext(b *testing.B) {
 			b.Fatal("nobody is admitted")
 		}
 		book.done(j.Name)
-		book.offer(j)
+		book.wait(j)
 	}
 }

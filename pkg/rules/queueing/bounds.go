@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -104,11 +105,14 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 					continue // the ceiling says so
 				}
 				need := j.part()[at][name]
+				if need == 0 {
+					continue
+				}
 				used := q.mine[name] - b.promised[j.Name][at][name]
 				if j.phase == Admitted {
 					used -= j.need()[at][name]
 				}
-				if !j.making && b.promised[j.Name][at][name] >= need {
+				if b.promised[j.Name][at][name] >= need && !b.makesWay(j) {
 					continue // others have made way
 				}
 				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
@@ -127,6 +131,11 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 			}
 		}
 	}
+}
+
+// makesWay reports whether pods that are evicted for a job have not all ended.
+func (b *Book) makesWay(j *job) bool {
+	return slices.ContainsFunc(j.Holders, func(holder hold.Holder) bool { return b.victims(holder) > 0 })
 }
 
 // above reports whether a queue is one of some others, or above one.
@@ -358,20 +367,20 @@ func (b *Book) Crowded(name string) []Bound {
 // turns, and counts only while pods are evicted for the job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
-	j.making = b.making[j.Name] != nil
+	making := b.makesWay(j)
 	reason, _ := b.shut(j)
 	for at := range j.options {
 		j.take(at)
 		var ceilings []Bound
 		if reason != NotFound && reason != Loose && !j.Begun {
 			for bound := range b.bounds(j) {
-				if bound.Reason == Capability || j.making {
+				if bound.Reason == Capability || making {
 					ceilings = append(ceilings, bound)
 				}
 			}
 		}
 		if _, over := Exceeds(ceilings); !over {
-			keeps = append(keeps, j.choice(at))
+			keeps = append(keeps, Choice{At: at, Need: j.options[at]})
 		} else if exceeded == nil {
 			exceeded = ceilings
 		}
@@ -391,33 +400,29 @@ func (b *Book) Choices(name string) []Choice {
 		return nil
 	}
 	if len(j.options) == 1 {
-		return []Choice{j.choice(0)}
+		return []Choice{{Need: j.lacks.clone()}}
 	}
-	b.charge(j, -1)
-	j.phase = Waiting
-	charged := j.at
-	keeps := []int{}
+	charged := Choice{At: j.at, Need: j.lacks.clone()}
+	var keeps []Choice
 	for at := range j.options {
-		if j.take(at); j.Begun || !b.over(j) {
-			keeps = append(keeps, at)
+		b.retake(j, at)
+		switch one := (Choice{At: at, Need: j.lacks.clone()}); {
+		case !j.Begun && b.over(j):
+		case at == charged.At:
+			keeps = slices.Insert(keeps, 0, one)
+		default:
+			keeps = append(keeps, one)
 		}
 	}
-	if len(keeps) == 0 {
+	switch {
+	case len(keeps) == 0:
 		keeps = append(keeps, charged)
-	} else if i := slices.Index(keeps, charged); i >= 0 {
-		keeps = slices.Insert(slices.Delete(keeps, i, i+1), 0, charged)
-	} else if j.crowded {
+	case keeps[0].At != charged.At && j.crowded:
 		j.crowded = false // no pod has to make way any more
 		b.crowded--
 	}
-	j.take(keeps[0])
-	j.phase = Admitted
-	b.charge(j, 1)
-	choices := make([]Choice, len(keeps))
-	for i, at := range keeps {
-		choices[i] = j.choice(at)
-	}
-	return choices
+	b.retake(j, keeps[0].At)
+	return keeps
 }
 
 // Choice is an option of a job.
@@ -427,8 +432,6 @@ type Choice struct {
 	// Need is what the job still asks for with it.
 	Need Needs
 }
-
-func (j *job) choice(at int) Choice { return Choice{At: at, Need: j.options[at]} }
 
 // Pools returns the pools in which something is asked for.
 func (c Choice) Pools() map[string]bool {

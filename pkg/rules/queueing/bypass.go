@@ -153,7 +153,7 @@ func (b *Book) waitsFor(j *job) string {
 // ended.
 func (b *Book) madeWay(j *job) bool {
 	promised := b.promised[j.Name]
-	if promised == nil || j.making {
+	if promised == nil || b.makesWay(j) {
 		return false
 	}
 	for queue, need := range j.need() {

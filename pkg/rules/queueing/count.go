@@ -5,9 +5,7 @@ import (
 	"slices"
 )
 
-// Count records what a pod asks for, in place of what was counted under the name. What begins to
-// run, or to be held, is taken off what counts for its job; what is not held any more comes back to
-// it.
+// Count records what a pod asks for, in place of what was counted under the name.
 func (b *Book) Count(name string, u Usage) {
 	before, known := b.usages[name]
 	b.enter(u.Queue)
@@ -16,31 +14,23 @@ func (b *Book) Count(name string, u Usage) {
 	b.noteHoard(before, -1)
 	b.assign(name, before.Job, u.Job)
 	if known {
-		b.count(before, -1)
+		b.count(name, before, -1)
 	}
-	b.count(u, 1)
+	b.count(name, u, 1)
 	b.noteHoard(u, 1)
 	if known {
 		b.leave(before.Queue)
 	}
-	same := known && before.Job == u.Job
-	if known && !same {
-		b.unhold(before.Job, name)
-		b.withdraw(name, before)
-	}
-	if same && before.Queue != u.Queue {
+	if known && before.Job == u.Job && before.Queue != u.Queue {
 		b.relocate(name, u, before)
 	}
-	switch placed := same && before.placed(); {
-	case u.placed() && !placed && same:
-		b.settle(name, u, before)
-	case u.placed() && !placed:
-		b.settle(name, u, u)
-	case u.Runs && placed && before.Held:
-		b.unhold(u.Job, name)
-	case !u.placed() && placed:
-		b.unsettle(name, u)
+	if j := b.inTurn(u.Job, name); j != nil {
+		j.got = j.got || u.placed()
+	} else if was := known && before.Job == u.Job && before.placed(); u.Runs && !was && b.active(u.Job) == nil {
+		delete(b.missed, u.Job) // it was placed without its turn
 	}
+	b.settle(before.Job)
+	b.settle(u.Job)
 }
 
 // noteHoard notes that one more is held for a job, or with n = -1 one fewer.
@@ -56,8 +46,8 @@ func (b *Book) noteHoard(u Usage, n int) {
 	}
 }
 
-// relocate moves what a failed job lacks to another queue, if the usage that asked for it has moved there: nothing else
-// brings the job to the gate.
+// relocate moves a failed job to the queue to which the pod has moved that stands for it: nothing else brings the job to
+// the gate.
 func (b *Book) relocate(name string, now, before Usage) {
 	j := b.jobs[now.Job]
 	if j == nil || j.phase != Failed || now.placed() || before.placed() {
@@ -65,12 +55,6 @@ func (b *Book) relocate(name string, now, before Usage) {
 	}
 	if j.Pod == name {
 		j.Queue = now.Queue
-		b.wishes.touch(j)
-	}
-	if _, lacks := j.lacked[before.Queue]; lacks {
-		j.lacked = j.lacked.less(before.Queue, before.Queue, before.Option(0)).clone()
-		j.lacked.Add(now.Queue, now.Option(0))
-		b.wishes.touch(j)
 	}
 }
 
@@ -80,15 +64,21 @@ func (b *Book) uncount(name string) {
 		delete(b.usages, name)
 		b.noteHoard(u, -1)
 		b.assign(name, u.Job, "")
-		b.count(u, -1)
+		b.count(name, u, -1)
 		b.leave(u.Queue)
-		b.unhold(u.Job, name)
+		b.settle(u.Job)
 	}
 }
 
-func (b *Book) count(u Usage, n int64) {
+// count adds n times a usage to what is counted.
+func (b *Book) count(name string, u Usage, n int64) {
 	q := b.queues[u.Queue]
 	b.request(q, u, n)
+	if j := b.inTurn(u.Job, name); j != nil {
+		b.countTurn(j, name, u, n)
+	} else if j := b.jobs[u.Job]; j != nil && j.phase == Failed {
+		b.wishes.touch(j)
+	}
 	switch {
 	case u.Runs:
 	case u.Held:
@@ -147,83 +137,44 @@ func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
 	}
 }
 
-// settle takes what a usage asked for off what counts for an admitted job: it runs now, or is held.
-// The turn ends with the last part. An empty name means that no pod has got it.
-func (b *Book) settle(name string, now, asked Usage) {
-	j := b.active(now.Job)
-	if j == nil && now.Runs {
-		delete(b.missed, now.Job) // it was placed without its turn
-	}
+// inTurn returns the job that a pod is to be placed with in its turn; nil if it is not.
+func (b *Book) inTurn(job, pod string) *job {
+	j := b.jobs[job]
 	if j == nil || j.phase != Admitted {
+		return nil
+	}
+	if _, is := j.turn[pod]; !is {
+		return nil
+	}
+	return j
+}
+
+// countTurn adds n times what a pod of a job asked for when its turn began: nothing once it has its place.
+func (b *Book) countTurn(j *job, pod string, now Usage, n int64) {
+	switch asked := j.turn[pod]; {
+	case now.Runs:
+	case now.Held:
+		j.held += int(n)
+	default:
+		j.left += int(n)
+		j.lacks.Add(asked.Queue, asked.Option(j.at), n)
+		b.charge(j, asked.Queue, asked.Option(j.at), n)
+	}
+}
+
+// settle ends the turn of a job of which no pod waits for its place any more, or has one held. If none has got its place,
+// since all are gone or wait with another job, it has passed no job.
+func (b *Book) settle(name string) {
+	j := b.jobs[name]
+	if j == nil || j.phase != Admitted || j.left+j.held > 0 {
 		return
 	}
+	j.aside = false
 	last := *j
-	j.got = j.got || name != ""
-	b.change(j, func(at int, need Needs) Needs { return need.less(asked.Queue, j.Queue, asked.Option(at)) })
-	if now.Held && !now.Runs {
-		if j.held == nil {
-			j.held, j.whole = map[string]bool{}, &last
-		}
-		j.held[name] = true
-	}
-	b.finish(j, &last)
-}
-
-// withdraw takes off what counts for an admitted job what a usage asked for that is not part of it any more: it waits
-// with another job now, or is gone. What the job was not admitted with does not count.
-func (b *Book) withdraw(name string, u Usage) {
-	if j := b.jobs[u.Job]; j != nil && j.phase == Admitted && !u.placed() && slices.Contains(j.Pods, name) {
-		b.settle("", Usage{Job: u.Job, Queue: u.Queue, Runs: true}, u)
-	}
-}
-
-// unsettle gives back to a job what was taken off it for a usage that was held.
-func (b *Book) unsettle(name string, u Usage) {
-	if j := b.jobs[u.Job]; j != nil && j.held[name] {
-		delete(j.held, name)
-		if !slices.Contains(j.in, u.Queue) { // it has moved meanwhile
-			b.enter(u.Queue)
-			j.in = append(j.in, u.Queue)
-		}
-		b.change(j, func(at int, need Needs) Needs {
-			more := need.clone()
-			more.Add(u.Queue, u.Option(at))
-			return more
-		})
-	}
-}
-
-// unhold notes that a usage is not held any more, but runs or is gone.
-func (b *Book) unhold(job, name string) {
-	if j := b.jobs[job]; j != nil && j.held[name] {
-		delete(j.held, name)
-		b.finish(j, j.whole)
-	}
-}
-
-// change replaces what an admitted job asks for.
-func (b *Book) change(j *job, do func(at int, need Needs) Needs) {
-	b.charge(j, -1)
-	options := make([]Needs, len(j.options))
-	for at, need := range j.options {
-		options[at] = do(at, need)
-	}
-	j.options, j.needs = options, nil
-	j.take(j.at)
-	b.charge(j, 1)
-}
-
-// finish ends the turn of a job that has all that it asked for; last is how it was before. If it got nothing, since all
-// of it is gone or waits with another job, it has passed no job.
-func (b *Book) finish(j, last *job) {
-	if len(j.needs) == 0 && len(j.held) == 0 {
-		j.aside = false
-		got := j.got
-		if b.done(j.Name); got {
-			b.placed(last)
-		} else {
-			delete(b.missed, last.Name) // nor does any job wait for it
-		}
+	if b.done(name); last.got {
+		b.placed(&last)
+	} else {
+		delete(b.missed, name) // nor does any job wait for it
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // Phase is how far a job is.
@@ -70,8 +68,6 @@ type job struct {
 	tried time.Time
 	// aside: since it failed last, or while it waits for its turn, it waits for something else than room.
 	aside bool
-	// holder has what is promised to it in the ledger, while pods are evicted for it; none if they are not.
-	holder hold.Holder
 
 	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not
 	// there. told and reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to
@@ -86,13 +82,14 @@ type job struct {
 	other    Reason
 	renewed  bool
 
-	// In its turn: held are the usages that were taken off what it asks for because they are held, and whole is the job as
-	// it was before the first. got: some of it has its place, or had. crowded: when it was admitted, its queue was at a
-	// limit, and other pods had to make way.
-	held    map[string]bool
-	whole   *job
-	got     bool
-	crowded bool
+	// In its turn: turn are the pods to be placed in it, as they asked when it began. lacks is what those asked for that have
+	// no place, which left counts; held counts those for which one is held. got: some of them have their places, or had.
+	// crowded: when the turn began, its queue was at a limit, and other pods had to make way.
+	turn       map[string]Usage
+	lacks      Needs
+	left, held int
+	got        bool
+	crowded    bool
 
 	// failed is when it failed last; zero if it has not. hoards is how many of its pods are held. gaveBack: others gave back
 	// what they held for its turn; none does again before spared.
@@ -100,15 +97,14 @@ type job struct {
 	hoards   int
 	gaveBack bool
 	spared   time.Time
-	// Once it has failed: deserved is the least that its queue has deserved since, and lacked what it asked for.
+	// Once it has failed: deserved is the least that its queue has deserved since.
 	deserved Vector
-	lacked   Needs
 	// barred is what was found when it failed before, or since.
 	barred barred
 }
 
-// asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Gang, Priority and
-// Created are known.
+// asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Pods, Gang, Priority and Created are
+// known.
 type asking struct {
 	// Job is as it was offered, without Need and Or, which are in options.
 	Job
@@ -194,7 +190,7 @@ func (b *Book) keep(j *job) {
 		b.timed[j.Name] = j
 	default:
 		delete(b.timed, j.Name)
-		if len(j.counted) == 0 && j.holder.IsNone() && b.jobs[j.Name] == j {
+		if len(j.counted) == 0 && b.jobs[j.Name] == j {
 			delete(b.jobs, j.Name)
 			delete(b.hoarding, j)
 			b.wishes.forget(j.Name)
@@ -252,7 +248,7 @@ func (b *Book) drop(j *job) {
 		b.unlist(j)
 	} else {
 		b.crowded -= count(j.crowded)
-		b.charge(j, -1)
+		b.chargeAll(j, -1)
 	}
 	for _, queue := range j.in {
 		b.leave(queue)
@@ -263,7 +259,15 @@ func (b *Book) drop(j *job) {
 func (b *Book) admit(j *job) {
 	b.unlist(j)
 	b.move(j, Admitted)
-	b.charge(j, 1)
+	j.turn = map[string]Usage{}
+	for _, pod := range j.Pods {
+		if u, known := b.usages[pod]; known {
+			j.turn[pod] = u
+			b.enter(u.Queue)
+			j.in = append(j.in, u.Queue)
+		}
+	}
+	b.retake(j, j.at)
 }
 
 // done ends the turn of a job, or its waiting.
@@ -278,7 +282,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, aside: j.aside, holder: j.holder, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, aside: j.aside, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
 	b.keep(j)
 }
 

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 const (
@@ -37,7 +35,6 @@ func (b *Book) Offer(offered Job, at Moment) {
 	if j.phase == Waiting {
 		since = j.since
 	}
-	offered.making = !j.holder.IsNone()
 	b.demand(j, offered.Pods, Hopeless)
 	j.deserved = nil
 	b.offer(offered)
@@ -142,7 +139,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	b.usages[pod] = u
 	crowded := len(b.Crowded(name)) > 0
 	b.demand(b.job(name), nil, demand)
-	created, lacked, gaveBack := b.job(name).Created, b.job(name).missing(), b.job(name).gaveBack
+	before := *b.job(name)
 	b.done(name)
 	j := b.job(name)
 	if b.move(j, Failed); refused || crowded {
@@ -150,8 +147,8 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
-	j.Priority, j.Created, j.lacked, j.aside = u.Priority, created, lacked, how.Aside || at.aside(pod)
-	if j.failed = at.Now; gaveBack {
+	j.Priority, j.Created, j.Pods, j.aside = u.Priority, before.Created, before.Pods, how.Aside || at.aside(pod)
+	if j.failed = at.Now; before.gaveBack {
 		j.spared = at.Now.Add(spare) // it was of no use
 	}
 	if !how.Gang {
@@ -175,40 +172,10 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 			b.end(j)
 		case j.phase == Waiting && speaks:
 			b.quit(j, at)
-		case j.phase == Admitted:
-			b.withdraw(pod, u)
 		}
 		b.keep(j)
 	}
 	return b.take()
-}
-
-// Make records the holder for which pods are evicted so that a job may be placed; none if no pods are, or they
-// have ended. It reports whether the job is the only such one: the caller has to look after it from now on.
-func (b *Book) Make(name string, holder hold.Holder) bool {
-	switch j := b.jobs[name]; {
-	case !holder.IsNone():
-		j = b.job(name)
-		j.holder, b.making[name] = holder, j
-		return len(b.making) == 1
-	case j != nil && !j.holder.IsNone():
-		j.holder = hold.Holder{}
-		delete(b.making, name)
-		if j.making = false; j.phase == Waiting {
-			b.relist(j)
-		}
-		b.keep(j)
-	}
-	return false
-}
-
-// Making returns the holders for which pods are evicted, by job.
-func (b *Book) Making() map[string]hold.Holder {
-	holders := make(map[string]hold.Holder, len(b.making))
-	for name, j := range b.making {
-		holders[name] = j.holder
-	}
-	return holders
 }
 
 // Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call, or
@@ -219,7 +186,7 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.leaveOff(j)
-		case j.phase == Admitted && j.Gang && len(j.held) == 0 && !b.whole(j, at):
+		case j.phase == Admitted && j.Gang && j.held == 0 && !b.whole(j, at):
 			b.leaveOff(j) // it has lost a member since
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.quit(j, at)

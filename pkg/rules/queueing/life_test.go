@@ -205,22 +205,6 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestMaking: a job is looked after while pods are evicted for it, and no longer.
-func TestMaking(t *testing.T) {
-	s, holder := newScene(Waiting, false), hold.Holder{Profile: "p", Group: "g"}
-	if !s.Make("j", holder) || s.Make("other", holder) || !s.Make("other", hold.Holder{}) == false {
-		t.Error("not the first alone is to be looked after")
-	}
-	s.Come(s.offer, s.at())
-	if diff := gocmp.Diff(map[string]hold.Holder{"j": holder}, s.Making()); diff != "" || !s.jobs["j"].making {
-		t.Errorf("it does not wait for others to end (-want +got):\n%s", diff)
-	}
-	if s.Make("j", hold.Holder{}); len(s.Making()) > 0 || s.jobs["j"].making || s.jobs["other"] != nil {
-		t.Error("it waits for others to end that have")
-	}
-	checkJobs(s.Book, t.Fatalf)
-}
-
 // TestMissedAndGone: no job waits for one of which no pod is left, whatever its last pods were counted for in the end.
 func TestMissedAndGone(t *testing.T) {
 	for name, last := range map[string]string{"its own": "j", "another": "j/p2", "none": ""} {
@@ -277,18 +261,39 @@ func TestMadeWayFor(t *testing.T) {
 			t.Fatalf("%s waits for %q: %s; want it to wait behind the big one", name, reason, why)
 		}
 	}
-	b.Make("promised", hold.Holder{Profile: "p", Group: "promised"})
+	holder, ending := hold.Holder{Profile: "p", Group: "promised"}, 1
+	b.victims = func(of hold.Holder) int { return ending * count(of == holder) }
 	b.Count("pod of promised", Usage{Queue: "default", Job: "promised", Amount: gpus(4), Promised: true})
-	b.Offer(b.jobs["promised"].offered(), at)
+	promised := b.jobs["promised"].offered()
+	promised.Holders = []hold.Holder{holder}
+	b.Offer(promised, at)
 	b.Look(at)
 	if got := b.Phase("promised"); got != Waiting {
 		t.Errorf("while others end: %v; want it to wait", got)
 	}
-	b.Make("promised", hold.Holder{})
+	ending = 0
 	b.Look(at)
 	if got := []Phase{b.Phase("promised"), b.Phase("waits")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
 		_, why := b.Why("promised")
 		t.Errorf("once they have ended: %v (%s); want its turn, and nobody else's", got, why)
+	}
+}
+
+// TestMissedRunsInPart: others still wait for a job that did not fit when a pod of it that runs is counted again.
+func TestMissedRunsInPart(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(100))
+	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
+	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	big := comes(b, "default", 1, 50, at)
+	runs := Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true}
+	b.Count("runs", runs)
+	b.failNow(big, Failure{Gang: true}, at)
+	if runs.Demand = Hopeless; b.missed[big] == nil {
+		t.Fatal("nobody waits for it")
+	}
+	if b.Count("runs", runs); b.missed[big] == nil {
+		t.Error("nobody waits for it any more")
 	}
 }
 

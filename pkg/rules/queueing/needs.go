@@ -10,12 +10,16 @@ import (
 // Needs are amounts by queue: pods that start together may be in several.
 type Needs map[string]Vector
 
-// Add adds an amount to that of a queue.
-func (n Needs) Add(queue string, amount Vector) {
+// Add adds n times an amount to that of a queue, and leaves out what is nothing.
+func (n Needs) Add(queue string, amount Vector, times int64) {
 	if n[queue] == nil {
 		n[queue] = Vector{}
 	}
-	n[queue].Add(amount, 1)
+	n[queue].Add(amount, times)
+	maps.DeleteFunc(n[queue], func(_ v1.ResourceName, amount int64) bool { return amount == 0 })
+	if len(n[queue]) == 0 {
+		delete(n, queue)
+	}
 }
 
 // Options returns what a job of some usages asks for, and may ask for instead, at least one: with
@@ -29,7 +33,7 @@ func Options(usages []Usage) []Needs {
 	for at := range options {
 		options[at] = Needs{}
 		for _, u := range usages {
-			options[at].Add(u.Queue, u.Option(at))
+			options[at].Add(u.Queue, u.Option(at), 1)
 		}
 	}
 	return options
@@ -71,28 +75,9 @@ func (n Needs) clone() Needs {
 	return all
 }
 
-// less returns the needs without an amount in a queue, as far as they have any; if they have
-// nothing in that queue, it is taken off the queue otherwise.
-func (n Needs) less(queue, otherwise string, amount Vector) Needs {
-	if _, ok := n[queue]; !ok {
-		queue = otherwise
-	}
-	left := maps.Clone(n)
-	left[queue] = Vector{}
-	for name, need := range n[queue] {
-		if rest := need - max(amount[name], 0); rest > 0 {
-			left[queue][name] = rest
-		}
-	}
-	if len(left[queue]) == 0 {
-		delete(left, queue)
-	}
-	return left
-}
-
 // queues returns the queues in which a job asks for something, its own first.
 func (j *job) queues() []string {
-	need := j.need()
+	need := j.options[j.at]
 	list := make([]string, 1, 1+len(need))
 	list[0] = j.Queue
 	for queue := range need {
@@ -117,8 +102,13 @@ func (j *job) all() []string {
 	return list
 }
 
-// need returns what a job asks for.
-func (j *job) need() Needs { return j.options[j.at] }
+// need returns what a job asks for; in its turn, what it still lacks.
+func (j *job) need() Needs {
+	if j.phase == Admitted {
+		return j.lacks
+	}
+	return j.options[j.at]
+}
 
 // part returns what has to be within limits for the job to be placed, or a part of it.
 func (j *job) part() Needs {
@@ -147,14 +137,31 @@ func (b *Book) at(n Needs, level string, name v1.ResourceName) int64 {
 	return sum
 }
 
-// charge adds what a job asks for n times to what its queues use.
-func (b *Book) charge(j *job, n int64) {
+// charge adds n times an amount that a job asks for in its turn to what its queues use.
+func (b *Book) charge(j *job, queue string, amount Vector, n int64) {
 	b.wishes.touch(j)
-	for queue, amount := range j.need() {
-		b.queues[queue].mine.Add(amount, n)
-		for _, q := range b.upwards(queue) {
-			q.turns.Add(amount, n)
-			q.used.Add(amount, n)
+	b.queues[queue].mine.Add(amount, n)
+	for _, q := range b.upwards(queue) {
+		q.turns.Add(amount, n)
+		q.used.Add(amount, n)
+	}
+}
+
+// chargeAll adds n times all that a job still lacks in its turn.
+func (b *Book) chargeAll(j *job, n int64) {
+	for queue, amount := range j.lacks {
+		b.charge(j, queue, amount, n)
+	}
+}
+
+// retake makes a job that has its turn ask for one of its options.
+func (b *Book) retake(j *job, at int) {
+	b.chargeAll(j, -1)
+	j.take(at)
+	j.lacks, j.left, j.held = Needs{}, 0, 0
+	for pod := range j.turn {
+		if u := b.usages[pod]; u.Job == j.Name {
+			b.countTurn(j, pod, u, 1)
 		}
 	}
 }

@@ -228,9 +228,6 @@ func (b *Book) kindOf(j *job) string {
 	if j.Ready {
 		kind.WriteString("beyond ")
 	}
-	if j.making {
-		kind.WriteString("making ")
-	}
 	if !j.spared.IsZero() {
 		kind.WriteString("sparing ")
 	}

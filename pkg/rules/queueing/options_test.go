@@ -61,7 +61,7 @@ func TestOptions(t *testing.T) {
 				b.Count(id, u)
 			}
 			for _, j := range c.jobs {
-				b.offer(j)
+				b.wait(j)
 			}
 			if got := turnsOf(b); got != c.want {
 				t.Errorf("turns %q, want %q", got, c.want)
@@ -92,7 +92,7 @@ func TestChoices(t *testing.T) {
 	j := of("a", 1, inPool("x", 3))
 	j.Or = []Needs{{"a": inPool("y", 3)}}
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Or: []Vector{inPool("y", 3)}})
-	b.offer(j)
+	b.wait(j)
 	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -134,7 +134,7 @@ func TestHeld(t *testing.T) {
 	for _, pod := range pods {
 		count(pod, false, false)
 	}
-	b.offer(of("a", 1, gpus(8)))
+	b.wait(of("a", 1, gpus(8)))
 	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -152,12 +152,12 @@ func TestHeld(t *testing.T) {
 	used("and part of that given back in its turn", 8)
 	b.done("a-1")
 	used("its turn ends, and what is held stays", 2)
-	b.offer(of("a", 2, gpus(7)))
+	b.wait(of("a", 2, gpus(7)))
 	if _, why := b.Why("a-2"); !strings.HasSuffix(why, "2 nvidia.com/gpu used, 7 nvidia.com/gpu asked for") {
 		t.Errorf("another waits: %q", why)
 	}
 	b.done("a-2")
-	b.offer(of("a", 1, gpus(6)))
+	b.wait(of("a", 1, gpus(6)))
 	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -193,10 +193,10 @@ func TestBegun(t *testing.T) {
 			b.SetQueues(Queue{Name: "b", Weight: 1, Priority: 9})
 			b.Count("runs", Usage{Queue: "a", Group: "g", Amount: gpus(3), Runs: true})
 			b.Count("waits", Usage{Queue: "b", Amount: gpus(6)})
-			b.offer(of("b", 1, gpus(1)))
+			b.wait(of("b", 1, gpus(1)))
 			j := of("a", 2, gpus(3))
 			j.Group, j.Begun = "g", true
-			b.offer(j)
+			b.wait(j)
 			if !b.Urgent() || b.Pending()["a"] != 1 {
 				t.Error("it is not known to be urgent")
 			}
@@ -245,7 +245,7 @@ func TestHeldInAQueueThatGoes(t *testing.T) {
 	b.SetQueues(Queue{Name: "a", Weight: 1})
 	u := Usage{Queue: "a", Job: "a-1", Amount: gpus(2)}
 	b.Count("p", u)
-	b.offer(of("a", 1, gpus(2)))
+	b.wait(of("a", 1, gpus(2)))
 	if got := turnsOf(b); got != "a-1" {
 		t.Fatalf("turns %q", got)
 	}
@@ -282,24 +282,27 @@ func TestFreed(t *testing.T) {
 		t.Errorf("%d queues after a look, want the default one", len(b.queues))
 	}
 	b.Count("pod", Usage{Queue: "typo", Amount: gpus(1)})
-	b.offer(of("typo", 1, gpus(1)))
+	b.wait(of("typo", 1, gpus(1)))
 	b.Count("pod", Usage{Queue: "other", Amount: gpus(1)})
 	look()
 	if _, there := b.Pending()["typo"]; !there {
 		t.Error("who waits in a queue that is not there is not counted")
 	}
 	b.done("typo-1")
+	b.uncount("pod of typo-1 in typo")
 	if diff := gocmp.Diff([]string{"typo"}, b.Freed()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	b.uncount("pod")
 	b.SetQueues(Queue{Name: "late", Weight: 1})
-	b.offer(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Need: Needs{"late": gpus(1), "more": gpus(1)}})
+	b.wait(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Need: Needs{"late": gpus(1), "more": gpus(1)}})
 	b.RemoveQueue("late")
 	if diff := gocmp.Diff([]string{"other"}, b.Freed()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	b.done("j")
+	b.uncount("pod of j in late")
+	b.uncount("pod of j in more")
 	if diff := gocmp.Diff([]string{"late", "more"}, b.Freed()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}

@@ -108,7 +108,7 @@ func TestPolicies(t *testing.T) {
 				b.Count(name, u)
 			}
 			for _, j := range c.jobs {
-				b.offer(j)
+				b.wait(j)
 			}
 			if diff := gocmp.Diff(c.want, turnsOf(b)); diff != "" {
 				t.Errorf("turns (-want +got):\n%s", diff)
@@ -166,7 +166,7 @@ func TestFirstCome(t *testing.T) {
 	for _, name := range []string{"z", "a", "m"} {
 		j := Job{Name: name, Queue: "default", Pod: name, Pods: []string{name}, Created: time.Unix(1, 0), Need: Needs{"default": gpus(1)}}
 		b.Count(name, Usage{Queue: "default", Job: name, Amount: gpus(1)})
-		b.offer(j)
+		b.wait(j)
 	}
 	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
 	again := b.jobs["z"].offered()

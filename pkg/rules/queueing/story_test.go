@@ -40,15 +40,13 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is %s, and in %d lists", name, names[j.phase], listed[j])
 		case (len(j.in) > 0) != active || active && j.options == nil:
 			fail("job %s is %s, and in queues %v", name, names[j.phase], j.in)
-		case (j.crowded || j.held != nil || j.whole != nil) && j.phase != Admitted:
+		case (j.crowded || j.turn != nil || j.lacks != nil || j.left+j.held != 0) && j.phase != Admitted:
 			fail("job %s is %s, and has what belongs to its turn", name, names[j.phase])
 		case (j.deserved != nil) != (j.phase == Failed):
 			fail("job %s is %s, its queue deserved %v", name, names[j.phase], j.deserved)
 		case (b.timed[name] == j) != (j.phase != Outside || !j.tried.IsZero()):
 			fail("job %s is %s, and time moves it: %v", name, names[j.phase], b.timed[name] == j)
-		case (b.making[name] == j) != !j.holder.IsNone():
-			fail("job %s: others are evicted for %q, and it is looked after: %v", name, j.holder, b.making[name] == j)
-		case b.timed[name] == nil && len(j.counted) == 0 && j.holder.IsNone():
+		case b.timed[name] == nil && len(j.counted) == 0:
 			fail("job %s is kept for nothing", name)
 		}
 		for pod := range j.counted {
@@ -69,7 +67,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("pod %s runs and is refused", pod)
 		}
 	}
-	if phases != b.phases || counted != 0 || len(b.timed) > len(b.jobs) || len(b.making) > len(b.jobs) {
+	if phases != b.phases || counted != 0 || len(b.timed) > len(b.jobs) {
 		fail("jobs in each phase: %v, counted as %v; %d pods are in no job that they name", phases, b.phases, -counted)
 	}
 }
@@ -92,6 +90,8 @@ type story struct {
 	now    time.Time
 	window int
 	pods   []*storyPod
+	// ending are the victims of jobs.
+	ending map[hold.Holder]int
 	before map[string]Phase
 	moved  map[[2]Phase]int
 	trace  []string
@@ -198,13 +198,13 @@ func (s *story) count(p *storyPod) {
 // offered returns what a pod of a job offers: all of it that waits.
 func (s *story) offered(speaker *storyPod) Job {
 	speaker.job = s.jobOf(speaker)
-	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.together(), Priority: speaker.usage.Priority, Created: start, Need: Needs{}}
+	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.together(), Priority: speaker.usage.Priority, Created: start, Need: Needs{}, Holders: []hold.Holder{{Group: speaker.job}}}
 	for _, p := range s.pods {
 		if of := p == speaker || speaker.together() && p.gang == speaker.gang; of && p.there && p.told && !p.usage.placed() {
 			p.job, p.usage.Job = j.Name, j.Name
 			s.count(p)
 			j.Pods = append(j.Pods, p.name)
-			j.Need.Add(p.usage.Queue, p.usage.Amount)
+			j.Need.Add(p.usage.Queue, p.usage.Amount, 1)
 		}
 	}
 	return j
@@ -304,8 +304,8 @@ func (s *story) one() {
 		s.now = s.now.Add(time.Duration(s.IntN(15)) * time.Second)
 		s.tick()
 	case n == 4 && p.there:
-		s.b.Make(p.job, []hold.Holder{{}, {}, {Group: "holder"}}[s.IntN(3)])
-		s.do("make "+p.job, s.b.Look(s.at()))
+		s.ending[hold.Holder{Group: p.job}] = count(s.IntN(3) == 0)
+		s.do("victims of "+p.job, s.b.Look(s.at()))
 	case !p.there && p.told:
 		s.hear(p)
 	case !p.there:
@@ -329,7 +329,7 @@ func (s *story) one() {
 func (s *story) tick() {
 	s.do("tick", s.b.tickNow(s.at()))
 	for name, j := range s.b.jobs {
-		if j.phase == Admitted && j.Gang && len(j.held) == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
+		if j.phase == Admitted && j.Gang && j.held == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
 			s.fail("gang %s is admitted, and %s speaks for it, which waits: %v, for %q", name, j.Pod, s.waits(j.Pod), s.b.usages[j.Pod].Job)
 		}
 	}
@@ -342,9 +342,7 @@ func (s *story) finish() {
 	for _, name := range []string{"default", "a", "b"} {
 		s.b.SetQueues(Queue{Name: name, Weight: 1})
 	}
-	for _, name := range slices.Collect(maps.Keys(s.b.making)) {
-		s.b.Make(name, hold.Holder{})
-	}
+	clear(s.ending)
 	for _, p := range s.pods {
 		if !p.there && p.told {
 			s.hear(p)
@@ -379,6 +377,8 @@ func TestStory(t *testing.T) {
 	moved := map[[2]Phase]int{}
 	for seed := range uint64(150) {
 		s := &story{Rand: rand.New(rand.NewPCG(seed, 11)), t: t, b: newBook(tier), now: start, before: map[string]Phase{}, moved: moved, trace: []string{fmt.Sprint("seed ", seed, "\n")}}
+		s.ending = map[hold.Holder]int{}
+		s.b.victims = func(of hold.Holder) int { return s.ending[of] }
 		s.limit(5)
 		s.describe()
 		for range 250 {
@@ -393,7 +393,7 @@ func TestStory(t *testing.T) {
 		}
 		s.do("tick", s.b.tickNow(s.at()))
 		for what, n := range map[string]int{
-			"jobs": len(s.b.jobs), "usages": len(s.b.usages), "timed": len(s.b.timed), "making": len(s.b.making), "missed": len(s.b.missed), "members": len(s.b.members),
+			"jobs": len(s.b.jobs), "usages": len(s.b.usages), "timed": len(s.b.timed), "missed": len(s.b.missed), "members": len(s.b.members),
 			"promised": len(s.b.promised), "running": len(s.b.running), "urgent": len(s.b.urgent), "crowded": s.b.crowded, "waiting": s.b.Waiting(), "turns": s.b.Turns(),
 		} {
 			if n != 0 {

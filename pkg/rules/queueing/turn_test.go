@@ -1,5 +1,39 @@
 package queueing
 
+import (
+	"maps"
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// wait makes a job wait. One that names no pods has those that are counted in it and not placed, if they ask for what it
+// needs; or else it gets some that do, and count in no share.
+func (b *Book) wait(j Job) {
+	if known := b.jobs[j.Name]; known != nil && len(j.Pods) == 0 {
+		var asked []Usage
+		for pod := range known.counted {
+			if u := b.usages[pod]; !u.placed() {
+				j.Pods, asked = append(j.Pods, pod), append(asked, u)
+			}
+		}
+		if !cmp.Equal(Options(asked)[0], j.Need) {
+			j.Pods = nil
+		}
+	}
+	if len(j.Pods) == 0 {
+		for _, queue := range slices.Sorted(maps.Keys(j.Need)) {
+			pod, u := "pod of "+j.Name+" in "+queue, Usage{Queue: queue, Job: j.Name, Group: j.Group, Priority: j.Priority, Amount: j.Need[queue], Demand: Hopeless}
+			for _, other := range j.Or {
+				u.Or = append(u.Or, other[queue])
+			}
+			b.Count(pod, u)
+			j.Pods = append(j.Pods, pod)
+		}
+	}
+	b.offer(j)
+}
+
 // giveTurns gives turns as long as there are any, as a caller does that lets several in at once, and adds the pods that are
 // called to the effects of an input; except is a job whose pod is on its way.
 func (b *Book) giveTurns(at Moment, except string, e Effects) called {

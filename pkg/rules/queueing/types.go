@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -67,8 +68,9 @@ type Job struct {
 	// Begun: part of its minimum is bound already. It has its turn before all others, whatever the limits of its
 	// queues.
 	Begun bool
-	// making: pods are evicted for it, and still have what is promised to it.
-	making bool
+	// Holders are those for which pods may be evicted so that it is placed: they have what is promised to it until they
+	// have ended.
+	Holders []hold.Holder
 	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
 	Need Needs
 	// Or is what it may ask for instead, the first that its queues have room for: the same in other pools of nodes.

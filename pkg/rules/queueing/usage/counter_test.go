@@ -57,7 +57,7 @@ func newCounted(t *testing.T) *counted {
 	if err != nil {
 		t.Fatal(err)
 	}
-	book := queueing.NewBook(v1alpha1.DefaultQueue)
+	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.SetQueues(queueing.Queue{Name: "a", Weight: 1}, queueing.Queue{Name: "b", Weight: 1})
 	return &counted{Counter: New(caller{t}, book, nodes), book: book, nodes: nodes}
 }
