@@ -50,20 +50,26 @@ func (d *Dispatcher) whole(uid string) bool {
 	return pod == nil || d.gangs.Whole(pod)
 }
 
-// Compare implements [turns.Policy].
-func (d *Dispatcher) Compare(a, b turns.Job) int {
+// AddCandidates implements [turns.Policy].
+func (d *Dispatcher) AddCandidates(jobs []turns.Job) {
 	defer d.lock()()
-	return d.book.Compare(asOrdered(a), asOrdered(b))
+	for _, j := range jobs {
+		d.book.AddCandidate(queueing.Job{
+			Name: j.Name, Title: j.Rank.Name, Queue: j.Queue, Group: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created, Begun: j.Rank.Begun,
+		})
+	}
 }
 
-func asOrdered(j turns.Job) queueing.Job {
-	return queueing.Job{Name: j.Name, Queue: j.Queue, Group: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created, Begun: j.Rank.Begun}
+// RemoveCandidate implements [turns.Policy].
+func (d *Dispatcher) RemoveCandidate(name string) {
+	defer d.lock()()
+	d.book.RemoveCandidate(name)
 }
 
 // First implements [turns.Policy].
-func (d *Dispatcher) First(late bool) (turns.Job, bool) {
+func (d *Dispatcher) First(which turns.Which) (turns.Job, bool) {
 	defer d.lock()()
-	j, ok, e := d.book.First(d.moment(), late)
+	j, ok, e := d.book.First(d.moment(), which)
 	d.do(e)
 	return turns.Job{Name: j.Name, Queue: j.Queue, Rank: turns.Rank{Priority: j.Priority, Begun: j.Begun, Created: j.Created, Name: j.Title}}, ok
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 func gpus(n int64) queueing.Vector { return queueing.Vector{gpu: n} }
@@ -136,7 +137,7 @@ func pod(name, queue string, n int, on string) *v1.Pod {
 // giveTurns gives turns as long as there are any, as the waiting room does. The pods are called, except one that is on
 // its way.
 func (d *Dispatcher) giveTurns(except *v1.Pod) {
-	for next, ok := d.First(false); ok; next, ok = d.First(false) {
+	for next, ok := d.First(turns.Had); ok; next, ok = d.First(turns.Had) {
 		if one := d.Admit(context.Background(), next.Name); one != nil && (except == nil || one.UID != except.UID) {
 			d.mu.Lock()
 			d.called = append(d.called, one)

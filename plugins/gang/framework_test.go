@@ -94,8 +94,9 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 // noQueues is where no profile has queues, and no gate.
 type noQueues struct{}
 
-func (noQueues) Compare(turns.Job, turns.Job) int         { return 0 }
-func (noQueues) First(bool) (turns.Job, bool)             { return turns.Job{}, false }
+func (noQueues) AddCandidates([]turns.Job)                {}
+func (noQueues) RemoveCandidate(string)                   {}
+func (noQueues) First(turns.Which) (turns.Job, bool)      { return turns.Job{}, false }
 func (noQueues) QueueOf(*v1.Pod) string                   { return "" }
 func (noQueues) Admit(context.Context, string) *v1.Pod    { return nil }
 func (noQueues) Called() []*v1.Pod                        { return nil }

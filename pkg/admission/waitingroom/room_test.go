@@ -96,12 +96,16 @@ func (s *stage) moment() queueing.Moment {
 // QueueOf and what follows are the queues, which have no gangs: those are let in as they come.
 func (*stage) QueueOf(pod *v1.Pod) string { return pod.Labels["queue"] }
 
-func (s *stage) Compare(a, b turns.Job) int {
-	return s.book.Compare(queueing.Job{Name: a.Name, Queue: a.Queue, Created: a.Rank.Created}, queueing.Job{Name: b.Name, Queue: b.Queue, Created: b.Rank.Created})
+func (s *stage) AddCandidates(jobs []turns.Job) {
+	for _, j := range jobs {
+		s.book.AddCandidate(queueing.Job{Name: j.Name, Queue: j.Queue, Created: j.Rank.Created})
+	}
 }
 
-func (s *stage) First(late bool) (turns.Job, bool) {
-	j, ok, _ := s.book.First(s.moment(), late)
+func (s *stage) RemoveCandidate(name string) { s.book.RemoveCandidate(name) }
+
+func (s *stage) First(which turns.Which) (turns.Job, bool) {
+	j, ok, _ := s.book.First(s.moment(), which)
 	return turns.Job{Name: j.Name, Queue: j.Queue, Rank: turns.Rank{Created: j.Created, Name: j.Name}}, ok
 }
 

@@ -10,13 +10,15 @@ import (
 // lets no job in, or the job is beyond a ceiling, as [Book.Beyond] finds, and at the cost of that. An empty reason
 // means that it would be. A stronger reason replaces a weaker one at once. A weaker one, which is no reason or only the
 // jobs ahead of it, replaces a stronger one once [Book.Rebarred] has found it for [tellOther]: otherwise the reason would
-// change as other jobs come and go, and autoscalers would ask for nodes and give up a second later.
+// change as other jobs come and go, and autoscalers would ask for nodes and give up a second later. For the same reason
+// nothing replaces it while the job has its turn.
 func (b *Book) Barred(name string) (Reason, string) {
 	j := b.jobs[name]
-	if j == nil || j.phase != Waiting && j.phase != Failed {
+	switch {
+	case j == nil || j.phase == Outside:
 		return "", ""
-	}
-	if j.barred.take(b.barOf(j)) {
+	case j.phase == Admitted: // it is as it was, until its attempt says otherwise
+	case j.barred.take(b.barOf(j)):
 		j.barred.unheard, b.wishes.unheard = true, true // the caller need not be the one that reports it
 	}
 	return j.barred.reason, j.barred.words
@@ -54,7 +56,7 @@ const (
 
 // barOf returns what keeps a job from more nodes.
 func (b *Book) barOf(j *job) bar {
-	if needs := b.missing(j); !b.under(j.Queue).serves || !b.serves(needs) {
+	if needs := b.missing(j); !b.under(j.Queue).serves || !b.allServe(needs) {
 		queues := slices.Sorted(maps.Keys(needs))
 		reason, words := b.shutOf(append(queues, j.Queue))
 		return bar{limits, reason, words}

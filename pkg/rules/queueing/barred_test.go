@@ -306,3 +306,19 @@ func BenchmarkTell(b *testing.B) {
 		})
 	}
 }
+
+// TestBarredInItsTurn: what keeps a gang from more nodes stands while the gang is tried again.
+func TestBarredInItsTurn(t *testing.T) {
+	s := newScene(Admitted, true)
+	s.Fail("p1", Failure{Gang: true}, s.at())
+	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(5)})
+	before, words := s.Barred("j")
+	s.Offer(s.offer, s.at())
+	s.Admit("j", s.at())
+	if phase := s.Phase("j"); phase != Admitted || before != Capability {
+		t.Fatalf("it is %s, and was kept by %q", names[phase], before)
+	}
+	if reason, why := s.Barred("j"); reason != before || why != words {
+		t.Errorf("in its turn it is kept by %q (%s), want %q (%s)", reason, why, before, words)
+	}
+}

@@ -192,7 +192,7 @@ func (b *Book) wish(j *job) *wish {
 	if j.phase == Outside || !b.limited(needs) {
 		return nil
 	}
-	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.aside && b.serves(needs), crowds: j.crowded}
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.aside && b.allServe(needs), crowds: j.crowded}
 	for _, queue := range slices.Sorted(maps.Keys(needs)) {
 		for _, c := range b.under(queue).ceilings {
 			need := needs[queue][c.name]
@@ -243,8 +243,8 @@ func (b *Book) limited(needs Needs) bool {
 	return false
 }
 
-// serves reports whether all queues in which something is asked for let jobs in.
-func (b *Book) serves(needs Needs) bool {
+// allServe reports whether all queues in which something is asked for let jobs in.
+func (b *Book) allServe(needs Needs) bool {
 	for queue := range needs {
 		if !b.under(queue).serves {
 			return false

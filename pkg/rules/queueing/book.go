@@ -30,9 +30,11 @@ type Book struct {
 	hoarding map[*job]bool
 	// victims returns how many pods have not ended that are evicted for a holder.
 	victims func(hold.Holder) int
-	// members are the jobs that wait, by group.
-	members map[string]map[string]*job
-	shares  map[string]share.Share
+	// candidates are gangs that have not come to the gate and would if it was their turn. members are they and the jobs that
+	// wait, by group.
+	candidates map[string]*job
+	members    map[string]map[*job]bool
+	shares     map[string]share.Share
 	// promised is what is promised to each job.
 	promised map[string]Needs
 	// missed are the jobs that did not fit, which others may have to wait for.
@@ -40,8 +42,8 @@ type Book struct {
 	// crowded is how many of the admitted jobs are crowded, at most 1: other pods make way for each
 	// by itself, but need not for what several ask for together.
 	crowded int
-	// urgent are the jobs that wait and have begun.
-	urgent map[string]*job
+	// urgent are the jobs that wait and have begun, candidates too.
+	urgent map[*job]bool
 	// freed are queues of which nothing is left.
 	freed []string
 	// stale: the shares have to be recomputed.
@@ -73,7 +75,7 @@ type queue struct {
 	mine Vector
 	// byPriority is allocated, by the priority of the pods that have it.
 	byPriority map[int32]Vector
-	waiting    map[string]*list // by what the jobs ask for
+	waiting    map[string]*list // by kind: what the jobs ask for
 }
 
 // NewBook returns a book with the queue of the given name, which has weight 1 unless it is described otherwise. victims
@@ -82,7 +84,7 @@ func NewBook(standard string, victims func(hold.Holder) int) *Book {
 	b := &Book{
 		victims: victims, total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
 		timed: map[string]*job{}, hoarding: map[*job]bool{},
-		members: map[string]map[string]*job{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[string]*job{}, stale: true, wishes: newWishes(nil),
+		candidates: map[string]*job{}, members: map[string]map[*job]bool{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[*job]bool{}, stale: true, wishes: newWishes(nil),
 	}
 	b.SetQueues(Queue{Name: standard, Weight: 1})
 	return b

@@ -66,10 +66,10 @@ func (b *Book) pass(j *job) {
 		return
 	}
 	for _, q := range b.queues {
-		if q.err != nil || q.spec == nil || b.closed(q) || len(q.waiting) == 0 || !slices.Contains(q.path, path[len(path)-1]) {
+		if !b.serves(q) || len(q.waiting) == 0 || !slices.Contains(q.path, path[len(path)-1]) {
 			continue
 		}
-		_, blocked := b.first(q)
+		_, blocked := b.first(q, selection{others: true})
 		for _, m := range blocked {
 			if b.concerns(m, j) {
 				b.note(*m)

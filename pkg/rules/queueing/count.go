@@ -100,7 +100,7 @@ func (b *Book) count(name string, u Usage, n int64) {
 	before := b.running[u.Group] != nil
 	sum(b.running, u.Group, u.Amount, n)
 	if now := b.running[u.Group] != nil; now != before {
-		for _, j := range slices.Collect(maps.Values(b.members[u.Group])) {
+		for _, j := range slices.Collect(maps.Keys(b.members[u.Group])) {
 			b.relist(j)
 		}
 	}

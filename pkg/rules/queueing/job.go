@@ -69,6 +69,9 @@ type job struct {
 	// aside: since it failed last, or while it waits for its turn, it waits for something else than room.
 	aside bool
 
+	// candidate: it has not come to the gate, see [Book.AddCandidate]; what it asks for is not known.
+	candidate bool
+
 	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not
 	// there. told and reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to
 	// tell, and other the reason that it waited for then, if that was another one. renewed: queues have been described

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 const (
@@ -41,18 +43,23 @@ func (b *Book) Offer(offered Job, at Moment) {
 	j.since = since
 }
 
-// First returns the job whose turn it is, if the window has room for another one; jobs that have begun already need no
-// room. It is false if there is none. late: only jobs that were not looked at for too long have their turn, the longest
-// first. Jobs that would not come if they were called do not wait any more then; see the effects.
-func (b *Book) First(at Moment, late bool) (first Job, ok bool, e Effects) {
-	for at.Read && b.Waiting() > 0 && (b.Turns() < b.limits.Window || b.Urgent() && !late) {
-		next := b.next()
-		if late {
+// First returns the job whose turn it is, if the window has room for another one; candidates, and jobs that have begun
+// already, need no room. It is false if there is none. Jobs that would not come if they were called do not wait any more
+// then; see the effects.
+func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effects) {
+	for b.Waiting()+len(b.candidates) > 0 {
+		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.Turns() < b.limits.Window}
+		var next *job
+		if which != turns.Late {
+			next = b.next(from)
+		} else if from.others {
 			next = b.late(at.Now)
 		}
 		switch {
 		case next == nil:
 			return Job{}, false, b.take()
+		case next.candidate:
+			return next.Job, true, b.take()
 		case !at.Waits(next.Pod):
 			b.quit(next, at)
 		case next.Gang && at.lacks(next.Pod):
@@ -62,6 +69,32 @@ func (b *Book) First(at Moment, late bool) (first Job, ok bool, e Effects) {
 		}
 	}
 	return Job{}, false, b.take()
+}
+
+// AddCandidate adds a gang that has not come to the gate, and would if it was its turn: First returns it in the order of all
+// jobs, whatever the limits of its queue. Only its Name, Title, Queue, Group, Priority, Created and Begun are known. If it
+// is one already it is replaced.
+func (b *Book) AddCandidate(gang Job) {
+	b.RemoveCandidate(gang.Name)
+	j := &job{asking: asking{Job: gang}, candidate: true}
+	if known := b.jobs[gang.Name]; known != nil {
+		j.arrival = known.arrival
+	} else {
+		b.arrivals++
+		j.arrival = b.arrivals
+	}
+	b.candidates[gang.Name] = j
+	b.enter(gang.Queue)
+	b.list(j)
+}
+
+// RemoveCandidate removes a candidate, if it is one: it has come to the gate, or rests.
+func (b *Book) RemoveCandidate(name string) {
+	if j := b.candidates[name]; j != nil {
+		delete(b.candidates, name)
+		b.unlist(j)
+		b.leave(j.Queue)
+	}
 }
 
 // Admit begins the turn of a job that First has returned. It returns the pod to bring to the gate, and how long the job

@@ -19,25 +19,64 @@ import (
 // inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
 // TaskOrder, and then by age, old first, arrival and name. A job with which its queue would get more than its share stands
 // back behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come.
-func (b *Book) next() *job {
-	if j := b.mostUrgent(); j != nil {
+//
+// Candidates come before all others where their queue lets no job in: they are told so at the gate, and kept there.
+func (b *Book) next(from selection) *job {
+	if j := b.mostUrgent(from); j != nil {
+		return j
+	}
+	if j := b.firstInShut(from); j != nil {
 		return j
 	}
 	var best *job
 	var of *queue
 	for _, q := range b.queues {
-		if q.err != nil || q.spec == nil || b.closed(q) || of != nil && b.compareQueues(q, of) > 0 {
-			continue
-		}
-		if first, _ := b.first(q); first != nil {
-			best, of = first, q
+		if b.serves(q) && (of == nil || b.compareQueues(q, of) <= 0) {
+			if first, _ := b.first(q, from); first != nil {
+				best, of = first, q
+			}
 		}
 	}
-	if best == nil {
+	if best == nil || best.candidate {
+		return best
+	}
+	return b.insteadOf(best, of, from)
+}
+
+// selection is the jobs from which next chooses: candidates, jobs that have begun and wait, and the others that wait.
+type selection struct{ candidates, begun, others bool }
+
+// has reports whether a job that waits, or is a candidate, is among those selected.
+func (s selection) has(j *job) bool {
+	switch {
+	case j.candidate:
+		return s.candidates
+	case j.Begun:
+		return s.begun
+	default:
+		return s.others
+	}
+}
+
+// firstInShut returns the first candidate in a queue that lets no job in; nil for none.
+func (b *Book) firstInShut(from selection) (first *job) {
+	if !from.candidates || len(b.candidates) == 0 {
 		return nil
 	}
-	return b.insteadOf(best, of)
+	for _, q := range b.queues {
+		l := q.waiting[candidates]
+		if l == nil || b.serves(q) {
+			continue
+		}
+		if j := l.first(b); first == nil || b.compareJobs(j, first) < 0 {
+			first = j
+		}
+	}
+	return first
 }
+
+// serves reports whether a queue may let jobs in.
+func (b *Book) serves(q *queue) bool { return q.err == nil && q.spec != nil && !b.closed(q) }
 
 // late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if that
 // is too long; nil for none. It costs a look at each job that waits.
@@ -49,12 +88,12 @@ func (b *Book) late(now time.Time) (longest *job) {
 		return j.failed
 	}
 	for _, q := range b.queues {
-		if q.err != nil || q.spec == nil || b.closed(q) {
+		if !b.serves(q) {
 			continue
 		}
 		for kind, l := range q.waiting {
 			head := l.first(b)
-			if strings.HasPrefix(kind, hopeless) || head == nil {
+			if strings.HasPrefix(kind, hopeless) || kind == candidates || head == nil {
 				continue
 			}
 			if _, over, why := b.judge(head); over || why != "" {
@@ -81,14 +120,14 @@ func (b *Book) late(now time.Time) (longest *job) {
 // insteadOf returns the job that has its turn instead of the first job of the first queue, if with that the queue, or
 // one above it, would have more than it deserves: the first of those with which another queue, that ranks alike, stays
 // inside its share. It is the given job if there is none. It costs another look at each queue with jobs that wait.
-func (b *Book) insteadOf(first *job, of *queue) *job {
+func (b *Book) insteadOf(first *job, of *queue, from selection) *job {
 	if !b.overshootsAny(first, of) {
 		return first
 	}
 	best := first
 	var bestOf *queue
 	for _, q := range b.queues {
-		if q.err != nil || q.spec == nil || len(q.waiting) == 0 || b.closed(q) || bestOf != nil && b.compareQueues(q, bestOf) > 0 {
+		if !b.serves(q) || len(q.waiting) == 0 || bestOf != nil && b.compareQueues(q, bestOf) > 0 {
 			continue
 		}
 		var mine, its string
@@ -96,7 +135,7 @@ func (b *Book) insteadOf(first *job, of *queue) *job {
 		if q == of || !alike || !b.overshoots(first, mine) {
 			continue
 		}
-		if j, _ := b.first(q); j != nil && !b.overshoots(j, its) {
+		if j, _ := b.first(q, from); j != nil && !b.overshoots(j, its) {
 			best, bestOf = j, q
 		}
 	}
@@ -108,14 +147,11 @@ func (b *Book) overshootsAny(j *job, q *queue) bool {
 	return slices.ContainsFunc(q.path, func(at string) bool { return b.overshoots(j, at) })
 }
 
-// Urgent reports whether there are jobs that have begun, and wait to go on.
-func (b *Book) Urgent() bool { return len(b.urgent) > 0 }
-
 // mostUrgent returns the first of the jobs that have begun; nil for none.
-func (b *Book) mostUrgent() *job {
+func (b *Book) mostUrgent(from selection) *job {
 	var first *job
-	for _, j := range b.urgent {
-		if first == nil || b.compareJobs(j, first) < 0 {
+	for j := range b.urgent {
+		if from.has(j) && (first == nil || b.compareJobs(j, first) < 0) {
 			first = j
 		}
 	}
@@ -131,7 +167,7 @@ func count(yes bool) int {
 
 // first returns the job of a queue whose turn it is, nil if there is none, and the jobs before it that a ceiling
 // keeps from their turn.
-func (b *Book) first(q *queue) (*job, []*missed) {
+func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 	var first *job
 	var blocked []*missed
 	for kind, l := range q.waiting {
@@ -139,7 +175,11 @@ func (b *Book) first(q *queue) (*job, []*missed) {
 			continue
 		}
 		j := l.first(b)
-		if j == nil || len(j.in) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
+		if j == nil || !from.has(j) || len(j.in) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
+			continue
+		}
+		if j.candidate {
+			first = j
 			continue
 		}
 		switch bound, over, why := b.judge(j); {
@@ -258,12 +298,14 @@ func (j *job) asks(asks *strings.Builder) {
 // has its turn, and it keeps no other job waiting.
 func (b *Book) list(j *job) {
 	if j.Begun {
-		b.urgent[j.Name] = j
+		b.urgent[j] = true
 		return
 	}
-	q, kind := b.queues[j.Queue], b.kindOf(j)
-	if b.tooLarge(j) {
-		kind = hopeless + kind
+	q, kind := b.queues[j.Queue], candidates
+	if !j.candidate {
+		if kind = b.kindOf(j); b.tooLarge(j) {
+			kind = hopeless + kind
+		}
 	}
 	j.kind = kind
 	l := q.waiting[kind]
@@ -273,9 +315,9 @@ func (b *Book) list(j *job) {
 	}
 	if j.Group != "" {
 		if b.members[j.Group] == nil {
-			b.members[j.Group] = map[string]*job{}
+			b.members[j.Group] = map[*job]bool{}
 		}
-		b.members[j.Group][j.Name] = j
+		b.members[j.Group][j] = true
 	}
 	if j.Ready || b.running[j.Group] != nil {
 		l.started[j.Name] = j
@@ -285,17 +327,21 @@ func (b *Book) list(j *job) {
 	heap.Push(&l.fresh, j)
 }
 
-// hopeless begins the kind of jobs that are too large.
-const hopeless = "!"
+const (
+	// hopeless begins the kind of jobs that are too large.
+	hopeless = "!"
+	// candidates is the kind of candidates.
+	candidates = "?"
+)
 
 func (b *Book) unlist(j *job) {
 	if j.Begun {
-		delete(b.urgent, j.Name)
+		delete(b.urgent, j)
 		return
 	}
 	q, kind := b.queues[j.Queue], j.kind
 	l := q.waiting[kind]
-	if delete(b.members[j.Group], j.Name); len(b.members[j.Group]) == 0 {
+	if delete(b.members[j.Group], j); len(b.members[j.Group]) == 0 {
 		delete(b.members, j.Group)
 	}
 	if j.index < 0 {

@@ -7,6 +7,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // TestPolicies: FairShare derives the same policies from tiers, see its TestPoliciesOf.
@@ -133,7 +134,7 @@ func TestLate(t *testing.T) {
 	}
 	late := func(want string) {
 		t.Helper()
-		if j, ok, _ := b.First(at, true); ok != (want != "") || j.Name != want {
+		if j, ok, _ := b.First(at, turns.Late); ok != (want != "") || j.Name != want {
 			t.Errorf("%q has waited for too long, want %q", j.Name, want)
 		}
 	}
@@ -144,7 +145,7 @@ func TestLate(t *testing.T) {
 	late("")
 	at.Now = at.Now.Add(500 * time.Millisecond)
 	late("low-2")
-	if j, _, _ := b.First(at, false); j.Name != "high-3" {
+	if j, _, _ := b.First(at, turns.Had); j.Name != "high-3" {
 		t.Errorf("%q is first in order", j.Name)
 	}
 	b.Admit("low-2", at)

@@ -24,7 +24,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			}
 		}
 	}
-	for _, j := range b.urgent {
+	for j := range b.urgent {
 		listed[j]++
 	}
 	var phases [Failed + 1]int

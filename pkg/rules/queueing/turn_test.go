@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // wait makes a job wait. One that names no pods has those that are counted in it and not placed, if they ask for what it
@@ -39,7 +41,7 @@ func (b *Book) wait(j Job) {
 func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 	c := called{Call: e.Call, Again: e.Again, Retry: e.Retry, Freed: e.Freed}
 	for {
-		next, ok, more := b.First(at, false)
+		next, ok, more := b.First(at, turns.Had)
 		c.Call = append(c.Call, more.Call...)
 		if !ok {
 			return c
@@ -75,7 +77,7 @@ func (b *Book) tickNow(at Moment) called             { return b.giveTurns(at, ""
 
 // admitNext gives the next job its turn, and returns it; false if there is none.
 func (b *Book) admitNext() (Job, bool) {
-	next := b.next()
+	next := b.next(selection{begun: true, others: true})
 	if next == nil {
 		return Job{}, false
 	}

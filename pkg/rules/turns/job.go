@@ -74,6 +74,8 @@ type job struct {
 	// begun: an attempt is under way.
 	begun bool
 	last  attempt
+	// announced: the policy was told that it is a candidate.
+	announced bool
 	// index is its place in the heap of candidates in no queue; -1 outside it.
 	index int
 }

@@ -2,7 +2,6 @@ package turns
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -20,6 +19,7 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 	}
 	r.wake(now, elsewhere)
 	r.pass(now, elsewhere)
+	r.announce()
 	j, late, until := r.choose(now, queues)
 	if j == nil {
 		return Job{}, false, false, earliest(until, r.wakeAt)
@@ -44,6 +44,20 @@ func (r *Room) pass(now time.Time, elsewhere Elsewhere) {
 			j.last.seen, j.last.at, j.last.passed, j.fresh = r.view, now, m, false
 			r.rest(j)
 		}
+	}
+}
+
+// announce tells the policy of the jobs that have become candidates and still are.
+func (r *Room) announce() {
+	var jobs []Job
+	for _, j := range r.entered {
+		if j.phase == candidate && !j.announced && r.jobs[j.Name] == j {
+			j.announced = true
+			jobs = append(jobs, j.Job)
+		}
+	}
+	if r.entered = nil; len(jobs) > 0 {
+		r.policy.AddCandidates(jobs)
 	}
 }
 
@@ -125,7 +139,7 @@ func (r *Room) spokenFor(j *job, now time.Time) *miss {
 // choose returns the job whose turn it is, and whether that is because it was not looked at for too long; nil for none,
 // and until when that is so by time alone.
 func (r *Room) choose(now time.Time, queues bool) (next *job, late bool, until time.Time) {
-	next = r.first(now, queues)
+	next = r.first(queues)
 	if next == nil {
 		return nil, false, time.Time{}
 	}
@@ -153,7 +167,7 @@ func (j *job) pauses(r *Room, now time.Time) bool {
 // since; nil for none.
 func (r *Room) meanwhile(now time.Time, first *job, queues bool) *job {
 	if queues && r.policy != nil {
-		if has, ok := r.policy.First(false); ok {
+		if has, ok := r.policy.First(Had); ok {
 			return r.had(has)
 		}
 	}
@@ -167,48 +181,27 @@ func (r *Room) meanwhile(now time.Time, first *job, queues bool) *job {
 }
 
 // first returns the first job in order that no limit keeps back; nil for none.
-func (r *Room) first(now time.Time, queues bool) (first *job) {
+func (r *Room) first(queues bool) (first *job) {
 	if len(r.ranked) > 0 {
 		first = r.ranked[0]
 	}
 	if !queues || r.policy == nil {
 		return first
 	}
-	queued := r.firstQueued(now)
-	if has, ok := r.policy.First(false); ok && (queued == nil || r.policy.Compare(has, queued.Job) < 0) {
-		queued = r.had(has)
-	}
-	if first == nil || queued != nil && queued.Rank.Compare(first.Rank) < 0 {
-		return queued
+	if has, ok := r.policy.First(All); ok {
+		if queued := r.had(has); first == nil || queued.Rank.Compare(first.Rank) < 0 {
+			return queued
+		}
 	}
 	return first
 }
 
-// had returns a job that the policy has.
+// had returns a job that the policy has, or a candidate that it was told of.
 func (r *Room) had(has Job) *job {
-	if j := r.jobs[has.Name]; j != nil && j.phase == in {
+	if j := r.jobs[has.Name]; j != nil && (j.phase == in || j.phase == candidate) {
 		return j
 	}
 	return &job{Job: has, phase: in}
-}
-
-// firstQueued returns the first candidate in queues, by their order as it was when candidates came last, or a moment ago;
-// nil for none.
-func (r *Room) firstQueued(now time.Time) *job {
-	if len(r.queued) == 0 {
-		return nil
-	}
-	if r.unsorted || now.Sub(r.sortedAt) >= lookAgain {
-		r.unsorted, r.sortedAt, r.sorted = false, now, slices.Collect(maps.Keys(r.queued))
-		slices.SortFunc(r.sorted, func(a, b *job) int { return cmp.Or(r.policy.Compare(a.Job, b.Job), cmp.Compare(a.Name, b.Name)) })
-	}
-	for len(r.sorted) > 0 && !r.queued[r.sorted[0]] {
-		r.sorted = r.sorted[1:]
-	}
-	if len(r.sorted) == 0 {
-		return nil // all have their turn, or rest
-	}
-	return r.sorted[0]
 }
 
 // overdue returns the job that was not looked at for the longest time, if that is too long; nil for none. One that was
@@ -222,7 +215,7 @@ func (r *Room) overdue(now time.Time, first *job, queues bool) *job {
 		}
 	}
 	if queues && r.policy != nil {
-		if has, ok := r.policy.First(true); ok && has.Name != first.Name {
+		if has, ok := r.policy.First(Late); ok && has.Name != first.Name {
 			return r.had(has)
 		}
 	}

@@ -26,14 +26,29 @@ const (
 	lookAgain = 100 * time.Millisecond
 )
 
-// Policy orders the jobs of queues, and has those that limits keep waiting, or that are one pod.
+// Policy orders the jobs of queues: those that it has, since limits keep them waiting or since they are one pod, and the
+// candidates.
 type Policy interface {
-	// Compare orders jobs that wait in queues.
-	Compare(a, b Job) int
-	// First returns the first of the jobs that the policy has which its limits let in; false for none. late: only jobs that
-	// were not looked at for too long, see [Overdue], the longest first.
-	First(late bool) (first Job, ok bool)
+	// AddCandidates tells the policy of candidates. One that it was told of already is replaced.
+	AddCandidates(jobs []Job)
+	// RemoveCandidate tells the policy that a job is no candidate any more.
+	RemoveCandidate(name string)
+	// First returns the first of these jobs in order, as things are; false for none. Limits let in what the policy has, and
+	// always candidates.
+	First(which Which) (first Job, ok bool)
 }
+
+// Which are the jobs among which a policy looks for the first.
+type Which int
+
+const (
+	// All are the jobs that it has, and the candidates.
+	All Which = iota
+	// Had are the jobs that it has.
+	Had
+	// Late are those of them that were not looked at for too long, see [Overdue], the longest first.
+	Late
+)
 
 // Overdue reports whether a job was not looked at for too long: since the end of its last attempt, or if it had none,
 // since it came.
@@ -60,13 +75,11 @@ type Room struct {
 	// node may help.
 	resting map[*job]bool
 	coupled int
-	// candidates are all of them, ranked those in no queue, and queued the others.
-	candidates, queued map[*job]bool
-	ranked             ranked
-	// sorted are the candidates in queues, in order, as of sortedAt; unsorted: others have come since.
-	sorted   []*job
-	sortedAt time.Time
-	unsorted bool
+	// candidates are all of them, ranked those in no queue. entered are jobs of queues that have become candidates, of
+	// which the policy was not told yet.
+	candidates map[*job]bool
+	ranked     ranked
+	entered    []*job
 	// late are candidates that were not looked at for too long, longest first, as of lateAt.
 	late   []*job
 	lateAt time.Time
@@ -95,7 +108,7 @@ type turn struct {
 
 // New returns an empty room. policy is nil where no job waits in a queue.
 func New(policy Policy) *Room {
-	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, queued: map[*job]bool{}}
+	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}}
 }
 
 // Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
@@ -272,9 +285,12 @@ func (r *Room) take(j *job) {
 		delete(r.resting, j)
 	case candidate:
 		delete(r.candidates, j)
-		delete(r.queued, j)
-		if j.Queue == "" {
+		switch {
+		case j.Queue == "":
 			heap.Remove(&r.ranked, j.index)
+		case j.announced:
+			j.announced = false
+			r.policy.RemoveCandidate(j.Name)
 		}
 	case in:
 		r.end(j)
@@ -302,6 +318,6 @@ func (r *Room) enter(j *job) {
 	if j.Queue == "" {
 		heap.Push(&r.ranked, j)
 	} else {
-		r.queued[j], r.unsorted = true, true
+		r.entered = append(r.entered, j)
 	}
 }

@@ -2,6 +2,8 @@ package turns
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,13 +23,15 @@ type world struct {
 	making, promised map[string]bool
 	// has are the jobs that the policy has, and late those of them that were not looked at for too long.
 	has, late []Job
+	// told are the candidates that it was told of.
+	told map[string]Job
 	// passing: no job of a queue has its turn.
 	passing bool
 	log     []string
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, now: start, making: map[string]bool{}, promised: map[string]bool{}}
+	w := &world{t: t, now: start, told: map[string]Job{}, making: map[string]bool{}, promised: map[string]bool{}}
 	w.Room = New(w)
 	return w
 }
@@ -35,20 +39,37 @@ func newWorld(t *testing.T) *world {
 func (w *world) Making(holder hold.Holder) bool   { return w.making[holder.Group] }
 func (w *world) Promised(holder hold.Holder) bool { return w.promised[holder.Group] }
 
-func (w *world) Compare(a, b Job) int {
+func compare(a, b Job) int {
 	if a.Queue != b.Queue {
 		return strings.Compare(a.Queue, b.Queue)
 	}
 	return a.Rank.Compare(b.Rank)
 }
 
-func (w *world) First(late bool) (first Job, ok bool) {
-	list := w.has
-	if late {
+func (w *world) AddCandidates(jobs []Job) {
+	for _, j := range jobs {
+		w.told[j.Name] = j
+	}
+}
+
+func (w *world) RemoveCandidate(name string) {
+	if _, told := w.told[name]; !told {
+		w.t.Errorf("%s is no candidate any more, and was none", name)
+	}
+	delete(w.told, name)
+}
+
+func (w *world) First(which Which) (first Job, ok bool) {
+	list := slices.Clone(w.has)
+	switch which {
+	case All:
+		list = slices.AppendSeq(list, maps.Values(w.told))
+	case Late:
 		list = w.late
+	case Had:
 	}
 	for _, j := range list {
-		if !ok || w.Compare(j, first) < 0 {
+		if !ok || compare(j, first) < 0 {
 			first, ok = j, true
 		}
 	}
