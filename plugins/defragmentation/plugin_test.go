@@ -149,7 +149,7 @@ func TestSucceededGone(t *testing.T) {
 	s := newStage(t, nodes, append(pods, waits("w", 4)), "{}")
 	s.running("g", 1, pods[:2]...)
 	f := s.gangs.running[gangstate.Key{Namespace: "default", Name: "g"}]
-	f.Kept = 2
+	f.Gone = 2
 	s.gangs.running[f.Key] = f
 	plans := s.balance(t)
 	if len(plans) != 1 || plans[0].Status.Restarts != 1 || len(plans[0].Status.Moves) != 1 {

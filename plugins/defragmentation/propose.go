@@ -44,7 +44,7 @@ func (r *round) propose(d *demand, p *problem, plan *defrag.Plan, at map[types.U
 			TargetNode: p.simulation.Node(move.To).Node().Name, Bare: metav1.GetControllerOf(pod) == nil, Why: p.why(d, plan, i),
 		}
 		if of := p.gang[move.Pod]; of != nil {
-			m.PodGroup, m.SucceededGone = of.Key.Name, int32(of.Kept)
+			m.PodGroup, m.SucceededGone = of.Key.Name, int32(of.Gone)
 		}
 		for _, before := range move.After {
 			m.After = append(m.After, int32(before))

@@ -47,8 +47,9 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 		g.objects[kind] = &described{Object: *object, created: created}
 	}
 	var news []*member
-	if g.madeFor() != madeFor {
-		g.past.forgetKept(g.madeFor()) // see deleted
+	if now := g.madeFor(); now != madeFor {
+		g.incarnation.madeFor = now
+		g.incarnation.forgetGone(func(f finished) bool { return f.controller == now }) // see deleted
 		news = s.findReplaced(g)
 	}
 	s.redefine(g, now)
@@ -78,7 +79,7 @@ func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
 	}
 	for uid, of := range s.succeeded {
 		if of == g {
-			g.past.drop(uid)
+			g.incarnation.drop(uid)
 			delete(s.succeeded, uid)
 		}
 	}

@@ -19,13 +19,10 @@ type gang struct {
 	members map[types.UID]*member
 	// numbers are those that the members carry.
 	numbers numbering
-	// issues are those of its members, while it has any; series counts the members of each series.
-	issues issues
-	series map[string]int
 
-	// past is members that ran to success; they still count, but only those of this
-	// life of the gang, so that a job that is run again starts as a gang.
-	past past
+	// incarnation says which members that ran to success still count: those of this run of the gang, so that a job that is
+	// run again starts as a gang.
+	incarnation incarnation
 
 	objects [2]*described // community PodGroup, native PodGroup
 	// asked is what the user asked for; spec is that, with the minimum of the stage that is
@@ -173,7 +170,7 @@ func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
 	var missing map[string]int
 	for role, n := range g.spec.MinByRole {
 		if g.spec.Policy != OnlyWaiting {
-			n -= g.past.counted().roles[role]
+			n -= g.succeeded().roles[role]
 		}
 		if count := g.byRole[role]; count != nil {
 			n -= count.waiting + adjust(count)
@@ -271,7 +268,7 @@ func (g *gang) sorted(test func(*member) bool) []*member {
 }
 
 func (g *gang) empty() bool {
-	return len(g.members) == 0 && g.objects[0] == nil && g.objects[1] == nil && len(g.past.succeeded) == 0
+	return len(g.members) == 0 && g.objects[0] == nil && g.objects[1] == nil && len(g.incarnation.finished) == 0
 }
 
 func podsOf(members []*member) []*v1.Pod {

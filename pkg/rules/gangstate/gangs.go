@@ -68,8 +68,7 @@ func (s *Gangs) gang(key Key) *gang {
 	if g == nil {
 		nothing := Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime}
 		g = &gang{
-			key: key, members: map[types.UID]*member{}, numbers: numbering{}, issues: issues{}, series: map[string]int{}, byRole: map[string]*roleCount{},
-			past:  newPast(),
+			key: key, members: map[types.UID]*member{}, numbers: numbering{}, incarnation: newIncarnation(), byRole: map[string]*roleCount{},
 			asked: nothing, spec: nothing,
 		}
 		g.group = &group{gangs: []*gang{g}}
@@ -149,9 +148,7 @@ func (m *member) carry(left *member) {
 
 func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	m.gang = g
-	supersedes := g.issues.note(m.pod)
-	series := issueOf(m.pod).series
-	g.series[series]++
+	supersedes := g.incarnation.issue(m.pod)
 	m.observe(m.pod)
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
@@ -159,9 +156,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	s.turns.add(m)
 	g.note(m.pod)
 	g.group.ranked = false
-	if m.lives() {
-		g.past.unfinished(m.pod, true)
-	}
+	g.relive(m)
 	g.enter(m)
 	s.listen(m)
 	s.reportRefused(m)
@@ -175,7 +170,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	if len(g.members) == 1 {
 		s.settleAwaiting(g, now)
 	}
-	if supersedes && (g.series[series] > 1 || len(g.past.succeeded)+len(g.past.kept) > 0) {
+	if supersedes {
 		s.reviewAll(s.findReplaced(g), now)
 	}
 }
@@ -186,7 +181,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	was, came, number := *m, m.coming(), m.index()
 	g.change(m, func() { m.observe(pod) })
 	s.reportRefused(m)
-	g.relive(&was, m)
+	g.relive(m)
 	g.numbers.remove(number)
 	s.number(m)
 	switch {
@@ -208,8 +203,11 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	if m.coming() && !came {
 		g.group.changes++
 	}
-	if issueOf(was.pod) != issueOf(pod) {
-		g.recountIssues()
+	if a, b := originOf(was.pod), originOf(pod); a.series != b.series || a.issue != b.issue {
+		clear(g.incarnation.issues)
+		for _, m := range g.members {
+			g.incarnation.issue(m.pod)
+		}
 		s.reviewAll(s.findReplaced(g), now)
 	}
 }
@@ -235,11 +233,8 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
 	s.unhand(m, m.state)
 	g.leave(m)
-	if m.lives() {
-		g.past.unfinished(m.pod, false)
-	}
+	g.incarnation.end(m.uid())
 	g.numbers.remove(m.index())
-	g.leaveSeries(m)
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
 	s.endTurn(m)
@@ -247,7 +242,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	if len(g.members) == 0 {
 		g.toldOf = nil
 		clear(g.numbers)
-		clear(g.issues)
+		clear(g.incarnation.issues)
 	}
 	g.ignore(m)
 	if g.defining() != g.definer {
@@ -292,10 +287,10 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 		return s.take()
 	}
 	g := s.succeeded[pod.UID]
-	if g == nil && RanToSuccess(pod) && !s.gang(key).replaces(pod) {
+	if g == nil && RanToSuccess(pod) && !s.gang(key).incarnation.replaces(originOf(pod)) {
 		g = s.gang(key)
 		s.succeeded[pod.UID] = g
-		g.past.add(pod)
+		g.incarnation.succeed(pod)
 	}
 	if m := s.members[pod.UID]; m != nil {
 		s.dismiss(m)
@@ -310,9 +305,9 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 // ForgetSucceeded records that the object of such a member was deleted.
 func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 	if g := s.succeeded[pod.UID]; g != nil {
-		had := g.past.counted().n
-		if g.past.deleted(pod.UID, g.madeFor()) {
-			g.writeOff(had - g.past.counted().n)
+		had := g.succeeded().n
+		if g.incarnation.deleted(pod.UID) {
+			g.writeOff(had - g.succeeded().n)
 		}
 		s.dropSucceeded(g, pod.UID, now)
 	}
@@ -322,7 +317,7 @@ func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 // leaveSucceeded takes a member that ran to success out of its gang, which it does not name any longer.
 func (s *Gangs) leaveSucceeded(uid types.UID, now time.Time) {
 	if g := s.succeeded[uid]; g != nil {
-		g.past.drop(uid)
+		g.incarnation.drop(uid)
 		s.dropSucceeded(g, uid, now)
 	}
 }

@@ -61,8 +61,8 @@ type member struct {
 	// namesake: its owner is another object of the same name than the one for which the PodGroup of its gang was
 	// made.
 	namesake bool
-	// outlived: its owner has begun to make all its pods anew, and is about to delete this one; see issue.
-	outlived bool
+	// superseded: its owner has begun to make all its pods anew, and is about to delete this one.
+	superseded bool
 
 	// refused is why it cannot be scheduled as it is: an amount that it asks for; nil for nothing.
 	refused *resource.Fault
@@ -106,7 +106,13 @@ func (m *member) eligible() bool { return m.state == Pending && m.free() }
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
 // replaced reports whether it is about to be deleted in favour of others.
-func (m *member) replaced() bool { return m.namesake || m.outlived }
+func (m *member) replaced() bool { return m.namesake || m.superseded }
+
+// findReplaced finds out whether it is.
+func (m *member) findReplaced() {
+	o := originOf(m.pod)
+	m.namesake, m.superseded = m.gang.incarnation.isNamesake(o), m.gang.incarnation.supersedes(o)
+}
 
 // lives reports whether it has not ended, is not being deleted, and will not be.
 func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.replaced() }
@@ -131,7 +137,8 @@ func (m *member) role() string { return roleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
-	m.pod, m.namesake, m.outlived = pod, isNamesake(pod, m.gang.madeFor()), m.gang.issues.outlive(pod)
+	m.pod = pod
+	m.findReplaced()
 	m.refused = resource.CheckPod(pod)
 	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
 	switch {

@@ -134,7 +134,7 @@ func (f *Facts) count(history *History) {
 			f.All.add(1, role)
 		}
 	}
-	n, roles := history.Kept()
+	n, roles := history.Gone()
 	for role, of := range roles {
 		f.succeed(of, role)
 		n -= of

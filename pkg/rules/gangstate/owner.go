@@ -183,24 +183,6 @@ func MadeFor(group metav1.Object) types.UID {
 	return owner.UID
 }
 
-// An object that is deleted and made again at once has its name in common with the one before, and so
-// have the gangs of both. Until its pods and its PodGroup are deleted, which Kubernetes does later, those
-// of the old one are seen beside those of the new one. A gang is the pods of one: the one for which
-// its PodGroup was made, which lockstep-controller brings up to date as soon as it sees the new one.
-
-// uidOfOwner returns the UID of the owner whose pods are the gang of this one; empty if the pod does not
-// have it. Pods of LeaderWorkerSets do not.
-func uidOfOwner(pod *v1.Pod) types.UID {
-	switch owner, _ := OwnerOf(pod); owner.Kind {
-	case OwnerJob:
-		return metav1.GetControllerOfNoCopy(pod).UID
-	case OwnerJobSet:
-		return types.UID(pod.Labels[jobSetUID])
-	default:
-		return ""
-	}
-}
-
 // madeFor returns the UID of the owner for which the gang's PodGroup was made; empty if it was not made for
 // one.
 func (g *gang) madeFor() types.UID {
@@ -210,44 +192,36 @@ func (g *gang) madeFor() types.UID {
 	return ""
 }
 
-// isNamesake reports whether a pod is of another owner than the PodGroup of its gang, which was made for this one.
-func isNamesake(pod *v1.Pod, madeFor types.UID) bool {
-	if madeFor == "" || sourceOf(pod) != FromOwner {
-		return false
-	}
-	owner := uidOfOwner(pod)
-	return owner != "" && owner != madeFor
-}
-
-// replaces reports whether others are there, or come, in place of a pod: it is a namesake, or outlived.
-func (g *gang) replaces(pod *v1.Pod) bool {
-	return isNamesake(pod, g.madeFor()) || g.issues.outlive(pod)
-}
-
 // findReplaced looks at all members again when the PodGroup has got another owner, or an owner's newer attempt has
 // begun. It returns the members for which that changes something. Succeeded members that were replaced no longer count.
 func (s *Gangs) findReplaced(g *gang) []*member {
-	for uid, f := range g.past.succeeded {
-		if g.replaces(f.pod) {
-			g.past.drop(uid)
+	i := &g.incarnation
+	for uid, f := range i.finished {
+		if i.replaces(f.origin) {
+			i.drop(uid)
 			delete(s.succeeded, uid)
 		}
 	}
-	for owner, by := range g.past.kept {
-		if g.replaces(by.one) {
-			g.past.forgetKept(owner)
-		}
-	}
+	i.forgetGone(func(f finished) bool { return i.replaces(f.origin) })
 	news := g.sorted(func(m *member) bool {
-		return isNamesake(m.pod, g.madeFor()) != m.namesake || g.issues.outlive(m.pod) != m.outlived
+		o := originOf(m.pod)
+		return i.isNamesake(o) != m.namesake || i.supersedes(o) != m.superseded
 	})
 	for _, m := range news {
-		was := *m
-		g.change(m, func() { m.namesake, m.outlived = isNamesake(m.pod, g.madeFor()), g.issues.outlive(m.pod) })
-		g.relive(&was, m)
+		g.change(m, m.findReplaced)
+		g.relive(m)
 		if m.replaced() {
 			s.takeBack(m)
 		}
 	}
 	return news
+}
+
+// relive brings the incarnation of the gang up to date with a member that has changed.
+func (g *gang) relive(m *member) {
+	if m.lives() {
+		g.incarnation.live(m.pod)
+	} else {
+		g.incarnation.end(m.uid())
+	}
 }

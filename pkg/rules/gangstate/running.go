@@ -17,8 +17,8 @@ type Footprint struct {
 	// many of each role, 0 or more: members that ran to success are counted off.
 	Min       int
 	MinByRole map[string]int
-	// Kept are how many of those that were counted off are gone, and are not counted off in the PodGroup.
-	Kept int
+	// Gone are how many of those that were counted off are gone, and are not counted off in the PodGroup.
+	Gone int
 	// RequiredTopology is the label key of the topology that has to have all in one domain; empty for none.
 	RequiredTopology string
 	// Whole: all that runs of it is evicted, or nothing.
@@ -86,8 +86,8 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 }
 
 func (s *Gangs) footprint(g *gang) Footprint {
-	done := g.past.counted()
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), Kept: g.past.countedOfKept().n, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole}
+	done, gone := g.incarnation.counted()
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), Gone: gone.n, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole}
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
 			f.Slices = append(f.Slices, level.Key)

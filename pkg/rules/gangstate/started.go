@@ -24,7 +24,13 @@ const (
 func (g *gang) running() int { return g.count[Released] + g.count[Bound] }
 
 // standing counts what the gang has of its minimum, except what is only held.
-func (g *gang) standing() int { return g.running() + g.past.counted().n }
+func (g *gang) standing() int { return g.running() + g.succeeded().n }
+
+// succeeded counts the members that ran to success in this incarnation.
+func (g *gang) succeeded() tally {
+	all, _ := g.incarnation.counted()
+	return all
+}
 
 // minimumRuns reports whether the minimum runs, or ran to success.
 func (g *gang) minimumRuns() bool { return g.spec.Min > 0 && g.minimumRunsWith(tally{}) }
@@ -37,7 +43,7 @@ func (g *gang) minimumRunsWith(more tally) bool {
 	if !g.spec.RolesBind() {
 		return true
 	}
-	done := g.past.counted().roles
+	done := g.succeeded().roles
 	for role, n := range g.spec.MinByRole {
 		running := 0
 		if count := g.byRole[role]; count != nil {
@@ -62,7 +68,7 @@ func (g *gang) goesAlone() bool {
 	case WaitingAndRunning:
 		return g.standing() >= g.spec.Min
 	default:
-		return g.begin == started && g.running() > 0 || g.past.counted().n >= g.spec.Min
+		return g.begin == started && g.running() > 0 || g.succeeded().n >= g.spec.Min
 	}
 }
 
@@ -123,7 +129,7 @@ func (g *gang) hasLost() bool {
 // runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
 // something was lost and is not made anew.
 func (g *gang) surelyStood() int {
-	if g.past.life.living+g.past.counted().n < g.spec.Min {
+	if len(g.incarnation.unfinished)+g.succeeded().n < g.spec.Min {
 		return g.spec.Min
 	}
 	return g.standing()
@@ -146,7 +152,7 @@ func (g *gang) writeOff(n int) {
 // no more than there are that succeeded.
 func (g *gang) lower(was int) {
 	if by := was - g.asked.Min; by > 0 && g.asked.Min > 0 {
-		g.lowered = min(g.lowered+by, g.past.counted().n)
+		g.lowered = min(g.lowered+by, g.succeeded().n)
 	}
 }
 
@@ -192,7 +198,7 @@ func (g *gang) wasThere(first time.Time) bool {
 	var before tally
 	for _, m := range g.members {
 		if m.free() && m.state != Released && m.state != Bound && !m.pod.CreationTimestamp.After(first) {
-			before.add(1, map[string]int{m.role(): 1})
+			before.add(1, m.role())
 		}
 	}
 	return g.minimumRunsWith(before)

@@ -24,7 +24,7 @@ func (c *cluster) grows(name string) {
 
 // kept notes how many members of a gang are counted off and gone.
 func (c *cluster) kept(name string) {
-	c.note("kept: %d", c.s.Footprints(Key{"a", name})[0].Kept)
+	c.note("kept: %d", c.s.Footprints(Key{"a", name})[0].Gone)
 }
 
 // growsThenLoses lets gang x wait for an hour for what it grows by, and then lose a member.

@@ -155,7 +155,7 @@ func (w *watch) checkReleases(e Effects) {
 // runs and holds are satisfied and reached again, counted by hand. What was
 // released just now does not make a gang run.
 func runs(g *gang, fresh map[types.UID]bool) bool {
-	running, done := 0, recount(&g.past).n
+	running, done := 0, recount(&g.incarnation).n
 	for uid, m := range g.members {
 		if (m.state == Released && !fresh[uid]) || staysBound(g, m) {
 			running++
@@ -178,7 +178,7 @@ func staysBound(g *gang, m *member) bool {
 
 // stays reports whether a member is not being deleted, and will not be.
 func stays(g *gang, m *member) bool {
-	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !m.outlived
+	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !m.superseded
 }
 
 // ofAnother reports whether the PodGroup is of another owner than a pod that is in the gang of its owner.
@@ -188,17 +188,14 @@ func ofAnother(g *gang, pod *v1.Pod) bool {
 	return object != nil && object.Owner != "" && !named && pod.Annotations[v1alpha1.GangAnnotation] != "" && pod.OwnerReferences[0].UID != object.Owner
 }
 
-// recount returns what of the members that succeeded belongs to this life, one by one.
-func recount(p *past) tally {
+// recount returns what of the members that succeeded belongs to this incarnation, one by one.
+func recount(i *incarnation) tally {
 	var t tally
-	for _, f := range p.succeeded {
-		if p.life.Includes(f.owner, f.ended) {
-			t.add(1, map[string]int{f.role: 1})
-		}
-	}
-	for owner, by := range p.kept {
-		if p.life.Includes(owner, by.first) {
-			t.add(by.n, by.roles)
+	for _, all := range []map[types.UID]finished{i.finished, i.gone} {
+		for _, f := range all {
+			if i.includes(f.controller, f.ended) {
+				t.add(1, f.role)
+			}
 		}
 	}
 	return t
@@ -217,7 +214,7 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 		}
 	}
 	if g.spec.Policy != OnlyWaiting {
-		done := recount(&g.past)
+		done := recount(&g.incarnation)
 		total += done.n
 		for role, n := range done.roles {
 			byRole[role] += n
@@ -417,33 +414,28 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if g.empty() {
 		fail("gang %s is empty and not forgotten", g.key)
 	}
-	if n, want := g.past.counted().n, recount(&g.past).n; n != want {
-		fail("gang %s: %d members succeeded in this life, counted %d", g.key, want, n)
+	if n, want := g.succeeded().n, recount(&g.incarnation).n; n != want {
+		fail("gang %s: %d members succeeded in this incarnation, counted %d", g.key, want, n)
 	}
-	living, owners := 0, map[types.UID]int{}
+	unfinished, controllers := 0, map[types.UID]int{}
 	for _, m := range g.members {
 		if stays(g, m) {
-			living++
-			owners[ownerOf(m.pod)]++
+			unfinished++
+			controllers[originOf(m.pod).controller]++
 		}
 	}
-	delete(owners, "")
-	for owner, of := range g.past.life.owners {
-		if of.living != owners[owner] {
-			fail("gang %s: %d live of controller %s, counted %d", g.key, owners[owner], owner, of.living)
+	for controller, n := range g.incarnation.controllers {
+		if n != controllers[controller] {
+			fail("gang %s: %d are unfinished of controller %s, counted %d", g.key, controllers[controller], controller, n)
 		}
 	}
-	if g.past.life.living != living {
-		fail("gang %s: %d live, counted %d", g.key, living, g.past.life.living)
+	if n := len(g.incarnation.unfinished); n != unfinished {
+		fail("gang %s: %d are unfinished, counted %d", g.key, unfinished, n)
 	}
-	series := map[string]int{}
-	for _, m := range g.members {
-		series[issueOf(m.pod).series]++
+	if g.incarnation.madeFor != g.madeFor() {
+		fail("gang %s: made for %q, known %q", g.key, g.madeFor(), g.incarnation.madeFor)
 	}
-	if !maps.Equal(series, g.series) {
-		fail("gang %s: members by series are %v, want %v", g.key, g.series, series)
-	}
-	checkOutlived(g, fail)
+	checkSuperseded(g, fail)
 	checkBegin(s, g, fail)
 }
 

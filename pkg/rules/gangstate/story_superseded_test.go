@@ -226,22 +226,22 @@ func TestStoriesOfLeaders(t *testing.T) {
 	})
 }
 
-// checkOutlived checks that a member is outlived if another one of its gang shows it.
-func checkOutlived(g *gang, fail func(string, ...any)) {
+// checkSuperseded checks that a member is superseded if another one of its gang shows it.
+func checkSuperseded(g *gang, fail func(string, ...any)) {
 	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[jobSetAttempt]); return n }
 	for uid, m := range g.members {
-		if m.outlived != g.issues.outlive(m.pod) {
-			fail("pod %s is outlived: %t", uid, m.outlived)
+		if m.superseded != g.incarnation.supersedes(originOf(m.pod)) {
+			fail("pod %s is superseded: %t", uid, m.superseded)
 		}
 		for _, other := range g.members {
 			set := m.pod.Labels[jobSetUID]
-			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.outlived {
-				fail("pod %s is not outlived, and pod %s is of the next attempt", uid, other.uid())
+			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.superseded {
+				fail("pod %s is not superseded, and pod %s is of the next attempt", uid, other.uid())
 			}
 		}
 	}
-	for uid, f := range g.past.succeeded {
-		if g.replaces(f.pod) {
+	for uid, f := range g.incarnation.finished {
+		if g.incarnation.replaces(f.origin) {
 			fail("pod %s is replaced, and counts as one that ran to success", uid)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// history is a second Life, computed from all that ever lived in it.
+// history is a second incarnation, computed from all that ever lived in it.
 type history struct {
 	live map[types.UID]*podT
 	// had are the creations of all pods of each controller that were there since it began.
@@ -21,7 +21,7 @@ type history struct {
 
 func (h *history) lives(owner types.UID) bool {
 	for _, pod := range h.live {
-		if ownerOf(pod) == owner {
+		if originOf(pod).controller == owner {
 			return true
 		}
 	}
@@ -29,7 +29,7 @@ func (h *history) lives(owner types.UID) bool {
 }
 
 func (h *history) come(pod *podT) {
-	owner := ownerOf(pod)
+	owner := originOf(pod).controller
 	if h.had[owner] == nil || owner == "" && !h.lives("") {
 		for other := range h.had {
 			if !h.lives(other) {
@@ -42,12 +42,12 @@ func (h *history) come(pod *podT) {
 }
 
 func (h *history) includes(f finished) bool {
-	if len(h.live) == 0 || h.lives(f.owner) {
+	if len(h.live) == 0 || h.lives(f.controller) {
 		return true
 	}
 	for _, pod := range h.live {
 		since := []time.Time{pod.CreationTimestamp.Time}
-		if owner := ownerOf(pod); owner != "" {
+		if owner := originOf(pod).controller; owner != "" {
 			since = h.had[owner]
 		}
 		for _, at := range since {
@@ -59,12 +59,12 @@ func (h *history) includes(f finished) bool {
 	return false
 }
 
-// TestLifeAgainstRecount: whatever comes and goes, what is counted of the members that succeeded
+// TestIncarnationAgainstRecount: whatever comes and goes, what is counted of the members that succeeded
 // equals a look at each of them.
-func TestLifeAgainstRecount(t *testing.T) {
+func TestIncarnationAgainstRecount(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 3))
-		p := newPast()
+		p := newIncarnation()
 		h := &history{live: map[types.UID]*podT{}, had: map[types.UID][]time.Time{}}
 		for n := range 200 {
 			owner, when := []string{"", "a", "b", "c"}[random.IntN(4)], time.Duration(random.IntN(20))*time.Second
@@ -75,35 +75,35 @@ func TestLifeAgainstRecount(t *testing.T) {
 			switch random.IntN(4) {
 			case 0, 1:
 				if old := h.live[pod.UID]; old != nil {
-					p.unfinished(old, false)
+					p.end(old.UID)
 					delete(h.live, pod.UID)
 				} else {
-					p.unfinished(pod, true)
+					p.live(pod)
 					h.come(pod)
 				}
 			case 2:
-				if _, known := p.succeeded[pod.UID]; !known {
-					p.add(pod)
+				if _, known := p.finished[pod.UID]; !known {
+					p.succeed(pod)
 				}
 			case 3:
-				if _, known := p.succeeded[pod.UID]; known {
+				if _, known := p.finished[pod.UID]; known {
 					p.drop(pod.UID)
 				}
 			}
 			want := 0
-			for _, f := range p.succeeded {
+			for _, f := range p.finished {
 				if h.includes(f) {
 					want++
 				}
 			}
-			if got := p.counted(); got.n != want || got.roles["r"] != want {
+			if got, _ := p.counted(); got.n != want || got.roles["r"] != want {
 				t.Fatalf("seed %d, step %d: %d and %v count, want %d", seed, n, got.n, got.roles, want)
 			}
 		}
 	}
 }
 
-func TestLife(t *testing.T) {
+func TestIncarnation(t *testing.T) {
 	const never = time.Duration(math.MinInt64)
 	lives := func(changes ...func(*podT)) *podT { return podOf("lives", changes...) }
 	for sentence, c := range map[string]struct {
@@ -120,22 +120,22 @@ func TestLife(t *testing.T) {
 		"nobody knows when, and it is somebody else's": {live: []*podT{lives(owned("b"))}, owner: "a", ended: never},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			var life Life
+			life := newIncarnation()
 			for _, pod := range c.live {
-				life.Add(pod)
+				life.live(pod)
 			}
 			ended := start.Add(c.ended)
 			if c.ended == never {
 				ended = time.Time{}
 			}
-			if got := life.Includes(c.owner, ended); got != c.want {
+			if got := life.includes(c.owner, ended); got != c.want {
 				t.Errorf("included: %t", got)
 			}
 		})
 	}
 }
 
-// TestJobsOfAJobSet: if the Jobs of a JobSet are made together, those that are done belong to the life of the others,
+// TestJobsOfAJobSet: if the Jobs of a JobSet are made together, those that are done belong to the incarnation of the others,
 // even if all pods of these were made again since; those of an earlier attempt do not.
 func TestJobsOfAJobSet(t *testing.T) {
 	of := func(job, attempt string, created time.Time) *v1.Pod {
@@ -144,11 +144,11 @@ func TestJobsOfAJobSet(t *testing.T) {
 		p.Labels = map[string]string{jobSetUID: "set", jobSetAttempt: attempt}
 		return p
 	}
-	var l Life
-	l.Add(of("one", "1", start))
+	l := newIncarnation()
+	l.live(of("one", "1", start))
 	for attempt, want := range map[string]bool{"1": true, "0": false} {
 		done := of("another", attempt, start.Add(-2*time.Hour))
-		if got := l.Includes(ownerOf(done), start.Add(-time.Hour)); got != want {
+		if got := l.includes(originOf(done).controller, start.Add(-time.Hour)); got != want {
 			t.Errorf("one of attempt %s belongs to attempt 1: %t", attempt, got)
 		}
 	}
