@@ -233,7 +233,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (status.Correction, 
 	if condition.Reason != v1.PodReasonUnschedulable {
 		return status.Correction{Reason: condition.Reason}, true
 	}
-	reason, says := s.gangs.Word(pod, condition.Message)
+	reason, says := s.gangs.ReasonToWrite(pod, condition.Message)
 	if !says || reason != v1.PodReasonUnschedulable {
 		return status.Correction{Reason: reason}, says
 	}

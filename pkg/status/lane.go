@@ -14,14 +14,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Saying is why some pods wait. The zero value means that there is nothing to write.
-type Saying struct {
+// PendingCondition is why some pods wait. The zero value means that there is nothing to write.
+type PendingCondition struct {
 	Reason, Message string
 	// Pods are the pods that are to have it in their condition, as they were last seen, in the order in which they are
 	// written to.
 	Pods []*v1.Pod
-	// Said is called whenever all of them are found to have it; nil for nothing to call.
-	Said func()
+	// Written is called whenever all of them are found to have it; nil for nothing to call.
+	Written func()
 }
 
 // Lane is things of one kind, named by keys, whose pods are written to in turn. A new reason is written to many pods of
@@ -36,7 +36,7 @@ type Lane[K comparable] struct {
 	writer *Writer
 	client kubernetes.Interface
 	words  *rate.Limiter
-	say    func(K) Saying
+	say    func(K) PendingCondition
 	queue  workqueue.TypedDelayingInterface[K]
 	// first are places for writes under way, and again are those for pods to which the last write failed: where the API
 	// server does not answer for these, they take nothing from others.
@@ -59,7 +59,7 @@ const (
 
 // NewLane makes a lane of so many writes per second of other words. say returns what is to be written for a key at the
 // moment; it is called right before writes.
-func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) Saying) *Lane[K] {
+func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) PendingCondition) *Lane[K] {
 	return &Lane[K]{
 		writer: w, client: client, say: say, words: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		queue: workqueue.NewTypedDelayingQueue[K](), first: make(chan struct{}, atOnce), again: make(chan struct{}, againAtOnce),
@@ -125,7 +125,7 @@ func (l *Lane[K]) turn(ctx context.Context, key K) {
 
 // step is what is to be done next for a key.
 type step struct {
-	saying Saying
+	saying PendingCondition
 	kind   kind
 	// pods are the pods to write to; empty for none at the moment.
 	pods []*v1.Pod
@@ -185,7 +185,7 @@ func (l *Lane[K]) admit(ctx context.Context, kind kind) (chan struct{}, error) {
 
 // begin begins a write. Its key has a turn once it has ended, since other pods may have waited for that, or all have it
 // by now.
-func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Saying, places chan struct{}) {
+func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s PendingCondition, places chan struct{}) {
 	l.writer.begin(pod)
 	l.writes.Go(func() {
 		defer l.queue.Add(key)
@@ -198,7 +198,7 @@ func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s Saying, place
 
 // next returns what is to be done next: write to the pods that give another reason, or to one to which a write failed,
 // or to one that gives the reason in other words. If there are none it calls Said, where all pods have it.
-func (l *Lane[K]) next(s Saying, now time.Time) step {
+func (l *Lane[K]) next(s PendingCondition, now time.Time) step {
 	next := step{saying: s, asked: now}
 	var failed, reworded []*v1.Pod
 	all := true
@@ -232,8 +232,8 @@ func (l *Lane[K]) next(s Saying, now time.Time) step {
 	case len(failed) > 0:
 		next.wait(lookAgain)
 	}
-	if all && s.Said != nil {
-		s.Said()
+	if all && s.Written != nil {
+		s.Written()
 	}
 	return next
 }

@@ -68,7 +68,7 @@ func TestCorrect(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := ""
-		if word := Word(got); word != nil {
+		if word := WaitCondition(got); word != nil {
 			said = word.Reason + ": " + word.Message
 		}
 		if writes := len(client.Actions()) - 1; said != c.want || got.Status.NominatedNodeName != c.node || writes != c.writes {

@@ -104,7 +104,7 @@ const (
 )
 
 // state returns how a pod stands, and after what pause that is over.
-func (w *Writer) state(pod *v1.Pod, s Saying, now time.Time) (state, time.Duration) {
+func (w *Writer) state(pod *v1.Pod, s PendingCondition, now time.Time) (state, time.Duration) {
 	switch last := w.last(pod); {
 	case last.underWay:
 		return underWay, 0
@@ -128,7 +128,7 @@ func (w *Writer) begin(pod *v1.Pod) {
 
 // write writes into the status of a pod why it waits, and notes what came of it. A pod that has changed since it was
 // read is left alone: its next version comes by the watch. So is one that is gone.
-func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Saying) error {
+func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s PendingCondition) error {
 	err := patch(ctx, client, pod, s)
 	switch {
 	case apierrors.IsConflict(err):
@@ -144,7 +144,7 @@ func (w *Writer) write(ctx context.Context, client kubernetes.Interface, pod *v1
 }
 
 // patch writes to the version of a pod that was read.
-func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Saying) error {
+func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s PendingCondition) error {
 	status := pod.Status.DeepCopy()
 	condition := v1.PodCondition{
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: s.Reason, Message: s.Message,
@@ -170,13 +170,13 @@ func says(pod *v1.Pod, reason, message string) bool {
 	if !gives(pod, reason) {
 		return false
 	}
-	word := Word(pod)
+	word := WaitCondition(pod)
 	return word.Message == message || strings.HasPrefix(word.Message, message+between) || isTried(word) && quotes(word.Message, message)
 }
 
 // gives reports whether the status of a pod says that it waits for this reason, in whatever words.
 func gives(pod *v1.Pod, reason string) bool {
-	current := Word(pod)
+	current := WaitCondition(pod)
 	return current != nil && current.Reason == reason
 }
 
@@ -185,8 +185,8 @@ func isTried(word *v1.PodCondition) bool {
 	return word.Reason == v1.PodReasonUnschedulable || word.Reason == v1.PodReasonSchedulerError
 }
 
-// Word returns the condition of a pod that says why it waits; nil for none.
-func Word(pod *v1.Pod) *v1.PodCondition {
+// WaitCondition returns the condition of a pod that says why it waits; nil for none.
+func WaitCondition(pod *v1.Pod) *v1.PodCondition {
 	_, current := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 	if current == nil || current.Status != v1.ConditionFalse {
 		return nil

@@ -126,13 +126,13 @@ func (s *server) patch(action clienttesting.Action) (bool, runtime.Object, error
 }
 
 // lane makes a lane to a server.
-func lane(s *server, qps int32, say func(string) Saying) *Lane[string] {
+func lane(s *server, qps int32, say func(string) PendingCondition) *Lane[string] {
 	begun := make(chan struct{})
 	close(begun)
 	return laneOf(New(begun), s, qps, say)
 }
 
-func laneOf(w *Writer, s *server, qps int32, say func(string) Saying) *Lane[string] {
+func laneOf(w *Writer, s *server, qps int32, say func(string) PendingCondition) *Lane[string] {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", s.patch)
 	return NewLane(w, client, qps, say)
@@ -206,8 +206,8 @@ func TestWrites(t *testing.T) {
 		s.gives("Before", "no room", "f")
 		s.gives(v1.PodReasonUnschedulable, "no room. 0/3 nodes are available", "g")
 		s.gives("Before", "no room. 0/3 nodes are available", "h")
-		l := lane(s, 1000, func(string) Saying {
-			return Saying{Reason: v1.PodReasonUnschedulable, Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f", "g", "h"), Said: func() { said.Add(1) }}
+		l := lane(s, 1000, func(string) PendingCondition {
+			return PendingCondition{Reason: v1.PodReasonUnschedulable, Message: "no room", Pods: s.pods("a", "b", "c", "d", "e", "f", "g", "h"), Written: func() { said.Add(1) }}
 		})
 		go l.Run(ctx)
 		l.Tell("job")
@@ -226,7 +226,7 @@ func TestWrites(t *testing.T) {
 func TestBeforeItLeads(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s, begin := newServer("a"), make(chan struct{})
-		l := laneOf(New(leadership.Signal(begin)), s, 10, func(string) Saying { return Saying{Reason: "Why", Message: "m", Pods: s.pods("a")} })
+		l := laneOf(New(leadership.Signal(begin)), s, 10, func(string) PendingCondition { return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods("a")} })
 		go l.Run(ctx)
 		l.Tell("job")
 		time.Sleep(time.Hour)
@@ -241,17 +241,17 @@ func TestTrueWhenWritten(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a", "b", "c")
 		s.gives("Why", "before", "a", "b", "c")
-		var now shared[map[string]Saying]
-		now.set(map[string]Saying{
+		var now shared[map[string]PendingCondition]
+		now.set(map[string]PendingCondition{
 			"one": {Reason: "Why", Message: "m", Pods: s.pods("a")}, "two": {Reason: "Why", Message: "old", Pods: s.pods("b")}, "three": {Reason: "Why", Message: "old", Pods: s.pods("c")},
 		})
-		l := lane(s, 1, func(key string) Saying { return now.get()[key] })
+		l := lane(s, 1, func(key string) PendingCondition { return now.get()[key] })
 		go l.Run(ctx)
 		for _, key := range []string{"one", "two", "three"} {
 			l.Tell(key)
 		}
 		expect(t, "one a second", s, "a: Why: m")
-		now.set(map[string]Saying{"two": {Reason: "Why", Message: "new", Pods: s.pods("b")}})
+		now.set(map[string]PendingCondition{"two": {Reason: "Why", Message: "new", Pods: s.pods("b")}})
 		time.Sleep(10 * time.Second)
 		expect(t, "two says something else by then, three nothing", s, "a: Why: m", "b: Why: new")
 	})
@@ -265,7 +265,9 @@ func TestInTurn(t *testing.T) {
 		s.gives("Why", "before", "a0", "a1", "a2", "a3", "b0", "x")
 		w := New(closed())
 		pods := map[string][]*v1.Pod{"a": s.pods("a0", "a1", "a2", "a3"), "b": s.pods("b0"), "x": s.pods("x")}
-		say := func(key string) Saying { return Saying{Reason: "Why", Message: "m", Pods: pods[key]} }
+		say := func(key string) PendingCondition {
+			return PendingCondition{Reason: "Why", Message: "m", Pods: pods[key]}
+		}
 		gangs, singles := laneOf(w, s, 1, say), laneOf(w, s, 1, say)
 		gangs.Tell("a")
 		gangs.Tell("b")
@@ -292,8 +294,8 @@ func TestReasonsAtOnce(t *testing.T) {
 		s := newServer(append(slices.Clone(names), "b")...)
 		s.gives("Before", "m", names[:10]...)
 		pods := map[string][]*v1.Pod{"a": s.pods(names...), "b": s.pods("b")}
-		l := lane(s, 1, func(key string) Saying {
-			return Saying{Reason: v1.PodReasonUnschedulable, Message: "m", Pods: pods[key]}
+		l := lane(s, 1, func(key string) PendingCondition {
+			return PendingCondition{Reason: v1.PodReasonUnschedulable, Message: "m", Pods: pods[key]}
 		})
 		began := time.Now()
 		go l.Run(ctx)
@@ -320,8 +322,8 @@ func TestChanged(t *testing.T) {
 		s := newServer("a", "b")
 		var said atomic.Bool
 		s.touch("a", func(*v1.Pod) {}) // the reader does not see it
-		l := lane(s, 1000, func(string) Saying {
-			return Saying{Reason: "Why", Message: "m", Pods: s.pods("a", "b"), Said: func() { said.Store(true) }}
+		l := lane(s, 1000, func(string) PendingCondition {
+			return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods("a", "b"), Written: func() { said.Store(true) }}
 		})
 		go l.Run(ctx)
 		l.Tell("job")
@@ -350,8 +352,8 @@ func TestMadeAgain(t *testing.T) {
 		s.mu.Lock()
 		delete(s.stored, "gone")
 		s.mu.Unlock()
-		l := lane(s, 1000, func(string) Saying {
-			return Saying{Reason: "Why", Message: "m", Pods: old.get(), Said: func() { said.Store(true) }}
+		l := lane(s, 1000, func(string) PendingCondition {
+			return PendingCondition{Reason: "Why", Message: "m", Pods: old.get(), Written: func() { said.Store(true) }}
 		})
 		go l.Run(ctx)
 		l.Tell("job")
@@ -371,7 +373,9 @@ func TestSaysSomethingElse(t *testing.T) {
 		s := newServer("a")
 		var message shared[string]
 		message.set("first")
-		l := lane(s, 1000, func(string) Saying { return Saying{Reason: "Why", Message: message.get(), Pods: s.pods("a")} })
+		l := lane(s, 1000, func(string) PendingCondition {
+			return PendingCondition{Reason: "Why", Message: message.get(), Pods: s.pods("a")}
+		})
 		go l.Run(ctx)
 		l.Tell("job")
 		expect(t, "at first", s, "a: Why: first")
@@ -390,8 +394,8 @@ func TestRetried(t *testing.T) {
 		s := newServer("a")
 		var said atomic.Bool
 		s.fail = []error{errors.New("the API server is away"), apierrors.NewInternalError(errors.New("trouble"))}
-		l := lane(s, 1000, func(string) Saying {
-			return Saying{Reason: "Why", Message: "m", Pods: s.pods("a"), Said: func() { said.Store(true) }}
+		l := lane(s, 1000, func(string) PendingCondition {
+			return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods("a"), Written: func() { said.Store(true) }}
 		})
 		go l.Run(ctx)
 		l.Tell("job")
@@ -417,8 +421,8 @@ func TestRefused(t *testing.T) {
 		var message shared[string]
 		message.set("first")
 		pods := map[string][]string{"train": {"a", "b", "c"}, "other": {"d"}}
-		l := lane(s, 1000, func(key string) Saying {
-			return Saying{Reason: v1.PodReasonUnschedulable, Message: message.get(), Pods: s.pods(pods[key]...), Said: func() {
+		l := lane(s, 1000, func(key string) PendingCondition {
+			return PendingCondition{Reason: v1.PodReasonUnschedulable, Message: message.get(), Pods: s.pods(pods[key]...), Written: func() {
 				if key == "train" {
 					t.Error("it counts as said, and one does not say it")
 				}
@@ -491,11 +495,11 @@ func TestNoAnswer(t *testing.T) {
 		}
 		client := fake.NewClientset()
 		client.PrependReactor("patch", "pods", s.patch)
-		l := NewLane(New(closed()), silent{client, "dead"}, 1000, func(key string) Saying {
+		l := NewLane(New(closed()), silent{client, "dead"}, 1000, func(key string) PendingCondition {
 			if key == "dead" {
-				return Saying{Reason: "Why", Message: "m", Pods: dead}
+				return PendingCondition{Reason: "Why", Message: "m", Pods: dead}
 			}
-			return Saying{Reason: "Why", Message: "m", Pods: s.pods(key)}
+			return PendingCondition{Reason: "Why", Message: "m", Pods: s.pods(key)}
 		})
 		go l.Run(ctx)
 		l.Tell("dead")

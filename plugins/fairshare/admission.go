@@ -92,8 +92,8 @@ func (d *Dispatcher) admit(job string) (pod *v1.Pod, giveBack []hold.Holder) {
 		return nil, nil
 	}
 	waitDuration.WithLabelValues(began.Queue).Observe(began.Waited.Seconds())
-	for _, other := range d.book.GivesBack(job) {
-		for _, one := range d.podsOf([]string{d.book.Bearer(other)}) {
+	for _, other := range d.book.Releases(job) {
+		for _, one := range d.podsOf([]string{d.book.Representative(other)}) {
 			profile := one.Spec.SchedulerName
 			giveBack = append(giveBack, hold.Holder{Profile: profile, Group: strings.TrimPrefix(other, profile+"/")})
 		}
@@ -123,15 +123,15 @@ func (d *Dispatcher) Called() []*v1.Pod {
 // do carries out the effects of an input.
 func (d *Dispatcher) do(e queueing.Effects) {
 	if d.called = append(d.called, d.podsOf(e.Call)...); len(d.called) > 0 {
-		d.poke()
+		d.signal()
 	}
 	for _, queue := range e.Freed {
 		waitDuration.Delete(map[string]string{"queue": queue})
 	}
 }
 
-// poke makes somebody ask whose turn it is, and call check whether there is anything to do.
-func (d *Dispatcher) poke() {
+// signal makes somebody ask whose turn it is, and call check whether there is anything to do.
+func (d *Dispatcher) signal() {
 	d.changed()
 	select {
 	case d.calling <- struct{}{}:
@@ -199,7 +199,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	now, phase := d.current(pod), d.book.Phase(name)
 	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
 		d.book.Offer(d.job(name, now, want), d.moment())
-		d.poke()
+		d.signal()
 	}
 }
 

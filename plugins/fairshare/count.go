@@ -99,7 +99,7 @@ func (c counting) Do(effects queueing.Effects) { c.d.do(effects) }
 // HeldChanged implements usage.Caller: everything that a waiting job asks for may be held for it now.
 func (c counting) HeldChanged() {
 	c.d.rechecks = true
-	c.d.poke()
+	c.d.signal()
 }
 
 // moveAll counts pods where they are now, and makes the jobs that they are part of wait there.
@@ -148,7 +148,7 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // reenter makes a waiting job wait with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
-	if pod := d.known(types.UID(d.book.Speaker(job))); pod != nil {
+	if pod := d.known(types.UID(d.book.WaitingPod(job))); pod != nil {
 		if want, undecided := d.gangs.Wants(pod); undecided {
 			d.book.Offer(d.job(job, pod, want), d.moment())
 		}

@@ -246,7 +246,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 		}
 	}
 	d.book.Offer(d.job(name, now, want), d.moment())
-	d.poke()
+	d.signal()
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be computed for each pod
 	}

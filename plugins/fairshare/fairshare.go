@@ -77,12 +77,12 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 // it is written into the condition of the pod.
 func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	asked := planner.IsSimulated(state)
-	c := pl.dispatcher.crowded(pod, asked)
+	c := pl.dispatcher.limits(pod, asked)
 	switch {
 	case c == nil:
 		return nil, fwk.NewStatus(fwk.Skip)
 	case asked, len(c.bounds) == 0:
-		state.Write(crowdKey, c)
+		state.Write(limitsKey, c)
 		return nil, nil
 	default:
 		return nil, fwk.NewStatus(fwk.Unschedulable, c.why())

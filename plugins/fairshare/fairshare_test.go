@@ -192,7 +192,7 @@ func TestGoneForGood(t *testing.T) {
 	} {
 		for what, do := range map[string]func(*Dispatcher, *v1.Pod){
 			"offered":    func(d *Dispatcher, p *v1.Pod) { d.comes(p) },
-			"asked for":  func(d *Dispatcher, p *v1.Pod) { d.crowded(p, false) },
+			"asked for":  func(d *Dispatcher, p *v1.Pod) { d.limits(p, false) },
 			"reserved":   func(d *Dispatcher, p *v1.Pod) { d.reserve(p, "all") },
 			"unreserved": func(d *Dispatcher, p *v1.Pod) { d.unreserve(silent, p) },
 			"seen late":  func(d *Dispatcher, p *v1.Pod) { d.podSeen(p) },

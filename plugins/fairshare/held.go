@@ -29,7 +29,7 @@ func (d *Dispatcher) holdsChanged(pods []types.UID) {
 	d.heard.mu.Lock()
 	d.heard.pods = append(d.heard.pods, pods...)
 	d.heard.mu.Unlock()
-	d.poke()
+	d.signal()
 }
 
 // syncHolds updates what the ledger holds for pods: it counts as used by their queues,

@@ -236,7 +236,7 @@ func (c *chaos) schedule(l *life) {
 	case l.cycle == nil:
 	case !l.reserved && c.IntN(4) == 0:
 		l.cycle = nil
-		c.d.crowded(p, false)
+		c.d.limits(p, false)
 		if c.d.Failed(p, unfit(fwk.Unschedulable)) {
 			c.d.Again(p)
 		}

@@ -189,7 +189,7 @@ func (c *chaos) compareJobs(counts map[string]int) {
 func (c *chaos) waiting(d *Dispatcher) map[string]types.UID {
 	waiting := map[string]types.UID{}
 	for name := range c.jobs {
-		if speaker := d.book.Speaker(name); speaker != "" {
+		if speaker := d.book.WaitingPod(name); speaker != "" {
 			waiting[name] = types.UID(speaker)
 		}
 	}

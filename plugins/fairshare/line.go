@@ -22,7 +22,7 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	if at == 0 {
 		return 0, 0, ""
 	}
-	for _, leader := range d.podsOf([]string{d.book.Bearer(line[0])}) {
+	for _, leader := range d.podsOf([]string{d.book.Representative(line[0])}) {
 		first = "pod " + leader.Namespace + "/" + leader.Name
 		if key := groupOf(leader); key != "" && line[0] != hold.SinglePod(leader.UID) {
 			first = "gang " + key[len(leader.Spec.SchedulerName)+1:]

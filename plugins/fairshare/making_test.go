@@ -100,7 +100,7 @@ func TestWayIsMadeOnNodes(t *testing.T) {
 	if why := d.comes(top); why != "" {
 		t.Errorf("it waits: %s", why)
 	}
-	if c := d.crowded(top, false); c != nil {
+	if c := d.limits(top, false); c != nil {
 		t.Errorf("it is refused: %s", c.why())
 	}
 }

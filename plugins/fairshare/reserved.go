@@ -23,11 +23,11 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 	switch {
 	case left.Request.Zero():
 		if d.usage.DropHeld(id) {
-			d.poke()
+			d.signal()
 		}
 	case d.usage.SetHeld(id, pod, node, left.Request):
 		d.rechecks = true
-		d.poke()
+		d.signal()
 	}
 }
 
@@ -35,7 +35,7 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 func (d *Dispatcher) Recheck() {
 	defer d.lock()()
 	d.rechecks = true
-	d.poke()
+	d.signal()
 }
 
 // SetReserved sets what finds what is held for jobs: where that is all that they ask for, they are admitted whenever
@@ -77,7 +77,7 @@ func (d *Dispatcher) callCovered() {
 	d.rechecks = false
 	for uid := range d.usage.Pods() {
 		of, _ := d.book.Counted(string(uid))
-		if of.Job == "" || d.book.Phase(of.Job) != queueing.Waiting || d.book.Speaker(of.Job) != string(uid) {
+		if of.Job == "" || d.book.Phase(of.Job) != queueing.Waiting || d.book.WaitingPod(of.Job) != string(uid) {
 			continue
 		}
 		if pod := d.known(uid); pod != nil {

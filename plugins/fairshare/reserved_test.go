@@ -149,7 +149,7 @@ func TestNoTurnForWhatIsHeld(t *testing.T) {
 	if why := d.comes(owner); why != "" {
 		t.Errorf("the owner waits: %s", why)
 	}
-	if d.crowded(owner, false) != nil {
+	if d.limits(owner, false) != nil {
 		t.Error("the owner is crowded")
 	}
 	for _, one := range []*v1.Pod{stranger, ofB} {

@@ -19,15 +19,15 @@ var (
 	_ whatif.Allocatable = &FairShare{}
 )
 
-const crowdKey fwk.StateKey = "lockstep.dev/" + Name
+const limitsKey fwk.StateKey = "lockstep.dev/" + Name
 
 // ErrReasonPool is the reason of nodes of a pool in which the queue of the pod has no room.
 const ErrReasonPool = "node(s) in a pool in which the pod's queue is at a limit"
 
-// crowd is what limits a pod: where it may be placed, and, in the cycle state of a what-if, the
+// limits is what limits a pod: where it may be placed, and, in the cycle state of a what-if, the
 // limits of queues that it would exceed with all that is placed together with it, as things
 // would be.
-type crowd struct {
+type limits struct {
 	// pools are those in which its queue has room, of several that it may use; nil for any.
 	pools  []string
 	bounds []queueing.Bound
@@ -36,32 +36,32 @@ type crowd struct {
 }
 
 // Clone copies it.
-func (c *crowd) Clone() fwk.StateData {
-	return &crowd{pools: c.pools, bounds: slices.Clone(c.bounds), gone: maps.Clone(c.gone)}
+func (c *limits) Clone() fwk.StateData {
+	return &limits{pools: c.pools, bounds: slices.Clone(c.bounds), gone: maps.Clone(c.gone)}
 }
 
 // why describes the first limit that is exceeded; empty if none is any more.
-func (c *crowd) why() string {
+func (c *limits) why() string {
 	if bound, exceeded := queueing.Exceeds(c.bounds); exceeded {
 		return bound.Brief()
 	}
 	return ""
 }
 
-// crowded returns what limits a pod as things are, before victims have made way; nil if nothing
+// limits returns what limits a pod as things are, before victims have made way; nil if nothing
 // does. Where it would exceed a limit, and this is no what-if, the pod is about to be refused.
-func (d *Dispatcher) crowded(pod *v1.Pod, asked bool) *crowd {
+func (d *Dispatcher) limits(pod *v1.Pod, asked bool) *limits {
 	want, undecided := d.gangs.Wants(pod)
 	if !undecided || d.covered(pod, want.Pods) {
 		return nil
 	}
 	name := jobOf(pod, want)
 	defer d.lock()()
-	var c crowd
+	var c limits
 	var choices []queueing.Choice
 	if d.book.Phase(name) == queueing.Admitted {
 		choices = d.book.Choices(name)
-		c.bounds = d.book.Crowded(name)
+		c.bounds = d.book.OverLimit(name)
 	} else {
 		c.bounds, choices = d.book.Ceilings(d.job(name, pod, want))
 	}
@@ -105,7 +105,7 @@ func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []queueing.Choice) []string {
 // Filter keeps a pod that may use several pools of nodes out of those in which its queue has no
 // room. It costs a look at the labels of the node; for other pods PreFilter skips it.
 func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if c := crowdOf(state); c != nil && c.pools != nil && !slices.Contains(c.pools, pl.nodes.PoolOf(info.Node())) {
+	if c := limitsIn(state); c != nil && c.pools != nil && !slices.Contains(c.pools, pl.nodes.PoolOf(info.Node())) {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonPool)
 	}
 	return nil
@@ -113,7 +113,7 @@ func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 
 // shift counts a pod's amount against the bounds, or with a negative n gives it back. The share concerns
 // the queue itself, ceilings all queues below them.
-func (c *crowd) shift(path []string, amount queueing.Vector, n int64) {
+func (c *limits) shift(path []string, amount queueing.Vector, n int64) {
 	for i := range c.bounds {
 		if b := &c.bounds[i]; path[0] == b.Queue || b.Reason == queueing.Capability && slices.Contains(path, b.Queue) {
 			b.Freed -= n * amount[b.Resource]
@@ -121,12 +121,12 @@ func (c *crowd) shift(path []string, amount queueing.Vector, n int64) {
 	}
 }
 
-func crowdOf(state fwk.CycleState) *crowd {
-	data, err := state.Read(crowdKey)
+func limitsIn(state fwk.CycleState) *limits {
+	data, err := state.Read(limitsKey)
 	if err != nil {
 		return nil // its queue is at no limit
 	}
-	c, _ := data.(*crowd)
+	c, _ := data.(*limits)
 	return c
 }
 
@@ -136,7 +136,7 @@ func (pl *FairShare) SimulatesNodeLocally() {}
 
 // SimulateRemoveTask gives what a pod has back to its queue.
 func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
-	if c := crowdOf(state); c != nil {
+	if c := limitsIn(state); c != nil {
 		uid := toRemove.GetPod().UID
 		if usage, path := pl.dispatcher.running(uid); path != nil {
 			c.gone[uid] = true
@@ -149,7 +149,7 @@ func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState,
 // SimulateAddTask undoes the removal of a pod. Pods that are placed
 // by the what-if count already.
 func (pl *FairShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
-	if c := crowdOf(state); c != nil {
+	if c := limitsIn(state); c != nil {
 		uid := toAdd.GetPod().UID
 		if usage, path := pl.dispatcher.running(uid); path != nil && c.gone[uid] {
 			delete(c.gone, uid)
@@ -162,7 +162,7 @@ func (pl *FairShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ 
 // SimulateAllocatable reports whether the queue of a pod, and those above it, would keep their
 // limits.
 func (pl *FairShare) SimulateAllocatable(_ context.Context, state fwk.CycleState, _ *v1.Pod) *fwk.Status {
-	if c := crowdOf(state); c != nil {
+	if c := limitsIn(state); c != nil {
 		if why := c.why(); why != "" {
 			return fwk.NewStatus(fwk.Unschedulable, why)
 		}

@@ -46,20 +46,20 @@ func (d *Dispatcher) news() map[string]sets.Set[gangstate.Key] {
 		}
 	}
 	at := d.moment()
-	rebarred := d.book.Rebarred(at)
+	rebarred := d.book.BlockedChanges(at)
 	add(rebarred.Pods)
 	if d.called = append(d.called, d.podsOf(rebarred.Again)...); len(rebarred.Again) > 0 {
-		d.poke()
+		d.signal()
 	}
-	for _, job := range rebarred.Reworded {
+	for _, job := range rebarred.NewMessage {
 		d.lane.Tell(job)
 	}
-	for _, notice := range d.book.News(at) {
+	for _, notice := range d.book.Reports(at) {
 		if !notice.Gang {
 			d.lane.Tell(notice.Job)
 			continue
 		}
-		d.book.Told(notice, at)
+		d.book.MarkReported(notice, at)
 		add(notice.Pods)
 	}
 	return gangs
@@ -69,7 +69,7 @@ func (d *Dispatcher) news() map[string]sets.Set[gangstate.Key] {
 // reason means that it does not wait, or not for long.
 func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
 	defer d.lock()()
-	said, message := d.book.Said(string(member.UID))
+	said, message := d.book.LastReported(string(member.UID))
 	return string(said), message
 }
 
@@ -83,7 +83,7 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 		if !counted || usage.Job == "" {
 			continue // beyond what is asked for, or not seen yet
 		}
-		barred, message := d.book.Barred(usage.Job)
+		barred, message := d.book.Blocked(usage.Job)
 		return string(barred), message
 	}
 	return "", ""
@@ -111,33 +111,33 @@ func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
 
 // say returns what to write into the status of the pods of a job in no gang, as it waits now. It counts as told once
 // all of them have it.
-func (d *Dispatcher) say(job string) status.Saying {
+func (d *Dispatcher) say(job string) status.PendingCondition {
 	defer d.lock()()
-	notice, due := d.book.Untold(job, d.moment())
+	notice, due := d.book.Unreported(job, d.moment())
 	if !due {
 		return d.reword(job)
 	}
-	return status.Saying{
+	return status.PendingCondition{
 		Reason: string(notice.Reason), Message: notice.Message,
 		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }),
-		Said: func() {
+		Written: func() {
 			defer d.lock()()
-			d.book.Told(notice, d.moment())
+			d.book.MarkReported(notice, d.moment())
 		},
 	}
 }
 
 // reword returns the message for a pod in no gang that did not fit, and has the reason in its status already: another
 // reason is written when it fails.
-func (d *Dispatcher) reword(job string) status.Saying {
-	notice, known := d.book.Reworded(job)
+func (d *Dispatcher) reword(job string) status.PendingCondition {
+	notice, known := d.book.NewMessage(job)
 	if !known {
-		return status.Saying{}
+		return status.PendingCondition{}
 	}
-	return status.Saying{
+	return status.PendingCondition{
 		Reason: string(notice.Reason), Message: notice.Message,
 		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool {
-			word := status.Word(pod)
+			word := status.WaitCondition(pod)
 			return pod.Spec.NodeName != "" || word == nil || word.Reason != string(notice.Reason)
 		}),
 	}

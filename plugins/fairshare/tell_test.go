@@ -106,10 +106,10 @@ func TestToldOnceItIs(t *testing.T) {
 	d.comes(p)
 	d.clock.(*testingclock.FakeClock).Step(time.Minute)
 	told := func() string {
-		_, message := d.book.Said("p")
+		_, message := d.book.LastReported("p")
 		return message
 	}
-	says := func(want string) status.Saying {
+	says := func(want string) status.PendingCondition {
 		t.Helper()
 		saying := d.say("pod:p")
 		if saying.Message != want || told() != "" {
@@ -119,11 +119,11 @@ func TestToldOnceItIs(t *testing.T) {
 	}
 	says(`queue "a" is closed`) // which could not be written
 	d.change(func() { d.queueGone("a") })
-	says(`queue "a" does not exist`).Said()
+	says(`queue "a" does not exist`).Written()
 	if got := told(); got != `queue "a" does not exist` {
 		t.Errorf("told %q", got)
 	}
-	if again := d.say("pod:p"); len(again.Pods) > 0 || again.Said != nil {
+	if again := d.say("pod:p"); len(again.Pods) > 0 || again.Written != nil {
 		t.Errorf("it is to say %q again, want once", again.Message)
 	}
 }
@@ -145,7 +145,7 @@ func TestReworded(t *testing.T) {
 			t.Errorf("it says %s, its queue has room for it, and it is to say %q", gives, saying.Message)
 		}
 		d.book.Count("runs", queueing.Usage{Queue: "a", Amount: gpus(2), Runs: true})
-		d.book.Rebarred(d.moment())
+		d.book.BlockedChanges(d.moment())
 		got := ""
 		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
 			got = saying.Message
@@ -168,11 +168,11 @@ func TestUnread(t *testing.T) {
 			d.comes(p)
 			told := func() string {
 				t.Helper()
-				notice, due := d.book.Untold("pod:p", d.moment())
+				notice, due := d.book.Unreported("pod:p", d.moment())
 				if !due {
 					return ""
 				}
-				d.book.Told(notice, d.moment())
+				d.book.MarkReported(notice, d.moment())
 				return string(notice.Reason) + ": " + notice.Message
 			}
 			step := func(sentence, want string, passes time.Duration) {

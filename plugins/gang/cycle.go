@@ -44,8 +44,8 @@ type visitState struct {
 	began   time.Time
 	// extra: the gang runs without this member.
 	extra bool
-	// beside is where a member that is placed by itself has to be, and should be.
-	beside beside
+	// place is where a member that is placed by itself has to be, and should be.
+	beside place
 }
 
 // Clone returns the same state, which does not change after PreFilter.
@@ -70,13 +70,13 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if planner.IsSimulated(state) || pl.gangs.Outside(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	var v gangstate.Visit
+	var v gangstate.Cycle
 	var position gangstate.Position
 	contested := false
 	pl.gangs.Look(func(s *gangstate.Gangs) {
-		v = s.Visit(pod)
+		v = s.BeginCycle(pod)
 		position, _ = s.Position(pod)
-		contested = v.Verdict == gangstate.Lead && !pl.holds.Empty() && len(s.Rivals(v.Attempt)) > 0
+		contested = v.Verdict == gangstate.Lead && !pl.holds.Empty() && len(s.LowerRankedHolders(v.Attempt)) > 0
 	})
 	if v.Verdict == gangstate.Lead && (contested || !alone(v.Attempt)) {
 		node, status := pl.lead(ctx, state, v.Attempt)
@@ -114,7 +114,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		(&planner.Unplaced{Attempt: one}).Write(state)
 	}
-	visit.beside = pl.beside(pod, need)
+	visit.beside = pl.placeOf(pod, need)
 	return nil, nil
 }
 
@@ -184,7 +184,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		}
 		pl.Act(ctx, e)
 	})
-	pl.remember(ctx, a, result, len(accepted))
+	pl.recordDecision(ctx, a, result, len(accepted))
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
 	case err != nil:
@@ -277,14 +277,14 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 	}
 	var rivals []string
 	var fresh *gangstate.Attempt
-	pl.gangs.Look(func(s *gangstate.Gangs) { rivals, fresh = s.Rivals(a), s.Afresh(a) })
+	pl.gangs.Look(func(s *gangstate.Gangs) { rivals, fresh = s.LowerRankedHolders(a), s.FromScratch(a) })
 	if fresh != nil {
 		other, err := p.Plan(ctx, fresh, nil)
 		if err != nil {
 			return nil, nil, nil, err
 		}
 		if complete(fresh, other) {
-			other.Afresh = true
+			other.FromScratch = true
 			return other, nil, nil, nil
 		}
 	}
@@ -299,7 +299,7 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 			return other, rivals[:n+1], nil, nil
 		}
 	}
-	elsewhere = pl.gangs.Hoards(a.Priority(), pl.handle.ProfileName())
+	elsewhere = pl.gangs.PartialHolders(a.Priority(), pl.handle.ProfileName())
 	if len(elsewhere) == 0 {
 		return result, nil, nil, nil
 	}
@@ -378,7 +378,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	switch visit.verdict {
 	case gangstate.Follow:
 		membersUnfit.Inc()
-		pl.order.Unplan(pod.UID) // it is tried again once the other members have come
+		pl.order.ForgetPlan(pod.UID) // it is tried again once the other members have come
 		pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unfit(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
@@ -415,7 +415,7 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 // this plugin ran: its group's attempt is over.
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-		switch v := s.Visit(pod); v.Verdict {
+		switch v := s.BeginCycle(pod); v.Verdict {
 		case gangstate.Follow:
 			return s.Unfit(pod.UID, now)
 		case gangstate.Lead:

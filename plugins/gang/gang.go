@@ -62,8 +62,8 @@ type Gang struct {
 
 	decisions *decisions.Log
 
-	barrier barrier
-	tell    *teller
+	barrier  barrier
+	reporter *statusReporter
 	// requests requests nodes for gangs that wait for their topology; nil where that is not configured.
 	requests *provisioning.Requester
 	// claims takes back what was allocated for members that were not bound.
@@ -142,14 +142,14 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		if err != nil {
 			return nil, fmt.Errorf("making a client for PodGroups: %w", err)
 		}
-		pl.tell = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
+		pl.reporter = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gangstate.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
 		pl.gangs = shared.Gangs.Register(handle, registry.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
 		if pl.requests, err = pl.newRequester(args.ProvisioningClassName, shared.Leading); err != nil {
 			return nil, err
 		}
-		shared.Holds.OnRenominate(pl.tell.noteRenominated)
-		go pl.tell.run(ctx)
+		shared.Holds.OnRenominate(pl.reporter.noteRenominated)
+		go pl.reporter.run(ctx)
 		if pl.requests != nil {
 			go pl.requests.Run(ctx)
 		}
@@ -214,7 +214,7 @@ const gangPreemption = "GangPreemption"
 
 // Gone drops what was to be reported of a pod, or a PodGroup, that is gone.
 func (pl *Gang) Gone(uid types.UID) {
-	pl.tell.problems.forget(uid)
+	pl.reporter.problems.forget(uid)
 }
 
 // Act carries out what follows from the state of gangs.
@@ -229,7 +229,7 @@ func (pl *Gang) Act(ctx context.Context, e gangstate.Effects) {
 	for _, took := range e.Started {
 		startDuration.Observe(took.Seconds())
 	}
-	pl.tell.note(e)
+	pl.reporter.note(e)
 	pl.activate(ctx, e.Activate)
 }
 

@@ -21,7 +21,7 @@ type mark struct {
 }
 
 // runMarks writes the timeout annotations until the process ends.
-func (t *teller) runMarks(ctx context.Context) {
+func (t *statusReporter) runMarks(ctx context.Context) {
 	defer context.AfterFunc(ctx, t.marks.ShutDown)()
 	for {
 		m, down := t.marks.Get()
@@ -39,7 +39,7 @@ func (t *teller) runMarks(ctx context.Context) {
 }
 
 // mark marks a member, and records the event.
-func (t *teller) mark(ctx context.Context, m mark) error {
+func (t *statusReporter) mark(ctx context.Context, m mark) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid":         m.uid, // the API server refuses the patch for a pod of the same name
 		"annotations": map[string]string{v1alpha1.TimeoutAnnotation: "true"},

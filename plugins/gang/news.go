@@ -27,7 +27,7 @@ type telling struct {
 }
 
 // runNews reports news of gangs until the process ends.
-func (t *teller) runNews(ctx context.Context) {
+func (t *statusReporter) runNews(ctx context.Context) {
 	defer context.AfterFunc(ctx, t.news.ShutDown)()
 	for {
 		key, down := t.news.Get()
@@ -45,7 +45,7 @@ func (t *teller) runNews(ctx context.Context) {
 }
 
 // tellNews reports what is new of a gang in an event, and in the PodGroup's condition.
-func (t *teller) tellNews(ctx context.Context, key gangstate.Key) error {
+func (t *statusReporter) tellNews(ctx context.Context, key gangstate.Key) error {
 	e, ok := t.toTell(key)
 	if !ok {
 		return nil
@@ -75,35 +75,35 @@ func (t *teller) tellNews(ctx context.Context, key gangstate.Key) error {
 func textOf(e gangstate.Explanation) string { return string(e.Object.UID) + e.Reason + e.Message }
 
 // tells remembers what is reported of a gang, and returns whether that is new, and whether its PodGroup has it.
-func (t *teller) tells(key gangstate.Key, text string) (isNew, written bool) {
+func (t *statusReporter) tells(key gangstate.Key, text string) (isNew, written bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if told := t.told[key]; told.text == text {
+	if told := t.lastReported[key]; told.text == text {
 		return false, told.written
 	}
-	t.told[key] = telling{text: text}
+	t.lastReported[key] = telling{text: text}
 	return true, false
 }
 
 // wrote notes that the PodGroup of a gang has the text, unless something else is to be reported, or nothing, by now.
-func (t *teller) wrote(key gangstate.Key, text string) {
+func (t *statusReporter) wrote(key gangstate.Key, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.told[key].text == text {
-		t.told[key] = telling{text, true}
+	if t.lastReported[key].text == text {
+		t.lastReported[key] = telling{text, true}
 	}
 }
 
 // forget removes what was reported of a gang.
-func (t *teller) forget(key gangstate.Key) {
+func (t *statusReporter) forget(key gangstate.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.told, key)
+	delete(t.lastReported, key)
 }
 
 // condition writes the condition of a PodGroup. A PodGroup CRD without conditions drops
 // it, which does no harm.
-func (t *teller) condition(ctx context.Context, e gangstate.Explanation) error {
+func (t *statusReporter) condition(ctx context.Context, e gangstate.Explanation) error {
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
 		"metadata": map[string]any{"name": e.Gang.Name, "namespace": e.Gang.Namespace},

@@ -53,5 +53,5 @@ func (pl *Gang) gangsOf(pods []types.UID) (keys []gangstate.Key) {
 
 // Explanation returns why a gang waits, with everything considered.
 func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
-	return pl.tell.explanation(key)
+	return pl.reporter.explanation(key)
 }

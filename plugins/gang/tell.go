@@ -16,11 +16,11 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
-// teller reports to users why gangs wait: in events, in the condition of the PodGroup,
+// statusReporter reports to users why gangs wait: in events, in the condition of the PodGroup,
 // and in the PodScheduled condition of every pending member, so that an
 // autoscaler sees the whole demand. It runs beside the scheduling goroutine, at
 // a bounded rate, and reports only what changed.
-type teller struct {
+type statusReporter struct {
 	pl     *Gang
 	groups pgclientset.Interface
 	// leading is given once this process schedules.
@@ -36,26 +36,26 @@ type teller struct {
 	mu sync.Mutex
 	// due are the gangs whose explanation may have changed, and since when; none before this process schedules.
 	due map[gangstate.Key]time.Time
-	// told is what was last reported of a gang.
-	told map[gangstate.Key]telling
+	// lastReported is what was last reported of a gang.
+	lastReported map[gangstate.Key]telling
 	// renominated are pods whose nomination has ended or changed.
 	renominated []types.UID
 }
 
-func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer, leads leadership.Signal) *teller {
-	t := &teller{
+func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer, leads leadership.Signal) *statusReporter {
+	t := &statusReporter{
 		pl: pl, groups: groups, leading: leads,
 		problems: problems{pending: map[problem]map[types.UID]gangstate.Report{}, quiet: map[problem]time.Time{}},
 		news:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gangstate.Key](retryFirst, retryMost)),
 		marks:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
-		due:      map[gangstate.Key]time.Time{}, told: map[gangstate.Key]telling{},
+		due:      map[gangstate.Key]time.Time{}, lastReported: map[gangstate.Key]telling{},
 	}
 	t.lane = status.NewLane(statuses, pl.handle.ClientSet(), qps, t.say)
 	return t
 }
 
 // note notes what there is to report.
-func (t *teller) note(e gangstate.Effects) {
+func (t *statusReporter) note(e gangstate.Effects) {
 	for _, pod := range e.Expire {
 		t.marks.Add(mark{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
 	}
@@ -76,7 +76,7 @@ const (
 )
 
 // run reports, from when this process schedules until it ends.
-func (t *teller) run(ctx context.Context) {
+func (t *statusReporter) run(ctx context.Context) {
 	if !t.leading.Wait(ctx) {
 		return
 	}
@@ -103,7 +103,7 @@ func (t *teller) run(ctx context.Context) {
 }
 
 // all makes all gangs due: what came before this process scheduled was not noted.
-func (t *teller) all() {
+func (t *statusReporter) all() {
 	var keys []gangstate.Key
 	t.pl.gangs.Look(func(s *gangstate.Gangs) { keys = s.Keys() })
 	for _, key := range keys {
@@ -112,7 +112,7 @@ func (t *teller) all() {
 }
 
 // toTell returns what is to be reported of a gang now; false for nothing, or not yet.
-func (t *teller) toTell(key gangstate.Key) (gangstate.Explanation, bool) {
+func (t *statusReporter) toTell(key gangstate.Key) (gangstate.Explanation, bool) {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {
 		t.forget(key)
@@ -126,7 +126,7 @@ func (t *teller) toTell(key gangstate.Key) (gangstate.Explanation, bool) {
 }
 
 // dueNow removes and returns the gangs whose pause is over.
-func (t *teller) dueNow() []gangstate.Key {
+func (t *statusReporter) dueNow() []gangstate.Key {
 	now := t.pl.clock.Now()
 	t.mu.Lock()
 	pods := t.renominated
@@ -152,7 +152,7 @@ func (t *teller) dueNow() []gangstate.Key {
 
 // noteRenominated notes a pod whose nomination has ended or changed: room may no longer be made for its gang. It
 // is called under locks.
-func (t *teller) noteRenominated(pod types.UID) {
+func (t *statusReporter) noteRenominated(pod types.UID) {
 	if !t.leading.Given() {
 		return // nothing has been reported yet
 	}
@@ -162,7 +162,7 @@ func (t *teller) noteRenominated(pod types.UID) {
 }
 
 // again makes a gang due.
-func (t *teller) again(key gangstate.Key) {
+func (t *statusReporter) again(key gangstate.Key) {
 	if !t.leading.Given() {
 		return // run makes all gangs due
 	}
@@ -174,7 +174,7 @@ func (t *teller) again(key gangstate.Key) {
 }
 
 // explanation returns what is to be reported of a gang now.
-func (t *teller) explanation(key gangstate.Key) (gangstate.Explanation, bool) {
+func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 	e, ok := t.pl.gangs.Explanation(key)
 	if !ok || e.Running || len(e.Pending) == 0 {
 		return e, ok
@@ -207,7 +207,7 @@ func (t *teller) explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 // by the next one.
 func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	for _, pod := range pending {
-		word := status.Word(pod)
+		word := status.WaitCondition(pod)
 		if word == nil {
 			continue
 		}
@@ -220,12 +220,12 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 }
 
 // say returns what the status of the pending members of a gang should have now.
-func (t *teller) say(key gangstate.Key) status.Saying {
+func (t *statusReporter) say(key gangstate.Key) status.PendingCondition {
 	e, ok := t.explanation(key)
 	if !ok || e.Reason == "" {
-		return status.Saying{}
+		return status.PendingCondition{}
 	}
-	return status.Saying{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
+	return status.PendingCondition{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
 }
 
 func youngest(pods []*v1.Pod) time.Time {

@@ -58,7 +58,7 @@ func TestWhatMembersSay(t *testing.T) {
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	check := func(sentence, reason, message string, pods ...*v1.Pod) {
 		t.Helper()
-		saying := s.tell.say(key)
+		saying := s.reporter.say(key)
 		if saying.Reason != reason || saying.Message != message {
 			t.Errorf("%s: %s: %s, want %s: %s", sentence, saying.Reason, saying.Message, reason, message)
 		}
@@ -109,10 +109,10 @@ func TestWhetherNodesHelp(t *testing.T) {
 		if e, _ := s.Explanation(key); (e.Topology == rack) != says {
 			t.Errorf("%s: the topology that alone keeps it waiting is %q; want one: %t", sentence, e.Topology, says)
 		}
-		if _, got := s.gangs.Word(members[0], tried); got != says {
+		if _, got := s.gangs.ReasonToWrite(members[0], tried); got != says {
 			t.Errorf("%s: kube-scheduler says so too: %t, want %t", sentence, got, says)
 		}
-		if got, says := s.gangs.Word(members[1], "0/1 nodes are available: waiting for gang default/train"); says {
+		if got, says := s.gangs.ReasonToWrite(members[1], "0/1 nodes are available: waiting for gang default/train"); says {
 			t.Errorf("%s: kube-scheduler says %s of a member that was not tried", sentence, got)
 		}
 	}
@@ -126,7 +126,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 	s.holds.Nominate(hold.Hold{For: members[0].UID, Holder: holder, Node: "node-0000"})
 	check("room is being made for it", v1alpha1.ReasonPreemptionInProgress, false)
 	s.holds.DropNominations(holder)
-	if pods := s.tell.renominated; len(pods) == 0 {
+	if pods := s.reporter.renominated; len(pods) == 0 {
 		t.Error("that room is not being made any more has not been noticed")
 	}
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
@@ -150,7 +150,7 @@ func TestWhetherNodesHelpOne(t *testing.T) {
 	s.see(only...)
 	word := func(sentence string, want bool) {
 		t.Helper()
-		if _, got := s.gangs.Word(only[0], "0/1 nodes are available: no volume."); got != want {
+		if _, got := s.gangs.ReasonToWrite(only[0], "0/1 nodes are available: no volume."); got != want {
 			t.Errorf("%s: kube-scheduler says that it is unschedulable: %t, want %t", sentence, got, want)
 		}
 	}
@@ -168,7 +168,7 @@ func (s *stage) attempt(t *testing.T, outcome gangstate.Outcome) {
 			g.Lead(key.String(), now) // it is tried again
 		}
 		for _, pod := range g.Unplaced() {
-			if v := g.Visit(pod); v.Verdict == gangstate.Lead {
+			if v := g.BeginCycle(pod); v.Verdict == gangstate.Lead {
 				led = true
 				_, e := g.Planned(v.Attempt, outcome, now)
 				return e
@@ -186,20 +186,20 @@ func (s *stage) attempt(t *testing.T, outcome gangstate.Outcome) {
 func TestStandby(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	begins := make(chan struct{})
-	s.tell = newTeller(s.Gang, nil, 10, status.New(begins), begins)
+	s.reporter = newTeller(s.Gang, nil, 10, status.New(begins), begins)
 	for i := range 100 {
 		key := gangstate.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
-		s.tell.note(gangstate.Effects{Changed: []gangstate.Key{key}})
-		s.tell.noteRenominated(types.UID(key.Name))
+		s.reporter.note(gangstate.Effects{Changed: []gangstate.Key{key}})
+		s.reporter.noteRenominated(types.UID(key.Name))
 	}
 	s.see(makeMembers("train", 3, 1, nil)[:2]...)
-	if n := len(s.tell.due) + len(s.tell.told) + len(s.tell.renominated); n > 0 {
+	if n := len(s.reporter.due) + len(s.reporter.lastReported) + len(s.reporter.renominated); n > 0 {
 		t.Errorf("%d things are remembered before it schedules", n)
 	}
 	close(begins)
-	s.tell.all()
-	if _, due := s.tell.due[gangstate.Key{Namespace: "default", Name: "train"}]; !due || len(s.tell.due) != 1 {
-		t.Errorf("due are %v, want the gang that is there", s.tell.due)
+	s.reporter.all()
+	if _, due := s.reporter.due[gangstate.Key{Namespace: "default", Name: "train"}]; !due || len(s.reporter.due) != 1 {
+		t.Errorf("due are %v, want the gang that is there", s.reporter.due)
 	}
 }
 
@@ -213,7 +213,7 @@ func TestPodGroupRefused(t *testing.T) {
 		}
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.tell = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
+	s.reporter = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
@@ -221,15 +221,15 @@ func TestPodGroupRefused(t *testing.T) {
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
 	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
-	if err := s.tell.tellNews(s.ctx, key); err == nil || writes != 1 {
+	if err := s.reporter.tellNews(s.ctx, key); err == nil || writes != 1 {
 		t.Fatalf("at first: %d writes, error %v, want one that fails", writes, err)
 	}
 	e, _ := s.Explanation(key)
-	if isNew, written := s.tell.tells(key, textOf(e)); isNew || written {
+	if isNew, written := s.reporter.tells(key, textOf(e)); isNew || written {
 		t.Errorf("an event would be new: %t, the PodGroup says it: %t; want neither", isNew, written)
 	}
 	for range 2 {
-		if err := s.tell.tellNews(s.ctx, key); err != nil {
+		if err := s.reporter.tellNews(s.ctx, key); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -247,7 +247,7 @@ func TestPodGroupMadeAgain(t *testing.T) {
 		writes++
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.tell = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
+	s.reporter = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.see(makeMembers("train", 3, 1, nil)...)
@@ -258,7 +258,7 @@ func TestPodGroupMadeAgain(t *testing.T) {
 		if i == 0 {
 			s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
 		}
-		if err := s.tell.tellNews(s.ctx, key); err != nil {
+		if err := s.reporter.tellNews(s.ctx, key); err != nil {
 			t.Fatal(err)
 		}
 		if want := []int{1, 1, 2}[i]; writes != want {

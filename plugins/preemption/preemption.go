@@ -115,9 +115,9 @@ type Gangs interface {
 	Wants(pod *v1.Pod) (gangstate.Want, bool)
 	// Placing reports whether a holder is a group that only waits for capacity.
 	Placing(holder hold.Holder) bool
-	// Hoards lists the holders below a priority, in all profiles but one, that hold capacity without being complete; Yield
+	// PartialHolders lists the holders below a priority, in all profiles but one, that hold capacity without being complete; Yield
 	// makes holders release it.
-	Hoards(below int32, but string) []hold.Holder
+	PartialHolders(below int32, but string) []hold.Holder
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool

@@ -65,7 +65,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority),
 			func(holder hold.Holder) bool { return holder == own })
-		outranked = append(outranked, pl.Gangs.Hoards(d.priority, "")...)
+		outranked = append(outranked, pl.Gangs.PartialHolders(d.priority, "")...)
 	}
 	if len(outranked) > 0 {
 		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil {

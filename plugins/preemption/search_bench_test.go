@@ -35,12 +35,12 @@ func (k known) Single(pod *v1.Pod) bool {
 	return !member
 }
 
-func (k known) Hoards(int32, string) []hold.Holder   { return nil }
-func (k known) Yield(context.Context, []hold.Holder) {}
-func (k known) Placing(hold.Holder) bool             { return true }
-func (k known) Synced() bool                         { return true }
-func (k known) Changed()                             {}
-func (k known) Wants(*v1.Pod) (gangstate.Want, bool) { return gangstate.Want{}, false }
+func (k known) PartialHolders(int32, string) []hold.Holder { return nil }
+func (k known) Yield(context.Context, []hold.Holder)       {}
+func (k known) Placing(hold.Holder) bool                   { return true }
+func (k known) Synced() bool                               { return true }
+func (k known) Changed()                                   {}
+func (k known) Wants(*v1.Pod) (gangstate.Want, bool)       { return gangstate.Want{}, false }
 
 // full returns a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.

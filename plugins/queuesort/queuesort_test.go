@@ -218,7 +218,7 @@ func TestPositionsAreFrozen(t *testing.T) {
 		{"a plan does not move those in the queue", func() { o.Plan([]types.UID{"c", "a"}) }, []string{"a", "b", "c", "plain"}},
 		{"but those that enter it; who is in no plan comes last", func() { freeze("a", "b", "c") }, []string{"c", "a", "b", "plain"}},
 		{"a later plan comes after an earlier one", func() { o.Plan([]types.UID{"b", "c"}); freeze("a", "b", "c") }, []string{"a", "b", "c", "plain"}},
-		{"who leaves the plan goes behind the others", func() { o.Unplan("a"); freeze("a") }, []string{"b", "c", "a", "plain"}},
+		{"who leaves the plan goes behind the others", func() { o.Forget("a"); freeze("a") }, []string{"b", "c", "a", "plain"}},
 		{"who is forgotten is a pod like any other", func() { o.Forget("c") }, []string{"b", "a", "plain", "c"}},
 		{"and keeps no place", func() { freeze("c") }, []string{"b", "a", "c", "plain"}},
 	} {

@@ -45,8 +45,8 @@ func (o *Order) Plan(members []types.UID) {
 	}
 }
 
-// Unplan takes a member out of its plan.
-func (o *Order) Unplan(uid types.UID) { o.places.Delete(uid) }
+// ForgetPlan takes a member out of its plan.
+func (o *Order) ForgetPlan(uid types.UID) { o.places.Delete(uid) }
 
 // Freeze fixes the position of a member that is about to enter the queue.
 func (o *Order) Freeze(uid types.UID, p Position) {

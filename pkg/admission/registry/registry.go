@@ -229,16 +229,16 @@ func (r *Registry) Placing(holder hold.Holder) (placing bool) {
 	return placing
 }
 
-// Hoards lists the holders with a lower priority, in all profiles but one, that hold
+// PartialHolders lists the holders with a lower priority, in all profiles but one, that hold
 // capacity without being complete.
-func (r *Registry) Hoards(below int32, but string) []hold.Holder {
+func (r *Registry) PartialHolders(below int32, but string) []hold.Holder {
 	var holders []hold.Holder
 	for name, p := range r.all() {
 		if name == but {
 			continue
 		}
 		p.Look(func(s *gangstate.Gangs) {
-			for _, group := range s.Hoards(below) {
+			for _, group := range s.PartialHolders(below) {
 				holders = append(holders, p.Holder(group))
 			}
 		})
@@ -339,11 +339,11 @@ func (r *Registry) Synced() bool {
 	}
 }
 
-// Word returns the reason that kube-scheduler is to write where it reports a pod, with this message, as unschedulable;
+// ReasonToWrite returns the reason that kube-scheduler is to write where it reports a pod, with this message, as unschedulable;
 // false where it is to write nothing. A member whose gang starts together gets the reason of the gang, which is written
 // in another way: the result of its own cycle, that it follows a plan or gives way to another member, is nothing that
 // more nodes help with.
-func (r *Registry) Word(pod *v1.Pod, message string) (reason string, says bool) {
+func (r *Registry) ReasonToWrite(pod *v1.Pod, message string) (reason string, says bool) {
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil || r.Outside(pod) {
 		return v1alpha1.ReasonUnschedulable, true

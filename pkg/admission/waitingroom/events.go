@@ -100,7 +100,7 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 				outcome.Holder = hold.Holder{Profile: profile, Group: missed.RoomFor}
 			}
 			turn, _ := r.gangs.Turn(group)
-			r.room.Miss(r.jobOf(group, turn), outcome, r.clock.Now())
+			r.room.Fail(r.jobOf(group, turn), outcome, r.clock.Now())
 		}
 		for _, group := range e.Touched {
 			r.touched[hold.Holder{Profile: profile, Group: group}] = true

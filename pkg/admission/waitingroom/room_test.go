@@ -178,7 +178,7 @@ func (s *stage) fail(name string) {
 	leader := member(name, 0)
 	s.Took(leader)
 	s.profile.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-		v := g.Visit(leader)
+		v := g.BeginCycle(leader)
 		if v.Verdict != gangstate.Lead {
 			s.t.Fatalf("%s does not lead", leader.Name)
 		}

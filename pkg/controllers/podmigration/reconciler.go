@@ -165,7 +165,7 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 		}
 	}
 	if m.Status.Phase == v1alpha1.MigrationRunning && (s.pod == nil || s.pod.UID != m.Spec.PodUID) {
-		if s.Barren, err = r.barren(ctx, m); err == nil {
+		if s.Barren, err = r.noProgress(ctx, m); err == nil {
 			s.Successor, err = r.successor(ctx, m, s.pod)
 		}
 	}
@@ -185,8 +185,8 @@ func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration, na
 	return migration.SuccessorOf(m, pods.Items), nil
 }
 
-// barren reports whether the controller of the pod is gone for good; false for a kind that may not be read.
-func (r *reconciler) barren(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
+// noProgress reports whether the controller of the pod is gone for good; false for a kind that may not be read.
+func (r *reconciler) noProgress(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
 	if m.Status.Successors == nil || m.Status.Successors.Controller == nil || m.Status.Successors.Controller.UID == "" {
 		return false, nil
 	}

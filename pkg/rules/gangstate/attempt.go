@@ -163,7 +163,7 @@ func (g *group) isOf(a *Attempt) bool {
 // wants returns what an attempt has to know of a gang.
 func (g *gang) wants() Need {
 	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
-	if !g.goesAlone() {
+	if !g.hasStarted() {
 		n.Floor = g.spec.MinResources
 	}
 	if n.Min > 0 {
@@ -219,8 +219,8 @@ type Outcome struct {
 	Evict []string
 	// Hopeless: it would not fit either if all nodes were empty.
 	Hopeless bool
-	// Afresh: the group gives back for it what plans gave it before; only if Complete.
-	Afresh bool
+	// FromScratch: the group gives back for it what plans gave it before; only if Complete.
+	FromScratch bool
 	// Coupled: members depend on other pods, so a pod that comes to a node may help.
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.

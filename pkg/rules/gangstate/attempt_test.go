@@ -28,7 +28,7 @@ type toldNeed struct {
 	Placed  string // in-plan places have a star
 }
 
-func tell(v Visit) told {
+func tell(v Cycle) told {
 	got := told{Verdict: v.Verdict, Reason: v.Reason != "", Group: v.Group, Node: v.Node}
 	needs := []Need{}
 	if v.Attempt != nil {
@@ -171,7 +171,7 @@ func TestVisit(t *testing.T) {
 			cluster := newCluster(t, c.room)
 			c.play(cluster)
 			cluster.retry()
-			got := tell(cluster.s.Visit(cluster.pods[types.UID(c.visit)]))
+			got := tell(cluster.s.BeginCycle(cluster.pods[types.UID(c.visit)]))
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("visit of %s (-want +got):\n%s", c.visit, diff)
 			}
@@ -194,12 +194,12 @@ func TestRivals(t *testing.T) {
 	c.add(podOf("runs", of("mixed"), urgent(9), on("m"))) // that one does not wait, and its gang has begun
 	c.add(podsNamed("me", 2, of("me"), needs(2), aged(90*time.Minute))...)
 	c.retry()
-	v := c.s.Visit(c.pods["me1"])
-	if diff := cmp.Diff([]string{"a/young", "a/old"}, c.s.Rivals(v.Attempt)); diff != "" {
+	v := c.s.BeginCycle(c.pods["me1"])
+	if diff := cmp.Diff([]string{"a/young", "a/old"}, c.s.LowerRankedHolders(v.Attempt)); diff != "" {
 		t.Errorf("rivals, the last in rank first (-want +got):\n%s", diff)
 	}
 	c.remove("me1")
-	if diff := cmp.Diff([]string(nil), c.s.Rivals(v.Attempt)); diff != "" {
+	if diff := cmp.Diff([]string(nil), c.s.LowerRankedHolders(v.Attempt)); diff != "" {
 		t.Errorf("rivals of a leader that is gone (-want +got):\n%s", diff)
 	}
 }

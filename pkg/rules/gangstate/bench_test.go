@@ -43,7 +43,7 @@ func seeAll(s *Gangs, pods []*v1.Pod) {
 // runAll takes all gangs through a round as the scheduler does, member by member.
 func runAll(b *testing.B, s *Gangs, pods []*v1.Pod) {
 	for _, pod := range pods {
-		v := s.Visit(pod)
+		v := s.BeginCycle(pod)
 		if v.Verdict == Lead {
 			nodes := map[types.UID]string{}
 			for _, need := range v.Attempt.Gangs {
@@ -214,7 +214,7 @@ func BenchmarkTick(b *testing.B) {
 	s := benchGangs()
 	seeAll(s, pods)
 	for _, pod := range pods {
-		if v := s.Visit(pod); v.Verdict == Lead {
+		if v := s.BeginCycle(pod); v.Verdict == Lead {
 			s.Planned(v.Attempt, Outcome{}, start)
 		}
 	}

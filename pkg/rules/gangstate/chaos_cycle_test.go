@@ -73,8 +73,8 @@ func (c *chaos) plan(all bool) {
 	c.plans = c.plans[1:]
 	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}}
 	needs := a.Gangs
-	if fresh := c.s.Afresh(a); fresh != nil && c.pick(2) == 1 {
-		o.Afresh, needs = true, fresh.Gangs
+	if fresh := c.s.FromScratch(a); fresh != nil && c.pick(2) == 1 {
+		o.FromScratch, needs = true, fresh.Gangs
 	}
 	for _, need := range needs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
@@ -92,8 +92,8 @@ func (c *chaos) plan(all bool) {
 	}
 	if !all {
 		o.Complete = o.Complete || c.pick(8) == 1 // planners err
-		o.Afresh = o.Afresh && o.Complete
-		if rivals := c.s.Rivals(a); o.Complete && len(rivals) > 0 {
+		o.FromScratch = o.FromScratch && o.Complete
+		if rivals := c.s.LowerRankedHolders(a); o.Complete && len(rivals) > 0 {
 			o.Evict = rivals[:c.pick(len(rivals)+1)]
 		}
 		o.Cost = oneOf(c, 0, 100*time.Millisecond)
@@ -340,7 +340,7 @@ func (c *chaos) settleDown() {
 		}
 		for _, id := range slices.Sorted(maps.Keys(c.pods)) {
 			c.see(c.pods[id]) // what the informer was late with
-			if m := c.s.members[id]; m == nil || m.gang.goesAlone() {
+			if m := c.s.members[id]; m == nil || m.gang.hasStarted() {
 				c.offer(id) // the queue knows by itself what helps pods that go alone
 			}
 		}
@@ -391,7 +391,7 @@ func (c *chaos) checkLiveness() {
 		if n := g.count[Planned] + g.count[Held] + g.count[Released] + g.count[Returning]; n > 0 {
 			c.fail("gang %s is stuck on its way: %v", g.key, g.count)
 		}
-		if able := c.s.able(g.group); (able || g.goesAlone()) && g.coming > 0 {
+		if able := c.s.complete(g.group); (able || g.hasStarted()) && g.coming > 0 {
 			c.fail("gang %s could go and does not: %d pending", g.key, g.coming)
 		}
 	}

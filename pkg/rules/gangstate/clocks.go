@@ -130,7 +130,7 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 		s.effects.RoundsFailed++
 	}
 	for _, g := range grp.gangs {
-		if g.goesAlone() {
+		if g.hasStarted() {
 			continue
 		}
 		for _, m := range g.sorted(func(m *member) bool { return m.state != Bound && m.state != Released && !m.expired }) {
@@ -139,7 +139,7 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 		}
 		g.failure = failure{reason: v1alpha1.ReasonTimedOut, message: fmt.Sprintf("gang %q did not reach its minimum of %d members within %s of holding the first", g.key, g.spec.Min, wait)}
 	}
-	s.giveBack(grp)
+	s.unreserve(grp)
 	for _, g := range grp.gangs {
 		s.settle(g, now)
 	}
@@ -153,7 +153,7 @@ func (s *Gangs) endRound(grp *group, round time.Duration, now time.Time) {
 		}
 	}
 	s.failRound(grp, now)
-	s.giveBack(grp)
+	s.unreserve(grp)
 	grp.clocks.round = time.Time{}
 	grp.changes++
 	for _, g := range grp.gangs {

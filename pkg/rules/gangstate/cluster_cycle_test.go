@@ -190,13 +190,13 @@ func (c *cluster) plan(a *Attempt) (map[types.UID]string, Outcome) {
 	if o.Complete {
 		return o.Nodes, o
 	}
-	if fresh := c.s.Afresh(a); fresh != nil {
+	if fresh := c.s.FromScratch(a); fresh != nil {
 		if better := c.try(fresh, []string{a.Group}); better.Complete {
-			better.Afresh = true
+			better.FromScratch = true
 			return better.Nodes, better
 		}
 	}
-	rivals := c.s.Rivals(a)
+	rivals := c.s.LowerRankedHolders(a)
 	for n := 1; n <= len(rivals); n++ {
 		if better := c.try(a, rivals[:n]); better.Complete {
 			better.Evict = rivals[:n]

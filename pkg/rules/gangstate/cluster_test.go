@@ -289,7 +289,7 @@ func (c *cluster) describe(name string, object *Object) {
 func (c *cluster) changed() {
 	c.turns.Happen(turns.Freed)
 	for _, id := range slices.Sorted(maps.Keys(c.at)) {
-		if m := c.s.members[id]; c.at[id] == parked && (m == nil || m.gang.goesAlone()) {
+		if m := c.s.members[id]; c.at[id] == parked && (m == nil || m.gang.hasStarted()) {
 			c.offer(id)
 		}
 	}

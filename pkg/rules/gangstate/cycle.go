@@ -29,8 +29,8 @@ const (
 	Wait
 )
 
-// Visit is the verdict on a pod that enters its scheduling cycle, and what goes with it.
-type Visit struct {
+// Cycle is the verdict on a pod that enters its scheduling cycle, and what goes with it.
+type Cycle struct {
 	Verdict Verdict
 	Group   string // the holder of what is held for the pod
 	Node    string
@@ -60,17 +60,17 @@ func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 
 func gatedReason(key Key) string { return "waiting for gang " + key.String() }
 
-// Visit returns the verdict on a pod that enters its scheduling cycle.
-func (s *Gangs) Visit(pod *v1.Pod) Visit {
+// BeginCycle returns the verdict on a pod that enters its scheduling cycle.
+func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 	m := s.memberOf(pod)
 	if m == nil {
 		if key, _, ok := KeyOf(pod); ok {
-			return Visit{Verdict: Wait, Reason: gatedReason(key)}
+			return Cycle{Verdict: Wait, Reason: gatedReason(key)}
 		}
-		return Visit{Verdict: Outside}
+		return Cycle{Verdict: Outside}
 	}
 	g, grp := m.gang, m.gang.group
-	v := Visit{Group: grp.key().String()}
+	v := Cycle{Group: grp.key().String()}
 	switch {
 	case m.state == Planned && !s.turns.mayClaim(m):
 		v.Verdict, v.Reason = Wait, TextClaimTurn(m.claims)
@@ -78,7 +78,7 @@ func (s *Gangs) Visit(pod *v1.Pod) Visit {
 		v.Verdict, v.Node = Follow, m.node
 	case !m.eligible():
 		v.Verdict, v.Reason = Wait, gatedReason(g.key)
-	case g.goesAlone():
+	case g.hasStarted():
 		v.Verdict, v.Need = Alone, g.context()
 	case grp.phase == inTurn && grp.leader == pod.UID:
 		v.Verdict = Lead
@@ -109,8 +109,8 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	hopeless := o.Hopeless && !o.Complete
 	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
-	if o.Afresh && o.Complete {
-		s.letGoOfPlans(grp)
+	if o.FromScratch && o.Complete {
+		s.releasePlans(grp)
 	}
 	given := slices.Clone(s.effects.Unhold)
 	if keep {
@@ -138,7 +138,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.miss(grp, a, o, len(accepted) > 0, now)
 	}
 	if hopeless && !grp.strict() {
-		s.giveBack(grp)
+		s.unreserve(grp)
 		grp.clocks = clocks{}
 	}
 	s.settle(leader.gang, now)
@@ -206,8 +206,8 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	switch {
 	case !m.free() || m.outdated:
 		// It was taken out of the round while it was in its cycle.
-		s.takeBack(m)
-	case !m.gang.goesAlone():
+		s.unreserveMember(m)
+	case !m.gang.hasStarted():
 		grp.clocks.start(now)
 	}
 	s.track(grp)
@@ -222,8 +222,8 @@ func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {
 	if m == nil || (m.state != Held && m.state != Returning) {
 		return false, s.take()
 	}
-	if m.state == Held && m.gang.goesAlone() {
-		s.letGoOf(m)
+	if m.state == Held && m.gang.hasStarted() {
+		s.releaseMember(m)
 	}
 	s.settle(m.gang, now)
 	m.waiting = m.state == Held || m.state == Returning
@@ -291,7 +291,7 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 // NoNodes records that the scheduling cycle of a pod ended before any plugin was called, since the
 // cluster has no node. The attempt of a leader has failed: its group rests until a node comes.
 func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
-	v := s.Visit(pod)
+	v := s.BeginCycle(pod)
 	if v.Verdict != Lead {
 		return s.take()
 	}

@@ -12,7 +12,7 @@
 //	gathered       enough members are there; a round could reach the minimum
 //	releasable     the minimum is held, released or bound
 //	minimumRuns    the minimum is released or bound, or ran to success
-//	goesAlone      it has started: members go by themselves from now on
+//	hasStarted     it has started: members go by themselves from now on
 //
 // It reads no clock, takes no lock, knows no client and never logs. Its caller
 // serialises the calls and acts on the effects.

@@ -41,12 +41,12 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return Explanation{}, false
 	}
 	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
-	if newer := g.sorted(func(m *member) bool { return m.state == Pending && m.namesake }); len(newer) > 0 {
-		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, TextNamesakes(key, len(newer))
+	if newer := g.sorted(func(m *member) bool { return m.state == Pending && m.staleOwner }); len(newer) > 0 {
+		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, TextStaleOwner(key, len(newer))
 		return e, true
 	}
 	e.Pending = podsOf(g.sorted((*member).waits))
-	if e.Running = g.goesAlone(); len(e.Pending) == 0 || e.Running {
+	if e.Running = g.hasStarted(); len(e.Pending) == 0 || e.Running {
 		return e, true
 	}
 	e.Reason, e.Message = s.why(g)
@@ -94,7 +94,7 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 // whole, as are those that start with it, and none was refused for anything else.
 func (s *Gangs) WaitsForRoom(uid types.UID) bool {
 	m := s.members[uid]
-	if m == nil || m.gang.goesAlone() {
+	if m == nil || m.gang.hasStarted() {
 		return true
 	}
 	for _, g := range m.gang.group.gangs {
@@ -105,14 +105,14 @@ func (s *Gangs) WaitsForRoom(uid types.UID) bool {
 			return false
 		}
 	}
-	return s.able(m.gang.group)
+	return s.complete(m.gang.group)
 }
 
 // Whole reports whether a pod's gang could start, and those that start with it, if there were room: all have their
 // members. So could pods that go alone.
 func (s *Gangs) Whole(uid types.UID) bool {
 	m := s.members[uid]
-	return m == nil || m.gang.goesAlone() || s.able(m.gang.group)
+	return m == nil || m.gang.hasStarted() || s.complete(m.gang.group)
 }
 
 // lacks returns what an incomplete gang waits for, for users.
@@ -212,11 +212,11 @@ func (s *Gangs) Count() Counts {
 	for _, g := range s.gangs {
 		c.Held += g.count[Planned] + g.count[Held]
 		c.Pending += g.count[Pending]
-		if g.goesAlone() {
+		if g.hasStarted() {
 			c.Running++
 			continue
 		}
-		if s.able(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
+		if s.complete(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
 			c.Oldest = g.completed
 		}
 		switch reason, _ := s.why(g); reason {
@@ -249,7 +249,7 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
 	switch {
 	case m.state != Pending:
-	case g.goesAlone() && g.standing() >= g.spec.Min:
+	case g.hasStarted() && g.runningOrSucceeded() >= g.spec.Min:
 		p.Extra = true
 	case g.group.begun():
 		// Part of it runs, which is of no use without the rest: the scheduler was restarted during

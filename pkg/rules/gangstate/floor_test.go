@@ -97,7 +97,7 @@ func TestFloorOfAnAttempt(t *testing.T) {
 	got := map[string]resource.Vector{}
 	for _, pod := range c.pods {
 		c.retry()
-		if visit := c.s.Visit(pod); visit.Verdict == Lead {
+		if visit := c.s.BeginCycle(pod); visit.Verdict == Lead {
 			for _, need := range visit.Attempt.Gangs {
 				got[need.Key.Name] = need.Floor
 			}
@@ -175,7 +175,7 @@ func TestOutstanding(t *testing.T) {
 			}
 			c.add(podOf("other", append(tc.with, of("other"))...))
 			c.retry()
-			visit := c.s.Visit(c.pods["other"])
+			visit := c.s.BeginCycle(c.pods["other"])
 			if visit.Attempt == nil {
 				t.Fatalf("no attempt: %v", visit)
 			}

@@ -61,17 +61,17 @@ type gang struct {
 	missed time.Time
 	// completed is when the round that is to start it began; zero once it has started.
 	completed time.Time
-	// ran is the result of goesAlone when it was last acted upon.
+	// ran is the result of hasStarted when it was last acted upon.
 	ran bool
 	// begin is what is known of how the members that run began to.
 	begin begin
 	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing. It begins again when a gang
-	// that lacks only what it has grown by begins to lose members: lacking says that it has.
-	broken  time.Time
-	lacking bool
-	// stood is the minimum when it last ran whole, since anything runs. For a gang that ran before it was seen
-	// that is taken to be the minimum; surely is how much of it is certain.
-	stood, surely int
+	// that lacks only what it has grown by begins to lose members: losesMembers says that it has.
+	broken       time.Time
+	losesMembers bool
+	// lastMin is the minimum when it last ran whole, since anything runs. For a gang that ran before it was seen
+	// that is taken to be the minimum; confirmedMin is how much of it is certain.
+	lastMin, confirmedMin int
 	// lowered is by how much the minimum was lowered more than members were seen to be gone that count off it; below 0 if
 	// it has still to be lowered.
 	lowered int
@@ -147,14 +147,14 @@ func (g *gang) have() int {
 	if g.spec.Policy == OnlyWaiting {
 		return waiting
 	}
-	return waiting + g.standing()
+	return waiting + g.runningOrSucceeded()
 }
 
 // releasable reports whether the gang could be released: its minimum is held,
 // released or bound. Planned members do not count: they hold capacity, but the
 // scheduler has not yet checked them on their node.
 func (g *gang) releasable() bool {
-	if g.goesAlone() {
+	if g.hasStarted() {
 		return true
 	}
 	return g.spec.Min > 0 && g.have()-g.count[Planned] >= g.spec.Min &&
@@ -195,7 +195,7 @@ func (g *gang) missingRoles() map[string]int {
 
 // need returns the number of members that a plan has to place.
 func (g *gang) need() int {
-	if g.goesAlone() {
+	if g.hasStarted() {
 		return 0
 	}
 	return g.short()
@@ -216,7 +216,7 @@ func (g *gang) gathered() bool {
 	switch {
 	case g.spec.Min == 0:
 		return false
-	case g.goesAlone():
+	case g.hasStarted():
 		return true
 	}
 	return g.have()+g.coming >= g.spec.Min && len(g.lackingRoles()) == 0

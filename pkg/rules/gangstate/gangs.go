@@ -191,7 +191,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 		m.waiting = false
 	case !m.free():
 		// Its user, or another scheduler, has taken it out of the round.
-		s.takeBack(m)
+		s.unreserveMember(m)
 	}
 	if changed {
 		g.ignore(m)

@@ -47,11 +47,11 @@ type group struct {
 	tried int
 	// replans counts the plans of this round that failed while they were followed.
 	replans int
-	// since is when the phase began, nudged when its members were last let through.
-	// After patience they are let through once more.
-	since, nudged time.Time
-	patience      time.Duration
-	clocks        clocks
+	// since is when the phase began, sent when its members were last let through, and resendAfter how long they may take to come.
+	// After that they are let through once more.
+	since, sent time.Time
+	resendAfter time.Duration
+	clocks      clocks
 
 	// rank is the place of the group among others, if ranked; see rankOf.
 	rank   turns.Rank
@@ -98,16 +98,16 @@ func (g *group) holding() int { return g.waiting(Planned) + g.waiting(Held) }
 func (g *group) waiting(state State) int {
 	n := 0
 	for _, gang := range g.gangs {
-		if !gang.goesAlone() {
+		if !gang.hasStarted() {
 			n += gang.count[state]
 		}
 	}
 	return n
 }
 
-// hoards reports whether the group has accumulated capacity that does not suffice, and is not on
+// holdsPart reports whether the group has accumulated capacity that does not suffice, and is not on
 // its way. It may wait for its turn, or have it.
-func (g *group) hoards() bool {
+func (g *group) holdsPart() bool {
 	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == awaiting || g.phase == inTurn && g.replans == 0)
 }
 
@@ -223,7 +223,7 @@ func (g *group) missed() (first time.Time) {
 // preemptionDelay returns the longest delay of its gangs that have not started.
 func (g *group) preemptionDelay() (delay time.Duration) {
 	for _, one := range g.gangs {
-		if !one.goesAlone() {
+		if !one.hasStarted() {
 			delay = max(delay, one.spec.PreemptionDelay)
 		}
 	}

@@ -88,8 +88,8 @@ func (i *incarnation) issue(pod *v1.Pod) bool {
 	return true
 }
 
-// isNamesake reports whether a pod is of another object than the one that the PodGroup was made for.
-func (i *incarnation) isNamesake(o origin) bool {
+// hasStaleOwner reports whether a pod is of another object than the one that the PodGroup was made for.
+func (i *incarnation) hasStaleOwner(o origin) bool {
 	return i.madeFor != "" && o.object != "" && o.object != i.madeFor
 }
 
@@ -100,7 +100,7 @@ func (i *incarnation) supersedes(o origin) bool {
 }
 
 // replaces reports whether others are there, or come, in place of a pod.
-func (i *incarnation) replaces(o origin) bool { return i.isNamesake(o) || i.supersedes(o) }
+func (i *incarnation) replaces(o origin) bool { return i.hasStaleOwner(o) || i.supersedes(o) }
 
 // live records a pod that is unfinished.
 func (i *incarnation) live(pod *v1.Pod) {

@@ -53,12 +53,12 @@ func (s *Gangs) KeysOf(pods []types.UID) []Key {
 // needs no more than one member and starts with no other.
 func (s *Gangs) ByItself(uid types.UID) bool {
 	m := s.members[uid]
-	if m == nil || m.gang.goesAlone() {
+	if m == nil || m.gang.hasStarted() {
 		return true
 	}
 	least := 0
 	for _, g := range m.gang.group.gangs {
-		if !g.goesAlone() {
+		if !g.hasStarted() {
 			least += g.spec.Min
 		}
 	}

@@ -58,9 +58,9 @@ type member struct {
 	losing sets.Set[types.NamespacedName]
 	// outdated: a claim was taken back, or it has come from another gang, since it last left the queue.
 	outdated bool
-	// namesake: its owner is another object of the same name than the one for which the PodGroup of its gang was
+	// staleOwner: its owner is another object of the same name than the one for which the PodGroup of its gang was
 	// made.
-	namesake bool
+	staleOwner bool
 	// superseded: its owner has begun to make all its pods anew, and is about to delete this one.
 	superseded bool
 
@@ -106,12 +106,12 @@ func (m *member) eligible() bool { return m.state == Pending && m.free() }
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
 // replaced reports whether it is about to be deleted in favour of others.
-func (m *member) replaced() bool { return m.namesake || m.superseded }
+func (m *member) replaced() bool { return m.staleOwner || m.superseded }
 
 // findReplaced finds out whether it is.
 func (m *member) findReplaced() {
 	o := originOf(m.pod)
-	m.namesake, m.superseded = m.gang.incarnation.isNamesake(o), m.gang.incarnation.supersedes(o)
+	m.staleOwner, m.superseded = m.gang.incarnation.hasStaleOwner(o), m.gang.incarnation.supersedes(o)
 }
 
 // lives reports whether it has not ended, is not being deleted, and will not be.

@@ -74,13 +74,13 @@ func TestMembersBeingDeleted(t *testing.T) {
 func randomPod(random *rand.Rand, name string) *v1.Pod {
 	one := func(values ...string) string { return values[random.IntN(len(values))] }
 	pod := podOf(name, of("x"), urgent(int32(random.IntN(2))), aged(time.Duration(random.IntN(3))*time.Minute), as(one("", "r", "s")))
-	for key, values := range map[string][]string{
-		minKey: {"-", "-", "1", "2", "3", "no"}, modeKey: {"-", "NonStrict", "no"}, totalKey: {"-", "-", "4"}, rolesKey: {"-", "-", `{"r":1,"s":1}`},
-		policyKey: {"-", "-", "waiting-and-running"}, waitKey: {"-", "3s"}, v1alpha1.StagesAnnotation: {"-", "-", "-", "1,1"},
-		v1alpha1.NetworkTopologyIndexAnnotation: {"-", "-", "-", "0", "1"},
+	for _, key := range [][]string{
+		{minKey, "-", "-", "1", "2", "3", "no"}, {modeKey, "-", "NonStrict", "no"}, {totalKey, "-", "-", "4"}, {rolesKey, "-", "-", `{"r":1,"s":1}`},
+		{policyKey, "-", "-", "waiting-and-running"}, {waitKey, "-", "3s"}, {v1alpha1.StagesAnnotation, "-", "-", "-", "1,1"},
+		{v1alpha1.NetworkTopologyIndexAnnotation, "-", "-", "-", "0", "1"},
 	} {
-		if value := one(values...); value != "-" {
-			pod.Annotations[key] = value
+		if value := one(key[1:]...); value != "-" {
+			pod.Annotations[key[0]] = value
 		}
 	}
 	if random.IntN(2) == 0 {
@@ -121,6 +121,8 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			pod := randomPod(random, fmt.Sprintf("p-%d", random.IntN(12)))
 			if was := pods[pod.UID]; was != nil && (hasEnded(was) || was.Spec.NodeName != "" || was.DeletionTimestamp != nil) {
 				continue // it does not come back
+			} else if was != nil { // these do not change
+				pod.CreationTimestamp, pod.Spec.Priority, pod.OwnerReferences = was.CreationTimestamp, was.Spec.Priority, was.OwnerReferences
 			}
 			pods[pod.UID] = pod
 			if hasEnded(pod) {
@@ -143,7 +145,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			Spec       Spec
 			Min, Bound int
 		}
-		observed, known := seen{Spec: f.Spec, Min: f.Stage.Min, Bound: f.Bound.N}, seen{Spec: g.asked, Min: g.spec.Min, Bound: g.standing()}
+		observed, known := seen{Spec: f.Spec, Min: f.Stage.Min, Bound: f.Bound.N}, seen{Spec: g.asked, Min: g.spec.Min, Bound: g.runningOrSucceeded()}
 		for _, pod := range f.Pods {
 			if !hasEnded(pod) {
 				observed.Order = append(observed.Order, pod.Name)

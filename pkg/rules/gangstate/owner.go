@@ -205,13 +205,13 @@ func (s *Gangs) findReplaced(g *gang) []*member {
 	i.forgetGone(func(f finished) bool { return i.replaces(f.origin) })
 	news := g.sorted(func(m *member) bool {
 		o := originOf(m.pod)
-		return i.isNamesake(o) != m.namesake || i.supersedes(o) != m.superseded
+		return i.hasStaleOwner(o) != m.staleOwner || i.supersedes(o) != m.superseded
 	})
 	for _, m := range news {
 		g.change(m, m.findReplaced)
 		g.relive(m)
 		if m.replaced() {
-			s.takeBack(m)
+			s.unreserveMember(m)
 		}
 	}
 	return news

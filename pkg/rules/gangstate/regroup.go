@@ -144,13 +144,13 @@ func (g *gang) names(key Key) bool {
 // to success, waits for no gang without members: that was there when it began, and has come to its
 // end.
 func (s *Gangs) awaited(g *gang) (Key, bool) {
-	if g.goesAlone() {
+	if g.hasStarted() {
 		return Key{}, false
 	}
 	for _, key := range g.apart {
 		other := s.gangs[key]
-		ended := (other == nil || len(other.members) == 0) && g.standing() > 0
-		if !ended && (other == nil || !other.goesAlone()) {
+		ended := (other == nil || len(other.members) == 0) && g.runningOrSucceeded() > 0
+		if !ended && (other == nil || !other.hasStarted()) {
 			return key, true
 		}
 	}

@@ -8,19 +8,19 @@ func (s *Gangs) evict(names []string, winner *group) {
 		return
 	}
 	for grp := range s.timed {
-		if grp != winner && grp.hoards() && slices.Contains(names, grp.key().String()) {
-			s.giveBack(grp)
+		if grp != winner && grp.holdsPart() && slices.Contains(names, grp.key().String()) {
+			s.unreserve(grp)
 			grp.clocks = clocks{}
 		}
 	}
 }
 
-// Hoards lists the groups of less than a priority that hold capacity without being
+// PartialHolders lists the groups of less than a priority that hold capacity without being
 // complete.
-func (s *Gangs) Hoards(below int32) []string {
+func (s *Gangs) PartialHolders(below int32) []string {
 	var names []string
 	for grp := range s.timed {
-		if grp.hoards() && grp.priority() < below {
+		if grp.holdsPart() && grp.priority() < below {
 			names = append(names, grp.key().String())
 		}
 	}
@@ -35,10 +35,10 @@ func (s *Gangs) Yield(names []string) Effects {
 	return s.take()
 }
 
-// Rivals lists the groups that hold capacity without being complete and that
+// LowerRankedHolders lists the groups that hold capacity without being complete and that
 // rank below the group of an attempt, the last in rank first: NonStrict groups
 // may starve each other.
-func (s *Gangs) Rivals(a *Attempt) []string {
+func (s *Gangs) LowerRankedHolders(a *Attempt) []string {
 	leader := s.members[a.Leader]
 	if leader == nil {
 		return nil
@@ -46,7 +46,7 @@ func (s *Gangs) Rivals(a *Attempt) []string {
 	grp := leader.gang.group
 	var below []*group
 	for other := range s.timed {
-		if other != grp && other.hoards() && compareRank(grp, other) < 0 {
+		if other != grp && other.holdsPart() && compareRank(grp, other) < 0 {
 			below = append(below, other)
 		}
 	}

@@ -23,7 +23,7 @@ func (r *room) note(e Effects, now time.Time) {
 		if missed.RoomFor != "" {
 			o.Holder = hold.Holder{Group: missed.RoomFor}
 		}
-		r.Miss(r.job(missed.Group), o, now)
+		r.Fail(r.job(missed.Group), o, now)
 	}
 	for _, group := range e.Touched {
 		switch t, waits := r.s.Turn(group); {

@@ -12,13 +12,13 @@ func (s *Gangs) settle(g *gang, now time.Time) {
 		g.missed = time.Time{}
 	}
 	s.noteRunning(g, now)
-	able := s.able(grp)
+	able := s.complete(grp)
 	for able {
 		s.advance(grp, now)
 		if !s.release(grp, now) {
 			break
 		}
-		able = s.able(grp) // under OnlyWaiting members that were let go do not count any more
+		able = s.complete(grp) // under OnlyWaiting members that were let go do not count any more
 	}
 	if able {
 		grp.setClocks(now)
@@ -33,22 +33,22 @@ func (s *Gangs) gather(grp *group, now time.Time) {
 	if grp.phase != gathering {
 		s.enterPhase(grp, gathering, now)
 	}
-	s.giveBack(grp)
+	s.unreserve(grp)
 	grp.clocks = clocks{}
 }
 
 // noteRunning lets members go alone once their gang runs, and gates them again
 // when it no longer does.
 func (s *Gangs) noteRunning(g *gang, now time.Time) {
-	s.judge(g, now)
-	if g.goesAlone() == g.ran {
+	s.updateStarted(g, now)
+	if g.hasStarted() == g.ran {
 		return
 	}
 	g.ran = !g.ran
 	if g.ran {
 		g.missed = time.Time{}
-		s.letGo(g)
-		s.judge(g, now) // more of it run
+		s.releaseGang(g)
+		s.updateStarted(g, now) // more of it run
 	}
 	s.admitGang(g)
 	s.settleAwaiting(g, now)
@@ -63,8 +63,8 @@ func (s *Gangs) settleAwaiting(g *gang, now time.Time) {
 	}
 }
 
-// able reports whether every gang of the group could reach its minimum.
-func (s *Gangs) able(grp *group) bool {
+// complete reports whether every gang of the group could reach its minimum.
+func (s *Gangs) complete(grp *group) bool {
 	for _, g := range grp.gangs {
 		if !g.gathered() {
 			return false
@@ -100,7 +100,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 		s.replan(grp, now)
 	case grp.phase == awaiting:
 		if grp.strict() && grp.attempted {
-			s.giveBack(grp) // of members that were on their way when the round failed
+			s.unreserve(grp) // of members that were on their way when the round failed
 		}
 		if grp.attempted && grp.pool() > grp.tried && grp.tried < grp.total() {
 			grp.changes++ // the round waits to have tried total-number members: those that come are part of it
@@ -127,7 +127,7 @@ func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
 
 // lead lets through the members that the phase calls for; while inTurn, exactly one.
 func (s *Gangs) lead(grp *group, now time.Time) {
-	grp.leader, grp.visited, grp.nudged, grp.patience = "", false, now, nudgeAfter
+	grp.leader, grp.visited, grp.sent, grp.resendAfter = "", false, now, firstResend
 	if grp.phase == inTurn {
 		if leader := grp.pickLeader(); leader != nil {
 			grp.leader = leader.uid()
@@ -172,30 +172,30 @@ func (s *Gangs) rest(grp *group, now time.Time) {
 	grp.replans = 0
 	s.enterPhase(grp, awaiting, now)
 	if grp.strict() {
-		s.giveBack(grp)
+		s.unreserve(grp)
 	}
 }
 
-// giveBack voids the plan of a group and takes back what its members hold, except
+// unreserve voids the plan of a group and takes back what its members hold, except
 // in gangs that run already: those are past the group's minimum.
-func (s *Gangs) giveBack(grp *group) {
+func (s *Gangs) unreserve(grp *group) {
 	if grp.holding() == 0 {
 		return
 	}
 	for _, g := range grp.gangs {
-		if g.goesAlone() {
+		if g.hasStarted() {
 			continue
 		}
 		for _, m := range g.members {
-			s.takeBack(m)
+			s.unreserveMember(m)
 		}
 		s.tell(g)
 	}
 	s.admitGroup(grp)
 }
 
-// takeBack takes from a member the place that it was given and does not use yet.
-func (s *Gangs) takeBack(m *member) {
+// unreserveMember takes from a member the place that it was given and does not use yet.
+func (s *Gangs) unreserveMember(m *member) {
 	switch m.state {
 	case Planned:
 		s.unplan(m)
@@ -203,7 +203,7 @@ func (s *Gangs) takeBack(m *member) {
 		s.effects.Reject = append(s.effects.Reject, m.uid())
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state = Returning })
-		m.gang.group.patience = nudgeAfter
+		m.gang.group.resendAfter = firstResend
 	case Pending, Released, Bound, Returning:
 	}
 }
@@ -225,7 +225,7 @@ func (s *Gangs) release(grp *group, now time.Time) bool {
 	}
 	some := grp.countIn(Held) > 0
 	for _, g := range grp.gangs {
-		s.letGo(g)
+		s.releaseGang(g)
 	}
 	grp.clocks = clocks{}
 	grp.failures, grp.replans = 0, 0
@@ -235,20 +235,20 @@ func (s *Gangs) release(grp *group, now time.Time) bool {
 	return some
 }
 
-// letGo releases the held members of a gang.
-func (s *Gangs) letGo(g *gang) {
+// releaseGang releases the held members of a gang.
+func (s *Gangs) releaseGang(g *gang) {
 	if g.count[Held] == 0 {
 		return
 	}
 	for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {
-		s.letGoOf(m)
+		s.releaseMember(m)
 	}
 	g.failure, g.missed = failure{}, time.Time{}
 }
 
-func (s *Gangs) letGoOf(m *member) {
+func (s *Gangs) releaseMember(m *member) {
 	m.gang.change(m, func() { m.state = Released })
-	m.gang.group.patience = nudgeAfter
+	m.gang.group.resendAfter = firstResend
 	s.effects.Release = append(s.effects.Release, m.uid())
 }
 
@@ -260,12 +260,12 @@ func (s *Gangs) admissible(m *member) bool {
 		if !m.eligible() || s.closed {
 			return false
 		}
-		return g.goesAlone() || (g.group.phase == inTurn && g.group.leader == m.uid())
+		return g.hasStarted() || (g.group.phase == inTurn && g.group.leader == m.uid())
 	case Planned:
 		if !s.turns.mayClaim(m) {
 			return false
 		}
-		return g.group.phase == following || g.group.phase == inTurn && g.group.replans > 0 || g.goesAlone()
+		return g.group.phase == following || g.group.phase == inTurn && g.group.replans > 0 || g.hasStarted()
 	default:
 		return true // it is past the queue
 	}

@@ -90,7 +90,7 @@ func (g *gang) enterStage() {
 		g.stage = 0
 		return
 	}
-	standing := g.standing()
+	standing := g.runningOrSucceeded()
 	g.stage = g.asked.Stages.Reached(standing, standing+g.count[Planned]+g.count[Held]+g.coming)
 	if at := g.asked.AtStage(g.stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
 		g.spec = at
@@ -101,4 +101,4 @@ func (g *gang) enterStage() {
 
 // laterStage reports whether a later stage is to start: its minimum has not run whole since anything
 // of the gang runs.
-func (g *gang) laterStage() bool { return g.stage > 0 && g.stood < g.spec.Min }
+func (g *gang) laterStage() bool { return g.stage > 0 && g.lastMin < g.spec.Min }

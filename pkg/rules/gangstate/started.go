@@ -23,8 +23,8 @@ const (
 // running counts the members that are bound, or on their way to be.
 func (g *gang) running() int { return g.count[Released] + g.count[Bound] }
 
-// standing counts what the gang has of its minimum, except what is only held.
-func (g *gang) standing() int { return g.running() + g.succeeded().n }
+// runningOrSucceeded counts what the gang has of its minimum, except what is only held.
+func (g *gang) runningOrSucceeded() int { return g.running() + g.succeeded().n }
 
 // succeeded counts the members that ran to success in this incarnation.
 func (g *gang) succeeded() tally {
@@ -37,7 +37,7 @@ func (g *gang) minimumRuns() bool { return g.spec.Min > 0 && g.minimumRunsWith(t
 
 // minimumRunsWith reports whether the minimum would run together with other members.
 func (g *gang) minimumRunsWith(more tally) bool {
-	if g.standing()+more.n < g.spec.Min {
+	if g.runningOrSucceeded()+more.n < g.spec.Min {
 		return false
 	}
 	if !g.spec.RolesBind() {
@@ -56,9 +56,9 @@ func (g *gang) minimumRunsWith(more tally) bool {
 	return true
 }
 
-// goesAlone reports whether members may go alone: the gang has started and runs, or
+// hasStarted reports whether members may go alone: the gang has started and runs, or
 // as many as have to start together ran to the end. It ends when all pods are gone.
-func (g *gang) goesAlone() bool {
+func (g *gang) hasStarted() bool {
 	if g.spec.Min == 0 {
 		return false
 	}
@@ -66,15 +66,15 @@ func (g *gang) goesAlone() bool {
 	case OnlyWaiting:
 		return false
 	case WaitingAndRunning:
-		return g.standing() >= g.spec.Min
+		return g.runningOrSucceeded() >= g.spec.Min
 	default:
 		return g.begin == started && g.running() > 0 || g.succeeded().n >= g.spec.Min
 	}
 }
 
-// judge finds out whether the gang has started, and since when it is broken. It has to
+// updateStarted finds out whether the gang has started, and since when it is broken. It has to
 // be called when the number of members that run may have changed.
-func (s *Gangs) judge(g *gang, now time.Time) {
+func (s *Gangs) updateStarted(g *gang, now time.Time) {
 	g.enterStage()
 	running, whole := g.running(), g.minimumRuns()
 	if whole && running > 0 && g.begin != started {
@@ -82,69 +82,69 @@ func (s *Gangs) judge(g *gang, now time.Time) {
 	}
 	switch {
 	case running == 0:
-		g.begin, g.stood, g.surely, g.lowered = unknown, 0, 0, 0
+		g.begin, g.lastMin, g.confirmedMin, g.lowered = unknown, 0, 0, 0
 	case whole:
-		g.begin, g.stood, g.surely, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
+		g.begin, g.lastMin, g.confirmedMin, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
 	case g.laterStage():
 		g.begin = interrupted // what was made later is to start with what runs
-		g.surely = g.asked.Stages[g.stage-1]
+		g.confirmedMin = g.asked.Stages[g.stage-1]
 	case g.begin != unknown || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():
 		g.begin = interrupted
 	default:
-		g.begin, g.stood, g.surely = started, g.spec.Min, g.surelyStood()
+		g.begin, g.lastMin, g.confirmedMin = started, g.spec.Min, g.certainMin()
 	}
 	switch {
 	case running == 0 || whole || g.spec.Min == 0:
 		g.broken = time.Time{}
-	case g.broken.IsZero() || !g.lacking && g.hasLost():
+	case g.broken.IsZero() || !g.losesMembers && g.hasLost():
 		g.broken = now
-		if g.goesAlone() && g.lost() > 0 {
-			s.mend(g)
+		if g.hasStarted() && g.lost() > 0 {
+			s.readmitExtras(g)
 		}
 	}
-	g.lacking = !g.broken.IsZero() && g.hasLost()
+	g.losesMembers = !g.broken.IsZero() && g.hasLost()
 }
 
 // lost counts the members that the gang lacks of a minimum that ran. Members by which the minimum
 // was raised since were never there.
 func (g *gang) lost() int {
-	if g.spec.Min <= g.stood {
+	if g.spec.Min <= g.lastMin {
 		return g.short()
 	}
-	return max(0, min(g.short(), g.stood-g.have()))
+	return max(0, min(g.short(), g.lastMin-g.have()))
 }
 
 // hasLost reports whether members of the minimum that certainly ran no longer run. Members that are held in their place
 // do not make up for them: they may turn back.
 func (g *gang) hasLost() bool {
-	if g.spec.Min <= g.surely {
+	if g.spec.Min <= g.confirmedMin {
 		return !g.minimumRuns()
 	}
-	return g.standing() < g.surely
+	return g.runningOrSucceeded() < g.confirmedMin
 }
 
-// surelyStood returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
+// certainMin returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
 // runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
 // something was lost and is not made anew.
-func (g *gang) surelyStood() int {
+func (g *gang) certainMin() int {
 	if len(g.incarnation.unfinished)+g.succeeded().n < g.spec.Min {
 		return g.spec.Min
 	}
-	return g.standing()
+	return g.runningOrSucceeded()
 }
 
 // grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
-func (g *gang) grows() bool { return g.surely > 0 && !g.minimumRuns() && !g.hasLost() }
+func (g *gang) grows() bool { return g.confirmedMin > 0 && !g.minimumRuns() && !g.hasLost() }
 
 // writeOff subtracts n succeeded members, which no longer count, from those that stood, unless the minimum was lowered
 // by them already. If it was not, it is about to be: until then the gang lacks these members, but has not lost them.
 func (g *gang) writeOff(n int) {
 	ahead := max(0, g.lowered)
 	g.lowered -= n
-	if n -= ahead; g.stood > 0 && n > 0 {
-		g.stood, g.surely = max(1, g.stood-n), max(1, g.surely-n)
+	if n -= ahead; g.lastMin > 0 && n > 0 {
+		g.lastMin, g.confirmedMin = max(1, g.lastMin-n), max(1, g.confirmedMin-n)
 	}
 }
 
@@ -156,8 +156,8 @@ func (g *gang) lower(was int) {
 	}
 }
 
-// mend makes members that wait go through the gates again: they were beyond the minimum.
-func (s *Gangs) mend(g *gang) {
+// readmitExtras makes members that wait go through the gates again: they were beyond the minimum.
+func (s *Gangs) readmitExtras(g *gang) {
 	if g.count[Pending] == 0 {
 		return
 	}
@@ -236,7 +236,7 @@ func (g *gang) counts() bool { return g.spec.Policy != OnlyWaiting }
 // runs of its group.
 func (g *gang) owed() bool {
 	if g.running() > 0 {
-		return g.begin == interrupted || g.spec.Min <= g.stood
+		return g.begin == interrupted || g.spec.Min <= g.lastMin
 	}
 	first := firstBound(g.group.gangs...)
 	return first.IsZero() || g.wasThere(first)

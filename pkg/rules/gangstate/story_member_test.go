@@ -397,7 +397,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 4, of("train"), needs(3))...)
 				c.retry()
-				v := c.s.Visit(c.pods["p1"])
+				v := c.s.BeginCycle(c.pods["p1"])
 				_, o := c.plan(v.Attempt)
 				delete(o.Nodes, "p4")
 				c.remove("p2")
@@ -414,7 +414,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 4, of("train"), needs(3))...)
 				c.retry()
-				v := c.s.Visit(c.pods["p1"])
+				v := c.s.BeginCycle(c.pods["p1"])
 				_, o := c.plan(v.Attempt)
 				c.remove("p1")
 				accepted, e := c.s.Planned(v.Attempt, o, c.now)
@@ -430,7 +430,7 @@ func TestStoriesOfMembers(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 3, of("train"), needs(3))...)
 				c.retry()
-				v := c.s.Visit(c.pods["p1"])
+				v := c.s.BeginCycle(c.pods["p1"])
 				_, o := c.plan(v.Attempt)
 				c.remove("p3")
 				accepted, e := c.s.Planned(v.Attempt, o, c.now)
@@ -446,7 +446,7 @@ func TestStoriesOfMembers(t *testing.T) {
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
 				c.add(podsNamed("x", 2, of("x"), needs(2))...)
 				c.retry()
-				v := c.s.Visit(c.pods["x1"])
+				v := c.s.BeginCycle(c.pods["x1"])
 				_, o := c.plan(v.Attempt)
 				c.change("x", says(groupsKey, `["a/y"]`))
 				accepted, e := c.s.Planned(v.Attempt, o, c.now)
@@ -557,7 +557,7 @@ func TestStoriesOfMembers(t *testing.T) {
 				c.add(podOf("x3", of("x"), needs(2), says(groupsKey, `["a/y"]`)))
 				c.run()
 				c.look("y lacks one")
-				if v := c.s.Visit(podOf("x3", of("x"))); v.Verdict != Wait {
+				if v := c.s.BeginCycle(podOf("x3", of("x"))); v.Verdict != Wait {
 					c.fail("a bound pod is not to be scheduled: %v", v)
 				}
 			},

@@ -32,7 +32,7 @@ func memberships(s *Gangs) map[Key]membership {
 		}
 		of := membership{Asked: g.asked, Numbered: map[string]int{}}
 		for _, m := range g.sorted(func(*member) bool { return true }) {
-			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.marked, m.namesake, m.role()))
+			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.marked, m.staleOwner, m.role()))
 		}
 		for _, m := range g.describers {
 			of.Describers = append(of.Describers, m.pod.Name)
@@ -153,7 +153,7 @@ func TestVersionsOfAPod(t *testing.T) {
 				if !member {
 					want = Outside
 				}
-				if v := s.Visit(c.asked); v.Verdict != want {
+				if v := s.BeginCycle(c.asked); v.Verdict != want {
 					t.Errorf("seen as %v, asked as %v: verdict %d, want %d", c.seen.Labels, c.asked.Labels, v.Verdict, want)
 				}
 				if want, _ := s.Wants(c.asked); want.Job != "" || !slices.Equal(want.Pods, []*v1.Pod{c.asked}) {

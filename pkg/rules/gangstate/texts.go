@@ -25,9 +25,9 @@ func TextUndefined(key Key, madeFor types.UID) string {
 	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
 }
 
-// TextNamesakes is for members whose owner has only its name in common with the one for which the gang's PodGroup was
+// TextStaleOwner is for members whose owner has only its name in common with the one for which the gang's PodGroup was
 // made.
-func TextNamesakes(key Key, pods int) string {
+func TextStaleOwner(key Key, pods int) string {
 	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs", key, pods)
 }
 

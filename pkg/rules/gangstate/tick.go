@@ -2,13 +2,13 @@ package gangstate
 
 import "time"
 
-// nudgeAfter is how long members may take to act on an effect before it is repeated; from then on
+// firstResend is how long members may take to act on an effect before it is repeated; from then on
 // it doubles up to a minute, since the effect may have arrived and they may be stuck. They may
 // have been in a cycle when they were let through, or not yet waiting when they were released or
 // rejected, and then the effect was lost.
 const (
-	nudgeAfter = time.Second
-	nudgeMost  = time.Minute
+	firstResend = time.Second
+	nudgeMost   = time.Minute
 )
 
 // track notes whether time can move the group.
@@ -38,14 +38,14 @@ func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) 
 			return
 		}
 	}
-	if now.Sub(grp.nudged) >= grp.patience {
-		s.nudge(grp, now)
+	if now.Sub(grp.sent) >= grp.resendAfter {
+		s.resend(grp, now)
 	}
 }
 
-// nudge repeats the effects that members have not acted on yet.
-func (s *Gangs) nudge(grp *group, now time.Time) {
-	grp.nudged, grp.patience = now, min(max(2*grp.patience, nudgeAfter), nudgeMost)
+// resend repeats the effects that members have not acted on yet.
+func (s *Gangs) resend(grp *group, now time.Time) {
+	grp.sent, grp.resendAfter = now, min(max(2*grp.resendAfter, firstResend), nudgeMost)
 	for _, g := range grp.gangs {
 		for _, m := range g.members {
 			switch {

@@ -38,7 +38,7 @@ func (q *queue) come() {
 func (q *queue) end() {
 	var running []Key
 	for _, key := range q.s.keys() {
-		if q.s.gangs[key].goesAlone() {
+		if q.s.gangs[key].hasStarted() {
 			running = append(running, key)
 		}
 	}

@@ -37,7 +37,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 		return Want{Pods: []*v1.Pod{pod}}, true
 	case m.state != Pending:
 		return Want{}, false
-	case m.gang.goesAlone():
+	case m.gang.hasStarted():
 		reaches, mends := m.gang.makesUp(m.pod)
 		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends, Never: m.gang.spec.Never}, true
 	}

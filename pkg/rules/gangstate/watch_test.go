@@ -51,10 +51,10 @@ func (w *watch) queue(pod *v1.Pod) bool {
 }
 
 // visit begins a cycle.
-func (w *watch) visit(pod *v1.Pod) Visit {
+func (w *watch) visit(pod *v1.Pod) Cycle {
 	delete(w.refused, pod.UID)
 	w.cycling[pod.UID] = false
-	v := w.s.Visit(pod)
+	v := w.s.BeginCycle(pod)
 	if v.Verdict == Lead {
 		w.checkAttempt(v.Attempt)
 	}
@@ -408,7 +408,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		}
 		fail("gang %s: wrong describers: %d say something, in order %v; definer %v, not %v", g.key, describers, are, g.definer, g.defining())
 	}
-	if g.ran != g.goesAlone() || g.ran != runs(g, nil) {
+	if g.ran != g.hasStarted() || g.ran != runs(g, nil) {
 		fail("gang %s runs: %t, acted upon: %t", g.key, runs(g, nil), g.ran)
 	}
 	if g.empty() {
@@ -448,15 +448,15 @@ func checkBegin(s *Gangs, g *gang, fail func(string, ...any)) {
 		fail("gang %s has its minimum, and has not started", g.key)
 	case g.broken.IsZero() != (running == 0 || whole || g.spec.Min == 0):
 		fail("gang %s: %d run, and it is broken since %s", g.key, running, g.broken)
-	case g.lacking != (!g.broken.IsZero() && g.hasLost()):
-		fail("gang %s has lost members: %t, and lacks them: %t", g.key, g.hasLost(), g.lacking)
-	case running == 0 && g.surely > 0:
-		fail("gang %s does not run, and surely stood with %d", g.key, g.surely)
+	case g.losesMembers != (!g.broken.IsZero() && g.hasLost()):
+		fail("gang %s has lost members: %t, and lacks them: %t", g.key, g.hasLost(), g.losesMembers)
+	case running == 0 && g.confirmedMin > 0:
+		fail("gang %s does not run, and surely stood with %d", g.key, g.confirmedMin)
 	}
 }
 
 func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
-	name, able, need := grp.key().String(), s.able(grp), grp.need()
+	name, able, need := grp.key().String(), s.complete(grp), grp.need()
 	complain := func(format string, args ...any) {
 		fail("group %s, phase %d: %s", name, grp.phase, fmt.Sprintf(format, args...))
 	}
@@ -499,7 +499,7 @@ func checkAdmissions(s *Gangs, grp *group, settled bool, complain func(string, .
 			if (m.state == Pending || m.state == Planned) && m.admitted != s.admissible(m) {
 				complain("pod %s is admitted: %t", uid, m.admitted)
 			}
-			if m.admitted && m.state == Pending && !g.goesAlone() {
+			if m.admitted && m.state == Pending && !g.hasStarted() {
 				leaders++
 				if grp.leader != uid || grp.phase != inTurn {
 					complain("pod %s is admitted and does not lead", uid)

@@ -24,10 +24,10 @@ func TestNotBehindAnyMore(t *testing.T) {
 			b.failNow(goal, Failure{Job: goal, Gang: gang}, at)
 		}
 		helps := func() bool {
-			reason, words := b.Barred(goal)
+			reason, words := b.Blocked(goal)
 			return RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words})
 		}
-		b.Rebarred(at)
+		b.BlockedChanges(at)
 		if !helps() {
 			t.Fatalf("gang: %t: it is behind another, and was told that room does not help it", gang)
 		}
@@ -48,17 +48,17 @@ func TestNotBehindAnyMore(t *testing.T) {
 		} {
 			b.Count("runs", Usage{Queue: "a", Amount: gpus(c.runs), Runs: true})
 			at.Now = at.Now.Add(c.pass)
-			told := b.Rebarred(at)
+			told := b.BlockedChanges(at)
 			if slices.Contains(told.Again, goal) {
 				t.Errorf("gang: %t, step %d: it comes again to be told other words", gang, i)
 			}
-			if is := slices.Contains(slices.Concat(told.Pods, told.Reworded), goal); is != c.told {
+			if is := slices.Contains(slices.Concat(told.Pods, told.NewMessage), goal); is != c.told {
 				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, is, c.told)
 			}
 			if got := helps(); got != c.helps {
 				t.Errorf("gang: %t, step %d: it is told that room helps it: %t, want %t", gang, i, got, c.helps)
 			}
-			if n, is := b.Reworded(goal); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
+			if n, is := b.NewMessage(goal); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
 				t.Errorf("gang: %t, step %d: its other words are %+v", gang, i, n)
 			}
 		}
@@ -77,8 +77,8 @@ func TestEasesByTheMost(t *testing.T) {
 	b.failNow(goal, Failure{Job: goal, Gang: true}, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
-	if b.Rebarred(at); b.jobs[goal].barred.by != limits {
-		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].barred)
+	if b.BlockedChanges(at); b.jobs[goal].blocked.by != limits {
+		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].blocked)
 	}
 	runs(0)
 	for i := range 6 { // another comes before it and goes, each for two seconds
@@ -88,17 +88,17 @@ func TestEasesByTheMost(t *testing.T) {
 		} else {
 			b.goneNow(of("a", 1, nil).Name, at)
 		}
-		b.Rebarred(at)
+		b.BlockedChanges(at)
 		at.Now = at.Now.Add(2 * time.Second)
-		b.Rebarred(at)
+		b.BlockedChanges(at)
 	}
-	if by := b.jobs[goal].barred.by; by != others {
+	if by := b.jobs[goal].blocked.by; by != others {
 		t.Errorf("others come before it and go, and it is kept by %d, want %d", by, others)
 	}
 	at.Now = at.Now.Add(tellOther)
-	b.Rebarred(at)
-	if reason, _ := b.Barred(goal); reason != "" || b.lingers {
-		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.lingers)
+	b.BlockedChanges(at)
+	if reason, _ := b.Blocked(goal); reason != "" || b.easing {
+		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.easing)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		if bound, over := b.Beyond(goal); !over || bound.Queue != c.queue || bound.Resource != c.of || bound.behindOthers() {
 			t.Errorf("%s: it is beyond %+v, want %s of queue %s", c.where, bound, c.of, c.queue)
 		}
-		reason, words := b.Barred(goal)
+		reason, words := b.Blocked(goal)
 		if RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words}) {
 			t.Errorf("%s: 5 of 10 are used, and it asks for 6: room does not help it, and it is told %s: %q", c.where, reason, words)
 		}

@@ -22,7 +22,7 @@ type wishes struct {
 	order []*wish
 	// stale: what is used, or what is wished, has changed since it was computed.
 	stale bool
-	// unheard: any of it has changed since [Book.Rebarred] was called, whichever call computed it
+	// unheard: any of it has changed since [Book.BlockedChanges] was called, whichever call computed it
 	// since.
 	unheard bool
 	// under are the queues that were looked up since any was described again, and ceilings the ceilings above
@@ -58,9 +58,9 @@ type wish struct {
 	asks     []ask
 	// counts: it waits for nodes, or for its turn, and jobs that come after it have what it leaves.
 	counts bool
-	// crowds: it is its turn although it is beyond a ceiling, and other pods have to make way for it. It counts in any
+	// overLimit: it is its turn although it is beyond a ceiling, and other pods have to make way for it. It counts in any
 	// case.
-	crowds bool
+	overLimit bool
 	// gone: the job wishes something else by now.
 	gone bool
 	// over: it is beyond a ceiling, as last computed; beyond is the one from [wish.overCeiling].
@@ -86,7 +86,7 @@ func compareWishes(v, w *wish) int {
 }
 
 func (w *wish) equal(other *wish) bool {
-	return w.priority == other.priority && w.created.Equal(other.created) && w.counts == other.counts && w.crowds == other.crowds &&
+	return w.priority == other.priority && w.created.Equal(other.created) && w.counts == other.counts && w.overLimit == other.overLimit &&
 		slices.Equal(w.asks, other.asks)
 }
 
@@ -97,7 +97,7 @@ func newWishes(jobs map[string]*job) wishes {
 	return w
 }
 
-// moved reports whether any of it may have changed since [Book.Rebarred] was called.
+// moved reports whether any of it may have changed since [Book.BlockedChanges] was called.
 func (w *wishes) moved() bool { return w.unheard || w.stale || len(w.touched) > 0 }
 
 // touch notes that a job may wish something else.
@@ -142,7 +142,7 @@ func (b *Book) Beyond(name string) (Bound, bool) {
 	w.unheard = w.moved()
 	clear(w.touched)
 	if w.stale {
-		w.reckon()
+		w.compute()
 	}
 	if one := w.of[name]; one != nil && one.over {
 		return one.beyond, true
@@ -150,8 +150,8 @@ func (b *Book) Beyond(name string) (Bound, bool) {
 	return Bound{}, false
 }
 
-// reckon finds the jobs that are beyond a ceiling.
-func (w *wishes) reckon() {
+// compute finds the jobs that are beyond a ceiling.
+func (w *wishes) compute() {
 	w.stale = false
 	w.order = slices.DeleteFunc(w.order, func(one *wish) bool { return one.gone })
 	slices.SortFunc(w.order, compareWishes)
@@ -160,7 +160,7 @@ func (w *wishes) reckon() {
 	}
 	for _, one := range w.order {
 		one.beyond, one.over = one.overCeiling()
-		if one.crowds || one.counts && !one.over {
+		if one.overLimit || one.counts && !one.over {
 			for _, a := range one.asks {
 				a.under.asked += a.more
 			}
@@ -192,7 +192,7 @@ func (b *Book) wish(j *job) *wish {
 	if j.phase == Outside || !b.limited(needs) {
 		return nil
 	}
-	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.aside && b.allServe(needs), crowds: j.crowded}
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && b.allServe(needs), overLimit: j.overLimit}
 	for _, queue := range slices.Sorted(maps.Keys(needs)) {
 		for _, c := range b.under(queue).ceilings {
 			need := needs[queue][c.name]

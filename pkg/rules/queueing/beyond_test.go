@@ -246,7 +246,7 @@ func TestBeyondMoved(t *testing.T) {
 		names = append(names, comes(b, "a", i+1, 6, at))
 		b.failNow(names[i], Failure{Job: names[i], Gang: i == 0}, at)
 	}
-	b.Rebarred(at)
+	b.BlockedChanges(at)
 	for _, c := range []struct {
 		queue  string
 		beyond Reason
@@ -259,7 +259,7 @@ func TestBeyondMoved(t *testing.T) {
 		if alone := rebarred(b, &at).Again; !slices.Equal(alone, c.alone) {
 			t.Errorf("the first is in queue %s: %q come again, want %q", c.queue, alone, c.alone)
 		}
-		if reason, _ := b.Barred(names[1]); reason != c.beyond {
+		if reason, _ := b.Blocked(names[1]); reason != c.beyond {
 			t.Errorf("the first is in queue %s, and the second barred by %q, want %q", c.queue, reason, c.beyond)
 		}
 	}
@@ -300,7 +300,7 @@ func slowBeyond(b *Book) map[string]bool {
 		for queue := range needs {
 			serves = serves && b.queues[queue].spec != nil && b.queues[queue].err == nil && !b.closed(b.queues[queue])
 		}
-		if !j.crowded && (beyond[j.Name] || j.aside || !serves) {
+		if !j.overLimit && (beyond[j.Name] || j.waitsElsewhere || !serves) {
 			continue
 		}
 		for queue, amount := range needs {

@@ -26,8 +26,8 @@ type Book struct {
 	phases [Failed + 1]int
 	// timed are the jobs that time can move.
 	timed map[string]*job
-	// hoarding are the jobs for which something is held.
-	hoarding map[*job]bool
+	// holding are the jobs for which something is held.
+	holding map[*job]bool
 	// victims returns how many pods have not ended that are evicted for a holder.
 	victims func(hold.Holder) int
 	// candidates are gangs that have not come to the gate and would if it was their turn. members are they and the jobs that
@@ -39,19 +39,19 @@ type Book struct {
 	promised map[string]Needs
 	// missed are the jobs that did not fit, which others may have to wait for.
 	missed map[string]*missed
-	// crowded is how many of the admitted jobs are crowded, at most 1: other pods make way for each
+	// overLimit is how many of the admitted jobs are over a limit, at most 1: other pods make way for each
 	// by itself, but need not for what several ask for together.
-	crowded int
+	overLimit int
 	// urgent are the jobs that wait and have begun, candidates too.
 	urgent map[*job]bool
 	// freed are queues of which nothing is left.
 	freed []string
 	// stale: the shares have to be recomputed.
 	stale bool
-	// relinked: queues have been described again since [Book.Rebarred] was called.
+	// relinked: queues have been described again since [Book.BlockedChanges] was called.
 	relinked bool
-	// lingers: some jobs still count as barred although they are not.
-	lingers bool
+	// easing: some jobs still count as blocked although they are not.
+	easing bool
 	// wishes are the nodes that jobs would have.
 	wishes wishes
 	// effects are the effects of the input that is being handled.
@@ -83,7 +83,7 @@ type queue struct {
 func NewBook(standard string, victims func(hold.Holder) int) *Book {
 	b := &Book{
 		victims: victims, total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		timed: map[string]*job{}, hoarding: map[*job]bool{},
+		timed: map[string]*job{}, holding: map[*job]bool{},
 		candidates: map[string]*job{}, members: map[string]map[*job]bool{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[*job]bool{}, stale: true, wishes: newWishes(nil),
 	}
 	b.SetQueues(Queue{Name: standard, Weight: 1})

@@ -32,8 +32,8 @@ func (w *world) fresh(r *rand.Rand) *Book {
 		b.wait(j)
 		if w.admitted[name] {
 			one := b.jobs[name]
-			one.crowded = w.crowded[name]
-			b.crowded += count(one.crowded)
+			one.overLimit = w.crowded[name]
+			b.overLimit += count(one.overLimit)
 			b.admit(one)
 			b.chargeAll(one, -1)
 			one.turn, one.lacks = w.turn[name], nil
@@ -151,7 +151,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %q is admitted, want %q", seed, step, got.Name, want)
 			}
 			if ok {
-				w.admitted[got.Name], w.crowded[got.Name] = true, b.jobs[got.Name].crowded
+				w.admitted[got.Name], w.crowded[got.Name] = true, b.jobs[got.Name].overLimit
 				w.turn[got.Name] = maps.Clone(b.jobs[got.Name].turn)
 				admissions++
 			}
@@ -199,7 +199,7 @@ func firstOf(b *Book) string {
 		if j.phase != Waiting || b.isShut(j) || b.tooLarge(j) {
 			continue
 		}
-		if _, over := b.insuperable(j); over {
+		if _, over := b.hardLimit(j); over {
 			continue
 		}
 		if best == nil {

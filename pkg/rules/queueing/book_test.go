@@ -352,7 +352,7 @@ func TestBypass(t *testing.T) {
 	if got := turnsOf(b); got != "default-5 default-6" {
 		t.Errorf("turns %q, want who is more important, and who asks for something else", got)
 	}
-	b.letOff(big.Name)
+	b.dropReservation(big.Name)
 	if got := turnsOf(b); got != third.Name {
 		t.Errorf("turns %q once it is let off, want %s", got, third.Name)
 	}
@@ -385,7 +385,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 		}
 		if m := b.missed[big.Name]; m != nil && b.waited(m) && !strings.Contains(took, "a-") {
 			took += fmt.Sprint(" waits:", m.rounds)
-			b.letOff(big.Name)
+			b.dropReservation(big.Name)
 		}
 		story = append(story, took)
 	}

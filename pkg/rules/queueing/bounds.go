@@ -178,17 +178,17 @@ func (b *Book) exceeded(j *job) (Bound, bool) {
 	return Bound{}, false
 }
 
-// insuperable returns the first bound that keeps a job from its turn. A bound that other pods can
+// hardLimit returns the first bound that keeps a job from its turn. A bound that other pods can
 // make way for does not: pods of its own queue that the job may preempt, as far as is known; or, if
 // its queue has a right to what it asks for and only a ceiling above is in its way, pods of
 // siblings, from which that may be reclaimed.
-func (b *Book) insuperable(j *job) (Bound, bool) {
+func (b *Book) hardLimit(j *job) (Bound, bool) {
 	var yields Vector
 	for bound := range b.bounds(j) {
 		if !bound.Exceeded(0) || bound.Reason == Capability && !bound.Exceeded(b.hoarded(j, bound)) {
 			continue
 		}
-		if j.patient() || b.crowded > 0 {
+		if j.patient() || b.overLimit > 0 {
 			return bound, true
 		}
 		if yields == nil && !j.Ready {
@@ -229,7 +229,7 @@ func (b *Book) hoards(h *job, bound Bound) (sum int64) {
 
 // hoarders returns the jobs that hold something, have not all that they need, and come after a job; the last first.
 func (b *Book) hoarders(j *job) (list []*job) {
-	for h := range b.hoarding {
+	for h := range b.holding {
 		if h != j && (h.phase == Waiting || h.phase == Failed) && b.Compare(j.Job, h.Job) < 0 {
 			list = append(list, h)
 		}
@@ -238,14 +238,14 @@ func (b *Book) hoarders(j *job) (list []*job) {
 	return list
 }
 
-// GivesBack returns the jobs that have to give back what they hold so that a job which has its turn keeps the ceilings
+// Releases returns the jobs that have to give back what they hold so that a job which has its turn keeps the ceilings
 // of its queues: those that come last, as many as it takes.
-func (b *Book) GivesBack(name string) (names []string) {
+func (b *Book) Releases(name string) (names []string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted || j.Begun || !j.spared.IsZero() {
 		return nil
 	}
-	defer func() { j.gaveBack = len(names) > 0 }()
+	defer func() { j.released = len(names) > 0 }()
 	for bound := range b.bounds(j) {
 		var freed int64
 		for _, h := range b.hoarders(j) {
@@ -349,11 +349,11 @@ func (b *Book) aboveCeiling(need Needs) bool {
 	return false
 }
 
-// Crowded returns the bounds of a job whose turn it is although its queue is at a limit: other pods
+// OverLimit returns the bounds of a job whose turn it is although its queue is at a limit: other pods
 // have to make way first. There are none if they have, or if it was not at one.
-func (b *Book) Crowded(name string) []Bound {
+func (b *Book) OverLimit(name string) []Bound {
 	j := b.jobs[name]
-	if j == nil || !j.crowded {
+	if j == nil || !j.overLimit {
 		return nil
 	}
 	if _, exceeded := b.exceeded(j); !exceeded {
@@ -417,9 +417,9 @@ func (b *Book) Choices(name string) []Choice {
 	switch {
 	case len(keeps) == 0:
 		keeps = append(keeps, charged)
-	case keeps[0].At != charged.At && j.crowded:
-		j.crowded = false // no pod has to make way any more
-		b.crowded--
+	case keeps[0].At != charged.At && j.overLimit:
+		j.overLimit = false // no pod has to make way any more
+		b.overLimit--
 	}
 	b.retake(j, keeps[0].At)
 	return keeps

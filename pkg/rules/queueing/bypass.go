@@ -41,7 +41,7 @@ func (b *Book) SetLimits(limits Limits) { b.limits = limits }
 // miss notes that a job did not fit in its turn. A job for which others would have to make way is not waited
 // for.
 func (b *Book) miss(name string) {
-	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.crowded {
+	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.overLimit {
 		b.note(missed{Job: j.offered()})
 	}
 }
@@ -81,16 +81,16 @@ func (b *Book) pass(j *job) {
 // mostRounds bounds the doubling.
 const mostRounds = 10
 
-// letOff lets a job be passed by twice as many as before, until it is waited for again.
-func (b *Book) letOff(name string) {
+// dropReservation lets a job be passed by twice as many as before, until it is waited for again.
+func (b *Book) dropReservation(name string) {
 	if m := b.missed[name]; m != nil {
 		m.passed, m.since = 0, time.Time{}
 		m.rounds = min(m.rounds+1, mostRounds)
 	}
 }
 
-// relent lets off the jobs that others have waited for long enough.
-func (b *Book) relent(now time.Time) {
+// expireReservations drops the reservations of jobs that others have waited for long enough.
+func (b *Book) expireReservations(now time.Time) {
 	for name, m := range b.missed {
 		switch {
 		case !b.waited(m):
@@ -98,7 +98,7 @@ func (b *Book) relent(now time.Time) {
 		case m.since.IsZero():
 			m.since = now
 		case now.Sub(m.since) > b.limits.BypassHold<<m.rounds:
-			b.letOff(name)
+			b.dropReservation(name)
 		}
 	}
 }

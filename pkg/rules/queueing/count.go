@@ -11,13 +11,13 @@ func (b *Book) Count(name string, u Usage) {
 	b.enter(u.Queue)
 	u.refused, u.hopeless = before.refused && !u.Runs, before.hopeless && !u.Runs
 	b.usages[name] = u
-	b.noteHoard(before, -1)
+	b.countHeld(before, -1)
 	b.assign(name, before.Job, u.Job)
 	if known {
 		b.count(name, before, -1)
 	}
 	b.count(name, u, 1)
-	b.noteHoard(u, 1)
+	b.countHeld(u, 1)
 	if known {
 		b.leave(before.Queue)
 	}
@@ -33,16 +33,16 @@ func (b *Book) Count(name string, u Usage) {
 	b.settle(u.Job)
 }
 
-// noteHoard notes that one more is held for a job, or with n = -1 one fewer.
-func (b *Book) noteHoard(u Usage, n int) {
+// countHeld notes that one more is held for a job, or with n = -1 one fewer.
+func (b *Book) countHeld(u Usage, n int) {
 	j := b.jobs[u.Job]
 	if j == nil || !u.Held || u.Runs {
 		return
 	}
-	if j.hoards += n; j.hoards > 0 {
-		b.hoarding[j] = true
+	if j.heldPods += n; j.heldPods > 0 {
+		b.holding[j] = true
 	} else {
-		delete(b.hoarding, j)
+		delete(b.holding, j)
 	}
 }
 
@@ -62,7 +62,7 @@ func (b *Book) relocate(name string, now, before Usage) {
 func (b *Book) uncount(name string) {
 	if u, ok := b.usages[name]; ok {
 		delete(b.usages, name)
-		b.noteHoard(u, -1)
+		b.countHeld(u, -1)
 		b.assign(name, u.Job, "")
 		b.count(name, u, -1)
 		b.leave(u.Queue)
@@ -169,7 +169,7 @@ func (b *Book) settle(name string) {
 	if j == nil || j.phase != Admitted || j.left+j.held > 0 {
 		return
 	}
-	j.aside = false
+	j.waitsElsewhere = false
 	last := *j
 	if b.done(name); last.got {
 		b.placed(&last)

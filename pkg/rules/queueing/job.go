@@ -66,24 +66,24 @@ type job struct {
 	counted map[string]bool
 	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
-	// aside: since it failed last, or while it waits for its turn, it waits for something else than room.
-	aside bool
+	// waitsElsewhere: since it failed last, or while it waits for its turn, it waits for something else than room.
+	waitsElsewhere bool
 
 	// candidate: it has not come to the gate, see [Book.AddCandidate]; what it asks for is not known.
 	candidate bool
 
 	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not
-	// there. told and reason are what its users were told, and toldAt when; lookedAt is when there was nothing else to
+	// there. reported and reason are what its users were told, and reportedAt when; lookedAt is when there was nothing else to
 	// tell, and other the reason that it waited for then, if that was another one. renewed: queues have been described
 	// again since.
-	kind     string
-	index    int
-	reason   Reason
-	told     string
-	toldAt   time.Time
-	lookedAt time.Time
-	other    Reason
-	renewed  bool
+	kind       string
+	index      int
+	reason     Reason
+	reported   string
+	reportedAt time.Time
+	lookedAt   time.Time
+	other      Reason
+	renewed    bool
 
 	// In its turn: turn are the pods to be placed in it, as they asked when it began. lacks is what those asked for that have
 	// no place, which left counts; held counts those for which one is held. got: some of them have their places, or had.
@@ -92,18 +92,18 @@ type job struct {
 	lacks      Needs
 	left, held int
 	got        bool
-	crowded    bool
+	overLimit  bool
 
-	// failed is when it failed last; zero if it has not. hoards is how many of its pods are held. gaveBack: others gave back
+	// failed is when it failed last; zero if it has not. heldPods is how many of its pods are held. released: others gave back
 	// what they held for its turn; none does again before spared.
 	failed   time.Time
-	hoards   int
-	gaveBack bool
+	heldPods int
+	released bool
 	spared   time.Time
 	// Once it has failed: deserved is the least that its queue has deserved since.
 	deserved Vector
-	// barred is what was found when it failed before, or since.
-	barred barred
+	// blocked is what was found when it failed before, or since.
+	blocked blocked
 }
 
 // asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Pods, Gang, Priority and Created are
@@ -147,8 +147,8 @@ func (b *Book) Phase(name string) Phase {
 	return Outside
 }
 
-// Speaker returns the pod that is called when it is the turn of a job that waits; empty if it does not wait.
-func (b *Book) Speaker(name string) string {
+// WaitingPod returns the pod that is called when it is the turn of a job that waits; empty if it does not wait.
+func (b *Book) WaitingPod(name string) string {
 	if j := b.jobs[name]; j != nil && j.phase == Waiting {
 		return j.Pod
 	}
@@ -195,7 +195,7 @@ func (b *Book) keep(j *job) {
 		delete(b.timed, j.Name)
 		if len(j.counted) == 0 && b.jobs[j.Name] == j {
 			delete(b.jobs, j.Name)
-			delete(b.hoarding, j)
+			delete(b.holding, j)
 			b.wishes.forget(j.Name)
 			b.phases[Outside]--
 			delete(b.missed, j.Name) // no job waits for one that is not there
@@ -250,7 +250,7 @@ func (b *Book) drop(j *job) {
 	if j.phase == Waiting {
 		b.unlist(j)
 	} else {
-		b.crowded -= count(j.crowded)
+		b.overLimit -= count(j.overLimit)
 		b.chargeAll(j, -1)
 	}
 	for _, queue := range j.in {
@@ -285,7 +285,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, aside: j.aside, barred: j.barred, failed: j.failed, hoards: j.hoards, spared: j.spared}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, waitsElsewhere: j.waitsElsewhere, blocked: j.blocked, failed: j.failed, heldPods: j.heldPods, spared: j.spared}
 	b.keep(j)
 }
 

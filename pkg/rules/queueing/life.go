@@ -61,9 +61,9 @@ func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effect
 		case next.candidate:
 			return next.Job, true, b.take()
 		case !at.Waits(next.Pod):
-			b.quit(next, at)
+			b.stopWaiting(next, at)
 		case next.Gang && at.lacks(next.Pod):
-			b.leaveOff(next)
+			b.abandon(next)
 		default:
 			return next.offered(), true, b.take()
 		}
@@ -106,8 +106,8 @@ func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
 	}
 	if !j.Begun {
 		b.pass(j)
-		_, j.crowded = b.exceeded(j)
-		b.crowded += count(j.crowded)
+		_, j.overLimit = b.exceeded(j)
+		b.overLimit += count(j.overLimit)
 	}
 	b.admit(j)
 	began = Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)}
@@ -115,16 +115,16 @@ func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
 	return j.Pod, began
 }
 
-// leaveOff ends the waiting of a job, or its turn, that would lead to nothing. It asks for nothing until it comes
+// abandon ends the waiting of a job, or its turn, that would lead to nothing. It asks for nothing until it comes
 // again.
-func (b *Book) leaveOff(j *job) {
+func (b *Book) abandon(j *job) {
 	b.done(j.Name)
 	b.demand(j, nil, Hopeless)
 }
 
-// quit ends the waiting of a job, or its turn, if the pod to call does not wait any more. Another of its pods is
+// stopWaiting ends the waiting of a job, or its turn, if the pod to call does not wait any more. Another of its pods is
 // called, if there is one, and offers it again.
-func (b *Book) quit(j *job, at Moment) {
+func (b *Book) stopWaiting(j *job, at Moment) {
 	pods := j.Pods
 	b.done(j.Name)
 	if i := slices.IndexFunc(pods, at.Waits); i >= 0 {
@@ -170,7 +170,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	u.refused, u.hopeless = false, false
 	b.usages[pod] = u
-	crowded := len(b.Crowded(name)) > 0
+	crowded := len(b.OverLimit(name)) > 0
 	b.demand(b.job(name), nil, demand)
 	before := *b.job(name)
 	b.done(name)
@@ -180,13 +180,13 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
-	j.Priority, j.Created, j.Pods, j.aside = u.Priority, before.Created, before.Pods, how.Aside || at.aside(pod)
-	if j.failed = at.Now; before.gaveBack {
+	j.Priority, j.Created, j.Pods, j.waitsElsewhere = u.Priority, before.Created, before.Pods, how.Aside || at.aside(pod)
+	if j.failed = at.Now; before.released {
 		j.spared = at.Now.Add(spare) // it was of no use
 	}
 	if !how.Gang {
-		j.barred.take(b.barOf(j)) // it gets that reason now; what words it finds it computed
-		j.barred.unheard = false
+		j.blocked.take(b.blockOf(j)) // it gets that reason now; what words it finds it computed
+		j.blocked.unheard = false
 	}
 	b.effects.Again = refused && !how.Gang
 	return b.take()
@@ -204,7 +204,7 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 		case j.phase == Failed && speaks:
 			b.end(j)
 		case j.phase == Waiting && speaks:
-			b.quit(j, at)
+			b.stopWaiting(j, at)
 		}
 		b.keep(j)
 	}
@@ -218,15 +218,15 @@ func (b *Book) Tick(at Moment) Effects {
 	for _, j := range b.timed {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
-			b.leaveOff(j)
+			b.abandon(j)
 		case j.phase == Admitted && j.Gang && j.held == 0 && !b.whole(j, at):
-			b.leaveOff(j) // it has lost a member since
+			b.abandon(j) // it has lost a member since
 		case j.phase == Waiting && !at.Waits(j.Pod):
-			b.quit(j, at)
+			b.stopWaiting(j, at)
 		case j.phase == Waiting && j.Gang && at.lacks(j.Pod):
-			b.leaveOff(j)
-		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.aside(j.Pod) != j.aside:
-			j.aside = !j.aside
+			b.abandon(j)
+		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.aside(j.Pod) != j.waitsElsewhere:
+			j.waitsElsewhere = !j.waitsElsewhere
 			b.wishes.touch(j)
 		}
 		if !j.spared.IsZero() && !at.Now.Before(j.spared) {
@@ -241,7 +241,7 @@ func (b *Book) Tick(at Moment) Effects {
 			b.keep(j)
 		}
 	}
-	b.relent(at.Now)
+	b.expireReservations(at.Now)
 	b.retry(at)
 	b.effects.Freed = b.Freed()
 	return b.take()

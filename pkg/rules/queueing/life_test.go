@@ -195,12 +195,12 @@ func TestPatience(t *testing.T) {
 		patient bool
 	}{{patience - 1, true}, {1, false}} {
 		s.after(c.passes)
-		if _, due := s.Untold("j", s.at()); s.jobs["j"].patient() != c.patient || due {
+		if _, due := s.Unreported("j", s.at()); s.jobs["j"].patient() != c.patient || due {
 			t.Errorf("patient: %v, want %v; something to tell: %v", !c.patient, c.patient, due)
 		}
 	}
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
-	if n, due := s.Untold("j", s.at()); !due || n.Message != `queue "b" is closed` {
+	if n, due := s.Unreported("j", s.at()); !due || n.Message != `queue "b" is closed` {
 		t.Errorf("to be told: %q, want that its queue is closed", n.Message)
 	}
 }

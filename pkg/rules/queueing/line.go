@@ -24,8 +24,8 @@ func (b *Book) Line(queue string) []string {
 	return names
 }
 
-// Bearer returns the pod that stands for a job at the gate; empty if the job is not known.
-func (b *Book) Bearer(name string) string {
+// Representative returns the pod that stands for a job at the gate; empty if the job is not known.
+func (b *Book) Representative(name string) string {
 	if j := b.jobs[name]; j != nil {
 		return j.Pod
 	}

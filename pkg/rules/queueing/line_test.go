@@ -39,7 +39,7 @@ func TestLine(t *testing.T) {
 	if got, want := strings.Join(b.Line("a"), " "), "a-20 a-9 a-2 a-3 a-4"; got != want {
 		t.Errorf("with one that has begun, and without one that is gone, the line is %s, want %s", got, want)
 	}
-	if got := b.Bearer("a-9"); got != "pa-9" {
+	if got := b.Representative("a-9"); got != "pa-9" {
 		t.Errorf("%q stands for a-9", got)
 	}
 	if got := b.Line("nowhere"); len(got) > 0 {

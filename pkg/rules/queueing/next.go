@@ -204,13 +204,13 @@ func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 		}
 		for at := range j.options {
 			j.take(at)
-			if _, over := b.insuperable(j); !over && b.waitsFor(j) == "" {
+			if _, over := b.hardLimit(j); !over && b.waitsFor(j) == "" {
 				return Bound{}, false, ""
 			}
 		}
 		j.take(0)
 	}
-	if bound, over = b.insuperable(j); over {
+	if bound, over = b.hardLimit(j); over {
 		return bound, true, ""
 	}
 	return Bound{}, false, b.waitsFor(j)

@@ -207,7 +207,7 @@ func TestBegun(t *testing.T) {
 			if got := b.queues["a"].used[gpu]; got != 6 {
 				t.Errorf("%d used, want 6", got)
 			}
-			if got := b.Crowded("a-2"); got != nil {
+			if got := b.OverLimit("a-2"); got != nil {
 				t.Errorf("others have to make way for it: %v", got)
 			}
 			if over, _ := b.Ceilings(j); over != nil {

@@ -40,7 +40,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is %s, and in %d lists", name, names[j.phase], listed[j])
 		case (len(j.in) > 0) != active || active && j.options == nil:
 			fail("job %s is %s, and in queues %v", name, names[j.phase], j.in)
-		case (j.crowded || j.turn != nil || j.lacks != nil || j.left+j.held != 0) && j.phase != Admitted:
+		case (j.overLimit || j.turn != nil || j.lacks != nil || j.left+j.held != 0) && j.phase != Admitted:
 			fail("job %s is %s, and has what belongs to its turn", name, names[j.phase])
 		case (j.deserved != nil) != (j.phase == Failed):
 			fail("job %s is %s, its queue deserved %v", name, names[j.phase], j.deserved)
@@ -159,7 +159,7 @@ func (s *story) checkTurns(began int) {
 		if j.phase == Admitted && s.before[name] != Admitted {
 			fresh++
 			for name, need := range j.need() {
-				if !j.crowded {
+				if !j.overLimit {
 					most[name] = max(most[name], need[gpu])
 				}
 			}
@@ -179,10 +179,10 @@ func (s *story) checkTurns(began int) {
 	}
 	for name, need := range most {
 		q := s.b.queues[name]
-		if fair := s.b.Shares()[name].Fair[gpu]; q.mine[gpu]-need >= fair && s.b.crowded == 0 {
+		if fair := s.b.Shares()[name].Fair[gpu]; q.mine[gpu]-need >= fair && s.b.overLimit == 0 {
 			s.fail("queue %s has %d with a job of %d that was admitted last; its share is %d", name, q.mine[gpu], need, fair)
 		}
-		if ceiling, limited := q.spec.Capability[gpu]; limited && q.used[gpu] > ceiling && s.b.crowded == 0 {
+		if ceiling, limited := q.spec.Capability[gpu]; limited && q.used[gpu] > ceiling && s.b.overLimit == 0 {
 			s.fail("queue %s uses %d, its ceiling is %d", name, q.used[gpu], ceiling)
 		}
 	}
@@ -394,7 +394,7 @@ func TestStory(t *testing.T) {
 		s.do("tick", s.b.tickNow(s.at()))
 		for what, n := range map[string]int{
 			"jobs": len(s.b.jobs), "usages": len(s.b.usages), "timed": len(s.b.timed), "missed": len(s.b.missed), "members": len(s.b.members),
-			"promised": len(s.b.promised), "running": len(s.b.running), "urgent": len(s.b.urgent), "crowded": s.b.crowded, "waiting": s.b.Waiting(), "turns": s.b.Turns(),
+			"promised": len(s.b.promised), "running": len(s.b.running), "urgent": len(s.b.urgent), "crowded": s.b.overLimit, "waiting": s.b.Waiting(), "turns": s.b.Turns(),
 		} {
 			if n != 0 {
 				s.fail("%d %s are left of nothing", n, what)

@@ -117,8 +117,8 @@ const (
 // unread is what users are told while it is not known whose turn it is.
 const unread = "waiting for queues and pods to be read; see the scheduler's log"
 
-// Notice is what the users of a job that waits are to be told.
-type Notice struct {
+// Report is what the users of a job that waits are to be told.
+type Report struct {
 	Job string
 	// Pods are all that would be placed. Gang: they are the minimum of gangs.
 	Pods    []string
@@ -127,63 +127,63 @@ type Notice struct {
 	Message string
 }
 
-// News returns what there is to tell, of all jobs.
-func (b *Book) News(at Moment) []Notice {
-	var news []Notice
+// Reports returns what there is to tell, of all jobs.
+func (b *Book) Reports(at Moment) []Report {
+	var news []Report
 	for name, j := range b.timed {
 		if !j.renewed && at.Now.Before(j.lookedAt.Add(tellOther)) {
 			continue
 		}
-		switch one, ok := b.Untold(name, at); {
+		switch one, ok := b.Unreported(name, at); {
 		case ok:
 			news = append(news, one)
-		case j.told != "" && j.told != unread:
+		case j.reported != "" && j.reported != unread:
 			j.lookedAt = at.Now
 		}
 	}
 	return news
 }
 
-// Untold returns what there is to tell of a job; false for nothing.
-func (b *Book) Untold(name string, at Moment) (Notice, bool) {
+// Unreported returns what there is to tell of a job; false for nothing.
+func (b *Book) Unreported(name string, at Moment) (Report, bool) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods' conditions say what was tried
-		return Notice{}, false
+		return Report{}, false
 	}
-	n := Notice{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
-	waited, first := at.Now.Sub(j.since), j.told == unread || j.renewed
+	n := Report{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
+	waited, first := at.Now.Sub(j.since), j.reported == unread || j.renewed
 	switch {
 	case !at.Read: // a queue that seems not to be there may not have been read
-		return n, waited >= tellUnread && j.told != unread
-	case waited < tellAfter || !first && at.Now.Sub(j.toldAt) < tellOther:
-		return Notice{}, false
+		return n, waited >= tellUnread && j.reported != unread
+	case waited < tellAfter || !first && at.Now.Sub(j.reportedAt) < tellOther:
+		return Report{}, false
 	}
 	n.Reason, n.Message = b.Why(name)
-	if other := n.Reason != j.reason; !first && at.Now.Sub(j.toldAt) < tellAgain && (!other || n.Reason != j.other) {
+	if other := n.Reason != j.reason; !first && at.Now.Sub(j.reportedAt) < tellAgain && (!other || n.Reason != j.other) {
 		j.other = n.Reason
-		return Notice{}, false
+		return Report{}, false
 	}
-	if n.Message == j.told {
-		j.toldAt, j.renewed = at.Now, false // it is so still
-		return Notice{}, false
+	if n.Message == j.reported {
+		j.reportedAt, j.renewed = at.Now, false // it is so still
+		return Report{}, false
 	}
 	if n.Reason == Turn && !first {
-		return Notice{}, false // that others come first may be over in a moment
+		return Report{}, false // that others come first may be over in a moment
 	}
 	return n, true
 }
 
-// Told records that the users of a job were told something.
-func (b *Book) Told(n Notice, at Moment) {
+// MarkReported records that the users of a job were told something.
+func (b *Book) MarkReported(n Report, at Moment) {
 	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
-		j.reason, j.told, j.toldAt, j.renewed, j.other = n.Reason, n.Message, at.Now, false, ""
+		j.reason, j.reported, j.reportedAt, j.renewed, j.other = n.Reason, n.Message, at.Now, false, ""
 	}
 }
 
-// Said returns what the users of a pod's waiting job were told last; an empty reason for nothing.
-func (b *Book) Said(pod string) (Reason, string) {
+// LastReported returns what the users of a pod's waiting job were told last; an empty reason for nothing.
+func (b *Book) LastReported(pod string) (Reason, string) {
 	if j := b.jobs[b.usages[pod].Job]; j != nil && j.phase == Waiting {
-		return j.reason, j.told
+		return j.reason, j.reported
 	}
 	return "", ""
 }

@@ -92,8 +92,8 @@ type attempt struct {
 	shape             Shape
 	// holder is what room is made for, if that is not the job.
 	holder hold.Holder
-	// passed is the miss because of which an attempt was found to be of no use.
-	passed *miss
+	// coveredBy is the failed attempt of another job which showed that one of this job would fail.
+	coveredBy *failedAttempt
 }
 
 // View counts what happened in the cluster.
@@ -131,8 +131,8 @@ func (j *job) overdue(now time.Time) bool {
 	return Overdue(j.came, j.last.at, now)
 }
 
-// miss is an attempt that failed. Until the next change it speaks for others.
-type miss struct {
+// failedAttempt is an attempt that failed. Until the next change it shows that jobs which ask for no less would fail.
+type failedAttempt struct {
 	job   string
 	rank  Rank
 	shape Shape
@@ -146,7 +146,7 @@ type miss struct {
 	void bool
 }
 
-func (m *miss) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
+func (m *failedAttempt) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
 
 // ranked is a heap of candidates, by rank.
 type ranked []*job

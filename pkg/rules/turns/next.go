@@ -18,7 +18,7 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 		r.end(r.turn.of)
 	}
 	r.wake(now, elsewhere)
-	r.pass(now, elsewhere)
+	r.restCovered(now, elsewhere)
 	r.announce()
 	j, late, until := r.choose(now, queues)
 	if j == nil {
@@ -32,16 +32,16 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 	return j.Job, byPolicy, true, now.Add(showUp)
 }
 
-// pass lets the candidates rest for which an attempt would be of no use. It costs a look at each, after a miss.
-func (r *Room) pass(now time.Time, elsewhere Elsewhere) {
-	if r.passed || len(r.misses) == 0 {
+// restCovered lets the candidates rest whose attempts would fail. It costs a look at each, after an attempt that failed.
+func (r *Room) restCovered(now time.Time, elsewhere Elsewhere) {
+	if r.restedCovered || len(r.failed) == 0 {
 		return
 	}
-	r.passed = true
+	r.restedCovered = true
 	for j := range r.candidates {
-		if m := r.spokenFor(j, now); m != nil && !elsewhere.Promised(j.holder()) {
+		if m := r.coveredBy(j, now); m != nil && !elsewhere.Promised(j.holder()) {
 			r.take(j)
-			j.last.seen, j.last.at, j.last.passed, j.fresh = r.view, now, m, false
+			j.last.seen, j.last.at, j.last.coveredBy, j.fresh = r.view, now, m, false
 			r.rest(j)
 		}
 	}
@@ -76,7 +76,7 @@ func (r *Room) busy() time.Time {
 // listen stops misses from speaking for others once room is made for their jobs: a preemptor finds victims that the next
 // one may find, too.
 func (r *Room) listen(elsewhere Elsewhere) {
-	for _, m := range r.misses {
+	for _, m := range r.failed {
 		if !m.void && (elsewhere.Making(m.holder) || elsewhere.Promised(m.holder)) {
 			m.void, r.look = true, true
 		}
@@ -94,7 +94,7 @@ func (r *Room) wake(now time.Time, elsewhere Elsewhere) {
 		case r.due(j, now, elsewhere):
 			r.take(j)
 			r.enter(j)
-			r.passed = false
+			r.restedCovered = false
 		case now.Before(j.NotBefore):
 			r.wakeAt = earliest(r.wakeAt, j.NotBefore)
 		case !j.Blocked:
@@ -110,7 +110,7 @@ func (r *Room) due(j *job, now time.Time, elsewhere Elsewhere) bool {
 	switch {
 	case j.Blocked, now.Before(j.NotBefore):
 		return false
-	case j.fresh, a.changes != j.Changes, a.passed != nil && a.passed.void, now.Sub(a.at) >= retryAnyway:
+	case j.fresh, a.changes != j.Changes, a.coveredBy != nil && a.coveredBy.void, now.Sub(a.at) >= retryAnyway:
 		return true
 	case a.coupled && a.seen.moves != r.view.moves:
 		return true
@@ -123,12 +123,12 @@ func (r *Room) due(j *job, now time.Time, elsewhere Elsewhere) bool {
 	}
 }
 
-// spokenFor returns the miss that shows that an attempt would be of no use; nil for none.
-func (r *Room) spokenFor(j *job, now time.Time) *miss {
+// coveredBy returns the failed attempt which shows that one of a job would fail; nil for none.
+func (r *Room) coveredBy(j *job, now time.Time) *failedAttempt {
 	if j.last.changes != j.Changes {
 		return nil
 	}
-	for _, m := range r.misses {
+	for _, m := range r.failed {
 		if !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
 			return m
 		}
@@ -257,7 +257,7 @@ func (r *Room) Awaits(name string, now time.Time, elsewhere Elsewhere) (awaits b
 		return false, time.Time{}
 	}
 	comes := func(at time.Time) bool {
-		return (j.phase == candidate || j.phase == resting && r.due(j, at, elsewhere)) && r.spokenFor(j, now) == nil
+		return (j.phase == candidate || j.phase == resting && r.due(j, at, elsewhere)) && r.coveredBy(j, now) == nil
 	}
 	switch {
 	case r.turn.of == j:

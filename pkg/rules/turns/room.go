@@ -85,10 +85,10 @@ type Room struct {
 	lateAt time.Time
 	// view is what happened so far; cycle is what the running scheduling cycle knows of.
 	view, cycle View
-	// misses are the attempts that failed since the last change. passed: they have spoken for all candidates.
-	misses []*miss
-	passed bool
-	turn   turn
+	// failed are the attempts that failed since the last change. restedCovered: all candidates were compared with them.
+	failed        []*failedAttempt
+	restedCovered bool
+	turn          turn
 	// notBefore ends the pause after attempts that placed nothing.
 	notBefore time.Time
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
@@ -165,7 +165,7 @@ func (r *Room) Happen(change Change) {
 	case Freed:
 	}
 	r.view.changes++
-	r.misses, r.look = nil, true
+	r.failed, r.look = nil, true
 }
 
 // BeginCycle records that a scheduling cycle begins. It does not know of what happens from here on.
@@ -184,7 +184,7 @@ func (r *Room) Begin(name string, now time.Time) {
 }
 
 func (r *Room) begin(j *job) {
-	j.begun, j.last.seen, j.last.changes, j.last.passed = true, r.cycle, j.Changes, nil
+	j.begun, j.last.seen, j.last.changes, j.last.coveredBy = true, r.cycle, j.Changes, nil
 }
 
 // Outcome is what an attempt that failed has found.
@@ -205,8 +205,8 @@ type Outcome struct {
 	Polite bool
 }
 
-// Miss records that the attempt of a job failed. The job rests.
-func (r *Room) Miss(missed Job, o Outcome, now time.Time) {
+// Fail records that the attempt of a job failed. The job rests.
+func (r *Room) Fail(missed Job, o Outcome, now time.Time) {
 	name := missed.Name
 	if r.jobs[name] == nil {
 		missed.Tried = true
@@ -223,9 +223,9 @@ func (r *Room) Miss(missed Job, o Outcome, now time.Time) {
 	a.at, a.hopeless, a.coupled, a.shape, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Holder
 	j.fresh, j.begun = false, false
 	if a.shape.Key != 0 && a.seen == r.view {
-		r.misses = append(slices.DeleteFunc(r.misses, func(m *miss) bool { return m.job == name || m.old(now) }),
-			&miss{job: name, rank: j.Rank, shape: a.shape, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
-		r.passed = false
+		r.failed = append(slices.DeleteFunc(r.failed, func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
+			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
+		r.restedCovered = false
 	}
 	r.turn.failed = !o.Some
 	if !o.Some {

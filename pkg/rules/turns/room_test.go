@@ -111,7 +111,7 @@ func (w *world) fail(members int, cost time.Duration) {
 	w.now = w.now.Add(cost)
 	o := Outcome{Cost: cost, Shape: Shape{Key: 1, Members: members, Request: resource.Vector{"gpu": 1}}}
 	if j := w.jobs[name]; j != nil {
-		w.Miss(j.Job, o, w.now)
+		w.Fail(j.Job, o, w.now)
 		return
 	}
 	w.PassOver(name)
@@ -157,7 +157,7 @@ func TestStories(t *testing.T) {
 				w.next()
 				w.BeginCycle()
 				w.Begin("a", w.now)
-				w.Miss(strict("a", 2), Outcome{Coupled: true}, w.now)
+				w.Fail(strict("a", 2), Outcome{Coupled: true}, w.now)
 				w.tryAll(0)
 				w.BeginCycle()
 				w.Happen(PodsMoved)
@@ -171,7 +171,7 @@ func TestStories(t *testing.T) {
 				w.next()
 				w.BeginCycle()
 				w.Begin("a", w.now)
-				w.Miss(strict("a", 1), Outcome{Hopeless: true}, w.now)
+				w.Fail(strict("a", 1), Outcome{Hopeless: true}, w.now)
 				w.Happen(Freed)
 				w.next()
 				w.Happen(NodesChanged)

@@ -13,8 +13,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
-// remember adds a decision for a group to the log. It looks at each member that was placed.
-func (pl *Gang) remember(ctx context.Context, a *gangstate.Attempt, result *planner.Plan, placed int) {
+// recordDecision adds a decision for a group to the log. It looks at each member that was placed.
+func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result *planner.Plan, placed int) {
 	if pl.decisions == nil {
 		return
 	}

@@ -12,18 +12,18 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
 
-// beside is where a member that is placed by itself has to be, since other members of its gang, or of its
+// place is where a member that is placed by itself has to be, since other members of its gang, or of its
 // slice, are there, and where it should be: near those that are next to it in rank.
-type beside struct {
-	within *ground
+type place struct {
+	within *allowedDomain
 	// levels are label keys, coarsest first.
 	levels []string
-	// spots are for the ranks that it may have, the best first, among company; attempt is that to place it.
-	spots   []spot
-	company *company
-	attempt *gangstate.Attempt
-	// at is where the best spot is that has a node; neighbours are the nodes of the members next in rank.
-	at         *ground
+	// candidates are for the ranks that it may have, the best first, among placed; attempt is that to place it.
+	candidates []candidate
+	placed     *placedMembers
+	attempt    *gangstate.Attempt
+	// at is where the best candidate is that has a node; neighbours are the nodes of the members next in rank.
+	at         *allowedDomain
 	neighbours []*v1.Node
 	// begins is the level of the slice of which the member is the first there, roomy the domains of that level
 	// that seem to have room for the whole slice, or else for its members that exist.
@@ -31,57 +31,57 @@ type beside struct {
 	roomy  map[string]bool
 }
 
-// spot is where a member has to be with a rank.
-type spot struct {
-	rank int
-	pins []pin
+// candidate is where a member has to be with a rank.
+type candidate struct {
+	rank  int
+	fixed []fixedDomain
 	// begins is the coarsest level of which it begins a slice, if any, and within where that has to be.
 	begins *gangstate.Level
-	within *ground
+	within *allowedDomain
 }
 
-// beside finds where the other members are. It costs a look-up for each of them.
-func (pl *Gang) beside(pod *v1.Pod, need *gangstate.Need) beside {
+// placeOf finds where the other members are. It costs a look-up for each of them.
+func (pl *Gang) placeOf(pod *v1.Pod, need *gangstate.Need) place {
 	required, layout := need.Spec.RequiredTopology, &need.Spec.Layout
 	if required == "" && len(layout.Levels) == 0 {
-		return beside{}
+		return place{}
 	}
-	c := pl.companyOf(pod, need)
-	b := beside{company: c, attempt: byItself(pod, need), spots: make([]spot, len(c.ranks))}
-	var whole []pin
+	c := pl.placedMembersOf(pod, need)
+	b := place{placed: c, attempt: byItself(pod, need), candidates: make([]candidate, len(c.ranks))}
+	var whole []fixedDomain
 	if required != "" {
-		whole = []pin{{required, c.homes(required, math.MaxInt)[0]}}
+		whole = []fixedDomain{{required, c.homeDomains(required, math.MaxInt)[0]}}
 	}
 	for i, rank := range c.ranks {
-		b.spots[i] = spot{rank: rank, pins: slices.Clone(whole)}
+		b.candidates[i] = candidate{rank: rank, fixed: slices.Clone(whole)}
 	}
 	for _, level := range layout.Levels {
 		b.levels = append(b.levels, level.Key)
 		if level.Slice == 0 {
 			continue
 		}
-		homes := c.homes(level.Key, level.Slice)
-		for i := range b.spots {
-			s := &b.spots[i]
-			s.pins = append(s.pins, pin{level.Key, homes[s.rank/level.Slice]})
+		homes := c.homeDomains(level.Key, level.Slice)
+		for i := range b.candidates {
+			s := &b.candidates[i]
+			s.fixed = append(s.fixed, fixedDomain{level.Key, homes[s.rank/level.Slice]})
 			if homes[s.rank/level.Slice] == nil && s.begins == nil {
-				s.begins, s.within = &level, groundOf(*s)
+				s.begins, s.within = &level, allowedDomainOf(*s)
 			}
 		}
 	}
-	b.within = groundOf(b.spots...)
+	b.within = allowedDomainOf(b.candidates...)
 	return b
 }
 
-// choose takes the first spot for which one of the nodes will do. For a member that begins a slice there it costs what
+// choose takes the first candidate for which one of the nodes will do. For a member that begins a slice there it costs what
 // planner.CapacityIn costs.
-func (pl *Gang) choose(ctx context.Context, b *beside, nodes []fwk.NodeInfo) error {
-	for _, s := range b.spots {
-		b.at = groundOf(s)
+func (pl *Gang) choose(ctx context.Context, b *place, nodes []fwk.NodeInfo) error {
+	for _, s := range b.candidates {
+		b.at = allowedDomainOf(s)
 		if !slices.ContainsFunc(nodes, func(info fwk.NodeInfo) bool { return b.at.allows(info.Node()) }) {
 			continue
 		}
-		c := b.company
+		c := b.placed
 		c.from(s.rank)
 		inside := slices.DeleteFunc(slices.Clone(c.on), func(standing placement.Standing) bool {
 			return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := c.label(standing.Node, key); return ok })
@@ -99,8 +99,8 @@ func (pl *Gang) choose(ctx context.Context, b *beside, nodes []fwk.NodeInfo) err
 
 // begin finds the domains in which there is room for a slice of which the member is the first, beside what other
 // members need that have to be there.
-func (pl *Gang) begin(ctx context.Context, b *beside, s spot) error {
-	c, level, within := b.company, s.begins, s.within
+func (pl *Gang) begin(ctx context.Context, b *place, s candidate) error {
+	c, level, within := b.placed, s.begins, s.within
 	domains, owed := map[int]string{}, map[string]int{}
 	for _, standing := range c.on {
 		if value, ok := c.label(standing.Node, level.Key); ok && within.allows(c.nodes[standing.Node]) {
@@ -137,52 +137,52 @@ func roomy(room map[string]int, members int) map[string]bool {
 	return values
 }
 
-// ground is where a node has to be to be in one domain with the members of some slice: the values of a label that it
+// allowedDomain is where a node has to be to be in one domain with the members of some slice: the values of a label that it
 // may have, and for each of them, or for any, what goes for the levels inside.
-type ground struct {
+type allowedDomain struct {
 	key      string // empty: any node will do
-	in       map[string]*ground
-	anywhere *ground
+	in       map[string]*allowedDomain
+	anywhere *allowedDomain
 }
 
-// pin is a topology in whose domain the node has to be, or in any if it is not known.
-type pin struct {
+// fixedDomain is a topology in whose domain the node has to be, or in any if it is not known.
+type fixedDomain struct {
 	key string
-	at  *home
+	at  *homeDomain
 }
 
-// groundOf returns where a node has all pins of one of these spots, of which all have the same keys.
-func groundOf(spots ...spot) *ground {
-	root := &ground{}
+// allowedDomainOf returns where a node is in the fixed domains of one of these candidates, which all have the same keys.
+func allowedDomainOf(spots ...candidate) *allowedDomain {
+	root := &allowedDomain{}
 	for _, s := range spots {
 		g := root
-		for _, one := range s.pins {
+		for _, one := range s.fixed {
 			g = g.inside(one)
 		}
 	}
 	return root
 }
 
-// inside returns what goes for the levels inside the domain of a pin.
-func (g *ground) inside(one pin) *ground {
+// inside returns what goes for the levels inside a fixed domain.
+func (g *allowedDomain) inside(one fixedDomain) *allowedDomain {
 	g.key = one.key
 	if one.at == nil || !one.at.known {
 		if g.anywhere == nil {
-			g.anywhere = &ground{}
+			g.anywhere = &allowedDomain{}
 		}
 		return g.anywhere
 	}
 	if g.in == nil {
-		g.in = map[string]*ground{}
+		g.in = map[string]*allowedDomain{}
 	}
 	if g.in[one.at.value] == nil {
-		g.in[one.at.value] = &ground{}
+		g.in[one.at.value] = &allowedDomain{}
 	}
 	return g.in[one.at.value]
 }
 
 // allows reports whether the member may be on a node.
-func (g *ground) allows(node *v1.Node) bool {
+func (g *allowedDomain) allows(node *v1.Node) bool {
 	if g == nil || g.key == "" {
 		return true
 	}
@@ -195,9 +195,9 @@ func (g *ground) allows(node *v1.Node) bool {
 }
 
 // score returns, from 0 to fwk.MaxScore, how many levels a node shares with a member that is next in rank; all on the
-// node of one, and none outside the best spot. For a member that begins a slice it is 0 where the rest of the slice
+// node of one, and none outside the best candidate. For a member that begins a slice it is 0 where the rest of the slice
 // would find no room, and more elsewhere.
-func (b *beside) score(node *v1.Node) int64 {
+func (b *place) score(node *v1.Node) int64 {
 	if !b.at.allows(node) {
 		return 0
 	}

@@ -54,7 +54,7 @@ func TestRebarred(t *testing.T) {
 			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
 		}
 		for i, want := range c.barred {
-			reason, why := b.Barred(of("a", i+1, nil).Name)
+			reason, why := b.Blocked(of("a", i+1, nil).Name)
 			if reason != want || i == 1 && !strings.Contains(why, c.words) {
 				t.Errorf("%s: %d is kept from nodes by %q (%s), want %q (%s)", c.sentence, i+1, reason, why, want, c.words)
 			}
@@ -65,10 +65,10 @@ func TestRebarred(t *testing.T) {
 // TestRebarredTogether: of gangs that start together all are reported again.
 func TestRebarredTogether(t *testing.T) {
 	s := newScene(Failed, true)
-	s.Rebarred(s.at())
+	s.BlockedChanges(s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
 	want := []string{"p1", "p2"}
-	if got := s.Rebarred(s.at()).Pods; !slices.Equal(got, want) {
+	if got := s.BlockedChanges(s.at()).Pods; !slices.Equal(got, want) {
 		t.Errorf("to be told anew: %q, want %q", got, want)
 	}
 }
@@ -94,7 +94,7 @@ func TestRebarredAlone(t *testing.T) {
 			s.Come(s.offer, s.at())
 			s.failNow("p1", Failure{}, s.at())
 		}
-		if got := s.Rebarred(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Reworded, step.reworded) {
+		if got := s.BlockedChanges(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.NewMessage, step.reworded) {
 			t.Errorf("%s: %+v, want that %q come again, and %q have other words", step.what, got, step.again, step.reworded)
 		}
 	}
@@ -112,11 +112,11 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 		names = append(names, comes(b, queue, i+1, 6, at))
 		b.failNow(names[i], Failure{Job: names[i], Gang: true}, at)
 	}
-	if got := b.Rebarred(at).Pods; !slices.Equal(got, names[1:2]) {
+	if got := b.BlockedChanges(at).Pods; !slices.Equal(got, names[1:2]) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
 	}
 	b.goneNow(names[0], at)
-	if reason, _ := b.Barred(names[2]); reason != "" {
+	if reason, _ := b.Blocked(names[2]); reason != "" {
 		t.Fatalf("the third is barred: %s", reason)
 	}
 	if got := rebarred(b, &at).Pods; !slices.Equal(got, names[1:2]) {
@@ -129,11 +129,11 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 
 // rebarred returns all that is reported again until what counts for a while does not count any
 // more.
-func rebarred(b *Book, at *Moment) Rebarring {
-	told := b.Rebarred(*at)
+func rebarred(b *Book, at *Moment) BlockedChange {
+	told := b.BlockedChanges(*at)
 	at.Now = at.Now.Add(tellOther)
-	more := b.Rebarred(*at)
-	return Rebarring{Pods: append(told.Pods, more.Pods...), Again: append(told.Again, more.Again...), Reworded: append(told.Reworded, more.Reworded...)}
+	more := b.BlockedChanges(*at)
+	return BlockedChange{Pods: append(told.Pods, more.Pods...), Again: append(told.Again, more.Again...), NewMessage: append(told.NewMessage, more.NewMessage...)}
 }
 
 // TestVisitors: a job before which others come and go is barred all the time, from when that is first reported until no
@@ -152,7 +152,7 @@ func TestVisitors(t *testing.T) {
 			b.failNow(visitor, Failure{Job: visitor, Gang: true}, at)
 		}
 		leave := func() { b.goneNow(visitor, at) }
-		ask := func() { b.Barred(waits) }
+		ask := func() { b.Blocked(waits) }
 		none := func() {}
 		for i, c := range []struct {
 			does []func()
@@ -177,7 +177,7 @@ func TestVisitors(t *testing.T) {
 				do()
 			}
 			at.Now = at.Now.Add(c.pass)
-			again := b.Rebarred(at)
+			again := b.BlockedChanges(at)
 			pods := again.Pods
 			if !gang {
 				pods = again.Again
@@ -185,7 +185,7 @@ func TestVisitors(t *testing.T) {
 			if told := slices.Contains(pods, waits); told != c.told {
 				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, told, c.told)
 			}
-			if reason, _ := b.Barred(waits); reason != c.bars {
+			if reason, _ := b.Blocked(waits); reason != c.bars {
 				t.Errorf("gang: %t, step %d: barred by %q, want %q", gang, i, reason, c.bars)
 			}
 		}
@@ -210,7 +210,7 @@ func TestBarredByTheHopeless(t *testing.T) {
 		if e := b.tickNow(at); e.Retry != (i == 0) {
 			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
 		}
-		if reason, _ := b.Barred(second); reason != Capability {
+		if reason, _ := b.Blocked(second); reason != Capability {
 			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Capability)
 		}
 	}
@@ -234,8 +234,8 @@ func TestToldOther(t *testing.T) {
 	look := func(runs int64) {
 		s.Count("runs-b", Usage{Queue: "b", Amount: gpus(runs), Runs: true})
 		s.after(tellOther)
-		for _, n := range s.News(s.at()) {
-			s.Told(n, s.at())
+		for _, n := range s.Reports(s.at()) {
+			s.MarkReported(n, s.at())
 			told = append(told, n.Reason)
 		}
 	}
@@ -262,14 +262,14 @@ func TestRenewed(t *testing.T) {
 		message string
 	}{{Queue{Name: "b", Weight: 1, Closed: true}, `queue "b" is closed`}, {Queue{Name: "b", Weight: 2}, `waiting for its turn in queue "b"`}} {
 		s.SetQueues(c.q)
-		n, due := s.Untold("j", s.at())
+		n, due := s.Unreported("j", s.at())
 		if !due || n.Message != c.message {
 			t.Errorf("to be told: %t, %q, want %q", due, n.Message, c.message)
 		}
-		if s.Told(n, s.at()); !due {
+		if s.MarkReported(n, s.at()); !due {
 			continue
 		}
-		if n, due := s.Untold("j", s.at()); due {
+		if n, due := s.Unreported("j", s.at()); due {
 			t.Errorf("it was told, and is told again: %q", n.Message)
 		}
 	}
@@ -298,9 +298,9 @@ func BenchmarkTell(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
 				at.Now = at.Now.Add(time.Second)
-				book.Rebarred(at)
-				for _, n := range book.News(at) {
-					book.Told(n, at)
+				book.BlockedChanges(at)
+				for _, n := range book.Reports(at) {
+					book.MarkReported(n, at)
 				}
 			}
 		})
@@ -312,13 +312,13 @@ func TestBarredInItsTurn(t *testing.T) {
 	s := newScene(Admitted, true)
 	s.Fail("p1", Failure{Gang: true}, s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(5)})
-	before, words := s.Barred("j")
+	before, words := s.Blocked("j")
 	s.Offer(s.offer, s.at())
 	s.Admit("j", s.at())
 	if phase := s.Phase("j"); phase != Admitted || before != Capability {
 		t.Fatalf("it is %s, and was kept by %q", names[phase], before)
 	}
-	if reason, why := s.Barred("j"); reason != before || why != words {
+	if reason, why := s.Blocked("j"); reason != before || why != words {
 		t.Errorf("in its turn it is kept by %q (%s), want %q (%s)", reason, why, before, words)
 	}
 }

@@ -6,37 +6,37 @@ import (
 	"time"
 )
 
-// Barred returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues
+// Blocked returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues
 // lets no job in, or the job is beyond a ceiling, as [Book.Beyond] finds, and at the cost of that. An empty reason
 // means that it would be. A stronger reason replaces a weaker one at once. A weaker one, which is no reason or only the
-// jobs ahead of it, replaces a stronger one once [Book.Rebarred] has found it for [tellOther]: otherwise the reason would
+// jobs ahead of it, replaces a stronger one once [Book.BlockedChanges] has found it for [tellOther]: otherwise the reason would
 // change as other jobs come and go, and autoscalers would ask for nodes and give up a second later. For the same reason
 // nothing replaces it while the job has its turn.
-func (b *Book) Barred(name string) (Reason, string) {
+func (b *Book) Blocked(name string) (Reason, string) {
 	j := b.jobs[name]
 	switch {
 	case j == nil || j.phase == Outside:
 		return "", ""
 	case j.phase == Admitted: // it is as it was, until its attempt says otherwise
-	case j.barred.take(b.barOf(j)):
-		j.barred.unheard, b.wishes.unheard = true, true // the caller need not be the one that reports it
+	case j.blocked.take(b.blockOf(j)):
+		j.blocked.unheard, b.wishes.unheard = true, true // the caller need not be the one that reports it
 	}
-	return j.barred.reason, j.barred.words
+	return j.blocked.reason, j.blocked.words
 }
 
-// barred is what keeps a job from more nodes, or did a short while ago.
-type barred struct {
-	bar
+// blocked is what keeps a job from more nodes, or did a short while ago.
+type blocked struct {
+	block
 	// eased is since when less than bar keeps it; zero if bar still does. next is the most that has
 	// kept it since.
 	eased time.Time
-	next  bar
-	// unheard: [Book.Rebarred] has not returned it yet.
+	next  block
+	// unheard: [Book.BlockedChanges] has not returned it yet.
 	unheard bool
 }
 
-// bar is what keeps a job from more nodes, in words without what changes all the time; the zero value is nothing.
-type bar struct {
+// block is what keeps a job from more nodes, in words without what changes all the time; the zero value is nothing.
+type block struct {
 	by     keeper
 	reason Reason
 	words  string
@@ -54,36 +54,36 @@ const (
 	limits
 )
 
-// barOf returns what keeps a job from more nodes.
-func (b *Book) barOf(j *job) bar {
+// blockOf returns what keeps a job from more nodes.
+func (b *Book) blockOf(j *job) block {
 	if needs := b.missing(j); !b.under(j.Queue).serves || !b.allServe(needs) {
 		queues := slices.Sorted(maps.Keys(needs))
 		reason, words := b.shutOf(append(queues, j.Queue))
-		return bar{limits, reason, words}
+		return block{limits, reason, words}
 	}
 	switch bound, beyond := b.Beyond(j.Name); {
 	case !beyond:
-		return bar{}
+		return block{}
 	case bound.behindOthers():
-		return bar{others, bound.Reason, bound.Brief()}
+		return block{others, bound.Reason, bound.Brief()}
 	default:
-		return bar{limits, bound.Reason, bound.Brief()}
+		return block{limits, bound.Reason, bound.Brief()}
 	}
 }
 
 // take sets what keeps a job from more nodes, unless that is less than before, and reports whether it is new.
-func (b *barred) take(now bar) (isNew bool) {
+func (b *blocked) take(now block) (isNew bool) {
 	if now.by < b.by {
 		return false
 	}
-	isNew = now != b.bar
-	*b = barred{bar: now, unheard: b.unheard}
+	isNew = now != b.block
+	*b = blocked{block: now, unheard: b.unheard}
 	return isNew
 }
 
 // ease records that less keeps a job from more nodes than before, and reports whether that counts by now: at once, or
 // because it has been so for long enough. In that case the bar is the most that has kept it since.
-func (b *barred) ease(less bar, now time.Time, atOnce bool) bool {
+func (b *blocked) ease(less block, now time.Time, atOnce bool) bool {
 	if b.eased.IsZero() {
 		b.eased = now
 	}
@@ -92,51 +92,51 @@ func (b *barred) ease(less bar, now time.Time, atOnce bool) bool {
 	}
 	switch {
 	case atOnce:
-		*b = barred{bar: less}
+		*b = blocked{block: less}
 	case now.Sub(b.eased) < tellOther:
 		return false
 	default:
-		*b = barred{bar: b.next}
+		*b = blocked{block: b.next}
 	}
 	return true
 }
 
-// Rebarring is the pods and jobs whose reason for getting no more nodes has to be reported again.
-type Rebarring struct {
+// BlockedChange is the pods and jobs whose reason for getting no more nodes has to be reported again.
+type BlockedChange struct {
 	// Pods are members of gangs.
 	Pods []string
 	// Again are pods in no gang that have to come again: they have another reason, which is reported as they
 	// fail.
 	Again []string
-	// Reworded are jobs in no gang that have other words for the same reason, as [Book.Reworded] returns
+	// NewMessage are jobs in no gang that have other words for the same reason, as [Book.NewMessage] returns
 	// them.
-	Reworded []string
+	NewMessage []string
 }
 
-// Rebarred returns the jobs that did not fit and for which [Book.Barred] has changed since Rebarred was last called,
+// BlockedChanges returns the jobs that did not fit and for which [Book.Blocked] has changed since the last call,
 // because a queue has changed, which counts at once, or because jobs have come or gone. It costs a look at all jobs if
 // any of that has happened. Call it about once a second.
-func (b *Book) Rebarred(at Moment) (told Rebarring) {
-	if !b.wishes.moved() && !b.relinked && !b.lingers {
+func (b *Book) BlockedChanges(at Moment) (told BlockedChange) {
+	if !b.wishes.moved() && !b.relinked && !b.easing {
 		return told
 	}
 	atOnce := b.relinked
-	b.relinked, b.lingers = false, false
+	b.relinked, b.easing = false, false
 	for _, j := range b.timed {
 		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed {
 			continue
 		}
-		before, unheard := j.barred.reason, j.barred.unheard
+		before, unheard := j.blocked.reason, j.blocked.unheard
 		if !b.renew(j, at, atOnce) {
 			continue
 		}
-		j.barred.unheard = false
+		j.blocked.unheard = false
 		switch {
 		case j.Gang:
 			told.Pods = slices.AppendSeq(told.Pods, maps.Keys(j.counted)) // gangs that start together are one job
 		case j.phase != Failed:
-		case j.barred.reason == before && !unheard:
-			told.Reworded = append(told.Reworded, j.Name)
+		case j.blocked.reason == before && !unheard:
+			told.NewMessage = append(told.NewMessage, j.Name)
 		default:
 			told.Again = append(told.Again, j.Pod)
 		}
@@ -144,28 +144,28 @@ func (b *Book) Rebarred(at Moment) (told Rebarring) {
 	b.wishes.unheard = false // what was computed here has been returned
 	slices.Sort(told.Pods)
 	slices.Sort(told.Again)
-	slices.Sort(told.Reworded)
+	slices.Sort(told.NewMessage)
 	return told
 }
 
 // renew finds out what keeps a job from more nodes, and reports whether there is something to
 // report.
 func (b *Book) renew(j *job, at Moment, atOnce bool) bool {
-	now := b.barOf(j)
-	isNew := j.barred.take(now) || j.barred.unheard && now.by != nobody
-	if now.by < j.barred.by {
-		isNew = j.barred.ease(now, at.Now, atOnce) || isNew
-		b.lingers = b.lingers || now.by < j.barred.by
+	now := b.blockOf(j)
+	isNew := j.blocked.take(now) || j.blocked.unheard && now.by != nobody
+	if now.by < j.blocked.by {
+		isNew = j.blocked.ease(now, at.Now, atOnce) || isNew
+		b.easing = b.easing || now.by < j.blocked.by
 	}
 	return isNew
 }
 
-// Reworded returns what [Book.Barred] returns for a job in no gang that did not fit, as [Book.Rebarred] has found it
+// NewMessage returns what [Book.Blocked] returns for a job in no gang that did not fit, as [Book.BlockedChanges] has found it
 // last; false if it would be admitted to more nodes, or waits for its turn.
-func (b *Book) Reworded(name string) (Notice, bool) {
+func (b *Book) NewMessage(name string) (Report, bool) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Failed || j.Gang {
-		return Notice{}, false
+		return Report{}, false
 	}
-	return Notice{Job: name, Pods: []string{j.Pod}, Reason: j.barred.reason, Message: j.barred.words}, j.barred.by != nobody
+	return Report{Job: name, Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words}, j.blocked.by != nobody
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
 
-// company is what a member that is placed by itself has to know of the others of its gang.
-type company struct {
+// placedMembers is what a member that is placed by itself has to know of the others of its gang.
+type placedMembers struct {
 	nodes []*v1.Node
 	// on are those that have their places, by the indexes of their nodes.
 	on []placement.Standing
@@ -23,9 +23,9 @@ type company struct {
 	waiting []int
 }
 
-// companyOf looks the others up. Where members carry no numbers it numbers those that are placed.
-func (pl *Gang) companyOf(pod *v1.Pod, need *gangstate.Need) *company {
-	c, placed := &company{ranks: []int{need.Ranks[pod.UID]}}, map[types.UID]bool{pod.UID: true}
+// placedMembersOf looks the others up. Where members carry no numbers it numbers those that are placed.
+func (pl *Gang) placedMembersOf(pod *v1.Pod, need *gangstate.Need) *placedMembers {
+	c, placed := &placedMembers{ranks: []int{need.Ranks[pod.UID]}}, map[types.UID]bool{pod.UID: true}
 	infos := pl.handle.SnapshotSharedLister().NodeInfos()
 	for _, other := range need.Placed {
 		placed[other.Pod.UID] = true
@@ -48,7 +48,7 @@ func (pl *Gang) companyOf(pod *v1.Pod, need *gangstate.Need) *company {
 }
 
 // number gives the members numbers, by which those that are placed are in whole slices.
-func (c *company) number(layout gangstate.Layout) {
+func (c *placedMembers) number(layout gangstate.Layout) {
 	levels := planner.Levels(&layout)
 	placement.Number(c.on, levels, c.label)
 	c.taken = make([]int, len(c.on))
@@ -59,7 +59,7 @@ func (c *company) number(layout gangstate.Layout) {
 }
 
 // from gives those that wait the next free numbers after that of the member, where members carry none.
-func (c *company) from(rank int) {
+func (c *placedMembers) from(rank int) {
 	if c.taken == nil {
 		return
 	}
@@ -70,24 +70,24 @@ func (c *company) from(rank int) {
 }
 
 // label returns a label of one of the nodes.
-func (c *company) label(node int, key string) (string, bool) {
+func (c *placedMembers) label(node int, key string) (string, bool) {
 	value, ok := c.nodes[node].Labels[key]
 	return value, ok
 }
 
-// home is the domain in which a slice has members, if it is known.
-type home struct {
+// homeDomain is the domain in which a slice has members, if it is known.
+type homeDomain struct {
 	value string
 	known bool
 }
 
-// homes returns the homes of the slices that have members. If these are apart, the first decides.
-func (c *company) homes(key string, size int) map[int]*home {
-	homes := map[int]*home{}
+// homeDomains returns the domains of the slices that have members. If these are apart, the first decides.
+func (c *placedMembers) homeDomains(key string, size int) map[int]*homeDomain {
+	homes := map[int]*homeDomain{}
 	for _, standing := range c.on {
 		slice := standing.Rank / size
 		if homes[slice] == nil {
-			homes[slice] = &home{}
+			homes[slice] = &homeDomain{}
 		}
 		if one := homes[slice]; !one.known {
 			one.value, one.known = c.label(standing.Node, key)
@@ -97,7 +97,7 @@ func (c *company) homes(key string, size int) map[int]*home {
 }
 
 // together counts the member and those that wait in its slice.
-func (c *company) together(rank, size int) int {
+func (c *placedMembers) together(rank, size int) int {
 	n := 1
 	for _, other := range c.waiting {
 		if other/size == rank/size {

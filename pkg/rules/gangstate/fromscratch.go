@@ -2,11 +2,11 @@ package gangstate
 
 // A NonStrict group keeps what it got, and waits for the rest. That may be in a domain without more room, or on nodes
 // that its other members need, while there is room for all of it elsewhere. So an attempt that fails is followed by one
-// that begins afresh. Only if that one is complete, the group lets go of what it had.
+// from scratch. Only if that one is complete, the group lets go of what it had.
 
-// Afresh returns what an attempt would be if the group held nothing that plans gave it; nil if it holds
+// FromScratch returns what an attempt would be if the group held nothing that plans gave it; nil if it holds
 // nothing such.
-func (s *Gangs) Afresh(a *Attempt) *Attempt {
+func (s *Gangs) FromScratch(a *Attempt) *Attempt {
 	leader := s.members[a.Leader]
 	if leader == nil {
 		return nil
@@ -18,16 +18,16 @@ func (s *Gangs) Afresh(a *Attempt) *Attempt {
 	fresh := &Attempt{Group: a.Group, Leader: a.Leader}
 	for _, g := range grp.gangs {
 		need := g.wants()
-		if !g.goesAlone() && g.count[Planned] > 0 {
-			need = g.wantsAfresh(need)
+		if !g.hasStarted() && g.count[Planned] > 0 {
+			need = g.wantsFromScratch(need)
 		}
 		fresh.Gangs = append(fresh.Gangs, need)
 	}
 	return fresh
 }
 
-// wantsAfresh returns what an attempt has to know of a gang, as need does, if nothing were planned of it.
-func (g *gang) wantsAfresh(need Need) Need {
+// wantsFromScratch returns what an attempt has to know of a gang, as need does, if nothing were planned of it.
+func (g *gang) wantsFromScratch(need Need) Need {
 	need.MinByRole = g.lack(func(r *roleCount) int { return -r.planned })
 	roles := 0
 	for _, n := range need.MinByRole {
@@ -44,10 +44,10 @@ func (g *gang) wantsAfresh(need Need) Need {
 	return need
 }
 
-// letGoOfPlans gives back what plans gave to a group, for one that begins afresh.
-func (s *Gangs) letGoOfPlans(grp *group) {
+// releasePlans gives back what plans gave to a group, for one that begins from scratch.
+func (s *Gangs) releasePlans(grp *group) {
 	for _, g := range grp.gangs {
-		if g.goesAlone() {
+		if g.hasStarted() {
 			continue
 		}
 		for _, m := range g.members {
