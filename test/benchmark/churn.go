@@ -19,7 +19,7 @@ import (
 // order in which gangs start is that in which they were chosen.
 type churn struct {
 	nodes, gangs int
-	sizes        []int // of the gangs that wait, one after the other
+	sizes        []int // of the gangs that wait, one after the other; 1 is a plain pod
 }
 
 const (
@@ -129,7 +129,9 @@ func (b churn) line(ctx context.Context, f *fixture, random *rand.Rand) ([]conte
 				scheduler: ours.schedulerName, prefix: fmt.Sprintf("wait-%d-%d-", f.turn, i), gangs: 1, size: b.sizes[i%len(b.sizes)],
 				priority: churnPriorities[random.IntN(len(churnPriorities))], polite: true,
 			}
-			w.min = w.size
+			if w.size > 1 {
+				w.min = w.size
+			}
 			if err := f.create(ctx, w); err != nil {
 				return nil, err
 			}

@@ -26,6 +26,7 @@ var benchmarks = []benchmark{
 	preemption{nodes: 100, gangs: 100, size: 8, min: 8},
 	churn{nodes: 100, gangs: 400, sizes: []int{4}},
 	churn{nodes: 100, gangs: 400, sizes: []int{2, 3, 5}},
+	churn{nodes: 100, gangs: 800, sizes: []int{4, 1}},
 	startup{nodes: 500},
 	throughput{nodes: 500, gangs: 250, size: 8, goals: append(small, goal{unit: "gang-max-ms", atMost: true, bound: 150})},
 	throughput{nodes: 500, gangs: 10, size: 200, goals: small},

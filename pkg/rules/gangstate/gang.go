@@ -19,19 +19,25 @@ type gang struct {
 	members map[types.UID]*member
 	// numbers are those that the members carry.
 	numbers numbering
-
+	// oldest is the creation of the oldest member that it ever had: its place in
+	// the queue does not change when that one goes.
+	oldest time.Time
 	// incarnation says which members that ran to success still count: those of this run of the gang, so that a job that is
 	// run again starts as a gang.
 	incarnation incarnation
+	description
+	tallies
+	attempts
+	progress
+}
 
+// description is what a gang asks for, and who says so.
+type description struct {
 	objects [2]*described // community PodGroup, native PodGroup
 	// asked is what the user asked for; spec is that, with the minimum of the stage that is
 	// to run now, from 0.
 	asked, spec Spec
 	stage       int
-	// rest is what it has still to take of its minResources, and growing when it began to run; see expect.
-	rest    resource.Vector
-	growing time.Time
 	// apart are the gangs that it names and is not grouped with.
 	apart []Key
 	// describers are the members that say something of the gang, in the order in
@@ -41,26 +47,30 @@ type gang struct {
 	// told is what was reported about its PodGroup, toldOf about the members that defined it, for
 	// as long as it has any: all members of a workload have the same value.
 	told, toldOf map[badValue]bool
+}
 
-	// Counts over members, kept by enter and leave. Leaving members are not
-	// counted; coming are the ones that are, or will be, eligible, and returning
-	// those of them that have yet to give back a node.
-	count     [numStates]int
+// tallies are counts over members, kept by enter and leave. Leaving members are not counted.
+type tallies struct {
+	count [numStates]int
+	// coming are the ones that are, or will be, eligible, and returning those of them that have yet to give back a node.
 	coming    int
 	returning int
 	byRole    map[string]*roleCount
-	// oldest is the creation of the oldest member that it ever had: its place in
-	// the queue does not change when that one goes.
-	oldest time.Time
+}
 
-	// failure is why the last attempt to place the gang failed; zero if none failed since it was
-	// last complete.
+// attempts is what came of the attempts to place a gang.
+type attempts struct {
+	// failure is why the last one failed; zero if none failed since the gang was last complete.
 	failure failure
 	// missed is when it first did not fit; zero if it was not tried, has started since, or has lost all its members. It
 	// does not begin again when a member is replaced.
 	missed time.Time
 	// completed is when the round that is to start it began; zero once it has started.
 	completed time.Time
+}
+
+// progress is how far a gang runs, see updateStarted.
+type progress struct {
 	// ran is the result of hasStarted when it was last acted upon.
 	ran bool
 	// begin is what is known of how the members that run began to.
@@ -75,6 +85,9 @@ type gang struct {
 	// lowered is by how much the minimum was lowered more than members were seen to be gone that count off it; below 0 if
 	// it has still to be lowered.
 	lowered int
+	// rest is what it has still to take of its minResources, and growing when it began to run; see expect.
+	rest    resource.Vector
+	growing time.Time
 }
 
 // described is an object that describes the gang.

@@ -68,8 +68,8 @@ func (s *Gangs) gang(key Key) *gang {
 	if g == nil {
 		nothing := Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime}
 		g = &gang{
-			key: key, members: map[types.UID]*member{}, numbers: numbering{}, incarnation: newIncarnation(), byRole: map[string]*roleCount{},
-			asked: nothing, spec: nothing,
+			key: key, members: map[types.UID]*member{}, numbers: numbering{}, incarnation: newIncarnation(),
+			description: description{asked: nothing, spec: nothing}, tallies: tallies{byRole: map[string]*roleCount{}},
 		}
 		g.group = &group{gangs: []*gang{g}}
 		s.gangs[key] = g

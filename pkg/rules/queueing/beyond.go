@@ -192,7 +192,7 @@ func (b *Book) wish(j *job) *wish {
 	if j.phase == Outside || !b.limited(needs) {
 		return nil
 	}
-	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && b.allServe(needs), overLimit: j.overLimit}
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && b.allServe(needs), overLimit: j.turn.overLimit}
 	for _, queue := range slices.Sorted(maps.Keys(needs)) {
 		for _, c := range b.under(queue).ceilings {
 			need := needs[queue][c.name]

@@ -300,7 +300,7 @@ func slowBeyond(b *Book) map[string]bool {
 		for queue := range needs {
 			serves = serves && b.queues[queue].spec != nil && b.queues[queue].err == nil && !b.closed(b.queues[queue])
 		}
-		if !j.overLimit && (beyond[j.Name] || j.waitsElsewhere || !serves) {
+		if !j.turn.overLimit && (beyond[j.Name] || j.waitsElsewhere || !serves) {
 			continue
 		}
 		for queue, amount := range needs {

@@ -183,7 +183,7 @@ func (b *Book) relink() {
 		switch j.phase {
 		case Waiting:
 			b.relist(j)
-			j.renewed = true
+			j.told.renewed = true
 		case Admitted:
 			b.chargeAll(j, 1)
 		case Outside, Failed:

@@ -32,11 +32,11 @@ func (w *world) fresh(r *rand.Rand) *Book {
 		b.wait(j)
 		if w.admitted[name] {
 			one := b.jobs[name]
-			one.overLimit = w.crowded[name]
-			b.overLimit += count(one.overLimit)
+			one.turn.overLimit = w.crowded[name]
+			b.overLimit += count(one.turn.overLimit)
 			b.admit(one)
 			b.chargeAll(one, -1)
-			one.turn, one.lacks = w.turn[name], nil
+			one.turn.pods, one.turn.lacks = w.turn[name], nil
 			b.retake(one, one.at)
 		}
 	})
@@ -151,8 +151,8 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %q is admitted, want %q", seed, step, got.Name, want)
 			}
 			if ok {
-				w.admitted[got.Name], w.crowded[got.Name] = true, b.jobs[got.Name].overLimit
-				w.turn[got.Name] = maps.Clone(b.jobs[got.Name].turn)
+				w.admitted[got.Name], w.crowded[got.Name] = true, b.jobs[got.Name].turn.overLimit
+				w.turn[got.Name] = maps.Clone(b.jobs[got.Name].turn.pods)
 				admissions++
 			}
 		}

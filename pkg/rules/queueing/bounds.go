@@ -245,7 +245,7 @@ func (b *Book) Releases(name string) (names []string) {
 	if j == nil || j.phase != Admitted || j.Begun || !j.spared.IsZero() {
 		return nil
 	}
-	defer func() { j.released = len(names) > 0 }()
+	defer func() { j.turn.released = len(names) > 0 }()
 	for bound := range b.bounds(j) {
 		var freed int64
 		for _, h := range b.hoarders(j) {
@@ -353,7 +353,7 @@ func (b *Book) aboveCeiling(need Needs) bool {
 // have to make way first. There are none if they have, or if it was not at one.
 func (b *Book) OverLimit(name string) []Bound {
 	j := b.jobs[name]
-	if j == nil || !j.overLimit {
+	if j == nil || !j.turn.overLimit {
 		return nil
 	}
 	if _, exceeded := b.exceeded(j); !exceeded {
@@ -400,13 +400,13 @@ func (b *Book) Choices(name string) []Choice {
 		return nil
 	}
 	if len(j.options) == 1 {
-		return []Choice{{Need: j.lacks.clone()}}
+		return []Choice{{Need: j.turn.lacks.clone()}}
 	}
-	charged := Choice{At: j.at, Need: j.lacks.clone()}
+	charged := Choice{At: j.at, Need: j.turn.lacks.clone()}
 	var keeps []Choice
 	for at := range j.options {
 		b.retake(j, at)
-		switch one := (Choice{At: at, Need: j.lacks.clone()}); {
+		switch one := (Choice{At: at, Need: j.turn.lacks.clone()}); {
 		case !j.Begun && b.over(j):
 		case at == charged.At:
 			keeps = slices.Insert(keeps, 0, one)
@@ -417,8 +417,8 @@ func (b *Book) Choices(name string) []Choice {
 	switch {
 	case len(keeps) == 0:
 		keeps = append(keeps, charged)
-	case keeps[0].At != charged.At && j.overLimit:
-		j.overLimit = false // no pod has to make way any more
+	case keeps[0].At != charged.At && j.turn.overLimit:
+		j.turn.overLimit = false // no pod has to make way any more
 		b.overLimit--
 	}
 	b.retake(j, keeps[0].At)

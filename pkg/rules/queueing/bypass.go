@@ -41,7 +41,7 @@ func (b *Book) SetLimits(limits Limits) { b.limits = limits }
 // miss notes that a job did not fit in its turn. A job for which others would have to make way is not waited
 // for.
 func (b *Book) miss(name string) {
-	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.overLimit {
+	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.turn.overLimit {
 		b.note(missed{Job: j.offered()})
 	}
 }

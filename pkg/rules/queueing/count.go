@@ -25,7 +25,7 @@ func (b *Book) Count(name string, u Usage) {
 		b.relocate(name, u, before)
 	}
 	if j := b.inTurn(u.Job, name); j != nil {
-		j.got = j.got || u.placed()
+		j.turn.got = j.turn.got || u.placed()
 	} else if was := known && before.Job == u.Job && before.placed(); u.Runs && !was && b.active(u.Job) == nil {
 		delete(b.missed, u.Job) // it was placed without its turn
 	}
@@ -143,7 +143,7 @@ func (b *Book) inTurn(job, pod string) *job {
 	if j == nil || j.phase != Admitted {
 		return nil
 	}
-	if _, is := j.turn[pod]; !is {
+	if _, is := j.turn.pods[pod]; !is {
 		return nil
 	}
 	return j
@@ -151,13 +151,13 @@ func (b *Book) inTurn(job, pod string) *job {
 
 // countTurn adds n times what a pod of a job asked for when its turn began: nothing once it has its place.
 func (b *Book) countTurn(j *job, pod string, now Usage, n int64) {
-	switch asked := j.turn[pod]; {
+	switch asked := j.turn.pods[pod]; {
 	case now.Runs:
 	case now.Held:
-		j.held += int(n)
+		j.turn.held += int(n)
 	default:
-		j.left += int(n)
-		j.lacks.Add(asked.Queue, asked.Option(j.at), n)
+		j.turn.left += int(n)
+		j.turn.lacks.Add(asked.Queue, asked.Option(j.at), n)
 		b.charge(j, asked.Queue, asked.Option(j.at), n)
 	}
 }
@@ -166,12 +166,12 @@ func (b *Book) countTurn(j *job, pod string, now Usage, n int64) {
 // since all are gone or wait with another job, it has passed no job.
 func (b *Book) settle(name string) {
 	j := b.jobs[name]
-	if j == nil || j.phase != Admitted || j.left+j.held > 0 {
+	if j == nil || j.phase != Admitted || j.turn.left+j.turn.held > 0 {
 		return
 	}
 	j.waitsElsewhere = false
 	last := *j
-	if b.done(name); last.got {
+	if b.done(name); last.turn.got {
 		b.placed(&last)
 	} else {
 		delete(b.missed, name) // nor does any job wait for it

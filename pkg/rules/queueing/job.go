@@ -57,53 +57,74 @@ type Began struct {
 // something to say.
 type job struct {
 	asking
-	// arrival is its number among the jobs that have come: of two that were created in one second, the first comes first.
-	arrival uint64
-	phase   Phase
+	history
+	phase Phase
 	// since is when the phase began.
 	since time.Time
-	// counted are its pods that are counted.
-	counted map[string]bool
-	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
-	tried time.Time
-	// waitsElsewhere: since it failed last, or while it waits for its turn, it waits for something else than room.
-	waitsElsewhere bool
-
 	// candidate: it has not come to the gate, see [Book.AddCandidate]; what it asks for is not known.
 	candidate bool
 
-	// While it waits: kind is that of the list that it is in, and index its place in the list's heap, -1 if it is not
-	// there. reported and reason are what its users were told, and reportedAt when; lookedAt is when there was nothing else to
-	// tell, and other the reason that it waited for then, if that was another one. renewed: queues have been described
-	// again since.
-	kind       string
-	index      int
-	reason     Reason
-	reported   string
-	reportedAt time.Time
-	lookedAt   time.Time
-	other      Reason
-	renewed    bool
-
-	// In its turn: turn are the pods to be placed in it, as they asked when it began. lacks is what those asked for that have
-	// no place, which left counts; held counts those for which one is held. got: some of them have their places, or had.
-	// crowded: when the turn began, its queue was at a limit, and other pods had to make way.
-	turn       map[string]Usage
-	lacks      Needs
-	left, held int
-	got        bool
-	overLimit  bool
-
-	// failed is when it failed last; zero if it has not. heldPods is how many of its pods are held. released: others gave back
-	// what they held for its turn; none does again before spared.
-	failed   time.Time
-	heldPods int
-	released bool
-	spared   time.Time
-	// Once it has failed: deserved is the least that its queue has deserved since.
+	// What follows ends with the phase.
+	listed
+	told told
+	turn turn
+	// deserved is the least that its queue has deserved since it failed, in phase Failed.
 	deserved Vector
+}
+
+// history is what is known of a job beyond its phase.
+type history struct {
+	// arrival is its number among the jobs that have come: of two that were created in one second, the first comes first.
+	arrival uint64
+	// counted are its pods that are counted, and heldPods is how many of them are held.
+	counted  map[string]bool
+	heldPods int
+	// failed is when it failed last; zero if it has not.
+	failed time.Time
+	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
+	tried time.Time
+	// spared is until when no others give back what they hold for its turn: that was of no use; zero if they may.
+	spared time.Time
+	// waitsElsewhere: since it failed last, or while it waits for its turn, it waits for something else than room.
+	waitsElsewhere bool
 	// blocked is what was found when it failed before, or since.
 	blocked blocked
+}
+
+// listed is where a job is that waits: kind is that of the list that it is in, and index its place in the list's heap,
+// -1 if it is not there.
+type listed struct {
+	kind  string
+	index int
+}
+
+// told is what the users of a job that waits were told.
+type told struct {
+	// reason and message are what they were told last, and at when.
+	reason  Reason
+	message string
+	at      time.Time
+	// lookedAt is when there was nothing else to tell, and other the reason that it waited for then, if that was another
+	// one.
+	lookedAt time.Time
+	other    Reason
+	// renewed: queues have been described again since.
+	renewed bool
+}
+
+// turn is the turn of a job.
+type turn struct {
+	// pods are the pods to be placed in it, as they asked when it began.
+	pods map[string]Usage
+	// lacks is what those asked for that have no place, which left counts; held counts those for which one is held.
+	lacks      Needs
+	left, held int
+	// got: some have their places, or had.
+	got bool
+	// overLimit: when the turn began, its queue was at a limit, and other pods had to make way.
+	overLimit bool
+	// released: others gave back what they held for it.
+	released bool
 }
 
 // asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Pods, Gang, Priority and Created are
@@ -160,7 +181,7 @@ func (b *Book) job(name string) *job {
 	j := b.jobs[name]
 	if j == nil {
 		b.arrivals++
-		j = &job{asking: asking{Job: Job{Name: name}}, arrival: b.arrivals, counted: map[string]bool{}}
+		j = &job{asking: asking{Job: Job{Name: name}}, history: history{arrival: b.arrivals, counted: map[string]bool{}}}
 		b.jobs[name] = j
 		b.phases[Outside]++
 	}
@@ -250,7 +271,7 @@ func (b *Book) drop(j *job) {
 	if j.phase == Waiting {
 		b.unlist(j)
 	} else {
-		b.overLimit -= count(j.overLimit)
+		b.overLimit -= count(j.turn.overLimit)
 		b.chargeAll(j, -1)
 	}
 	for _, queue := range j.in {
@@ -262,10 +283,10 @@ func (b *Book) drop(j *job) {
 func (b *Book) admit(j *job) {
 	b.unlist(j)
 	b.move(j, Admitted)
-	j.turn = map[string]Usage{}
+	j.turn.pods = map[string]Usage{}
 	for _, pod := range j.Pods {
 		if u, known := b.usages[pod]; known {
-			j.turn[pod] = u
+			j.turn.pods[pod] = u
 			b.enter(u.Queue)
 			j.in = append(j.in, u.Queue)
 		}
@@ -285,7 +306,7 @@ func (b *Book) done(name string) {
 func (b *Book) end(j *job) {
 	b.phases[j.phase]--
 	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, arrival: j.arrival, counted: j.counted, tried: j.tried, waitsElsewhere: j.waitsElsewhere, blocked: j.blocked, failed: j.failed, heldPods: j.heldPods, spared: j.spared}
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, history: j.history}
 	b.keep(j)
 }
 

@@ -106,8 +106,8 @@ func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
 	}
 	if !j.Begun {
 		b.pass(j)
-		_, j.overLimit = b.exceeded(j)
-		b.overLimit += count(j.overLimit)
+		_, j.turn.overLimit = b.exceeded(j)
+		b.overLimit += count(j.turn.overLimit)
 	}
 	b.admit(j)
 	began = Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)}
@@ -181,7 +181,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
 	j.Priority, j.Created, j.Pods, j.waitsElsewhere = u.Priority, before.Created, before.Pods, how.Aside || at.aside(pod)
-	if j.failed = at.Now; before.released {
+	if j.failed = at.Now; before.turn.released {
 		j.spared = at.Now.Add(spare) // it was of no use
 	}
 	if !how.Gang {
@@ -219,7 +219,7 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.abandon(j)
-		case j.phase == Admitted && j.Gang && j.held == 0 && !b.whole(j, at):
+		case j.phase == Admitted && j.Gang && j.turn.held == 0 && !b.whole(j, at):
 			b.abandon(j) // it has lost a member since
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.stopWaiting(j, at)

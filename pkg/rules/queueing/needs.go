@@ -105,7 +105,7 @@ func (j *job) all() []string {
 // need returns what a job asks for; in its turn, what it still lacks.
 func (j *job) need() Needs {
 	if j.phase == Admitted {
-		return j.lacks
+		return j.turn.lacks
 	}
 	return j.options[j.at]
 }
@@ -149,7 +149,7 @@ func (b *Book) charge(j *job, queue string, amount Vector, n int64) {
 
 // chargeAll adds n times all that a job still lacks in its turn.
 func (b *Book) chargeAll(j *job, n int64) {
-	for queue, amount := range j.lacks {
+	for queue, amount := range j.turn.lacks {
 		b.charge(j, queue, amount, n)
 	}
 }
@@ -158,8 +158,8 @@ func (b *Book) chargeAll(j *job, n int64) {
 func (b *Book) retake(j *job, at int) {
 	b.chargeAll(j, -1)
 	j.take(at)
-	j.lacks, j.left, j.held = Needs{}, 0, 0
-	for pod := range j.turn {
+	j.turn.lacks, j.turn.left, j.turn.held = Needs{}, 0, 0
+	for pod := range j.turn.pods {
 		if u := b.usages[pod]; u.Job == j.Name {
 			b.countTurn(j, pod, u, 1)
 		}

@@ -40,7 +40,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is %s, and in %d lists", name, names[j.phase], listed[j])
 		case (len(j.in) > 0) != active || active && j.options == nil:
 			fail("job %s is %s, and in queues %v", name, names[j.phase], j.in)
-		case (j.overLimit || j.turn != nil || j.lacks != nil || j.left+j.held != 0) && j.phase != Admitted:
+		case (j.turn.overLimit || j.turn.pods != nil || j.turn.lacks != nil || j.turn.left+j.turn.held != 0) && j.phase != Admitted:
 			fail("job %s is %s, and has what belongs to its turn", name, names[j.phase])
 		case (j.deserved != nil) != (j.phase == Failed):
 			fail("job %s is %s, its queue deserved %v", name, names[j.phase], j.deserved)
@@ -159,7 +159,7 @@ func (s *story) checkTurns(began int) {
 		if j.phase == Admitted && s.before[name] != Admitted {
 			fresh++
 			for name, need := range j.need() {
-				if !j.overLimit {
+				if !j.turn.overLimit {
 					most[name] = max(most[name], need[gpu])
 				}
 			}
@@ -329,7 +329,7 @@ func (s *story) one() {
 func (s *story) tick() {
 	s.do("tick", s.b.tickNow(s.at()))
 	for name, j := range s.b.jobs {
-		if j.phase == Admitted && j.Gang && j.held == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
+		if j.phase == Admitted && j.Gang && j.turn.held == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
 			s.fail("gang %s is admitted, and %s speaks for it, which waits: %v, for %q", name, j.Pod, s.waits(j.Pod), s.b.usages[j.Pod].Job)
 		}
 	}

@@ -131,14 +131,14 @@ type Report struct {
 func (b *Book) Reports(at Moment) []Report {
 	var news []Report
 	for name, j := range b.timed {
-		if !j.renewed && at.Now.Before(j.lookedAt.Add(tellOther)) {
+		if !j.told.renewed && at.Now.Before(j.told.lookedAt.Add(tellOther)) {
 			continue
 		}
 		switch one, ok := b.Unreported(name, at); {
 		case ok:
 			news = append(news, one)
-		case j.reported != "" && j.reported != unread:
-			j.lookedAt = at.Now
+		case j.told.message != "" && j.told.message != unread:
+			j.told.lookedAt = at.Now
 		}
 	}
 	return news
@@ -151,20 +151,20 @@ func (b *Book) Unreported(name string, at Moment) (Report, bool) {
 		return Report{}, false
 	}
 	n := Report{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
-	waited, first := at.Now.Sub(j.since), j.reported == unread || j.renewed
+	waited, first := at.Now.Sub(j.since), j.told.message == unread || j.told.renewed
 	switch {
 	case !at.Read: // a queue that seems not to be there may not have been read
-		return n, waited >= tellUnread && j.reported != unread
-	case waited < tellAfter || !first && at.Now.Sub(j.reportedAt) < tellOther:
+		return n, waited >= tellUnread && j.told.message != unread
+	case waited < tellAfter || !first && at.Now.Sub(j.told.at) < tellOther:
 		return Report{}, false
 	}
 	n.Reason, n.Message = b.Why(name)
-	if other := n.Reason != j.reason; !first && at.Now.Sub(j.reportedAt) < tellAgain && (!other || n.Reason != j.other) {
-		j.other = n.Reason
+	if other := n.Reason != j.told.reason; !first && at.Now.Sub(j.told.at) < tellAgain && (!other || n.Reason != j.told.other) {
+		j.told.other = n.Reason
 		return Report{}, false
 	}
-	if n.Message == j.reported {
-		j.reportedAt, j.renewed = at.Now, false // it is so still
+	if n.Message == j.told.message {
+		j.told.at, j.told.renewed = at.Now, false // it is so still
 		return Report{}, false
 	}
 	if n.Reason == Turn && !first {
@@ -176,14 +176,14 @@ func (b *Book) Unreported(name string, at Moment) (Report, bool) {
 // MarkReported records that the users of a job were told something.
 func (b *Book) MarkReported(n Report, at Moment) {
 	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
-		j.reason, j.reported, j.reportedAt, j.renewed, j.other = n.Reason, n.Message, at.Now, false, ""
+		j.told.reason, j.told.message, j.told.at, j.told.renewed, j.told.other = n.Reason, n.Message, at.Now, false, ""
 	}
 }
 
 // LastReported returns what the users of a pod's waiting job were told last; an empty reason for nothing.
 func (b *Book) LastReported(pod string) (Reason, string) {
 	if j := b.jobs[b.usages[pod].Job]; j != nil && j.phase == Waiting {
-		return j.reason, j.reported
+		return j.told.reason, j.told.message
 	}
 	return "", ""
 }
