@@ -34,64 +34,83 @@ import (
 // Dispatcher has the queues of a process, and decides whose turn it is in all its profiles. It is
 // safe for concurrent use.
 type Dispatcher struct {
-	gangs Gangs
-	holds *ledger.Holds
+	sources
 	clock clock.WithTicker
-	// victims returns how many victims of a holder in the ledger have not ended. It takes a lock of its own at most.
-	victims func(holder hold.Holder) int
-	// leading is closed once this process schedules.
+	// leading is given once this process schedules.
 	leading leadership.Signal
-	// statuses writes into the status of pods why they wait.
+	// lane writes into the status of pods in no gang why they wait; statuses is what it writes with.
+	lane     *status.Lane[string]
 	statuses *status.Writer
-	// watches gets what is watched; nil where it is not needed.
-	watches *watches.Watches
+	// changed makes somebody ask whose turn it is. It does not block.
+	changed func()
+	once    sync.Once
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
-	// lock, and the lock of gangs under it, never the other way round.
+	// lock, and the lock of gangs under it, never the other way round. It guards what follows.
 	mu sync.Mutex
 	// book has the jobs and their queues, and decides.
 	book *queueing.Book
-	args *config.FairShareArgs
-	// nodes are what there is to be shared, and which part of it pods may use; usage counts what queues use of it.
-	nodes *pools.Cluster
-	usage *usage.Counter
-	// devices are those that nodes have behind extended resources.
-	devices    *devices.Counts
+	// nodes are what there is to be shared, and which part of it pods may use; usage counts what queues use of it, and
+	// devices those that nodes have behind extended resources.
+	nodes   *pools.Cluster
+	usage   *usage.Counter
+	devices *devices.Counts
+	// members are the counted pods that are in a gang, by groupOf.
+	members usage.Index[string]
+	profiles
+	opening
+	placed
+	// called are pods that have to come to the gate again; calling makes call look at them.
+	called  []*v1.Pod
+	calling chan struct{}
+}
+
+// sources are where a Dispatcher looks things up.
+type sources struct {
+	gangs Gangs
+	holds *ledger.Holds
+	// victims returns how many victims of a holder in the ledger have not ended. It takes a lock of its own at most.
+	victims func(holder hold.Holder) int
+	// reserved finds what is held for pods; nil where nothing does.
+	reserved Reserved
+	// watches gets what is watched; nil where it is not needed.
+	watches    *watches.Watches
 	nodeLister corelisters.NodeLister
-	// opened: everything that existed at the start is in the book. mayOpen is closed once that may be; begun once it is.
-	opened         bool
-	mayOpen, begun chan struct{}
-	// handles are those of the profiles with the plugin.
-	handles    map[string]fwk.Handle
 	namespaces corelisters.NamespaceLister
 	pods       corelisters.PodLister
+}
+
+// profiles are those that have queues, with their arguments, which are the same for all.
+type profiles struct {
+	args *config.FairShareArgs
+	// handles are those of the profiles with the plugin.
+	handles map[string]fwk.Handle
 	// preempts are the profiles in which pods are evicted for a job if there are victims for it.
 	preempts map[string]bool
 	// reserves are the profiles in which pods go to the Reservations that they name.
 	reserves map[string]bool
+}
+
+// opening is whether everything that existed at the start is in the book.
+type opening struct {
+	opened bool
+	// mayOpen is closed once that may be; begun once it is.
+	mayOpen, begun chan struct{}
+}
+
+// placed is which pods have a place, or have left one, beyond what the API server shows.
+type placed struct {
 	// assumed has the node names of pods that have a node which their status does not show yet.
 	assumed map[types.UID]string
 	// places are the nodes that are held for pods, by the ledger; heard are pods whose holds have
 	// changed since.
 	places map[types.UID]ledger.Place
 	heard  heard
-	// reserved finds what is held for pods; nil where nothing does.
-	reserved Reserved
 	// rechecks: everything that waiting jobs ask for may be held for them by now.
 	rechecks bool
-	// members are the counted pods that are in a gang, by groupOf.
-	members usage.Index[string]
 	// followsCache: Left is called when the scheduler's cache no longer has a pod. ended are pods that have ended meanwhile.
 	followsCache bool
 	ended        []*v1.Pod
-	// called are pods that have to come to the gate again.
-	called  []*v1.Pod
-	calling chan struct{}
-	// changed makes somebody ask whose turn it is. It does not block.
-	changed func()
-	once    sync.Once
-	// lane is the lane of the pods in no gang.
-	lane *status.Lane[string]
 }
 
 // Gangs is what the Dispatcher needs to know of the gangs of all profiles.
@@ -123,10 +142,13 @@ type Gangs interface {
 // holder in the ledger have not ended. It is called with locks held, and calls nothing of a Dispatcher or of gangs.
 func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Holder) int, leads leadership.Signal, statuses *status.Writer, watched *watches.Watches) *Dispatcher {
 	d := &Dispatcher{
-		gangs: gangs, holds: holds, victims: victims, leading: leads, statuses: statuses, watches: watched, clock: clock.RealClock{},
-		devices: devices.NewCounts(), handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{},
-		assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}, members: usage.Index[string]{},
-		changed: func() {}, calling: make(chan struct{}, 1), mayOpen: make(chan struct{}), begun: make(chan struct{}),
+		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
+		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
+		devices: devices.NewCounts(), members: usage.Index[string]{},
+		profiles: profiles{handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{}},
+		opening:  opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
+		placed:   placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},
+		calling:  make(chan struct{}, 1),
 	}
 	d.book = queueing.NewBook(v1alpha1.DefaultQueue, func(holder hold.Holder) int { return d.victims(holder) })
 	d.share(withoutPools())

@@ -250,13 +250,17 @@ func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group 
 // newPlanState returns a plan state without members.
 func (p *Planner) newPlanState(inCopies bool) *planState {
 	return &planState{
-		fw: p.fw, holds: p.holds, storage: p.storage, stock: p.stock, resolver: p.resolver,
-		sample: p.sample, weights: p.weights, checksResources: p.checksResources, checksAffinity: p.checksAffinity,
-		inCopies: inCopies,
-		refused:  map[string]map[string]bool{}, rejected: map[int]string{}, rejectedForGood: map[int]bool{},
-		never: map[slot]bool{}, closedForGood: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
-		devices: map[counted]map[string]int{}, backingClasses: map[v1.ResourceName]string{},
-		notAdmittedPods: map[types.UID]bool{},
+		fw: p.fw, holds: p.holds, sample: p.sample, weights: p.weights, checksResources: p.checksResources,
+		checksAffinity: p.checksAffinity, mode: mode{inCopies: inCopies},
+		supplied: supplied{
+			storage: p.storage, stock: p.stock, resolver: p.resolver,
+			devices: map[counted]map[string]int{}, backingClasses: map[v1.ResourceName]string{},
+		},
+		findings: findings{
+			refused: map[string]map[string]bool{}, rejected: map[int]string{}, rejectedForGood: map[int]bool{},
+			never: map[slot]bool{}, closedForGood: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
+			notAdmittedPods: map[types.UID]bool{},
+		},
 	}
 }
 

@@ -33,16 +33,41 @@ type planState struct {
 	// checksResources: the profile filters by node resources, so bounds may rule out nodes before the filters.
 	// checksAffinity: it filters by node labels and names.
 	checksResources, checksAffinity bool
-
 	// weights are those of the profile's Score plugins.
 	weights map[string]int64
+	// base is the state before any member was placed.
+	base whatif.Mark
+	mode
+	asked
+	supplied
+	findings
+}
 
+// mode is how a plan is made.
+type mode struct {
+	// coupled: members refer to each other. A plan prepares and scores each of them anew, on a snapshot that contains the
+	// earlier ones. inCopies: this is a simulation, and the filters get copies of their state with pods added and removed.
+	coupled, inCopies bool
+	// unscored: only whether members fit matters, not where best.
+	unscored bool
+}
+
+// asked is the members to place, and what their gangs ask for.
+type asked struct {
 	classes []*class
 	views   []*whatif.View // by class; computed when first needed
 	pods    []*v1.Pod      // by member
 	classOf []int          // by member
 	// uses counts the pods of the attempt that have each claim.
-	uses    map[podclass.ClaimKey]int
+	uses map[podclass.ClaimKey]int
+	// minResources is what gangs ask for beside their minimums, by gang; nil for none.
+	minResources []*minResources
+	// outstanding is what other gangs that have begun will still take; it is subtracted for minResources.
+	outstanding []gangstate.Outstanding
+}
+
+// supplied is the volumes and devices that there are.
+type supplied struct {
 	storage podclass.Storage
 	// stock and resolver are those of the planner.
 	stock    *devices.Stock
@@ -51,21 +76,17 @@ type planState struct {
 	supplies map[string]*supply
 	// volumeTakenBy is the storage class of which a member takes a volume, if volumes are counted.
 	volumeTakenBy map[types.UID]string
+	// devices is the number of devices by node name, as far as computed.
+	devices map[counted]map[string]int
+	// backingClasses are the device classes behind resources, as far as looked up; empty for none.
+	backingClasses map[v1.ResourceName]string
+}
+
+// findings is what plugins said of nodes and members, and what nodes lacked.
+type findings struct {
 	// verdicts are by class and node. They are used only in simulations, and nil for classes that are volatile or not
 	// prepared yet.
 	verdicts [][]verdict
-	// coupled: members refer to each other. A plan prepares and scores each of them anew, on a snapshot that contains the
-	// earlier ones. inCopies: this is a simulation, and the filters get copies of their state with pods added and removed.
-	coupled, inCopies bool
-	// base is the state before any member was placed.
-	base whatif.Mark
-	// minResources is what gangs ask for beside their minimums, by gang; nil for none.
-	minResources []*minResources
-	// outstanding is what other gangs that have begun will still take; it is subtracted for minResources.
-	outstanding []gangstate.Outstanding
-	// unscored: only whether members fit matters, not where best.
-	unscored bool
-
 	// refused is the reasons of nodes that took no member, for the explanation.
 	refused map[string]map[string]bool // reason -> node names
 	// rejected is the reason with which PreFilter plugins rejected a whole class.
@@ -79,10 +100,6 @@ type planState struct {
 	lacking       map[v1.ResourceName]bool
 	// lackingDevices: a node was refused for its devices.
 	lackingDevices bool
-	// devices is the number of devices by node name, as far as computed.
-	devices map[counted]map[string]int
-	// backingClasses are the device classes behind resources, as far as looked up; empty for none.
-	backingClasses map[v1.ResourceName]string
 	// opaque: a plugin that may read more of a pod than its shape refused a node.
 	opaque bool
 	// notAdmitted is why a member was not admitted at all in the current state.

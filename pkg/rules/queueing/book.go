@@ -12,14 +12,45 @@ import (
 
 // Book is all queues, what is used and all jobs. It is not safe for concurrent use.
 type Book struct {
-	total    Vector
 	limits   Limits
 	policies Policies
-	queues   map[string]*queue
-	usages   map[string]Usage
-	// running is what each group has running.
-	running map[string]Vector
-	jobs    map[string]*job
+	// victims returns how many pods have not ended that are evicted for a holder.
+	victims func(hold.Holder) int
+	accounts
+	line
+	// missed are the jobs that did not fit, which others may have to wait for.
+	missed map[string]*missed
+	// overLimit is how many of the admitted jobs are over a limit, at most 1: other pods make way for each
+	// by itself, but need not for what several ask for together.
+	overLimit int
+	// wishes are the nodes that jobs would have.
+	wishes wishes
+	// relinked: queues have been described again since [Book.BlockedChanges] was called.
+	relinked bool
+	// easing: some jobs still count as blocked although they are not.
+	easing bool
+	// effects are the effects of the input that is being handled.
+	effects Effects
+}
+
+// accounts is what there is, who has it, and what comes to each queue.
+type accounts struct {
+	total  Vector
+	queues map[string]*queue
+	usages map[string]Usage
+	// running is what each group has running, and promised is what is promised to each job.
+	running  map[string]Vector
+	promised map[string]Needs
+	shares   map[string]share.Share
+	// stale: the shares have to be recomputed.
+	stale bool
+	// freed are queues of which nothing is left.
+	freed []string
+}
+
+// line is the jobs. Those that wait are in lists of their queues, too.
+type line struct {
+	jobs map[string]*job
 	// arrivals is how many jobs have come.
 	arrivals uint64
 	// phases is how many jobs are in each phase.
@@ -28,34 +59,12 @@ type Book struct {
 	timed map[string]*job
 	// holding are the jobs for which something is held.
 	holding map[*job]bool
-	// victims returns how many pods have not ended that are evicted for a holder.
-	victims func(hold.Holder) int
 	// candidates are gangs that have not come to the gate and would if it was their turn. members are they and the jobs that
 	// wait, by group.
 	candidates map[string]*job
 	members    map[string]map[*job]bool
-	shares     map[string]share.Share
-	// promised is what is promised to each job.
-	promised map[string]Needs
-	// missed are the jobs that did not fit, which others may have to wait for.
-	missed map[string]*missed
-	// overLimit is how many of the admitted jobs are over a limit, at most 1: other pods make way for each
-	// by itself, but need not for what several ask for together.
-	overLimit int
 	// urgent are the jobs that wait and have begun, candidates too.
 	urgent map[*job]bool
-	// freed are queues of which nothing is left.
-	freed []string
-	// stale: the shares have to be recomputed.
-	stale bool
-	// relinked: queues have been described again since [Book.BlockedChanges] was called.
-	relinked bool
-	// easing: some jobs still count as blocked although they are not.
-	easing bool
-	// wishes are the nodes that jobs would have.
-	wishes wishes
-	// effects are the effects of the input that is being handled.
-	effects Effects
 }
 
 // queue is the state of a queue. One that is counted in and not described has no spec, and exists
@@ -82,9 +91,15 @@ type queue struct {
 // returns how many pods have not ended that are evicted for a holder.
 func NewBook(standard string, victims func(hold.Holder) int) *Book {
 	b := &Book{
-		victims: victims, total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{}, jobs: map[string]*job{},
-		timed: map[string]*job{}, holding: map[*job]bool{},
-		candidates: map[string]*job{}, members: map[string]map[*job]bool{}, promised: map[string]Needs{}, missed: map[string]*missed{}, urgent: map[*job]bool{}, stale: true, wishes: newWishes(nil),
+		victims: victims, missed: map[string]*missed{}, wishes: newWishes(nil),
+		accounts: accounts{
+			total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{},
+			promised: map[string]Needs{}, stale: true,
+		},
+		line: line{
+			jobs: map[string]*job{}, timed: map[string]*job{}, holding: map[*job]bool{}, candidates: map[string]*job{},
+			members: map[string]map[*job]bool{}, urgent: map[*job]bool{},
+		},
 	}
 	b.SetQueues(Queue{Name: standard, Weight: 1})
 	return b
