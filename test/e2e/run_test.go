@@ -122,9 +122,14 @@ func startOnTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 		_, _ = io.Copy(screen, master) // until the last process that has it open ends
 	}()
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		<-read
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) // it ends what it has started
+		select {
+		case <-read:
+		case <-time.After(10 * time.Second):
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
 		_ = master.Close()
+		<-read
 	})
 	return screen
 }
