@@ -48,8 +48,7 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 	}
 	var news []*member
 	if now := g.madeFor(); now != madeFor {
-		g.incarnation.madeFor = now
-		g.incarnation.forgetGone(func(f finished) bool { return f.controller == now }) // see deleted
+		g.incarnation.setMadeFor(now)
 		news = s.findReplaced(g)
 	}
 	s.redefine(g, now)

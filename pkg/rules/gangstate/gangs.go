@@ -148,7 +148,7 @@ func (m *member) carry(left *member) {
 
 func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	m.gang = g
-	supersedes := g.incarnation.issue(m.pod)
+	supersedes := g.incarnation.issue(originOf(m.pod))
 	m.observe(m.pod)
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
@@ -204,10 +204,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 		g.group.changes++
 	}
 	if a, b := originOf(was.pod), originOf(pod); a.series != b.series || a.issue != b.issue {
-		clear(g.incarnation.issues)
-		for _, m := range g.members {
-			g.incarnation.issue(m.pod)
-		}
+		g.incarnation.seeAgain(podsOf(g.sorted(func(*member) bool { return true })))
 		s.reviewAll(s.findReplaced(g), now)
 	}
 }
@@ -242,7 +239,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	if len(g.members) == 0 {
 		g.toldOf = nil
 		clear(g.numbers)
-		clear(g.incarnation.issues)
+		g.incarnation.seeAgain(nil)
 	}
 	g.ignore(m)
 	if g.defining() != g.definer {

@@ -1,7 +1,7 @@
 package gangstate
 
 import (
-	"maps"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,18 +19,21 @@ import (
 //   - Pods that are replaced belong to none: those of another object of the same name than the one that the PodGroup was
 //     made for, and those that a newer issue of their series supersedes. Both go, but only a moment after their
 //     successors have come.
-//
-// The zero value is of a gang without pods.
 type incarnation struct {
-	// unfinished are the pods that have not ended, are not being deleted, and are not replaced.
+	// unfinished are the pods that have not ended, are not being deleted, and are not replaced; bare counts those without
+	// a controller by their creation, in nanoseconds.
 	unfinished map[types.UID]birth
-	// first is the creation of the oldest pod of each controller, of those that have unfinished pods or may make more.
-	first map[types.UID]time.Time
-	// controllers counts the unfinished pods of each controller.
-	controllers map[types.UID]int
-	// finished are the pods that ran to success, and gone those of them whose objects were deleted since.
-	finished, gone map[types.UID]finished
-	// issues is the highest issue of each series that supersedes others. It does not fall when those pods are deleted.
+	bare       map[int64]int
+	// finished are the pods that ran to success, while their objects are there.
+	finished map[types.UID]finished
+	// parts are what each controller has; that of "" are the pods without one. idle is how many controllers have no
+	// unfinished pods, and may make more.
+	parts map[types.UID]*part
+	idle  int
+	// gone is how many pods ran to success and are gone, of all controllers.
+	gone int
+	// issues is the highest issue of each series of which a pod was seen, or notSuperseded. It does not fall when pods are
+	// deleted.
 	issues map[string]int64
 	// madeFor is the UID of the object that the PodGroup of the gang was made for; empty for none.
 	madeFor types.UID
@@ -38,8 +41,11 @@ type incarnation struct {
 	// What follows is computed again if it is not known: something of the above has changed.
 	known             bool
 	began             time.Time
-	counts, goneCount tally // of finished and gone together, and of gone
+	counts, goneCount tally // of the pods that ran to success, and of those of them that are gone
 }
+
+// notSuperseded is the issue of a series of which only pods were seen that supersede nothing.
+const notSuperseded = math.MinInt64
 
 // birth is where an unfinished pod comes from, and when it was created.
 type birth struct {
@@ -54,6 +60,37 @@ type finished struct {
 	ended time.Time
 }
 
+// part is what one controller has.
+type part struct {
+	unfinished int
+	// first is the creation of the oldest pod that it had; zero if it had none, or has none now and another has begun.
+	first time.Time
+	// finished are those of its pods that ran to success whose objects are there, and gone the others.
+	finished, gone successes
+}
+
+// successes are pods of one controller that ran to success.
+type successes struct {
+	tally
+	// Each of them ended at earliest or later, and at latest or earlier.
+	earliest, latest time.Time
+	// one is where the first of them came from: whatever replaces it replaces all.
+	one origin
+}
+
+func (s *successes) add(f finished) {
+	if s.n == 0 {
+		*s = successes{earliest: f.ended, latest: f.ended, one: f.origin}
+	}
+	s.tally.add(1, f.role)
+	if f.ended.Before(s.earliest) {
+		s.earliest = f.ended
+	}
+	if f.ended.After(s.latest) {
+		s.latest = f.ended
+	}
+}
+
 // tally counts members, and how many of them have which role.
 type tally struct {
 	n     int
@@ -66,26 +103,66 @@ func (t *tally) add(n int, role string) {
 		if t.roles == nil {
 			t.roles = map[string]int{}
 		}
+		if t.roles[role] += n; t.roles[role] == 0 {
+			delete(t.roles, role)
+		}
+	}
+}
+
+func (t *tally) addAll(other tally) {
+	t.n += other.n
+	for role, n := range other.roles {
+		t.add(0, role)
 		t.roles[role] += n
 	}
 }
 
 func newIncarnation() incarnation {
 	return incarnation{
-		unfinished: map[types.UID]birth{}, first: map[types.UID]time.Time{}, controllers: map[types.UID]int{},
-		finished: map[types.UID]finished{}, gone: map[types.UID]finished{}, issues: map[string]int64{},
+		unfinished: map[types.UID]birth{}, bare: map[int64]int{}, finished: map[types.UID]finished{},
+		parts: map[types.UID]*part{}, issues: map[string]int64{},
 	}
 }
 
-// issue takes the issue of a pod into account, and reports whether others may be superseded by it.
-func (i *incarnation) issue(pod *v1.Pod) bool {
-	o := originOf(pod)
-	last, known := i.issues[o.series]
-	if !o.supersedes || known && last >= o.issue {
-		return false
+// setMadeFor sets the UID of the object that the PodGroup was made for. What of its pods is gone is counted off the
+// minimum from then on, see deleted.
+func (i *incarnation) setMadeFor(object types.UID) {
+	if i.madeFor != object {
+		i.madeFor, i.known = object, false
+		i.forgetGone(func(s *successes) bool { return s.one.controller == object })
 	}
-	i.issues[o.series] = o.issue
-	return true
+}
+
+// issue takes the issue of a pod into account, and reports whether it supersedes others that were seen.
+func (i *incarnation) issue(o origin) bool {
+	last, known := i.issues[o.series]
+	switch {
+	case o.series == "":
+	case o.supersedes && (!known || last < o.issue):
+		i.issues[o.series] = o.issue
+		return known
+	case !known:
+		i.see(o)
+	}
+	return false
+}
+
+// see notes the series of a pod.
+func (i *incarnation) see(o origin) {
+	if _, known := i.issues[o.series]; o.series != "" && !known {
+		i.issues[o.series] = notSuperseded
+	}
+}
+
+// seeAgain finds the issues again, since the labels of one of the unfinished pods were changed.
+func (i *incarnation) seeAgain(pods []*v1.Pod) {
+	clear(i.issues)
+	for _, f := range i.finished {
+		i.see(f.origin)
+	}
+	for _, pod := range pods {
+		i.issue(originOf(pod))
+	}
 }
 
 // hasStaleOwner reports whether a pod is of another object than the one that the PodGroup was made for.
@@ -102,6 +179,23 @@ func (i *incarnation) supersedes(o origin) bool {
 // replaces reports whether others are there, or come, in place of a pod.
 func (i *incarnation) replaces(o origin) bool { return i.hasStaleOwner(o) || i.supersedes(o) }
 
+// of returns what a controller has.
+func (i *incarnation) of(controller types.UID) *part {
+	p := i.parts[controller]
+	if p == nil {
+		p = &part{}
+		i.parts[controller] = p
+	}
+	return p
+}
+
+// tidy forgets a controller that has nothing.
+func (i *incarnation) tidy(controller types.UID) {
+	if p := i.parts[controller]; p != nil && p.unfinished+p.finished.n+p.gone.n == 0 && p.first.IsZero() {
+		delete(i.parts, controller)
+	}
+}
+
 // live records a pod that is unfinished.
 func (i *incarnation) live(pod *v1.Pod) {
 	now := birth{originOf(pod).controller, pod.CreationTimestamp.Time}
@@ -109,39 +203,75 @@ func (i *incarnation) live(pod *v1.Pod) {
 		return
 	}
 	i.end(pod.UID)
-	_, makesMore := i.first[now.controller]
-	begins := !makesMore && i.controllers[now.controller] == 0
-	if begins { // what others may still have made belongs to what is over
-		maps.DeleteFunc(i.first, func(of types.UID, _ time.Time) bool { return i.controllers[of] == 0 })
-	}
 	i.known, i.unfinished[pod.UID] = false, now
-	i.controllers[now.controller]++
-	if first := i.first[now.controller]; now.controller != "" && (first.IsZero() || now.created.Before(first)) {
-		i.first[now.controller] = now.created
+	p := i.parts[now.controller]
+	begins := p == nil || p.unfinished == 0 && p.first.IsZero()
+	switch {
+	case begins && i.idle > 0:
+		i.endIdle()
+	case !begins && p.unfinished == 0:
+		i.idle--
 	}
-	if begins {
-		maps.DeleteFunc(i.gone, func(_ types.UID, f finished) bool { return !i.includes(f.controller, f.ended) })
+	p = i.of(now.controller)
+	p.unfinished++
+	switch {
+	case now.controller == "":
+		i.bare[now.created.UnixNano()]++
+	case p.first.IsZero() || now.created.Before(p.first):
+		p.first = now.created
 	}
+	if begins && i.gone > 0 {
+		i.forgetGone(func(s *successes) bool { return !i.includes(s.one.controller, s.earliest) })
+	}
+}
+
+// endIdle records that another controller begins: what those without unfinished pods had belongs to what is over.
+func (i *incarnation) endIdle() {
+	for controller, p := range i.parts {
+		if p.unfinished == 0 {
+			p.first = time.Time{}
+			i.tidy(controller)
+		}
+	}
+	i.idle = 0
 }
 
 // end records that a pod is not unfinished any more.
 func (i *incarnation) end(uid types.UID) {
-	if b, known := i.unfinished[uid]; known {
-		i.known = false
-		delete(i.unfinished, uid)
-		i.controllers[b.controller]--
+	b, known := i.unfinished[uid]
+	if !known {
+		return
 	}
+	i.known = false
+	delete(i.unfinished, uid)
+	p := i.parts[b.controller]
+	if p.unfinished--; b.controller != "" && p.unfinished == 0 {
+		i.idle++
+	}
+	if b.controller == "" {
+		at := b.created.UnixNano()
+		if i.bare[at]--; i.bare[at] == 0 {
+			delete(i.bare, at)
+		}
+	}
+	i.tidy(b.controller)
 }
 
 // succeed records a pod that ran to success.
 func (i *incarnation) succeed(pod *v1.Pod) {
-	i.known, i.finished[pod.UID] = false, finished{origin: originOf(pod), role: roleOf(pod), ended: EndOf(pod)}
+	f := finished{origin: originOf(pod), role: roleOf(pod), ended: EndOf(pod)}
+	i.see(f.origin)
+	i.known, i.finished[pod.UID] = false, f
+	i.of(f.controller).finished.add(f)
 }
 
 // drop forgets a pod that ran to success.
 func (i *incarnation) drop(uid types.UID) {
+	f := i.finished[uid]
 	i.known = false
 	delete(i.finished, uid)
+	i.parts[f.controller].finished.tally.add(-1, f.role)
+	i.tidy(f.controller)
 }
 
 // deleted records that the object of a pod that ran to success is gone. It still counts while the incarnation goes on, if
@@ -152,122 +282,81 @@ func (i *incarnation) deleted(uid types.UID) (countedOff bool) {
 	f := i.finished[uid]
 	countedOff = f.controller != "" && f.controller == i.madeFor
 	if f.controller != "" && !countedOff && len(i.unfinished) > 0 && i.includes(f.controller, f.ended) {
-		i.gone[uid] = f
+		i.of(f.controller).gone.add(f)
+		i.gone++
 	}
 	i.drop(uid)
 	return countedOff
 }
 
-// forgetGone forgets the pods that ran to success and are gone of which something is true.
-func (i *incarnation) forgetGone(of func(finished) bool) {
-	i.known = false
-	maps.DeleteFunc(i.gone, func(_ types.UID, f finished) bool { return of(f) })
+// forgetGone forgets the pods of controllers that ran to success and are gone, where something is true of them.
+func (i *incarnation) forgetGone(is func(*successes) bool) {
+	for controller, p := range i.parts {
+		if p.gone.n > 0 && is(&p.gone) {
+			i.gone -= p.gone.n
+			p.gone, i.known = successes{}, false
+			i.tidy(controller)
+		}
+	}
 }
 
 // includes reports whether a pod of a controller that ended then belongs to the incarnation. ended is zero if not known.
 func (i *incarnation) includes(controller types.UID, ended time.Time) bool {
+	if p := i.parts[controller]; len(i.unfinished) == 0 || p != nil && p.unfinished > 0 {
+		return true
+	}
 	i.look()
-	return len(i.unfinished) == 0 || i.controllers[controller] > 0 || ended.After(i.began)
+	return ended.After(i.began)
 }
 
-// look computes what is not known. It costs a look at all pods, after a change.
+// look computes what is not known. It costs a look at all controllers, after a change.
 func (i *incarnation) look() {
 	if i.known {
 		return
 	}
-	i.known, i.began, i.counts, i.goneCount = true, time.Time{}, tally{}, tally{}
-	for _, b := range i.unfinished {
-		since := b.created
-		if b.controller != "" {
-			since = i.first[b.controller]
+	i.known, i.began, i.counts, i.goneCount = true, i.firstPod(), tally{}, tally{}
+	for controller, p := range i.parts {
+		switch {
+		case p.finished.n == 0:
+		case i.includes(controller, p.finished.earliest):
+			i.counts.addAll(p.finished.tally)
+		case i.includes(controller, p.finished.latest):
+			for _, f := range i.finished {
+				if f.controller == controller && i.includes(controller, f.ended) {
+					i.counts.add(1, f.role)
+				}
+			}
 		}
-		if i.began.IsZero() || since.Before(i.began) {
-			i.began = since
-		}
-	}
-	for _, f := range i.finished {
-		if i.includes(f.controller, f.ended) {
-			i.counts.add(1, f.role)
-		}
-	}
-	for _, f := range i.gone {
-		if i.includes(f.controller, f.ended) {
-			i.counts.add(1, f.role)
-			i.goneCount.add(1, f.role)
+		if p.gone.n > 0 && i.includes(controller, p.gone.earliest) {
+			i.counts.addAll(p.gone.tally)
+			i.goneCount.addAll(p.gone.tally)
 		}
 	}
+}
+
+// firstPod returns when the first pod of the controllers that have unfinished pods was created.
+func (i *incarnation) firstPod() (first time.Time) {
+	note := func(created time.Time) {
+		if first.IsZero() || created.Before(first) {
+			first = created
+		}
+	}
+	for controller, p := range i.parts {
+		if p.unfinished > 0 && controller != "" {
+			note(p.first)
+		}
+	}
+	for created := range i.bare {
+		note(time.Unix(0, created))
+	}
+	return first
 }
 
 // counted returns what of the pods that ran to success belongs to the incarnation, and what of that is gone.
 func (i *incarnation) counted() (all, gone tally) {
-	if len(i.finished)+len(i.gone) == 0 {
+	if len(i.finished)+i.gone == 0 {
 		return tally{}, tally{} // as for most gangs, whose pods need not be looked at
 	}
 	i.look()
 	return i.counts, i.goneCount
-}
-
-// History is the incarnation of a gang for callers that look at all its pods now and then. The zero History has seen none.
-// It is not safe for concurrent use.
-type History struct{ incarnation }
-
-// See records all pods of the gang, except those that are being deleted and have not succeeded. madeFor is the owner for
-// which the PodGroup was made; empty for none.
-func (h *History) See(pods []*v1.Pod, madeFor types.UID) {
-	if h.unfinished == nil {
-		h.incarnation = newIncarnation()
-	}
-	h.madeFor = madeFor
-	unfinished, succeeded := map[types.UID]*v1.Pod{}, map[types.UID]*v1.Pod{}
-	for _, pod := range pods {
-		switch pod.Status.Phase {
-		case v1.PodSucceeded:
-			succeeded[pod.UID] = pod
-		case v1.PodFailed:
-		default:
-			unfinished[pod.UID] = pod
-			h.issue(pod)
-		}
-	}
-	for uid, pod := range succeeded {
-		_, counts := h.finished[uid]
-		switch replaced := h.replaces(originOf(pod)); {
-		case counts && replaced:
-			h.drop(uid)
-		case !counts && !replaced && RanToSuccess(pod):
-			h.succeed(pod)
-		}
-	}
-	for uid := range h.finished {
-		if succeeded[uid] == nil {
-			h.deleted(uid)
-		}
-	}
-	for uid := range h.unfinished {
-		if unfinished[uid] == nil {
-			h.end(uid)
-		}
-	}
-	for _, pod := range unfinished {
-		h.live(pod)
-	}
-}
-
-// Includes reports whether a pod that has ended belongs to the incarnation. Of those that succeeded only those do that
-// ran to success.
-func (h *History) Includes(pod *v1.Pod) bool {
-	if _, counts := h.finished[pod.UID]; !counts && pod.Status.Phase == v1.PodSucceeded {
-		return false
-	}
-	return h.includes(originOf(pod).controller, EndOf(pod))
-}
-
-// Gone counts the members that ran to success in the incarnation and whose objects are gone: in all, and by role. There
-// are none if nothing is unfinished.
-func (h *History) Gone() (n int, byRole map[string]int) {
-	if len(h.unfinished) == 0 {
-		return 0, nil
-	}
-	_, gone := h.counted()
-	return gone.n, gone.roles
 }

@@ -124,6 +124,7 @@ func (f *Facts) count(history *History) {
 	for _, pod := range f.Pods {
 		role := roleOf(pod)
 		switch {
+		case history.replaces(originOf(pod)): // it goes
 		case !hasEnded(pod):
 			f.countUnfinished(pod, role)
 		case !history.Includes(pod):

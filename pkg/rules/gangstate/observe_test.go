@@ -70,6 +70,37 @@ func TestMembersBeingDeleted(t *testing.T) {
 	}
 }
 
+// TestObserveAJobMadeAgain: pods of the Job before it, which are still there, do not count for a Job that was made again
+// under its name.
+func TestObserveAJobMadeAgain(t *testing.T) {
+	pods := []*v1.Pod{podOf("a", byJob("old"), bindTo("n", 0)), podOf("b", byJob("old"), bindTo("n", 0)), podOf("c", byJob("new"))}
+	key, history := Key{"a", "job.train"}, &History{}
+	for owner, want := range map[types.UID]int{"old": 2, "new": 0} {
+		f := Observe(key, &Object{Min: 2, Owner: owner}, pods, history, Defaults{})
+		s := New(Defaults{}, Backoff{})
+		s.Describe(Community, key, &Object{Min: 2, Owner: owner}, start, start)
+		for _, pod := range pods {
+			s.See(pod, start)
+		}
+		if got := s.gangs[key].runningOrSucceeded(); f.Bound.N != want || got != want {
+			t.Errorf("made for the %s one: %d are observed to be bound, the scheduler has %d, want %d", owner, f.Bound.N, got, want)
+		}
+	}
+}
+
+// TestSeeInOneLook: pods that come together are seen in the order in which they were made: a controller that has none
+// left goes on if its next pod comes first.
+func TestSeeInOneLook(t *testing.T) {
+	h, done := &History{}, podOf("done", owned("four"), bindTo("n", 0), ended(-30*time.Second))
+	old, other := podOf("old", owned("one"), aged(time.Minute)), podOf("other", owned("two"), aged(3*time.Second))
+	h.See([]*v1.Pod{old, other, done}, "")
+	h.See([]*v1.Pod{other, done}, "")
+	h.See([]*v1.Pod{podOf("later", owned("three"), aged(time.Second)), podOf("next", owned("one"), aged(2*time.Second)), other, done}, "")
+	if !h.Includes(done) {
+		t.Fatal("the incarnation is not as old as what its first controller made")
+	}
+}
+
 // randomPod returns a pod of gang a/x.
 func randomPod(random *rand.Rand, name string) *v1.Pod {
 	one := func(values ...string) string { return values[random.IntN(len(values))] }

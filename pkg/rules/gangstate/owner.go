@@ -202,7 +202,7 @@ func (s *Gangs) findReplaced(g *gang) []*member {
 			delete(s.succeeded, uid)
 		}
 	}
-	i.forgetGone(func(f finished) bool { return i.replaces(f.origin) })
+	i.forgetGone(func(s *successes) bool { return i.replaces(s.one) })
 	news := g.sorted(func(m *member) bool {
 		o := originOf(m.pod)
 		return i.hasStaleOwner(o) != m.staleOwner || i.supersedes(o) != m.superseded

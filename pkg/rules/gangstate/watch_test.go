@@ -191,11 +191,14 @@ func ofAnother(g *gang, pod *v1.Pod) bool {
 // recount returns what of the members that succeeded belongs to this incarnation, one by one.
 func recount(i *incarnation) tally {
 	var t tally
-	for _, all := range []map[types.UID]finished{i.finished, i.gone} {
-		for _, f := range all {
-			if i.includes(f.controller, f.ended) {
-				t.add(1, f.role)
-			}
+	for _, f := range i.finished {
+		if i.includes(f.controller, f.ended) {
+			t.add(1, f.role)
+		}
+	}
+	for controller, p := range i.parts {
+		if p.gone.n > 0 && i.includes(controller, p.gone.earliest) {
+			t.addAll(p.gone.tally)
 		}
 	}
 	return t
@@ -424,10 +427,18 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 			controllers[originOf(m.pod).controller]++
 		}
 	}
-	for controller, n := range g.incarnation.controllers {
-		if n != controllers[controller] {
-			fail("gang %s: %d are unfinished of controller %s, counted %d", g.key, controllers[controller], controller, n)
+	gone, idle := 0, 0
+	for controller, p := range g.incarnation.parts {
+		if p.unfinished != controllers[controller] {
+			fail("gang %s: %d are unfinished of controller %s, counted %d", g.key, controllers[controller], controller, p.unfinished)
 		}
+		if p.unfinished == 0 && !p.first.IsZero() {
+			idle++
+		}
+		gone += p.gone.n
+	}
+	if g.incarnation.gone != gone || g.incarnation.idle != idle {
+		fail("gang %s: %d are gone, counted %d; %d controllers are idle, counted %d", g.key, gone, g.incarnation.gone, idle, g.incarnation.idle)
 	}
 	if n := len(g.incarnation.unfinished); n != unfinished {
 		fail("gang %s: %d are unfinished, counted %d", g.key, unfinished, n)

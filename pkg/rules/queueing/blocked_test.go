@@ -322,3 +322,21 @@ func TestBarredInItsTurn(t *testing.T) {
 		t.Errorf("in its turn it is kept by %q (%s), want %q (%s)", reason, why, before, words)
 	}
 }
+
+// TestNotBlockedOncePlaced: what kept a gang from more nodes is over once it has its places.
+func TestNotBlockedOncePlaced(t *testing.T) {
+	s := newScene(Admitted, true)
+	s.Fail("p1", Failure{Gang: true}, s.at())
+	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(5)})
+	s.Blocked("j")
+	s.SetQueues(Queue{Name: "b", Weight: 1})
+	s.Offer(s.offer, s.at())
+	s.Admit("j", s.at())
+	s.both(Usage{Runs: true})
+	s.one("p2", Usage{})
+	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Gang: true, Need: Needs{"b": gpus(3)}}, s.at())
+	s.Admit("j", s.at())
+	if reason, why := s.Blocked("j"); s.Phase("j") != Admitted || reason != "" {
+		t.Errorf("%s, it is kept by %q (%s)", names[s.Phase("j")], reason, why)
+	}
+}

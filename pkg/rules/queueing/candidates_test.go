@@ -53,6 +53,13 @@ func TestCandidates(t *testing.T) {
 			b.RemoveCandidate("a-1")
 			b.RemoveCandidate("a-1")
 		}, turns.All, ""},
+		"by name where they came in one second": {func(b *Book) {
+			for _, name := range []string{"a-3", "a-1", "a-2"} {
+				one := candidate("a", 1)
+				one.Name = name
+				b.AddCandidate(one)
+			}
+		}, turns.All, "a-1"},
 		"as it is said last": {func(b *Book) {
 			b.AddCandidate(candidate("a", 1))
 			moved := candidate("b", 2)

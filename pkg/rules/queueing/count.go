@@ -171,11 +171,14 @@ func (b *Book) settle(name string) {
 	}
 	j.waitsElsewhere = false
 	last := *j
-	if b.done(name); last.turn.got {
-		b.placed(&last)
-	} else {
+	if !last.turn.got {
+		b.done(name)
 		delete(b.missed, name) // nor does any job wait for it
+		return
 	}
+	j.blocked = blocked{}
+	b.done(name)
+	b.placed(&last)
 }
 
 // request notes what is asked for. The shares change only if that could make a difference: a queue

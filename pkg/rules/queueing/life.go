@@ -3,6 +3,7 @@ package queueing
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -77,11 +78,8 @@ func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effect
 func (b *Book) AddCandidate(gang Job) {
 	b.RemoveCandidate(gang.Name)
 	j := &job{asking: asking{Job: gang}, candidate: true}
-	if known := b.jobs[gang.Name]; known != nil {
-		j.arrival = known.arrival
-	} else {
-		b.arrivals++
-		j.arrival = b.arrivals
+	if j.arrival = math.MaxUint64; b.jobs[gang.Name] != nil {
+		j.arrival = b.jobs[gang.Name].arrival // otherwise it comes after those that have come, by name
 	}
 	b.candidates[gang.Name] = j
 	b.enter(gang.Queue)
