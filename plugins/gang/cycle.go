@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // Reasons of nodes that Filter refuses.
@@ -369,6 +370,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, pl.refusedEarly(ctx, pod)
 	}
 	if visit == nil {
+		pl.unfit(ctx, pod, statuses)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if visit.attempt != nil {
@@ -394,6 +396,19 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		}
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable)
+}
+
+// unfit records why a pod in no gang did not fit. It costs a look at each node's status.
+func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
+	one := &gangstate.Attempt{
+		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
+	}
+	shape, err := pl.ready().ShapeOf(one, statuses)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
+	}
+	possible, err := statuses.NodesForStatusCode(pl.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+	pl.gangs.Unfit(pod, turns.Outcome{Coupled: podclass.Coupled(pod), Hopeless: err == nil && len(possible) == 0, Shape: shape})
 }
 
 // missed records that a gang of one did not fit.

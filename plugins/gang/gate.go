@@ -27,6 +27,9 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	}
 	if pl.gangs.Outside(pod) {
 		pl.order.Forget(pod.UID) // it may have left a gang
+		if !pl.gangs.Enters(pod) {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod did not fit, and waits for its turn")
+		}
 		return nil
 	}
 	var ok bool

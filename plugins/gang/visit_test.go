@@ -113,7 +113,7 @@ func TestPodsOutsideGangs(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"node-0000": ledger.ErrReasonHeld}, s.refusals(t, state, pod)); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
-	if _, status := s.PostFilter(s.ctx, state, pod, nil); status.Code() != fwk.Unschedulable {
+	if _, status := s.PostFilter(s.ctx, state, pod, framework.NewDefaultNodeToStatus()); status.Code() != fwk.Unschedulable {
 		t.Errorf("PostFilter answers %v: nobody after it may preempt", status)
 	}
 	status := s.Reserve(s.ctx, state, pod, "node-0001")

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,6 +44,9 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		return
 	}
 	outside, moved := r.Outside(pod), old != nil && gangstate.Moved(old, pod)
+	if r.room != nil {
+		r.singleSeen(old, pod, outside)
+	}
 	if outside {
 		p.tellNative(ctx, pod)
 		p.tellOutside(ctx, old, pod)
@@ -60,6 +64,16 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 	if pod.Spec.NodeName != "" {
 		r.holds.PodBound(pod.UID, pod.Spec.NodeName) // also what its plan has just given back
+	}
+}
+
+// singleSeen tells the waiting room of a pod in no gang that has a node or has changed, and of one that is in a gang now.
+func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
+	switch {
+	case !outside && old != nil && r.Outside(old), outside && pod.Spec.NodeName != "":
+		r.room.Forget(pod)
+	case outside && old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) || !maps.Equal(old.Annotations, pod.Annotations)):
+		r.room.Renew(pod)
 	}
 }
 
@@ -86,6 +100,9 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 	}
 	p.adapter.Gone(pod.UID)
 	if r.Outside(pod) {
+		if r.room != nil {
+			r.room.Forget(pod)
+		}
 		return
 	}
 	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Gone(pod.UID, now) })

@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 // Registry has the gangs of a process. It is safe for concurrent use.
@@ -70,6 +71,13 @@ type Room interface {
 	Note(profile string, e *gangstate.Effects)
 	// Changed is called when there may be more room.
 	Changed()
+	// Enters reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its turn.
+	Enters(pod *v1.Pod) bool
+	// Unfit is called with what the cycle of such a pod has found that is about to fail.
+	Unfit(pod *v1.Pod, found turns.Outcome)
+	// Forget is called when such a pod has a node, or is gone, or in a gang, and Renew when it has changed.
+	Forget(pod *v1.Pod)
+	Renew(pod *v1.Pod)
 }
 
 // New returns a registry without profiles. victims returns how many victims of a holder in the ledger
@@ -164,6 +172,21 @@ func (r *Registry) Moved(before, now *v1.Pod) bool { return gangstate.Moved(befo
 func (r *Registry) Single(pod *v1.Pod) bool {
 	key, source, ok := gangstate.KeyOf(pod)
 	return !ok || source == gangstate.FromSchedulingGroup && r.natives.basic(key).Single()
+}
+
+// Serves reports whether a profile has gangs.
+func (r *Registry) Serves(profile string) bool { return r.all()[profile] != nil }
+
+// Enters reports whether a pod in no gang may enter the scheduling queue.
+func (p *Profile) Enters(pod *v1.Pod) bool {
+	return p.room == nil || p.room.Enters(pod)
+}
+
+// Unfit notes what the cycle of a pod in no gang has found that is about to fail.
+func (p *Profile) Unfit(pod *v1.Pod, found turns.Outcome) {
+	if p.room != nil {
+		p.room.Unfit(pod, found)
+	}
 }
 
 // Holder returns the name of a group of this profile in the ledger, which all profiles share.

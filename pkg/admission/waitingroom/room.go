@@ -44,10 +44,16 @@ type Room struct {
 	touched map[hold.Holder]bool
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
+	// cycle is the pod whose cycle began last, at cycleBegan. unfit is the one of which found was found.
+	cycle, unfit types.UID
+	cycleBegan   time.Time
+	found        turns.Outcome
 	// passing is how many events are being passed on to the scheduling queue, and since when there was always one.
 	passing      int
 	passingSince time.Time
 
+	// singles is how many single pods are in the room.
+	singles atomic.Int64
 	// idle: the scheduling thread waits for a pod.
 	idle atomic.Bool
 	// wake makes run ask who is next, and so does timer when another job may be by time alone.
@@ -63,6 +69,8 @@ type Gangs interface {
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
 	// GroupOf returns the group of the gang of a pod; false if the pod is in none.
 	GroupOf(pod *v1.Pod) (hold.Holder, bool)
+	// Serves reports whether a profile has gangs.
+	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
 	Failed(ctx context.Context, pod *v1.Pod, why error)
 }
@@ -193,9 +201,12 @@ func (r *Room) Took(pod *v1.Pod) {
 	group, member := r.gangs.GroupOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if member {
-		r.room.Begin(nameOf(group), r.clock.Now())
+	now := r.clock.Now()
+	r.beginCycle(pod, now)
+	if !member {
+		group = single(pod)
 	}
+	r.room.Begin(nameOf(group), now)
 	if r.leader == pod.UID {
 		r.leader, r.taken = "", pod.UID
 		name, _ := r.room.Turn()
@@ -232,6 +243,9 @@ func (r *Room) Next(ctx context.Context) {
 // letIn moves the pod of a job to the active queue and returns it, or nil if the job no longer waits. byPolicy says
 // whether the queues have to admit it first.
 func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod {
+	if job.Single {
+		return r.letInSingle(ctx, job)
+	}
 	if !byPolicy {
 		leader := r.gangs.Lead(ctx, job.Holder)
 		if leader == nil {
@@ -249,6 +263,20 @@ func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod 
 			r.leader = pod.UID
 		}
 	})
+	r.activate(ctx, pod)
+	return pod
+}
+
+func (r *Room) letInSingle(ctx context.Context, job turns.Job) *v1.Pod {
+	pod := r.podOf(job)
+	if pod == nil {
+		r.locked(func() {
+			r.singles.Add(-1)
+			r.room.Withdraw(job.Name)
+		})
+		return nil
+	}
+	r.locked(func() { r.leader = pod.UID })
 	r.activate(ctx, pod)
 	return pod
 }
@@ -309,13 +337,13 @@ func (r *Room) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
 	group, member := r.gangs.GroupOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if member {
-		now := r.clock.Now()
-		r.refresh(now)
-		awaits, until = r.room.Awaits(nameOf(group), now, elsewhere{r})
+	if !member {
+		group = single(pod)
 	}
-	single := hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}
-	return awaits || elsewhere{r}.Making(single), until // for a pod that is placed alone, or is in no gang
+	now := r.clock.Now()
+	r.refresh(now)
+	awaits, until = r.room.Awaits(nameOf(group), now, elsewhere{r})
+	return awaits || elsewhere{r}.Making(single(pod)), until // for a pod that is placed alone, or is in no gang
 }
 
 // elsewhere is what is known of jobs outside the room.

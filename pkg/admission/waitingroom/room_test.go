@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -37,7 +38,7 @@ type stage struct {
 	ctx     context.Context
 	profile *registry.Profile
 	time    *clocktesting.FakeClock
-	store   interface{ Add(any) error }
+	store   cache.Store
 	// let are the pods that were let in since they were last looked at.
 	let []string
 	// victims are those that have not ended, by what they make room for; left those that have left the cache.

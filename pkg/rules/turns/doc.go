@@ -1,6 +1,7 @@
 // Package turns decides which of the jobs that wait is tried next.
 //
-// A job is what starts together: the gangs of a group, or one pod. These are the rules:
+// A job is what starts together: the gangs of a group, or one pod. Single pods in no queue are jobs once they did not fit;
+// before, kube-scheduler's own queue has them. These are the rules:
 //
 //  1. One job at a time is let in, and has its turn until its attempt is over.
 //  2. A job that did not fit rests until something happens that could help it, or for a minute. Then it is a candidate, as
@@ -8,9 +9,10 @@
 //  3. The first candidate in order has the next turn. Jobs of queues are in the order of the policy, others in that of
 //     their rank; of the first of both, the one of higher rank comes first.
 //  4. A candidate that asks for no less than one before it that did not fit, with nothing helpful since, is not tried.
-//  5. After an attempt that placed nothing, no gang is tried again for four times as long as it took. Meanwhile single
-//     pods of queues have their turns, and gangs that were never tried, if they are first in order, or after a second
-//     once the first in order was looked at since they came.
+//  5. After an attempt that placed nothing, no gang is tried again for four times as long as it took, and after that of a
+//     single pod none of these for as long. In the last 20 ms of a pause everybody waits; before, single pods have their
+//     turns, and gangs that were never tried, if they are first in order, or after a second once the first in order was
+//     looked at since they came.
 //  6. A candidate whose last attempt ended a minute ago, or that has had none for a second, is overdue. While attempts
 //     place nothing, every second turn goes to the job that is overdue the longest.
 //

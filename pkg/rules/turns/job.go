@@ -14,6 +14,8 @@ type Job struct {
 	Rank Rank
 	// Queue is the queue that it waits in, which the policy knows; empty for none.
 	Queue string
+	// Single: it is one pod in no gang, and in no queue, that did not fit.
+	Single bool
 	// Strict: it keeps nothing of a place that does not suffice.
 	Strict bool
 	// Holder is how the ledger knows it.
@@ -71,12 +73,14 @@ type job struct {
 	came time.Time
 	// fresh: it was not tried since it came.
 	fresh bool
+	// called: its pod has come to the gate of the scheduling queue again, so something may help it.
+	called bool
 	// begun: an attempt is under way.
 	begun bool
 	last  attempt
 	// announced: the policy was told that it is a candidate.
 	announced bool
-	// index is its place in the heap of candidates in no queue; -1 outside it.
+	// index is its place in its heap of candidates in no queue; -1 outside it.
 	index int
 }
 

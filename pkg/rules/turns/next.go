@@ -110,7 +110,7 @@ func (r *Room) due(j *job, now time.Time, elsewhere Elsewhere) bool {
 	switch {
 	case j.Blocked, now.Before(j.NotBefore):
 		return false
-	case j.fresh, a.changes != j.Changes, a.coveredBy != nil && a.coveredBy.void, now.Sub(a.at) >= retryAnyway:
+	case j.fresh, j.called, a.changes != j.Changes, a.coveredBy != nil && a.coveredBy.void, now.Sub(a.at) >= retryAnyway:
 		return true
 	case a.coupled && a.seen.moves != r.view.moves:
 		return true
@@ -129,7 +129,7 @@ func (r *Room) coveredBy(j *job, now time.Time) *failedAttempt {
 		return nil
 	}
 	for _, m := range r.failed {
-		if !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
+		if m.job != j.Name && !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
 			return m
 		}
 	}
@@ -144,10 +144,14 @@ func (r *Room) choose(now time.Time, queues bool) (next *job, late bool, until t
 		return nil, false, time.Time{}
 	}
 	if next.pauses(r, now) {
+		end := next.pauseEnds(r)
+		if end.Sub(now) <= strictPause {
+			return nil, false, end
+		}
 		if other := r.meanwhile(now, next, queues); other != nil {
 			return other, false, time.Time{}
 		}
-		return nil, false, earliest(r.notBefore, now.Add(lookAgain))
+		return nil, false, earliest(end, now.Add(lookAgain))
 	}
 	if r.turn.failed && !r.turn.late {
 		if other := r.overdue(now, next, queues); other != nil {
@@ -159,17 +163,31 @@ func (r *Room) choose(now time.Time, queues bool) (next *job, late bool, until t
 
 // pauses reports whether a job has to wait for the end of a pause.
 func (j *job) pauses(r *Room, now time.Time) bool {
-	return j.phase == candidate && !j.fresh && now.Before(r.notBefore)
+	return j.phase == candidate && !j.fresh && now.Before(j.pauseEnds(r))
+}
+
+// pauseEnds returns when the last pause of jobs of its kind ends.
+func (j *job) pauseEnds(r *Room) time.Time {
+	if j.Single {
+		return r.singlesNotBefore
+	}
+	return r.notBefore
 }
 
 // meanwhile returns the job that has its turn while the first in order waits for the end of a pause: the first of those
-// that the policy has, or the one that came first of those that were never tried, if the first in order was looked at
-// since; nil for none.
-func (r *Room) meanwhile(now time.Time, first *job, queues bool) *job {
+// that the policy has and of single pods, or the one that came first of those that were never tried, if the first in order
+// was looked at since; nil for none.
+func (r *Room) meanwhile(now time.Time, first *job, queues bool) (next *job) {
 	if queues && r.policy != nil {
 		if has, ok := r.policy.First(Had); ok {
-			return r.had(has)
+			next = r.had(has)
 		}
+	}
+	if len(r.singles) > 0 && !r.singles[0].pauses(r, now) && (next == nil || r.singles[0].Rank.Compare(next.Rank) < 0) {
+		next = r.singles[0]
+	}
+	if next != nil {
+		return next
 	}
 	r.lookForLate(now)
 	for _, j := range r.late {
@@ -182,8 +200,10 @@ func (r *Room) meanwhile(now time.Time, first *job, queues bool) *job {
 
 // first returns the first job in order that no limit keeps back; nil for none.
 func (r *Room) first(queues bool) (first *job) {
-	if len(r.ranked) > 0 {
-		first = r.ranked[0]
+	for _, candidates := range []ranked{r.gangs, r.singles} {
+		if len(candidates) > 0 && (first == nil || candidates[0].Rank.Compare(first.Rank) < 0) {
+			first = candidates[0]
+		}
 	}
 	if !queues || r.policy == nil {
 		return first
@@ -269,7 +289,7 @@ func (r *Room) Awaits(name string, now time.Time, elsewhere Elsewhere) (awaits b
 		return false, time.Time{} // something keeps it waiting
 	case comes(now):
 		if !j.fresh {
-			until = r.notBefore
+			until = j.pauseEnds(r)
 		}
 		if r.turn.begun {
 			until = later(until, r.busy())

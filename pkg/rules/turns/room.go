@@ -22,6 +22,8 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
+	// strictPause is the longest pause in which nobody goes ahead of a job that waits for its end.
+	strictPause = 20 * time.Millisecond
 	// lookAgain is how often candidates that were not looked at for too long are searched for.
 	lookAgain = 100 * time.Millisecond
 )
@@ -75,10 +77,11 @@ type Room struct {
 	// node may help.
 	resting map[*job]bool
 	coupled int
-	// candidates are all of them, ranked those in no queue. entered are jobs of queues that have become candidates, of
+	// candidates are all of them, gangs and singles those in no queue. entered are jobs of queues that have become candidates, of
 	// which the policy was not told yet.
 	candidates map[*job]bool
-	ranked     ranked
+	gangs      ranked
+	singles    ranked
 	entered    []*job
 	// late are candidates that were not looked at for too long, longest first, as of lateAt.
 	late   []*job
@@ -89,8 +92,8 @@ type Room struct {
 	failed        []*failedAttempt
 	restedCovered bool
 	turn          turn
-	// notBefore ends the pause after attempts that placed nothing.
-	notBefore time.Time
+	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single pods.
+	notBefore, singlesNotBefore time.Time
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
 	look   bool
 	wakeAt time.Time
@@ -127,6 +130,29 @@ func (r *Room) Offer(offered Job, now time.Time) {
 		r.rest(j)
 	}
 }
+
+// Enters reports whether the pod of a single job may enter the scheduling queue: it is not known to have failed, or has
+// its turn. Otherwise it is a candidate from now on: kube-scheduler brings a pod to the gate if something may help it.
+func (r *Room) Enters(name string) bool {
+	j := r.jobs[name]
+	if j == nil || j.phase == in {
+		return true
+	}
+	j.called, r.look = true, true
+	return false
+}
+
+// Renew records that a job has changed itself: it may fit then, whatever happens.
+func (r *Room) Renew(name string, now time.Time) {
+	if j := r.jobs[name]; j != nil && j.phase != in {
+		changed := j.Job
+		changed.Changes++
+		r.Offer(changed, now)
+	}
+}
+
+// Has reports whether a job is known.
+func (r *Room) Has(name string) bool { return r.jobs[name] != nil }
 
 // Withdraw removes a job that does not wait any more.
 func (r *Room) Withdraw(name string) {
@@ -228,7 +254,10 @@ func (r *Room) Fail(missed Job, o Outcome, now time.Time) {
 		r.restedCovered = false
 	}
 	r.turn.failed = !o.Some
-	if !o.Some {
+	switch {
+	case j.Single:
+		r.singlesNotBefore = now.Add(min(o.Cost, retryAnyway))
+	case !o.Some:
 		r.pause(o.Cost, first, now)
 	}
 	r.rest(j)
@@ -287,7 +316,7 @@ func (r *Room) take(j *job) {
 		delete(r.candidates, j)
 		switch {
 		case j.Queue == "":
-			heap.Remove(&r.ranked, j.index)
+			heap.Remove(r.heapOf(j), j.index)
 		case j.announced:
 			j.announced = false
 			r.policy.RemoveCandidate(j.Name)
@@ -311,12 +340,20 @@ func (r *Room) rest(j *job) {
 	}
 }
 
+// heapOf returns the heap for a candidate in no queue.
+func (r *Room) heapOf(j *job) *ranked {
+	if j.Single {
+		return &r.singles
+	}
+	return &r.gangs
+}
+
 // enter makes a job a candidate.
 func (r *Room) enter(j *job) {
-	j.phase = candidate
+	j.phase, j.called = candidate, false
 	r.candidates[j] = true
 	if j.Queue == "" {
-		heap.Push(&r.ranked, j)
+		heap.Push(r.heapOf(j), j)
 	} else {
 		r.entered = append(r.entered, j)
 	}

@@ -81,6 +81,13 @@ func strict(name string, priority int32) Job {
 	return Job{Name: name, Rank: Rank{Priority: priority, Created: start, Name: name}, Strict: true, Holder: hold.Holder{Group: name}}
 }
 
+// pod returns a single pod of a priority that did not fit before.
+func pod(name string, priority int32) Job {
+	j := strict(name, priority)
+	j.Single, j.Tried = true, true
+	return j
+}
+
 func queued(queue string, j Job) Job {
 	j.Queue = queue
 	return j
@@ -366,6 +373,70 @@ func TestStories(t *testing.T) {
 				w.next()
 			},
 			"none nobody gang",
+		},
+		"single pods and gangs have their turns by rank": {
+			func(w *world) {
+				w.come(pod("low", 1), strict("gang", 5), pod("high", 9))
+				w.Happen(Freed)
+				w.tryAll(0)
+			},
+			"high gang low nobody",
+		},
+		"a single pod that failed keeps those after it waiting for as long as its attempt took": {
+			func(w *world) {
+				w.come(pod("high", 9), pod("low", 1))
+				w.Happen(Freed)
+				w.next()
+				w.fail(1, 10*time.Millisecond)
+				w.Happen(Freed)
+				w.next()
+				w.now = w.now.Add(10 * time.Millisecond)
+				w.next()
+				w.Withdraw("high") // it is placed
+				w.next()
+			},
+			"high nobody high low",
+		},
+		"in a long pause of a gang single pods have their turns, and at its end none": {
+			func(w *world) {
+				w.come(strict("gang", 9), pod("low", 1))
+				w.next()
+				w.fail(1, time.Second)
+				w.Happen(Freed)
+				w.next()
+				w.fail(2, 0)
+				w.now = w.now.Add(4*time.Second - strictPause)
+				w.Happen(Freed)
+				w.next()
+				w.now = w.now.Add(strictPause)
+				w.next()
+			},
+			"gang low nobody gang",
+		},
+		"a single pod that comes to the gate again is a candidate": {
+			func(w *world) {
+				w.come(pod("a", 1))
+				w.tryAll(0)
+				enters := w.Enters("a")
+				w.next()
+				if enters || !w.Enters("a") || !w.Enters("unknown") {
+					w.t.Error("it enters without its turn, or not in it")
+				}
+			},
+			"a nobody a",
+		},
+		"one that has changed is tried though it asks for no less": {
+			func(w *world) {
+				w.come(pod("a", 2), pod("b", 1))
+				w.tryAll(0)
+				w.Happen(Freed)
+				w.next()
+				w.fail(1, 0)
+				w.next()
+				w.Renew("b", w.now)
+				w.next()
+			},
+			"a b nobody a nobody b",
 		},
 		"the end of a victim helps others, and the job once all have ended": {
 			func(w *world) {

@@ -1,0 +1,98 @@
+package waitingroom
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+)
+
+// Pods in no gang and in no queue enter the scheduling queue as they come, in kube-scheduler's order. One that did not fit
+// is a job from then on, and waits for its turn like a gang: what becomes free goes to the first in rank, whatever it is.
+
+// single returns the name in the ledger of a pod that is placed alone.
+func single(pod *v1.Pod) hold.Holder {
+	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}
+}
+
+// Enters reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
+func (r *Room) Enters(pod *v1.Pod) (enters bool) {
+	if r.singles.Load() == 0 || pod.Status.NominatedNodeName != "" {
+		return true // it did not fail, or has its place
+	}
+	r.locked(func() { enters = r.room.Enters(nameOf(single(pod))) })
+	if !enters {
+		r.Rouse()
+	}
+	return enters
+}
+
+// Unfit notes what the cycle of a pod in no gang has found, which is about to fail.
+func (r *Room) Unfit(pod *v1.Pod, found turns.Outcome) {
+	r.locked(func() { r.unfit, r.found = pod.UID, found })
+}
+
+// failSingle records that the cycle of a pod in no gang, or its binding, failed. mu is held.
+func (r *Room) failSingle(pod *v1.Pod) {
+	job := turns.Job{
+		Name: nameOf(single(pod)), Holder: single(pod), Single: true, Strict: true, Tried: true,
+		Rank: turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Name: pod.Namespace + "/" + pod.Name},
+	}
+	now, outcome := r.clock.Now(), turns.Outcome{}
+	if r.unfit == pod.UID {
+		outcome = r.found
+		r.unfit = ""
+	}
+	if r.cycle == pod.UID {
+		outcome.Cost = now.Sub(r.cycleBegan)
+	}
+	if !r.room.Has(job.Name) {
+		r.singles.Add(1)
+	}
+	r.room.Fail(job, outcome, now)
+}
+
+// Forget forgets a pod in no gang that has a node, is gone, or is in a gang now.
+func (r *Room) Forget(pod *v1.Pod) {
+	r.ifSingle(pod, func(name string) {
+		r.singles.Add(-1)
+		r.room.Withdraw(name)
+	})
+}
+
+// Renew records that a pod in no gang has changed: it may fit now.
+func (r *Room) Renew(pod *v1.Pod) {
+	r.ifSingle(pod, func(name string) { r.room.Renew(name, r.clock.Now()) })
+}
+
+func (r *Room) ifSingle(pod *v1.Pod, what func(name string)) {
+	if r.singles.Load() == 0 {
+		return
+	}
+	r.locked(func() {
+		if name := nameOf(single(pod)); r.room.Has(name) {
+			what(name)
+		}
+	})
+	r.Rouse()
+}
+
+// podOf returns the pod of a single job; nil if it does not wait any more.
+func (r *Room) podOf(job turns.Job) *v1.Pod {
+	namespace, name, err := cache.SplitMetaNamespaceKey(job.Rank.Name)
+	if err != nil {
+		return nil
+	}
+	pod, err := r.pods.Pods(namespace).Get(name)
+	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || pod.Spec.NodeName != "" {
+		return nil
+	}
+	return pod
+}
+
+// beginCycle notes that the cycle of a pod begins. mu is held.
+func (r *Room) beginCycle(pod *v1.Pod, now time.Time) { r.cycle, r.cycleBegan = pod.UID, now }

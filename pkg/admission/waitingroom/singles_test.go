@@ -1,0 +1,78 @@
+package waitingroom
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// single makes a pod in no gang that did not fit.
+func (s *stage) single(name string, priority int32) *v1.Pod {
+	s.t.Helper()
+	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(testProfile).Priority(priority).Obj()
+	if err := s.store.Add(pod); err != nil {
+		s.t.Fatal(err)
+	}
+	if !s.Enters(pod) {
+		s.t.Errorf("%s has to wait, and did not fail", name)
+	}
+	s.Took(pod)
+	s.Failed(s.ctx, pod, errors.New("no room"))
+	return pod
+}
+
+// TestSinglesWaitTheirTurn: pods in no gang that did not fit enter the scheduling queue one after the other, in the order
+// of their rank, once something has happened that may help them; nothing is left of them once they have nodes or are gone.
+func TestSinglesWaitTheirTurn(t *testing.T) {
+	s := newStage(t)
+	low, high := s.single("low", 1), s.single("high", 9)
+	if s.Enters(low) || s.Enters(high) {
+		t.Error("one enters though nothing has happened")
+	}
+	s.holds.ReportFreed()
+	s.let = nil
+	s.Next(s.ctx)
+	if !slices.Equal(s.let, []string{"high"}) || !s.Enters(high) || s.Enters(low) {
+		t.Errorf("let in: %v; high may enter: %t, low: %t", s.let, s.Enters(high), s.Enters(low))
+	}
+	s.Took(high)
+	bound := high.DeepCopy()
+	bound.Spec.NodeName = "n"
+	s.Forget(bound)
+	s.Next(s.ctx)
+	if !slices.Equal(s.let, []string{"high", "low"}) {
+		t.Errorf("let in: %v, want the other, too", s.let)
+	}
+	s.Took(low)
+	s.Failed(s.ctx, low, errors.New("no room"))
+	s.Forget(low)
+	if n := s.singles.Load(); n != 0 || !s.Enters(low) {
+		t.Errorf("%d are left, and low may enter: %t", n, s.Enters(low))
+	}
+}
+
+// TestSinglesThatAreGone: a pod that is not there any more has no turn, and keeps nobody waiting.
+func TestSinglesThatAreGone(t *testing.T) {
+	s := newStage(t)
+	gone, nominated := s.single("gone", 9), s.single("nominated", 5)
+	s.single("waits", 1)
+	if err := s.store.Delete(gone); err != nil {
+		t.Fatal(err)
+	}
+	s.time.Step(time.Second)
+	s.holds.ReportFreed()
+	s.let = nil
+	s.Next(s.ctx)
+	if !slices.Equal(s.let, []string{"nominated"}) || s.singles.Load() != 2 {
+		t.Errorf("let in: %v; %d are left", s.let, s.singles.Load())
+	}
+	nominated = nominated.DeepCopy()
+	nominated.Status.NominatedNodeName = "n"
+	if s.Took(nominated); !s.Enters(nominated) {
+		t.Error("a pod has to wait for its turn that has its place")
+	}
+}
