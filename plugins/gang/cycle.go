@@ -408,7 +408,10 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
 	possible, err := statuses.NodesForStatusCode(pl.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
-	pl.gangs.Unfit(pod, turns.Outcome{Coupled: podclass.Coupled(pod), Hopeless: err == nil && len(possible) == 0, Shape: shape})
+	delay, _ := gangstate.PreemptionDelayOf(pod)
+	pl.gangs.Unfit(pod, turns.Outcome{
+		Coupled: podclass.Coupled(pod), Hopeless: err == nil && len(possible) == 0, Polite: delay > 0, Shape: shape,
+	})
 }
 
 // missed records that a gang of one did not fit.

@@ -73,8 +73,8 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 		if r.taken == pod.UID {
 			r.room.Vain()
 		}
-		if !member && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == "" {
-			r.failSingle(pod)
+		if !member && r.isSingle(pod) {
+			r.failSingle(pod, why)
 		}
 	})
 }

@@ -44,10 +44,10 @@ type Room struct {
 	touched map[hold.Holder]bool
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
-	// cycle is the pod whose cycle began last, at cycleBegan. unfit is the one of which found was found.
-	cycle, unfit types.UID
-	cycleBegan   time.Time
-	found        turns.Outcome
+	// cycleBegan is when the last cycle began. unfit is the pod in no gang of which found was found in it.
+	cycleBegan time.Time
+	unfit      types.UID
+	found      turns.Outcome
 	// passing is how many events are being passed on to the scheduling queue, and since when there was always one.
 	passing      int
 	passingSince time.Time
@@ -202,7 +202,7 @@ func (r *Room) Took(pod *v1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	r.beginCycle(pod, now)
+	r.cycleBegan = now
 	if !member {
 		group = single(pod)
 	}
@@ -247,6 +247,7 @@ func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod 
 		return r.letInSingle(ctx, job)
 	}
 	if !byPolicy {
+		r.locked(func() { r.leader = "" })
 		leader := r.gangs.Lead(ctx, job.Holder)
 		if leader == nil {
 			r.locked(func() { r.room.Withdraw(job.Name) })
@@ -270,10 +271,7 @@ func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod 
 func (r *Room) letInSingle(ctx context.Context, job turns.Job) *v1.Pod {
 	pod := r.podOf(job)
 	if pod == nil {
-		r.locked(func() {
-			r.singles.Add(-1)
-			r.room.Withdraw(job.Name)
-		})
+		r.locked(func() { r.forget(job.Name) })
 		return nil
 	}
 	r.locked(func() { r.leader = pod.UID })

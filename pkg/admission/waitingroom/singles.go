@@ -1,11 +1,12 @@
 package waitingroom
 
 import (
-	"time"
+	"errors"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -17,6 +18,12 @@ import (
 // single returns the name in the ledger of a pod that is placed alone.
 func single(pod *v1.Pod) hold.Holder {
 	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}
+}
+
+// isSingle reports whether a pod in no gang waits here once it has failed. Pods of native pod groups are kube-scheduler's
+// own affair, and those of queues wait there.
+func (r *Room) isSingle(pod *v1.Pod) bool {
+	return pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
 }
 
 // Enters reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
@@ -36,18 +43,20 @@ func (r *Room) Unfit(pod *v1.Pod, found turns.Outcome) {
 	r.locked(func() { r.unfit, r.found = pod.UID, found })
 }
 
-// failSingle records that the cycle of a pod in no gang, or its binding, failed. mu is held.
-func (r *Room) failSingle(pod *v1.Pod) {
+// failSingle records that the cycle of a pod in no gang, or its binding, failed. One that did not fail because it fits
+// nowhere is tried again after kube-scheduler's backoff. mu is held.
+func (r *Room) failSingle(pod *v1.Pod, why error) {
+	if unfit := new(framework.FitError); !errors.As(why, &unfit) {
+		r.forget(nameOf(single(pod)))
+		return
+	}
 	job := turns.Job{
 		Name: nameOf(single(pod)), Holder: single(pod), Single: true, Strict: true, Tried: true,
 		Rank: turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Name: pod.Namespace + "/" + pod.Name},
 	}
 	now, outcome := r.clock.Now(), turns.Outcome{}
-	if r.unfit == pod.UID {
-		outcome = r.found
-		r.unfit = ""
-	}
-	if r.cycle == pod.UID {
+	if r.unfit == pod.UID { // otherwise it failed later
+		outcome, r.unfit = r.found, ""
 		outcome.Cost = now.Sub(r.cycleBegan)
 	}
 	if !r.room.Has(job.Name) {
@@ -58,27 +67,25 @@ func (r *Room) failSingle(pod *v1.Pod) {
 
 // Forget forgets a pod in no gang that has a node, is gone, or is in a gang now.
 func (r *Room) Forget(pod *v1.Pod) {
-	r.ifSingle(pod, func(name string) {
+	if r.singles.Load() > 0 {
+		r.locked(func() { r.forget(nameOf(single(pod))) })
+	}
+}
+
+// forget forgets a single job, if it is known. mu is held.
+func (r *Room) forget(name string) {
+	if r.room.Has(name) {
 		r.singles.Add(-1)
 		r.room.Withdraw(name)
-	})
+	}
 }
 
 // Renew records that a pod in no gang has changed: it may fit now.
 func (r *Room) Renew(pod *v1.Pod) {
-	r.ifSingle(pod, func(name string) { r.room.Renew(name, r.clock.Now()) })
-}
-
-func (r *Room) ifSingle(pod *v1.Pod, what func(name string)) {
-	if r.singles.Load() == 0 {
-		return
+	if r.singles.Load() > 0 {
+		r.locked(func() { r.room.Renew(nameOf(single(pod)), r.clock.Now()) })
+		r.Rouse()
 	}
-	r.locked(func() {
-		if name := nameOf(single(pod)); r.room.Has(name) {
-			what(name)
-		}
-	})
-	r.Rouse()
 }
 
 // podOf returns the pod of a single job; nil if it does not wait any more.
@@ -88,11 +95,8 @@ func (r *Room) podOf(job turns.Job) *v1.Pod {
 		return nil
 	}
 	pod, err := r.pods.Pods(namespace).Get(name)
-	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || pod.Spec.NodeName != "" {
+	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
 		return nil
 	}
 	return pod
 }
-
-// beginCycle notes that the cycle of a pod begins. mu is held.
-func (r *Room) beginCycle(pod *v1.Pod, now time.Time) { r.cycle, r.cycleBegan = pod.UID, now }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
@@ -21,7 +22,7 @@ func (s *stage) single(name string, priority int32) *v1.Pod {
 		s.t.Errorf("%s has to wait, and did not fail", name)
 	}
 	s.Took(pod)
-	s.Failed(s.ctx, pod, errors.New("no room"))
+	s.Failed(s.ctx, pod, &framework.FitError{Pod: pod})
 	return pod
 }
 
@@ -48,7 +49,7 @@ func TestSinglesWaitTheirTurn(t *testing.T) {
 		t.Errorf("let in: %v, want the other, too", s.let)
 	}
 	s.Took(low)
-	s.Failed(s.ctx, low, errors.New("no room"))
+	s.Failed(s.ctx, low, &framework.FitError{Pod: low})
 	s.Forget(low)
 	if n := s.singles.Load(); n != 0 || !s.Enters(low) {
 		t.Errorf("%d are left, and low may enter: %t", n, s.Enters(low))
@@ -74,5 +75,16 @@ func TestSinglesThatAreGone(t *testing.T) {
 	nominated.Status.NominatedNodeName = "n"
 	if s.Took(nominated); !s.Enters(nominated) {
 		t.Error("a pod has to wait for its turn that has its place")
+	}
+}
+
+// TestSinglesThatFailOtherwise: a pod that failed for another reason than that it fits nowhere enters as kube-scheduler's
+// backoff says.
+func TestSinglesThatFailOtherwise(t *testing.T) {
+	s := newStage(t)
+	pod := s.single("pod", 1)
+	s.Failed(s.ctx, pod, errors.New("away"))
+	if n := s.singles.Load(); n != 0 || !s.Enters(pod) {
+		t.Errorf("it has to wait: %t; %d are in the room", !s.Enters(pod), n)
 	}
 }

@@ -9,11 +9,12 @@
 //  3. The first candidate in order has the next turn. Jobs of queues are in the order of the policy, others in that of
 //     their rank; of the first of both, the one of higher rank comes first.
 //  4. A candidate that asks for no less than one before it that did not fit, with nothing helpful since, is not tried.
-//  5. After an attempt that placed nothing, no gang is tried again for four times as long as it took, and after that of a
-//     single pod none of these for as long. In the last 20 ms of a pause everybody waits; before, single pods have their
-//     turns, and gangs that were never tried, if they are first in order, or after a second once the first in order was
+//  5. After an attempt that placed nothing, no job of its kind, gang or single pod, is tried again for four times as long as
+//     it took. In the last 20 ms of a pause everybody waits. Before, single pods have their turns while a gang waits for its
+//     end, and gangs that were never tried, if they are first in order, or after a second once the first in order was
 //     looked at since they came.
-//  6. A candidate whose last attempt ended a minute ago, or that has had none for a second, is overdue. While attempts
+//  6. After three turns in a row that a job had in vain, the next in order has one.
+//  7. A candidate whose last attempt ended a minute ago, or that has had none for a second, is overdue. While attempts
 //     place nothing, every second turn goes to the job that is overdue the longest.
 //
 // So what becomes free goes to the first in order that can use it, nobody starves, and what it costs to look does not

@@ -76,9 +76,11 @@ func (r *Room) busy() time.Time {
 // listen stops misses from speaking for others once room is made for their jobs: a preemptor finds victims that the next
 // one may find, too.
 func (r *Room) listen(elsewhere Elsewhere) {
-	for _, m := range r.failed {
-		if !m.void && (elsewhere.Making(m.holder) || elsewhere.Promised(m.holder)) {
-			m.void, r.look = true, true
+	for _, alike := range r.failed {
+		for _, m := range alike {
+			if !m.void && (elsewhere.Making(m.holder) || elsewhere.Promised(m.holder)) {
+				m.void, r.look = true, true
+			}
 		}
 	}
 }
@@ -128,7 +130,7 @@ func (r *Room) coveredBy(j *job, now time.Time) *failedAttempt {
 	if j.last.changes != j.Changes {
 		return nil
 	}
-	for _, m := range r.failed {
+	for _, m := range r.failed[j.last.shape.Key] {
 		if m.job != j.Name && !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
 			return m
 		}
@@ -152,6 +154,12 @@ func (r *Room) choose(now time.Time, queues bool) (next *job, late bool, until t
 			return other, false, time.Time{}
 		}
 		return nil, false, earliest(end, now.Add(lookAgain))
+	}
+	if r.inVain == next.Name && r.turnsInVain >= mostInVain {
+		r.turnsInVain = 0
+		if other := r.second(now, next, queues); other != nil {
+			return other, false, time.Time{}
+		}
 	}
 	if r.turn.failed && !r.turn.late {
 		if other := r.overdue(now, next, queues); other != nil {
@@ -214,6 +222,26 @@ func (r *Room) first(queues bool) (first *job) {
 		}
 	}
 	return first
+}
+
+// second returns the first job in order after the first one that no limit or pause keeps back; nil for none.
+func (r *Room) second(now time.Time, first *job, queues bool) (second *job) {
+	better := func(j *job) bool {
+		return j != first && !j.pauses(r, now) && (second == nil || j.Rank.Compare(second.Rank) < 0)
+	}
+	for _, candidates := range []ranked{r.gangs, r.singles} {
+		for _, j := range candidates[:min(3, len(candidates))] { // the second of a heap is one of these
+			if better(j) {
+				second = j
+			}
+		}
+	}
+	if queues && r.policy != nil {
+		if has, ok := r.policy.First(Had); ok && has.Name != first.Name && better(r.had(has)) {
+			second = r.had(has)
+		}
+	}
+	return second
 }
 
 // had returns a job that the policy has, or a candidate that it was told of.

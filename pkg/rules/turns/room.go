@@ -22,6 +22,8 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
+	// mostInVain is how many turns in a row a job may have in vain until the next in order has one.
+	mostInVain = 3
 	// strictPause is the longest pause in which nobody goes ahead of a job that waits for its end.
 	strictPause = 20 * time.Millisecond
 	// lookAgain is how often candidates that were not looked at for too long are searched for.
@@ -88,12 +90,16 @@ type Room struct {
 	lateAt time.Time
 	// view is what happened so far; cycle is what the running scheduling cycle knows of.
 	view, cycle View
-	// failed are the attempts that failed since the last change. restedCovered: all candidates were compared with them.
-	failed        []*failedAttempt
+	// failed are the attempts that failed since the last change, by the key of their shape. restedCovered: all candidates
+	// were compared with them.
+	failed        map[uint64][]*failedAttempt
 	restedCovered bool
 	turn          turn
 	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single pods.
 	notBefore, singlesNotBefore time.Time
+	// inVain is the job that had its last turns in vain, and turnsInVain how many in a row.
+	inVain      string
+	turnsInVain int
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
 	look   bool
 	wakeAt time.Time
@@ -111,7 +117,7 @@ type turn struct {
 
 // New returns an empty room. policy is nil where no job waits in a queue.
 func New(policy Policy) *Room {
-	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}}
+	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, failed: map[uint64][]*failedAttempt{}}
 }
 
 // Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
@@ -144,7 +150,11 @@ func (r *Room) Enters(name string) bool {
 
 // Renew records that a job has changed itself: it may fit then, whatever happens.
 func (r *Room) Renew(name string, now time.Time) {
-	if j := r.jobs[name]; j != nil && j.phase != in {
+	switch j := r.jobs[name]; {
+	case j == nil:
+	case j.phase == in:
+		j.Changes++ // which the attempt may not know of
+	default:
 		changed := j.Job
 		changed.Changes++
 		r.Offer(changed, now)
@@ -191,7 +201,8 @@ func (r *Room) Happen(change Change) {
 	case Freed:
 	}
 	r.view.changes++
-	r.failed, r.look = nil, true
+	clear(r.failed)
+	r.look = true
 }
 
 // BeginCycle records that a scheduling cycle begins. It does not know of what happens from here on.
@@ -249,29 +260,37 @@ func (r *Room) Fail(missed Job, o Outcome, now time.Time) {
 	a.at, a.hopeless, a.coupled, a.shape, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Holder
 	j.fresh, j.begun = false, false
 	if a.shape.Key != 0 && a.seen == r.view {
-		r.failed = append(slices.DeleteFunc(r.failed, func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
+		key := a.shape.Key
+		r.failed[key] = append(slices.DeleteFunc(r.failed[key], func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
 			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
 		r.restedCovered = false
 	}
-	r.turn.failed = !o.Some
+	if r.turn.failed = !o.Some; o.Some || r.inVain != name {
+		r.inVain, r.turnsInVain = name, 0
+	}
+	if !o.Some {
+		r.turnsInVain++
+	}
 	switch {
 	case j.Single:
-		r.singlesNotBefore = now.Add(min(o.Cost, retryAnyway))
+		r.singlesNotBefore = later(r.singlesNotBefore, now.Add(pauseAfter(o.Cost)))
 	case !o.Some:
 		r.pause(o.Cost, first, now)
 	}
 	r.rest(j)
 }
 
+// pauseAfter returns how long no job of its kind is tried again after an attempt that placed nothing.
+func pauseAfter(cost time.Duration) time.Duration { return min(cost*(retryShare-1), retryAnyway) }
+
 // pause keeps attempts that fail within their share of the thread. The pauses of newcomers do not add up: each is tried
 // once, and the others need not wait for all that came.
 func (r *Room) pause(cost time.Duration, first bool, now time.Time) {
-	pause := min(cost*(retryShare-1), retryAnyway)
 	from := now
 	if !first && r.notBefore.After(now) {
 		from = r.notBefore
 	}
-	if until := from.Add(pause); until.After(r.notBefore) {
+	if until := from.Add(pauseAfter(cost)); until.After(r.notBefore) {
 		r.notBefore = until
 	}
 	if limit := now.Add(retryAnyway); r.notBefore.After(limit) {

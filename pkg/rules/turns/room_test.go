@@ -382,20 +382,33 @@ func TestStories(t *testing.T) {
 			},
 			"high gang low nobody",
 		},
-		"a single pod that failed keeps those after it waiting for as long as its attempt took": {
+		"a single pod that failed keeps those after it waiting for a moment": {
 			func(w *world) {
 				w.come(pod("high", 9), pod("low", 1))
 				w.Happen(Freed)
 				w.next()
-				w.fail(1, 10*time.Millisecond)
+				w.fail(1, 5*time.Millisecond)
 				w.Happen(Freed)
 				w.next()
-				w.now = w.now.Add(10 * time.Millisecond)
+				w.now = w.now.Add(20 * time.Millisecond)
 				w.next()
 				w.Withdraw("high") // it is placed
 				w.next()
 			},
 			"high nobody high low",
+		},
+		"after three turns in vain in a row the next in order has one": {
+			func(w *world) {
+				w.come(pod("high", 9), strict("gang", 5), pod("low", 1))
+				w.tryAll(0)
+				for members := 50; members > 44; members-- {
+					w.Happen(Freed)
+					w.next()
+					w.fail(members, 5*time.Millisecond)
+					w.now = w.now.Add(20 * time.Millisecond)
+				}
+			},
+			"high gang low nobody high high high gang high high",
 		},
 		"in a long pause of a gang single pods have their turns, and at its end none": {
 			func(w *world) {
