@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"time"
@@ -407,11 +408,30 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
-	possible, err := statuses.NodesForStatusCode(pl.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
+	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangstate.PreemptionDelayOf(pod)
 	pl.gangs.Unfit(pod, turns.Outcome{
-		Coupled: podclass.Coupled(pod), Hopeless: err == nil && len(possible) == 0, Polite: delay > 0, Shape: shape,
+		Coupled: podclass.Coupled(pod), Hopeless: hopeless, Polite: delay > 0, Shape: shape, Why: why,
 	})
+}
+
+// reasons returns a number that stands for the reasons of all nodes, and whether no pod that goes makes any of them fit.
+func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless bool) {
+	nodes, err := pl.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return 0, false
+	}
+	given, hopeless := sets.New[string](), true
+	for _, info := range nodes {
+		status := statuses.Get(info.Node().Name)
+		given.Insert(status.Reasons()...)
+		hopeless = hopeless && status.Code() != fwk.Unschedulable
+	}
+	hash := fnv.New64a()
+	for _, reason := range sets.List(given) {
+		fmt.Fprintln(hash, reason)
+	}
+	return hash.Sum64(), hopeless
 }
 
 // missed records that a gang of one did not fit.

@@ -94,6 +94,7 @@ type attempt struct {
 	// hopeless and coupled say what can help.
 	hopeless, coupled bool
 	shape             Shape
+	why               uint64
 	// holder is what room is made for, if that is not the job.
 	holder hold.Holder
 	// coveredBy is the failed attempt of another job which showed that one of this job would fail.
@@ -140,6 +141,7 @@ type failedAttempt struct {
 	job   string
 	rank  Rank
 	shape Shape
+	why   uint64
 	at    time.Time
 	// holder is what room is made for when the job does not fit.
 	holder hold.Holder

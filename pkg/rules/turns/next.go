@@ -131,7 +131,7 @@ func (r *Room) coveredBy(j *job, now time.Time) *failedAttempt {
 		return nil
 	}
 	for _, m := range r.failed[j.last.shape.Key] {
-		if m.job != j.Name && !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
+		if m.job != j.Name && m.why == j.last.why && !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
 			return m
 		}
 	}

@@ -22,8 +22,9 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
-	// mostInVain is how many turns in a row a job may have in vain until the next in order has one.
-	mostInVain = 3
+	// mostInVain is how many turns in a row a job may have in vain, with pauses in which nobody goes ahead, until the next
+	// in order has one.
+	mostInVain = 10
 	// strictPause is the longest pause in which nobody goes ahead of a job that waits for its end.
 	strictPause = 20 * time.Millisecond
 	// lookAgain is how often candidates that were not looked at for too long are searched for.
@@ -97,7 +98,7 @@ type Room struct {
 	turn          turn
 	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single pods.
 	notBefore, singlesNotBefore time.Time
-	// inVain is the job that had its last turns in vain, and turnsInVain how many in a row.
+	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row, with strict pauses.
 	inVain      string
 	turnsInVain int
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
@@ -236,6 +237,9 @@ type Outcome struct {
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.
 	Shape Shape
+	// Why stands for the reasons that a single pod was given. One that was given others is tried nevertheless, so that it
+	// does not go on saying them.
+	Why uint64
 	// Holder is what room is made for, if that is not the job.
 	Holder hold.Holder
 	// Polite: it may not evict others as far as jobs of the same shape may.
@@ -257,18 +261,17 @@ func (r *Room) Fail(missed Job, o Outcome, now time.Time) {
 	r.take(j)
 	a := &j.last
 	// A hopeless job is not helped by any pod that comes to a node.
-	a.at, a.hopeless, a.coupled, a.shape, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Holder
+	a.at, a.hopeless, a.coupled, a.shape, a.why, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Why, o.Holder
 	j.fresh, j.begun = false, false
 	if a.shape.Key != 0 && a.seen == r.view {
 		key := a.shape.Key
 		r.failed[key] = append(slices.DeleteFunc(r.failed[key], func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
-			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
+			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
 		r.restedCovered = false
 	}
-	if r.turn.failed = !o.Some; o.Some || r.inVain != name {
+	if r.turn.failed = !o.Some; o.Some || r.inVain != name || pauseAfter(o.Cost) > strictPause {
 		r.inVain, r.turnsInVain = name, 0
-	}
-	if !o.Some {
+	} else {
 		r.turnsInVain++
 	}
 	switch {

@@ -397,18 +397,31 @@ func TestStories(t *testing.T) {
 			},
 			"high nobody high low",
 		},
-		"after three turns in vain in a row the next in order has one": {
+		"one that gives another reason is tried though it asks for no less": {
+			func(w *world) {
+				w.come(pod("a", 2), pod("b", 1), pod("c", 0))
+				w.tryAll(0)
+				w.Happen(Freed)
+				w.next()
+				w.BeginCycle()
+				w.Begin("a", w.now)
+				w.Fail(pod("a", 2), Outcome{Shape: Shape{Key: 1, Members: 1, Request: resource.Vector{"gpu": 1}}, Why: 7}, w.now)
+				w.next()
+			},
+			"a b c nobody a b",
+		},
+		"after eleven turns in vain in a row the next in order has one": {
 			func(w *world) {
 				w.come(pod("high", 9), strict("gang", 5), pod("low", 1))
 				w.tryAll(0)
-				for members := 50; members > 44; members-- {
+				for members := 50; members > 36; members-- {
 					w.Happen(Freed)
 					w.next()
 					w.fail(members, 5*time.Millisecond)
 					w.now = w.now.Add(20 * time.Millisecond)
 				}
 			},
-			"high gang low nobody high high high gang high high",
+			"high gang low nobody" + strings.Repeat(" high", 11) + " gang high high",
 		},
 		"in a long pause of a gang single pods have their turns, and at its end none": {
 			func(w *world) {
