@@ -411,7 +411,7 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangstate.PreemptionDelayOf(pod)
 	pl.gangs.Unfit(pod, turns.Outcome{
-		Coupled: podclass.Coupled(pod), Hopeless: hopeless, Polite: delay > 0, Shape: shape, Why: why,
+		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: shape, Why: why,
 	})
 }
 

@@ -263,7 +263,7 @@ func (r *Room) Fail(missed Job, o Outcome, now time.Time) {
 	// A hopeless job is not helped by any pod that comes to a node.
 	a.at, a.hopeless, a.coupled, a.shape, a.why, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Why, o.Holder
 	j.fresh, j.begun = false, false
-	if a.shape.Key != 0 && a.seen == r.view {
+	if a.shape.Key != 0 && a.seen.changes == r.view.changes { // a pod that came to a node meanwhile helps no job with a shape
 		key := a.shape.Key
 		r.failed[key] = append(slices.DeleteFunc(r.failed[key], func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
 			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})

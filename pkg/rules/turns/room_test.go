@@ -410,6 +410,20 @@ func TestStories(t *testing.T) {
 			},
 			"a b c nobody a b",
 		},
+		"a pod that comes to a node during an attempt changes nothing for those that ask for no less": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.tryAll(0)
+				w.Happen(Freed)
+				w.next()
+				w.BeginCycle()
+				w.Begin("a", w.now)
+				w.Happen(PodsMoved)
+				w.Fail(strict("a", 2), Outcome{Shape: Shape{Key: 1, Members: 1, Request: resource.Vector{"gpu": 1}}}, w.now)
+				w.next()
+			},
+			"a b nobody a nobody",
+		},
 		"after eleven turns in vain in a row the next in order has one": {
 			func(w *world) {
 				w.come(pod("high", 9), strict("gang", 5), pod("low", 1))
