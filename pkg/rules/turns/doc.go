@@ -13,8 +13,8 @@
 //     it took. In the last 20 ms of a pause everybody waits. Before, single pods have their turns while a gang waits for its
 //     end, and gangs that were never tried, if they are first in order, or after a second once the first in order was
 //     looked at since they came.
-//  6. Where nobody could go ahead since pauses are that short, the next in order has a turn after eleven in a row that a
-//     job had in vain.
+//  6. Where nobody can go ahead since pauses are that short, and candidates are left all the time, the next in order has a
+//     turn after eleven in a row that a job had in vain.
 //  7. A candidate whose last attempt ended a minute ago, or that has had none for a second, is overdue. While attempts
 //     place nothing, every second turn goes to the job that is overdue the longest.
 //

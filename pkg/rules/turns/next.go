@@ -22,6 +22,9 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 	r.announce()
 	j, late, until := r.choose(now, queues)
 	if j == nil {
+		if len(r.candidates) == 0 {
+			r.turnsInVain = 0 // all were looked at
+		}
 		return Job{}, false, false, earliest(until, r.wakeAt)
 	}
 	if byPolicy = j.phase == in; !byPolicy {

@@ -410,6 +410,20 @@ func TestStories(t *testing.T) {
 			},
 			"a b c nobody a b",
 		},
+		"but not where all were looked at in between": {
+			func(w *world) {
+				w.come(strict("high", 9), strict("low", 1))
+				w.tryAll(0)
+				w.log = nil
+				for range 20 {
+					w.Happen(Freed)
+					w.next()
+					w.fail(1, 0)
+					w.next()
+				}
+			},
+			"high" + strings.Repeat(" nobody high", 19) + " nobody",
+		},
 		"a pod that comes to a node during an attempt changes nothing for those that ask for no less": {
 			func(w *world) {
 				w.come(strict("a", 2), strict("b", 1))
