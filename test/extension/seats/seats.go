@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -11,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -36,10 +36,11 @@ type args struct {
 // arithmetic knows nothing of it.
 type LicenseSeats struct {
 	seats int
+	pods  corelisters.PodLister
 
 	mu sync.Mutex
-	// taken is what pods on nodes take, by UID.
-	taken map[types.UID]int
+	// taken are the pods on nodes that take seats, by UID.
+	taken map[types.UID]*v1.Pod
 }
 
 var (
@@ -62,7 +63,7 @@ func New(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugi
 	if a.Seats < 1 {
 		return nil, fmt.Errorf("reading arguments of %s: seats is %d, want 1 or more", Name, a.Seats)
 	}
-	pl := &LicenseSeats{seats: a.Seats, taken: map[types.UID]int{}}
+	pl := &LicenseSeats{seats: a.Seats, taken: map[types.UID]*v1.Pod{}, pods: handle.SharedInformerFactory().Core().V1().Pods().Lister()}
 	_, err := handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    pl.see,
 		UpdateFunc: func(_, object any) { pl.see(object) },
@@ -92,8 +93,8 @@ func (pl *LicenseSeats) forget(object any) {
 func (pl *LicenseSeats) take(pod *v1.Pod) {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
-	if n := seatsOf(pod); n > 0 {
-		pl.taken[pod.UID] = n
+	if seatsOf(pod) > 0 {
+		pl.taken[pod.UID] = pod
 	}
 }
 
@@ -129,11 +130,20 @@ func (pl *LicenseSeats) PreFilter(_ context.Context, cycle fwk.CycleState, pod *
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	s := &state{}
-	for taken := range maps.Values(pl.taken) {
-		s.taken += taken
+	for _, taking := range pl.taken {
+		if pl.exists(taking) {
+			s.taken += seatsOf(taking)
+		}
 	}
 	cycle.Write(stateKey, s)
 	return nil, nil
+}
+
+// exists reports whether a pod is still there. The handler that forgets it may come later than that of kube-scheduler,
+// after which a gang is tried that its end may help; what a lister has is never older than either.
+func (pl *LicenseSeats) exists(pod *v1.Pod) bool {
+	now, err := pl.pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && now.UID == pod.UID
 }
 
 // PreFilterExtensions returns none: the hooks below get pods that come and go.
