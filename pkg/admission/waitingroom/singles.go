@@ -88,7 +88,7 @@ func (r *Room) Renew(pod *v1.Pod) {
 	}
 }
 
-// podOf returns the pod of a single job; nil if it does not wait any more.
+// podOf returns the pod of a single job; nil if it is gone, is being deleted, or has a node.
 func (r *Room) podOf(job turns.Job) *v1.Pod {
 	namespace, name, err := cache.SplitMetaNamespaceKey(job.Rank.Name)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestSinglesWaitTheirTurn(t *testing.T) {
 	}
 }
 
-// TestSinglesThatAreGone: a pod that is not there any more has no turn, and keeps nobody waiting.
+// TestSinglesThatAreGone: a pod that is gone has no turn, and keeps nobody waiting.
 func TestSinglesThatAreGone(t *testing.T) {
 	s := newStage(t)
 	gone, nominated := s.single("gone", 9), s.single("nominated", 5)

@@ -10,7 +10,7 @@ import (
 
 // incarnation is the pods of a gang that belong together: those that have not ended, and of the others those that ended
 // since the first of them was created. The name of a gang may be used again while ended pods of its last use are still
-// there; those do not count any more.
+// there: those no longer count.
 //
 //   - It begins with the first pod of the controllers that have unfinished pods, and goes on while they make others: also
 //     when all are gone, until another controller begins.
@@ -100,20 +100,23 @@ type tally struct {
 func (t *tally) add(n int, role string) {
 	t.n += n
 	if role != "" {
-		if t.roles == nil {
-			t.roles = map[string]int{}
-		}
-		if t.roles[role] += n; t.roles[role] == 0 {
-			delete(t.roles, role)
-		}
+		t.addRole(n, role)
+	}
+}
+
+func (t *tally) addRole(n int, role string) {
+	if t.roles == nil {
+		t.roles = map[string]int{}
+	}
+	if t.roles[role] += n; t.roles[role] == 0 {
+		delete(t.roles, role)
 	}
 }
 
 func (t *tally) addAll(other tally) {
 	t.n += other.n
 	for role, n := range other.roles {
-		t.add(0, role)
-		t.roles[role] += n
+		t.addRole(n, role)
 	}
 }
 
@@ -236,7 +239,7 @@ func (i *incarnation) endIdle() {
 	i.idle = 0
 }
 
-// end records that a pod is not unfinished any more.
+// end records that a pod has ended, is being deleted, or is replaced.
 func (i *incarnation) end(uid types.UID) {
 	b, known := i.unfinished[uid]
 	if !known {

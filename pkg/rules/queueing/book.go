@@ -33,7 +33,7 @@ type Book struct {
 	effects Effects
 }
 
-// accounts is what there is, who has it, and what comes to each queue.
+// accounts are the resources of the cluster, what each queue and group uses of them, and the share of each queue.
 type accounts struct {
 	total  Vector
 	queues map[string]*queue

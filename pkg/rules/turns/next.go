@@ -76,7 +76,7 @@ func (r *Room) busy() time.Time {
 	}
 }
 
-// listen stops misses from speaking for others once room is made for their jobs: a preemptor finds victims that the next
+// listen stops failed attempts from covering others once room is made for their jobs: a preemptor finds victims that the next
 // one may find, too.
 func (r *Room) listen(elsewhere Elsewhere) {
 	for _, alike := range r.failed {

@@ -36,7 +36,7 @@ const (
 type Policy interface {
 	// AddCandidates tells the policy of candidates. One that it was told of already is replaced.
 	AddCandidates(jobs []Job)
-	// RemoveCandidate tells the policy that a job is no candidate any more.
+	// RemoveCandidate tells the policy that a job is no longer a candidate.
 	RemoveCandidate(name string)
 	// First returns the first of these jobs in order, as things are; false for none. Limits let in what the policy has, and
 	// always candidates.
@@ -80,8 +80,8 @@ type Room struct {
 	// node may help.
 	resting map[*job]bool
 	coupled int
-	// candidates are all of them, gangs and singles those in no queue. entered are jobs of queues that have become candidates, of
-	// which the policy was not told yet.
+	// candidates are all of them, gangs and singles those in no queue. entered are jobs of queues that have become
+	// candidates, and of which the policy has yet to be told.
 	candidates map[*job]bool
 	gangs      ranked
 	singles    ranked
