@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lockstep-sh/lockstep/test/harness/observe"
@@ -31,6 +32,9 @@ type bindings struct {
 	first, last time.Time
 	// lastEnding is when a pod was last seen to be ending for the first time, lastGone when one went.
 	lastEnding, lastGone time.Time
+	// running are the pods that have been seen to run, lastRun is when the last of them was for the first time.
+	running sets.Set[string]
+	lastRun time.Time
 	// lists is how often all was listed: more than once means that the watch broke, and times were
 	// lost.
 	lists int
@@ -41,7 +45,7 @@ var assigned = fields.OneTermNotEqualSelector("spec.nodeName", "")
 
 // watchBindings watches until ctx is over.
 func watchBindings(ctx context.Context, client kubernetes.Interface) (*bindings, error) {
-	b := &bindings{pods: map[string]bound{}, gangs: map[string]int{}}
+	b := &bindings{pods: map[string]bound{}, gangs: map[string]int{}, running: sets.New[string]()}
 	go observe.Follower[*v1.Pod]{From: observe.Core(client, "pods", namespace, assigned), See: b.change, Listed: b.listed}.Run(ctx)
 	if err := b.Wait(ctx, func() bool { return b.lists > 0 }); err != nil {
 		return nil, fmt.Errorf("waiting to see which pods are bound: %w", err)
@@ -68,6 +72,10 @@ func (b *bindings) listed() {
 }
 
 func (b *bindings) see(pod *v1.Pod, now time.Time) {
+	if pod.Status.Phase == v1.PodRunning && !b.running.Has(pod.Name) {
+		b.running.Insert(pod.Name)
+		b.lastRun = now
+	}
 	if was, known := b.pods[pod.Name]; known {
 		if pod.DeletionTimestamp != nil && !was.ending {
 			was.ending = true
@@ -94,6 +102,7 @@ func (b *bindings) lose(name string) {
 	b.lastGone = time.Now()
 	b.note(change{at: b.lastGone, pod: name})
 	delete(b.pods, name)
+	b.running.Delete(name)
 	if b.gangs[gangOf(name)]--; b.gangs[gangOf(name)] == 0 {
 		delete(b.gangs, gangOf(name))
 	}

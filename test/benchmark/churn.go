@@ -91,7 +91,7 @@ func (b churn) once(ctx context.Context, f *fixture) (v values, err error) {
 	if err := f.create(ctx, fill); err != nil {
 		return nil, err
 	}
-	if err := f.allBound(ctx, seen, s, fill.pods()); err != nil {
+	if err := f.all(ctx, seen, s, func() bool { return len(seen.pods) >= fill.pods() }); err != nil {
 		return nil, err
 	}
 	random := rand.New(rand.NewPCG(1, 2))

@@ -107,7 +107,7 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := f.allBound(ctx, seen, s, low.pods()); err != nil {
+	if err := f.all(ctx, seen, s, func() bool { return len(seen.pods) >= low.pods() }); err != nil {
 		return nil, err
 	}
 	settle := func(ctx context.Context) error { return await.Pause(ctx, settlePause) }

@@ -22,6 +22,7 @@ var units = []unit{
 	{"pods/s", true},                 // from the first bind to the last
 	{"pods/s-from-start", true},      // from the start of the scheduler to the last bind
 	{"s-to-first-bind", false},       // from the start of the scheduler
+	{"s-to-all-run", false},          // from the start of the scheduler until all pods have been seen to run
 	{"s-to-available", false},        // from the creation of a Reservation until all of it is held
 	{"s-to-all-told", false},         // from the creation of the last member until all say that they are unschedulable
 	{"s-first-to-last", false},       // from the first member that says so to the last

@@ -27,6 +27,7 @@ const (
 func systemGoals(throughput, cpu float64, more ...goal) []goal {
 	return append([]goal{
 		{unit: "pods/s", ratio: true, bound: throughput, column: byAnnotation},
+		{unit: "s-to-all-run", ratio: true, atMost: true, bound: 0.9, column: byAnnotation},
 		{unit: "system-cpu-ms/pod", ratio: true, atMost: true, bound: cpu, column: byAnnotation},
 		{unit: "system-cpu-ms/pod", ratio: true, atMost: true, bound: 1.1, column: byPodGroup, over: byAnnotation},
 	}, more...)

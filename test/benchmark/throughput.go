@@ -135,12 +135,17 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := f.allBound(ctx, b, s, n); err != nil {
+	if err := f.all(ctx, b, s, func() bool { return len(b.pods) >= n }); err != nil {
 		return nil, err
 	}
 	loadAfter, err := f.load(s.Pid())
 	if err != nil {
 		return nil, err
+	}
+	if f.system {
+		if err := f.all(ctx, b, s, func() bool { return len(b.running) >= n }); err != nil {
+			return nil, err
+		}
 	}
 	if quiet {
 		if err := f.untilQuiet(ctx); err != nil {
@@ -180,6 +185,7 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 	}
 	if f.system {
 		v["system-cpu-ms/pod"] = v["cpu-ms/pod"]
+		v["s-to-all-run"] = b.lastRun.Sub(s.started).Seconds()
 	}
 	if f.statusKeeper != nil {
 		if err := f.statusKeeper.measure(ctx, v, n, gangs); err != nil {
@@ -195,8 +201,8 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// allBound waits until n pods are bound, or too much time has passed.
-func (f *fixture) allBound(ctx context.Context, b *bindings, s *scheduler, n int) error {
+// all waits until all pods are where done says, or too much time has passed.
+func (f *fixture) all(ctx context.Context, b *bindings, s *scheduler, done func() bool) error {
 	raceCtx, cancel := context.WithTimeout(ctx, raceTimeout)
 	defer cancel()
 	go func() {
@@ -206,7 +212,7 @@ func (f *fixture) allBound(ctx context.Context, b *bindings, s *scheduler, n int
 		case <-raceCtx.Done():
 		}
 	}()
-	err := b.Wait(raceCtx, func() bool { return len(b.pods) >= n })
+	err := b.Wait(raceCtx, done)
 	switch {
 	case s.ended():
 		return s.died()
