@@ -2,7 +2,7 @@
 // by priority, then by the age of gangs, with the members of a gang together.
 //
 // It compares positions that were frozen when a member entered the queue (package
-// order); it reads nothing that can change.
+// positions); it reads nothing that can change.
 package queuesort
 
 import (

@@ -2,7 +2,7 @@
 // were made, and violations come out.
 //
 // It knows nothing of the scheduler that it judges: it reads pods, nodes, PodGroups and events itself,
-// by the keys that users write, and imports the types of the API and nothing else of this repository.
+// by the keys that users write, and imports the types of Kubernetes' API and nothing of this repository.
 // It reads no clock, calls nothing outside and is not safe for concurrent use.
 //
 // Pods have to be observed in the order of one watch, which is the order in which the API server
