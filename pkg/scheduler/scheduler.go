@@ -233,9 +233,8 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (status.Correction, 
 	if condition.Reason != v1.PodReasonUnschedulable {
 		return status.Correction{Reason: condition.Reason}, true
 	}
-	reason, says := s.gangs.ReasonToWrite(pod, condition.Message)
-	if !says || reason != v1.PodReasonUnschedulable {
-		return status.Correction{Reason: reason}, says
+	if s.gangs.Explains(pod) {
+		return status.Correction{}, false
 	}
 	if pod.Annotations[v1alpha1.ReservationAnnotation] != "" && s.reserving[pod.Spec.SchedulerName] {
 		return status.Correction{Reason: v1alpha1.ReasonAwaitingReservation}, true
@@ -243,7 +242,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (status.Correction, 
 	if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
 		return status.Correction{Reason: limit, Message: why}, true
 	}
-	return status.Correction{Reason: reason}, true
+	return status.Correction{Reason: condition.Reason}, true
 }
 
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have

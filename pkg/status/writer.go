@@ -164,25 +164,20 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Pend
 	return err
 }
 
-// says reports whether the status of a pod says that it waits, for this reason and with this message. Where
-// kube-scheduler has tried the pod, it puts words of its own around the message, or after it.
+// says reports whether the status of a pod says that it waits, for this reason and with this message. What
+// kube-scheduler has written on a pod that it tried has more words after the message: see [Correction].
 func says(pod *v1.Pod, reason, message string) bool {
 	if !gives(pod, reason) {
 		return false
 	}
 	word := WaitCondition(pod)
-	return word.Message == message || strings.HasPrefix(word.Message, message+between) || isTried(word) && quotes(word.Message, message)
+	return word.Message == message || strings.HasPrefix(word.Message, message+between)
 }
 
 // gives reports whether the status of a pod says that it waits for this reason, in whatever words.
 func gives(pod *v1.Pod, reason string) bool {
 	current := WaitCondition(pod)
 	return current != nil && current.Reason == reason
-}
-
-// isTried reports whether kube-scheduler may have written this about a pod that it has tried.
-func isTried(word *v1.PodCondition) bool {
-	return word.Reason == v1.PodReasonUnschedulable || word.Reason == v1.PodReasonSchedulerError
 }
 
 // WaitCondition returns the condition of a pod that says why it waits; nil for none.
@@ -192,11 +187,4 @@ func WaitCondition(pod *v1.Pod) *v1.PodCondition {
 		return nil
 	}
 	return current
-}
-
-// quotes reports whether a text has a message in it, and not one that only begins like it: kube-scheduler puts words
-// before what a plugin says, and more sentences after it.
-func quotes(text, message string) bool {
-	_, rest, found := strings.Cut(text, message)
-	return found && (rest == "" || strings.HasPrefix(rest, "."))
 }

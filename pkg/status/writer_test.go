@@ -211,7 +211,7 @@ func TestWrites(t *testing.T) {
 		})
 		go l.Run(ctx)
 		l.Tell("job")
-		want := []string{"a: Unschedulable: no room", "d: Unschedulable: no room", "e: Unschedulable: no room", "f: Unschedulable: no room", "h: Unschedulable: no room"}
+		want := []string{"a: Unschedulable: no room", "c: Unschedulable: no room", "d: Unschedulable: no room", "e: Unschedulable: no room", "f: Unschedulable: no room", "h: Unschedulable: no room"}
 		expectAll(t, "who does not say it", s, want...)
 		if said.Load() == 0 {
 			t.Error("it does not count as said")

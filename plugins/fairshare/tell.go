@@ -127,8 +127,8 @@ func (d *Dispatcher) say(job string) status.PendingCondition {
 	}
 }
 
-// reword returns the message for a pod in no gang that did not fit, and has the reason in its status already: another
-// reason is written when it fails.
+// reword returns what to write into the status of a pod in no gang that did not fit, and that something kept from more
+// nodes already: the first such reason is written when it fails.
 func (d *Dispatcher) reword(job string) status.PendingCondition {
 	notice, known := d.book.NewMessage(job)
 	if !known {
@@ -138,7 +138,7 @@ func (d *Dispatcher) reword(job string) status.PendingCondition {
 		Reason: string(notice.Reason), Message: notice.Message,
 		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool {
 			word := status.WaitCondition(pod)
-			return pod.Spec.NodeName != "" || word == nil || word.Reason != string(notice.Reason)
+			return pod.Spec.NodeName != "" || word == nil || word.Reason == v1.PodReasonUnschedulable
 		}),
 	}
 }

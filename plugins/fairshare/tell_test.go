@@ -128,10 +128,11 @@ func TestToldOnceItIs(t *testing.T) {
 	}
 }
 
-// TestReworded: a pod in no gang that did not fit gets another message for the reason that it has; another reason it
-// gets when it fails.
+// TestReworded: a pod in no gang that did not fit, and that something keeps from more nodes, is told what does now; the
+// first time it is told when it fails.
 func TestReworded(t *testing.T) {
 	for gives, want := range map[string]string{
+		string(queueing.Behind):     `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
 		string(queueing.Capability): `queue "a" would exceed its capability of 4 nvidia.com/gpu: others have to make way`,
 		v1.PodReasonUnschedulable:   "",
 	} {

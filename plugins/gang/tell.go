@@ -118,7 +118,7 @@ func (t *statusReporter) toTell(key gangstate.Key) (gangstate.Explanation, bool)
 		t.forget(key)
 		return e, false
 	}
-	if gathers := e.Reason == v1alpha1.ReasonGangIncomplete || e.Reason == v1alpha1.ReasonGangUndefined; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
+	if gathers := v1alpha1.IsIncomplete(e.Reason) && e.Reason != v1alpha1.ReasonGangUnsupported; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
 		t.again(key)
 		return e, false
 	}
@@ -179,8 +179,7 @@ func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, 
 	if !ok || e.Running || len(e.Pending) == 0 {
 		return e, ok
 	}
-	switch e.Reason {
-	case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
+	if v1alpha1.IsIncomplete(e.Reason) || e.Reason == v1alpha1.ReasonTimedOut {
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what the queue keeps waiting
@@ -208,11 +207,8 @@ func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, 
 func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	for _, pod := range pending {
 		word := status.WaitCondition(pod)
-		if word == nil {
-			continue
-		}
-		switch word.Reason {
-		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut, v1alpha1.ReasonPreemptionInProgress:
+		if word != nil && (v1alpha1.IsIncomplete(word.Reason) || word.Reason == v1alpha1.ReasonTimedOut ||
+			word.Reason == v1alpha1.ReasonPreemptionInProgress) {
 			pods = append(pods, pod)
 		}
 	}

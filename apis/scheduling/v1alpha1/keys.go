@@ -187,6 +187,9 @@ const (
 	ReasonMinimumBound = "MinimumBound"
 	// ReasonGangIncomplete: members are missing; nothing was tried.
 	ReasonGangIncomplete = "GangIncomplete"
+	// ReasonGroupIncomplete: the gang has its members, and a gang that it starts with is not there, or lacks members;
+	// nothing was tried.
+	ReasonGroupIncomplete = "GroupIncomplete"
 	// ReasonGangUnsupported: the PodGroup asks for something that is not supported, and without which its pods must not
 	// be scheduled.
 	ReasonGangUnsupported = "GangUnsupported"
@@ -211,6 +214,16 @@ const (
 	// ReasonTimedOut: the waiting time ran out; the user has to act.
 	ReasonTimedOut = "TimedOut"
 )
+
+// IsIncomplete reports whether a reason says that a gang, or its group, cannot be tried yet, however much room there is.
+func IsIncomplete(reason string) bool {
+	switch reason {
+	case ReasonGangIncomplete, ReasonGroupIncomplete, ReasonGangUnsupported, ReasonGangUndefined:
+		return true
+	default:
+		return false
+	}
+}
 
 // PodEvicting is a condition of pods, written by the scheduler: True while it ends the pod to
 // make room for another one, False where it did not end it after all. While it is True its

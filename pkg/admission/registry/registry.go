@@ -10,7 +10,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -362,23 +361,19 @@ func (r *Registry) Synced() bool {
 	}
 }
 
-// ReasonToWrite returns the reason that kube-scheduler is to write where it reports a pod, with this message, as unschedulable;
-// false where it is to write nothing. A member whose gang starts together gets the reason of the gang, which is written
-// in another way: the result of its own cycle, that it follows a plan or gives way to another member, is nothing that
-// more nodes help with.
-func (r *Registry) ReasonToWrite(pod *v1.Pod, message string) (reason string, says bool) {
+// Explains reports whether the plugin Gang says why a pod waits, once kube-scheduler has reported it as unschedulable.
+// Otherwise kube-scheduler's own words stand. The result of a member's own cycle, that it follows a plan or gives way to
+// another member, explains nothing where its gang starts together.
+func (r *Registry) Explains(pod *v1.Pod) bool {
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil || r.Outside(pod) {
-		return v1alpha1.ReasonUnschedulable, true
+		return false
 	}
 	byItself := false
 	p.Look(func(s *gangstate.Gangs) { byItself = s.ByItself(pod.UID) })
 	key, _, _ := gangstate.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
-	if byItself && (!known || e.Running || e.Reason == "" || e.Reason == v1alpha1.ReasonAwaitingPlacement) {
-		return v1alpha1.ReasonUnschedulable, true // there is no other explanation
-	}
-	return e.Reason, known && e.Reason == v1alpha1.ReasonUnschedulable && strings.Contains(message, e.Message)
+	return !byItself || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement
 }
 
 // Explanation returns why a gang waits, as far as its state shows, and how many of its pods name

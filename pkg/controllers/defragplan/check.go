@@ -97,7 +97,6 @@ func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why 
 
 // futile are the reasons for which pods wait that room does not help, as their scheduler says.
 var futile = sets.New(
-	v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonGangUndefined,
 	v1alpha1.ReasonMemberRejected, v1alpha1.ReasonTimedOut,
 	string(queueing.NotFound), string(queueing.Loose), string(queueing.Invalid), string(queueing.Closed),
 	string(queueing.Capability), v1.PodReasonSchedulingGated,
@@ -115,8 +114,8 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 			return "", false, fmt.Errorf("looking at pod %s: %w", key, err)
 		}
 		_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-		if condition != nil && condition.Status == v1.ConditionFalse && futile.Has(condition.Reason) &&
-			!queueing.RoomHelps(condition) {
+		if condition != nil && condition.Status == v1.ConditionFalse &&
+			(v1alpha1.IsIncomplete(condition.Reason) || futile.Has(condition.Reason)) {
 			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key,
 				condition.Reason, condition.Message), true, nil
 		}

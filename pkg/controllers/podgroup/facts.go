@@ -1,9 +1,6 @@
 package podgroup
 
 import (
-	"fmt"
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,7 +90,9 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 		}
 	}
 	if pod.Spec.NodeName == "" {
-		f.listen(waitsFor(pod))
+		if said := waitsFor(pod); f.said == nil {
+			f.said = said
+		}
 	}
 	if pod.Status.Phase == v1.PodRunning {
 		f.running++
@@ -130,15 +129,6 @@ func conditionOf(pod *v1.Pod, of v1.PodConditionType) *v1.PodCondition {
 		}
 	}
 	return nil
-}
-
-// listen notes why a member waits. On the gang's leader kube-scheduler's message is worded differently from the
-// plugin's message for the gang: the plugin's has precedence.
-func (f *facts) listen(said *v1.PodCondition) {
-	ofGang := func(c *v1.PodCondition) bool { return strings.HasPrefix(c.Message, fmt.Sprintf("gang %q", f.key)) }
-	if said != nil && (f.said == nil || !ofGang(f.said) && ofGang(said)) {
-		f.said = said
-	}
 }
 
 func ended(pod *v1.Pod) bool {

@@ -71,7 +71,7 @@ func (f *facts) quote(c *metav1.Condition) {
 		return
 	}
 	if c.Reason == v1alpha1.ReasonAwaitingPlacement &&
-		(!incompleteBefore(f.said.Reason) || gangstate.AwaitsOthers(f.key, f.said.Message)) ||
+		!incompleteBefore(f.said.Reason) ||
 		c.Reason == f.said.Reason || f.expired && f.said.Reason == v1alpha1.ReasonTimedOut {
 		c.Reason, c.Message = f.said.Reason, f.said.Message
 	}
@@ -80,8 +80,7 @@ func (f *facts) quote(c *metav1.Condition) {
 // incompleteBefore reports whether a reason is that members were missing: the existing members may still
 // have it.
 func incompleteBefore(reason string) bool {
-	return reason == v1alpha1.ReasonGangIncomplete || reason == v1alpha1.ReasonGangUndefined ||
-		reason == v1alpha1.ReasonGangUnsupported
+	return reason == v1alpha1.ReasonGangIncomplete || reason == v1alpha1.ReasonGangUndefined
 }
 
 // basic sets the reason and message for a PodGroup whose pods are scheduled one by one.

@@ -176,9 +176,7 @@ func (c *cluster) tree() map[string]share.Queue {
 func demandOf(pod *v1.Pod) queueing.Demand {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			switch c.Reason {
-			case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined,
-				v1alpha1.ReasonGangUnsupported, v1alpha1.ReasonTimedOut:
+			if v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut {
 				return queueing.Hopeless
 			}
 		}

@@ -77,11 +77,11 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		if other := s.gangs[key]; other != nil && other.names(g.key) {
 			return v1alpha1.ReasonGangUnsupported, textTooMany(g.key, key)
 		}
-		return v1alpha1.ReasonGangIncomplete, textAwaitsGang(g.key, key)
+		return v1alpha1.ReasonGroupIncomplete, textAwaitsGang(g.key, key)
 	}
 	for _, other := range g.group.gangs {
 		if !other.gathered() {
-			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, other.lacks())
+			return v1alpha1.ReasonGroupIncomplete, textAwaitsGroup(g.key, other.lacks())
 		}
 	}
 	if g.failure.none() {
@@ -219,9 +219,9 @@ func (s *Gangs) Count() Counts {
 		if s.complete(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
 			c.Oldest = g.completed
 		}
-		switch reason, _ := s.why(g); reason {
-		case "":
-		case v1alpha1.ReasonGangIncomplete, v1alpha1.ReasonGangUndefined, v1alpha1.ReasonGangUnsupported:
+		switch reason, _ := s.why(g); {
+		case reason == "":
+		case v1alpha1.IsIncomplete(reason):
 			c.Incomplete++
 		default:
 			c.Unschedulable++

@@ -67,28 +67,19 @@ func TextAwaiting(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
 }
 
-// awaitsOthers begins the text of a gang that waits for another one that it is to start with.
-const awaitsOthers = "gang %q waits for "
-
 // textAwaitsGang is for a gang that starts with one that is not there, or does not name it.
 func textAwaitsGang(key, other Key) string {
-	return fmt.Sprintf(awaitsOthers+"gang %q, listed in its groups annotation", key, other)
+	return fmt.Sprintf("gang %q waits for gang %q, listed in its groups annotation", key, other)
 }
 
 // textTooMany is for a gang that would start with another one if there were not too many of them.
 func textTooMany(key, other Key) string {
-	return fmt.Sprintf(awaitsOthers+"gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, maxTogether)
+	return fmt.Sprintf("gang %q waits for gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, maxTogether)
 }
 
 // textAwaitsGroup is for a gang that starts with one that lacks members.
 func textAwaitsGroup(key Key, lacks string) string {
-	return fmt.Sprintf(awaitsOthers+"its group: %s", key, lacks)
-}
-
-// AwaitsOthers reports whether the message of a member says that its gang waits for another one that it is to
-// start with.
-func AwaitsOthers(key Key, message string) bool {
-	return strings.HasPrefix(message, fmt.Sprintf(awaitsOthers, key))
+	return fmt.Sprintf("gang %q waits for its group: %s", key, lacks)
 }
 
 // TextNoNodes is for a gang that was to be placed while there are no nodes at all.

@@ -68,7 +68,7 @@ func TestBeyond(t *testing.T) {
 			told := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}
 			for _, words := range []string{bound.String(), bound.Brief()} {
 				if beyond {
-					told.Reason, told.Message = string(bound.Reason), "no room; "+words
+					told.Reason, told.Message = string(bound.Code()), "no room; "+words
 				}
 				if got, want := RoomHelps(told), !beyond || slices.Contains(c.behind, i+1); got != want {
 					t.Errorf("%s: that room would help job %d is %t, by %q, want %t", sentence, i+1, got, words, want)
@@ -91,7 +91,7 @@ func TestBeyondWhileWaiting(t *testing.T) {
 		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
 		b.Come(j, at)
 	}
-	for i, want := range []Reason{Capability, Overused, Capability} {
+	for i, want := range []Reason{Capability, Overused, Behind} {
 		if reason, why := b.Why(of("a", i+1, nil).Name); reason != want {
 			t.Errorf("job %d: %s: %s, want %s", i+1, reason, why, want)
 		}
@@ -253,7 +253,7 @@ func TestBeyondMoved(t *testing.T) {
 		alone  []string
 	}{
 		{"c", "", names[1:]},
-		{"a", Capability, names[1:]},
+		{"a", Behind, names[1:]},
 	} {
 		b.Count(names[0], Usage{Queue: c.queue, Job: names[0], Amount: gpus(6)})
 		if alone := rebarred(b, &at).Again; !slices.Equal(alone, c.alone) {

@@ -65,9 +65,9 @@ func (b *Book) blockOf(j *job) block {
 	case !beyond:
 		return block{}
 	case bound.behindOthers():
-		return block{others, bound.Reason, bound.Brief()}
+		return block{others, bound.Code(), bound.Brief()}
 	default:
-		return block{limits, bound.Reason, bound.Brief()}
+		return block{limits, bound.Code(), bound.Brief()}
 	}
 }
 
@@ -105,11 +105,11 @@ func (b *blocked) ease(less block, now time.Time, atOnce bool) bool {
 type BlockedChange struct {
 	// Pods are members of gangs.
 	Pods []string
-	// Again are pods in no gang that have to come again: they have another reason, which is reported as they
-	// fail.
+	// Again are pods in no gang that have to come again, and are reported as they fail: something keeps them now, and
+	// nothing did before, or the other way round.
 	Again []string
-	// NewMessage are jobs in no gang that have other words for the same reason, as [Book.NewMessage] returns
-	// them.
+	// NewMessage are jobs in no gang that are kept for another reason than before, or in other words, as
+	// [Book.NewMessage] returns them.
 	NewMessage []string
 }
 
@@ -135,7 +135,7 @@ func (b *Book) BlockedChanges(at Moment) (told BlockedChange) {
 		case j.Gang:
 			told.Pods = slices.AppendSeq(told.Pods, maps.Keys(j.counted)) // gangs that start together are one job
 		case j.phase != Failed:
-		case j.blocked.reason == before && !unheard:
+		case before != "" && j.blocked.reason != "" && !unheard:
 			told.NewMessage = append(told.NewMessage, j.Name)
 		default:
 			told.Again = append(told.Again, j.Pod)

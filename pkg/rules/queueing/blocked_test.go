@@ -37,16 +37,16 @@ func TestRebarred(t *testing.T) {
 		barred   []Reason // of both
 		words    string   // in the message of the second
 	}{
-		{"both are too many", func() {}, []string{two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
-		{"nothing has changed", func() {}, nil, []Reason{"", Capability}, "10 nvidia.com/gpu"},
-		{"another queue is described", func() { b.SetQueues(Queue{Name: "free", Weight: 2}) }, nil, []Reason{"", Capability}, "10 nvidia.com/gpu"},
-		{"the ceiling rises, and is too low", func() { b.SetQueues(described(11, false)) }, []string{two}, []Reason{"", Capability}, "11 nvidia.com/gpu"},
+		{"both are too many", func() {}, []string{two}, []Reason{"", Behind}, "10 nvidia.com/gpu"},
+		{"nothing has changed", func() {}, nil, []Reason{"", Behind}, "10 nvidia.com/gpu"},
+		{"another queue is described", func() { b.SetQueues(Queue{Name: "free", Weight: 2}) }, nil, []Reason{"", Behind}, "10 nvidia.com/gpu"},
+		{"the ceiling rises, and is too low", func() { b.SetQueues(described(11, false)) }, []string{two}, []Reason{"", Behind}, "11 nvidia.com/gpu"},
 		{"the ceiling rises", func() { b.SetQueues(described(12, false)) }, []string{two}, []Reason{"", ""}, ""},
 		{"it is below what one asks for", func() { b.SetQueues(described(5, false)) }, []string{one, two}, []Reason{Capability, Capability}, "5 nvidia.com/gpu"},
 		{"there is none any more", func() { b.SetQueues(described(0, false)) }, []string{one, two}, []Reason{"", ""}, ""},
 		{"the queue is closed", func() { b.SetQueues(described(0, true)) }, []string{one, two}, []Reason{Closed, Closed}, "is closed"},
 		{"it is deleted", func() { b.RemoveQueue("a") }, []string{one, two}, []Reason{NotFound, NotFound}, "does not exist"},
-		{"it is there again", func() { b.SetQueues(described(10, false)) }, []string{one, two}, []Reason{"", Capability}, "10 nvidia.com/gpu"},
+		{"it is there again", func() { b.SetQueues(described(10, false)) }, []string{one, two}, []Reason{"", Behind}, "10 nvidia.com/gpu"},
 		{"the one before goes", func() { b.goneNow(one, at) }, []string{two}, []Reason{"", ""}, ""},
 	} {
 		c.change()
@@ -162,16 +162,16 @@ func TestVisitors(t *testing.T) {
 		}{
 			{[]func(){none}, time.Second, false, ""},
 			{[]func(){come, leave}, time.Second, false, ""}, // no look has seen it
-			{[]func(){come}, time.Second, true, Capability},
-			{[]func(){leave}, time.Second, false, Capability},
-			{[]func(){none}, tellOther - time.Second, false, Capability},
-			{[]func(){come}, time.Second, false, Capability},
-			{[]func(){leave}, time.Second, false, Capability},
+			{[]func(){come}, time.Second, true, Behind},
+			{[]func(){leave}, time.Second, false, Behind},
+			{[]func(){none}, tellOther - time.Second, false, Behind},
+			{[]func(){come}, time.Second, false, Behind},
+			{[]func(){leave}, time.Second, false, Behind},
 			{[]func(){none}, tellOther, true, ""},
-			{[]func(){come, ask, leave}, time.Second, false, Capability},
+			{[]func(){come, ask, leave}, time.Second, false, Behind},
 			{[]func(){none}, tellOther, true, ""},
 			{[]func(){none}, time.Hour, false, ""},
-			{[]func(){come, ask}, time.Second, true, Capability}, // that call may not have reported it
+			{[]func(){come, ask}, time.Second, true, Behind}, // that call may not have reported it
 		} {
 			for _, do := range c.does {
 				do()
@@ -210,8 +210,8 @@ func TestBarredByTheHopeless(t *testing.T) {
 		if e := b.tickNow(at); e.Retry != (i == 0) {
 			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
 		}
-		if reason, _ := b.Blocked(second); reason != Capability {
-			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Capability)
+		if reason, _ := b.Blocked(second); reason != Behind {
+			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Behind)
 		}
 	}
 }

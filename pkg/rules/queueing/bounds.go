@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -38,19 +37,22 @@ func (b Bound) Exceeded(less int64) bool {
 	return b.Used-less+b.Need > b.Most
 }
 
-// behind says in a message that the ceiling would hold, if jobs that come before did not get their
-// nodes first.
-const behind = " together with those that come before and wait for nodes, too"
-
 // behindOthers reports whether only jobs that come before, and wait as well, keep the job from room below a
 // ceiling.
 func (b Bound) behindOthers() bool { return b.Reason == Capability && !b.Exceeded(b.Ahead) }
 
+// Code returns the reason that users are told: Overused, Capability or Behind.
+func (b Bound) Code() Reason {
+	if b.behindOthers() {
+		return Behind
+	}
+	return b.Reason
+}
+
 // RoomHelps reports whether a pod with this PodScheduled condition waits only for room, as far as its queue goes: it
-// would start if there is some by now, although more nodes may not help it, since jobs that come before would get them.
+// would start if there is some by now.
 func RoomHelps(c *v1.PodCondition) bool {
-	return c != nil && c.Status == v1.ConditionFalse &&
-		(c.Reason == v1.PodReasonUnschedulable || c.Reason == string(Capability) && strings.Contains(c.Message, behind))
+	return c != nil && c.Status == v1.ConditionFalse && (c.Reason == string(Overused) || c.Reason == string(Behind))
 }
 
 // String describes a bound that is exceeded, for users.
@@ -71,7 +73,7 @@ func (b Bound) Brief() string {
 	case b.Reason == Overused:
 		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
 	case b.behindOthers():
-		return fmt.Sprintf("queue %q would exceed its capability of %s"+behind, b.Queue, only(b.Resource, b.Most))
+		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
 }

@@ -26,6 +26,9 @@ const (
 	Overused Reason = v1.PodReasonUnschedulable
 	// Capability: the queue, or one above it, would exceed its ceiling.
 	Capability Reason = "QueueCapability"
+	// Behind: it would, together with jobs that come before and wait for nodes, too. More nodes do not help, since those
+	// jobs would get them first; room that is there now does.
+	Behind Reason = "QueueBehindOthers"
 	// Passed: a job that comes first does not fit, and was passed often enough.
 	Passed Reason = "QueuePassed"
 	// Turn: other jobs come first.
@@ -61,7 +64,7 @@ func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason,
 				bound = ceiling // which more nodes do not change
 			}
 		}
-		return bound.Reason, bound.String()
+		return bound.Code(), bound.String()
 	case why != "":
 		return Passed, why
 	}
