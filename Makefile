@@ -86,7 +86,7 @@ build: ## Build the commands into bin/
 	done
 
 .PHONY: control-plane
-control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (8 minutes the first time)
+control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (some 6 minutes the first time)
 	@$(CLUSTER) build
 
 .PHONY: generate
