@@ -227,22 +227,25 @@ func podOf(entity framework.QueuedEntityInfo) *v1.Pod {
 	return nil
 }
 
-// word returns what kube-scheduler is to write in a condition of a pod; false where it is to write nothing. The reason
+// word returns what kube-scheduler is to write in a condition of a pod; nil where it is to write nothing. The reason
 // is Unschedulable only where more nodes would help.
-func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) (status.Correction, bool) {
+func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
+	word := *condition
 	if condition.Reason != v1.PodReasonUnschedulable {
-		return status.Correction{Reason: condition.Reason}, true
+		return &word
 	}
-	if s.gangs.Explains(pod) {
-		return status.Correction{}, false
+	if e, explains := s.gangs.Explains(pod); explains {
+		if word.Message = e.Message; e.Reason == v1alpha1.ReasonUnschedulable {
+			return &word
+		}
+		return nil // the plugin Gang writes other reasons
 	}
 	if pod.Annotations[v1alpha1.ReservationAnnotation] != "" && s.reserving[pod.Spec.SchedulerName] {
-		return status.Correction{Reason: v1alpha1.ReasonAwaitingReservation}, true
+		word.Reason = v1alpha1.ReasonAwaitingReservation
+	} else if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
+		word.Reason, word.Message = limit, status.Before(why, word.Message)
 	}
-	if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
-		return status.Correction{Reason: limit, Message: why}, true
-	}
-	return status.Correction{Reason: condition.Reason}, true
+	return &word
 }
 
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have

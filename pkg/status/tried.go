@@ -15,30 +15,16 @@ import (
 // Correct returns a profile for kube-scheduler's failure handler, which writes into the status of a pod that has failed
 // its cycle why it did. To the handler each pod that a plugin refused is Unschedulable, which autoscalers take for a
 // demand for nodes. correct gets a pod and the condition that the handler is about to write, and returns what it is to
-// write instead; false for nothing. Nominations are written in any case.
-func Correct(ctx context.Context, profile framework.Framework, correct func(*v1.Pod, *v1.PodCondition) (Correction, bool)) framework.Framework {
+// write instead; nil for nothing. Nominations are written in any case.
+func Correct(ctx context.Context, profile framework.Framework, correct func(*v1.Pod, *v1.PodCondition) *v1.PodCondition) framework.Framework {
 	return &corrected{Framework: profile, calls: calls{APICacher: profile.APICacher(), ctx: ctx, profile: profile, correct: correct}}
-}
-
-// Correction is what kube-scheduler is to write about a pod that has failed.
-type Correction struct {
-	Reason string
-	// Message goes before kube-scheduler's own words; empty for these alone.
-	Message string
 }
 
 // between is what goes between a message and kube-scheduler's own words, whose sentences end like this.
 const between = ". "
 
-// of returns a condition of kube-scheduler's, corrected.
-func (c Correction) of(condition *v1.PodCondition) *v1.PodCondition {
-	one := *condition
-	one.Reason = c.Reason
-	if c.Message != "" {
-		one.Message = c.Message + between + one.Message
-	}
-	return &one
-}
+// Before returns a message with kube-scheduler's own words after it.
+func Before(message, words string) string { return message + between + words }
 
 // corrected is a profile of which the calls for pods that failed are corrected.
 type corrected struct {
@@ -54,15 +40,15 @@ type calls struct {
 	fwk.APICacher                 // nil where calls are made at once
 	ctx           context.Context // of the failure, since the interface passes none
 	profile       framework.Framework
-	correct       func(*v1.Pod, *v1.PodCondition) (Correction, bool)
+	correct       func(*v1.Pod, *v1.PodCondition) *v1.PodCondition
 }
 
 // PatchPodStatus writes what is true of the conditions, and the nomination.
 func (c *calls) PatchPodStatus(pod *v1.Pod, conditions []*v1.PodCondition, nominating *fwk.NominatingInfo) (<-chan error, error) {
 	var said []*v1.PodCondition
 	for _, condition := range conditions {
-		if correction, says := c.correct(pod, condition); says {
-			said = append(said, correction.of(condition))
+		if corrected := c.correct(pod, condition); corrected != nil {
+			said = append(said, corrected)
 		}
 	}
 	if c.APICacher != nil {

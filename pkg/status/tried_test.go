@@ -42,23 +42,29 @@ func TestCorrect(t *testing.T) {
 		return &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}
 	}
 	for sentence, c := range map[string]struct {
-		Correction
-		says       bool
-		nominating *fwk.NominatingInfo
-		want, node string // want is reason and message
-		writes     int
+		reason, message string // empty for nothing
+		nominating      *fwk.NominatingInfo
+		want, node      string // want is reason and message
+		writes          int
 	}{
-		"another reason":                 {Correction{Reason: "Limit"}, true, nil, "Limit: " + words, "old", 1},
-		"another reason, and why":        {Correction{Reason: "Limit", Message: "too many"}, true, nil, "Limit: too many. " + words, "old", 1},
-		"nothing":                        {Correction{}, false, nil, "", "old", 0},
-		"nothing, and a nomination":      {Correction{}, false, to("new"), "", "new", 1},
-		"nothing, and the end of one":    {Correction{}, false, to(""), "", "", 1},
-		"nothing, and the one it has":    {Correction{}, false, to("old"), "", "old", 0},
-		"its own reason, and nomination": {Correction{Reason: v1.PodReasonUnschedulable}, true, to("new"), "Unschedulable: " + words, "new", 1},
+		"another reason":                 {"Limit", words, nil, "Limit: " + words, "old", 1},
+		"another reason, and why":        {"Limit", Before("too many", words), nil, "Limit: too many. " + words, "old", 1},
+		"nothing":                        {"", "", nil, "", "old", 0},
+		"nothing, and a nomination":      {"", "", to("new"), "", "new", 1},
+		"nothing, and the end of one":    {"", "", to(""), "", "", 1},
+		"nothing, and the one it has":    {"", "", to("old"), "", "old", 0},
+		"its own reason, and nomination": {v1.PodReasonUnschedulable, words, to("new"), "Unschedulable: " + words, "new", 1},
 	} {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Status: v1.PodStatus{NominatedNodeName: "old"}}
 		client := fake.NewClientset(pod)
-		correct := func(*v1.Pod, *v1.PodCondition) (Correction, bool) { return c.Correction, c.says }
+		correct := func(_ *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
+			if c.reason == "" {
+				return nil
+			}
+			corrected := *condition
+			corrected.Reason, corrected.Message = c.reason, c.message
+			return &corrected
+		}
 		calls := Correct(t.Context(), &profile{client: client}, correct).APICacher()
 		if _, err := calls.PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
 			t.Errorf("%s: %v", sentence, err)
@@ -78,8 +84,8 @@ func TestCorrect(t *testing.T) {
 		if _, err := Correct(t.Context(), &profile{client: client, queue: queue}, correct).APICacher().PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
 			t.Errorf("%s: by the queue: %v", sentence, err)
 		}
-		if got := len(queue.conditions) > 0; got != c.says {
-			t.Errorf("%s: the queue of calls has conditions: %t, want %t", sentence, got, c.says)
+		if got := len(queue.conditions) > 0; got != (c.reason != "") {
+			t.Errorf("%s: the queue of calls has conditions: %t, want %t", sentence, got, c.reason != "")
 		}
 	}
 }
@@ -105,7 +111,7 @@ func TestCorrectFails(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", (&server{fail: []error{errors.New("away")}}).patch)
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-	calls := Correct(t.Context(), &profile{client: client}, func(*v1.Pod, *v1.PodCondition) (Correction, bool) { return Correction{Reason: "Why"}, true }).APICacher()
+	calls := Correct(t.Context(), &profile{client: client}, func(_ *v1.Pod, condition *v1.PodCondition) *v1.PodCondition { return condition }).APICacher()
 	if _, err := calls.PatchPodStatus(pod, []*v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse}}, nil); err == nil {
 		t.Error("no error")
 	}

@@ -164,8 +164,8 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Pend
 	return err
 }
 
-// says reports whether the status of a pod says that it waits, for this reason and with this message. What
-// kube-scheduler has written on a pod that it tried has more words after the message: see [Correction].
+// says reports whether the status of a pod says that it waits, for this reason and with this message. On a
+// pod that kube-scheduler has tried, its own words may stand after the message: see [Before].
 func says(pod *v1.Pod, reason, message string) bool {
 	if !gives(pod, reason) {
 		return false

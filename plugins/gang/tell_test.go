@@ -89,7 +89,7 @@ func TestWhatMembersSay(t *testing.T) {
 }
 
 // TestWhetherNodesHelp: members of a gang that does not fit are Unschedulable where more nodes would help, and have
-// other reasons otherwise; kube-scheduler writes nothing on them.
+// other reasons otherwise; kube-scheduler writes the same on them, not what it has found.
 func TestWhetherNodesHelp(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	s.open()
@@ -109,8 +109,8 @@ func TestWhetherNodesHelp(t *testing.T) {
 			t.Errorf("%s: the topology that alone keeps it waiting is %q; want one: %t", sentence, e.Topology, alone)
 		}
 		for _, member := range members {
-			if !s.gangs.Explains(member) {
-				t.Errorf("%s: kube-scheduler writes why member %s waits", sentence, member.Name)
+			if e, explains := s.gangs.Explains(member); !explains || e.Reason != reason {
+				t.Errorf("%s: kube-scheduler writes of member %s: %s (%t), want %s", sentence, member.Name, e.Reason, explains, reason)
 			}
 		}
 	}
@@ -148,8 +148,8 @@ func TestWhetherNodesHelpOne(t *testing.T) {
 	s.see(only...)
 	word := func(sentence string, want bool) {
 		t.Helper()
-		if got := !s.gangs.Explains(only[0]); got != want {
-			t.Errorf("%s: kube-scheduler writes why it waits: %t, want %t", sentence, got, want)
+		if _, got := s.gangs.Explains(only[0]); got == want {
+			t.Errorf("%s: kube-scheduler writes its own words: %t, want %t", sentence, !got, want)
 		}
 	}
 	word("of a gang of one there is nothing else to say", true)

@@ -361,19 +361,19 @@ func (r *Registry) Synced() bool {
 	}
 }
 
-// Explains reports whether the plugin Gang says why a pod waits, once kube-scheduler has reported it as unschedulable.
-// Otherwise kube-scheduler's own words stand. The result of a member's own cycle, that it follows a plan or gives way to
-// another member, explains nothing where its gang starts together.
-func (r *Registry) Explains(pod *v1.Pod) bool {
+// Explains returns why the gang of a pod waits, where that is what its users are told once kube-scheduler has reported
+// the pod as unschedulable. False where kube-scheduler's own words are. What a member's own cycle has found, that it
+// follows a plan or gives way to another member, explains nothing where its gang starts together.
+func (r *Registry) Explains(pod *v1.Pod) (e gangstate.Explanation, explains bool) {
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil || r.Outside(pod) {
-		return false
+		return e, false
 	}
 	byItself := false
 	p.Look(func(s *gangstate.Gangs) { byItself = s.ByItself(pod.UID) })
 	key, _, _ := gangstate.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
-	return !byItself || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement
+	return e, !byItself || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement
 }
 
 // Explanation returns why a gang waits, as far as its state shows, and how many of its pods name
