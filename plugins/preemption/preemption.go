@@ -166,6 +166,8 @@ func (pl *GangPreemption) makeEvictor() (err error) {
 	pl.evictor = &evictions.Evictor{
 		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
 		Pod: pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
+		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy,
+			Namespaces: pl.handle.SharedInformerFactory().Core().V1().Namespaces().Lister()},
 		Texts: evictions.Texts{
 			Plugin: Name,
 			Begun: evictions.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile +

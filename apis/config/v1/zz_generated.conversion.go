@@ -270,6 +270,7 @@ func autoConvert_v1_GangPreemptionArgs_To_config_GangPreemptionArgs(in *GangPree
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.SearchTimeout, &out.SearchTimeout, s); err != nil {
 		return err
 	}
+	out.EvictBy = in.EvictBy
 	return nil
 }
 
@@ -312,6 +313,7 @@ func autoConvert_config_GangPreemptionArgs_To_v1_GangPreemptionArgs(in *config.G
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.SearchTimeout, &out.SearchTimeout, s); err != nil {
 		return err
 	}
+	out.EvictBy = in.EvictBy
 	return nil
 }
 
