@@ -76,16 +76,18 @@ func Suspend(job *batchv1.Job, eviction Eviction) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the eviction of Job %s: %w", job.Name, err)
 	}
-	return patch(job, string(value), map[string]any{"suspend": true})
+	return patch(job, string(value), new(true))
 }
 
-// patch returns a merge patch of a Job as it was read: the annotation, nil for none, and fields of its spec.
-func patch(job *batchv1.Job, evicted any, spec map[string]any) ([]byte, error) {
-	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": job.UID, "resourceVersion": job.ResourceVersion,
-			"annotations": map[string]any{v1alpha1.EvictedAnnotation: evicted}},
-		"spec": spec,
-	})
+// patch returns a merge patch of a Job as it was read: the annotation, nil to remove it, and spec.suspend, nil to leave
+// it.
+func patch(job *batchv1.Job, evicted any, suspend *bool) ([]byte, error) {
+	change := map[string]any{"metadata": map[string]any{"uid": job.UID, "resourceVersion": job.ResourceVersion,
+		"annotations": map[string]any{v1alpha1.EvictedAnnotation: evicted}}}
+	if suspend != nil {
+		change["spec"] = map[string]any{"suspend": *suspend}
+	}
+	data, err := json.Marshal(change)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a patch of Job %s: %w", job.Name, err)
 	}
@@ -133,11 +135,10 @@ func Next(job *batchv1.Job, now time.Time) (step Step, until time.Time, why stri
 
 // Patch returns the merge patch for the steps Resume and Leave of a Job as it was read.
 func (s Step) Patch(job *batchv1.Job) ([]byte, error) {
-	var spec map[string]any
 	if s == Resume {
-		spec = map[string]any{"suspend": false}
+		return patch(job, nil, new(false))
 	}
-	return patch(job, nil, spec)
+	return patch(job, nil, nil)
 }
 
 // suspendedByOther returns who else wrote that a Job is suspended, as far as its field managers are known; empty for
