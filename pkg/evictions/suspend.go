@@ -24,15 +24,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
-// Reasons of events on a Job.
-const (
-	// EventEvicted: it was suspended to evict its pods.
-	EventEvicted = "Evicted"
-	// EventSuspendFailed: it could not be suspended; its pods are deleted.
-	EventSuspendFailed = "SuspendFailed"
-
-	actionEvicting = "Evicting"
-)
+// EventSuspendFailed is on a Job that could not be suspended; its pods are deleted.
+const EventSuspendFailed = "SuspendFailed"
 
 // Jobs are what is needed to evict the pods of a Job by suspending it.
 type Jobs struct {
@@ -134,22 +127,16 @@ func (e *Evictor) SuspendJobs(ctx context.Context, jobs []WholeJob, preemptor st
 	left := &LeftToOwner{pods: map[types.UID]bool{}}
 	for _, job := range jobs {
 		done, err := e.suspend(ctx, job, preemptor)
-		on := &v1.ObjectReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job",
-			Namespace: job.Name.Namespace, Name: job.Name.Name, UID: job.UID}
 		if err != nil {
+			on := &v1.ObjectReference{APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job",
+				Namespace: job.Name.Namespace, Name: job.Name.Name, UID: job.UID}
 			klog.FromContext(ctx).Error(err, "Failed to suspend a Job; its pods are deleted instead", "job", job.Name.String())
-			status.Event{On: on, Type: v1.EventTypeWarning, Reason: EventSuspendFailed, Action: actionEvicting,
+			status.Event{On: on, Type: v1.EventTypeWarning, Reason: EventSuspendFailed, Action: "Evicting",
 				Note: fmt.Sprintf("%v; its pods are deleted instead, and the Job controller makes them again after a pause", err),
 			}.Record(e.Recorder)
 		}
-		if !done {
-			continue
-		}
-		status.Event{On: on, Type: v1.EventTypeNormal, Reason: EventEvicted, Action: actionEvicting,
-			Note: fmt.Sprintf("suspended to evict its %d pods for %s; it is resumed once they have ended", len(job.Pods),
-				preemptor)}.Record(e.Recorder)
 		for _, pod := range job.Pods {
-			left.pods[pod.UID] = true
+			left.pods[pod.UID] = done
 		}
 	}
 	left.since = e.Clock.Now()

@@ -18,6 +18,8 @@ const (
 	EventPreempted = "Preempted"
 	// EventGangPreempted is on the PodGroup of a gang that is evicted whole.
 	EventGangPreempted = "GangPreempted"
+	// EventEvicted is on what made the pods of a gang that is evicted whole: who makes them again.
+	EventEvicted = "Evicted"
 	// EventGangShrunk is on the PodGroup of a gang that loses pods beyond its minimum.
 	EventGangShrunk = "GangShrunk"
 

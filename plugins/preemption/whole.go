@@ -28,9 +28,11 @@ const (
 // deletes their pods.
 func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictedPods) error {
 	pods, ran := u.pods, 0
+	var together []gangstate.Footprint
 	var jobs []evictions.WholeJob
 	if !u.owner.IsPod() {
-		together, err := pl.evictor.Together(u.owner, u.pods[0])
+		var err error
+		together, err = pl.evictor.Together(u.owner, u.pods[0])
 		if err == nil {
 			pods, ran = union(pods, together, u.stay), evictions.OnNodes(together)
 			jobs, err = pl.evictor.WholeJobs(together, pods)
@@ -65,6 +67,7 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 	case !begun:
 		pl.unmarkAll(ctx, pods, marked)
 	case !u.owner.IsPod():
+		pl.tellEvicted(ctx, d, together, left)
 		return pl.evictRest(ctx, d, f, u, ran, evicted, left)
 	}
 	return errors.Join(errs.list()...)

@@ -224,6 +224,8 @@ const (
 	// ReasonPlacementFailed: there was room for the gang, but members did not get the nodes that were
 	// planned for them, or not in time; it is tried again.
 	ReasonPlacementFailed = "PlacementFailed"
+	// ReasonEvicted: the gang was evicted as a whole, and has no other pods yet.
+	ReasonEvicted = "Evicted"
 	// ReasonTimedOut: the waiting time ran out; the user has to act.
 	ReasonTimedOut = "TimedOut"
 )

@@ -93,6 +93,9 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	if current.Status != metav1.ConditionFalse {
 		return false
 	}
+	if current.Reason == v1alpha1.ReasonEvicted {
+		return f.staying == 0
+	}
 	switch want.Reason {
 	case v1alpha1.ReasonAwaitingPlacement:
 		return true
