@@ -53,9 +53,7 @@ func (pl *GangPreemption) tellEvicted(ctx context.Context, d *demand, together [
 		message := fmt.Sprintf("gang %q was evicted at %s for %s; %s", one.Key, now.UTC().Format(time.RFC3339), d,
 			successors(owner, left.Has(first.UID)))
 		if owner != nil {
-			status.Event{On: &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: first.Namespace,
-				Name: owner.Name, UID: owner.UID}, Related: d.leader, Type: v1.EventTypeNormal, Reason: EventEvicted,
-				Action: actionPreempting, Note: message}.Record(pl.handle.EventRecorder())
+			evicted(d, first.Namespace, owner, message).Record(pl.handle.EventRecorder())
 		}
 		if one.Object.UID == "" || one.Object.Kind != gangstate.Community {
 			continue // lockstep-controller writes native PodGroups by their pods

@@ -38,9 +38,11 @@ func TestCondition(t *testing.T) {
 		timedOut  = condition("False", v1alpha1.ReasonTimedOut, "waited 5s")
 		otherGang = condition("False", v1alpha1.ReasonGangIncomplete, "waits for its group")
 		evicted   = condition("False", v1alpha1.ReasonEvicted, "for another gang")
-		ending    = func(list []*v1.Pod) []*v1.Pod {
+		ending    = func(list []*v1.Pod) []*v1.Pod { // those on nodes
 			return with(list, func(_ int, p *v1.Pod) {
-				p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue})
+				if p.Spec.NodeName != "" {
+					p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue})
+				}
 			})
 		}
 		onlyWaiting = func(list []*v1.Pod) []*v1.Pod {
@@ -75,7 +77,7 @@ func TestCondition(t *testing.T) {
 		"and of its own members":                           {otherGang, scheduler, pods("waiting"), otherGang},
 		"that it was evicted stands while its pods end":    {evicted, scheduler, ending(pods("running", "running")), evicted},
 		"and while it has none":                            {evicted, scheduler, nil, evicted},
-		"not when the first of the next is there":          {evicted, scheduler, append(ending(pods("running", "running")), pods("waiting")...), one},
+		"not when the first of the next is there":          {evicted, scheduler, ending(pods("running", "waiting")), awaiting},
 		"nor when all are":                                 {evicted, scheduler, pods("waiting", "waiting"), awaiting},
 		"nor where they run on":                            {evicted, scheduler, pods("running", "running"), bound},
 		"bound":                                            {awaiting, FieldOwner, pods("bound", "bound"), bound},
