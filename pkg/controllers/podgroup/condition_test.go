@@ -76,7 +76,7 @@ func TestCondition(t *testing.T) {
 		"the scheduler knows of other gangs":               {otherGang, scheduler, pods("waiting", "waiting"), otherGang},
 		"and of its own members":                           {otherGang, scheduler, pods("waiting"), otherGang},
 		"that it was evicted stands while its pods end":    {evicted, scheduler, ending(pods("running", "running")), evicted},
-		"and while it has none":                            {evicted, scheduler, nil, evicted},
+		"and while it has none":                            {evicted, "", nil, evicted},
 		"not when the first of the next is there":          {evicted, scheduler, ending(pods("running", "waiting")), awaiting},
 		"nor when all are":                                 {evicted, scheduler, pods("waiting", "waiting"), awaiting},
 		"nor where they run on":                            {evicted, scheduler, pods("running", "running"), bound},

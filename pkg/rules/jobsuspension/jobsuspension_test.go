@@ -68,7 +68,7 @@ func evicted(t *testing.T, change func(*batchv1.Job)) *batchv1.Job {
 }
 
 func owns(manager, fields string) metav1.ManagedFieldsEntry {
-	return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+	return metav1.ManagedFieldsEntry{Manager: manager, FieldsV1: metav1.NewFieldsV1(fields)}
 }
 
 func controller(kind string) func(*batchv1.Job) {
