@@ -135,8 +135,11 @@ func (e *Evictor) SuspendJobs(ctx context.Context, jobs []WholeJob, preemptor st
 				Note: fmt.Sprintf("%v; its pods are deleted instead, and the Job controller makes them again after a pause", err),
 			}.Record(e.Recorder)
 		}
+		if !done {
+			continue
+		}
 		for _, pod := range job.Pods {
-			left.pods[pod.UID] = done
+			left.pods[pod.UID] = true
 		}
 	}
 	left.since = e.Clock.Now()
