@@ -122,6 +122,9 @@ type GangPreemptionArgs struct {
 	// SearchTimeout is how long a search for victims may keep the scheduling thread. Then it ends with
 	// the victims that it has found, if these suffice, or without any. 10ms to 1m.
 	SearchTimeout metav1.Duration
+	// EvictBy is how gangs are evicted as a whole that do not say it, nor their namespace: Delete, or
+	// Suspend for those of a Job.
+	EvictBy string
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

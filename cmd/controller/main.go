@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
 	"github.com/lockstep-sh/lockstep/cmd/controller/page"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/defragplan"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/jobresume"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/ownergroup"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/podgroup"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/podmigration"
@@ -174,6 +175,9 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 			return err
 		}
 	}
+	if err := jobresume.Setup(mgr); err != nil {
+		return err
+	}
 	if err := queuestatus.Setup(mgr, queues); err != nil {
 		return err
 	}
@@ -222,7 +226,7 @@ func (o *options) manager() ctrl.Options {
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:       {Transform: stripPod},
 			&v1.Node{}:      {Transform: stripNode},
-			&batchv1.Job{}:  {Transform: ownergroup.StripJob},
+			&batchv1.Job{}:  {Transform: jobresume.StripJob(ownergroup.StripJob)},
 			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
 		}},
 	}

@@ -37,6 +37,7 @@ type Evictor struct {
 	// Underway is told about evictions that do not take place.
 	Underway *Underway
 	Texts    Texts
+	Jobs     Jobs
 
 	// unfinished are pods that were marked and still run.
 	unfinished podTimes
@@ -87,6 +88,8 @@ type Eviction struct {
 	// Marked: its status says already that it is being evicted. Otherwise Of is the argument for Mark.
 	Marked bool
 	Of     int
+	// LeftToOwner: its Job was suspended, so the Job controller deletes it.
+	LeftToOwner bool
 	// Needed reports whether it must still be evicted; nil if it must in any case.
 	Needed func() bool
 	// For is the pod that it makes room for; nil for none. Note is the reason for the pod's users.
@@ -118,6 +121,7 @@ func (e *Evictor) evict(ctx context.Context, one Eviction) (Outcome, error) {
 		outcome, note = CalledOff, note+" (before it was on its node)"
 	case !e.hasPlace(pod, one.From):
 		return RunsOn, nil
+	case one.LeftToOwner:
 	default:
 		if !one.Marked {
 			if outcome, err := e.Mark(ctx, pod, one.Of); outcome != Ends || err != nil {

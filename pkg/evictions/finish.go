@@ -107,11 +107,12 @@ func (e *Evictor) remainsOf(pod *v1.Pod) ([]gangstate.Footprint, error) {
 // evictRemains evicts what is left of gangs that had so many pods.
 func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.Footprint, of int, evictBroken bool) {
 	logger := klog.FromContext(ctx)
+	leftToOwner := e.inSuspendedJobs(ctx, left)
 	for _, f := range left {
 		ended := 0
 		for _, m := range f.Running {
 			one, ok := e.Pod(m.Pod.UID)
-			if !ok || one.Spec.NodeName == "" || !evictBroken && !e.Marked(one) {
+			if !ok || one.Spec.NodeName == "" || !evictBroken && !e.Marked(one) || leftToOwner[one.UID] {
 				continue
 			}
 			if _, err := e.evict(ctx, Eviction{Pod: one, Marked: e.Marked(one), Of: of, Note: e.Texts.Finishing}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -27,6 +28,7 @@ func TestFinish(t *testing.T) {
 		pods []*v1.Pod
 		min  int
 		keep bool // broken gangs are left alone
+		job  *batchv1.Job
 		left string
 	}{
 		"a gang of which all are marked and none is gone runs on":      {pods: marked(members("g", 3, 3, "n0")), min: 3, left: "g-0 g-1 g-2"},
@@ -37,11 +39,20 @@ func TestFinish(t *testing.T) {
 		"a gang that had lost a member before runs on":                 {pods: as(`{"of":2}`, members("g", 2, 3, "n0")), min: 3, left: "g-0 g-1"},
 		"so does one of which a pod was to go by itself":               {pods: as("{}", members("g", 2, 3, "n0")), min: 3, left: "g-0 g-1"},
 		"and one whose mark nobody can read":                           {pods: as("whatever", members("g", 2, 3, "n0")), min: 3, left: "g-0 g-1"},
-		"nobody goes who is not marked":                                {pods: members("g", 2, 3, "n0"), min: 3, left: "g-0 g-1"},
+		"what is left of a Job that was suspended is left to the Job controller": {pods: marked(ofTheJob(members("g", 2, 3, "n0"))), min: 3, left: "g-0 g-1", job: job(func(j *batchv1.Job) {
+			j.Spec.Suspend, j.Annotations = new(true), map[string]string{v1alpha1.EvictedAnnotation: "{}"}
+		})},
+		"of one that runs again it goes": {pods: marked(ofTheJob(members("g", 2, 3, "n0"))), min: 3, job: job(nil)},
+		"nobody goes who is not marked":  {pods: members("g", 2, 3, "n0"), min: 3, left: "g-0 g-1"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			key := gangstate.Key{Namespace: "default", Name: "g"}
 			s := newStage(t, known{key: {footprint("g", c.min, c.pods...)}}, c.pods...)
+			if s.Jobs.EvictBy = v1alpha1.EvictBySuspend; c.job != nil {
+				if err := s.client.Tracker().Add(c.job); err != nil {
+					t.Fatal(err)
+				}
+			}
 			for _, pod := range c.pods {
 				s.PodUpdated(pod) // in case the informer has not delivered it yet
 			}

@@ -106,6 +106,7 @@ func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 	s.Evictor = &Evictor{
 		Profile: profile, Client: s.client.CoreV1(), Recorder: s.events, Clock: clock.RealClock{}, Pod: byUID, Pods: informer.Lister(),
 		InFlight: onTheirWay{}, Gangs: gangs, Underway: NewUnderway(),
+		Jobs: Jobs{Client: s.client.BatchV1(), EvictBy: v1alpha1.EvictByDelete, Namespaces: factory.Core().V1().Namespaces().Lister()},
 		Texts: Texts{
 			Begun: Condition{Reason: v1.PodReasonPreemptionByScheduler}, Withdrawn: Condition{Reason: "PreemptionWithdrawn"}, Finishing: "finishing",
 			Evicted: func(pod, _ *v1.Pod, note string) status.Event {

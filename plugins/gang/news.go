@@ -2,12 +2,7 @@ package gang
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -62,7 +57,7 @@ func (t *statusReporter) tellNews(ctx context.Context, key gangstate.Key) error 
 		waits(e).Record(t.pl.handle.EventRecorder())
 	}
 	if e.HasObject && e.Object.Kind == gangstate.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
-		if err := t.condition(ctx, e); err != nil {
+		if err := status.WriteScheduled(ctx, t.groups, e.Gang, e.Reason, e.Message, t.pl.clock.Now()); err != nil {
 			return err
 		}
 	}
@@ -100,31 +95,3 @@ func (t *statusReporter) forget(key gangstate.Key) {
 	defer t.mu.Unlock()
 	delete(t.lastReported, key)
 }
-
-// condition writes the condition of a PodGroup. A PodGroup CRD without conditions drops
-// it, which does no harm.
-func (t *statusReporter) condition(ctx context.Context, e gangstate.Explanation) error {
-	patch, err := json.Marshal(map[string]any{
-		"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
-		"metadata": map[string]any{"name": e.Gang.Name, "namespace": e.Gang.Namespace},
-		"status": map[string]any{"conditions": []metav1.Condition{{
-			Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse, Reason: e.Reason, Message: e.Message,
-			LastTransitionTime: metav1.NewTime(t.pl.clock.Now()),
-		}}},
-	})
-	if err != nil {
-		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, status.WriteTimeout)
-	defer cancel()
-	force := true
-	_, err = t.groups.SchedulingV1alpha1().PodGroups(e.Gang.Namespace).Patch(ctx, e.Gang.Name, types.ApplyPatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing condition of PodGroup %s: %w", e.Gang, err)
-	}
-	return nil
-}
-
-// fieldManager owns what the scheduler writes on PodGroups.
-const fieldManager = "lockstep-scheduler"

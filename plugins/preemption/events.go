@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -18,6 +19,8 @@ const (
 	EventPreempted = "Preempted"
 	// EventGangPreempted is on the PodGroup of a gang that is evicted whole.
 	EventGangPreempted = "GangPreempted"
+	// EventEvicted is on what made the pods of a gang that is evicted whole: who makes them again.
+	EventEvicted = "Evicted"
 	// EventGangShrunk is on the PodGroup of a gang that loses pods beyond its minimum.
 	EventGangShrunk = "GangShrunk"
 
@@ -54,6 +57,13 @@ func preempted(pod, preemptor *v1.Pod, note string) status.Event {
 		e.Related = preemptor
 	}
 	return e
+}
+
+// evicted returns the event on what made the pods of a gang that goes whole.
+func evicted(d *demand, namespace string, owner *metav1.OwnerReference, note string) status.Event {
+	return status.Event{On: &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace,
+		Name: owner.Name, UID: owner.UID}, Related: d.leader, Type: v1.EventTypeNormal, Reason: EventEvicted,
+		Action: actionPreempting, Note: note}
 }
 
 // gangLost returns the event that says how many pods a gang of a bundle loses, and to which preemptor.

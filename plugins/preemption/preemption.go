@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
+	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
@@ -86,6 +87,8 @@ type GangPreemption struct {
 	staleNominations workqueue.TypedRateLimitingInterface[types.UID]
 
 	evictor *evictions.Evictor
+	// groups writes PodGroups of gangs that were evicted.
+	groups pgclientset.Interface
 	// podByUID finds a pod.
 	podByUID func(types.UID) (*v1.Pod, bool)
 	// idleSince is since when a holder could not use what it holds; only tidy uses it.
@@ -146,6 +149,11 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			staleNominations: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
 			retries:          workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
 		}
+		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
+		if err != nil {
+			return nil, fmt.Errorf("making a client for PodGroups: %w", err)
+		}
+		pl.groups = groups
 		if err := errors.Join(pl.makeEvictor(), pl.watch()); err != nil {
 			return nil, err
 		}
@@ -166,6 +174,8 @@ func (pl *GangPreemption) makeEvictor() (err error) {
 	pl.evictor = &evictions.Evictor{
 		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
 		Pod: pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
+		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy,
+			Namespaces: pl.handle.SharedInformerFactory().Core().V1().Namespaces().Lister()},
 		Texts: evictions.Texts{
 			Plugin: Name,
 			Begun: evictions.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile +

@@ -60,7 +60,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 		Configure: func(p *schedconfig.KubeSchedulerProfile) {
 			p.PluginConfig = append(p.PluginConfig, schedconfig.PluginConfig{Name: Name, Args: &config.GangPreemptionArgs{
 				MinCandidateNodesPercentage: 100, MinCandidateNodesAbsolute: 100, Workers: 4, MaxDomains: 5, ROIThresholdPercent: 5, EvictBrokenGangs: true,
-				SearchTimeout: metav1.Duration{Duration: config.MaxSearchTimeout},
+				SearchTimeout: metav1.Duration{Duration: config.MaxSearchTimeout}, EvictBy: v1alpha1.EvictByDelete,
 			}})
 		},
 	})

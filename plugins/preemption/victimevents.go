@@ -1,13 +1,20 @@
 package preemption
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // recordPreempting records an event on the preemptor's leader about what is done for it.
@@ -29,6 +36,46 @@ func (pl *GangPreemption) recordVictims(d *demand, f *found, evicted *evictedPod
 			}
 			gangLost(d, f, b, one).Record(pl.handle.EventRecorder())
 		}
+	}
+}
+
+// tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and who
+// makes their pods again. It stands there until there are others.
+func (pl *GangPreemption) tellEvicted(ctx context.Context, d *demand, together []gangstate.Footprint,
+	left *evictions.LeftToOwner) {
+	now := pl.clock.Now()
+	for _, one := range together {
+		if len(one.Running) == 0 {
+			continue
+		}
+		first := one.Running[0].Pod
+		owner := metav1.GetControllerOfNoCopy(first)
+		message := fmt.Sprintf("gang %q was evicted at %s for %s; %s", one.Key, now.UTC().Format(time.RFC3339), d,
+			successors(owner, left.Has(first.UID)))
+		if owner != nil {
+			evicted(d, first.Namespace, owner, message).Record(pl.handle.EventRecorder())
+		}
+		if one.Object.UID == "" || one.Object.Kind != gangstate.Community {
+			continue // lockstep-controller writes native PodGroups by their pods
+		}
+		if err := status.WriteScheduled(ctx, pl.groups, one.Key, v1alpha1.ReasonEvicted, message, now); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to tell that a gang was evicted", "gang", one.Key)
+		}
+	}
+}
+
+// successors says who makes the pods of an evicted gang again, and when if that is known.
+func successors(owner *metav1.OwnerReference, suspended bool) string {
+	switch {
+	case owner == nil:
+		return "its pods have no controller that makes them again"
+	case suspended:
+		return fmt.Sprintf("Job %q is suspended, and makes its pods again once these have ended", owner.Name)
+	case owner.Kind == "Job":
+		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes; %s: %s avoids it", owner.Name,
+			v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)
+	default:
+		return fmt.Sprintf("%s %q makes its pods again", owner.Kind, owner.Name)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -23,31 +24,40 @@ const (
 
 // evictWhole ends a gang, and those that start together with it: the pods that run now, possibly more than were chosen,
 // and those that start before all of these are seen to end. It marks all before it evicts the first, so that the next
-// process can finish. If it evicts none, it takes the marks back.
+// process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended: the Job controller
+// deletes their pods.
 func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictedPods) error {
 	pods, ran := u.pods, 0
+	var together []gangstate.Footprint
+	var jobs []evictions.WholeJob
 	if !u.owner.IsPod() {
-		together, err := pl.evictor.Together(u.owner, u.pods[0])
+		var err error
+		together, err = pl.evictor.Together(u.owner, u.pods[0])
+		if err == nil {
+			pods, ran = union(pods, together, u.stay), evictions.OnNodes(together)
+			jobs, err = pl.evictor.WholeJobs(together, pods)
+		}
 		if err != nil {
-			pl.releaseVictims(d, pods)
+			pl.releaseVictims(d, u.pods)
 			return err
 		}
-		pods, ran = union(pods, together, u.stay), evictions.OnNodes(together)
 	}
 	pl.Underway.AddVictims(pl.Gangs, pl.holder(d), pods)
 	defer func() { pl.releaseNotEvicted(d, pods, evicted) }()
 	needed := func() bool { return pl.victimsNeeded(d, f, pods) }
-	marked, err := pl.markAll(ctx, pods, ran)
+	marked, err := pl.markAll(ctx, pods, ran, len(jobs) > 0)
 	if err != nil || marked.anyMarked() && !needed() || marked[:len(u.pods)].allEnded() { // marking takes time
 		pl.unmarkAll(ctx, pods, marked)
 		return err
 	}
+	left := pl.evictor.SuspendJobs(ctx, jobs, d.String())
 	var errs errorList
 	pl.parallel(ctx, len(pods), func(i int) {
 		if marked[i] == hasEnded {
 			return
 		}
-		one := evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed}
+		one := evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed,
+			LeftToOwner: left.Has(pods[i].UID)}
 		if u.owner.IsPod() {
 			one.From = f.from[pods[i].UID] // members of a gang are evicted on whatever node they are
 		}
@@ -57,7 +67,8 @@ func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u
 	case !begun:
 		pl.unmarkAll(ctx, pods, marked)
 	case !u.owner.IsPod():
-		return pl.evictRest(ctx, d, f, u, ran, evicted)
+		pl.tellEvicted(ctx, d, together, left)
+		return pl.evictRest(ctx, d, f, u, ran, evicted, left)
 	}
 	return errors.Join(errs.list()...)
 }
@@ -91,11 +102,11 @@ func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked 
 	})
 }
 
-// markAll marks the pods, if there are several, that are on their nodes by now, as some of so many that go. The
-// bindings of the others are called back.
-func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int) (marks, error) {
+// markAll marks the pods that are on their nodes by now, as some of so many that go. The bindings of the others are
+// called back. A single pod is marked only if that cannot wait until it is evicted.
+func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int, now bool) (marks, error) {
 	marked := make(marks, len(pods))
-	if len(pods) == 1 {
+	if len(pods) == 1 && !now {
 		return marked, nil // the only pod is marked when it is evicted
 	}
 	var errs errorList
@@ -114,11 +125,11 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int) (
 	return marked, errors.Join(errs.list()...)
 }
 
-// evictRest evicts what is left of a gang that has begun to end: pods whose eviction failed, and members that were
-// being bound. It returns once all evicted pods are seen to end, and the gang has no pods or, in a new life, its
+// evictRest evicts what is left of a gang that has begun to end: pods whose eviction failed, members that were being
+// bound, and those that the Job controller was to delete and has not. It returns once all evicted pods are seen to end, and the gang has no pods or, in a new life, its
 // minimum.
 func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, ran int,
-	evicted *evictedPods) error {
+	evicted *evictedPods, left *evictions.LeftToOwner) error {
 	pause := recheckInterval
 	for {
 		together, err := pl.evictor.Together(u.owner, u.pods[0])
@@ -128,6 +139,11 @@ func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u 
 		rest, seen := leftOver(together, evicted, u.stay)
 		if len(rest) == 0 && seen {
 			return nil
+		}
+		if overdue := pl.evictor.Overdue(left); len(overdue) > 0 {
+			klog.FromContext(ctx).Info("Deleting pods of a suspended Job, because the Job controller does not", "victim",
+				u.owner.Gang.String(), "pods", len(overdue))
+			rest = append(rest, overdue...)
 		}
 		pl.Underway.AddVictims(pl.Gangs, pl.holder(d), rest)
 		var errs errorList

@@ -5,6 +5,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // SetDefaults_GangArgs fills what the user left out.
@@ -60,6 +62,9 @@ func SetDefaults_GangPreemptionArgs(args *GangPreemptionArgs) {
 	setDuration(&args.MinRuntime, 0)
 	setDuration(&args.EvictionCooldown, 0)
 	setDuration(&args.SearchTimeout, time.Second)
+	if args.EvictBy == "" {
+		args.EvictBy = v1alpha1.EvictByDelete
+	}
 }
 
 // SetDefaults_FairShareArgs fills what the user left out.

@@ -117,6 +117,9 @@ type GangPreemptionArgs struct {
 	// SearchTimeout is how long a search for victims may keep the scheduling thread. Then it ends with
 	// the victims that it has found, if these suffice, or without any. 10ms to 1m. Default: 1s.
 	SearchTimeout *metav1.Duration `json:"searchTimeout,omitempty"`
+	// EvictBy is how gangs are evicted as a whole that do not say it, nor their namespace, by the annotation
+	// scheduling.lockstep.dev/evict-by: Delete, or Suspend for those of a Job. Default: Delete.
+	EvictBy string `json:"evictBy,omitempty"`
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object

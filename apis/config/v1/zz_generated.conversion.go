@@ -8,10 +8,11 @@ package v1
 import (
 	unsafe "unsafe"
 
-	config "github.com/lockstep-sh/lockstep/apis/config"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
+
+	config "github.com/lockstep-sh/lockstep/apis/config"
 )
 
 func init() {
@@ -270,6 +271,7 @@ func autoConvert_v1_GangPreemptionArgs_To_config_GangPreemptionArgs(in *GangPree
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.SearchTimeout, &out.SearchTimeout, s); err != nil {
 		return err
 	}
+	out.EvictBy = in.EvictBy
 	return nil
 }
 
@@ -312,6 +314,7 @@ func autoConvert_config_GangPreemptionArgs_To_v1_GangPreemptionArgs(in *config.G
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.SearchTimeout, &out.SearchTimeout, s); err != nil {
 		return err
 	}
+	out.EvictBy = in.EvictBy
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // Path is the field of a KubeSchedulerConfiguration that has the arguments of a
@@ -88,6 +89,9 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 	}
 	if d := args.SearchTimeout.Duration; d < config.MinSearchTimeout || d > config.MaxSearchTimeout {
 		errs = append(errs, field.Invalid(path.Child("searchTimeout"), d.String(), fmt.Sprintf("must be in the range %s to %s", config.MinSearchTimeout, config.MaxSearchTimeout)))
+	}
+	if ways := []string{v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend}; !slices.Contains(ways, args.EvictBy) {
+		errs = append(errs, field.NotSupported(path.Child("evictBy"), args.EvictBy, ways))
 	}
 	return append(errs, within(path.Child("roiThresholdPercent"), args.ROIThresholdPercent, 0, 100)...)
 }

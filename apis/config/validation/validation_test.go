@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 func texts(errs field.ErrorList) []string {
@@ -114,10 +115,13 @@ func TestGangPreemptionArgs(t *testing.T) {
 		}},
 		"a cool-down beyond what is remembered": {func(a *config.GangPreemptionArgs) { a.EvictionCooldown.Duration = 25 * time.Hour }, []string{at + `evictionCooldown: Invalid value: "25h0m0s": must not be more than 24h0m0s`}},
 		"a search without time":                 {func(a *config.GangPreemptionArgs) { a.SearchTimeout.Duration = 0 }, []string{at + `searchTimeout: Invalid value: "0s": must be in the range 10ms to 1m0s`}},
+		"no way to evict a gang":                {func(a *config.GangPreemptionArgs) { a.EvictBy = "suspend" }, []string{at + `evictBy: Unsupported value: "suspend": supported values: "Delete", "Suspend"`}},
 		"a search that stops the scheduler":     {func(a *config.GangPreemptionArgs) { a.SearchTimeout.Duration = 2 * time.Minute }, []string{at + `searchTimeout: Invalid value: "2m0s": must be in the range 10ms to 1m0s`}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			args := &config.GangPreemptionArgs{Workers: 1, MaxDomains: 1, SearchTimeout: metav1.Duration{Duration: time.Second}}
+			args := &config.GangPreemptionArgs{
+				Workers: 1, MaxDomains: 1, SearchTimeout: metav1.Duration{Duration: time.Second}, EvictBy: v1alpha1.EvictBySuspend,
+			}
 			c.change(args)
 			if diff := cmp.Diff(c.want, texts(GangPreemptionArgs(Path("p", "GangPreemption"), args))); diff != "" {
 				t.Errorf("errors (-want +got):\n%s", diff)

@@ -84,6 +84,9 @@ const (
 	// PreemptionDelayAnnotation is how long a gang, or a pod in no gang, that does not fit evicts no
 	// pods, from when it first did not fit, as a Go duration: an autoscaler may bring nodes meanwhile.
 	PreemptionDelayAnnotation = "scheduling.lockstep.dev/preemption-delay"
+	// EvictByAnnotation is how the scheduler evicts a gang as a whole: EvictByDelete or EvictBySuspend (also on
+	// the Namespace, for the gangs there that do not say). The default is an argument of GangPreemption.
+	EvictByAnnotation = "scheduling.lockstep.dev/evict-by"
 	// StagesAnnotation lists the sizes of the parts of a gang that its workload makes one after the
 	// other, separated by commas: 4,1 where the fifth member is made when four run or have
 	// succeeded. Each part starts as a whole; the minimum is that of all parts.
@@ -154,6 +157,19 @@ const TopologyScopeGroup = "group"
 // TopologySpreadEven is the value of TopologySpreadAnnotation.
 const TopologySpreadEven = "Even"
 
+// Values of EvictByAnnotation.
+const (
+	// EvictByDelete: the pods are deleted.
+	EvictByDelete = "Delete"
+	// EvictBySuspend: a Job is suspended, so that the Job controller deletes its pods and counts no failures, and
+	// resumed once they have ended.
+	EvictBySuspend = "Suspend"
+)
+
+// EvictedAnnotation is written on a Job when it is suspended to evict its pods, and removed when it is resumed: a JSON
+// object that says when and for whom (annotation on Jobs).
+const EvictedAnnotation = "scheduling.lockstep.dev/evicted"
+
 // Strategies of NetworkTopologySpecAnnotation.
 const (
 	MustGather   = "MustGather"
@@ -211,6 +227,8 @@ const (
 	// ReasonPlacementFailed: there was room for the gang, but members did not get the nodes that were
 	// planned for them, or not in time; it is tried again.
 	ReasonPlacementFailed = "PlacementFailed"
+	// ReasonEvicted: the gang was evicted as a whole, and has no other pods yet.
+	ReasonEvicted = "Evicted"
 	// ReasonTimedOut: the waiting time ran out; the user has to act.
 	ReasonTimedOut = "TimedOut"
 )

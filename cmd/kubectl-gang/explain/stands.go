@@ -18,6 +18,7 @@ var byReason = map[string]string{
 	v1alpha1.ReasonAwaitingReservation:  "waiting for a Reservation",
 	v1alpha1.ReasonMemberRejected:       "rejected",
 	v1alpha1.ReasonTimedOut:             "timed out",
+	v1alpha1.ReasonEvicted:              "evicted",
 }
 
 // stands returns how far a gang has come, in a word or two: its phase does not distinguish what it waits for.

@@ -24,6 +24,7 @@ func TestStands(t *testing.T) {
 		"it does not fit":                  {view.Gang{Phase: "Pending", Reason: "Unschedulable"}, "waiting for room"},
 		"room is kept for some":            {view.Gang{Phase: "Scheduling", Reason: "Unschedulable", Held: 2}, "held"},
 		"its victims are ending":           {view.Gang{Phase: "Pending", Reason: "PreemptionInProgress", Held: 3}, "preempting"},
+		"its pods were evicted":            {view.Gang{Phase: "Pending", Reason: "Evicted"}, "evicted"},
 		"it has waited too long":           {view.Gang{Phase: "Pending", Reason: "TimedOut"}, "timed out"},
 		"it lost members, and waits anew":  {view.Gang{Phase: "Unknown", Reason: "Unschedulable"}, "waiting for room"},
 		"its minimum has nodes":            {view.Gang{Phase: "Scheduled", Reason: "MinimumBound"}, "bound"},

@@ -93,6 +93,9 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	if current.Status != metav1.ConditionFalse {
 		return false
 	}
+	if current.Reason == v1alpha1.ReasonEvicted {
+		return f.staying == 0
+	}
 	switch want.Reason {
 	case v1alpha1.ReasonAwaitingPlacement:
 		return true
@@ -112,7 +115,8 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 // reason has to decide.
 func isOurs(pg *coscheduling.PodGroup, current *metav1.Condition) bool {
 	ours, known := wrote(pg.ManagedFields, current.Type)
-	return ours || !known && current.Reason != v1alpha1.ReasonUnschedulable && current.Reason != v1alpha1.ReasonTimedOut
+	return ours || !known && current.Reason != v1alpha1.ReasonUnschedulable &&
+		current.Reason != v1alpha1.ReasonTimedOut && current.Reason != v1alpha1.ReasonEvicted
 }
 
 // wrote reports whether this controller wrote a condition as it stands; known is false where the

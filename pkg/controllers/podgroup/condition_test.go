@@ -31,12 +31,20 @@ func managed(by string) []metav1.ManagedFieldsEntry {
 func TestCondition(t *testing.T) {
 	const scheduler = "lockstep-scheduler"
 	var (
-		awaiting    = condition("False", v1alpha1.ReasonAwaitingPlacement, `gang "team/train" has its minimum of 2 members and waits for nodes`)
-		bound       = condition("True", v1alpha1.ReasonMinimumBound, `gang "team/train" has its minimum of 2 members bound`)
-		one         = condition("False", v1alpha1.ReasonGangIncomplete, `gang "team/train" has 1 of 2 members`)
-		short       = condition("False", v1alpha1.ReasonUnschedulable, "rack r1: 1 of 2 members fit")
-		timedOut    = condition("False", v1alpha1.ReasonTimedOut, "waited 5s")
-		otherGang   = condition("False", v1alpha1.ReasonGangIncomplete, "waits for its group")
+		awaiting  = condition("False", v1alpha1.ReasonAwaitingPlacement, `gang "team/train" has its minimum of 2 members and waits for nodes`)
+		bound     = condition("True", v1alpha1.ReasonMinimumBound, `gang "team/train" has its minimum of 2 members bound`)
+		one       = condition("False", v1alpha1.ReasonGangIncomplete, `gang "team/train" has 1 of 2 members`)
+		short     = condition("False", v1alpha1.ReasonUnschedulable, "rack r1: 1 of 2 members fit")
+		timedOut  = condition("False", v1alpha1.ReasonTimedOut, "waited 5s")
+		otherGang = condition("False", v1alpha1.ReasonGangIncomplete, "waits for its group")
+		evicted   = condition("False", v1alpha1.ReasonEvicted, "for another gang")
+		ending    = func(list []*v1.Pod) []*v1.Pod { // those on nodes
+			return with(list, func(_ int, p *v1.Pod) {
+				if p.Spec.NodeName != "" {
+					p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue})
+				}
+			})
+		}
 		onlyWaiting = func(list []*v1.Pod) []*v1.Pod {
 			return with(list, func(_ int, p *v1.Pod) {
 				p.Annotations[v1alpha1.MinAvailableAnnotation] = "2"
@@ -67,6 +75,11 @@ func TestCondition(t *testing.T) {
 		"replaced members are":                             {timedOut, scheduler, pods("waiting"), one},
 		"the scheduler knows of other gangs":               {otherGang, scheduler, pods("waiting", "waiting"), otherGang},
 		"and of its own members":                           {otherGang, scheduler, pods("waiting"), otherGang},
+		"that it was evicted stands while its pods end":    {evicted, scheduler, ending(pods("running", "running")), evicted},
+		"and while it has none":                            {evicted, "", nil, evicted},
+		"not when the first of the next is there":          {evicted, scheduler, ending(pods("running", "waiting")), awaiting},
+		"nor when all are":                                 {evicted, scheduler, pods("waiting", "waiting"), awaiting},
+		"nor where they run on":                            {evicted, scheduler, pods("running", "running"), bound},
 		"bound":                                            {awaiting, FieldOwner, pods("bound", "bound"), bound},
 		"bound and more":                                   {bound, FieldOwner, pods("bound", "running", "waiting"), bound},
 		"succeeded":                                        {bound, FieldOwner, pods("succeeded", "succeeded"), bound},

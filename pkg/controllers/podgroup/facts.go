@@ -21,9 +21,10 @@ type facts struct {
 	// is how many more members the later stages need.
 	stage, stages, later int
 
-	// unfinished are the pods that have not ended; waiting are those of them without a node.
-	unfinished, waiting int
-	running             int32
+	// unfinished are the pods that have not ended; waiting are those of them without a node, and staying those that are
+	// neither being evicted nor deleted.
+	unfinished, waiting, staying int
+	running                      int32
 	// gated have scheduling gates; claimless lack ResourceClaims that are not made yet.
 	gated, claimless int
 	// impossible ask for what no pod can have; fault is what is wrong with the first of them, by name, and faulty is that.
@@ -68,6 +69,10 @@ func (f *facts) lastStage() bool { return f.stage == f.stages }
 
 func (f *facts) addUnfinished(pod *v1.Pod) {
 	f.unfinished++
+	if target := conditionOf(pod, v1.DisruptionTarget); pod.DeletionTimestamp == nil &&
+		(target == nil || target.Status != v1.ConditionTrue) {
+		f.staying++
+	}
 	if pod.Spec.NodeName == "" {
 		f.waiting++
 		if _, ok := pod.Annotations[v1alpha1.TimeoutAnnotation]; ok {

@@ -49,6 +49,7 @@ func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Prob
 	p.parseLayout(&defaults.Topology)
 	p.spec.MinResources = p.parseMinResources()
 	p.spec.PreemptionDelay = p.parsePreemptionDelay("gang")
+	p.spec.EvictBy = p.parseEvictBy()
 	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
 	if why := cmp.Or(p.object.Refused, p.refused); why != "" {
 		p.spec.Refused, p.spec.Min, p.spec.Stages = why, 0, nil
@@ -197,6 +198,17 @@ func (p *parser) parsePreemptionDelay(of string) time.Duration {
 		return 0
 	}
 	return delay
+}
+
+func (p *parser) parseEvictBy() string {
+	switch value, onObject := p.value(v1alpha1.EvictByAnnotation); value {
+	case "", v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend:
+		return value
+	default:
+		p.bad(onObject, v1alpha1.EvictByAnnotation, value, "one of "+v1alpha1.EvictByDelete+", "+v1alpha1.EvictBySuspend,
+			"what the namespace, or the scheduler's configuration, says")
+		return ""
+	}
 }
 
 func (p *parser) parseGroups() []Key {

@@ -23,6 +23,8 @@ type Footprint struct {
 	RequiredTopology string
 	// Whole: all that runs of it is evicted, or nothing.
 	Whole bool
+	// EvictBy is how it is evicted as a whole; empty if neither its pods nor its PodGroup say.
+	EvictBy string
 	// Slices are the label keys of the topologies that have to have each slice of it in one domain.
 	Slices []string
 	// BrokenSince is when a gang of which part runs was first seen below its minimum, or, if it grew, began to lose
@@ -87,7 +89,7 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 
 func (s *Gangs) footprint(g *gang) Footprint {
 	done, gone := g.incarnation.counted()
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), Gone: gone.n, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole}
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), Gone: gone.n, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole, EvictBy: g.spec.EvictBy}
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
 			f.Slices = append(f.Slices, level.Key)

@@ -66,6 +66,9 @@ type Spec struct {
 	Layout Layout
 	// PreemptionDelay is how long the gang evicts no pod, from when it first did not fit; not negative.
 	PreemptionDelay time.Duration
+	// EvictBy is how the gang is evicted as a whole, [v1alpha1.EvictByDelete] or [v1alpha1.EvictBySuspend]; empty if
+	// not stated.
+	EvictBy string
 	// MinResources is what has to be free for the gang in all before it starts; nil for
 	// nothing. All amounts are positive.
 	MinResources resource.Vector
@@ -185,7 +188,7 @@ var describing = [...]string{
 	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
 	v1alpha1.TopologySlicesAnnotation, v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologySpreadAnnotation,
 	v1alpha1.NetworkTopologySpecAnnotation, v1alpha1.StagesAnnotation,
-	v1alpha1.PreemptionDelayAnnotation,
+	v1alpha1.PreemptionDelayAnnotation, v1alpha1.EvictByAnnotation,
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 

@@ -1,0 +1,129 @@
+package jobresume
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
+)
+
+const (
+	// name is the name of the controller in logs and metrics.
+	name = "jobresume"
+	// FieldOwner is the field manager of what this package writes.
+	FieldOwner = "lockstep-controller"
+
+	// EventResumed: the pods have ended, and the Job makes new ones. EventLeftSuspended: it stays as somebody else
+	// wants it. Both are on the Job.
+	EventResumed       = "ResumedAfterEviction"
+	EventLeftSuspended = "LeftSuspended"
+
+	actionResuming = "Resuming"
+)
+
+// Setup adds the controller to a manager, whose cache may use StripJob.
+func Setup(mgr manager.Manager) error {
+	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldOwner),
+		clock: clock.RealClock{}}
+	evicted := predicate.NewPredicateFuncs(func(job client.Object) bool {
+		_, ok := job.GetAnnotations()[v1alpha1.EvictedAnnotation]
+		return ok
+	})
+	if err := builder.ControllerManagedBy(mgr).Named(name).For(&batchv1.Job{}, builder.WithPredicates(evicted)).
+		Complete(r); err != nil {
+		return fmt.Errorf("adding the %s controller: %w", name, err)
+	}
+	return nil
+}
+
+type reconciler struct {
+	client client.Client
+	// live reads from the API server: the cache has only a part of a Job.
+	live     client.Reader
+	recorder events.EventRecorder
+	clock    clock.PassiveClock
+}
+
+// Reconcile resumes a Job, or leaves it to others, if it is time.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	for _, from := range []client.Reader{r.client, r.live} {
+		var job batchv1.Job
+		if err := from.Get(ctx, request.NamespacedName, &job); err != nil {
+			return reconcile.Result{}, client.IgnoreNotFound(err)
+		}
+		step, until, why := jobsuspension.Next(&job, r.clock.Now())
+		switch {
+		case step == jobsuspension.None:
+			return reconcile.Result{}, nil
+		case step == jobsuspension.Wait && until.IsZero():
+			return reconcile.Result{}, nil // until it changes
+		case step == jobsuspension.Wait:
+			return reconcile.Result{RequeueAfter: until.Sub(r.clock.Now())}, nil
+		case from == r.live:
+			return reconcile.Result{}, r.take(ctx, &job, step, why)
+		}
+	}
+	return reconcile.Result{}, nil
+}
+
+// take takes the step Resume or Leave.
+func (r *reconciler) take(ctx context.Context, job *batchv1.Job, step jobsuspension.Step, why string) error {
+	patch, err := step.Patch(job)
+	if err != nil {
+		return err
+	}
+	err = r.client.Patch(ctx, job, client.RawPatch(client.Merge.Type(), patch), client.FieldOwner(FieldOwner))
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // it has changed, and comes again
+	case err != nil:
+		return fmt.Errorf("resuming Job %s after an eviction: %w", klog.KObj(job), err)
+	}
+	switch suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; {
+	case step == jobsuspension.Resume:
+		r.recorder.Eventf(job, nil, v1.EventTypeNormal, EventResumed, actionResuming, "its evicted pods have ended")
+	case suspended:
+		r.recorder.Eventf(job, nil, v1.EventTypeNormal, EventLeftSuspended, actionResuming,
+			"not resumed after its eviction: %s", why)
+	}
+	return nil
+}
+
+// StripJob is a transform for the cache: it adds what this package reads of a Job first to what another transform
+// keeps.
+func StripJob(keep toolscache.TransformFunc) toolscache.TransformFunc {
+	return func(object any) (any, error) {
+		kept, err := keep(object)
+		job, isJob := object.(*batchv1.Job)
+		stripped, wasJob := kept.(*batchv1.Job)
+		if err != nil || !isJob || !wasJob {
+			return kept, err
+		}
+		value, ok := job.Annotations[v1alpha1.EvictedAnnotation]
+		if !ok {
+			return stripped, nil
+		}
+		if stripped.Annotations == nil {
+			stripped.Annotations = map[string]string{}
+		}
+		stripped.Annotations[v1alpha1.EvictedAnnotation] = value
+		stripped.DeletionTimestamp, stripped.Spec.Suspend = job.DeletionTimestamp, job.Spec.Suspend
+		stripped.Status.Active, stripped.Status.Terminating = job.Status.Active, job.Status.Terminating
+		stripped.Status.Conditions = job.Status.Conditions
+		return stripped, nil
+	}
+}
