@@ -9,6 +9,7 @@ import (
 	unsafe "unsafe"
 
 	config "github.com/lockstep-sh/lockstep/apis/config"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -153,6 +154,7 @@ func autoConvert_v1_FairShareArgs_To_config_FairShareArgs(in *FairShareArgs, out
 		return err
 	}
 	out.Pools = *(*[]config.Pool)(unsafe.Pointer(&in.Pools))
+	out.DeviceClasses = *(*map[string]corev1.ResourceName)(unsafe.Pointer(&in.DeviceClasses))
 	return nil
 }
 
@@ -176,6 +178,7 @@ func autoConvert_config_FairShareArgs_To_v1_FairShareArgs(in *config.FairShareAr
 		return err
 	}
 	out.Pools = *(*[]Pool)(unsafe.Pointer(&in.Pools))
+	out.DeviceClasses = *(*map[string]corev1.ResourceName)(unsafe.Pointer(&in.DeviceClasses))
 	return nil
 }
 
