@@ -338,12 +338,13 @@ func groupOf(pod *v1.Pod) string {
 
 func groupName(profile string, key gangstate.Key) string { return profile + "/" + key.String() }
 
-// running returns what a running pod has, with its queue and those above it.
-func (d *Dispatcher) running(uid types.UID) (queueing.Usage, []string) {
+// freed returns what a running pod gives back if others are gone already, with its queue and those above it; no queues
+// if the pod does not run.
+func (d *Dispatcher) freed(uid types.UID, gone map[types.UID]bool) (resource.Vector, []string) {
 	defer d.lock()()
 	of, ok := d.book.Counted(string(uid))
 	if !ok || !of.Runs {
-		return of, nil
+		return nil, nil
 	}
-	return of, d.book.Path(of.Queue)
+	return d.usage.Freed(uid, gone), d.book.Path(of.Queue)
 }

@@ -267,11 +267,8 @@ func (c *Counts) Unlimited() map[v1.ResourceName]bool {
 }
 
 // WithDevices returns a copy of a node with its devices added to its own resources, each under the name that it counts
-// as. A resource in the node's status stays as it is: a device plugin serves it. Nil counts have no devices.
+// as. A resource in the node's status stays as it is: a device plugin serves it.
 func (c *Counts) WithDevices(node *v1.Node) *v1.Node {
-	if c == nil {
-		return node
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.renamed) == 0 && c.byNode[node.Name] == nil {

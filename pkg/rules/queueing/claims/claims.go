@@ -112,7 +112,7 @@ func (c *Claims) usersOf(of source) map[types.UID]bool {
 
 // SetPod adds or updates a pod. It returns the other pods whose amounts may have changed.
 func (c *Claims) SetPod(pod *v1.Pod) map[types.UID]bool {
-	if len(pod.Spec.ResourceClaims) == 0 {
+	if len(pod.Spec.ResourceClaims) == 0 && c.named[pod.UID] == nil {
 		return nil
 	}
 	names := map[source]bool{}
@@ -205,6 +205,30 @@ func (c *Claims) Amount(pod *v1.Pod) resource.Vector {
 		amount.Add(c.resourcesOf(of), 1)
 	}
 	return amount
+}
+
+// Freed returns how much more devices, or less, are free once a pod has ended than what it counts for: of a claim that it
+// shares none while another pod has it, and else all. has reports whether a pod has its claims.
+func (c *Claims) Freed(pod *v1.Pod, has func(types.UID) bool) resource.Vector {
+	more, seen := resource.Vector{}, map[source]bool{}
+	for i := range pod.Spec.ResourceClaims {
+		of, found := c.resolve(pod, i)
+		if !found || of.template || seen[of] {
+			continue
+		}
+		seen[of] = true
+		counts, stays := c.payer(of) == pod.UID, false
+		for uid := range c.users[of] {
+			stays = stays || uid != pod.UID && has(uid)
+		}
+		switch {
+		case counts && stays:
+			more.Add(c.resourcesOf(of), -1)
+		case !counts && !stays:
+			more.Add(c.resourcesOf(of), 1)
+		}
+	}
+	return more
 }
 
 // Renamed returns an amount with the resources of a class under the name that its devices count as.

@@ -7,6 +7,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // SetClaim adds or updates a ResourceClaim. It reports whether that may change what pods ask for.
@@ -49,6 +53,27 @@ func (c *Counter) SetUnlimited(names map[v1.ResourceName]bool) {
 	for uid := range c.pods {
 		c.recount(uid) // a running pod counts for no more than its node has
 	}
+}
+
+// Freed returns what a running pod gives back to its queue if others are gone already: a claim that they share is free
+// with the last of them.
+func (c *Counter) Freed(uid types.UID, gone map[types.UID]bool) resource.Vector {
+	p, u := c.pods[uid], c.usageOf(uid)
+	if p.Object == nil || len(p.Object.Spec.ResourceClaims) == 0 {
+		return u.Amount
+	}
+	more := c.claims.Freed(p.Object, func(other types.UID) bool { return !gone[other] && c.usageOf(other).Runs })
+	freed, pool := maps.Clone(u.Amount), v1alpha1.DefaultPool
+	if of, known := c.nodes.Pool(p.Node); known {
+		pool = of
+	}
+	freed.Add(more.In(pool), 1)
+	return freed
+}
+
+func (c *Counter) usageOf(uid types.UID) queueing.Usage {
+	u, _ := c.book.Counted(string(uid))
+	return u
 }
 
 // recountAll counts pods again whose claims have changed, or which of their claims count for them. It reports whether
