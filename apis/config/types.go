@@ -152,6 +152,10 @@ type FairShareArgs struct {
 	// Pools are kinds of nodes of which queues have separate shares. All profiles of a process
 	// need the same list.
 	Pools []Pool
+	// DeviceClasses are the resources that the devices of a DeviceClass count as in queues, by the name of the class.
+	// Classes that are not named count as their extended resource, else as the one that Kubernetes derives from their
+	// name. All profiles of a process need the same.
+	DeviceClasses map[string]corev1.ResourceName
 }
 
 // Pool is nodes that are alike: what they have is shared separately. A node is in the first

@@ -58,7 +58,7 @@ func fromScheduler(file string) (queuestatus.Options, error) {
 			return o, fmt.Errorf("reading the scheduler's configuration %s: %w", file, err)
 		}
 		o.SchedulerNames = append(o.SchedulerNames, profile.SchedulerName)
-		o.Pools, o.Policies = args.Pools, nil // all profiles say the same, or the scheduler does not start
+		o.Pools, o.DeviceClasses, o.Policies = args.Pools, args.DeviceClasses, nil // all profiles say the same, or the scheduler does not start
 		for _, policy := range []lockstepconfig.PolicyName{lockstepconfig.PolicyProportion, lockstepconfig.PolicyCapacity} {
 			if lockstepconfig.HasPolicy(args.Tiers, policy) {
 				o.Policies = append(o.Policies, string(policy))

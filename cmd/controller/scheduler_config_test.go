@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -37,10 +38,10 @@ func TestQueues(t *testing.T) {
 		"one without the plugin":   {profiles: "- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Gang}]}}\n", want: flags},
 		"the default policies":     {profiles: "- schedulerName: a\n" + with, want: queuestatus.Options{SchedulerNames: []string{"a"}, Policies: []string{"proportion", "capacity"}}},
 		"all that it says": {
-			profiles: "- schedulerName: a\n- schedulerName: b\n" + with + "  pluginConfig: [{name: FairShare, args: {tiers: [{policies: [{name: capacity}]}], pools: [{name: big, nodeSelector: {matchLabels: {size: big}}}]}}]\n",
+			profiles: "- schedulerName: a\n- schedulerName: b\n" + with + "  pluginConfig: [{name: FairShare, args: {tiers: [{policies: [{name: capacity}]}], deviceClasses: {gpu.example.com: example.com/gpu}, pools: [{name: big, nodeSelector: {matchLabels: {size: big}}}]}}]\n",
 			want: queuestatus.Options{SchedulerNames: []string{"b"}, Policies: []string{"capacity"}, Pools: []config.Pool{
 				{Name: "big", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"size": "big"}}},
-			}},
+			}, DeviceClasses: map[string]v1.ResourceName{"gpu.example.com": "example.com/gpu"}},
 		},
 		"one in which it is switched off": {profiles: "- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: FairShare}]}, preEnqueue: {disabled: [{name: \"*\"}]}}\n", want: flags},
 		"a flag that says it too":         {profiles: "- schedulerName: a\n" + with, changed: "queue-policies", wrong: "--queue-policies"},

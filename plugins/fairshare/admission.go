@@ -166,6 +166,7 @@ func (d *Dispatcher) call(ctx context.Context) {
 			}
 		case <-d.calling:
 		}
+		d.reenterRecounted()
 		d.callCovered()
 	}
 }

@@ -58,8 +58,8 @@ func (d *Dispatcher) waits(pod *v1.Pod) bool {
 	return now != nil && now.Spec.NodeName == ""
 }
 
-// count adds a pod, in its current version, to the book, as part of a job, and returns what is counted.
-func (d *Dispatcher) count(pod *v1.Pod, job string) queueing.Usage {
+// count adds a pod, in its current version, to the book, as part of a job.
+func (d *Dispatcher) count(pod *v1.Pod, job string) {
 	if _, counted := d.usage.Pod(pod.UID); !counted {
 		d.syncHold(pod.UID)
 	}
@@ -73,7 +73,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) queueing.Usage {
 		now.Demand = queueing.Hopeless // its gang asks for nothing before it is complete
 	}
 	d.members.Move(pod.UID, before.Group, now.Group)
-	return d.usage.Count(pod, cmp.Or(pod.Spec.NodeName, assumed, at.Node), now)
+	d.usage.Count(pod, cmp.Or(pod.Spec.NodeName, assumed, at.Node), now)
 }
 
 // counting is what the counter of usages asks the Dispatcher. The lock is held.
@@ -100,6 +100,23 @@ func (c counting) Do(effects queueing.Effects) { c.d.do(effects) }
 func (c counting) HeldChanged() {
 	c.d.rechecks = true
 	c.d.signal()
+}
+
+// Recounted implements usage.Caller.
+func (c counting) Recounted(job string) {
+	if job != "" {
+		c.d.recounted[job] = true
+		c.d.signal()
+	}
+}
+
+// reenterRecounted makes the jobs wait with what they ask for now that ask for something else than before.
+func (d *Dispatcher) reenterRecounted() {
+	defer d.lock()()
+	for job := range d.recounted {
+		d.reenter(job)
+	}
+	clear(d.recounted)
 }
 
 // moveAll counts pods where they are now, and makes the jobs that they are part of wait there.

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -51,10 +52,12 @@ type Dispatcher struct {
 	// book has the jobs and their queues, and decides.
 	book *queueing.Book
 	// nodes are what there is to be shared, and which part of it pods may use; usage counts what queues use of it, and
-	// devices those that nodes have behind extended resources.
+	// devices the devices that nodes have.
 	nodes   *pools.Cluster
 	usage   *usage.Counter
 	devices *devices.Counts
+	// recounted are jobs that ask for something else than when they came to wait.
+	recounted map[string]bool
 	// members are the counted pods that are in a gang, by groupOf.
 	members usage.Index[string]
 	profiles
@@ -144,14 +147,14 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 	d := &Dispatcher{
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
-		devices: devices.NewCounts(), members: usage.Index[string]{},
+		recounted: map[string]bool{}, members: usage.Index[string]{},
 		profiles: profiles{handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{}},
 		opening:  opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
 		placed:   placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},
 		calling:  make(chan struct{}, 1),
 	}
 	d.book = queueing.NewBook(v1alpha1.DefaultQueue, func(holder hold.Holder) int { return d.victims(holder) })
-	d.share(withoutPools())
+	d.share(withoutPools(), nil)
 	return d
 }
 
@@ -160,8 +163,9 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 func (d *Dispatcher) OnChange(changed func()) { d.changed, d.followsCache = changed, true }
 
 // share sets what there is to be shared. Nothing is counted yet.
-func (d *Dispatcher) share(nodes *pools.Cluster) {
-	d.nodes, d.usage = nodes, usage.New(counting{d}, d.book, nodes)
+func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {
+	d.nodes, d.devices = nodes, devices.NewCounts(deviceClasses)
+	d.usage = usage.New(counting{d}, d.book, nodes, claims.New(d.devices))
 }
 
 func withoutPools() *pools.Cluster {
@@ -189,7 +193,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		return errors.New("differs from the arguments of another profile; say the same in all")
 	}
 	if d.args == nil {
-		d.share(nodes)
+		d.share(nodes, args.DeviceClasses)
 	}
 	d.args = args
 	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration})
@@ -288,13 +292,19 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing
 		Name: name, Title: titleOf(pod, want), Holders: holders(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
 	}
-	var asked []queueing.Usage
+	var counted []*v1.Pod
 	for _, one := range want.Pods {
 		j.Pods = append(j.Pods, string(one.UID))
 		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
 		if now := d.current(one); now != nil {
-			asked = append(asked, d.count(now, name))
+			d.count(now, name)
+			counted = append(counted, now)
 		}
+	}
+	var asked []queueing.Usage
+	for _, one := range counted { // once all are counted: a claim that they share counts for one of them
+		now, _ := d.book.Counted(string(one.UID))
+		asked = append(asked, now)
 	}
 	if _, counted := d.usage.Pod(pod.UID); !counted && d.waits(pod) {
 		d.recount(pod)
@@ -328,12 +338,13 @@ func groupOf(pod *v1.Pod) string {
 
 func groupName(profile string, key gangstate.Key) string { return profile + "/" + key.String() }
 
-// running returns what a running pod has, with its queue and those above it.
-func (d *Dispatcher) running(uid types.UID) (queueing.Usage, []string) {
+// freed returns what a running pod gives back if others are gone already, with its queue and those above it; no queues
+// if the pod does not run.
+func (d *Dispatcher) freed(uid types.UID, gone map[types.UID]bool) (resource.Vector, []string) {
 	defer d.lock()()
 	of, ok := d.book.Counted(string(uid))
 	if !ok || !of.Runs {
-		return of, nil
+		return nil, nil
 	}
-	return of, d.book.Path(of.Queue)
+	return d.usage.Freed(uid, gone), d.book.Path(of.Queue)
 }

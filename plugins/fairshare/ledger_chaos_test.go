@@ -74,7 +74,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	d.share(nodes)
+	d.share(nodes, nil)
 	d.book.SetLimits(queueing.Limits{Window: window, BypassHold: time.Minute})
 	d.gangs = gangsOf{c: c}
 	d.Preempts(profile)

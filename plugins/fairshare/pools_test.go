@@ -33,7 +33,7 @@ func (d *Dispatcher) withModels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.share(nodes)
+	d.share(nodes, nil)
 }
 
 func ofModel(name, model string, gpus int) *v1.Node {

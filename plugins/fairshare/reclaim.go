@@ -84,7 +84,7 @@ func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Vector {
 	for _, pod := range pods {
 		usage, counted := d.book.Counted(string(pod.UID))
 		if !counted {
-			usage = queueing.Usage{Amount: resource.OfPod(pod)}
+			usage = queueing.Usage{Amount: d.usage.Amount(pod)}
 		}
 		usages = append(usages, usage)
 	}

@@ -138,9 +138,9 @@ func (pl *FairShare) SimulatesNodeLocally() {}
 func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	if c := limitsIn(state); c != nil {
 		uid := toRemove.GetPod().UID
-		if usage, path := pl.dispatcher.running(uid); path != nil {
+		if amount, path := pl.dispatcher.freed(uid, c.gone); path != nil {
 			c.gone[uid] = true
-			c.shift(path, usage.Amount, -1)
+			c.shift(path, amount, -1)
 		}
 	}
 	return nil
@@ -151,9 +151,12 @@ func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState,
 func (pl *FairShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	if c := limitsIn(state); c != nil {
 		uid := toAdd.GetPod().UID
-		if usage, path := pl.dispatcher.running(uid); path != nil && c.gone[uid] {
-			delete(c.gone, uid)
-			c.shift(path, usage.Amount, 1)
+		if !c.gone[uid] {
+			return nil
+		}
+		delete(c.gone, uid)
+		if amount, path := pl.dispatcher.freed(uid, c.gone); path != nil {
+			c.shift(path, amount, 1)
 		}
 	}
 	return nil

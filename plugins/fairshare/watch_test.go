@@ -58,7 +58,8 @@ func TestWatches(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if diff := cmp.Diff([]string{"device classes in the shares of queues", "namespaces in the shares of queues", "nodes in the shares of queues", "pods", "queues", "resource slices in the shares of queues"}, names); diff != "" {
+	if diff := cmp.Diff([]string{"device classes in the shares of queues", "namespaces in the shares of queues", "nodes in the shares of queues", "pods", "queues", "resource claim templates in the shares of queues",
+		"resource claims in the shares of queues", "resource slices in the shares of queues"}, names); diff != "" {
 		t.Fatalf("watches (-want +got):\n%s", diff)
 	}
 	h.factory.Start(t.Context().Done())
@@ -68,7 +69,7 @@ func TestWatches(t *testing.T) {
 		}
 		return nil
 	})
-	usage, _ := d.running(runs.UID)
+	usage, _ := d.book.Counted(string(runs.UID))
 	if diff := cmp.Diff(gpus(1), usage.Amount); diff != "" {
 		t.Errorf("what counts of a pod that was taken in (-want +got):\n%s", diff)
 	}

@@ -130,6 +130,7 @@ func TestStrictness(t *testing.T) {
 		"a number that is too large":          {given("BoundedBinder", "maxInFlight: 99999999999"), []string{"BoundedBinderArgs.maxInFlight", "99999999999"}},
 		"a field that a policy does not have": {given("FairShare", "tiers: [{policies: [{name: drf, answer: [JobOrder]}]}]"), []string{".profiles[1].pluginConfig[0]", `unknown field "tiers[0].policies[0].answer"`}},
 		"a field that a pool does not have":   {given("FairShare", "pools: [{name: a, nodeSelector: {}, taints: []}]"), []string{".profiles[1].pluginConfig[0]", `unknown field "pools[0].taints"`}},
+		"a class that counts as a list":       {given("FairShare", "deviceClasses: {a: [b]}"), []string{".profiles[1].pluginConfig[0]", "deviceClasses"}},
 		"a selector that is a list":           {given("FairShare", "pools: [{name: a, nodeSelector: [a]}]"), []string{".profiles[1].pluginConfig[0]", "pools.nodeSelector"}},
 		"arguments of another kind":           {given("Gang", "kind: BinderArgs"), []string{".profiles[1].pluginConfig[0]", "Gang", `"BinderArgs"`}},
 		"arguments of another version":        {given("Gang", "apiVersion: kubescheduler.config.k8s.io/v2", "kind: GangArgs"), []string{".profiles[1].pluginConfig[0]", "Gang", "v2"}},
@@ -147,6 +148,22 @@ func TestStrictness(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDeviceClasses: the resources of classes are read as they are written, and there are none by default.
+func TestDeviceClasses(t *testing.T) {
+	for given, want := range map[string]map[string]v1.ResourceName{
+		"": nil,
+		given("FairShare", "deviceClasses: {gpu.nvidia.com: nvidia.com/gpu}"): {"gpu.nvidia.com": "nvidia.com/gpu"},
+	} {
+		cfg, err := load(t, given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, argsOf(cfg, "FairShare").(*config.FairShareArgs).DeviceClasses); diff != "" {
+			t.Errorf("resources of classes (-want +got):\n%s", diff)
+		}
 	}
 }
 

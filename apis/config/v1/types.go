@@ -149,6 +149,10 @@ type FairShareArgs struct {
 	// Pools are kinds of nodes of which queues have separate shares. All profiles of a process
 	// need the same list. Default: none; all nodes are in the pool "default".
 	Pools []Pool `json:"pools,omitempty"`
+	// DeviceClasses are the resources that the devices of a DeviceClass count as in queues, by the name of the class:
+	// gpu.nvidia.com: nvidia.com/gpu. Several classes may count as one resource. All profiles of a process need the same.
+	// Default: none; a class counts as its extendedResourceName, else as deviceclass.resource.kubernetes.io/CLASS.
+	DeviceClasses map[string]corev1.ResourceName `json:"deviceClasses,omitempty"`
 }
 
 // Pool is nodes that are alike: what they have is shared separately. A node is in the first

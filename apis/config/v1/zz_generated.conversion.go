@@ -8,6 +8,7 @@ package v1
 import (
 	unsafe "unsafe"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	conversion "k8s.io/apimachinery/pkg/conversion"
 	runtime "k8s.io/apimachinery/pkg/runtime"
@@ -154,6 +155,7 @@ func autoConvert_v1_FairShareArgs_To_config_FairShareArgs(in *FairShareArgs, out
 		return err
 	}
 	out.Pools = *(*[]config.Pool)(unsafe.Pointer(&in.Pools))
+	out.DeviceClasses = *(*map[string]corev1.ResourceName)(unsafe.Pointer(&in.DeviceClasses))
 	return nil
 }
 
@@ -177,6 +179,7 @@ func autoConvert_config_FairShareArgs_To_v1_FairShareArgs(in *config.FairShareAr
 		return err
 	}
 	out.Pools = *(*[]Pool)(unsafe.Pointer(&in.Pools))
+	out.DeviceClasses = *(*map[string]corev1.ResourceName)(unsafe.Pointer(&in.DeviceClasses))
 	return nil
 }
 

@@ -79,6 +79,13 @@ func (in *FairShareArgs) DeepCopyInto(out *FairShareArgs) {
 			(*in)[i].DeepCopyInto(&(*out)[i])
 		}
 	}
+	if in.DeviceClasses != nil {
+		in, out := &in.DeviceClasses, &out.DeviceClasses
+		*out = make(map[string]corev1.ResourceName, len(*in))
+		for key, val := range *in {
+			(*out)[key] = val
+		}
+	}
 	return
 }
 

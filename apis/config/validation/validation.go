@@ -103,6 +103,7 @@ func FairShareArgs(path *field.Path, args *config.FairShareArgs) field.ErrorList
 	errs = append(errs, positive(path.Child("bypassHold"), args.BypassHold)...)
 	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
 	errs = append(errs, policyTiers(path.Child("tiers"), args.Tiers)...)
+	errs = append(errs, deviceClasses(path.Child("deviceClasses"), args.DeviceClasses)...)
 	return append(errs, pools(path.Child("pools"), args.Pools)...)
 }
 

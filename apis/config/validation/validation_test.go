@@ -168,6 +168,23 @@ func TestFairShareArgs(t *testing.T) {
 			at + `pools[2].name: Invalid value: "B": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`,
 			at + `pools[4].name: Duplicate value: "c"`,
 		}},
+		"resources of classes": {change: func(a *config.FairShareArgs) {
+			a.DeviceClasses = map[string]v1.ResourceName{
+				"gpu.nvidia.com": "nvidia.com/gpu", "mig.nvidia.com": "nvidia.com/gpu", "net": "deviceclass.resource.kubernetes.io/other",
+			}
+		}},
+		"classes that cannot be, and resources that count otherwise": {func(a *config.FairShareArgs) {
+			a.DeviceClasses = map[string]v1.ResourceName{
+				"A": "nvidia.com/gpu", "b": "", "c": "cpu", "d": "requests.nvidia.com/gpu", "e": "kubernetes.io/gpu", "f": "nvidia.com/gpu@large",
+			}
+		}, []string{
+			at + `deviceClasses[A]: Invalid value: "A": is not the name of a DeviceClass: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`,
+			at + `deviceClasses[b]: Required value: name an extended resource, such as nvidia.com/gpu`,
+			at + `deviceClasses[c]: Invalid value: "cpu": must be the name of an extended resource, such as nvidia.com/gpu`,
+			at + `deviceClasses[d]: Invalid value: "requests.nvidia.com/gpu": must be the name of an extended resource, such as nvidia.com/gpu`,
+			at + `deviceClasses[e]: Invalid value: "kubernetes.io/gpu": must be the name of an extended resource, such as nvidia.com/gpu`,
+			at + `deviceClasses[f]: Invalid value: "nvidia.com/gpu@large": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+		}},
 		"selectors of pools": {func(a *config.FairShareArgs) {
 			a.Pools = []config.Pool{{Name: "a"}, {Name: "b", NodeSelector: all("")}, {Name: "c", NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "k", Operator: "Is"}}}}}
 		}, []string{

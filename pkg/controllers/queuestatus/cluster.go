@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
@@ -29,8 +31,10 @@ type cluster struct {
 	queues []*v1alpha1.Queue
 	pods   []*v1.Pod
 	nodes  []*v1.Node
-	// devices are the devices that nodes have behind extended resources.
-	devices *devices.Counts
+	// devices are the devices that nodes have; claims, and the templates of those to be made, are what pods ask of them.
+	devices   *devices.Counts
+	claims    []*resourceapi.ResourceClaim
+	templates []*resourceapi.ResourceClaimTemplate
 	// reserved are pods that stand for Reservations: what they hold, and what they still look for. They are no gangs.
 	reserved []*v1.Pod
 	// byNamespace and byGang are the queues that namespaces and PodGroups name.
@@ -71,7 +75,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		return nil, err
 	}
 	tree, book := c.tree(), c.book()
-	c.count(usage.New(caller{c}, book, nodes))
+	c.count(usage.New(caller{c}, book, nodes, claims.New(c.devices)))
 	total := nodes.Total()
 	sums := map[string]*sum{}
 	for name := range tree {
@@ -112,6 +116,13 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 
 // count counts all pods, and what is held.
 func (c *cluster) count(counter *usage.Counter) {
+	for _, claim := range c.claims {
+		counter.SetClaim(claim)
+	}
+	for _, template := range c.templates {
+		counter.SetTemplate(template)
+	}
+	counter.SetUnlimited(c.devices.Unlimited())
 	for _, node := range c.nodes {
 		counter.SetNode(c.devices.WithDevices(node))
 	}
@@ -149,6 +160,9 @@ func (caller) Do(queueing.Effects) {}
 
 // HeldChanged implements usage.Caller.
 func (caller) HeldChanged() {}
+
+// Recounted implements usage.Caller.
+func (caller) Recounted(string) {}
 
 // book returns a book with all queues, in which nothing is counted yet.
 func (c *cluster) book() *queueing.Book {

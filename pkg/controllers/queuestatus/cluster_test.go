@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -86,6 +87,9 @@ func words(statuses map[string]v1alpha1.QueueStatus) (list []string) {
 
 func mustReckon(t *testing.T, c *cluster, now metav1.Time) map[string]v1alpha1.QueueStatus {
 	t.Helper()
+	if c.devices == nil {
+		c.devices = devices.NewCounts(nil)
+	}
 	statuses, err := c.statuses(now)
 	if err != nil {
 		t.Fatal(err)

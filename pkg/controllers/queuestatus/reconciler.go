@@ -50,7 +50,7 @@ type reconciler struct {
 	pools      []config.Pool
 	// last is when it last ran, and next when it may run again.
 	last, next time.Time
-	// devices are the devices that nodes have behind extended resources.
+	// devices are the devices that nodes have.
 	devices *devices.Counts
 	// cluster is the watches of everything but queues.
 	cluster crds.OnDemand
@@ -121,7 +121,7 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 			c.byNamespace[namespaces.Items[i].Name] = queue
 		}
 	}
-	if err := r.countDevices(ctx); err != nil {
+	if err := r.readDevices(ctx, c); err != nil {
 		return nil, err
 	}
 	var err error
@@ -132,19 +132,24 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 	return c, err
 }
 
-// countDevices updates which devices nodes have behind extended resources.
-func (r *reconciler) countDevices(ctx context.Context) error {
+// readDevices reads which devices nodes have, and pods ask for.
+func (r *reconciler) readDevices(ctx context.Context, c *cluster) error {
 	if !r.watches(deviceSlices) {
 		return nil
 	}
 	var all resourceapi.ResourceSliceList
 	var classes resourceapi.DeviceClassList
-	for what, list := range map[string]client.ObjectList{"ResourceSlices": &all, "DeviceClasses": &classes} {
+	var claims resourceapi.ResourceClaimList
+	var templates resourceapi.ResourceClaimTemplateList
+	for what, list := range map[string]client.ObjectList{
+		"ResourceSlices": &all, "DeviceClasses": &classes, "ResourceClaims": &claims, "ResourceClaimTemplates": &templates,
+	} {
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
 	r.devices.Replace(pointers(all.Items), pointers(classes.Items))
+	c.claims, c.templates = pointers(claims.Items), pointers(templates.Items)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
@@ -48,7 +49,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Queue{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: note}).Build()
-	s.reconciler = &reconciler{rules: share.Rules{Stated: true, Weighted: true}, client: c, clock: s.clock, schedulers: map[string]bool{ours: true}}
+	s.reconciler = &reconciler{devices: devices.NewCounts(nil), rules: share.Rules{Stated: true, Weighted: true}, client: c, clock: s.clock, schedulers: map[string]bool{ours: true}}
 	return s
 }
 

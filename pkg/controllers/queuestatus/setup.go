@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,8 +61,9 @@ type Options struct {
 	// Policies are the policies for shares of queues that FairShare uses in any tier: proportion,
 	// capacity.
 	Policies []string
-	// Pools are those of FairShareArgs.
-	Pools []config.Pool
+	// Pools and DeviceClasses are those of FairShareArgs.
+	Pools         []config.Pool
+	DeviceClasses map[string]v1.ResourceName
 }
 
 func (o Options) validate() error {
@@ -100,7 +102,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("adding queues to the scheme: %w", err)
 	}
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(),
-		pools: o.Pools, devices: devices.NewCounts()}
+		pools: o.Pools, devices: devices.NewCounts(o.DeviceClasses)}
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name] = true
 	}
@@ -171,7 +173,7 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 	return nil
 }
 
-// watchDevices watches which devices nodes have, if the API server serves that.
+// watchDevices watches which devices nodes have, and pods ask for, if the API server serves that.
 func watchDevices(mgr manager.Manager, c controller.Controller, r *reconciler) error {
 	_, err := mgr.GetRESTMapper().RESTMapping(deviceSlices.GroupKind(), deviceSlices.Version)
 	switch {
@@ -180,8 +182,11 @@ func watchDevices(mgr manager.Manager, c controller.Controller, r *reconciler) e
 	case err != nil:
 		return fmt.Errorf("asking the API server for ResourceSlices: %w", err)
 	}
-	for _, object := range []client.Object{&resourceapi.ResourceSlice{}, &resourceapi.DeviceClass{}} {
-		if err := c.Watch(source.Kind(mgr.GetCache(), object, events())); err != nil {
+	for object, differ := range map[client.Object]func(was, is client.Object) bool{
+		&resourceapi.ResourceSlice{}: specDiffers, &resourceapi.DeviceClass{}: specDiffers,
+		&resourceapi.ResourceClaim{}: claimDiffers, &resourceapi.ResourceClaimTemplate{}: specDiffers,
+	} {
+		if err := c.Watch(source.Kind(mgr.GetCache(), object, events(), changes(differ))); err != nil {
 			return fmt.Errorf("watching %T: %w", object, err)
 		}
 	}
@@ -232,6 +237,7 @@ func podDiffers(was, is client.Object) bool {
 		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
 		demandOf(a) != demandOf(b) ||
 		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
+		!resourceclaim.PodStatusEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses) ||
 		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(places(a), places(b))
 }
 
@@ -241,6 +247,18 @@ func nodeDiffers(was, is client.Object) bool {
 	return !aOK || !bOK || a.Spec.Unschedulable != b.Spec.Unschedulable || !maps.Equal(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
+}
+
+// specDiffers reports whether the spec of an object has changed. That of a template never does.
+func specDiffers(was, is client.Object) bool {
+	return was.GetUID() != is.GetUID() || was.GetGeneration() != is.GetGeneration()
+}
+
+// claimDiffers reports whether a claim was allocated, or is no longer: its spec never changes.
+func claimDiffers(was, is client.Object) bool {
+	a, aOK := was.(*resourceapi.ResourceClaim)
+	b, bOK := is.(*resourceapi.ResourceClaim)
+	return !aOK || !bOK || a.UID != b.UID || !equality.Semantic.DeepEqual(a.Status.Allocation, b.Status.Allocation)
 }
 
 func namespaceDiffers(was, is client.Object) bool {

@@ -11,36 +11,52 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/resource"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// Counts counts the devices of nodes behind extended resources: the devices of their ResourceSlices that match a
-// DeviceClass which names such a resource, or whose name the resource is derived from. Devices that several nodes reach
-// count for no node. It is safe for concurrent use.
+// Counts counts the devices of nodes as resources: the devices of their ResourceSlices that match a DeviceClass, as the
+// resource that the class counts as. It is safe for concurrent use.
 type Counts struct {
 	mu       sync.Mutex
 	compiled *cel.Cache
-	classes  map[string]*resourceapi.DeviceClass
-	// slices are the slices of single nodes, by name; byNode has their names.
-	slices map[string]*resourceapi.ResourceSlice
+	// configured are the resources that classes count as, whatever they say.
+	configured map[string]v1.ResourceName
+	classes    map[string]*resourceapi.DeviceClass
+	// renamed are the resources of classes that count under another name.
+	renamed map[v1.ResourceName]v1.ResourceName
+	slices  map[string]*resourceapi.ResourceSlice
+	// byNode has the names of the slices of single nodes; shared those of the slices with devices that several nodes
+	// reach, or several claims can have.
 	byNode map[string]map[string]bool
-	// known are the counts of nodes, cached until something changes.
-	known map[string]map[v1.ResourceName]int64
+	shared map[string]bool
+	// offers are what slices offer, cached until the slice or a class changes.
+	offers map[string]offer
+}
+
+// offer is the devices of a slice, as resources.
+type offer struct {
+	counts map[v1.ResourceName]int64
+	// unlimited are the resources among whose devices are some that several nodes reach, or several claims can have.
+	unlimited map[v1.ResourceName]bool
 }
 
 // compiledExpressions is how many class selectors are kept compiled.
 const compiledExpressions = 100
 
-// NewCounts returns empty counts.
-func NewCounts() *Counts {
+// NewCounts returns empty counts. Classes count as the resources that are configured for them; others as the extended
+// resource that they name, else as the one that Kubernetes derives from their own name.
+func NewCounts(configured map[string]v1.ResourceName) *Counts {
 	return &Counts{
-		compiled: newCache(),
-		classes:  map[string]*resourceapi.DeviceClass{}, slices: map[string]*resourceapi.ResourceSlice{},
-		byNode: map[string]map[string]bool{}, known: map[string]map[v1.ResourceName]int64{},
+		compiled: newCache(), configured: configured, classes: map[string]*resourceapi.DeviceClass{},
+		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{},
+		byNode: map[string]map[string]bool{}, shared: map[string]bool{}, offers: map[string]offer{},
 	}
 }
 
@@ -60,17 +76,23 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 		return nil
 	}
 	nodes = c.dropSlice(slice.Name)
+	c.slices[slice.Name] = slice
+	if slice.Spec.NodeName == nil || slices.ContainsFunc(slice.Spec.Devices, isMultiplyAllocatable) {
+		c.shared[slice.Name] = true
+	}
 	if slice.Spec.NodeName == nil {
 		return nodes
 	}
 	node := *slice.Spec.NodeName
-	c.slices[slice.Name] = slice
 	if c.byNode[node] == nil {
 		c.byNode[node] = map[string]bool{}
 	}
 	c.byNode[node][slice.Name] = true
-	delete(c.known, node)
 	return slices.Compact(append(nodes, node))
+}
+
+func isMultiplyAllocatable(device resourceapi.Device) bool {
+	return ptr.Deref(device.AllowMultipleAllocations, false)
 }
 
 // isSame reports whether two objects of one name are the same version.
@@ -120,65 +142,153 @@ func (c *Counts) dropSlice(name string) (nodes []string) {
 	if slice == nil {
 		return nil
 	}
-	node := *slice.Spec.NodeName
 	delete(c.slices, name)
+	delete(c.shared, name)
+	delete(c.offers, name)
+	if slice.Spec.NodeName == nil {
+		return nil
+	}
+	node := *slice.Spec.NodeName
 	if delete(c.byNode[node], name); len(c.byNode[node]) == 0 {
 		delete(c.byNode, node)
 	}
-	delete(c.known, node)
 	return []string{node}
 }
 
-// SetClass adds or updates a DeviceClass. It returns the nodes whose devices may have changed: all that have any.
-func (c *Counts) SetClass(class *resourceapi.DeviceClass) (nodes []string) {
+// SetClass adds or updates a DeviceClass. It reports whether its devices count as anything else than before, and
+// returns the nodes whose devices may have changed: all that have any.
+func (c *Counts) SetClass(class *resourceapi.DeviceClass) (renamed bool, nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.classes[class.Name]
 	if before != nil && before.UID == class.UID && equality.Semantic.DeepEqual(before.Spec, class.Spec) {
-		return nil
+		return false, nil
 	}
-	c.classes[class.Name] = class
-	return c.allChanged()
+	return c.change(class.Name, class)
 }
 
-// DropClass removes a DeviceClass. It returns the nodes whose devices may have changed.
-func (c *Counts) DropClass(name string) (nodes []string) {
+// DropClass removes a DeviceClass. It returns what SetClass does.
+func (c *Counts) DropClass(name string) (renamed bool, nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.classes[name] == nil {
-		return nil
+		return false, nil
 	}
-	delete(c.classes, name)
-	return c.allChanged()
+	return c.change(name, nil)
 }
 
-func (c *Counts) allChanged() []string {
-	clear(c.known)
-	return slices.Sorted(maps.Keys(c.byNode))
+// change replaces a class; nil for none.
+func (c *Counts) change(name string, class *resourceapi.DeviceClass) (renamed bool, nodes []string) {
+	as, names := c.resourceOf(name), c.renamed
+	if c.classes[name] = class; class == nil {
+		delete(c.classes, name)
+	}
+	c.renamed = c.renames()
+	clear(c.offers)
+	return c.resourceOf(name) != as || !maps.Equal(c.renamed, names), slices.Sorted(maps.Keys(c.byNode))
 }
 
-// WithDevices returns a copy of a node with its devices behind extended resources added to its own resources. A
-// resource in the node's status stays as it is: a device plugin serves it. Nil counts have no devices.
-func (c *Counts) WithDevices(node *v1.Node) *v1.Node {
-	if c == nil {
-		return node
-	}
+// ResourceOf returns the resource that the devices of a class count as, whether it exists or not.
+func (c *Counts) ResourceOf(class string) v1.ResourceName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.byNode[node.Name] == nil || len(c.classes) == 0 {
+	return c.resourceOf(class)
+}
+
+func (c *Counts) resourceOf(class string) v1.ResourceName {
+	if name, ok := c.configured[class]; ok {
+		return name
+	}
+	if known := c.classes[class]; known != nil && known.Spec.ExtendedResourceName != nil {
+		return v1.ResourceName(*known.Spec.ExtendedResourceName)
+	}
+	return derived(class)
+}
+
+// derived returns the extended resource that Kubernetes derives from the name of a class.
+func derived(class string) v1.ResourceName {
+	return v1.ResourceName(resourceapi.ResourceDeviceClassPrefix + class)
+}
+
+// renames returns the extended resources of classes that count under another name. Of several classes that name a
+// resource the newest backs it, and of those the first by name, as in kube-scheduler.
+func (c *Counts) renames() map[v1.ResourceName]v1.ResourceName {
+	names, backing := map[v1.ResourceName]v1.ResourceName{}, map[v1.ResourceName]*resourceapi.DeviceClass{}
+	for _, class := range c.classes {
+		backing[derived(class.Name)] = class
+		if class.Spec.ExtendedResourceName == nil {
+			continue
+		}
+		name := v1.ResourceName(*class.Spec.ExtendedResourceName)
+		if other := backing[name]; other == nil ||
+			cmp.Or(other.CreationTimestamp.Compare(class.CreationTimestamp.Time), cmp.Compare(class.Name, other.Name)) < 0 {
+			backing[name] = class
+		}
+	}
+	for name, class := range backing {
+		if as := c.resourceOf(class.Name); as != name {
+			names[name] = as
+		}
+	}
+	return names
+}
+
+// Renamed returns an amount with the resources of classes under the name that their devices count as: the amount itself
+// where that changes nothing.
+func (c *Counts) Renamed(amount resource.Vector) resource.Vector {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var as resource.Vector
+	for name := range amount {
+		if now, ok := c.renamed[name]; ok {
+			if as == nil {
+				as = maps.Clone(amount)
+			}
+			delete(as, name)
+			as[now] += amount[name]
+		}
+	}
+	if as == nil {
+		return amount
+	}
+	return as
+}
+
+// Unlimited returns the resources of which some devices are in reach of several nodes, or can be allocated to several
+// claims: how many can be allocated is not bounded by what nodes have.
+func (c *Counts) Unlimited() map[v1.ResourceName]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	unlimited := map[v1.ResourceName]bool{}
+	for name := range c.shared {
+		maps.Copy(unlimited, c.offerOf(name).unlimited)
+	}
+	return unlimited
+}
+
+// WithDevices returns a copy of a node with its devices added to its own resources, each under the name that it counts
+// as. A resource in the node's status stays as it is: a device plugin serves it.
+func (c *Counts) WithDevices(node *v1.Node) *v1.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.renamed) == 0 && c.byNode[node.Name] == nil {
 		return node
 	}
-	if c.known[node.Name] == nil {
-		c.known[node.Name] = c.count(node.Name)
-	}
-	with := *node
-	with.Status.Allocatable = maps.Clone(node.Status.Allocatable)
-	if with.Status.Allocatable == nil {
+	with, own := *node, node.Status.Allocatable
+	if with.Status.Allocatable = maps.Clone(own); own == nil {
 		with.Status.Allocatable = v1.ResourceList{}
 	}
-	for name, count := range c.known[node.Name] {
-		if own := node.Status.Allocatable[name]; own.IsZero() {
-			with.Status.Allocatable[name] = *resource.NewQuantity(count, resource.DecimalSI)
+	for name, as := range c.renamed {
+		if quantity, ok := own[name]; ok {
+			delete(with.Status.Allocatable, name)
+			if known := own[as]; known.IsZero() {
+				with.Status.Allocatable[as] = quantity
+			}
+		}
+	}
+	for name, count := range c.count(node.Name) {
+		if own := with.Status.Allocatable[name]; own.IsZero() {
+			with.Status.Allocatable[name] = *apiresource.NewQuantity(count, apiresource.DecimalSI)
 		}
 	}
 	return &with
@@ -199,32 +309,35 @@ func (c *Counts) count(node string) map[v1.ResourceName]int64 {
 		if spec.Pool.Generation < newest[pool{spec.Driver, spec.Pool.Name}] {
 			continue
 		}
-		for i := range spec.Devices {
-			for resource, class := range c.backing() {
-				if matches(c.compiled, class, spec.Driver, &spec.Devices[i]) {
-					counts[resource]++
-				}
-			}
+		for as, count := range c.offerOf(name).counts {
+			counts[as] += count
 		}
 	}
 	return counts
 }
 
-// backing returns the class behind each resource: of several that name it the newest, and of those the first by name,
-// as in kube-scheduler. Each class also backs the resource that is derived from its own name.
-func (c *Counts) backing() map[v1.ResourceName]*resourceapi.DeviceClass {
-	found := map[v1.ResourceName]*resourceapi.DeviceClass{}
-	for _, class := range c.classes {
-		found[v1.ResourceName(resourceapi.ResourceDeviceClassPrefix+class.Name)] = class
-		if class.Spec.ExtendedResourceName == nil {
-			continue
+// offerOf returns what a slice offers. A device that several classes select counts once as each resource.
+func (c *Counts) offerOf(name string) offer {
+	if known, ok := c.offers[name]; ok {
+		return known
+	}
+	spec := &c.slices[name].Spec
+	found := offer{counts: map[v1.ResourceName]int64{}, unlimited: map[v1.ResourceName]bool{}}
+	for i := range spec.Devices {
+		device, as := &spec.Devices[i], map[v1.ResourceName]bool{}
+		for _, class := range c.classes {
+			if name := c.resourceOf(class.Name); !as[name] && matches(c.compiled, class, spec.Driver, device) {
+				as[name] = true
+			}
 		}
-		name := v1.ResourceName(*class.Spec.ExtendedResourceName)
-		if other := found[name]; other == nil ||
-			cmp.Or(other.CreationTimestamp.Compare(class.CreationTimestamp.Time), cmp.Compare(class.Name, other.Name)) < 0 {
-			found[name] = class
+		for name := range as {
+			found.counts[name]++
+			if spec.NodeName == nil || isMultiplyAllocatable(*device) {
+				found.unlimited[name] = true
+			}
 		}
 	}
+	c.offers[name] = found
 	return found
 }
 

@@ -33,6 +33,8 @@ type Cluster struct {
 	loose  map[*Class]bool
 	pinned map[string]map[*Class]bool
 	total  resource.Vector
+	// unlimited are the resources of which more can be allocated than nodes have.
+	unlimited map[v1.ResourceName]bool
 }
 
 // pool is a pool of the configuration, or the default one.
@@ -114,12 +116,39 @@ func (c *Cluster) On(name string, amount resource.Vector) resource.Vector {
 	there := resource.Vector{}
 	if n := c.nodes[name]; n != nil {
 		for of := range amount {
-			if least := min(amount[of], n.has[of]); least > 0 {
+			least := amount[of]
+			if !c.unlimited[of] {
+				least = min(least, n.has[of])
+			}
+			if least > 0 {
 				there[of] = least
 			}
 		}
 	}
 	return there
+}
+
+// SetUnlimited sets the resources of which more can be allocated than nodes have: there is as much of them to share in
+// every pool as anybody asks for. It reports whether they have changed.
+func (c *Cluster) SetUnlimited(names map[v1.ResourceName]bool) bool {
+	if maps.Equal(c.unlimited, names) {
+		return false
+	}
+	c.addUnlimited(-1)
+	c.unlimited = maps.Clone(names)
+	c.addUnlimited(1)
+	return true
+}
+
+func (c *Cluster) addUnlimited(times int64) {
+	for name := range c.unlimited {
+		for _, p := range c.pools {
+			of := resource.Of(p.name, name)
+			if c.total[of] += times * resource.MaxOfOne; c.total[of] == 0 {
+				delete(c.total, of)
+			}
+		}
+	}
 }
 
 // PoolOf returns the pool of a node by its labels. It may be called concurrently.

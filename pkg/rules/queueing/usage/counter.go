@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -28,6 +29,9 @@ type Caller interface {
 	Do(effects queueing.Effects)
 	// HeldChanged is called when capacity that is held for pods to come counts otherwise than before.
 	HeldChanged()
+	// Recounted is called when a pod of a job asks for something else than when it was counted, for its claims have
+	// changed, or which of its claims count for it.
+	Recounted(job string)
 }
 
 // Counter keeps the usages of a book, and what the nodes have to share, up to date. It is not safe for concurrent use.
@@ -35,7 +39,10 @@ type Counter struct {
 	caller Caller
 	book   *queueing.Book
 	nodes  *pools.Cluster
+	claims *claims.Claims
 	pods   map[types.UID]Pod
+	// foreign are the pods of other schedulers.
+	foreign map[types.UID]*v1.Pod
 	// onNode are the counted pods that have a node, or for which one is held; ofClass are all, by what they ask of nodes.
 	onNode  Index[string]
 	ofClass Index[*pools.Class]
@@ -46,7 +53,7 @@ type Counter struct {
 type Pod struct {
 	// Object is the version that was counted.
 	Object *v1.Pod
-	// Amount is what it asks for, and Class what it asks of nodes.
+	// Amount is what it asks for, devices included, and Class what it asks of nodes.
 	Amount resource.Vector
 	Class  *pools.Class
 	// Node is the node that it has, or that is held for it; empty for none.
@@ -54,10 +61,10 @@ type Pod struct {
 }
 
 // New returns a counter without pods, whose usages are in the book.
-func New(caller Caller, book *queueing.Book, nodes *pools.Cluster) *Counter {
+func New(caller Caller, book *queueing.Book, nodes *pools.Cluster, claimed *claims.Claims) *Counter {
 	return &Counter{
-		caller: caller, book: book, nodes: nodes, pods: map[types.UID]Pod{}, onNode: Index[string]{}, ofClass: Index[*pools.Class]{},
-		holds: newHolds(),
+		caller: caller, book: book, nodes: nodes, claims: claimed, pods: map[types.UID]Pod{}, foreign: map[types.UID]*v1.Pod{},
+		onNode: Index[string]{}, ofClass: Index[*pools.Class]{}, holds: newHolds(),
 	}
 }
 
@@ -74,21 +81,26 @@ func (c *Counter) Pods() map[types.UID]Pod { return c.pods }
 // is that in the pool of the node that the pod has, or that is held for it, or else what it asks for in each pool that
 // it may use. It returns the usage.
 func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usage {
+	others := c.claims.SetPod(pod)
 	p := c.see(pod, node)
 	u.Amount, u.Or = c.nodes.Charge(p.Amount, p.Class, p.Node, u.Runs)
 	if before, counted := c.book.Counted(string(pod.UID)); !counted || !before.Equal(u) {
 		c.book.Count(string(pod.UID), u)
 		c.recountHeldFor(pod.UID)
 	}
+	c.recountAll(others)
 	return u
 }
+
+// Amount returns what a pod asks for in its queue, wherever it is placed.
+func (c *Counter) Amount(pod *v1.Pod) resource.Vector { return c.claims.Amount(pod) }
 
 // see records a pod as it is now.
 func (c *Counter) see(pod *v1.Pod, node string) Pod {
 	p, counted := c.pods[pod.UID]
 	before := p
 	if !counted || p.Object.ResourceVersion != pod.ResourceVersion {
-		p.Object, p.Amount = pod, resource.OfPod(pod) // it may have been resized, or its resize is done
+		p.Object, p.Amount = pod, c.claims.Amount(pod) // it may have been resized, or its resize is done
 		if p.Class == nil || !c.nodes.Is(pod, p.Class) {
 			p.Class = c.nodes.Enter(pod)
 			c.ofClass.Move(pod.UID, before.Class, p.Class)
@@ -128,6 +140,7 @@ func (c *Counter) share() { c.book.SetTotal(c.nodes.Total()) }
 
 // Drop ends what is counted of a pod, whoever schedules it.
 func (c *Counter) Drop(uid types.UID) {
+	others := c.claims.DropPod(uid)
 	c.DropForeign(uid)
 	if p, counted := c.pods[uid]; counted {
 		delete(c.pods, uid)
@@ -136,13 +149,20 @@ func (c *Counter) Drop(uid types.UID) {
 		c.ofClass.Move(uid, p.Class, nil)
 		c.leave(p.Class)
 	}
-	c.recountHeldFor(uid) // before other jobs of its queue get what it gives back
+	c.recountAll(others) // before other jobs of its queue get what it gives back
+	c.recountHeldFor(uid)
 	c.caller.Do(c.book.Gone(string(uid), c.caller.Moment()))
 }
 
 // SetForeign counts what a pod of another scheduler has of its node. It reports whether that has changed.
 func (c *Counter) SetForeign(pod *v1.Pod) bool {
-	amount := resource.OfPod(pod)
+	c.foreign[pod.UID] = pod
+	c.recountAll(c.claims.SetPod(pod))
+	return c.countForeign(pod)
+}
+
+func (c *Counter) countForeign(pod *v1.Pod) bool {
+	amount := c.claims.Amount(pod)
 	if c.nodes.HasForeign(pod.UID, pod.Spec.NodeName, amount) {
 		return false
 	}
@@ -153,6 +173,7 @@ func (c *Counter) SetForeign(pod *v1.Pod) bool {
 
 // DropForeign ends that.
 func (c *Counter) DropForeign(uid types.UID) {
+	delete(c.foreign, uid)
 	if c.nodes.DropForeign(uid) {
 		c.share()
 	}

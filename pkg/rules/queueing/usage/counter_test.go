@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -26,7 +28,19 @@ type objects struct {
 	nodes map[string]*v1.Node
 	pods  map[types.UID]*v1.Pod
 	held  map[hold.ID]*v1.Pod
+	// claims are how many devices each claim has; unlimited is whether that is bounded by what nodes have.
+	claims    map[string]int64
+	unlimited bool
 }
+
+// device is the resource that all devices count as.
+const device = v1.ResourceName("example.com/device")
+
+// classes is the one class of all devices.
+type classes struct{}
+
+func (classes) ResourceOf(string) v1.ResourceName              { return device }
+func (classes) Renamed(amount resource.Vector) resource.Vector { return amount }
 
 const ours = "ours"
 
@@ -37,6 +51,7 @@ func (caller) Ours(schedulerName string) bool { return schedulerName == ours }
 func (caller) QueueOf(pod *v1.Pod) string     { return pod.Labels[v1alpha1.QueueLabel] }
 func (caller) Moment() queueing.Moment        { return queueing.Moment{} }
 func (caller) HeldChanged()                   {}
+func (caller) Recounted(string)               {}
 
 func (c caller) Do(effects queueing.Effects) {
 	if len(effects.Call) > 0 {
@@ -59,7 +74,7 @@ func newCounted(t *testing.T) *counted {
 	}
 	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.SetQueues(queueing.Queue{Name: "a", Weight: 1}, queueing.Queue{Name: "b", Weight: 1})
-	return &counted{Counter: New(caller{t}, book, nodes), book: book, nodes: nodes}
+	return &counted{Counter: New(caller{t}, book, nodes, claims.New(classes{})), book: book, nodes: nodes}
 }
 
 // countPod counts a pod as scheduler and controller do.
@@ -92,11 +107,22 @@ func (c *counted) all(r *rand.Rand, o *objects) {
 	for id, pod := range o.held {
 		do = append(do, func() { c.SetHeld(id, pod, pod.Spec.NodeName, resource.OfPod(pod)) })
 	}
-	do = append(do, c.StartHeld)
+	for name, count := range o.claims {
+		do = append(do, func() { c.SetClaim(claimOf(name, count)) })
+	}
+	do = append(do, c.StartHeld, func() { c.setUnlimited(o) })
 	r.Shuffle(len(do), func(i, j int) { do[i], do[j] = do[j], do[i] })
 	for _, one := range do {
 		one()
 	}
+}
+
+func (c *counted) setUnlimited(o *objects) {
+	names := map[v1.ResourceName]bool{}
+	if o.unlimited {
+		names[device] = true
+	}
+	c.SetUnlimited(names)
 }
 
 // uses are what is counted: the usage of each pod and each hold, and what the nodes share.
@@ -121,7 +147,8 @@ func (o *objects) running(queue string) (sum int64) {
 	}
 	for _, pod := range o.pods {
 		if is(pod) {
-			sum += o.has(pod)
+			has := o.has(pod)
+			sum += has[v1.ResourceCPU] + has[device]
 		}
 	}
 	taken := map[*v1.Pod]bool{}
@@ -132,7 +159,7 @@ func (o *objects) running(queue string) (sum int64) {
 		}
 		counts := size(as)
 		if pod := o.pods[types.UID(as.Annotations[v1alpha1.InPlaceOfAnnotation])]; is(pod) && !taken[pod] {
-			counts, taken[pod] = max(0, counts-o.has(pod)), true
+			counts, taken[pod] = max(0, counts-o.has(pod)[v1.ResourceCPU]), true
 		}
 		sum += counts
 	}
@@ -140,14 +167,42 @@ func (o *objects) running(queue string) (sum int64) {
 }
 
 // has returns what a pod has of its node.
-func (o *objects) has(pod *v1.Pod) (sum int64) {
+func (o *objects) has(pod *v1.Pod) resource.Vector {
+	has := resource.Vector{}
 	if node := o.nodes[pod.Spec.NodeName]; node != nil {
 		most := resource.OfNode(node)
-		for name, amount := range resource.OfPod(pod) {
-			sum += min(amount, most[name])
+		for name, amount := range o.asks(pod) {
+			if name != device || !o.unlimited {
+				amount = min(amount, most[name])
+			}
+			has[name] = amount
 		}
 	}
-	return sum
+	return has
+}
+
+// asks returns what a pod asks for: with the devices of its claim, if it is the first that names it.
+func (o *objects) asks(pod *v1.Pod) resource.Vector {
+	asks := resource.OfPod(pod)
+	claimOf := func(pod *v1.Pod) string {
+		if len(pod.Spec.ResourceClaims) == 0 || pod.Spec.SchedulerName != ours && pod.Spec.NodeName == "" {
+			return ""
+		}
+		return *pod.Spec.ResourceClaims[0].ResourceClaimName
+	}
+	claim, first := claimOf(pod), true
+	for _, other := range o.pods {
+		if claimOf(other) == claim && other.UID < pod.UID {
+			first = first && other.Spec.NodeName == "" && pod.Spec.NodeName != ""
+		}
+		if claimOf(other) == claim && other.UID > pod.UID {
+			first = first && (other.Spec.NodeName == "" || pod.Spec.NodeName != "")
+		}
+	}
+	if claim != "" && first {
+		asks[device] += o.claims[claim]
+	}
+	return asks
 }
 
 func size(pod *v1.Pod) (sum int64) {
@@ -166,11 +221,12 @@ func toUIDs(held map[hold.ID]*v1.Pod) (uids []types.UID) {
 
 // change changes an object at random, and counts it.
 func (c *counted) change(r *rand.Rand, o *objects, version int) {
-	switch name := fmt.Sprint("n", r.IntN(2)); r.IntN(8) {
+	switch name := fmt.Sprint("n", r.IntN(2)); r.IntN(11) {
 	case 0:
 		node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": []string{"big", "small"}[r.IntN(2)]}}}
 		node.Spec.Unschedulable = r.IntN(3) == 0
 		node.Status.Allocatable = cpus(8 + r.IntN(8))
+		node.Status.Allocatable[device] = *apiresource.NewQuantity(r.Int64N(4), apiresource.DecimalSI)
 		o.nodes[name] = node
 		c.again(o, c.SetNode(node))
 	case 1:
@@ -192,6 +248,17 @@ func (c *counted) change(r *rand.Rand, o *objects, version int) {
 		id := hold.ID(fmt.Sprint("h", r.IntN(3)))
 		delete(o.held, id)
 		c.DropHeld(id)
+	case 6:
+		claim := fmt.Sprint("c", r.IntN(2))
+		o.claims[claim] = 1 + r.Int64N(3)
+		c.SetClaim(claimOf(claim, o.claims[claim]))
+	case 7:
+		claim := fmt.Sprint("c", r.IntN(2))
+		delete(o.claims, claim)
+		c.DropClaim(types.NamespacedName{Namespace: "ns", Name: claim})
+	case 8:
+		o.unlimited = r.IntN(3) == 0
+		c.setUnlimited(o)
 	case 5:
 		uid := types.UID(fmt.Sprint("p", r.IntN(4)))
 		delete(o.pods, uid)
@@ -221,10 +288,19 @@ func podOf(r *rand.Rand, uid string, version int) *v1.Pod {
 	}}
 	pod.Spec.SchedulerName = []string{ours, ours, ours, "another"}[r.IntN(4)]
 	pod.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: cpus(r.IntN(5))}}}
+	if r.IntN(2) == 0 {
+		pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "devices", ResourceClaimName: new(fmt.Sprint("c", r.IntN(2)))}}
+	}
 	if r.IntN(3) == 0 {
 		pod.Spec.NodeSelector = map[string]string{"pool": "big"}
 	}
 	return pod
+}
+
+func claimOf(name string, count int64) *resourceapi.ResourceClaim {
+	claim := &resourceapi.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	claim.Spec.Devices.Requests = []resourceapi.DeviceRequest{{Name: "devices", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: "class", Count: count}}}
+	return claim
 }
 
 // TestWhatExistsDecides: after any changes, the counter says what one says that counts the present objects from
@@ -233,7 +309,7 @@ func TestWhatExistsDecides(t *testing.T) {
 	inPlace, sizes := 0, map[int]bool{}
 	for seed := range uint64(150) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		o := &objects{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, held: map[hold.ID]*v1.Pod{}}
+		o := &objects{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, held: map[hold.ID]*v1.Pod{}, claims: map[string]int64{}}
 		c := newCounted(t)
 		c.StartHeld()
 		for version := range 40 {
@@ -261,7 +337,7 @@ func TestWhatExistsDecides(t *testing.T) {
 		for id := range o.held {
 			c.DropHeld(id)
 		}
-		if n := len(c.pods) + len(c.onNode) + len(c.ofClass) + len(c.holds.all) + len(c.moving) + len(c.inPlace); n > 0 {
+		if n := len(c.pods) + len(c.onNode) + len(c.ofClass) + len(c.holds.all) + len(c.moving) + len(c.inPlace) + len(c.foreign); n > 0 {
 			t.Fatalf("seed %d: %d entries are left of nothing", seed, n)
 		}
 		for name, s := range c.book.Standings() {

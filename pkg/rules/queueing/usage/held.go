@@ -104,7 +104,7 @@ func (c *Counter) tally(id hold.ID) {
 	if !c.caller.Ours(h.pod.Spec.SchedulerName) {
 		c.uncount(id)
 		c.occupy(id, nil)
-		c.nodes.SetForeign(types.UID(id), h.node, h.amount)
+		c.nodes.SetForeign(types.UID(id), h.node, c.claims.Renamed(h.amount))
 		c.share()
 		return
 	}
@@ -132,7 +132,7 @@ func (c *Counter) countsOf(id hold.ID) resource.Vector {
 	if _, known := c.nodes.Pool(h.node); !known {
 		return nil
 	}
-	counts := maps.Clone(h.amount)
+	counts := maps.Clone(c.claims.Renamed(h.amount))
 	if pod := inPlaceOf(h); pod != "" && c.inPlace[pod] == id {
 		for name, amount := range c.nodes.On(c.pods[pod].Node, c.pods[pod].Amount) {
 			counts[name] = max(0, counts[name]-amount)
