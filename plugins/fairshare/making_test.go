@@ -63,7 +63,7 @@ func TestWayIsMade(t *testing.T) {
 			top = nominated
 			waits := func(sentence string, used int) {
 				t.Helper()
-				if why := d.comes(top); !strings.HasPrefix(why, fmt.Sprintf("queue %q is overused: %d ", "a", used)) {
+				if why := d.comes(top); !strings.HasPrefix(why, fmt.Sprintf("queue %q is at its share: %d ", "a", used)) {
 					t.Errorf("%s: it hears %q", sentence, why)
 				}
 				if d.calledNow() != "" {

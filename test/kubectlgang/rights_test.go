@@ -151,7 +151,7 @@ func (s *stage) testViewer(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"list -A", "job.train"},
 		{"list -n llm", "vision"},
-		{"explain llm/pretrain --nodes +1:gpu-0", "Now the scheduler would place none"},
+		{"explain llm/pretrain --nodes +1:gpu-0", "llm/pretrain waits: no rack has room for 3"},
 		{"whatif -f testdata/job.yaml --preempt --nodes +1:gpu-0", "Now: 2 of 2 pods would be placed."},
 		{"queues", "research"},
 		{"reservations", "tonight"},
