@@ -9,12 +9,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // wish is what the PodGroup of a gang should have.
 type wish struct {
-	// min is the number of members that start together; 0 means that there are none.
+	// min is the number of members that start together, fewer than there are where the gang is elastic; 0 means that there
+	// are none.
 	min int
 	// stages are the sizes of the parts that are made one after the other, whose sum is min; nil where
 	// all members are made at once.
@@ -41,6 +43,8 @@ func (w wish) stagesText() string {
 // part is the members that are made at the same time.
 type part struct {
 	count int
+	// least is the minimum that a template states for the whole gang; 0 for none.
+	least int
 	room  resource.Vector
 	// afresh: they are made when the members before them have ended.
 	afresh bool
@@ -48,6 +52,9 @@ type part struct {
 
 func (p *part) add(n int, pod *v1.PodTemplateSpec) {
 	p.count += n
+	if least, err := strconv.Atoi(pod.Annotations[v1alpha1.MinAvailableAnnotation]); err == nil && least > 0 {
+		p.least = least
+	}
 	if p.room == nil {
 		p.room = resource.Vector{}
 	}
@@ -66,6 +73,9 @@ func wishOf(parts []part) wish {
 	}
 	if len(parts) < 2 {
 		w.stages = nil
+		if len(parts) == 1 && parts[0].least > 0 {
+			w.min = min(w.min, parts[0].least) // what its pods say counts: the PodGroup says the same
+		}
 		return w
 	}
 	if room := most(parts); room != nil {
