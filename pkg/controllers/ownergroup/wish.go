@@ -43,8 +43,6 @@ func (w wish) stagesText() string {
 // part is the members that are made at the same time.
 type part struct {
 	count int
-	// least is the minimum that a template states for the whole gang; 0 for none.
-	least int
 	room  resource.Vector
 	// afresh: they are made when the members before them have ended.
 	afresh bool
@@ -52,9 +50,6 @@ type part struct {
 
 func (p *part) add(n int, pod *v1.PodTemplateSpec) {
 	p.count += n
-	if least, err := strconv.Atoi(pod.Annotations[v1alpha1.MinAvailableAnnotation]); err == nil && least > 0 {
-		p.least = least
-	}
 	if p.room == nil {
 		p.room = resource.Vector{}
 	}
@@ -73,9 +68,6 @@ func wishOf(parts []part) wish {
 	}
 	if len(parts) < 2 {
 		w.stages = nil
-		if len(parts) == 1 && parts[0].least > 0 {
-			w.min = min(w.min, parts[0].least) // what its pods say counts: the PodGroup says the same
-		}
 		return w
 	}
 	if room := most(parts); room != nil {
@@ -152,6 +144,9 @@ func ofJob(job *batchv1.Job, standing int) wish {
 	if job.Spec.Completions != nil {
 		gone := max(0, int(job.Status.Succeeded)-standing)
 		n = min(n, int(*job.Spec.Completions)-gone-failedIndexes(job))
+	}
+	if least, err := strconv.Atoi(job.Spec.Template.Annotations[v1alpha1.MinAvailableAnnotation]); err == nil && least > 0 {
+		n = min(n, least) // it is elastic: what its pods say counts, and the PodGroup says the same
 	}
 	return wish{min: max(0, n)}
 }
