@@ -43,7 +43,7 @@ var explanations = map[string]explanation{
 	"job/nothing -n llm":    {true, []string{"error: there is no Job llm/nothing"}},
 	"pretrian -n llm":       {true, []string{`error: there is no gang "llm/pretrian": did you mean "pretrain"?`}},
 	"-n team-a":             {want: []string{"team-a/late waits: "}}, // the only one that does
-	"-n llm":                {want: []string{"note: 3 gangs of namespace llm wait: name one of them\n", "\npretrain   waiting for room   3     Unschedulable\n"}},
+	"-n llm":                {want: []string{"note: 4 gangs of namespace llm wait: name one of them\n", "\npretrain   waiting for room   3     Unschedulable\n"}},
 	"-n kube-system":        {want: []string{"note: there is no gang in namespace kube-system: "}},
 	"llm/ -n llm":           {true, []string{`error: checking the name: "llm/" is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME`}},
 	"late -n team-a": {want: []string{
@@ -106,7 +106,7 @@ func (s *stage) testExplain(t *testing.T) {
 	if err := os.WriteFile(withLease, bytes.ReplaceAll(config, []byte("{leaderElect: false}"), []byte("{leaderElect: true, resourceName: nobody}")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	asked["pretrain -n llm --scheduler-config="+withLease] = explanation{want: []string{"llm/pretrain waits: no scheduler leads, since there is no lease kube-system/nobody; once one does: "}}
+	asked["pretrain -n llm --scheduler-config="+withLease] = explanation{want: []string{"llm/pretrain waits: no scheduler leads, since there is no lease kube-system/nobody; once one does:\n  no rack has room for 3"}}
 	for args, c := range asked {
 		stdout, stderr, err := s.try(t, append([]string{"explain", "--scheduler-config=testdata/scheduler.yaml"}, strings.Fields(args)...)...)
 		if (err != nil) != c.fails {
@@ -120,7 +120,7 @@ func (s *stage) testExplain(t *testing.T) {
 	}
 	s.testExplainDump(t)
 	type standing struct{ Phase, State, Verdict string }
-	if got := items[standing](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm"); len(got) != 1 || got[0] != (standing{"Pending", "waiting for room", "llm/pretrain waits: no rack has room for 3; best rack r1 fits 2"}) {
+	if got := items[standing](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm", "--scheduler-config=testdata/scheduler.yaml"); len(got) != 1 || got[0] != (standing{"Pending", "waiting for room", "llm/pretrain waits: no rack has room for 3; best rack r1 fits 2"}) {
 		t.Errorf("as JSON it says %+v", got)
 	}
 }

@@ -55,10 +55,10 @@ func (r *Report) why(g *view.Gang) string {
 		text = fmt.Sprintf("%d of its minimum of %d members are there", r.Members, r.Minimum)
 	case len(r.Cases) > 0 && !r.contradicted():
 		text = r.Cases[0].why(r.Gang)
+	case g != nil && g.Message != "":
+		text = r.brief(g.Message)
 	case len(r.Said) > 0:
 		text = r.brief(r.Said[0].Message)
-	case g != nil:
-		text = r.brief(g.Message)
 	}
 	if r.Leaderless != "" {
 		return "no scheduler leads, since " + r.Leaderless + "; once one does: " + text
