@@ -74,8 +74,8 @@ func runBoth(ctx context.Context, args []string) (err error) {
 	return foreground(ctx, filepath.Join(bin, schedulerName), args)
 }
 
-// publish writes the configuration that a scheduler with these flags runs with to the ConfigMap where kubectl gang looks
-// for it.
+// publish writes the configuration that a scheduler with these flags runs with to the ConfigMap where kubectl gang
+// looks for it.
 func publish(ctx context.Context, c *localcluster.Cluster, root string, args []string) error {
 	file := filepath.Join(root, "cmd", "scheduler", "app", "default.yaml")
 	for i, arg := range args {

@@ -101,8 +101,8 @@ func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
 	return mostFrequent(count)
 }
 
-// askedByGangs returns the extended resource, of those that nodes have, that most members of gangs ask for, or else cpu;
-// false where there are no gangs.
+// askedByGangs returns the extended resource, of those that nodes have, that most members of gangs ask for, or else
+// cpu; false where there are no gangs.
 func askedByGangs(pods []*v1.Pod, nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
 	count := map[v1.ResourceName]int{}
 	for _, pod := range pods {

@@ -175,8 +175,8 @@ func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, e
 	return view.Gangs(in), nil
 }
 
-// unknown returns the error that there is no gang of a name, with the nearest that there is. aside is what else is known;
-// empty for nothing.
+// unknown returns the error that there is no gang of a name, with the nearest that there is. aside is what else is
+// known; empty for nothing.
 func (o *options) unknown(ctx context.Context, read reader, gang, aside string) error {
 	namespace, name, _ := strings.Cut(gang, "/")
 	if aside != "" {

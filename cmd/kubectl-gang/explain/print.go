@@ -104,8 +104,12 @@ func (r *Report) brieflines() (lines []string) {
 	if r.Unasked != "" {
 		lines = append(lines, "Note: what the scheduler would decide now is not known: "+r.Unasked)
 	}
-	if o := r.Configuration; o != nil && o.BuiltIn != "" {
-		lines = append(lines, "Note: predicted with "+o.String())
+	if o := r.Configuration; o != nil && o.BuiltIn != "" && len(r.Cases) > 0 {
+		doing := "predicted with "
+		if r.contradicted() {
+			doing = "not predicted: the cluster's scheduler has said something else than what follows from "
+		}
+		lines = append(lines, "Note: "+doing+o.String())
 	}
 	return lines
 }

@@ -26,8 +26,8 @@ type Report struct {
 	// Phase is the phase in kubectl gang list, and State how far the gang has come; empty where that is not known.
 	Phase string `json:"phase,omitempty"`
 	State string `json:"state,omitempty"`
-	// Members, Bound and Waiting count its pods that have not ended; Held of those that wait have a node nominated. Minimum
-	// is how many start together; 0 where that is not stated, or not known.
+	// Members, Bound and Waiting count its pods that have not ended; Held of those that wait have a node nominated.
+	// Minimum is how many start together; 0 where that is not stated, or not known.
 	Members int `json:"members"`
 	Bound   int `json:"bound"`
 	Waiting int `json:"waiting"`
@@ -100,7 +100,8 @@ type Case struct {
 	Placed    int    `json:"placed"`
 	Undecided bool   `json:"undecided,omitempty"`
 	Why       []Word `json:"why,omitempty"`
-	// Placement is the last attempt to place it that failed, if that is why it waits: how many members fit in which domain.
+	// Placement is the last attempt to place it that failed, if that is why it waits: how many members fit in which
+	// domain.
 	Placement *decisions.Decision `json:"placement,omitempty"`
 	// Search is where victims were last looked for; nil where they were not, or it is placed without any.
 	Search *decisions.Decision `json:"search,omitempty"`
@@ -249,8 +250,8 @@ func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.
 	r.Cases = append(r.Cases, c)
 }
 
-// decide adds the decisions that led to a case, of all that were made, the oldest first. kept is whether the queue keeps
-// the gang from being tried: then what was tried before is not why it waits.
+// decide adds the decisions that led to a case, of all that were made, the oldest first. kept is whether the queue
+// keeps the gang from being tried: then what was tried before is not why it waits.
 func (c *Case) decide(all []decisions.Decision, kept bool) {
 	waits := c.Placed < c.asked
 	for i := range all {

@@ -69,7 +69,7 @@ func (r *Report) why(g *view.Gang) string {
 // contradicted reports whether the cluster's scheduler gave a reason for what the built-in configuration places, or
 // another reason: then it has another configuration, and knows better.
 func (r *Report) contradicted() bool {
-	return r.Configuration != nil && r.Configuration.BuiltIn != "" && len(r.Said) > 0 &&
+	return r.Configuration != nil && r.Configuration.BuiltIn != "" && len(r.Said) > 0 && len(r.Cases) > 0 &&
 		(len(r.Cases[0].Why) == 0 || r.Cases[0].Why[0].Reason != r.Said[0].Reason)
 }
 

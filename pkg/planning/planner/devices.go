@@ -255,8 +255,8 @@ func usersOf(a *gangstate.Attempt, key podclass.ClaimKey,
 	return members, others
 }
 
-// shortDevices counts the devices that unplaced members claim, by device class, if nodes lacked any. A claim that members
-// share counts once.
+// shortDevices counts the devices that unplaced members claim, by device class, if nodes lacked any. A claim that
+// members share counts once.
 func (w *planState) shortDevices(members []int) map[string]int64 {
 	if !w.lackingDevices {
 		return nil

@@ -22,8 +22,8 @@ import (
 // schedulerLabel is the label of the scheduler's Deployment.
 const schedulerLabel = "app.kubernetes.io/name=lockstep-scheduler"
 
-// The ConfigMap, in kube-system, and its key that have the configuration of a scheduler that no Deployment runs: make run
-// writes it.
+// The ConfigMap, in kube-system, and its key that have the configuration of a scheduler that no Deployment runs: make
+// run writes it.
 const (
 	configMap = "lockstep-scheduler-config"
 	configKey = "config.yaml"
@@ -32,9 +32,9 @@ const (
 	stockLease = "kube-scheduler"
 )
 
-// ConfigOf returns the configuration of the scheduler that runs in a cluster, as its Deployment names and mounts it, and
-// where it was found; without a Deployment it is that of a ConfigMap lockstep-scheduler-config, and nil without one. A
-// configuration that is not in a ConfigMap is an error.
+// ConfigOf returns the configuration of the scheduler that runs in a cluster, as its Deployment names and mounts it,
+// and where it was found; without a Deployment it is that of a ConfigMap lockstep-scheduler-config, and nil without
+// one. A configuration that is not in a ConfigMap is an error.
 func ConfigOf(ctx context.Context, client kubernetes.Interface) (config []byte, where string, err error) {
 	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerLabel})
 	if err != nil {
@@ -70,8 +70,8 @@ func readConfig(ctx context.Context, client kubernetes.Interface, namespace, nam
 	return []byte(text), fmt.Sprintf("ConfigMap %s/%s", namespace, name), nil
 }
 
-// leaseOf returns the namespace/name of the lease that a configuration names, nil for the built-in one; empty where there
-// is no leader election.
+// leaseOf returns the namespace/name of the lease that a configuration names, nil for the built-in one; empty where
+// there is no leader election.
 func leaseOf(config []byte) (string, error) {
 	if config == nil {
 		config = schedulerapp.DefaultConfig()

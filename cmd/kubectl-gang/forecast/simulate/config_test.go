@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestConfigWithoutDeployment: a scheduler that no Deployment runs has its configuration in a ConfigMap, or the built-in
-// one.
+// TestConfigWithoutDeployment: a scheduler that no Deployment runs has its configuration in a ConfigMap, or the
+// built-in one.
 func TestConfigWithoutDeployment(t *testing.T) {
 	config := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lockstep-scheduler-config"}, Data: map[string]string{"config.yaml": "local"}}
 	got, from, err := ConfigOf(t.Context(), fake.NewClientset(config))

@@ -45,8 +45,8 @@ type Origin struct {
 	From string `json:"from,omitempty"`
 	// BuiltIn is why the built-in one is used; empty where it is not.
 	BuiltIn string `json:"builtInBecause,omitempty"`
-	// Lease is the namespace/name of the lease whose holder schedules the cluster, by this configuration; empty where it has
-	// no leader election, and for a dump.
+	// Lease is the namespace/name of the lease whose holder schedules the cluster, by this configuration; empty where it
+	// has no leader election, and for a dump.
 	Lease string `json:"lease,omitempty"`
 }
 
