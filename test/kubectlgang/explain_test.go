@@ -36,16 +36,18 @@ var explanations = map[string]explanation{
 	"llm/pretrain --nodes +1:gpu-2": {want: []string{"With 1 more nodes like gpu-2 (in zone=z0, rack=r1): there is room for it, and it starts in rack r1\n"}},
 	"eval -n llm":                   {want: []string{"llm/eval runs: 2 of 2 members have a node, and it needs 2\n"}},
 	// As kubectl names objects.
-	"job/pretrain -n llm":   {want: []string{"llm/pretrain waits: no rack has room for 3"}},
-	"podgroup/eval -n llm":  {want: []string{"llm/eval runs: "}},
-	"pod/train-0 -n team-a": {want: []string{"team-a/job.train runs: "}},
-	"pod/train-9 -n team-a": {true, []string{`error: there is no pod team-a/train-9: did you mean "train-0"?`}},
-	"job/nothing -n llm":    {true, []string{"error: there is no Job llm/nothing"}},
-	"pretrian -n llm":       {true, []string{`error: there is no gang "llm/pretrian": did you mean "pretrain"?`}},
-	"-n team-a":             {want: []string{"team-a/late waits: "}}, // the only one that does
-	"-n llm":                {want: []string{"note: 4 gangs of namespace llm wait: name one of them\n", "\npretrain   waiting for room   3     Unschedulable\n"}},
-	"-n kube-system":        {want: []string{"note: there is no gang in namespace kube-system: "}},
-	"llm/ -n llm":           {true, []string{`error: checking the name: "llm/" is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME`}},
+	"job/pretrain -n llm":    {want: []string{"llm/pretrain waits: no rack has room for 3"}},
+	"podgroup/eval -n llm":   {want: []string{"llm/eval runs: "}},
+	"job/train -n team-a":    {want: []string{"team-a/job.train runs: "}},
+	"pod/late-0 -n team-a":   {want: []string{"team-a/late waits: "}},
+	"pod/lat-0 -n team-a":    {true, []string{`error: there is no pod team-a/lat-0: did you mean "late-0"?`}},
+	"pod/single-0 -n team-a": {true, []string{"error: pod team-a/single-0 is in no gang: "}},
+	"job/nothing -n llm":     {true, []string{"error: there is no Job llm/nothing"}},
+	"pretrian -n llm":        {true, []string{`error: there is no gang "llm/pretrian": did you mean "pretrain"?`}},
+	"-n team-a":              {want: []string{"team-a/late waits: "}}, // the only one that does
+	"-n llm":                 {want: []string{"note: 4 gangs of namespace llm wait: name one of them\n", "\npretrain   waiting for room   3     Unschedulable\n"}},
+	"-n kube-system":         {want: []string{"note: there is no gang in namespace kube-system: "}},
+	"llm/ -n llm":            {true, []string{`error: checking the name: "llm/" is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME`}},
 	"late -n team-a": {want: []string{
 		"team-a/late waits: 1 of its minimum of 2 members are there\n",
 		"See whether the others are made in namespace team-a, with spec.schedulingGroup.podGroupName: late\n  and spec.schedulerName: lockstep-scheduler\n",
