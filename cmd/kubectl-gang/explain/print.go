@@ -31,7 +31,7 @@ var (
 	fitColumns = output.Columns[decisions.Fit]{
 		{Name: "DOMAIN", Of: func(f decisions.Fit) any { return domainOf(&f) }},
 		{Name: "FITS", Of: func(f decisions.Fit) any { return fmt.Sprintf("%d/%d", f.Fits, f.Min) }},
-		{Name: "SHORT", Of: func(f decisions.Fit) any { return cmp.Or(shortage(f.Short), "<none>") }},
+		{Name: "SHORT", Of: func(f decisions.Fit) any { return shortage(f.Short) }},
 	}
 )
 

@@ -326,7 +326,7 @@ func TestExplain(t *testing.T) {
 	c.apply(job("late", 10, 8))
 	await.NoError(t, "another waits behind it", func() error {
 		out, err := c.tryRun("explain", "late", "-v")
-		if err == nil && !strings.Contains(string(out), "Line: number 2 of 2 that are complete and would still wait in queue default; gang default/train comes") {
+		if err == nil && !strings.Contains(string(out), "Line: number 2 of 2 that are complete and would still wait in queue default; gang default/train") {
 			err = errors.New(string(out))
 		}
 		return err
