@@ -55,7 +55,9 @@ type DefragmentationArgs struct {
 	Mode DefragmentationMode `json:"mode,omitempty"`
 	// Unit is what is emptied in mode Threshold: a node label key. Default: kubernetes.io/hostname, a node.
 	Unit string `json:"unit,omitempty"`
-	// DryRun: plans wait for approval. Default: false.
+	// NeedsApproval: plans wait for approval. Default: false.
+	NeedsApproval bool `json:"needsApproval,omitempty"`
+	// DryRun is the former name of NeedsApproval.
 	DryRun bool `json:"dryRun,omitempty"`
 	// MaxMoves, MaxGangs and MaxEvictions are the budget of a plan: pods that are moved, gangs of which pods are moved,
 	// and pods between their eviction and their successor at a time. Defaults: 32, 4, 4.

@@ -8,10 +8,13 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applyv1 "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
@@ -19,6 +22,8 @@ import (
 const (
 	schedulerName  = "lockstep-scheduler"
 	controllerName = "lockstep-controller"
+	// configMap is where kubectl gang looks for the configuration of a scheduler that no Deployment runs.
+	configMap = "lockstep-scheduler-config"
 
 	// stopTimeout bounds how long the processes may take to end.
 	stopTimeout = 10 * time.Second
@@ -62,8 +67,34 @@ func runBoth(ctx context.Context, args []string) (err error) {
 		case <-ended:
 		}
 	}()
-	args = append([]string{"--kubeconfig=" + c.Kubeconfig(), "--leader-elect=false", "--bind-address=127.0.0.1"}, flags.Args()...)
+	if err := publish(ctx, c, root, flags.Args()); err != nil {
+		return err
+	}
+	args = append([]string{"--kubeconfig=" + c.Kubeconfig(), "--bind-address=127.0.0.1"}, flags.Args()...)
 	return foreground(ctx, filepath.Join(bin, schedulerName), args)
+}
+
+// publish writes the configuration that a scheduler with these flags runs with to the ConfigMap where kubectl gang
+// looks for it.
+func publish(ctx context.Context, c *localcluster.Cluster, root string, args []string) error {
+	file := filepath.Join(root, "cmd", "scheduler", "app", "default.yaml")
+	for i, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--config="); ok {
+			file = value
+		} else if arg == "--config" && i+1 < len(args) {
+			file = args[i+1]
+		}
+	}
+	config, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	maps := c.Clientset().CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	object := applyv1.ConfigMap(configMap, metav1.NamespaceSystem).WithData(map[string]string{"config.yaml": string(config)})
+	if _, err := maps.Apply(ctx, object, metav1.ApplyOptions{FieldManager: "make-run", Force: true}); err != nil {
+		return fmt.Errorf("publishing the scheduler's configuration: %w", err)
+	}
+	return nil
 }
 
 // nameArgument returns what make needs to mean a cluster.

@@ -20,9 +20,9 @@ const (
 	// cellWidth is how many signs a node has at most: one for each GPU, as a rule.
 	cellWidth = 8
 	// barWidth is how many signs a domain has whose nodes are too many to be drawn one by one.
-	barWidth = 40
+	barWidth = 38
 	// pictureWidth is how wide the nodes of a domain may be.
-	pictureWidth = 84
+	pictureWidth = 40
 )
 
 // Line is a line of the picture of a topology.

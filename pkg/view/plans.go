@@ -80,7 +80,7 @@ func (p *Plan) ended() bool {
 func plan(p *v1alpha1.DefragmentationPlan) Plan {
 	s := &p.Status
 	row := Plan{
-		Name: p.Name, Phase: string(s.Phase), Mode: string(p.Spec.Mode), Approved: p.Spec.Approved, Goal: s.Goal,
+		Name: p.Name, Phase: string(s.Phase), Mode: string(modeOf(p)), Approved: p.Spec.Approved, Goal: s.Goal,
 		Moves: s.MoveCount, Moved: s.MovedCount, Restarts: s.Restarts, Created: p.CreationTimestamp,
 	}
 	if row.Phase == "" {
@@ -97,6 +97,14 @@ func plan(p *v1alpha1.DefragmentationPlan) Plan {
 		}
 	}
 	return row
+}
+
+// modeOf returns the mode of a plan, by its present name.
+func modeOf(p *v1alpha1.DefragmentationPlan) v1alpha1.DefragmentationMode {
+	if p.Spec.Mode == v1alpha1.DefragmentationDryRun {
+		return v1alpha1.DefragmentationApproval
+	}
+	return p.Spec.Mode
 }
 
 // Moves lists what a plan moves, in its order.

@@ -44,7 +44,9 @@ type QueueResource struct {
 	Allocated resource.Quantity `json:"allocated"`
 	Requested resource.Quantity `json:"requested"`
 	Pending   resource.Quantity `json:"pending"`
-	// Guarantee and Capability are its floor and its ceiling in the pool default; nil for none.
+	// Stated is what spec.deserved states, Guarantee its floor and Capability its ceiling, in the pool default; nil for
+	// none.
+	Stated     *resource.Quantity `json:"stated,omitempty"`
 	Guarantee  *resource.Quantity `json:"guarantee,omitempty"`
 	Capability *resource.Quantity `json:"capability,omitempty"`
 }
@@ -95,7 +97,7 @@ func queue(q *v1alpha1.Queue, depth int) Queue {
 	}
 	names := map[v1.ResourceName]bool{}
 	for _, list := range []v1.ResourceList{q.Status.Deserved, q.Status.Allocated, q.Status.Requested,
-		q.Spec.Guarantee, q.Spec.Capability} {
+		q.Spec.Deserved, q.Spec.Guarantee, q.Spec.Capability} {
 		for name := range list {
 			names[name] = true
 		}
@@ -111,13 +113,16 @@ func queueResource(q *v1alpha1.Queue, name v1.ResourceName) QueueResource {
 		Requested: q.Status.Requested[name]}
 	r.Pending = r.Requested.DeepCopy()
 	r.Pending.Sub(r.Allocated)
-	if amount, ok := q.Spec.Guarantee[name]; ok {
-		r.Guarantee = &amount
-	}
-	if amount, ok := q.Spec.Capability[name]; ok {
-		r.Capability = &amount
-	}
+	r.Stated, r.Guarantee, r.Capability = amountOf(q.Spec.Deserved, name), amountOf(q.Spec.Guarantee, name), amountOf(q.Spec.Capability, name)
 	return r
+}
+
+// amountOf returns the amount of a resource; nil where a list does not name it.
+func amountOf(list v1.ResourceList, name v1.ResourceName) *resource.Quantity {
+	if amount, ok := list[name]; ok {
+		return &amount
+	}
+	return nil
 }
 
 // compareResources orders by: 1. extended resources first; 2. name.

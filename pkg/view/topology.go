@@ -80,9 +80,10 @@ type TopologyIn struct {
 	Levels []string
 }
 
-// DefaultResource returns what is of interest on some nodes: GPUs by their usual name, or else the extended resource
+// DefaultResource returns what is of interest on some nodes: of what gangs ask for the extended resource that most
+// members ask for, or else cpu. Where there are no gangs it is GPUs by their usual name, or else the extended resource
 // that most nodes have, or else cpu.
-func DefaultResource(nodes []*v1.Node) v1.ResourceName {
+func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
 	count := map[v1.ResourceName]int{}
 	for _, node := range nodes {
 		for name, amount := range node.Status.Allocatable {
@@ -91,9 +92,35 @@ func DefaultResource(nodes []*v1.Node) v1.ResourceName {
 			}
 		}
 	}
+	if name, ok := askedByGangs(pods, count); ok {
+		return name
+	}
 	if count[usualGPU] > 0 {
 		return usualGPU
 	}
+	return mostFrequent(count)
+}
+
+// askedByGangs returns the extended resource, of those that nodes have, that most members of gangs ask for, or else
+// cpu; false where there are no gangs.
+func askedByGangs(pods []*v1.Pod, nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
+	count := map[v1.ResourceName]int{}
+	for _, pod := range pods {
+		if ended(pod) || !IsMember(pod) {
+			continue
+		}
+		ok = true
+		for name, amount := range resource.OfPod(pod) {
+			if nodesWith[name] > 0 && amount > 0 {
+				count[name]++
+			}
+		}
+	}
+	return mostFrequent(count), ok
+}
+
+// mostFrequent returns the resource that was counted most, of equals the first by name; cpu for none.
+func mostFrequent(count map[v1.ResourceName]int) v1.ResourceName {
 	names := slices.SortedFunc(maps.Keys(count), func(a, b v1.ResourceName) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
 	})

@@ -118,8 +118,8 @@ func TestTopologyOfMany(t *testing.T) {
 		in.Pods = append(in.Pods, asking(fmt.Sprintf("n1-%d", i), "8", v1.PodRunning))
 	}
 	const want = `nvidia.com/gpu on all nodes: 32 nodes, 16 empty; 256 total, 121 used, 0 held, 0 closed, 135 free; at most 127 in rack r0 
-  rack r0: 16 nodes, 15 empty; 128 total, 1 used, 0 held, 0 closed, 127 free; at most 8 in n0-1 [#.......................................]
-  rack r1: 16 nodes, 1 empty; 128 total, 120 used, 0 held, 0 closed, 8 free; at most 8 in n1-15 [######################################..]
+  rack r0: 16 nodes, 15 empty; 128 total, 1 used, 0 held, 0 closed, 127 free; at most 8 in n0-1 [#.....................................]
+  rack r1: 16 nodes, 1 empty; 128 total, 120 used, 0 held, 0 closed, 8 free; at most 8 in n1-15 [####################################..]
 `
 	topology := TopologyOf(in)
 	if diff := cmp.Diff(want, text(topology.Lines(false))); diff != "" {
@@ -148,15 +148,26 @@ func TestDefaultResource(t *testing.T) {
 	}
 	for sentence, c := range map[string]struct {
 		nodes []*v1.Node
+		asked string // by a gang; empty for no gang
 		want  v1.ResourceName
 	}{
-		"GPUs as most name them":         {[]*v1.Node{with("amd.com/gpu"), with("amd.com/gpu"), with(gpu)}, gpu},
-		"else what most nodes advertise": {[]*v1.Node{with("amd.com/gpu"), with("example.com/fpga"), with("amd.com/gpu")}, "amd.com/gpu"},
-		"else cpu":                       {[]*v1.Node{with("kubernetes.io/batch-cpu")}, v1.ResourceCPU},
-		"none has any":                   {nil, v1.ResourceCPU},
+		"what gangs ask for":             {[]*v1.Node{with("amd.com/gpu"), with(gpu)}, "amd.com/gpu", "amd.com/gpu"},
+		"gangs ask for cpu alone":        {[]*v1.Node{with(gpu)}, "cpu", v1.ResourceCPU},
+		"no node has what they ask for":  {[]*v1.Node{with(gpu)}, "amd.com/gpu", v1.ResourceCPU},
+		"GPUs as most name them":         {[]*v1.Node{with("amd.com/gpu"), with("amd.com/gpu"), with(gpu)}, "", gpu},
+		"else what most nodes advertise": {[]*v1.Node{with("amd.com/gpu"), with("example.com/fpga"), with("amd.com/gpu")}, "", "amd.com/gpu"},
+		"else cpu":                       {[]*v1.Node{with("kubernetes.io/batch-cpu")}, "", v1.ResourceCPU},
+		"none has any":                   {nil, "", v1.ResourceCPU},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if got := DefaultResource(c.nodes); got != c.want {
+			var pods []*v1.Pod
+			if c.asked != "" {
+				pods = append(pods, &v1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "team", Labels: map[string]string{v1alpha1.PodGroupXLabel: "train"}},
+					Spec:       v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceName(c.asked): resource.MustParse("1")}}}}},
+				})
+			}
+			if got := DefaultResource(c.nodes, pods); got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})

@@ -32,6 +32,7 @@ func SetDefaults(object runtime.Object) {
 	if !ok {
 		return
 	}
+	args.NeedsApproval = args.NeedsApproval || args.DryRun
 	args.ResourceType = cmp.Or(args.ResourceType, onlyResource(args), defaultResource)
 	threshold := func(of *api.ResourceThresholds, percent api.Percentage) {
 		if *of == nil {

@@ -40,8 +40,8 @@ func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 			HoldTime: &metav1.Duration{Duration: r.args.HoldTime.Duration},
 		},
 	}
-	if r.args.DryRun {
-		p.Spec.Mode = v1alpha1.DefragmentationDryRun
+	if r.args.NeedsApproval {
+		p.Spec.Mode = v1alpha1.DefragmentationApproval
 	}
 	if err := r.scheduler.Client.Create(ctx, p, client.FieldOwner(fieldOwner)); err != nil {
 		return fmt.Errorf("making a DefragmentationPlan for %s: %w", d.name, err)

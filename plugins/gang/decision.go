@@ -3,6 +3,7 @@ package gang
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"k8s.io/klog/v2"
@@ -28,14 +29,11 @@ func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result
 		}
 		needs = append(needs, text)
 		if i < len(result.Tried) {
-			for _, domain := range result.Tried[i].Domains {
-				d.Domains = append(d.Domains, decisions.Domain{
-					Name: topology.ShortKey(need.Spec.RequiredTopology) + " " + domain.Value, Outcome: fmt.Sprintf("%d of %d members fit", domain.Fit, need.Min),
-				})
-			}
+			d.Fits = append(d.Fits, fitsOf(&need, &result.Tried[i])...)
 			d.Untried += result.Tried[i].Untried
 		}
 	}
+	d.Refusals, d.Visited = result.Refusals, result.Visited
 	d.Need = strings.Join(needs, "; ")
 	switch {
 	case result.Complete:
@@ -56,6 +54,26 @@ func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result
 	if pl.decisions.Add(a.Group, pl.clock.Now(), d) {
 		klog.FromContext(ctx).V(3).Info("Decided", "decision", d)
 	}
+}
+
+// fitsOf returns how far a gang came, domain by domain.
+func fitsOf(need *gangstate.Need, tried *planner.Tried) []decisions.Fit {
+	one := decisions.Fit{Gang: need.Key.String(), Topology: need.Spec.RequiredTopology, Min: need.Spec.Min}
+	if len(tried.Domains) == 0 {
+		return []decisions.Fit{one}
+	}
+	var fits []decisions.Fit
+	for _, domain := range tried.Domains {
+		one.Domain, one.Fits, one.Short = domain.Value, domain.Fit, map[string]string{}
+		for name, amount := range domain.Short.Resources.List() {
+			one.Short[string(name)] = amount.String()
+		}
+		for class, devices := range domain.Short.Devices {
+			one.Short[class] = strconv.FormatInt(devices, 10)
+		}
+		fits = append(fits, one)
+	}
+	return fits
 }
 
 // domainOf returns the domain of the first gang that requires one; empty where none does.

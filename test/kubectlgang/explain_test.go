@@ -23,44 +23,60 @@ type explanation struct {
 // explanations are by the arguments of the command.
 var explanations = map[string]explanation{
 	"pretrain -n llm": {want: []string{
-		"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
-		"\nQueue research: deserves ", " nvidia.com/gpu; has 14 nvidia.com/gpu; asks for ",
-		"Among those of queue research that are complete and would still wait it is 1st of 1\n",
-		"Reservations: there is none that it may use\n",
-		"Now the scheduler would place none\n",
-		"  Places were looked for, for llm/pretrain: 3 members in one rack:\n    rack r1: 2 of 3 members fit\n",
+		"llm/pretrain waits: no rack has room for 3; best rack r1 fits 2\nDOMAIN    FITS   SHORT\nrack r1   2/3    8 nvidia.com/gpu\n",
 	}},
-	"eval -n llm": {want: []string{"Gang llm/eval: Running, bound; 2 of 2 members have a node; it runs, and needs 2\n"}},
+	"pretrain -n llm -v": {want: []string{
+		"State: Pending, waiting for room; 0 of 3 members have a node, 0 have one nominated; minimum 3\n",
+		"\nAutoscalers: none adds nodes for it, since each pod fits on a node that is free",
+		"\nQueue research: deserves ", " nvidia.com/gpu; has 14 nvidia.com/gpu; asks for ",
+		"Line: number 1 of 1 that are complete and would still wait in queue research\n",
+		"Now: 0 of 3 placed\n",
+		"Predicted with the scheduler's configuration of testdata/scheduler.yaml\n",
+	}},
+	"llm/pretrain --nodes +1:gpu-2": {want: []string{"With 1 more nodes like gpu-2 (in zone=z0, rack=r1): there is room for it, and it starts in rack r1\n"}},
+	"eval -n llm":                   {want: []string{"llm/eval runs: 2 of 2 members have a node, and it needs 2\n"}},
+	// As kubectl names objects.
+	"job/pretrain -n llm":  {want: []string{"llm/pretrain waits: no rack has room for 3"}},
+	"podgroup/eval -n llm": {want: []string{"llm/eval runs: "}},
+	"job/train -n team-a":  {want: []string{"team-a/job.train runs: "}},
+	"pod/late-0 -n team-a": {want: []string{"team-a/late waits: "}},
+	"pod/lat-0 -n team-a":  {true, []string{`error: there is no pod team-a/lat-0: did you mean "late-0"?`}},
+	"job/nothing -n llm":   {true, []string{"error: there is no Job llm/nothing"}},
+	"pretrian -n llm":      {true, []string{`error: there is no gang "llm/pretrian": did you mean "pretrain"?`}},
+	"-n team-a":            {want: []string{"team-a/late waits: "}}, // the only one that does
+	"-n llm":               {want: []string{"note: 4 gangs of namespace llm wait: name one of them\n", "\npretrain   waiting for room   3     Unschedulable\n"}},
+	"-n kube-system":       {want: []string{"note: there is no gang in namespace kube-system: "}},
+	"llm/ -n llm":          {true, []string{`error: checking the name: "llm/" is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME`}},
 	"late -n team-a": {want: []string{
-		"Gang team-a/late: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
-		"Members: 1 of its minimum of 2 are there; see whether the others are made in namespace team-a, with spec.schedulingGroup.podGroupName: late and spec.schedulerName: lockstep-scheduler\n",
+		"team-a/late waits: 1 of its minimum of 2 members are there\n",
+		"See whether the others are made in namespace team-a, with spec.schedulingGroup.podGroupName: late\n  and spec.schedulerName: lockstep-scheduler\n",
 	}},
 	"empty -n llm": {want: []string{
-		"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n",
-		"Members: 0 of its minimum of 3 are there; see whether its pods are made in namespace llm, with the label scheduling.x-k8s.io/pod-group: empty and spec.schedulerName: lockstep-scheduler\n",
+		"llm/empty waits: 0 of its minimum of 3 members are there\n",
+		"See whether its pods are made in namespace llm, with the label scheduling.x-k8s.io/pod-group: empty",
 	}},
-	"tonight -n llm": {want: []string{
-		"Gang llm/tonight: Pending, gathering; 0 of 1 members have a node; it starts with 2\n",
-		"Reservation tonight: Available, for 1 members; 2 of 2 placements are held, and 0 pods use them, on gpu-6\n",
+	"tonight -n llm -v": {want: []string{
+		"llm/tonight waits: 1 of its minimum of 2 members are there\n",
+		"Reservation tonight: Available, for 1 members; 2 of 2 placements are held, and 0 pods use them, on",
 	}},
-	"stray -n llm":   {true, []string{`error: there is no gang "llm/stray" that the scheduler schedules: pods of it name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler`}},
+	"stray -n llm":   {true, []string{`error: there is no gang "llm/stray"`, "Pods of it name a scheduler that is no profile of the configuration: another-scheduler (1); set spec.schedulerName to lockstep-scheduler"}},
 	"nothing -n llm": {true, []string{`error: there is no gang "llm/nothing": no pod is in it`}},
 	// It may list pods of the namespace, and nothing else.
-	"eval -n llm --as=poor":     {want: []string{"Gang llm/eval: 2 of 2 members have a node; its minimum is not known\n", "Note: its PodGroup is not known: reading "}},
-	"pretrain -n llm --as=poor": {want: []string{"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n"}},
+	"eval -n llm --as=poor -v":  {want: []string{"llm/eval: 2 of 2 members have a node; its minimum is not known\n", "Note: its PodGroup is not known: reading"}},
+	"pretrain -n llm --as=poor": {want: []string{"llm/pretrain waits: "}},
 	// It may list pods and PodGroups of the namespace, and nothing else.
-	"pretrain -n llm --as=member": {want: []string{
-		"Gang llm/pretrain: Pending, waiting for room; 0 of 3 members have a node; it starts with 3\n",
-		`pods, Unschedulable: gang "llm/pretrain" does not fit in any rack: `,
-		"What the scheduler would decide now is not known: ", ": 403 Forbidden\n",
-		"Note: what its namespace says of the queue is not known: reading /api/v1/namespaces/llm: 403 Forbidden\n",
+	"pretrain -n llm --as=member -v": {want: []string{
+		`llm/pretrain waits: gang "llm/pretrain" does not fit in any rack: `,
+		"State: Pending, waiting for room; 0 of 3 members have a node, 0 have one nominated; minimum 3\n",
+		"Note: what the scheduler would decide now is not known: ", "403 Forbidden\n",
+		"Note: what its namespace says of the queue is not known: reading /api/v1/namespaces/llm: 403",
 	}},
-	"empty -n llm --as=member":             {want: []string{"Gang llm/empty: Pending, gathering; it has no pods; it starts with 3\n", "What the scheduler would decide now is not known: "}},
+	"empty -n llm --as=member":             {want: []string{"llm/empty waits: 0 of its minimum of 3 members are there\n", "Note: what the scheduler would decide now is not known: "}},
 	"nothing -n llm --as=member":           {true, []string{`error: there is no gang "llm/nothing"`, "and the scheduler could not be asked: "}},
 	"pretrain -n llm --as=nobody":          {true, []string{"error: reading /api/v1/namespaces/llm/pods: 403 Forbidden; and the scheduler could not be asked: "}},
 	"late -n team-a --nodes +1:nowhere":    {true, []string{`error: checking --nodes: no node is in pool "nowhere"`}},
 	"late -n team-a --nodes nonsense":      {true, []string{`error: checking --nodes: "nonsense" is not +COUNT:POOL`}},
-	"late -n team-a --scheduler-config=no": {want: []string{"Gang team-a/late: Pending, gathering;", "What the scheduler would decide now is not known: reading --scheduler-config: open no: "}},
+	"late -n team-a --scheduler-config=no": {want: []string{"team-a/late waits: 1 of its minimum of 2", "Note: what the scheduler would decide now is not known: reading --scheduler-config: open no: "}},
 }
 
 // testExplain: a gang is explained with its phase, also where it has no pods, and where the user may not read what the
@@ -86,7 +102,12 @@ func (s *stage) testExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := maps.Clone(explanations)
-	asked["pretrain -n llm --scheduler-config="+withoutQueues] = explanation{want: []string{"Among the gangs that are complete and would still wait it is 1st of 1\n"}}
+	asked["pretrain -n llm -v --scheduler-config="+withoutQueues] = explanation{want: []string{"Line: number 1 of 1 that are complete and would still wait\n"}}
+	withLease := filepath.Join(t.TempDir(), "with-lease.yaml")
+	if err := os.WriteFile(withLease, bytes.ReplaceAll(config, []byte("{leaderElect: false}"), []byte("{leaderElect: true, resourceName: nobody}")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked["pretrain -n llm --scheduler-config="+withLease] = explanation{want: []string{"llm/pretrain waits: no scheduler leads, since there is no lease kube-system/nobody; once one does:\n  no rack has room for 3"}}
 	for args, c := range asked {
 		stdout, stderr, err := s.try(t, append([]string{"explain", "--scheduler-config=testdata/scheduler.yaml"}, strings.Fields(args)...)...)
 		if (err != nil) != c.fails {
@@ -99,8 +120,8 @@ func (s *stage) testExplain(t *testing.T) {
 		}
 	}
 	s.testExplainDump(t)
-	type standing struct{ Phase, Stands string }
-	if got := items[standing](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm"); len(got) != 1 || got[0] != (standing{"Pending", "waiting for room"}) {
+	type standing struct{ Phase, State, Verdict string }
+	if got := items[standing](s, t, "GangExplanation", "json", "explain", "pretrain", "-n", "llm", "--scheduler-config=testdata/scheduler.yaml"); len(got) != 1 || got[0] != (standing{"Pending", "waiting for room", "llm/pretrain waits: no rack has room for 3; best rack r1 fits 2"}) {
 		t.Errorf("as JSON it says %+v", got)
 	}
 }

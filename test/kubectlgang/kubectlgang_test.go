@@ -52,7 +52,7 @@ func (s *stage) awaitAll(t *testing.T) {
 		"gangs":        {[]string{"list", "-A"}, []string{`eval +Running`, `job.train +Running`, `pretrain .* Unschedulable`, `late .* GangIncomplete`}},
 		"nodes":        {[]string{"topology"}, []string{`64 +11 +6 +47`}},
 		"Reservations": {[]string{"reservations"}, []string{`tonight +Available`}},
-		"queues":       {[]string{"queues"}, []string{`vision .* nvidia.com/gpu +8 +8 +0 +16`, `research .* 38 +14 +24 +-`}},
+		"queues":       {[]string{"queues"}, []string{`vision .* nvidia.com/gpu +8/- +8 +0 +16`, `research .* 38/- +14 +24 +-`}},
 	} {
 		await.NoError(t, of+" are as they should be", func() error {
 			out, _, err := s.try(t, c.args...)
@@ -104,14 +104,14 @@ func (s *stage) testNothing(t *testing.T) {
 
 func (s *stage) testList(t *testing.T) {
 	table(t, s.run(t, "list", "-A"), `
-NAMESPACE NAME PHASE HELD/BOUND/MIN MODE QUEUE PRIORITY DOMAIN REASON AGE
-llm eval Running 0/2/2 Strict vision 100 rack=r0 MinimumBound <age>
-llm pretrain Pending 0/0/3 Strict research 0 <none> Unschedulable <age>
-team-a job.train Running 0/2/2 Strict default 0 rack=r3 MinimumBound <age>
-team-a late Pending 0/0/2 Strict default 0 <none> GangIncomplete <age>`)
+NAMESPACE NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
+llm eval Running 0/2/2 vision 100 rack=r0 MinimumBound <age>
+llm pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>
+team-a job.train Running 0/2/2 default 0 rack=r3 MinimumBound <age>
+team-a late Pending 0/0/2 default 0 <none> GangIncomplete <age>`)
 	table(t, s.run(t, "list", "-n", "team-a", "-o", "wide", "--no-headers", "--level", "topology.kubernetes.io/zone"), `
-job.train Running 0/2/2 Strict default 0 zone=z1 MinimumBound <age> 2 2 Owner lockstep-scheduler gang "team-a/job.train" has its minimum of 2 members bound
-late Pending 0/0/2 Strict default 0 <none> GangIncomplete <age> 1 0 NativePodGroup lockstep-scheduler gang "team-a/late" has 1 of 2 members`)
+job.train Running 0/2/2 default 0 zone=z1 MinimumBound <age> Strict 2 2 Owner lockstep-scheduler gang "team-a/job.train" has its minimum of 2 members bound
+late Pending 0/0/2 default 0 <none> GangIncomplete <age> Strict 1 0 NativePodGroup lockstep-scheduler gang "team-a/late" has 1 of 2 members`)
 	table(t, s.run(t, "list", "-A", "-l", "batch.kubernetes.io/job-name=eval", "-o", "jsonpath={.items[*].name}"), "eval")
 	if out := s.run(t, "list", "-A"); strings.Contains(out, "\x1b") {
 		t.Errorf("there are colours, and no terminal:\n%q", out)
@@ -139,10 +139,10 @@ func (s *stage) testListAsData(t *testing.T) {
 
 func (s *stage) testQueues(t *testing.T) {
 	table(t, s.run(t, "queues"), `
-NAME WEIGHT SHARE RUNNING WAITING CLOSED RESOURCE DESERVED ALLOCATED PENDING CAPABILITY
-interns 1 0% 0 0 true
-research 2 21.9% 1 1 false nvidia.com/gpu 38 14 24 -
-vision 1 12.5% 1 0 false nvidia.com/gpu 8 8 0 16`)
+NAME SHARE RUN/WAIT RESOURCE DUE/STATED USED PENDING CAPABILITY
+interns (closed) 0% 0/0
+research 21.9% 1/1 nvidia.com/gpu 38/- 14 24 -
+vision 12.5% 1/0 nvidia.com/gpu 8/- 8 0 16`)
 	if out := s.run(t, "queues"); !strings.Contains(out, "\n  vision ") {
 		t.Errorf("vision does not stand below its parent:\n%s", out)
 	}
@@ -157,8 +157,8 @@ vision 1 12.5% 1 0 false nvidia.com/gpu 8 8 0 16`)
 
 func (s *stage) testReservations(t *testing.T) {
 	table(t, s.run(t, "reservations", "-o", "wide"), `
-NAME PHASE HELD/REPLICAS USED NODES OWNERS ALLOCATED EXPIRES REASON AGE MESSAGE
-tonight Available 2/2 0 gpu-6 gang llm/tonight, or pods with app=tonight in team-a 0/6 nvidia.com/gpu <age> Available <age> 2 placements are held until <time>`)
+NAME PHASE HELD/REPLICAS USED NODES ALLOCATED EXPIRES REASON AGE OWNERS MESSAGE
+tonight Available 2/2 0 gpu-6 0/6 nvidia.com/gpu <age> Available <age> gang llm/tonight, or pods with app=tonight in team-a 2 placements are held until <time>`)
 	got := items[view.Reservation](s, t, "ReservationList", "json", "reservations")
 	if len(got) != 1 || got[0].Held != 2 || got[0].Replicas != 2 || time.Until(got[0].Expires.Time) < 11*time.Hour {
 		t.Errorf("Reservations: %+v", got)
@@ -167,15 +167,18 @@ tonight Available 2/2 0 gpu-6 gang llm/tonight, or pods with app=tonight in team
 
 func (s *stage) testTopology(t *testing.T) {
 	table(t, s.run(t, "topology"), `
-DOMAIN NODES TOTAL USED HELD FREE EMPTY LARGEST FREE PICTURE
-nvidia.com/gpu on all nodes 8 64 11 6 47 4 24 (zone z1)
-zone z0 4 32 9 0 23 2 16 (rack r1)
-rack r0 2 16 9 0 7 0 7 (gpu-1) [########][#.......]
-rack r1 2 16 0 0 16 2 8 (gpu-2) [........][........]
-zone z1 4 32 2 6 24 2 16 (rack r2)
-rack r2 2 16 0 0 16 2 8 (gpu-4) [........][........]
-rack r3 2 16 2 6 8 0 6 (gpu-7) [++++++..][##......]`)
-	if out := s.run(t, "topology", "--nodes", "--level", "topology.lockstep.dev/rack"); !regexp.MustCompile(`(?m)^    gpu-6 +1 +8 +0 +6 +2 +0 +2 +\[\+{6}\.{2}\]$`).MatchString(out) {
+DOMAIN TOTAL USED HELD FREE PICTURE
+nvidia.com/gpu on all nodes 64 11 6 47
+zone z0 32 9 0 23
+rack r0 16 9 0 7 [########][#.......]
+rack r1 16 0 0 16 [........][........]
+zone z1 32 2 6 24
+rack r2 16 0 0 16 [........][........]
+rack r3 16 2 6 8 [++++++..][##......]`)
+	if out := s.run(t, "topology", "-o", "wide"); !strings.Contains(out, "24 (zone z1)") {
+		t.Errorf("there is no largest part:\n%s", out)
+	}
+	if out := s.run(t, "topology", "--nodes", "--level", "topology.lockstep.dev/rack"); !regexp.MustCompile(`(?m)^    gpu-6 +8 +0 +6 +2 +\[\+{6}\.{2}\]$`).MatchString(out) {
 		t.Errorf("there is no line for gpu-6:\n%s", out)
 	}
 	if got := items[view.Topology](s, t, "Topology", "json", "topology"); len(got) != 1 || got[0].Free != 47 || len(got[0].Domains) != 2 {
@@ -199,8 +202,11 @@ func (s *stage) testPlan(t *testing.T) {
 		return err
 	})
 	table(t, s.run(t, "defrag"), `
-NAME PHASE MODE APPROVED FOR MOVES MOVED RESTARTS BEFORE AFTER REASON AGE
-for-tonight Planned DryRun false 2 x 8 nvidia.com/gpu in one rack 2 0 3 0 1 AwaitingApproval <age>`)
+NAME PHASE FOR MOVED RESTARTS REASON AGE
+for-tonight Planned 2 x 8 nvidia.com/gpu in one rack 0/2 3 AwaitingApproval <age>`)
+	if out := s.run(t, "defrag", "-o", "jsonpath={.items[0].mode}"); out != "Approval" {
+		t.Errorf("the mode is %q, want Approval", out)
+	}
 	table(t, s.run(t, "defrag", "for-tonight"), `
 MOVE NAMESPACE POD GANG FROM TO AFTER PHASE WHY
 0 team-a train-0 job.train gpu-7 gpu-1 <none> <none> its rack is to be free

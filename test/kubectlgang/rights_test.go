@@ -27,14 +27,14 @@ func (s *stage) testPodsOnly(t *testing.T) {
 	}
 	for namespace, want := range map[string]string{
 		"llm": `
-NAME PHASE HELD/BOUND/MIN MODE QUEUE PRIORITY DOMAIN REASON AGE
-eval <unknown> 0/2/? <unknown> vision 100 <none> <unknown> <age>
-pretrain Pending 0/0/3 Strict default 0 <none> Unschedulable <age>`,
+NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
+eval <unknown> 0/2/? vision 100 <none> <unknown> <age>
+pretrain Pending 0/0/3 default 0 <none> Unschedulable <age>`,
 		"team-a": `
-NAME PHASE HELD/BOUND/MIN MODE QUEUE PRIORITY DOMAIN REASON AGE
-job.train <unknown> 0/2/? <unknown> default 0 <none> <unknown> <age>
-late <unknown> 0/0/? <unknown> default 0 <none> <unknown> <age>
-single <unknown> 0/1/? <unknown> default 0 <none> <unknown> <age>`,
+NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
+job.train <unknown> 0/2/? default 0 <none> <unknown> <age>
+late <unknown> 0/0/? default 0 <none> <unknown> <age>
+single <unknown> 0/1/? default 0 <none> <unknown> <age>`,
 	} {
 		stdout, stderr, err := s.try(t, "list", "-n", namespace, "--as=podreader")
 		if err != nil {
@@ -114,9 +114,9 @@ func (s *stage) testView(t *testing.T) {
 		t.Errorf("%v: noted %q, want DOMAIN only", err, stderr)
 	}
 	table(t, stdout, `
-NAME PHASE HELD/BOUND/MIN MODE QUEUE PRIORITY DOMAIN REASON AGE
-eval Running 0/2/2 Strict vision 100 <none> MinimumBound <age>
-pretrain Pending 0/0/3 Strict research 0 <none> Unschedulable <age>`)
+NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
+eval Running 0/2/2 vision 100 <none> MinimumBound <age>
+pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>`)
 	for user, writes := range map[string]bool{"view": false, "edit": true, "admin": true} {
 		for _, verb := range []string{"create", "patch", "delete"} {
 			if may(user, verb, "podgroups.scheduling.x-k8s.io") != writes {
@@ -151,7 +151,7 @@ func (s *stage) testViewer(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"list -A", "job.train"},
 		{"list -n llm", "vision"},
-		{"explain llm/pretrain --nodes +1:gpu-0", "Now the scheduler would place none"},
+		{"explain llm/pretrain --nodes +1:gpu-0", "no rack has room for 3; best rack r1 fits 2\n"},
 		{"whatif -f testdata/job.yaml --preempt --nodes +1:gpu-0", "Now: 2 of 2 pods would be placed."},
 		{"queues", "research"},
 		{"reservations", "tonight"},

@@ -13,7 +13,9 @@ var DefragmentationPlanResource = SchemeGroupVersion.WithResource("defragmentati
 type DefragmentationMode string
 
 const (
-	// DefragmentationDryRun: the plan is shown, and carried out once it is approved.
+	// DefragmentationApproval: the plan is shown, and carried out once it is approved.
+	DefragmentationApproval DefragmentationMode = "Approval"
+	// DefragmentationDryRun is the former name of DefragmentationApproval.
 	DefragmentationDryRun DefragmentationMode = "DryRun"
 	// DefragmentationExecute: the plan is carried out.
 	DefragmentationExecute DefragmentationMode = "Execute"
@@ -25,7 +27,7 @@ type DefragmentationPhase string
 const (
 	// DefragmentationPending: moves are sought.
 	DefragmentationPending DefragmentationPhase = "Pending"
-	// DefragmentationPlanned: moves are known; with mode DryRun they wait for approval.
+	// DefragmentationPlanned: moves are known; with mode Approval they wait for approval.
 	DefragmentationPlanned DefragmentationPhase = "Planned"
 	// DefragmentationRunning: pods are being moved.
 	DefragmentationRunning DefragmentationPhase = "Running"
@@ -101,12 +103,12 @@ type DefragmentationPlan struct {
 // +kubebuilder:validation:XValidation:rule="self.goal == oldSelf.goal && self.mode == oldSelf.mode && has(self.budget) == has(oldSelf.budget) && (!has(self.budget) || self.budget == oldSelf.budget) && has(self.holdTime) == has(oldSelf.holdTime) && (!has(self.holdTime) || duration(self.holdTime) == duration(oldSelf.holdTime)) && self.schedulerName == oldSelf.schedulerName",message="spec: only approved can be changed: make another DefragmentationPlan with what you want"
 // +kubebuilder:validation:XValidation:rule="!oldSelf.approved || self.approved",fieldPath=".approved",message="approved: cannot be taken back: delete the plan to end it"
 type DefragmentationPlanSpec struct {
-	// Mode is whether the plan is carried out without approval. DryRun: it is shown, and waits for approved.
-	// Default: DryRun.
+	// Mode is whether the plan is carried out without approval. Approval: it is shown, and waits for approved; DryRun is
+	// the former name of that. Default: Approval.
 	//
 	// +optional
-	// +kubebuilder:default=DryRun
-	// +kubebuilder:validation:Enum=DryRun;Execute
+	// +kubebuilder:default=Approval
+	// +kubebuilder:validation:Enum=Approval;Execute;DryRun
 	Mode DefragmentationMode `json:"mode,omitempty"`
 	// Goal is what is to be reached.
 	Goal DefragmentationGoal `json:"goal"`
@@ -115,7 +117,7 @@ type DefragmentationPlanSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Budget DefragmentationBudget `json:"budget,omitempty"`
-	// Approved: a plan of mode DryRun is carried out, just as it is shown.
+	// Approved: a plan of mode Approval is carried out, just as it is shown.
 	//
 	// +optional
 	// +kubebuilder:default=false

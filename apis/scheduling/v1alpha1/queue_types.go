@@ -45,6 +45,8 @@ const (
 // +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pendingGangs`
 // +kubebuilder:printcolumn:name="Closed",type=boolean,JSONPath=`.spec.closed`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
+// +kubebuilder:printcolumn:name="Stated",type=string,JSONPath=`.spec.deserved`,description="What it is entitled to, as its spec states it.",priority=1
+// +kubebuilder:printcolumn:name="Due",type=string,JSONPath=`.status.deserved`,description="What it is entitled to as things are, and never more than it requests.",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.parent) || self.spec.parent != self.metadata.name",message="spec.parent: a queue cannot be its own parent"
 type Queue struct {

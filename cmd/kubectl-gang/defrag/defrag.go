@@ -30,7 +30,7 @@ MOVES is how many pods restart elsewhere, MOVED how many have, and RESTARTS how 
 included that cannot do without one. BEFORE and AFTER are how many gangs of the shape fit: as predicted, and once the plan has
 come to its end as counted.
 
-A plan of mode DryRun waits for approval. What is approved is what was shown: moves do not change any more once they have been
+A plan of mode Approval waits for approval. What is approved is what was shown: moves do not change any more once they have been
 found. It cannot be taken back; to end a plan delete it.`
 
 	example = `  # All plans
@@ -155,16 +155,15 @@ func planColumns() output.Columns[view.Plan] {
 	return output.Columns[view.Plan]{
 		{Name: "Name", Of: func(p view.Plan) any { return p.Name }},
 		{Name: "Phase", Of: func(p view.Plan) any { return p.Phase }},
-		{Name: "Mode", Of: func(p view.Plan) any { return p.Mode }},
-		{Name: "Approved", Of: func(p view.Plan) any { return p.Approved }},
 		{Name: "For", Of: func(p view.Plan) any { return output.OrNone(p.Goal) }},
-		{Name: "Moves", Of: func(p view.Plan) any { return p.Moves }},
-		{Name: "Moved", Of: func(p view.Plan) any { return p.Moved }},
+		{Name: "Moved", Of: func(p view.Plan) any { return fmt.Sprintf("%d/%d", p.Moved, p.Moves) }},
 		{Name: "Restarts", Of: func(p view.Plan) any { return p.Restarts }},
-		{Name: "Before", Of: func(p view.Plan) any { return output.OrNone(p.Before) }},
-		{Name: "After", Of: func(p view.Plan) any { return output.OrNone(p.After) }},
 		{Name: "Reason", Of: func(p view.Plan) any { return p.Reason }},
 		{Name: "Age", Of: func(p view.Plan) any { return output.Age(p.Created, time.Now()) }},
+		{Name: "Mode", Wide: true, Of: func(p view.Plan) any { return p.Mode }},
+		{Name: "Approved", Wide: true, Of: func(p view.Plan) any { return p.Approved }},
+		{Name: "Before", Wide: true, Of: func(p view.Plan) any { return output.OrNone(p.Before) }},
+		{Name: "After", Wide: true, Of: func(p view.Plan) any { return output.OrNone(p.After) }},
 		{Name: "Message", Wide: true, Of: func(p view.Plan) any { return p.Message }},
 	}
 }

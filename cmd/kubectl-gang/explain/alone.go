@@ -40,13 +40,14 @@ func (o *options) alone(ctx context.Context, gang string, why error) (*Report, e
 	members := sorted(pods, func(pod *v1.Pod) bool { return view.GangOf(pod) == gang })
 	g := beside.row(gang, members)
 	if g == nil {
-		return nil, fmt.Errorf("%s: see kubectl gang list; and the scheduler could not be asked: %w",
-			strings.Join(append([]string{fmt.Sprintf("there is no gang %q", gang)}, beside.notes...), "; "), why)
+		return nil, fmt.Errorf("%w; and the scheduler could not be asked: %w",
+			o.unknown(ctx, cluster.Read, gang, strings.Join(beside.notes, "; ")), why)
 	}
-	r := newReport(gang, members, g.Minimum, stands(g) == "bound")
+	r := newReport(gang, members)
 	if g.Minimum > 0 || beside.groupsRead { // or else its PodGroup may say more than its pods
 		r.tell(g, nil)
 	}
+	defer r.judge(g)
 	r.Unasked, r.Notes = why.Error(), beside.notes
 	if r.reserve(beside.reservations, waiting(members)); len(r.Reservations) == 0 {
 		r.Reservations = nil // whether its profile uses any is not known

@@ -4,7 +4,6 @@ package explain
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,36 +21,38 @@ import (
 type options struct {
 	*access.Access
 	simulate.Question
-	output *output.Flags
+	output  *output.Flags
+	verbose bool
 }
 
 // New makes the command.
 func New(a *access.Access) *cobra.Command {
 	o := &options{Access: a, output: output.NewFlags()}
 	cmd := &cobra.Command{
-		Use:   "explain GANG",
+		Use:   "explain [GANG | TYPE/NAME]",
 		Short: "Tell where a gang stands, and why it waits",
-		Long: `explain tells what the scheduler has said of a gang, what is known of its members, and of its queue. Then it has the scheduler, with
-all its plugins and its configuration, decide about the gang once more, on the cluster as it is now: whether there is room, whom
-it would evict, or what keeps the gang waiting, domain by domain. Nothing is written to the cluster. Where the scheduler cannot be asked,
-since you may not read all that it reads, explain says why, and tells what is known without it.
+		Long: `explain says in one line how a gang stands, and why it waits; and below that, how many of its members fit in which domain, and
+what they are short of. For that it has the scheduler, with all its plugins and its configuration, decide about the gang once more,
+on the cluster as it is now. Nothing is written to the cluster. -v tells all that is known: what the scheduler has said, the queue
+and the place in it, Reservations, where victims were looked for, and the members.
 
-GANG is the name of the gang, or NAMESPACE/NAME: that of its PodGroup, or the one in the annotation of its pods.`,
+GANG is the name of the gang, or NAMESPACE/NAME. TYPE/NAME is job/NAME, pod/NAME or podgroup/NAME, in the namespace of the flags.
+Without any, explain tells of the gang of the namespace that waits, or lists those that do.`,
 		Example: `  kubectl gang explain train
+  kubectl gang explain job/train -n team-a -v
+
+  # Whom would it evict, and would it start with four more nodes like those of pool a100?
   kubectl gang explain team-a/train --nodes +4:a100`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args[0]) },
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
 	}
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "Tell all that is known.")
 	o.Question.AddFlags(cmd.Flags())
 	o.output.AddFlags(cmd)
 	return cmd
 }
 
 func (o *options) run(ctx context.Context, name string) error {
-	gang, err := o.key(name)
-	if err != nil {
-		return err
-	}
 	if _, err := o.output.Printer(o.Out); err != nil {
 		return err
 	}
@@ -59,6 +60,10 @@ func (o *options) run(ctx context.Context, name string) error {
 		return err
 	}
 	began := time.Now()
+	gang, err := o.find(ctx, name)
+	if err != nil || gang == "" {
+		return err
+	}
 	var r *Report
 	err = o.Ask(ctx, o.Access,
 		func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) (err error) {
@@ -73,7 +78,7 @@ func (o *options) run(ctx context.Context, name string) error {
 		return err
 	}
 	r.Seconds = time.Since(began).Seconds()
-	return r.print(o.output, o.Out)
+	return r.print(o.output, o.Out, o.verbose)
 }
 
 // wrongError means that the question has no answer, though the scheduler can be asked.
@@ -108,21 +113,6 @@ func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Sim
 	return o.report(ctx, gang, named, members, beside, simulation, more)
 }
 
-// key returns the gang that a user names.
-func (o *options) key(name string) (string, error) {
-	if parts := strings.Split(name, "/"); len(parts) == 2 && parts[0] != "" && parts[1] != "" {
-		return name, nil
-	}
-	if name == "" || strings.Contains(name, "/") {
-		return "", fmt.Errorf("checking the name: %q is neither NAME nor NAMESPACE/NAME", name)
-	}
-	namespace, err := o.Namespace(false)
-	if err != nil {
-		return "", err
-	}
-	return namespace + "/" + name, nil
-}
-
 // sorted returns some of the pods, in order of their names.
 func sorted(pods []*v1.Pod, is func(*v1.Pod) bool) []*v1.Pod {
 	some := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !is(pod) })
@@ -135,39 +125,34 @@ func sorted(pods []*v1.Pod, is func(*v1.Pod) bool) []*v1.Pod {
 func (o *options) report(ctx context.Context, gang string, named, members []*v1.Pod, beside *beside,
 	simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
 	g := beside.row(gang, named)
+	aside := strangers(named, simulation.Profiles())
 	if len(members) == 0 && (g == nil || beside.group == nil && beside.native == nil) {
-		return nil, &wrongError{noGang(gang, named, simulation.Profiles())}
+		return nil, &wrongError{o.unknown(ctx, simulation.Read, gang, aside)}
 	}
-	r := &Report{Gang: gang, Pods: []Member{}}
-	if len(members) > 0 {
-		least, running := simulation.Minimum(members[0])
-		if least == 0 && g != nil {
-			least = g.Minimum // of a gang of which nothing is left to be scheduled
-		}
-		r = newReport(gang, members, least, running)
-		r.Queue = queueOf(ctx, simulation, members[0])
-	} else {
-		r.Min = g.Minimum
-	}
+	r := newReport(gang, members)
+	defer r.judge(g)
+	r.Notes = beside.notes
 	r.tell(g, simulation.Profiles())
-	r.Strangers, r.Notes = strangers(named, simulation.Profiles()), beside.notes
+	if aside != "" {
+		r.Advice = append(r.Advice, aside)
+	}
+	origin := simulation.Origin()
+	r.Configuration = &origin
 	asked := waiting(members)
+	if len(members) > 0 {
+		r.Queue = queueOf(ctx, simulation, members[0])
+	}
 	if len(asked) == 0 {
 		return r, nil
+	}
+	var err error
+	if r.Leaderless, err = leaderless(ctx, simulation.Read, origin.Lease); err != nil {
+		r.Notes = append(r.Notes, "whether a scheduler leads is not known: "+err.Error())
 	}
 	if simulation.Reserves(asked[0]) && beside.reservationsRead {
 		r.reserve(beside.reservations, asked)
 	}
 	return r, o.decide(ctx, r, asked, simulation, more)
-}
-
-// noGang returns the error that there is no gang, and what else has its name.
-func noGang(gang string, named []*v1.Pod, profiles []string) error {
-	if aside := strangers(named, profiles); aside != "" {
-		return fmt.Errorf("there is no gang %q that the scheduler schedules: %s", gang, aside)
-	}
-	return fmt.Errorf("there is no gang %q: no pod is in it, and no PodGroup makes one of the name: see kubectl gang list",
-		gang)
 }
 
 // decide adds what the scheduler decides about members that wait.
@@ -185,7 +170,7 @@ func (o *options) decide(ctx context.Context, r *Report, asked []*v1.Pod, simula
 	case more == nil || answer.Placed() == len(asked):
 		return nil
 	case answer.Undecided:
-		r.Notes = append(r.Notes, "there was no time left to ask with more nodes: see --timeout")
+		r.Advice = append(r.Advice, "There was no time left to ask with more nodes: see --timeout")
 		return nil
 	}
 	began := time.Now()

@@ -17,8 +17,7 @@ func missing(g *view.Gang, there int, profiles []string) string {
 	if there >= g.Minimum || slices.Contains([]string{"bound", "ended"}, stands(g)) {
 		return ""
 	}
-	text := fmt.Sprintf("%d of its minimum of %d are there; see whether", there, g.Minimum)
-	others := "the others"
+	text, others := "See whether", "the others"
 	if there == 0 {
 		others = "its pods"
 	}
@@ -59,6 +58,6 @@ func strangers(pods []*v1.Pod, profiles []string) string {
 	if len(counts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("pods of it name a scheduler that is no profile of the configuration: %s; set "+
+	return fmt.Sprintf("Pods of it name a scheduler that is no profile of the configuration: %s; set "+
 		"spec.schedulerName to %s", strings.Join(counted(counts), ", "), strings.Join(profiles, " or "))
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +13,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/view"
@@ -24,41 +21,59 @@ import (
 // Report is the answer about a gang.
 type Report struct {
 	Gang string `json:"gang"`
-	// Phase is the phase in kubectl gang list, and Stands how far the gang has come; empty where that is not known. Held
-	// is how many members without a node have one nominated.
-	Phase  string `json:"phase,omitempty"`
-	Stands string `json:"stands,omitempty"`
-	Held   int    `json:"held,omitempty"`
-	// Members, Bound and Waiting count its pods that have not ended; Min is how many start together.
+	// Verdict is the answer in one sentence.
+	Verdict string `json:"verdict"`
+	// Phase is the phase in kubectl gang list, and State how far the gang has come; empty where that is not known.
+	Phase string `json:"phase,omitempty"`
+	State string `json:"state,omitempty"`
+	// Members, Bound and Waiting count its pods that have not ended; Held of those that wait have a node nominated.
+	// Minimum is how many start together; 0 where that is not stated, or not known.
 	Members int `json:"members"`
 	Bound   int `json:"bound"`
 	Waiting int `json:"waiting"`
-	Min     int `json:"min"`
-	// Running: the gang runs, and pods that wait are beyond its minimum.
-	Running bool `json:"running"`
-	// Missing is what to look at where it has too few pods, and Strangers are its pods that name another scheduler.
-	Missing   string `json:"missing,omitempty"`
-	Strangers string `json:"strangers,omitempty"`
+	Held    int `json:"held"`
+	Minimum int `json:"minimum"`
 	// Said is what the conditions of its pods say, each reason once.
 	Said []Word `json:"said,omitempty"`
-	// Autoscaler is whether an autoscaler acts for it, in words.
-	Autoscaler string `json:"autoscaler,omitempty"`
-	Queue      *Queue `json:"queue,omitempty"`
+	// MoreNodes is whether an autoscaler would help; empty where nothing waits, or that is not known.
+	MoreNodes MoreNodes `json:"moreNodes,omitempty"`
+	Queue     *Queue    `json:"queue,omitempty"`
 	// Line is its place among those that have all their members and would still wait after what the scheduler decides now;
 	// nil where it would not wait.
 	Line *scheduler.Line `json:"line,omitempty"`
 	// Reservations are the Reservations that waiting members may use; null where the profile of its pods uses none, or
 	// that is not known.
 	Reservations []Reserved `json:"reservations"`
-	// Cases are what the scheduler decides now, and with more nodes.
+	// Cases are what the scheduler decides now, and with more nodes; empty where it was not asked.
 	Cases []Case `json:"cases,omitempty"`
-	// Unasked is why the scheduler could not be asked, and Notes what else is not known.
+	// Configuration is where the configuration comes from by which the cases were decided, and Leaderless why no scheduler
+	// leads in the cluster; empty where one does, or that is not known.
+	Configuration *simulate.Origin `json:"configuration,omitempty"`
+	Leaderless    string           `json:"leaderless,omitempty"`
+	// Unasked is why the scheduler could not be asked, Advice what to look at, and Notes what else is not known.
 	Unasked string   `json:"unasked,omitempty"`
+	Advice  []string `json:"advice,omitempty"`
 	Notes   []string `json:"notes,omitempty"`
 	Pods    []Member `json:"pods"`
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
 }
+
+// MoreNodes is whether an autoscaler would help pods that wait.
+type MoreNodes string
+
+// What more nodes would do.
+const (
+	// MoreNodesHelp: autoscalers see pods that are Unschedulable, and more nodes would help them.
+	MoreNodesHelp MoreNodes = "Help"
+	// MoreNodesInOneDomain: each pod fits on a node that is free, so that autoscalers add none; nodes in one domain of its
+	// topology would help.
+	MoreNodesInOneDomain MoreNodes = "InOneDomain"
+	// MoreNodesWithLabel: only nodes with the label of its topology would help, and no node has it.
+	MoreNodesWithLabel MoreNodes = "WithLabel"
+	// MoreNodesNoHelp: no pod waits for a node alone.
+	MoreNodesNoHelp MoreNodes = "NoHelp"
+)
 
 // Word is what the conditions of pods say.
 type Word struct {
@@ -81,16 +96,22 @@ type Queue struct {
 
 // Case is what the scheduler decides.
 type Case struct {
-	Name      string   `json:"case"`
-	Placed    int      `json:"placed"`
-	Undecided bool     `json:"undecided,omitempty"`
-	Why       []Word   `json:"why,omitempty"`
-	Nodes     []string `json:"nodes,omitempty"`
-	Victims   []string `json:"victims,omitempty"`
-	// Others are pods that are evicted meanwhile for other pods that wait.
-	Others []string `json:"evictedForOthers,omitempty"`
-	// Decisions are how it came to that, the oldest first.
-	Decisions []decisions.Decision `json:"decisions,omitempty"`
+	Name      string `json:"case"`
+	Placed    int    `json:"placed"`
+	Undecided bool   `json:"undecided,omitempty"`
+	Why       []Word `json:"why,omitempty"`
+	// Placement is the last attempt to place it that failed, if that is why it waits: how many members fit in which
+	// domain.
+	Placement *decisions.Decision `json:"placement,omitempty"`
+	// Search is where victims were last looked for; nil where they were not, or it is placed without any.
+	Search *decisions.Decision `json:"search,omitempty"`
+	Nodes  []string            `json:"nodes,omitempty"`
+	// Victims are the pods that are evicted for it, counted by gang; Others those that are evicted meanwhile for others.
+	Victims []string `json:"victims,omitempty"`
+	Others  []string `json:"evictedForOthers,omitempty"`
+
+	asked  int
+	chosen string
 }
 
 // Member is a pod of the gang.
@@ -102,33 +123,30 @@ type Member struct {
 	Since  string `json:"since,omitempty"`
 }
 
-func newReport(gang string, members []*v1.Pod, least int, running bool) *Report {
-	r := &Report{Gang: gang, Min: least, Running: running, Pods: []Member{}}
+func newReport(gang string, members []*v1.Pod) *Report {
+	r := &Report{Gang: gang, Pods: []Member{}}
 	for _, pod := range members {
 		m := Member{Pod: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
 		_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 		if c != nil && c.Status == v1.ConditionFalse {
 			m.Reason, m.Since = c.Reason, c.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z")
-			r.Said = add(r.Said, c.Reason, c.Message)
+			r.Said = addWord(r.Said, c.Reason, c.Message)
 		}
 		if pod.DeletionTimestamp != nil {
 			m.Phase = "Terminating"
 		}
-		r.Pods = append(r.Pods, m)
 		switch {
 		case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
-			continue
+			r.Members--
 		case pod.Spec.NodeName != "":
 			r.Bound++
 		default:
 			r.Waiting++
-			if m.Reason == "" {
-				r.Pods[len(r.Pods)-1].Reason = waits(pod)
-			}
+			m.Reason = cmp.Or(m.Reason, waits(pod))
 		}
 		r.Members++
+		r.Pods = append(r.Pods, m)
 	}
-	r.Autoscaler = autoscaler(r)
 	return r
 }
 
@@ -143,7 +161,10 @@ func (r *Report) tell(g *view.Gang, profiles []string) {
 			there++
 		}
 	}
-	r.Phase, r.Stands, r.Held, r.Missing = g.Phase, stands(g), g.Held, missing(g, there, profiles)
+	r.Phase, r.State, r.Held, r.Minimum = g.Phase, stands(g), g.Held, g.Minimum
+	if text := missing(g, there, profiles); text != "" {
+		r.Advice = append(r.Advice, text)
+	}
 }
 
 // reserve adds the Reservations that members which wait may use. What cannot be found out is noted.
@@ -170,35 +191,13 @@ func waits(pod *v1.Pod) string {
 	return "NotTriedYet"
 }
 
-func add(words []Word, reason, message string) []Word {
+func addWord(words []Word, reason, message string) []Word {
 	at := slices.IndexFunc(words, func(w Word) bool { return w.Reason == reason && w.Message == message })
 	if at < 0 {
 		words, at = append(words, Word{Reason: reason, Message: message}), len(words)
 	}
 	words[at].Pods++
 	return words
-}
-
-// autoscaler words whether an autoscaler acts for the pods that wait, by the reasons of their conditions.
-func autoscaler(r *Report) string {
-	demand := 0
-	for _, m := range r.Pods {
-		if m.Node == "" && m.Reason == v1alpha1.ReasonUnschedulable {
-			demand++
-		}
-	}
-	switch {
-	case r.Waiting == 0:
-		return ""
-	case demand == 0:
-		return "none adds nodes for it: no pod is Unschedulable"
-	case slices.ContainsFunc(r.Said, func(w Word) bool {
-		return strings.Contains(w.Message, "autoscalers try pods one by one and add no nodes")
-	}):
-		return "none adds nodes for it, since each pod would fit on a node that is free"
-	default:
-		return fmt.Sprintf("one may add nodes: %d pods are Unschedulable", demand)
-	}
 }
 
 // queueOf returns the queue of a pod; nil where there are none.
@@ -224,16 +223,15 @@ func (q *Queue) read(ctx context.Context, read reader) error {
 	return nil
 }
 
-// add notes what the scheduler decides in a case that it has looked at since a time.
+// add adds what the scheduler decides about members in a case that it has looked at since a time.
 func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.Simulation, began time.Time) {
-	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided,
-		Decisions: simulation.Decisions(r.Gang, began)}
+	c := Case{Name: name, Placed: answer.Placed(), Undecided: answer.Undecided, asked: len(answer.Verdicts)}
 	nodes := map[string]int{}
 	for i := range answer.Verdicts {
 		if v := &answer.Verdicts[i]; v.Node != "" {
 			nodes[v.Node]++
 		} else {
-			c.Why = add(c.Why, cmp.Or(v.Reason, "Undecided"), v.Message)
+			c.Why = addWord(c.Why, cmp.Or(v.Reason, "Undecided"), v.Message)
 		}
 	}
 	gangsOf := func(pods []*v1.Pod) []string {
@@ -244,7 +242,42 @@ func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.
 		return counted(counts)
 	}
 	c.Nodes, c.Victims, c.Others = counted(nodes), gangsOf(answer.Victims), gangsOf(answer.Others)
+	first := answer.Verdicts[0].Pod
+	c.decide(simulation.Decisions(r.Gang, began), simulation.Kept(first))
+	if len(r.Cases) == 0 && c.Placed < c.asked {
+		r.MoreNodes = moreNodes(&c, simulation.Why(first).Topology)
+	}
 	r.Cases = append(r.Cases, c)
+}
+
+// decide adds the decisions that led to a case, of all that were made, the oldest first. kept is whether the queue
+// keeps the gang from being tried: then what was tried before is not why it waits.
+func (c *Case) decide(all []decisions.Decision, kept bool) {
+	waits := c.Placed < c.asked
+	for i := range all {
+		switch d := &all[i]; {
+		case d.Kind == decisions.Placement && d.Result == decisions.Placed:
+			c.chosen = d.Chosen
+		case d.Kind == decisions.Placement && waits && !kept && len(d.Fits) > 0:
+			c.Placement = d
+		case d.Kind == decisions.Preemption && (waits && !kept || len(c.Victims) > 0 && d.Result == decisions.Evict):
+			c.Search = d
+		}
+	}
+}
+
+// moreNodes returns whether more nodes would help in a case in which pods wait. scattered is the topology that alone
+// keeps the gang waiting; empty for none.
+func moreNodes(c *Case, scattered string) MoreNodes {
+	switch {
+	case !slices.ContainsFunc(c.Why, func(w Word) bool { return w.Reason == v1alpha1.ReasonUnschedulable }):
+		return MoreNodesNoHelp
+	case scattered != "":
+		return MoreNodesInOneDomain
+	case c.Placement != nil && slices.ContainsFunc(c.Placement.Fits, func(f decisions.Fit) bool { return f.Topology != "" && f.Domain == "" }):
+		return MoreNodesWithLabel
+	}
+	return MoreNodesHelp
 }
 
 // counted lists what was counted: "node-1 (2)".
@@ -254,157 +287,4 @@ func counted(counts map[string]int) []string {
 		list = append(list, fmt.Sprintf("%s (%d)", name, counts[name]))
 	}
 	return list
-}
-
-var columns = output.Columns[Member]{
-	{Name: "POD", Of: func(m Member) any { return m.Pod }},
-	{Name: "PHASE", Of: func(m Member) any { return m.Phase }},
-	{Name: "NODE", Of: func(m Member) any { return cmp.Or(m.Node, "<none>") }},
-	{Name: "REASON", Of: func(m Member) any { return m.Reason }},
-	{Name: "SINCE", Wide: true, Of: func(m Member) any { return m.Since }},
-}
-
-func (r *Report) print(flags *output.Flags, out io.Writer) error {
-	p, err := flags.Printer(out)
-	if err != nil {
-		return err
-	}
-	if !p.IsTable() {
-		return output.Print(p, "GangExplanation", nil, []*Report{r})
-	}
-	if _, err := io.WriteString(out, r.words()); err != nil {
-		return fmt.Errorf("printing: %w", err)
-	}
-	if len(r.Pods) == 0 {
-		return nil
-	}
-	return output.Table(flags, out, columns, r.Pods)
-}
-
-// words returns all but the table.
-func (r *Report) words() string {
-	var b strings.Builder
-	b.WriteString(r.first())
-	for _, text := range []string{r.Missing, r.Strangers} {
-		if text != "" {
-			fmt.Fprintf(&b, "Members: %s\n", text)
-		}
-	}
-	for _, w := range r.Said {
-		fmt.Fprintf(&b, "The scheduler said to %d pods, %s: %s\n", w.Pods, w.Reason, w.Message)
-	}
-	if r.Autoscaler != "" {
-		fmt.Fprintf(&b, "Autoscaler: %s\n", r.Autoscaler)
-	}
-	if q := r.Queue; q != nil {
-		b.WriteString(q.words())
-	}
-	if r.Line != nil {
-		b.WriteString(lineWords(r.Line))
-	}
-	if r.Reservations != nil {
-		b.WriteString(reservedWords(r.Reservations))
-	}
-	for i := range r.Cases {
-		b.WriteString(r.Cases[i].words())
-	}
-	if r.Unasked != "" {
-		fmt.Fprintf(&b, "What the scheduler would decide now is not known: %s\n", r.Unasked)
-	}
-	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "Note: %s\n", note)
-	}
-	if len(r.Pods) > 0 {
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-// first returns the line that says how the gang stands.
-func (r *Report) first() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Gang %s: ", r.Gang)
-	if r.Phase != "" {
-		fmt.Fprintf(&b, "%s, %s; ", r.Phase, r.Stands)
-	}
-	switch {
-	case len(r.Pods) == 0:
-		b.WriteString("it has no pods")
-	case r.Members == 0:
-		b.WriteString("its pods have ended")
-	default:
-		fmt.Fprintf(&b, "%d of %d members have a node", r.Bound, r.Members)
-	}
-	if r.Held > 0 {
-		fmt.Fprintf(&b, ", and room is kept for %d", r.Held)
-	}
-	switch {
-	case r.Min == 0 && r.Phase == "" && r.Unasked != "":
-		b.WriteString("; its minimum is not known\n")
-	case r.Min == 0:
-		b.WriteString("; it has no minimum\n")
-	case r.Running:
-		fmt.Fprintf(&b, "; it runs, and needs %d\n", r.Min)
-	default:
-		fmt.Fprintf(&b, "; it starts with %d\n", r.Min)
-	}
-	return b.String()
-}
-
-func (q *Queue) words() string {
-	var parts []string
-	for _, one := range []struct {
-		name   string
-		amount v1.ResourceList
-	}{{"deserves", q.Deserved}, {"has", q.Allocated}, {"asks for", q.Requested}, {"may have at most", q.Capability}} {
-		if len(one.amount) > 0 {
-			parts = append(parts, one.name+" "+amounts(one.amount))
-		}
-	}
-	if q.Pending > 0 {
-		parts = append(parts, fmt.Sprintf("%d gangs wait in it", q.Pending))
-	}
-	if q.Closed {
-		parts = append(parts, "it is closed")
-	}
-	if len(parts) == 0 {
-		return fmt.Sprintf("Queue %s\n", q.Name)
-	}
-	return fmt.Sprintf("Queue %s: %s\n", q.Name, strings.Join(parts, "; "))
-}
-
-func amounts(list v1.ResourceList) string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(list)) {
-		amount := list[name]
-		parts = append(parts, amount.String()+" "+string(name))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func (c *Case) words() string {
-	var b strings.Builder
-	title := strings.ToUpper(c.Name[:1]) + c.Name[1:]
-	if c.Undecided {
-		fmt.Fprintf(&b, "%s the scheduler has not come to an end in the time it had; so far", title)
-	} else {
-		fmt.Fprintf(&b, "%s the scheduler", title)
-	}
-	b.WriteString(" would")
-	if len(c.Victims) > 0 {
-		fmt.Fprintf(&b, " evict %s, and", strings.Join(c.Victims, ", "))
-	}
-	if c.Placed > 0 {
-		fmt.Fprintf(&b, " place %d pods: %s\n", c.Placed, strings.Join(c.Nodes, ", "))
-	} else {
-		b.WriteString(" place none\n")
-	}
-	if len(c.Others) > 0 {
-		fmt.Fprintf(&b, "  Meanwhile it would evict %s, for others that wait\n", strings.Join(c.Others, ", "))
-	}
-	for _, w := range c.Why {
-		fmt.Fprintf(&b, "  %d would wait, %s: %s\n", w.Pods, w.Reason, w.Message)
-	}
-	b.WriteString(c.looked())
-	return b.String()
 }

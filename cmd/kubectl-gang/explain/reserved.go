@@ -109,31 +109,20 @@ func full(row *view.Reservation) bool {
 	return false
 }
 
-// reservedWords words Reservations, each on a line.
-func reservedWords(list []Reserved) string {
-	if len(list) == 0 {
-		return "Reservations: there is none that it may use\n"
-	}
-	var b strings.Builder
-	for i := range list {
-		b.WriteString(list[i].words())
-	}
-	return b.String()
-}
-
+// words says what a Reservation holds, and why it cannot be used.
 func (r *Reserved) words() string {
 	if r.Phase == "" {
-		return fmt.Sprintf("Reservation %s: %s\n", r.Name, r.Unusable)
+		return fmt.Sprintf("Reservation %s: %s", r.Name, r.Unusable)
 	}
 	text := fmt.Sprintf("Reservation %s: %s, for %d members; %d of %d placements are held, and %d pods use them", r.Name,
 		r.Phase, r.Members, r.Held, r.Replicas, r.Used)
 	if r.Unusable != "" {
-		return text + "; it cannot be used: " + r.Unusable + "\n"
+		return text + "; it cannot be used: " + r.Unusable
 	}
 	nodes := r.Nodes[:min(len(r.Nodes), shown)]
 	text += ", on " + strings.Join(nodes, ", ")
 	if more := len(r.Nodes) - len(nodes); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return text + "\n"
+	return text
 }

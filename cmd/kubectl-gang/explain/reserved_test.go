@@ -12,6 +12,14 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
+// words are the lines about Reservations.
+func words(list []Reserved) (text string) {
+	for i := range list {
+		text += list[i].words() + "\n"
+	}
+	return text
+}
+
 func TestReserved(t *testing.T) {
 	gpus := func(n string) v1.ResourceList { return v1.ResourceList{"nvidia.com/gpu": resource.MustParse(n)} }
 	reservation := func(name, gang string, change func(*v1alpha1.ReservationStatus)) *v1alpha1.Reservation {
@@ -30,10 +38,10 @@ func TestReserved(t *testing.T) {
 		named string
 		want  string
 	}{
-		"none":                {nil, "", "Reservations: there is none that it may use\n"},
-		"it is for others":    {[]*v1alpha1.Reservation{reservation("r", "team/other", as)}, "", "Reservations: there is none that it may use\n"},
+		"none":                {nil, "", ""},
+		"it is for others":    {[]*v1alpha1.Reservation{reservation("r", "team/other", as)}, "", ""},
 		"it is there":         {[]*v1alpha1.Reservation{reservation("r", mine, as)}, "", "Reservation r: Available, for 2 members; 2 of 2 placements are held, and 0 pods use them, on node-2, node-10\n"},
-		"it has ended":        {[]*v1alpha1.Reservation{reservation("r", mine, func(s *v1alpha1.ReservationStatus) { s.EndTime = &metav1.Time{Time: time.Unix(1, 0)} })}, "", "Reservations: there is none that it may use\n"},
+		"it has ended":        {[]*v1alpha1.Reservation{reservation("r", mine, func(s *v1alpha1.ReservationStatus) { s.EndTime = &metav1.Time{Time: time.Unix(1, 0)} })}, "", ""},
 		"it has no place yet": {[]*v1alpha1.Reservation{reservation("r", mine, func(s *v1alpha1.ReservationStatus) { s.Phase, s.Placements = "", nil })}, "", "Reservation r: Pending, for 2 members; 0 of 2 placements are held, and 0 pods use them; it cannot be used: it holds nothing yet\n"},
 		"it was used": {[]*v1alpha1.Reservation{reservation("r", mine, func(s *v1alpha1.ReservationStatus) { s.Placements[0].Spent, s.Placements[1].Spent = true, true })}, "",
 			"Reservation r: Available, for 2 members; 0 of 2 placements are held, and 0 pods use them; it cannot be used: all of it has been used\n"},
@@ -56,7 +64,7 @@ func TestReserved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.want, reservedWords(list)); diff != "" {
+		if diff := cmp.Diff(c.want, words(list)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
 		}
 	}

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -51,12 +50,12 @@ func TestMissing(t *testing.T) {
 		"all are there": {gang(view.SourcePodGroup, "Pending"), 3, profiles, ""},
 		"it has begun":  {gang(view.SourcePodGroup, "Running"), 2, profiles, ""},
 		"none is there": {gang(view.SourcePodGroup, "Pending"), 0, profiles,
-			"0 of its minimum of 3 are there; see whether its pods are made in namespace team, with the label scheduling.x-k8s.io/pod-group: train and spec.schedulerName: lockstep-scheduler"},
+			"See whether its pods are made in namespace team, with the label scheduling.x-k8s.io/pod-group: train and spec.schedulerName: lockstep-scheduler"},
 		"one is there, and the profiles are not known": {gang(view.SourceNative, "Pending"), 1, nil,
-			"1 of its minimum of 3 are there; see whether the others are made in namespace team, with spec.schedulingGroup.podGroupName: train"},
+			"See whether the others are made in namespace team, with spec.schedulingGroup.podGroupName: train"},
 		"by annotation": {gang(view.SourceAnnotation, "Pending"), 1, []string{"a", "b"},
-			"1 of its minimum of 3 are there; see whether the others are made in namespace team, with the annotation gang.scheduling.koordinator.sh/name: train and spec.schedulerName: a or b"},
-		"by owner": {gang(view.SourceOwner, "Pending"), 0, profiles, "0 of its minimum of 3 are there; see whether what owns it makes its pods"},
+			"See whether the others are made in namespace team, with the annotation gang.scheduling.koordinator.sh/name: train and spec.schedulerName: a or b"},
+		"by owner": {gang(view.SourceOwner, "Pending"), 0, profiles, "See whether what owns it makes its pods"},
 	} {
 		if got := missing(c.gang, c.there, c.profiles); got != c.want {
 			t.Errorf("%s: it says %q, want %q", sentence, got, c.want)
@@ -69,36 +68,11 @@ func TestStrangers(t *testing.T) {
 	for _, name := range []string{"lockstep-scheduler", "other", "default-scheduler", "other"} {
 		pods = append(pods, &v1.Pod{Spec: v1.PodSpec{SchedulerName: name}})
 	}
-	const want = "pods of it name a scheduler that is no profile of the configuration: default-scheduler (1), other (2); set spec.schedulerName to lockstep-scheduler"
+	const want = "Pods of it name a scheduler that is no profile of the configuration: default-scheduler (1), other (2); set spec.schedulerName to lockstep-scheduler"
 	if got := strangers(pods, []string{"lockstep-scheduler"}); got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	if got := strangers(pods[:1], []string{"lockstep-scheduler"}); got != "" {
 		t.Errorf("it says %q of none", got)
-	}
-}
-
-// TestWords: the first lines say how the gang stands.
-func TestWords(t *testing.T) {
-	pods := []Member{{Pod: "b-0"}}
-	for sentence, c := range map[string]struct {
-		report Report
-		want   string
-	}{
-		"it waits":                     {Report{Phase: "Pending", Stands: "waiting for room", Members: 4, Min: 4, Pods: pods}, "Pending, waiting for room; 0 of 4 members have a node; it starts with 4\n"},
-		"it is not listed":             {Report{Members: 4, Min: 4, Pods: pods}, "0 of 4 members have a node; it starts with 4\n"},
-		"it has no pods":               {Report{Phase: "Pending", Stands: "gathering", Min: 3, Missing: "0 of 3"}, "Pending, gathering; it has no pods; it starts with 3\nMembers: 0 of 3\n"},
-		"it is over":                   {Report{Phase: "Finished", Stands: "ended", Min: 3, Pods: pods}, "Finished, ended; its pods have ended; it starts with 3\n"},
-		"room is kept":                 {Report{Phase: "Pending", Stands: "held", Members: 4, Min: 4, Held: 2, Pods: pods}, "Pending, held; 0 of 4 members have a node, and room is kept for 2; it starts with 4\n"},
-		"its PodGroup may not be read": {Report{Members: 1, Unasked: "no", Pods: pods}, "0 of 1 members have a node; its minimum is not known\nWhat the scheduler would decide now is not known: no\n"},
-		"nobody could be asked": {
-			Report{Members: 1, Min: 1, Unasked: "list /api/v1/nodes: 403 Forbidden", Notes: []string{"more"}, Pods: pods},
-			"0 of 1 members have a node; it starts with 1\nWhat the scheduler would decide now is not known: list /api/v1/nodes: 403 Forbidden\nNote: more\n",
-		},
-	} {
-		c.report.Gang = "a/b"
-		if got, want := strings.TrimSpace(c.report.words()), strings.TrimSpace("Gang a/b: "+c.want); got != want {
-			t.Errorf("%s: it says\n%s\nwant\n%s", sentence, got, want)
-		}
 	}
 }

@@ -77,7 +77,6 @@ func columns(wide bool) output.Columns[view.Reservation] {
 		{Name: "Held/Replicas", Of: func(r view.Reservation) any { return fmt.Sprintf("%d/%d", r.Held, r.Replicas) }},
 		{Name: "Used", Of: func(r view.Reservation) any { return r.Used }},
 		{Name: "Nodes", Of: func(r view.Reservation) any { return output.OrNone(nodes(r.Nodes, wide)) }},
-		{Name: "Owners", Of: func(r view.Reservation) any { return strings.Join(r.Owners, ", or ") }},
 		{Name: "Allocated", Of: func(r view.Reservation) any { return output.OrNone(amounts(r)) }},
 		{Name: "Expires", Of: func(r view.Reservation) any {
 			if r.Ended != nil {
@@ -87,6 +86,7 @@ func columns(wide bool) output.Columns[view.Reservation] {
 		}},
 		{Name: "Reason", Of: func(r view.Reservation) any { return r.Reason }},
 		{Name: "Age", Of: func(r view.Reservation) any { return output.Age(r.Created, time.Now()) }},
+		{Name: "Owners", Wide: true, Of: func(r view.Reservation) any { return strings.Join(r.Owners, ", or ") }},
 		{Name: "Message", Wide: true, Of: func(r view.Reservation) any { return r.Message }},
 	}
 }

@@ -3,6 +3,7 @@ package queues
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,9 +23,10 @@ const (
 	long = `Show the queues as a tree, with a line for each resource: those that nodes advertise, such as GPUs, or without any cpu and
 memory. -o wide has all.
 
-SHARE is the largest of the parts of the cluster's resources that a queue uses. DESERVED is what it is entitled to as things
-are, and never more than it requests. ALLOCATED is what its pods use, those of queues below it included, and PENDING what those
-ask for that wait. CAPABILITY is its ceiling. RUNNING and WAITING are gangs, and pods in none.
+SHARE is the largest of the parts of the cluster's resources that a queue uses. RUN/WAIT counts gangs,
+and pods in none, that run and that wait. DUE is what it is entitled to as things are, and never more than it requests; STATED is
+what its spec.deserved says. USED is what its pods use, those of queues below it included, and PENDING what those ask for that wait.
+CAPABILITY is its ceiling.
 
 The numbers are those in the status of Queues, which lockstep-controller writes.`
 
@@ -133,6 +135,14 @@ func lines(queues []view.Queue, shown func(v1.ResourceName) bool) []line {
 	return list
 }
 
+// closed marks a queue that is closed.
+func closed(is bool) string {
+	if is {
+		return " (closed)"
+	}
+	return ""
+}
+
 func columns() output.Columns[line] {
 	ofQueue := func(name string, wide bool, of func(line) any) output.Column[line] {
 		return output.Column[line]{Name: name, Wide: wide, Of: func(l line) any {
@@ -157,18 +167,16 @@ func columns() output.Columns[line] {
 		return amount.String()
 	}
 	return output.Columns[line]{
-		ofQueue("Name", false, func(l line) any { return strings.Repeat("  ", l.Depth) + l.Name }),
-		ofQueue("Weight", false, func(l line) any { return l.Weight }),
+		ofQueue("Name", false, func(l line) any { return strings.Repeat("  ", l.Depth) + l.Name + closed(l.Closed) }),
 		ofQueue("Share", false, func(l line) any { return output.OrNone(l.Share) }),
-		ofQueue("Running", false, func(l line) any { return l.Running }),
-		ofQueue("Waiting", false, func(l line) any { return l.Pending }),
-		ofQueue("Closed", false, func(l line) any { return l.Closed }),
+		ofQueue("Run/Wait", false, func(l line) any { return fmt.Sprintf("%d/%d", l.Running, l.Pending) }),
 		ofResource("Resource", false, func(r *view.QueueResource) any { return string(r.Name) }),
-		ofResource("Deserved", false, func(r *view.QueueResource) any { return r.Deserved.String() }),
-		ofResource("Allocated", false, func(r *view.QueueResource) any { return r.Allocated.String() }),
+		ofResource("Due/Stated", false, func(r *view.QueueResource) any { return fmt.Sprint(r.Deserved.String(), "/", limit(r.Stated)) }),
+		ofResource("Used", false, func(r *view.QueueResource) any { return r.Allocated.String() }),
 		ofResource("Pending", false, func(r *view.QueueResource) any { return r.Pending.String() }),
 		ofResource("Capability", false, func(r *view.QueueResource) any { return limit(r.Capability) }),
 		ofResource("Guarantee", true, func(r *view.QueueResource) any { return limit(r.Guarantee) }),
+		ofQueue("Weight", true, func(l line) any { return l.Weight }),
 		ofQueue("Priority", true, func(l line) any { return l.Priority }),
 		ofQueue("Age", true, func(l line) any { return output.Age(l.Created, time.Now()) }),
 		ofQueue("Reason", true, func(l line) any { return l.Reason }),

@@ -26,8 +26,8 @@ In the picture a node stands between brackets, with a sign for each GPU, or eigh
   #  used by pods        +  held by Reservations, and not used yet
   .  free                x  free, on a node that is cordoned or not ready
 
-A domain whose nodes do not fit into a line is drawn as one bar of forty signs. LARGEST FREE is the most that is free in one
-part: in one rack of a zone, on one node of a rack. EMPTY is how many nodes have all of it free.
+A domain whose nodes do not fit into a line is drawn as one bar of 38 signs. With -o wide, LARGEST FREE is the most that is free
+in one part: in one rack of a zone, on one node of a rack. EMPTY is how many nodes have all of it free.
 
 Levels are node labels, coarsest first. Without --level they are those that look like it, by the last part of their names: region,
 zone, datacenter, spine, block, leaf, rack. What pods ask for counts from when they have a node until they have ended. Devices
@@ -67,7 +67,7 @@ func New(a *access.Access) *cobra.Command {
 	cmd.Flags().StringSliceVar(&o.levels, "level", nil,
 		"Labels of nodes that are the levels of the topology, coarsest first.")
 	cmd.Flags().StringVar(&o.resource, "resource", "",
-		"The resource to draw. Without, nvidia.com/gpu, or else what most nodes advertise, or cpu.")
+		"The resource to draw. Without, the one that most members of gangs ask for, such as nvidia.com/gpu, or else cpu.")
 	cmd.Flags().BoolVar(&o.nodes, "nodes", false, "Draw a line for each node, too.")
 	return cmd
 }
@@ -81,7 +81,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	in.Resource = cmp.Or(v1.ResourceName(o.resource), view.DefaultResource(in.Nodes))
+	in.Resource = cmp.Or(v1.ResourceName(o.resource), view.DefaultResource(in.Nodes, in.Pods))
 	if in.Levels = o.levels; len(in.Levels) == 0 {
 		in.Levels = view.Levels(in.Nodes)
 	}
@@ -128,20 +128,20 @@ func columns(resource v1.ResourceName) output.Columns[view.Line] {
 	}
 	return output.Columns[view.Line]{
 		{Name: "Domain", Of: func(l view.Line) any { return strings.Repeat("  ", l.Depth) + l.Title }},
-		{Name: "Nodes", Of: func(l view.Line) any { return l.Nodes }},
 		{Name: "Total", Of: amount(func(l view.Line) int64 { return l.Total })},
 		{Name: "Used", Of: amount(func(l view.Line) int64 { return l.Used })},
 		{Name: "Held", Of: amount(func(l view.Line) int64 { return l.Held })},
 		{Name: "Free", Of: amount(func(l view.Line) int64 { return l.Free })},
+		{Name: "Picture", Of: func(l view.Line) any { return l.Picture }},
+		{Name: "Nodes", Wide: true, Of: func(l view.Line) any { return l.Nodes }},
 		{Name: "Closed", Wide: true, Of: amount(func(l view.Line) int64 { return l.Closed })},
-		{Name: "Empty", Of: func(l view.Line) any { return l.Empty }},
-		{Name: "Largest free", Of: func(l view.Line) any {
+		{Name: "Empty", Wide: true, Of: func(l view.Line) any { return l.Empty }},
+		{Name: "Largest free", Wide: true, Of: func(l view.Line) any {
 			text := view.Amount(resource, l.Largest)
 			if l.LargestIn != "" {
 				text += " (" + l.LargestIn + ")"
 			}
 			return text
 		}},
-		{Name: "Picture", Of: func(l view.Line) any { return l.Picture }},
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	schedscheme "k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -13,6 +14,9 @@ import (
 
 //go:embed default.yaml
 var defaultConfig []byte
+
+// DefaultConfig returns the embedded configuration, as YAML.
+func DefaultConfig() []byte { return slices.Clone(defaultConfig) }
 
 // useDefaults makes kube-scheduler's loader start from the embedded configuration where
 // there is no --config, and honour --kubeconfig where a configuration names none.

@@ -9,12 +9,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // wish is what the PodGroup of a gang should have.
 type wish struct {
-	// min is the number of members that start together; 0 means that there are none.
+	// min is the number of members that start together, fewer than there are where the gang is elastic; 0 means that there
+	// are none.
 	min int
 	// stages are the sizes of the parts that are made one after the other, whose sum is min; nil where
 	// all members are made at once.
@@ -142,6 +144,9 @@ func ofJob(job *batchv1.Job, standing int) wish {
 	if job.Spec.Completions != nil {
 		gone := max(0, int(job.Status.Succeeded)-standing)
 		n = min(n, int(*job.Spec.Completions)-gone-failedIndexes(job))
+	}
+	if least, err := strconv.Atoi(job.Spec.Template.Annotations[v1alpha1.MinAvailableAnnotation]); err == nil && least > 0 {
+		n = min(n, least) // it is elastic: what its pods say counts, and the PodGroup says the same
 	}
 	return wish{min: max(0, n)}
 }

@@ -61,6 +61,8 @@ func TestOfJob(t *testing.T) {
 		"of what it makes when it is resumed nobody knows the number":  {"{spec: {parallelism: 2, suspend: true}, status: {succeeded: 1}}", 1, suspended},
 		"indexes that have failed for good do not come again":          {"{spec: {parallelism: 8, completions: 8, backoffLimitPerIndex: 1}, status: {succeeded: 1, failedIndexes: '0,3-5'}}", 1, 4},
 		"what nobody writes of them counts for nothing":                {"{spec: {parallelism: 8, completions: 8}, status: {failedIndexes: 5-3}}", 0, 8},
+		"its pods say that fewer are enough":                           {"{spec: {parallelism: 8, completions: 8, template: {metadata: {annotations: {gang.scheduling.koordinator.sh/min-available: '4'}}}}}", 0, 4},
+		"its pods ask for more than there are":                         {"{spec: {parallelism: 8, completions: 8, template: {metadata: {annotations: {gang.scheduling.koordinator.sh/min-available: '9'}}}}}", 0, 8},
 		"of elastic indexed Jobs completions and parallelism go along": {"{spec: {parallelism: 8, completions: 8, completionMode: Indexed}}", 0, 8},
 	} {
 		t.Run(sentence, func(t *testing.T) {

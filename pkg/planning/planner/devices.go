@@ -255,9 +255,9 @@ func usersOf(a *gangstate.Attempt, key podclass.ClaimKey,
 	return members, others
 }
 
-// textShortDevices lists the devices that unplaced members claim, by device class, if nodes lacked any. A claim that
+// shortDevices counts the devices that unplaced members claim, by device class, if nodes lacked any. A claim that
 // members share counts once.
-func (w *planState) textShortDevices(members []int) []string {
+func (w *planState) shortDevices(members []int) map[string]int64 {
 	if !w.lackingDevices {
 		return nil
 	}
@@ -271,11 +271,7 @@ func (w *planState) textShortDevices(members []int) []string {
 			}
 		}
 	}
-	var parts []string
-	for _, class := range sortedKeys(counts) {
-		parts = append(parts, fmt.Sprintf("%d of device class %s", counts[class], class))
-	}
-	return parts
+	return counts
 }
 
 // lacks reports whether nodes lacked a resource, or devices of a class that backs it.

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
 // refuseAll returns, for each gang with a minimum, that a plugin refuses the attempt as a whole.
@@ -25,8 +26,7 @@ func (w *planState) refuseAll(a *gangstate.Attempt, message string) map[gangstat
 }
 
 // explain returns, by gang, how far an attempt came and what it lacked.
-func (w *planState) explain(a *gangstate.Attempt, problem placement.Problem,
-	solved placement.Result) map[gangstate.Key]string {
+func (w *planState) explain(a *gangstate.Attempt, tried []Tried, solved placement.Result) map[gangstate.Key]string {
 	why := map[gangstate.Key]string{}
 	for i, need := range a.Gangs {
 		if need.Min == 0 && !solved.Gangs[i].LacksExtra {
@@ -42,14 +42,72 @@ func (w *planState) explain(a *gangstate.Attempt, problem placement.Problem,
 			continue
 		}
 		if need.Spec.RequiredTopology != "" {
-			why[need.Key] = w.explainDomains(need, problem.Gangs[i], outcome)
+			why[need.Key] = w.explainDomains(need, tried[i], outcome)
 			continue
 		}
-		have := need.Spec.Min - need.Min
-		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s%s%s", need.Key, have+outcome.Fit, need.Spec.Min,
-			forStage(need), inSlices(need), w.textShort(outcome.Unplaced), w.textReasons())
+		all := tried[i].Domains[0]
+		why[need.Key] = fmt.Sprintf("gang %q: %d of %d members fit%s%s%s%s", need.Key, all.Fit, need.Spec.Min,
+			forStage(need), inSlices(need), all.Short.text(), w.textReasons())
 	}
 	return why
+}
+
+// Tried is how far a gang of an attempt came.
+type Tried struct {
+	// Domains are the best of its required topology, best first; of a gang that requires none the only one, without a
+	// value, is the whole cluster.
+	Domains []DomainTried
+	// Untried is how many further domains there are.
+	Untried int
+}
+
+// DomainTried is how far a gang came in a domain.
+type DomainTried struct {
+	Value string
+	// Fit is how many of the members of its minimum fit, with those that are bound.
+	Fit int
+	// Short is what the others request of what nodes lacked.
+	Short Shortage
+}
+
+// Shortage is what members request of the resources that nodes lacked, and of the devices, by device class.
+type Shortage struct {
+	Resources resource.Vector
+	Devices   map[string]int64
+}
+
+// text returns what an explanation says of a shortage; empty for none.
+func (s Shortage) text() string {
+	var parts []string
+	if !s.Resources.Zero() {
+		parts = append(parts, s.Resources.String())
+	}
+	for _, class := range sortedKeys(s.Devices) {
+		parts = append(parts, fmt.Sprintf("%d of device class %s", s.Devices[class], class))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; short " + strings.Join(parts, ", ")
+}
+
+// tried returns how far each gang of an attempt came.
+func (w *planState) tried(a *gangstate.Attempt, problem placement.Problem, solved placement.Result) []Tried {
+	all := make([]Tried, len(a.Gangs))
+	for i, need := range a.Gangs {
+		have, outcome, members := need.Spec.Min-need.Min, solved.Gangs[i], problem.Gangs[i].Members
+		if need.Spec.RequiredTopology == "" {
+			all[i].Domains = []DomainTried{{Fit: have + outcome.Fit, Short: w.short(outcome.Unplaced)}}
+			continue
+		}
+		best := outcome.Domains[:min(len(outcome.Domains), decisions.Domains)]
+		all[i].Untried = outcome.Untried + len(outcome.Domains) - len(best)
+		for _, d := range best {
+			missing := members[:min(len(members), max(0, need.Min-d.Fit))]
+			all[i].Domains = append(all[i].Domains, DomainTried{Value: d.Value, Fit: have + d.Fit, Short: w.short(missing)})
+		}
+	}
+	return all
 }
 
 // needsRejected reports whether a minimum needs members for which plugins reject every node, whatever its capacity:
@@ -74,19 +132,18 @@ func (w *planState) needsRejected(a *gangstate.Attempt) bool {
 // maxDomains is how many domains an explanation names.
 const maxDomains = 8
 
-func (w *planState) explainDomains(need gangstate.Need, g placement.Gang, outcome placement.Outcome) string {
-	have, of, key := need.Spec.Min-need.Min, need.Spec.Min, need.Spec.RequiredTopology
-	if len(outcome.Domains) == 0 {
+func (w *planState) explainDomains(need gangstate.Need, tried Tried, outcome placement.Outcome) string {
+	key := need.Spec.RequiredTopology
+	if len(tried.Domains) == 0 {
 		return fmt.Sprintf("gang %q: no node has the label %s, which it requires as its topology", need.Key, key)
 	}
 	var parts []string
-	told := outcome.Domains[:min(len(outcome.Domains), maxDomains)]
+	told := tried.Domains[:min(len(tried.Domains), maxDomains)]
 	for _, d := range told {
-		missing := g.Members[:min(len(g.Members), max(0, need.Min-d.Fit))]
-		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", topology.ShortKey(key), d.Value, have+d.Fit,
-			of, w.textShort(missing)))
+		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", topology.ShortKey(key), d.Value, d.Fit,
+			need.Spec.Min, d.Short.text()))
 	}
-	if more := len(outcome.Domains) - len(told) + outcome.Untried; more > 0 {
+	if more := len(tried.Domains) - len(told) + tried.Untried; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
 	}
 	text := fmt.Sprintf("gang %q does not fit%s%s in any %s: %s%s", need.Key, forStage(need), inSlices(need),
@@ -141,24 +198,26 @@ func inSlices(need gangstate.Need) string {
 	return " in slices of " + strings.Join(parts, " and ")
 }
 
-// textShort lists what unplaced members request of the resources and devices that nodes lacked.
-func (w *planState) textShort(members []int) string {
-	sum := resource.Vector{}
+// short returns what unplaced members request of the resources and devices that nodes lacked.
+func (w *planState) short(members []int) Shortage {
+	s := Shortage{Resources: resource.Vector{}, Devices: w.shortDevices(members)}
 	for _, m := range members {
 		for name, amount := range w.classes[w.classOf[m]].Demand.Request {
 			if w.lacks(name) {
-				sum[name] = resource.Plus(sum[name], amount)
+				s.Resources[name] = resource.Plus(s.Resources[name], amount)
 			}
 		}
 	}
-	var parts []string
-	if !sum.Zero() {
-		parts = append(parts, sum.String())
+	return s
+}
+
+// refusals counts the nodes that refused members, by reason.
+func (w *planState) refusals() map[string]int {
+	counts := make(map[string]int, len(w.refused))
+	for reason, nodes := range w.refused {
+		counts[reason] = len(nodes)
 	}
-	if parts = append(parts, w.textShortDevices(members)...); len(parts) == 0 {
-		return ""
-	}
-	return "; short " + strings.Join(parts, ", ")
+	return counts
 }
 
 // textReasons lists why nodes refused members, the most frequent reason first.

@@ -79,8 +79,11 @@ type Plan struct {
 	Demand map[types.UID]ledger.Demand
 	// Order is the order in which members were placed; each fits beside those before it.
 	Order []types.UID
-	// Tried is how far each gang of the attempt came.
-	Tried []placement.Outcome
+	// Tried is how far each gang of an attempt that failed came.
+	Tried []Tried
+	// Refusals counts the nodes that refused members of an attempt that failed, by reason; Visited is of how many nodes.
+	Refusals map[string]int
+	Visited  int
 	// Coupled is whether members refer to other pods.
 	Coupled bool
 	// Hopeless: the attempt would not fit in an empty cluster either, as far as nodes were visited. Obstacles that may
@@ -135,13 +138,14 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 		return nil, err
 	}
 	result = &Plan{Coupled: w.coupled}
-	result.Complete, result.Tried = solved.Complete, solved.Gangs
+	result.Complete = solved.Complete
 	w.recordPlacements(result, solved, w.base)
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
 	}
 	if !solved.Complete && only == nil {
-		result.Why, result.Scattered = w.explain(a, problem, solved), scattered(a, solved)
+		result.Tried, result.Refusals, result.Visited = w.tried(a, problem, solved), w.refusals(), w.tx.Len()
+		result.Why, result.Scattered = w.explain(a, result.Tried, solved), scattered(a, solved)
 		if w.needsRejected(a) {
 			result.Reason = v1alpha1.ReasonMemberRejected
 		}

@@ -90,8 +90,8 @@ func TestNext(t *testing.T) {
 			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(2)}, "b1": {Queue: "b", Amount: gpus(4)}},
 			jobs:  []Job{of("a", 1, gpus(2)), of("b", 2, gpus(2)), of("b", 3, gpus(2))}, want: "b-2",
 			why: map[string]string{
-				"a-1": `queue "a" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
-				"b-3": `queue "b" is overused: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"a-1": `queue "a" is at its share: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"b-3": `queue "b" is at its share: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
 			},
 		},
 		"a queue below one that has its share, by another that has more than its own": {
@@ -120,8 +120,8 @@ func TestNext(t *testing.T) {
 			count: map[string]Usage{"a1": {Queue: "a", Amount: gpus(2), Runs: true}, "a2": {Queue: "a", Amount: gpus(3)}, "b1": {Queue: "b", Amount: gpus(4), Runs: true}},
 			jobs:  []Job{of("a", 1, gpus(1)), high(of("a", 2, gpus(1))), patient(high(of("a", 3, gpus(1))))}, want: "a-2",
 			why: map[string]string{
-				"a-1": `queue "a" is overused: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
-				"a-3": `queue "a" is overused: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"a-1": `queue "a" is above its share: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
+				"a-3": `queue "a" is above its share: 3 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
 			},
 		},
 		"nor under its ceiling": {

@@ -59,7 +59,11 @@ func RoomHelps(c *v1.PodCondition) bool {
 func (b Bound) String() string {
 	switch {
 	case b.Reason == Overused:
-		return fmt.Sprintf("queue %q is overused: %s used, its share is %s", b.Queue, only(b.Resource, b.Used), only(b.Resource, b.Most))
+		stands := "at"
+		if b.Used > b.Most {
+			stands = "above"
+		}
+		return fmt.Sprintf("queue %q is %s its share: %s used, its share is %s", b.Queue, stands, only(b.Resource, b.Used), only(b.Resource, b.Most))
 	case b.behindOthers():
 		return b.Brief()
 	}

@@ -8,6 +8,7 @@ package decisions
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -64,10 +65,14 @@ type Decision struct {
 	Gangs []string `json:"gangs"`
 	// Need is what their minimum asks for: how many members, or how much of each resource.
 	Need string `json:"need"`
-	// Domains are those that were tried: for placements the best first, for victims in the order in which they were tried;
-	// Untried is how many others there are.
+	// Fits are, of a placement that failed, the domains in which most members fit, the best first; Domains are, of a
+	// preemption, those that were searched for victims, in order. Untried is how many others there are.
+	Fits    []Fit    `json:"fits,omitempty"`
 	Domains []Domain `json:"domains,omitempty"`
 	Untried int      `json:"untried,omitempty"`
+	// Refusals counts the nodes, of so many that were Visited, that refused members of a placement that failed, by reason.
+	Refusals map[string]int `json:"refusals,omitempty"`
+	Visited  int            `json:"visited,omitempty"`
 	// Bundles are the victims that were chosen.
 	Bundles []Bundle `json:"bundles,omitempty"`
 	// Result is the result, Chosen the domain where there is one, and Nodes how many nodes are used.
@@ -78,12 +83,27 @@ type Decision struct {
 	Why string `json:"why,omitempty"`
 }
 
-// Domain is a part of the cluster that was tried.
+// Fit is how many members of a gang fit in a domain.
+type Fit struct {
+	// Gang is the gang, as namespace/name.
+	Gang string `json:"gang"`
+	// Topology is the label key of the topology that it requires, and Domain a value of it; both are empty for the whole
+	// cluster. Where no node has the label, Domain is empty.
+	Topology string `json:"topology,omitempty"`
+	Domain   string `json:"domain,omitempty"`
+	// Fits of Min members fit, those that are bound included.
+	Fits int `json:"fits"`
+	Min  int `json:"min"`
+	// Short is what the others request of what nodes lacked: resources, and devices by device class.
+	Short map[string]string `json:"short,omitempty"`
+}
+
+// Domain is a part of the cluster that was searched for victims.
 type Domain struct {
 	Name string `json:"name"`
 	// Round is that of the victims which may be evicted; empty where no pod may.
 	Round string `json:"round,omitempty"`
-	// Outcome is how far the attempt came there.
+	// Outcome is how far the search came there.
 	Outcome string `json:"outcome"`
 }
 
@@ -169,7 +189,13 @@ func lastLike(list []Decision, d Decision) int {
 func same(a, b *Decision) bool {
 	return a.Kind == b.Kind && a.Profile == b.Profile && a.Need == b.Need && a.Untried == b.Untried && a.Result == b.Result &&
 		a.Chosen == b.Chosen && a.Nodes == b.Nodes && a.Why == b.Why &&
+		a.Visited == b.Visited && maps.Equal(a.Refusals, b.Refusals) && slices.EqualFunc(a.Fits, b.Fits, sameFit) &&
 		slices.Equal(a.Gangs, b.Gangs) && slices.Equal(a.Domains, b.Domains) && slices.Equal(a.Bundles, b.Bundles)
+}
+
+func sameFit(a, b Fit) bool {
+	return a.Gang == b.Gang && a.Topology == b.Topology && a.Domain == b.Domain && a.Fits == b.Fits && a.Min == b.Min &&
+		maps.Equal(a.Short, b.Short)
 }
 
 // Of returns what was decided for a gang, in the order in which it was last decided. Its name is namespace/name.

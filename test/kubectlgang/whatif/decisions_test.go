@@ -37,24 +37,27 @@ func TestDecisions(t *testing.T) {
 	await.NoError(t, "others run", func() error { return c.all(func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }) })
 	c.apply(job("train", 5, 8, rack, "class: high"))
 	for _, want := range []struct{ kind, result, domain, outcome string }{
-		{decisions.Placement, decisions.Unplaced, "rack r0", "0 of 5 members fit"},
+		{decisions.Placement, decisions.Unplaced, "", ""},
 		{decisions.Preemption, decisions.NoVictims, "rack r0", "short even if every eligible pod were evicted"},
 	} {
 		await.NoError(t, "what was decided is shown", func() error { return contains(c.decided(), want.kind, want.result, want.domain, want.outcome) })
 	}
 	var list struct {
 		Items []struct {
-			Cases []struct{ Decisions []decisions.Decision }
+			Cases []struct{ Placement, Search *decisions.Decision }
 		}
 	}
 	out := c.run("explain", "train", "-o", "json")
 	if err := json.Unmarshal(out, &list); err != nil {
 		t.Fatal(err)
 	}
-	if err := contains(list.Items[0].Cases[0].Decisions, decisions.Preemption, decisions.NoVictims, "rack r1", "short even if every eligible pod were evicted"); err != nil {
+	if err := contains([]decisions.Decision{*list.Items[0].Cases[0].Search}, decisions.Preemption, decisions.NoVictims, "rack r1", "short even if every eligible pod were evicted"); err != nil {
 		t.Errorf("explain: %v", err)
 	}
-	if out := string(c.run("explain", "train")); !strings.Contains(out, "  Victims were looked for, to free 40 nvidia.com/gpu:\n    rack r0, round ") {
+	if fits := list.Items[0].Cases[0].Placement.Fits; len(fits) == 0 || fits[0].Fits != 0 || fits[0].Min != 5 {
+		t.Errorf("explain: %+v", fits)
+	}
+	if out := string(c.run("explain", "train", "-v")); !strings.Contains(out, "  Victims were looked for, to free 40 nvidia.com/gpu\n    rack r0, round ") {
 		t.Errorf("explain does not tell where victims were looked for:\n%s", out)
 	}
 	c.apply(job("small", 2, 8, rack, "class: high"))

@@ -325,20 +325,19 @@ func TestExplain(t *testing.T) {
 	})
 	c.apply(job("late", 10, 8))
 	await.NoError(t, "another waits behind it", func() error {
-		out, err := c.tryRun("explain", "late")
-		if err == nil && !strings.Contains(string(out), "Among those of queue default that are complete and would still wait it is 2nd of 2; gang default/train comes first\n") {
+		out, err := c.tryRun("explain", "late", "-v")
+		if err == nil && !strings.Contains(string(out), "Line: number 2 of 2 that are complete and would still wait in queue default; gang default/train") {
 			err = errors.New(string(out))
 		}
 		return err
 	})
-	out := string(c.run("explain", "train", "--nodes", "+1:gpu"))
+	out := string(c.run("explain", "train", "-v", "--nodes", "+1:gpu"))
 	for _, want := range []string{
-		"Gang default/train: Pending, waiting for room; 0 of 9 members have a node; it starts with 9\n",
-		`pods, Unschedulable: gang "default/train": 8 of 9 members fit; short 8 nvidia.com/gpu`,
-		"Autoscaler: one may add nodes: 9 pods are Unschedulable\n",
-		"Among those of queue default that are complete and would still wait it is 1st of 2\n",
-		"Now the scheduler would place none\n",
-		"With 1 more nodes like node-0 (in rack=r0) the scheduler would place 9 pods: ",
+		"default/train waits: 8 of 9 members fit; short 8 nvidia.com/gpu\nDOMAIN      FITS   SHORT\nall nodes   8/9    8 nvidia.com/gpu\n",
+		"Autoscalers: one may add nodes for it: its pods are Unschedulable\n",
+		"Line: number 1 of 2 that are complete and would still wait in queue default\n",
+		"Now: 0 of 9 placed\n",
+		"With 1 more nodes like node-0 (in rack=r0): there is room for it, and it starts on ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain does not say %q:\n%s", want, out)

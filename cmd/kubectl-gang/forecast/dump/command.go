@@ -51,6 +51,7 @@ func (o *options) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	o.Note("using %s", ground.Origin)
 	recorder := overlayserver.NewRecorder(ground.Base, string(ground.SchedulerConfig))
 	if err := record(ctx, ground, recorder); err != nil {
 		return err

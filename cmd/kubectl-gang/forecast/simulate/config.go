@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -9,16 +10,31 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	componentbaseconfig "k8s.io/component-base/config/v1alpha1"
 	"sigs.k8s.io/yaml"
+
+	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 )
 
 // schedulerLabel is the label of the scheduler's Deployment.
 const schedulerLabel = "app.kubernetes.io/name=lockstep-scheduler"
 
+// The ConfigMap, in kube-system, and its key that have the configuration of a scheduler that no Deployment runs: make
+// run writes it.
+const (
+	configMap = "lockstep-scheduler-config"
+	configKey = "config.yaml"
+
+	// stockLease is the name of the lease of a configuration that names none.
+	stockLease = "kube-scheduler"
+)
+
 // ConfigOf returns the configuration of the scheduler that runs in a cluster, as its Deployment names and mounts it,
-// and where it was found; nil where there is no Deployment. A configuration that is not in a ConfigMap is an error.
+// and where it was found; without a Deployment it is that of a ConfigMap lockstep-scheduler-config, and nil without
+// one. A configuration that is not in a ConfigMap is an error.
 func ConfigOf(ctx context.Context, client kubernetes.Interface) (config []byte, where string, err error) {
 	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerLabel})
 	if err != nil {
@@ -30,20 +46,48 @@ func ConfigOf(ctx context.Context, client kubernetes.Interface) (config []byte, 
 		if err != nil {
 			return nil, "", fmt.Errorf("reading Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
 		}
-		if from == "" {
-			continue
+		if from != "" {
+			return readConfig(ctx, client, deployment.Namespace, from, file)
 		}
-		mounted, err := client.CoreV1().ConfigMaps(deployment.Namespace).Get(ctx, from, metav1.GetOptions{})
-		if err != nil {
-			return nil, "", fmt.Errorf("reading the scheduler's configuration: %w", err)
-		}
-		text, ok := mounted.Data[file]
-		if !ok {
-			return nil, "", fmt.Errorf("reading the scheduler's configuration: ConfigMap %s/%s has no %q", mounted.Namespace, mounted.Name, file)
-		}
-		return []byte(text), fmt.Sprintf("ConfigMap %s/%s", mounted.Namespace, mounted.Name), nil
 	}
-	return nil, "", nil
+	config, where, err = readConfig(ctx, client, metav1.NamespaceSystem, configMap, configKey)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && len(deployments.Items) == 0 {
+		return nil, "", nil
+	}
+	return config, where, err
+}
+
+// readConfig reads the configuration in a ConfigMap.
+func readConfig(ctx context.Context, client kubernetes.Interface, namespace, name, key string) ([]byte, string, error) {
+	found, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, "", fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	text, ok := found.Data[key]
+	if !ok {
+		return nil, "", fmt.Errorf("reading the scheduler's configuration: ConfigMap %s/%s has no %q", namespace, name, key)
+	}
+	return []byte(text), fmt.Sprintf("ConfigMap %s/%s", namespace, name), nil
+}
+
+// leaseOf returns the namespace/name of the lease that a configuration names, nil for the built-in one; empty where
+// there is no leader election.
+func leaseOf(config []byte) (string, error) {
+	if config == nil {
+		config = schedulerapp.DefaultConfig()
+	}
+	var read struct {
+		LeaderElection componentbaseconfig.LeaderElectionConfiguration
+	}
+	if err := yaml.Unmarshal(config, &read); err != nil {
+		return "", fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	election := read.LeaderElection
+	if election.LeaderElect != nil && !*election.LeaderElect {
+		return "", nil
+	}
+	return cmp.Or(election.ResourceNamespace, metav1.NamespaceSystem) + "/" +
+		cmp.Or(election.ResourceName, stockLease), nil
 }
 
 // mountedConfig returns the key and the ConfigMap of the file that a container's --config names; none where no

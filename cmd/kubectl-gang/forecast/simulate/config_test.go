@@ -10,6 +10,36 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// TestConfigWithoutDeployment: a scheduler that no Deployment runs has its configuration in a ConfigMap, or the
+// built-in one.
+func TestConfigWithoutDeployment(t *testing.T) {
+	config := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lockstep-scheduler-config"}, Data: map[string]string{"config.yaml": "local"}}
+	got, from, err := ConfigOf(t.Context(), fake.NewClientset(config))
+	if err != nil || string(got) != "local" || from != "ConfigMap kube-system/lockstep-scheduler-config" {
+		t.Errorf("got %q from %q: %v", got, from, err)
+	}
+	if got, _, err := ConfigOf(t.Context(), fake.NewClientset()); err != nil || got != nil {
+		t.Errorf("of nothing it is %q: %v", got, err)
+	}
+}
+
+func TestLeaseOf(t *testing.T) {
+	for config, want := range map[string]string{
+		"":                                     "kube-system/lockstep-scheduler",
+		"leaderElection: {leaderElect: false}": "",
+		"leaderElection: {leaderElect: true}":  "kube-system/kube-scheduler",
+		"leaderElection: {resourceName: x, resourceNamespace: team}": "team/x",
+	} {
+		text := []byte(config)
+		if config == "" {
+			text = nil
+		}
+		if got, err := leaseOf(text); err != nil || got != want {
+			t.Errorf("of %q it is %q, want %q: %v", config, got, want, err)
+		}
+	}
+}
+
 // TestConfigOf: the configuration is the file that the Deployment's --config names.
 func TestConfigOf(t *testing.T) {
 	for sentence, c := range map[string]struct{ spec, want, fails string }{

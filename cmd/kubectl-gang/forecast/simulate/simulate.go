@@ -24,6 +24,7 @@ import (
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -117,6 +118,21 @@ func (s *Simulation) Kinds() (meta.RESTMapper, error) {
 		return nil, fmt.Errorf("asking which kinds there are: %w", err)
 	}
 	return restmapper.NewDiscoveryRESTMapper(groups), nil
+}
+
+// Origin returns where the configuration of the scheduler comes from.
+func (s *Simulation) Origin() Origin { return s.ground.Origin }
+
+// Why returns why the gang of a pod waits, as values; the zero Explanation for a pod in none.
+func (s *Simulation) Why(pod *v1.Pod) gangstate.Explanation {
+	e, _ := s.scheduler.Set.Gangs().Why(pod)
+	return e
+}
+
+// Kept reports whether the queue of a pod, or of its gang, keeps it from being tried.
+func (s *Simulation) Kept(pod *v1.Pod) bool {
+	reason, _, _ := s.scheduler.Set.Kept(pod)
+	return reason != ""
 }
 
 // Suppose adds objects to the cluster.
@@ -238,12 +254,6 @@ func (s *Simulation) GangOf(pod *v1.Pod) string {
 // Decisions returns what the scheduler has decided about a gang since a time, the oldest first.
 func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decision {
 	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool { return d.Last.Time.Before(since) })
-}
-
-// Minimum returns how many members of the gang of a pod start together, 0 where it has no minimum, and whether it runs.
-func (s *Simulation) Minimum(pod *v1.Pod) (least int, running bool) {
-	e, _ := s.scheduler.Set.Gangs().Why(pod)
-	return e.Min, e.Running
 }
 
 // QueueOf returns the queue of a pod; empty where its profile has no queues.

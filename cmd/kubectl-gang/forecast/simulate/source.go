@@ -33,9 +33,29 @@ type Ground struct {
 	Base overlayserver.Base
 	// ConfigFile is the scheduler's configuration; empty for the embedded one.
 	ConfigFile string
-	// SchedulerConfig is what is in it.
+	// SchedulerConfig is what is in it, and Origin is where it comes from.
 	SchedulerConfig []byte
+	Origin          Origin
 	dir             string
+}
+
+// Origin is where the configuration comes from with which a scheduler simulates.
+type Origin struct {
+	// From says where it was found: a ConfigMap, a file or a dump; empty for the built-in one.
+	From string `json:"from,omitempty"`
+	// BuiltIn is why the built-in one is used; empty where it is not.
+	BuiltIn string `json:"builtInBecause,omitempty"`
+	// Lease is the namespace/name of the lease whose holder schedules the cluster, by this configuration; empty where it
+	// has no leader election, and for a dump.
+	Lease string `json:"lease,omitempty"`
+}
+
+// String says with which configuration something was predicted.
+func (o Origin) String() string {
+	if o.BuiltIn != "" {
+		return "the built-in configuration, since " + o.BuiltIn + ": name the scheduler's by --scheduler-config"
+	}
+	return "the scheduler's configuration of " + o.From
 }
 
 // Close removes what was written to files.
@@ -48,6 +68,9 @@ func (s *Source) Open(ctx context.Context, a *access.Access) (*Ground, error) {
 	}
 	g := &Ground{}
 	config, err := s.base(ctx, a, g)
+	if err == nil && s.dumpFile == "" {
+		g.Origin.Lease, err = leaseOf(config)
+	}
 	if err == nil {
 		g.dir, err = os.MkdirTemp("", "kubectl-gang")
 	}
@@ -72,9 +95,10 @@ func (s *Source) base(ctx context.Context, a *access.Access, g *Ground) ([]byte,
 		g.Base = dump
 		a.Note("the cluster is that of %s", dump.Taken.Local().Format(time.DateTime))
 		if s.configFile == "" && dump.SchedulerConfig != "" {
+			g.Origin.From = s.dumpFile
 			return []byte(dump.SchedulerConfig), nil
 		}
-		return s.config(ctx, a, nil)
+		return s.config(ctx, nil, &g.Origin)
 	}
 	config, err := a.Config()
 	if err != nil {
@@ -84,7 +108,7 @@ func (s *Source) base(ctx context.Context, a *access.Access, g *Ground) ([]byte,
 	if g.Base, err = overlayserver.Live(config); err != nil {
 		return nil, err
 	}
-	return s.config(ctx, a, config)
+	return s.config(ctx, config, &g.Origin)
 }
 
 // dump reads the dump that is taken for the cluster.
@@ -125,31 +149,30 @@ func (s *Source) log() error {
 }
 
 // config returns the scheduler's configuration, of the flag or of the cluster; nil for the embedded one.
-func (s *Source) config(ctx context.Context, a *access.Access, config *rest.Config) ([]byte, error) {
+func (s *Source) config(ctx context.Context, config *rest.Config, origin *Origin) ([]byte, error) {
 	if s.configFile != "" {
 		text, err := os.ReadFile(s.configFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading --scheduler-config: %w", err)
 		}
+		origin.From = s.configFile
 		return text, nil
 	}
 	if config == nil {
-		return nil, nil // a dump of a cluster in which none was found
+		origin.BuiltIn = "the dump has none"
+		return nil, nil
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
 	text, where, err := ConfigOf(ctx, client)
-	switch {
+	switch origin.From = where; {
 	case err != nil:
-		a.Note("%v; using the built-in configuration: name the scheduler's by --scheduler-config", err)
-		return nil, nil
+		origin.BuiltIn = err.Error()
 	case text == nil:
-		a.Note("no Deployment of lockstep-scheduler was found; using the built-in configuration: name the scheduler's by --scheduler-config")
-		return nil, nil
+		origin.BuiltIn = "neither a Deployment of lockstep-scheduler nor a ConfigMap kube-system/" + configMap + " was found"
 	}
-	a.Note("using the scheduler's configuration of %s", where)
 	return text, nil
 }
 

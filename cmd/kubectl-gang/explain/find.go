@@ -1,0 +1,233 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/view"
+)
+
+// types are the objects by which a gang can be named, by all their names.
+var types = map[string]string{
+	"job": "job", "jobs": "job", "job.batch": "job", "jobs.batch": "job",
+	"pod": "pod", "pods": "pod", "po": "pod",
+	"podgroup": "podgroup", "podgroups": "podgroup", "pg": "podgroup", "gang": "podgroup",
+}
+
+// find returns the gang that a user names, as namespace/name. Without a name it is the one of the namespace that waits;
+// where that is not one, find lists those that do and returns an empty name.
+func (o *options) find(ctx context.Context, name string) (string, error) {
+	namespace, err := o.Namespace(false)
+	if err != nil {
+		return "", err
+	}
+	first, second, parted := strings.Cut(name, "/")
+	kind := types[strings.ToLower(first)]
+	switch {
+	case parted && (first == "" || second == "" || strings.Contains(second, "/")):
+		return "", fmt.Errorf("checking the name: %q is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME", name)
+	case name != "" && !parted:
+		return namespace + "/" + name, nil
+	case parted && kind == "":
+		return name, nil
+	case kind == "podgroup":
+		return namespace + "/" + second, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
+	defer cancel()
+	cluster, err := o.Cluster(o.Access)
+	if err != nil {
+		return "", err
+	}
+	if name == "" {
+		return o.onlyOne(ctx, cluster, namespace)
+	}
+	return gangOf(ctx, cluster, kind, namespace, second)
+}
+
+// gangOf returns the gang of a pod, or of the pods of a Job.
+func gangOf(ctx context.Context, cluster *simulate.Cluster, kind, namespace, name string) (string, error) {
+	pods, err := cluster.Pods(ctx, namespace)
+	if err != nil {
+		return "", err
+	}
+	at := slices.IndexFunc(pods, func(pod *v1.Pod) bool {
+		if kind == "pod" {
+			return pod.Name == name
+		}
+		owner := metav1.GetControllerOf(pod)
+		return owner != nil && owner.Kind == "Job" && owner.Name == name
+	})
+	var pod *v1.Pod
+	switch {
+	case at >= 0:
+		pod = pods[at]
+	case kind == "pod":
+		return "", fmt.Errorf("there is no pod %s/%s%s", namespace, name, suggest(name, namesOf(pods)))
+	default:
+		if pod, err = podOf(ctx, cluster, namespace, name); err != nil {
+			return "", err
+		}
+	}
+	gang := view.GangOf(pod)
+	if gang == "" {
+		return "", fmt.Errorf("%s %s/%s is in no gang: no label, annotation or field of its pods names one", kind, namespace, name)
+	}
+	return gang, nil
+}
+
+// podOf returns a pod as a Job makes it.
+func podOf(ctx context.Context, cluster *simulate.Cluster, namespace, name string) (*v1.Pod, error) {
+	var job batchv1.Job
+	if err := cluster.Read(ctx, "/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name, &job); err != nil {
+		if simulate.IsNotFound(err) {
+			return nil, fmt.Errorf("there is no Job %s/%s", namespace, name)
+		}
+		return nil, err
+	}
+	pod := &v1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: job.Spec.Template.Spec}
+	pod.Namespace = namespace
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	return pod, nil
+}
+
+func namesOf(pods []*v1.Pod) (names []string) {
+	for _, pod := range pods {
+		names = append(names, pod.Name)
+	}
+	return names
+}
+
+// onlyOne returns the only gang of a namespace that waits. It lists those that do where they are several, and notes
+// where there is none.
+func (o *options) onlyOne(ctx context.Context, cluster *simulate.Cluster, namespace string) (string, error) {
+	gangs, err := gangsIn(ctx, cluster.Read, namespace)
+	if err != nil {
+		return "", err
+	}
+	waiting := slices.DeleteFunc(slices.Clone(gangs), func(g view.Gang) bool { return slices.Contains([]string{"bound", "ended"}, stands(&g)) })
+	if len(waiting) == 1 {
+		return namespace + "/" + waiting[0].Name, nil
+	}
+	p, err := o.output.Printer(o.Out)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case len(waiting) > 0:
+		o.Note("%d gangs of namespace %s wait: name one of them", len(waiting), namespace)
+	case len(gangs) > 0:
+		o.Note("no gang of namespace %s waits; name one of those that kubectl gang list shows", namespace)
+	default:
+		o.Note("there is no gang in namespace %s: name another by -n, or see kubectl gang list -A", namespace)
+	}
+	if len(waiting) == 0 && p.IsTable() {
+		return "", nil
+	}
+	return "", output.Print(p, "GangList", output.Columns[view.Gang]{
+		{Name: "NAME", Of: func(g view.Gang) any { return g.Name }},
+		{Name: "STATE", Of: func(g view.Gang) any { return stands(&g) }},
+		{Name: "MIN", Of: func(g view.Gang) any { return g.Minimum }},
+		{Name: "REASON", Of: func(g view.Gang) any { return g.Reason }},
+	}, waiting)
+}
+
+// gangsIn lists the gangs of a namespace, as far as the user may read what they are made of.
+func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, error) {
+	var pods v1.PodList
+	var groups coscheduling.PodGroupList
+	var natives schedulingv1beta1.PodGroupList
+	var problems []error
+	for path, list := range map[string]any{
+		"/api/v1/namespaces/" + namespace + "/pods":                                 &pods,
+		"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/" + namespace + "/podgroups": &groups,
+		"/apis/scheduling.k8s.io/v1beta1/namespaces/" + namespace + "/podgroups":    &natives,
+	} {
+		if err := read(ctx, path, list); err != nil && !simulate.IsNotFound(err) {
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) == 3 {
+		return nil, errors.Join(problems...)
+	}
+	var in view.GangsIn
+	for i := range pods.Items {
+		in.Pods = append(in.Pods, &pods.Items[i])
+	}
+	for i := range groups.Items {
+		in.PodGroups = append(in.PodGroups, &groups.Items[i])
+	}
+	for i := range natives.Items {
+		in.Natives = append(in.Natives, &natives.Items[i])
+	}
+	return view.Gangs(in), nil
+}
+
+// unknown returns the error that there is no gang of a name, with the nearest that there is. aside is what else is
+// known; empty for nothing.
+func (o *options) unknown(ctx context.Context, read reader, gang, aside string) error {
+	namespace, name, _ := strings.Cut(gang, "/")
+	if aside != "" {
+		aside = "; " + aside
+	}
+	gangs, err := gangsIn(ctx, read, namespace)
+	if err != nil {
+		return fmt.Errorf("there is no gang %q%s", gang, aside)
+	}
+	var names []string
+	for i := range gangs {
+		names = append(names, gangs[i].Name)
+	}
+	if hint := suggest(name, names); hint != "" {
+		return fmt.Errorf("there is no gang %q%s%s", gang, hint, aside)
+	}
+	return fmt.Errorf("there is no gang %q: no pod is in it, and no PodGroup makes one of the name; see kubectl gang list%s", gang, aside)
+}
+
+// suggest returns a question for the nearest of some names; empty where none is near.
+func suggest(name string, names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	nearest := slices.MinFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(edits(name, a), edits(name, b)), cmp.Compare(a, b))
+	})
+	isPart := strings.Contains(nearest, name) || strings.Contains(name, nearest)
+	if edits(name, nearest) > max(1, len(name)/3) && !isPart {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", nearest)
+}
+
+// edits returns how many letters have to be added, taken away or replaced to make one name of another.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := before
+			if a[i] != b[j] {
+				replaced++
+			}
+			before = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

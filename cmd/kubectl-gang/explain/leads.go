@@ -1,0 +1,45 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+)
+
+// leaderless returns why no scheduler leads, by its lease; empty where one does, or none has to. A lease that cannot be
+// read is an error.
+func leaderless(ctx context.Context, read reader, name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	namespace, lease, _ := strings.Cut(name, "/")
+	var found coordinationv1.Lease
+	err := read(ctx, "/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases/"+lease, &found)
+	switch {
+	case simulate.IsNotFound(err):
+		return "there is no lease " + name, nil
+	case err != nil:
+		return "", err
+	}
+	return expired(&found, time.Now()), nil
+}
+
+// expired returns why nobody holds a lease; empty where somebody does.
+func expired(lease *coordinationv1.Lease, now time.Time) string {
+	spec := &lease.Spec
+	name := lease.Namespace + "/" + lease.Name
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+		return fmt.Sprintf("nobody holds the lease %s", name)
+	}
+	end := spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)
+	if ago := now.Sub(end); ago > 0 {
+		return fmt.Sprintf("the lease %s has expired %s ago", name, duration.HumanDuration(ago))
+	}
+	return ""
+}

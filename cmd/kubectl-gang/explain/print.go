@@ -1,0 +1,301 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+)
+
+// shown is how many domains are printed. The data has more.
+const shown = 10
+
+var (
+	podColumns = output.Columns[Member]{
+		{Name: "POD", Of: func(m Member) any { return m.Pod }},
+		{Name: "PHASE", Of: func(m Member) any { return m.Phase }},
+		{Name: "NODE", Of: func(m Member) any { return cmp.Or(m.Node, "<none>") }},
+		{Name: "REASON", Of: func(m Member) any { return m.Reason }},
+		{Name: "SINCE", Wide: true, Of: func(m Member) any { return m.Since }},
+	}
+	fitColumns = output.Columns[decisions.Fit]{
+		{Name: "DOMAIN", Of: func(f decisions.Fit) any { return domainOf(&f) }},
+		{Name: "FITS", Of: func(f decisions.Fit) any { return fmt.Sprintf("%d/%d", f.Fits, f.Min) }},
+		{Name: "SHORT", Of: func(f decisions.Fit) any { return shortage(f.Short) }},
+	}
+)
+
+// print prints the verdict and how many members fit where; all that is known if it is verbose.
+func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
+	p, err := flags.Printer(out)
+	if err != nil {
+		return err
+	}
+	if !p.IsTable() {
+		return output.Print(p, "GangExplanation", nil, []*Report{r})
+	}
+	if err := output.Wrap(out, r.Verdict); err != nil {
+		return err
+	}
+	var now *Case
+	if len(r.Cases) > 0 && !r.contradicted() {
+		now = &r.Cases[0]
+	}
+	if now != nil && now.Placement != nil {
+		if err := now.printFits(flags, out, r.Gang); err != nil {
+			return err
+		}
+	}
+	lines := r.brieflines()
+	if verbose {
+		lines = append(lines, r.details()...)
+	}
+	for _, line := range lines {
+		if err := output.Wrap(out, line); err != nil {
+			return err
+		}
+	}
+	if !verbose || len(r.Pods) == 0 {
+		return nil
+	}
+	fmt.Fprintln(out)
+	return output.Table(flags, out, podColumns, r.Pods)
+}
+
+// printFits prints how many members fit in which domain.
+func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error {
+	fits := c.Placement.Fits[:min(shown, len(c.Placement.Fits))]
+	columns := fitColumns
+	if slices.ContainsFunc(fits, func(f decisions.Fit) bool { return f.Gang != gang }) {
+		columns = append(output.Columns[decisions.Fit]{{Name: "GANG", Of: func(f decisions.Fit) any { return f.Gang }}}, columns...)
+	}
+	if err := output.Table(flags, out, columns, fits); err != nil {
+		return err
+	}
+	if more := len(c.Placement.Fits) - len(fits) + c.Placement.Untried; more > 0 {
+		fmt.Fprintf(out, "and %d more, none with more room\n", more)
+	}
+	return nil
+}
+
+// brieflines are the lines below the table that nobody should miss.
+func (r *Report) brieflines() (lines []string) {
+	lines = append(lines, r.Advice...)
+	for i := range r.Cases {
+		c := &r.Cases[i]
+		if i == 0 {
+			if best := c.best(r.Gang); best != nil && len(best.Short) == 0 && len(c.Placement.Refusals) > 0 {
+				lines = append(lines, refusals(c.Placement))
+			}
+			continue
+		}
+		lines = append(lines, upper(c.Name)+": "+c.why(r.Gang))
+	}
+	if r.Unasked != "" {
+		lines = append(lines, "Note: what the scheduler would decide now is not known: "+r.Unasked)
+	}
+	if o := r.Configuration; o != nil && o.BuiltIn != "" && len(r.Cases) > 0 {
+		doing := "predicted with "
+		if r.contradicted() {
+			doing = "not predicted: the cluster's scheduler has said something else than what follows from "
+		}
+		lines = append(lines, "Note: "+doing+o.String())
+	}
+	return lines
+}
+
+// details are the lines that -v adds.
+func (r *Report) details() (lines []string) {
+	state := ""
+	if r.Phase != "" {
+		state = r.Phase + ", " + r.State + "; "
+	}
+	lines = append(lines, fmt.Sprintf("State: %s%d of %d members have a node, %d have one nominated; minimum %d", state,
+		r.Bound, r.Members, r.Held, r.Minimum))
+	for _, w := range r.Said {
+		lines = append(lines, fmt.Sprintf("Said to %d pods: %s%s", w.Pods, w.Reason, r.unlessTold(w.Message)))
+	}
+	if text := autoscaler[r.MoreNodes]; text != "" {
+		lines = append(lines, "Autoscalers: "+text)
+	}
+	if r.Queue != nil {
+		lines = append(lines, r.Queue.words())
+	}
+	if r.Line != nil {
+		lines = append(lines, lineWords(r.Line))
+	}
+	for i := range r.Reservations {
+		lines = append(lines, r.Reservations[i].words())
+	}
+	for i := range r.Cases {
+		lines = append(lines, r.Cases[i].details(r)...)
+	}
+	if o := r.Configuration; o != nil && o.BuiltIn == "" {
+		lines = append(lines, "Predicted with "+o.String())
+	}
+	for _, note := range r.Notes {
+		lines = append(lines, "Note: "+note)
+	}
+	return lines
+}
+
+// unlessTold returns a message after a colon; empty where the verdict has it, or a case does.
+func (r *Report) unlessTold(message string) string {
+	for i := range r.Cases {
+		if slices.ContainsFunc(r.Cases[i].Why, func(w Word) bool { return w.Message == message }) {
+			return ", as below"
+		}
+	}
+	if strings.HasSuffix(r.Verdict, r.brief(message)) {
+		return ", as above"
+	}
+	return ": " + message
+}
+
+// autoscaler is what autoscalers do.
+var autoscaler = map[MoreNodes]string{
+	MoreNodesHelp:        "one may add nodes for it: its pods are Unschedulable",
+	MoreNodesInOneDomain: "none adds nodes for it, since each pod fits on a node that is free: add some to one domain of its topology",
+	MoreNodesWithLabel:   "one adds nodes only if a node group of it has the label that is missing",
+	MoreNodesNoHelp:      "none adds nodes for it: more nodes would not help",
+}
+
+// details are the lines of a case that -v adds.
+func (c *Case) details(r *Report) (lines []string) {
+	text := fmt.Sprintf("%s: %d of %d placed", upper(c.Name), c.Placed, c.asked)
+	if len(c.Nodes) > 0 {
+		text += ", on " + strings.Join(c.Nodes, ", ")
+	}
+	if len(c.Victims) > 0 {
+		text += "; evicted: " + strings.Join(c.Victims, ", ")
+	}
+	if len(c.Others) > 0 {
+		text += "; evicted meanwhile for others that wait: " + strings.Join(c.Others, ", ")
+	}
+	lines = append(lines, text)
+	for _, w := range c.Why {
+		message := ": " + w.Message
+		if strings.HasSuffix(r.Verdict, r.brief(w.Message)) {
+			message = ", as above"
+		}
+		lines = append(lines, fmt.Sprintf("  %d wait%s, %s%s", w.Pods, singular(w.Pods), w.Reason, message))
+	}
+	if c.Placement != nil && len(c.Placement.Refusals) > 0 {
+		lines = append(lines, "  "+refusals(c.Placement))
+	}
+	if c.Search != nil {
+		lines = append(lines, searched(c.Search)...)
+	}
+	return lines
+}
+
+// refusals says why nodes refused members, the most frequent reason first.
+func refusals(d *decisions.Decision) string {
+	reasons := slices.SortedFunc(maps.Keys(d.Refusals), func(a, b string) int {
+		return cmp.Or(cmp.Compare(d.Refusals[b], d.Refusals[a]), cmp.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		reasons[i] = fmt.Sprintf("%d %s", d.Refusals[reason], reason)
+	}
+	return fmt.Sprintf("Of %d nodes: %s", d.Visited, strings.Join(reasons, ", "))
+}
+
+// searched says where victims were looked for, and which were chosen.
+func searched(d *decisions.Decision) (lines []string) {
+	lines = append(lines, fmt.Sprintf("  Victims were looked for, to free %s", d.Need))
+	told, more := map[string]bool{}, d.Untried
+	for _, domain := range d.Domains {
+		in := domain.Name
+		if domain.Round != "" {
+			in += ", round " + domain.Round
+		}
+		switch line := fmt.Sprintf("    %s: %s", in, domain.Outcome); {
+		case told[line]: // of a later round
+		case len(told) == shown:
+			more++
+		default:
+			told[line] = true
+			lines = append(lines, line)
+		}
+	}
+	if more > 0 {
+		lines = append(lines, fmt.Sprintf("    and %d more", more))
+	}
+	for _, bundle := range d.Bundles {
+		lines = append(lines, fmt.Sprintf("    chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f", bundle.Pods,
+			bundle.Gang, bundle.Kind, bundle.Gain, bundle.Cost, bundle.ROI))
+	}
+	return lines
+}
+
+// domainOf returns what users call the domain of a fit: rack r2.
+func domainOf(f *decisions.Fit) string {
+	switch {
+	case f.Topology == "":
+		return "all nodes"
+	case f.Domain == "":
+		return "<none>"
+	}
+	return topology.ShortKey(f.Topology) + " " + f.Domain
+}
+
+// shortage lists amounts by name.
+func shortage(short map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(short)) {
+		parts = append(parts, short[name]+" "+name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (q *Queue) words() string {
+	var parts []string
+	for _, one := range []struct {
+		name   string
+		amount v1.ResourceList
+	}{{"deserves", q.Deserved}, {"has", q.Allocated}, {"asks for", q.Requested}, {"may have at most", q.Capability}} {
+		if len(one.amount) > 0 {
+			parts = append(parts, one.name+" "+amounts(one.amount))
+		}
+	}
+	if q.Pending > 0 {
+		parts = append(parts, fmt.Sprintf("%d gangs wait in it", q.Pending))
+	}
+	if q.Closed {
+		parts = append(parts, "it is closed")
+	}
+	return strings.TrimSuffix(fmt.Sprintf("Queue %s: %s", q.Name, strings.Join(parts, "; ")), ": ")
+}
+
+func amounts(list v1.ResourceList) string {
+	short := map[string]string{}
+	for name, amount := range list {
+		short[string(name)] = amount.String()
+	}
+	return shortage(short)
+}
+
+// lineWords says where a gang stands among those that wait.
+func lineWords(line *scheduler.Line) string {
+	of := ""
+	if line.Queue != "" {
+		of = " in queue " + line.Queue
+	}
+	text := fmt.Sprintf("Line: number %s of %d that are complete and would still wait%s", strconv.Itoa(line.At), line.Of, of)
+	if line.At > 1 && line.First != "" {
+		text += "; " + line.First + " comes first"
+	}
+	return text
+}
+
+func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

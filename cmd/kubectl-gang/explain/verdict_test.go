@@ -1,0 +1,164 @@
+package explain
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/view"
+)
+
+const (
+	unschedulable = "Unschedulable"
+	noFit         = `gang "a/b": 1 of 4 members fit; short 24 nvidia.com/gpu (of 8 nodes: 7 Insufficient nvidia.com/gpu)`
+	ceiling       = `queue "a" would exceed its capability of 4 nvidia.com/gpu: 3 nvidia.com/gpu used, 2 nvidia.com/gpu asked for`
+)
+
+// placement is a failed attempt to place a/b in racks that take so many of its 10 members.
+func placement(fits ...int) *decisions.Decision {
+	d := &decisions.Decision{Kind: decisions.Placement, Result: decisions.Unplaced}
+	for i, n := range fits {
+		d.Fits = append(d.Fits, decisions.Fit{
+			Gang: "a/b", Topology: "topology.lockstep.dev/rack", Domain: string("rst"[i]), Fits: n, Min: 10, Short: map[string]string{"nvidia.com/gpu": "16"},
+		})
+	}
+	return d
+}
+
+// TestVerdict: the first line answers, and contradicts nothing below it.
+func TestVerdict(t *testing.T) {
+	waits := func(d *decisions.Decision, reason, message string) []Case {
+		return []Case{{Name: "now", asked: 10, Why: []Word{{Reason: reason, Message: message, Pods: 10}}, Placement: d}}
+	}
+	placed := []Case{{Name: "now", Placed: 4, asked: 4, Nodes: []string{"n-0 (4)"}}}
+	anywhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Fits: 1, Min: 4, Short: map[string]string{"nvidia.com/gpu": "24"}}}}
+	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Topology: "example.com/block", Min: 4}}}
+	builtIn := &simulate.Origin{BuiltIn: "none was found"}
+	for want, r := range map[string]Report{
+		"a/b waits: no rack has room for 10; best rack r fits 6":                                {State: "waiting for room", Waiting: 10, Minimum: 10, Cases: waits(placement(6, 5), unschedulable, noFit)},
+		"a/b waits: no rack has room for any of its 10 members":                                 {State: "waiting for room", Waiting: 10, Minimum: 10, Cases: waits(placement(0), unschedulable, noFit)},
+		"a/b waits: 1 of 4 members fit; short 24 nvidia.com/gpu":                                {State: "waiting for room", Waiting: 4, Minimum: 4, Cases: waits(anywhere, unschedulable, noFit)},
+		"a/b waits: no node has the label example.com/block, which it requires as its topology": {State: "waiting for room", Waiting: 4, Minimum: 4, Cases: waits(nowhere, unschedulable, noFit)},
+		"a/b waits: " + ceiling: {State: "queued", Waiting: 4, Minimum: 4, Cases: waits(nil, "QueueCapability", ceiling)},
+		"a/b waits: there is room for it, and it starts on n-0 (4)":                                                              {State: "planning", Waiting: 4, Minimum: 4, Cases: placed},
+		"a/b waits: it starts in rack r by evicting a/low (8)":                                                                   {State: "planning", Waiting: 4, Minimum: 4, Cases: []Case{{Placed: 4, asked: 4, chosen: "rack r", Victims: []string{"a/low (8)"}}}},
+		"a/b waits: 1 of its minimum of 2 members are there":                                                                     {State: "gathering", Members: 1, Waiting: 1, Minimum: 2, Cases: waits(nil, "GangIncomplete", "")},
+		"a/b runs: 2 of 2 members have a node, and it needs 2":                                                                   {State: "bound", Members: 2, Bound: 2, Minimum: 2},
+		"a/b runs with 4 of 12 members, and it needs 4; 8 wait: " + strings.TrimPrefix(noFit, `gang "a/b": `):                    {State: "bound", Members: 12, Bound: 4, Waiting: 8, Minimum: 4, Cases: waits(nil, unschedulable, noFit)},
+		"a/b: 2 of 2 members have a node; its minimum is not known":                                                              {Members: 2, Bound: 2},
+		"a/b waits: no scheduler leads, since there is no lease x/y; once one does: no rack has room for 10; best rack r fits 6": {State: "planning", Waiting: 10, Minimum: 10, Leaderless: "there is no lease x/y", Cases: waits(placement(6), unschedulable, noFit)},
+		// The built-in configuration has no queues: what it would place does not count beside what the scheduler has said.
+		"a/b waits: queue says no": {State: "queued", Waiting: 4, Minimum: 4, Configuration: builtIn, Cases: placed, Said: []Word{{"QueueCapability", "queue says no", 4}}},
+	} {
+		r.Gang = "a/b"
+		if r.judge(&view.Gang{}); r.Verdict != want {
+			t.Errorf("it says %q, want %q", r.Verdict, want)
+		}
+	}
+}
+
+// TestPrint: what nobody should miss is printed without -v, and no message twice.
+func TestPrint(t *testing.T) {
+	said := Word{unschedulable, noFit, 10}
+	failed := placement(6, 5)
+	failed.Untried, failed.Refusals, failed.Visited = 3, map[string]int{"Insufficient nvidia.com/gpu": 7}, 8
+	search := &decisions.Decision{Need: "80 nvidia.com/gpu", Domains: []decisions.Domain{{Name: "rack r", Outcome: "short"}, {Name: "rack r", Outcome: "short"}}}
+	r := Report{
+		Gang: "a/b", Phase: "Pending", State: "waiting for room", Members: 10, Waiting: 10, Minimum: 10, Said: []Word{said}, MoreNodes: MoreNodesInOneDomain,
+		Cases: []Case{{Name: "now", asked: 10, Why: []Word{said}, Placement: failed, Search: search}, {Name: "with 1 more nodes like n-0", Placed: 10, asked: 10, chosen: "rack r"}},
+	}
+	r.judge(&view.Gang{})
+	const brief = `a/b waits: no rack has room for 10; best rack r fits 6
+DOMAIN   FITS   SHORT
+rack r   6/10   16 nvidia.com/gpu
+rack s   5/10   16 nvidia.com/gpu
+and 3 more, none with more room
+With 1 more nodes like n-0: there is room for it, and it starts in rack r
+`
+	var out bytes.Buffer
+	if err := r.print(output.NewFlags(), &out, false); err != nil || out.String() != brief {
+		t.Errorf("%v: it prints\n%s", err, out.String())
+	}
+	out.Reset()
+	if err := r.print(output.NewFlags(), &out, true); err != nil || !strings.HasPrefix(out.String(), brief) {
+		t.Errorf("%v: with -v it prints\n%s", err, out.String())
+	}
+	if n := strings.Count(strings.Join(strings.Fields(out.String()), " "), strings.TrimPrefix(noFit, `gang "a/b": `)); n != 1 {
+		t.Errorf("the message is printed %d times:\n%s", n, out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if len(line) > 101 {
+			t.Errorf("line %q is longer than 100 columns", line)
+		}
+	}
+}
+
+// TestDecide: which of the decisions are why a gang waits.
+func TestDecide(t *testing.T) {
+	evict := decisions.Decision{Kind: decisions.Preemption, Result: decisions.Evict}
+	none := decisions.Decision{Kind: decisions.Preemption, Result: decisions.NoVictims}
+	all := []decisions.Decision{*placement(6), none, evict, {Kind: decisions.Placement, Result: decisions.Placed, Chosen: "rack r"}}
+	waits, placed, evicts := Case{asked: 10}, Case{asked: 10, Placed: 10}, Case{asked: 10, Placed: 10, Victims: []string{"a/low (8)"}}
+	kept := Case{asked: 10}
+	waits.decide(all[:2], false)
+	placed.decide(all, false)
+	evicts.decide(all, false)
+	kept.decide(all[:2], true)
+	if waits.Placement == nil || waits.Search == nil || waits.Search.Result != decisions.NoVictims {
+		t.Errorf("waiting: %+v", waits)
+	}
+	if placed.Placement != nil || placed.Search != nil || placed.chosen != "rack r" {
+		t.Errorf("placed: %+v", placed)
+	}
+	if evicts.Search == nil || evicts.Search.Result != decisions.Evict {
+		t.Errorf("placed by evicting others: %+v", evicts)
+	}
+	if kept.Placement != nil || kept.Search != nil {
+		t.Errorf("kept by its queue: %+v", kept)
+	}
+}
+
+// TestMoreNodes: whether autoscalers help goes by the plan.
+func TestMoreNodes(t *testing.T) {
+	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Topology: "example.com/block", Min: 4}}}
+	why := func(reason string) []Word { return []Word{{reason, "words do not count", 4}} }
+	for want, c := range map[MoreNodes]struct {
+		Case
+		scattered string
+	}{
+		MoreNodesHelp:        {Case{Why: why(unschedulable), Placement: placement(6)}, ""},
+		MoreNodesInOneDomain: {Case{Why: why(unschedulable), Placement: placement(6)}, "rack"},
+		MoreNodesWithLabel:   {Case{Why: why(unschedulable), Placement: nowhere}, ""},
+		MoreNodesNoHelp:      {Case{Why: why("QueueCapability")}, ""},
+	} {
+		if got := moreNodes(&c.Case, c.scattered); got != want {
+			t.Errorf("it says %s, want %s", got, want)
+		}
+	}
+}
+
+func TestExpired(t *testing.T) {
+	now := time.Unix(1000, 0)
+	lease := func(holder string, renewed time.Time) *coordinationv1.Lease {
+		return &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "lockstep-scheduler"},
+			Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: new(metav1.NewMicroTime(renewed)), LeaseDurationSeconds: new(int32(15))},
+		}
+	}
+	for want, lease := range map[string]*coordinationv1.Lease{
+		"": lease("me", now.Add(-15*time.Second)),
+		"nobody holds the lease kube-system/lockstep-scheduler":        lease("", now),
+		"the lease kube-system/lockstep-scheduler has expired 45s ago": lease("me", now.Add(-time.Minute)),
+	} {
+		if got := expired(lease, now); got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+}
