@@ -27,7 +27,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -239,7 +238,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "" // another gate keeps it
 	}
-	if resource.CheckPod(pod) != nil {
+	if gangstate.CheckPod(pod) != nil {
 		return "" // its cycle tells why it waits; it asks for nothing until then
 	}
 	want, undecided := d.gangs.Wants(pod)

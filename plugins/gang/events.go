@@ -17,13 +17,15 @@ import (
 const (
 	// EventBadValue: an annotation or field of a gang could not be used.
 	EventBadValue = "BadGangValue"
+	// EventKeyIgnored: a label or annotation has no effect on its object: it is misspelled, or belongs elsewhere.
+	EventKeyIgnored = "KeyIgnored"
 	// EventTimedOut: the wait time of the gang ran out.
 	EventTimedOut = "GangTimedOut"
 
 	actionScheduling = "Scheduling"
 )
 
-// badValue returns the event on the pod or PodGroup that has the value. Its action names the key.
+// badValue returns the event on the pod or PodGroup that has the value, or the key that is ignored. Its action names the key.
 func badValue(r complaint) status.Event {
 	var on runtime.Object = status.PodGroupReference(r.Object.Kind.APIVersion(), r.Gang.Namespace, r.Gang.Name, r.Object.UID)
 	if r.Pod != nil {
@@ -33,8 +35,12 @@ func badValue(r complaint) status.Event {
 	if r.more > 0 {
 		note += fmt.Sprintf("; so it is with %d more pods of its gang or controller", r.more)
 	}
+	reason := EventBadValue
+	if r.Problem.Ignored != "" {
+		reason = EventKeyIgnored
+	}
 	return status.Event{
-		On: on, Type: v1.EventTypeWarning, Reason: EventBadValue, Action: "Reading " + topology.ShortKey(r.Problem.Key), Note: note,
+		On: on, Type: v1.EventTypeWarning, Reason: reason, Action: "Reading " + topology.ShortKey(r.Problem.Key), Note: note,
 	}
 }
 

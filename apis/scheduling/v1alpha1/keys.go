@@ -187,8 +187,8 @@ const (
 	ReasonMinimumBound = "MinimumBound"
 	// ReasonGangIncomplete: members are missing; nothing was tried.
 	ReasonGangIncomplete = "GangIncomplete"
-	// ReasonGangUnsupported: the PodGroup asks for something that is not supported, and without which its pods must not
-	// be scheduled.
+	// ReasonGangUnsupported: pods or their PodGroup ask for something that is not supported, or by a value that is none,
+	// and must not be scheduled without it.
 	ReasonGangUnsupported = "GangUnsupported"
 	// ReasonGangUndefined: the gang has no usable minimum.
 	ReasonGangUndefined = "GangUndefined"

@@ -368,7 +368,10 @@ func (r *Registry) Synced() bool {
 // more nodes help with.
 func (r *Registry) ReasonToWrite(pod *v1.Pod, message string) (reason string, says bool) {
 	p := r.all()[pod.Spec.SchedulerName]
-	if p == nil || r.Outside(pod) {
+	switch {
+	case p != nil && gangstate.AsksUnknownGang(pod):
+		return v1alpha1.ReasonGangUnsupported, true
+	case p == nil || r.Outside(pod):
 		return v1alpha1.ReasonUnschedulable, true
 	}
 	byItself := false
