@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -17,8 +18,6 @@ import (
 const (
 	// EventBadValue: an annotation or field of a gang could not be used.
 	EventBadValue = "BadGangValue"
-	// EventKeyIgnored: a label or annotation has no effect on its object: it is misspelled, or belongs elsewhere.
-	EventKeyIgnored = "KeyIgnored"
 	// EventTimedOut: the wait time of the gang ran out.
 	EventTimedOut = "GangTimedOut"
 
@@ -37,7 +36,7 @@ func badValue(r complaint) status.Event {
 	}
 	reason := EventBadValue
 	if r.Problem.Ignored != "" {
-		reason = EventKeyIgnored
+		reason = keys.EventIgnored
 	}
 	return status.Event{
 		On: on, Type: v1.EventTypeWarning, Reason: reason, Action: "Reading " + topology.ShortKey(r.Problem.Key), Note: note,

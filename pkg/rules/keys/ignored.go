@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// EventIgnored is the reason of events on objects with such keys.
+const EventIgnored = "KeyIgnored"
+
 // Ignored is a key that has no effect where it stands.
 type Ignored struct {
 	Key, Value string
@@ -35,6 +38,19 @@ func hasKeys(entries map[string]string) bool {
 
 func underPrefix(key string) bool {
 	return strings.HasPrefix(key, Prefix) || strings.HasPrefix(key, KoordinatorPrefix)
+}
+
+// Under returns the entries whose key is under one of the prefixes; nil for none.
+func Under(entries map[string]string) (under map[string]string) {
+	for key, value := range entries {
+		if underPrefix(key) {
+			if under == nil {
+				under = map[string]string{}
+			}
+			under[key] = value
+		}
+	}
+	return under
 }
 
 func ignoredOf(on Object, entries map[string]string, labels bool) (all []Ignored) {
