@@ -61,6 +61,7 @@ func TestChartIsTheManifests(t *testing.T) {
 		"monitoring":                   {[]string{"monitoring.enabled=true"}, []string{"base", "monitoring"}},
 		"the right to mark":            {[]string{"controller.nodeMarks.rbac=true"}, []string{"base", "rbac/node-marks.yaml"}},
 		"the right to ask":             {[]string{"scheduler.provisioningRequests=true"}, []string{"base", "rbac/provisioning-requests.yaml"}},
+		"no policies for keys":         {[]string{"keys.policies=false"}, []string{"rbac", "config", "base/scheduler.yaml", "base/controller.yaml"}},
 		"a configuration of one's own": {[]string{"file:scheduler.config=" + filepath.Join(root, "manifests/config/beside-default-scheduler.yaml")}, []string{"base"}},
 	} {
 		t.Run(name, func(t *testing.T) {
