@@ -366,6 +366,9 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	if visit == nil {
 		pl.unfit(ctx, pod, statuses)
+		if gangstate.CheckPod(pod) != nil {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
+		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if visit.attempt != nil {
