@@ -43,8 +43,8 @@ type Options struct {
 }
 
 // Setup adds the controller to a manager, whose cache may use StripJob. Where the API server does not serve PodGroups,
-// the controller waits until it does. JobSets and LeaderWorkerSets are watched from when the pods of one ask for a gang;
-// Jobs always, since the keys of one that has them in the wrong place ask for nothing.
+// the controller waits until it does. JobSets and LeaderWorkerSets are watched from when the pods of one ask for a
+// gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing.
 func Setup(mgr manager.Manager, o Options) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
 	wait := manager.RunnableFunc(func(ctx context.Context) error {

@@ -124,8 +124,9 @@ func AskedInVain(pod *v1.Pod) *Problem {
 	return p
 }
 
-// CheckPod returns why a waiting pod cannot be scheduled as it is; nil if it can. Such a pod counts nowhere. It asks for an
-// amount that no pod can have, or for a gang by a value that is none: alone it could run where its user does not want it.
+// CheckPod returns why a waiting pod cannot be scheduled as it is; nil if it can. Such a pod counts nowhere. It asks
+// for an amount that no pod can have, or for a gang by a value that is none: alone it could run where its user does not
+// want it.
 func CheckPod(pod *v1.Pod) error {
 	if fault := resource.CheckPod(pod); fault != nil {
 		return fmt.Errorf("the pod asks for what no node can have: %w", fault)
