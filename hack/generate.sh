@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Writes everything in the repository that is generated: deep copies, defaults and conversions of
-# apis/, and the CRDs in manifests/crds/. Run by make generate; make verify runs it in a copy.
+# apis/, the CRDs in manifests/crds/, and the policies in manifests/keys/. Run by make generate; make verify runs it in a copy.
 set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -51,6 +51,9 @@ mkdir -p "$scratch/ours" "$crds"
 go run ./hack/podgroupcrd < "$scratch/theirs/scheduling.x-k8s.io_podgroups.yaml" \
   > "$scratch/ours/scheduling.x-k8s.io_podgroups.yaml"
 cp "$scratch"/ours/*.yaml "$crds"
+
+go run ./hack/keypolicy > "$scratch/policies.yaml"
+cp "$scratch/policies.yaml" manifests/keys/policies.yaml
 
 # What was not written just now belongs to types that are gone.
 find apis -name 'zz_generated.*.go' ! -newer "$scratch/start" -delete

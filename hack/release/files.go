@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// install writes install.yaml: the CRDs, and manifests/base with the images of this release.
+// install writes install.yaml: the CRDs, manifests/keys, and manifests/base with the images of this release.
 func (r *release) install(ctx context.Context) error {
 	crds, err := filepath.Glob(filepath.Join(r.root, "manifests", "crds", "*.yaml"))
 	if err != nil || len(crds) == 0 {
@@ -45,13 +45,13 @@ func (r *release) install(ctx context.Context) error {
 	return nil
 }
 
-// overlay makes one of manifests/base, as users do, and returns its folder.
+// overlay makes one of manifests/base and manifests/keys, as users do, and returns its folder.
 func (r *release) overlay() (string, error) {
 	dir, err := os.MkdirTemp(r.out, "overlay-")
 	if err != nil {
 		return "", fmt.Errorf("making an overlay: %w", err)
 	}
-	base, err := filepath.Rel(dir, filepath.Join(r.root, "manifests", "base"))
+	manifests, err := filepath.Rel(dir, filepath.Join(r.root, "manifests"))
 	if err != nil {
 		return "", fmt.Errorf("making an overlay: %w", err)
 	}
@@ -60,7 +60,8 @@ func (r *release) overlay() (string, error) {
 		images = append(images, map[string]string{"name": name, "newName": path.Join(r.registry, name), "newTag": r.version})
 	}
 	data, err := yaml.Marshal(map[string]any{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": []string{base}, "images": images,
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "images": images,
+		"resources": []string{filepath.Join(manifests, "base"), filepath.Join(manifests, "keys")},
 	})
 	if err != nil {
 		return "", fmt.Errorf("making an overlay: %w", err)

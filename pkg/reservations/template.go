@@ -45,7 +45,7 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
 		return slices.Contains(gangLabels, key) || strings.HasPrefix(key, gangAnnotations) &&
 			!slices.Contains(topologyAnnotations, key) ||
-			key == v1alpha1.MinByRoleAnnotation || slices.Contains(written, key)
+			key == v1alpha1.MinByRoleAnnotation || key == v1alpha1.GangAnnotation || slices.Contains(written, key)
 	})
 	for _, key := range topologyAnnotations {
 		if value, ok := r.Annotations[key]; ok && pod.Annotations[key] == "" {

@@ -40,6 +40,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler/startup"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -232,6 +233,10 @@ func podOf(entity framework.QueuedEntityInfo) *v1.Pod {
 func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 	word := *condition
 	if condition.Reason != v1.PodReasonUnschedulable {
+		return &word
+	}
+	if s.gangs.Serves(pod.Spec.SchedulerName) && gangstate.AsksUnknownGang(pod) {
+		word.Reason = v1alpha1.ReasonGangUnsupported
 		return &word
 	}
 	if e, explains := s.gangs.Explains(pod); explains {

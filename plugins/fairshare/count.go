@@ -15,10 +15,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// current returns the last known version of a pod; nil if it is gone, has ended, or asks for what no pod can have. The
+// current returns the last known version of a pod; nil if it is gone, has ended, or cannot be scheduled as it is. The
 // scheduler and the gangs may still use an older version for a while, or a pod that is gone.
 func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
 	now, err := d.find(pod.Namespace, pod.Name, pod.UID)
@@ -29,10 +28,10 @@ func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
 	return now
 }
 
-// find looks up a pod; nil if it is gone, has ended, or asks for what no pod can have: it counts nowhere.
+// find looks up a pod; nil if it is gone, has ended, or cannot be scheduled as it is: it counts nowhere.
 func (d *Dispatcher) find(namespace, name string, uid types.UID) (*v1.Pod, error) {
 	pod, err := d.there(namespace, name, uid)
-	if pod == nil || resource.CheckPod(pod) != nil {
+	if pod == nil || gangstate.CheckPod(pod) != nil {
 		return nil, err
 	}
 	return pod, nil

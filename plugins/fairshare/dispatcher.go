@@ -243,7 +243,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "" // another gate keeps it
 	}
-	if resource.CheckPod(pod) != nil {
+	if gangstate.CheckPod(pod) != nil {
 		return "" // its cycle tells why it waits; it asks for nothing until then
 	}
 	want, undecided := d.gangs.Wants(pod)

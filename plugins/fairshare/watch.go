@@ -24,7 +24,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // watch starts the watches of what there is, what runs and waits, and the queues.
@@ -148,7 +147,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return // it asks for nothing yet
 	}
-	if resource.CheckPod(pod) != nil {
+	if gangstate.CheckPod(pod) != nil {
 		d.podRefused(pod) // it may have been resized
 		return
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -66,8 +65,8 @@ func visitOf(state fwk.CycleState) *visitState {
 // makes the plan, and costs what the plan costs. For all other pods it is a
 // look-up.
 func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if fault := resource.CheckPod(pod); fault != nil {
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, impossible(fault))
+	if err := gangstate.CheckPod(pod); err != nil {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	if planner.IsSimulated(state) || pl.gangs.Outside(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -118,11 +117,6 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	}
 	visit.beside = pl.placeOf(pod, need)
 	return nil, nil
-}
-
-// impossible words why a pod that asks for what no pod can have is not scheduled.
-func impossible(fault *resource.Fault) string {
-	return fmt.Sprintf("the pod asks for what no node can have: %s", fault)
 }
 
 // byItself returns the attempt to place one member of a gang whose others need no plan.
@@ -372,6 +366,9 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	if visit == nil {
 		pl.unfit(ctx, pod, statuses)
+		if gangstate.CheckPod(pod) != nil {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
+		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	if visit.attempt != nil {

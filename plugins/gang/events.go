@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -23,7 +24,7 @@ const (
 	actionScheduling = "Scheduling"
 )
 
-// badValue returns the event on the pod or PodGroup that has the value. Its action names the key.
+// badValue returns the event on the pod or PodGroup that has the value, or the key that is ignored. Its action names the key.
 func badValue(r complaint) status.Event {
 	var on runtime.Object = status.PodGroupReference(r.Object.Kind.APIVersion(), r.Gang.Namespace, r.Gang.Name, r.Object.UID)
 	if r.Pod != nil {
@@ -33,8 +34,12 @@ func badValue(r complaint) status.Event {
 	if r.more > 0 {
 		note += fmt.Sprintf("; so it is with %d more pods of its gang or controller", r.more)
 	}
+	reason := EventBadValue
+	if r.Problem.Ignored != "" {
+		reason = keys.EventIgnored
+	}
 	return status.Event{
-		On: on, Type: v1.EventTypeWarning, Reason: EventBadValue, Action: "Reading " + topology.ShortKey(r.Problem.Key), Note: note,
+		On: on, Type: v1.EventTypeWarning, Reason: reason, Action: "Reading " + topology.ShortKey(r.Problem.Key), Note: note,
 	}
 }
 

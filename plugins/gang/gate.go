@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // EventsToRegister registers none: kube-scheduler would evaluate them for every
@@ -22,7 +21,7 @@ func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 // has placed, members of gangs that run already, and pods outside gangs. It runs
 // under the queue's lock, for every pod, and does a few look-ups.
 func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	if resource.CheckPod(pod) != nil {
+	if gangstate.CheckPod(pod) != nil {
 		return nil // PreFilter tells why it waits
 	}
 	if pl.gangs.Outside(pod) {

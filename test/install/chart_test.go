@@ -54,14 +54,15 @@ var podTemplates = [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spe
 func TestChartIsTheManifests(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ values, overlays []string }{
-		"by default, base":             {nil, []string{"base"}},
-		"the descheduler":              {[]string{"descheduler.enabled=true"}, []string{"base", "descheduler/workload"}},
-		"its CronJob":                  {[]string{"descheduler.enabled=true", "descheduler.schedule=*/10 * * * *"}, []string{"base", "descheduler-cron/workload"}},
-		"the policy":                   {[]string{"gangsByOwner.policy=true"}, []string{"base", "gangs-by-owner"}},
-		"monitoring":                   {[]string{"monitoring.enabled=true"}, []string{"base", "monitoring"}},
-		"the right to mark":            {[]string{"controller.nodeMarks.rbac=true"}, []string{"base", "rbac/node-marks.yaml"}},
-		"the right to ask":             {[]string{"scheduler.provisioningRequests=true"}, []string{"base", "rbac/provisioning-requests.yaml"}},
-		"a configuration of one's own": {[]string{"file:scheduler.config=" + filepath.Join(root, "manifests/config/beside-default-scheduler.yaml")}, []string{"base"}},
+		"by default, base and keys":    {nil, []string{"base", "keys"}},
+		"the descheduler":              {[]string{"descheduler.enabled=true"}, []string{"base", "keys", "descheduler/workload"}},
+		"its CronJob":                  {[]string{"descheduler.enabled=true", "descheduler.schedule=*/10 * * * *"}, []string{"base", "keys", "descheduler-cron/workload"}},
+		"the policy":                   {[]string{"gangsByOwner.policy=true"}, []string{"base", "keys", "gangs-by-owner"}},
+		"monitoring":                   {[]string{"monitoring.enabled=true"}, []string{"base", "keys", "monitoring"}},
+		"the right to mark":            {[]string{"controller.nodeMarks.rbac=true"}, []string{"base", "keys", "rbac/node-marks.yaml"}},
+		"the right to ask":             {[]string{"scheduler.provisioningRequests=true"}, []string{"base", "keys", "rbac/provisioning-requests.yaml"}},
+		"no policies for keys":         {[]string{"keys.policies=false"}, []string{"base"}},
+		"a configuration of one's own": {[]string{"file:scheduler.config=" + filepath.Join(root, "manifests/config/beside-default-scheduler.yaml")}, []string{"base", "keys"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -206,8 +206,8 @@ const (
 	// ReasonGroupIncomplete: the gang has its members, and a gang that it starts with is not there, or lacks members;
 	// nothing was tried.
 	ReasonGroupIncomplete = "GroupIncomplete"
-	// ReasonGangUnsupported: the PodGroup asks for something that is not supported, and without which its pods must not
-	// be scheduled.
+	// ReasonGangUnsupported: pods or their PodGroup ask for something that is not supported, or by a value that is none,
+	// and must not be scheduled without it.
 	ReasonGangUnsupported = "GangUnsupported"
 	// ReasonGangUndefined: the gang has no usable minimum.
 	ReasonGangUndefined = "GangUndefined"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // watch starts the watches of members, and of what describes them.
@@ -47,6 +49,7 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	if r.room != nil {
 		r.singleSeen(old, pod, outside)
 	}
+	p.tellIgnored(ctx, old, pod)
 	if outside {
 		p.tellNative(ctx, pod)
 		p.tellOutside(ctx, old, pod)
@@ -86,6 +89,27 @@ func (p *Profile) tellOutside(ctx context.Context, old, pod *v1.Pod) {
 	var reports []gangstate.Report
 	for _, problem := range gangstate.ProblemsOutside(pod, p.defaults) {
 		reports = append(reports, gangstate.Report{Pod: pod, Problem: problem})
+	}
+	if len(reports) > 0 {
+		p.adapter.Act(ctx, gangstate.Effects{Problems: reports})
+	}
+}
+
+// tellIgnored reports the keys that a pod without a node has got and that have no effect on it.
+func (p *Profile) tellIgnored(ctx context.Context, old, pod *v1.Pod) {
+	if pod.Spec.NodeName != "" || old != nil && maps.Equal(old.Annotations, pod.Annotations) && maps.Equal(old.Labels, pod.Labels) {
+		return
+	}
+	var told []gangstate.Problem
+	if old != nil {
+		told = gangstate.IgnoredKeys(keys.Pod, old)
+	}
+	key, _, _ := gangstate.KeyOf(pod)
+	var reports []gangstate.Report
+	for _, problem := range gangstate.IgnoredKeys(keys.Pod, pod) {
+		if !slices.Contains(told, problem) {
+			reports = append(reports, gangstate.Report{Gang: key, Pod: pod, Problem: problem})
+		}
 	}
 	if len(reports) > 0 {
 		p.adapter.Act(ctx, gangstate.Effects{Problems: reports})

@@ -2,15 +2,20 @@ package ownergroup
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -22,6 +27,7 @@ const (
 	EventPartsLeftOut = "PartsLeftOut"
 
 	actionGrouping = "Grouping"
+	actionReading  = "Reading"
 )
 
 // toTell returns the event that users of a gang should get; nil for none. group is its PodGroup, nil for none.
@@ -52,6 +58,22 @@ func leftOut(want desired, key types.NamespacedName) status.Event {
 		Note: fmt.Sprintf("gang %q starts with %d members; pods of %s are scheduled alone: they wait for Jobs with more "+
 			"completions than parallelism; set %s: %s to have each start as a gang",
 			key, want.min, strings.Join(want.leftOut, ", "), v1alpha1.GangAnnotation, v1alpha1.GangOwnerPart)}
+}
+
+// ignored returns the events on an owner for its keys that have no effect; old is an earlier version, nil for none.
+func ignored(kind gangstate.OwnerKind, old, owner client.Object) (list []status.Event) {
+	var told []gangstate.Problem
+	if old != nil && old.GetUID() == owner.GetUID() {
+		told = gangstate.IgnoredKeys(keys.Owner, old)
+	}
+	for _, problem := range gangstate.IgnoredKeys(keys.Owner, owner) {
+		if !slices.Contains(told, problem) {
+			list = append(list, status.Event{On: reference(owner.GetNamespace(), referenceTo(kind, owner)),
+				Type: v1.EventTypeWarning, Reason: keys.EventIgnored,
+				Action: actionReading + " " + topology.ShortKey(problem.Key), Note: problem.String()})
+		}
+	}
+	return list
 }
 
 func reference(namespace string, owner metav1.OwnerReference) *v1.ObjectReference {

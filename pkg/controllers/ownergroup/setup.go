@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 const (
@@ -42,7 +43,8 @@ type Options struct {
 }
 
 // Setup adds the controller to a manager, whose cache may use StripJob. Where the API server does not serve PodGroups,
-// the controller waits until it does. Owners of a kind are watched from when the pods of one ask for a gang.
+// the controller waits until it does. JobSets and LeaderWorkerSets are watched from when the pods of one ask for a
+// gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing.
 func Setup(mgr manager.Manager, o Options) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
@@ -73,7 +75,7 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 		err := r.watches[kind].Prepare(func() (func() error, error) {
 			return func() error {
 				<-built
-				return watchOwners(mgr, c, kind)
+				return r.watchOwners(mgr, c, kind)
 			}, nil
 		})
 		if err != nil {
@@ -89,16 +91,16 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 		return fmt.Errorf("starting the %s controller: %w", name, err)
 	}
 	close(built)
-	return nil
+	return r.watches[gangstate.OwnerJob].Ensure()
 }
 
 // watchOwners watches a kind of owner, if the API server serves it.
-func watchOwners(mgr manager.Manager, c controller.Controller, kind gangstate.OwnerKind) error {
+func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, kind gangstate.OwnerKind) error {
 	gvk := kinds[kind]
 	if _, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
 		return fmt.Errorf("looking for the kind %s: %w", kind, err)
 	}
-	if err := c.Watch(source.Kind(mgr.GetCache(), newOwner(kind), ownerEvents(mgr.GetClient(), kind))); err != nil {
+	if err := c.Watch(source.Kind(mgr.GetCache(), newOwner(kind), r.ownerEvents(kind))); err != nil {
 		return fmt.Errorf("watching the kind %s: %w", kind, err)
 	}
 	return nil
@@ -169,14 +171,14 @@ func podGroupEvents() handler.EventHandler {
 	}
 }
 
-// ownerEvents queues the gangs of an owner that is new, or has another spec.
-func ownerEvents(reader client.Reader, kind gangstate.OwnerKind) handler.EventHandler {
+// ownerEvents queues the gangs of an owner that is new, or has another spec, and reports its keys that have no effect.
+func (r *reconciler) ownerEvents(kind gangstate.OwnerKind) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, q queue) {
 		whole := gangstate.Owner{Kind: kind, Name: object.GetName()}
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(),
 			Name: whole.GangName()}})
 		var list coscheduling.PodGroupList
-		if err := reader.List(ctx, &list, client.InNamespace(object.GetNamespace()),
+		if err := r.client.List(ctx, &list, client.InNamespace(object.GetNamespace()),
 			client.MatchingFields{groupIndex: string(object.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to list the PodGroups of an owner", "kind", kind,
 				"owner", klog.KObj(object))
@@ -186,9 +188,18 @@ func ownerEvents(reader client.Reader, kind gangstate.OwnerKind) handler.EventHa
 			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
+	tell := func(old, object client.Object) {
+		for _, one := range ignored(kind, old, object) {
+			one.Record(r.recorder)
+		}
+	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			tell(nil, e.Object)
+			add(ctx, e.Object, q)
+		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			tell(e.ObjectOld, e.ObjectNew)
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 				failedMore(e.ObjectOld, e.ObjectNew) {
 				add(ctx, e.ObjectNew, q)
@@ -212,7 +223,8 @@ func StripJob(object any) (any, error) {
 	}
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID,
-			ResourceVersion: job.ResourceVersion, Generation: job.Generation},
+			ResourceVersion: job.ResourceVersion, Generation: job.Generation,
+			Labels: keys.Under(job.Labels), Annotations: keys.Under(job.Annotations)},
 		Spec: batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions,
 			Suspend: job.Spec.Suspend},
 		Status: batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},

@@ -203,11 +203,11 @@ func (c *cluster) foreign(pod *v1.Pod) bool {
 	return !c.schedulers[pod.Spec.SchedulerName] && pod.Spec.NodeName != "" && !ended(pod)
 }
 
-// counts reports whether a pod is counted in its queue: with gates it asks for nothing yet, nor with amounts that no
-// pod can have.
+// counts reports whether a pod is counted in its queue: with gates it asks for nothing yet, nor where it cannot
+// be scheduled as it is.
 func (c *cluster) counts(pod *v1.Pod) bool {
 	return c.schedulers[pod.Spec.SchedulerName] && !ended(pod) && len(pod.Spec.SchedulingGates) == 0 &&
-		resource.CheckPod(pod) == nil
+		gangstate.CheckPod(pod) == nil
 }
 
 func ended(pod *v1.Pod) bool {

@@ -6,6 +6,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -33,6 +34,9 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 		stripped.Status.Phase = pod.Status.Phase
 		if queue, ok := pod.Labels[v1alpha1.QueueLabel]; ok && stripped.Labels == nil {
 			stripped.Labels = map[string]string{v1alpha1.QueueLabel: queue}
+		}
+		if gangstate.AsksUnknownGang(pod) && stripped.Annotations == nil {
+			stripped.Annotations = map[string]string{v1alpha1.GangAnnotation: pod.Annotations[v1alpha1.GangAnnotation]}
 		}
 		if len(stripped.Status.Conditions) == 0 {
 			stripped.Status.Conditions = whyItWaits(pod)

@@ -53,6 +53,11 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.T
 	}
 	s.redefine(g, now)
 	s.reviewAll(news, now)
+	if object != nil {
+		for _, problem := range object.Ignored {
+			s.report(g, nil, &g.told, problem)
+		}
+	}
 	if object != nil && kind == Native {
 		for _, m := range g.sorted(func(*member) bool { return true }) {
 			s.reportNative(g, m.pod)

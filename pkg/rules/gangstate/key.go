@@ -68,6 +68,9 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	if owner, ok := OwnerOf(pod); ok {
 		return Key{pod.Namespace, owner.GangName()}, FromOwner, true
 	}
+	if isUnknownGang(pod) {
+		return Key{}, 0, false // what the Job controller writes does not count before it
+	}
 	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil && *group.PodGroupName != "" {
 		return Key{pod.Namespace, *group.PodGroupName}, FromSchedulingGroup, true
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // Topology is the levels of a cluster's topology, coarsest first.
@@ -44,13 +45,13 @@ type Layout struct {
 // Wished returns the levels by which the gang itself asks to be laid out. If one domain of one of
 // them takes it, it is laid out as it asks.
 func (l *Layout) Wished() []string {
-	var keys []string
+	var wished []string
 	for _, level := range l.Levels {
 		if !l.Custom {
-			keys = append(keys, level.Key)
+			wished = append(wished, level.Key)
 		}
 	}
-	return keys
+	return wished
 }
 
 // reportScope reports gangs of a group that ask in vain for one domain for all of it.
@@ -82,14 +83,14 @@ type Level struct {
 // maxSlices is how many levels may have slices, and maxLayers how many layers a gang may wish for: each that is bad is
 // reported.
 const (
-	maxSlices = 3
+	maxSlices = keys.MaxSlices
 	maxLayers = 16
 )
 
 func (p *parser) parseLayout(topology *Topology) {
 	p.spec.RequiredTopology = p.parseRequired()
 	var preferred []string
-	if key := p.parseTopology(v1alpha1.PreferredTopologyAnnotation); key != "" {
+	if key := p.parsePreferred(); key != "" {
 		preferred = append(preferred, key)
 	}
 	must, prefer := p.parseGather(topology)
@@ -109,22 +110,31 @@ func (p *parser) parseLayout(topology *Topology) {
 	}
 	layout.add(topology, preferred)
 	layout.Custom = layout.Custom && len(layout.Levels) > 0
-	layout.Even = p.says(v1alpha1.TopologySpreadAnnotation, v1alpha1.TopologySpreadEven, "as few domains as can be")
-	layout.Shared = p.says(v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologyScopeGroup, "a domain of its own")
+	layout.Even = p.parseSpread()
+	layout.Shared = p.parseScope()
 }
 
-// says reads a key that has one value.
-func (p *parser) says(key, want, used string) bool {
+func (p *parser) parseSpread() bool {
+	const key = v1alpha1.TopologySpreadAnnotation
 	value, onObject := p.value(key)
-	if value != "" && value != want {
-		p.bad(onObject, key, value, want, used)
+	if value != "" && value != v1alpha1.TopologySpreadEven {
+		p.bad(onObject, key, value, keys.ValueOf(key).Want, "as few domains as can be")
 	}
-	return value == want
+	return value == v1alpha1.TopologySpreadEven
+}
+
+func (p *parser) parseScope() bool {
+	const key = v1alpha1.TopologyScopeAnnotation
+	value, onObject := p.value(key)
+	if value != "" && value != v1alpha1.TopologyScopeGroup {
+		p.holdBack(onObject, key, value)
+	}
+	return value == v1alpha1.TopologyScopeGroup
 }
 
 // add adds levels without slices, where they belong among the others.
-func (l *Layout) add(topology *Topology, keys []string) {
-	for _, key := range keys {
+func (l *Layout) add(topology *Topology, labels []string) {
+	for _, key := range labels {
 		if slices.ContainsFunc(l.Levels, func(level Level) bool { return level.Key == key }) {
 			continue
 		}
@@ -150,8 +160,7 @@ func (p *parser) parseSlices() []Level {
 	}
 	levels, err := readSlices(value)
 	if err != nil {
-		p.bad(onObject, v1alpha1.TopologySlicesAnnotation, value,
-			`a JSON list of at most 3 {"topology": KEY, "size": N}, coarsest first, each size a divisor of the one before`, "no slices")
+		p.bad(onObject, v1alpha1.TopologySlicesAnnotation, value, keys.ValueOf(v1alpha1.TopologySlicesAnnotation).Want, "no slices")
 		return nil
 	}
 	return levels
@@ -197,7 +206,7 @@ func (p *parser) parseGather(topology *Topology) (must string, prefer []string) 
 		} `json:"gatherStrategy"`
 	}
 	if err := json.Unmarshal([]byte(value), &read); err != nil {
-		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, `a JSON object such as {"gatherStrategy":[{"layer":"RackLayer","strategy":"PreferGather"}]}`, "no topology")
+		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, keys.ValueOf(v1alpha1.NetworkTopologySpecAnnotation).Want, "no topology")
 		return "", nil
 	}
 	if len(read.GatherStrategy) == 0 {

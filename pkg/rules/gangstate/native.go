@@ -11,6 +11,7 @@ import (
 	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // Fields of native PodGroups, as their users write them.
@@ -28,7 +29,8 @@ const (
 func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *Object {
 	return &Object{
 		UID: object.GetUID(), Owner: MadeFor(object), Annotations: object.GetAnnotations(), Queue: object.GetLabels()[v1alpha1.QueueLabel],
-		Min: spec.MinMember, RoundSeconds: spec.ScheduleTimeoutSeconds, MinResources: spec.MinResources,
+		Ignored: IgnoredKeys(keys.PodGroup, object),
+		Min:     spec.MinMember, RoundSeconds: spec.ScheduleTimeoutSeconds, MinResources: spec.MinResources,
 	}
 }
 
@@ -36,7 +38,7 @@ func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *O
 // would be wrong to ignore it, no pod of the PodGroup is scheduled for that reason.
 func ReadNative(pg *schedulingv1beta1.PodGroup) *Object {
 	o := &Object{
-		UID: pg.UID, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], MinField: fieldMinCount, Priority: pg.Spec.Priority,
+		UID: pg.UID, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], Ignored: IgnoredKeys(keys.PodGroup, pg), MinField: fieldMinCount, Priority: pg.Spec.Priority,
 		Never: pg.Spec.PreemptionPolicy != nil && *pg.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever,
 	}
 	switch policy := pg.Spec.SchedulingPolicy; {

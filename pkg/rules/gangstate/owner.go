@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // OwnerKind is a kind of object of which it is known which pods it makes together.
@@ -112,15 +114,44 @@ func AskedInVain(pod *v1.Pod) *Problem {
 	if _, _, member := KeyOf(pod); member {
 		return nil
 	}
-	known := []string{v1alpha1.GangOwner, v1alpha1.GangOwnerPart}
 	p := &Problem{Key: v1alpha1.GangAnnotation, Value: value, Used: "no gang: the pod is scheduled alone"}
-	if !slices.Contains(known, value) {
-		p.Want = "one of " + strings.Join(known, ", ")
+	if takes := keys.ValueOf(v1alpha1.GangAnnotation); !slices.Contains(takes.OneOf, value) {
+		p.Want, p.Used = takes.Want, "nothing: the pod waits until this is corrected"
 		return p
 	}
 	p.Want = fmt.Sprintf("for pods of %s, only for those of a Job, JobSet or LeaderWorkerSet", ownerText(pod))
 	p.Used += fmt.Sprintf("; give it a gang by %s and %s, or by a PodGroup", v1alpha1.GangNameAnnotation, v1alpha1.MinAvailableAnnotation)
 	return p
+}
+
+// CheckPod returns why a waiting pod cannot be scheduled as it is; nil if it can. Such a pod counts nowhere. It asks
+// for an amount that no pod can have, or for a gang by a value that is none: alone it could run where its user does not
+// want it.
+func CheckPod(pod *v1.Pod) error {
+	if fault := resource.CheckPod(pod); fault != nil {
+		return fmt.Errorf("the pod asks for what no node can have: %w", fault)
+	}
+	if pod.Spec.NodeName == "" && AsksUnknownGang(pod) {
+		return fmt.Errorf("%s; correct it on the template that the pod is made from, or remove it to have the pod scheduled alone",
+			AskedInVain(pod).Fault())
+	}
+	return nil
+}
+
+// AsksUnknownGang reports whether a pod has a value of [v1alpha1.GangAnnotation] that is none, and nothing that counts
+// before it.
+func AsksUnknownGang(pod *v1.Pod) bool {
+	_, _, member := KeyOf(pod)
+	return !member && isUnknownGang(pod)
+}
+
+func isUnknownGang(pod *v1.Pod) bool {
+	switch pod.Annotations[v1alpha1.GangAnnotation] {
+	case "", v1alpha1.GangOwner, v1alpha1.GangOwnerPart:
+		return false
+	default:
+		return true
+	}
 }
 
 // ProblemsOutside returns what cannot be used of the keys of a pod that is in no gang.
@@ -145,6 +176,9 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
 	}
 	_, bad := Parse(Key{Namespace: pod.Namespace}, nil, fields, defaults)
 	for _, problem := range bad {
+		if problem.Used == usedNothing {
+			problem.Used = "none: the pod is in no gang"
+		}
 		if problem.Key != key && problem.Key != v1alpha1.PreemptionDelayAnnotation {
 			problems = append(problems, problem)
 		}

@@ -87,6 +87,38 @@ func TestKeyByOwner(t *testing.T) {
 	}
 }
 
+func TestAPodThatAsksForAnUnknownGangIsHeldBack(t *testing.T) {
+	const why = `scheduling.lockstep.dev/gang: "owner" is not one of Owner, OwnerPart; correct it on the template that the pod is made from, or remove it to have the pod scheduled alone`
+	scheduled := asking("owner", "batch/v1", "Job", "train", nil)
+	scheduled.Spec.NodeName = "n"
+	grouped := asking("owner", "batch/v1", "Job", "train", nil) // as the Job controller makes pods, with WorkloadWithJob
+	grouped.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("train")}
+	for sentence, c := range map[string]struct {
+		pod  *v1.Pod
+		held bool
+	}{
+		"a value that is none":                  {asking("owner", "batch/v1", "Job", "train", nil), true},
+		"whatever the Job controller writes":    {grouped, true},
+		"a value that is one":                   {asking("Owner", "batch/v1", "Job", "train", nil), false},
+		"an owner that makes no gangs":          {asking("Owner", "apps/v1", "ReplicaSet", "web", nil), false},
+		"no value":                              {asking("", "batch/v1", "Job", "train", nil), false},
+		"another key counts before it":          {asking("owner", "", "", "", map[string]string{v1alpha1.PodGroupLabel: "g"}), false},
+		"a pod that was placed by another rule": {scheduled, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			switch err := CheckPod(c.pod); {
+			case c.held && (err == nil || err.Error() != why):
+				t.Errorf("it is held back for %v, want %s", err, why)
+			case !c.held && err != nil:
+				t.Errorf("it is held back: %v", err)
+			}
+		})
+	}
+	if _, _, member := KeyOf(grouped); member {
+		t.Error("it is in the gang of its native PodGroup")
+	}
+}
+
 func TestAskedInVain(t *testing.T) {
 	const alone = "no gang: the pod is scheduled alone"
 	const use = alone + "; give it a gang by gang.scheduling.koordinator.sh/name and gang.scheduling.koordinator.sh/min-available, or by a PodGroup"
@@ -97,7 +129,7 @@ func TestAskedInVain(t *testing.T) {
 		"a pod that asks for nothing":             {pod: asking("", "apps/v1", "ReplicaSet", "web", nil)},
 		"an owner that is known":                  {pod: asking("Owner", "batch/v1", "Job", "train", nil)},
 		"another key that says the gang":          {pod: asking("owner", "", "", "", map[string]string{v1alpha1.PodGroupLabel: "g"})},
-		"a value that is none":                    {asking("owner", "batch/v1", "Job", "train", nil), "one of Owner, OwnerPart", alone},
+		"a value that is none":                    {asking("owner", "batch/v1", "Job", "train", nil), "one of Owner, OwnerPart", "nothing: the pod waits until this is corrected"},
 		"an owner of which the number is unknown": {asking("Owner", "apps/v1", "ReplicaSet", "web", nil), `for pods of ReplicaSet "web", only for those of a Job, JobSet or LeaderWorkerSet`, use},
 		"no owner": {asking("OwnerPart", "", "", "", nil), "for pods of no controller, only for those of a Job, JobSet or LeaderWorkerSet", use},
 	} {

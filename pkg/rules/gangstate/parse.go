@@ -8,20 +8,21 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-const (
-	wantCount = "a whole number from 1 to 100000"
-	maxCount  = 100000
-)
+// maxCount is the most members that a gang may have.
+const maxCount = keys.MaxCount
+
+// minimum is what a minimum may be, under any key or field.
+var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 
 // Parse makes the spec of gang key from what its PodGroup (may be nil) and its defining pod (may be
 // empty) say. Field by field, the pod's annotations win, then the PodGroup's annotations, then its
@@ -40,8 +41,8 @@ func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Prob
 	p.spec.Min = p.parseMin()
 	p.spec.Total = p.parseTotal()
 	p.spec.Stages = p.parseStages()
-	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation, v1alpha1.ModeStrict, v1alpha1.ModeNonStrict))
-	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation, v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning))
+	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation))
+	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation))
 	p.spec.RoundTime = p.parseRound()
 	p.spec.WaitTime, p.spec.WaitTimeSet = p.parseWait(defaults.WaitTime)
 	p.spec.Groups = p.parseGroups()
@@ -63,7 +64,7 @@ type parser struct {
 	pod      Fields
 	spec     Spec
 	problems []Problem
-	// refused is why the gang cannot be scheduled as its PodGroup is; empty for nothing.
+	// refused is why the gang cannot be scheduled as its pods or its PodGroup are; empty for nothing.
 	refused string
 }
 
@@ -81,13 +82,13 @@ func (p *parser) bad(onObject bool, key, value, want, used string) {
 
 func (p *parser) parseMin() int {
 	key, value := p.pod.min()
-	n, err := parseCount(value)
+	n, err := minimum.ParseInteger(value)
 	if err == nil {
 		return n
 	}
 	n, used := p.parseObjectMin()
 	if value != "" {
-		p.bad(false, key, value, wantCount, used)
+		p.bad(false, key, value, minimum.Want, used)
 	}
 	return n
 }
@@ -96,7 +97,7 @@ func (p *parser) parseMin() int {
 func (p *parser) parseObjectMin() (n int, used string) {
 	const named = "%d, the PodGroup's minimum"
 	value := p.object.Annotations[v1alpha1.MinAvailableAnnotation]
-	if n, err := parseCount(value); err == nil {
+	if n, err := minimum.ParseInteger(value); err == nil {
 		return n, fmt.Sprintf(named, n)
 	}
 	used = "nothing: the gang is held back until it has a minimum"
@@ -104,10 +105,10 @@ func (p *parser) parseObjectMin() (n int, used string) {
 	case 0 < field && field <= maxCount:
 		n, used = field, fmt.Sprintf(named, field)
 	case field != 0:
-		p.bad(true, cmp.Or(p.object.MinField, "spec.minMember"), strconv.Itoa(field), wantCount, used)
+		p.bad(true, cmp.Or(p.object.MinField, "spec.minMember"), strconv.Itoa(field), minimum.Want, used)
 	}
 	if value != "" {
-		p.bad(true, v1alpha1.MinAvailableAnnotation, value, wantCount, used)
+		p.bad(true, v1alpha1.MinAvailableAnnotation, value, minimum.Want, used)
 	}
 	return n, used
 }
@@ -121,9 +122,9 @@ func (p *parser) parseTotal() int {
 	if p.spec.Min == 0 {
 		used = "the minimum, once there is one"
 	}
-	n, err := parseCount(value)
+	n, err := minimum.ParseInteger(value)
 	if err != nil {
-		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, wantCount, used)
+		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, minimum.Want, used)
 		return p.spec.Min
 	}
 	if n < p.spec.Min {
@@ -134,16 +135,34 @@ func (p *parser) parseTotal() int {
 }
 
 // oneOf reads an enumeration whose first value is the default.
-func (p *parser) oneOf(key string, values ...string) string {
+func (p *parser) oneOf(key string) string {
 	value, onObject := p.value(key)
+	takes := keys.ValueOf(key)
 	if value == "" {
-		return values[0]
+		return takes.OneOf[0]
 	}
-	if !slices.Contains(values, value) {
-		p.bad(onObject, key, value, "one of "+strings.Join(values, ", "), values[0])
-		return values[0]
+	if !slices.Contains(takes.OneOf, value) {
+		p.bad(onObject, key, value, takes.Want, takes.OneOf[0])
+		return takes.OneOf[0]
 	}
 	return value
+}
+
+const usedNothing = "nothing: the gang waits until this is corrected"
+
+// holdBack reports a value without which the members could go where the user does not want them: the gang waits until
+// it is corrected.
+func (p *parser) holdBack(onObject bool, key, value string) {
+	problem := Problem{Key: key, Value: value, Want: keys.ValueOf(key).Want, Used: usedNothing, OnObject: onObject}
+	p.problems = append(p.problems, problem)
+	p.refused = cmp.Or(p.refused, problem.Fault()+"; correct it on "+carrier(onObject))
+}
+
+func carrier(onObject bool) string {
+	if onObject {
+		return "its PodGroup"
+	}
+	return "its pods, in the template that they are made from"
 }
 
 func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
@@ -159,7 +178,7 @@ func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
 		case p.spec.Mode == NonStrict:
 			used = fmt.Sprintf("%s, the default", defaultWait)
 		}
-		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, "a positive duration such as 90s or 1h", used)
+		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, keys.ValueOf(v1alpha1.WaitingTimeAnnotation).Want, used)
 	}
 	return defaultWait, false
 }
@@ -194,7 +213,7 @@ func (p *parser) parsePreemptionDelay(of string) time.Duration {
 	}
 	delay, err := time.ParseDuration(value)
 	if err != nil || delay < 0 {
-		p.bad(onObject, v1alpha1.PreemptionDelayAnnotation, value, "a duration such as 90s or 10m", fmt.Sprintf("0s: the %s may evict others at once", of))
+		p.bad(onObject, v1alpha1.PreemptionDelayAnnotation, value, keys.ValueOf(v1alpha1.PreemptionDelayAnnotation).Want, fmt.Sprintf("0s: the %s may evict others at once", of))
 		return 0
 	}
 	return delay
@@ -205,7 +224,7 @@ func (p *parser) parseEvictBy() string {
 	case "", v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend:
 		return value
 	default:
-		p.bad(onObject, v1alpha1.EvictByAnnotation, value, "one of "+v1alpha1.EvictByDelete+", "+v1alpha1.EvictBySuspend,
+		p.bad(onObject, v1alpha1.EvictByAnnotation, value, keys.ValueOf(v1alpha1.EvictByAnnotation).Want,
 			"what the namespace, or the scheduler's configuration, says")
 		return ""
 	}
@@ -216,26 +235,26 @@ func (p *parser) parseGroups() []Key {
 	if value == "" || value == `""` {
 		return nil
 	}
-	keys, err := readGroups(value)
+	others, err := readGroups(value)
 	if err != nil {
-		want := `a JSON list of "namespace/name"`
+		want := keys.ValueOf(v1alpha1.GroupsAnnotation).Want
 		if errors.Is(err, errTooMany) {
 			want = fmt.Sprintf("a list of at most %d gangs", maxTogether)
 		}
 		p.bad(onObject, v1alpha1.GroupsAnnotation, value, want, "none: the gang is alone")
 		return nil
 	}
-	keys = slices.DeleteFunc(keys, func(key Key) bool { return key == p.key })
-	if len(keys) == 0 {
+	others = slices.DeleteFunc(others, func(key Key) bool { return key == p.key })
+	if len(others) == 0 {
 		return nil
 	}
-	slices.SortFunc(keys, compareKeys)
-	return slices.Compact(keys)
+	slices.SortFunc(others, compareKeys)
+	return slices.Compact(others)
 }
 
 // maxTogether is how many gangs start together at most, and longGroups is more than their names take.
 const (
-	maxTogether = 64
+	maxTogether = keys.MaxGroups
 	longGroups  = maxTogether * 400
 )
 
@@ -255,15 +274,15 @@ func readGroups(value string) ([]Key, error) {
 	if len(names) > maxTogether {
 		return nil, fmt.Errorf("reading %d groups: %w", len(names), errTooMany)
 	}
-	keys := make([]Key, len(names))
+	others := make([]Key, len(names))
 	for i, name := range names {
 		key, err := ParseKey(name)
 		if err != nil {
 			return nil, err
 		}
-		keys[i] = key
+		others[i] = key
 	}
-	return keys, nil
+	return others, nil
 }
 
 func (p *parser) parseRoles() map[string]int {
@@ -273,7 +292,7 @@ func (p *parser) parseRoles() map[string]int {
 	}
 	roles, err := readRoles(value)
 	if err != nil {
-		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, "a JSON object from role to a minimum of 0 to 100000", "no minimum by role")
+		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, keys.ValueOf(v1alpha1.MinByRoleAnnotation).Want, "no minimum by role")
 		return nil
 	}
 	if len(roles) == 0 {
@@ -315,13 +334,19 @@ func (p *parser) parseRequired() string {
 	if !said && p.object.Annotations[v1alpha1.RequiredTopologyAnnotation] == "" {
 		return p.object.Topology
 	}
-	return p.parseTopology(v1alpha1.RequiredTopologyAnnotation)
+	value, onObject := p.value(v1alpha1.RequiredTopologyAnnotation)
+	if value != "" && len(validation.IsQualifiedName(value)) > 0 {
+		p.holdBack(onObject, v1alpha1.RequiredTopologyAnnotation, value)
+		return ""
+	}
+	return value
 }
 
-func (p *parser) parseTopology(key string) string {
+func (p *parser) parsePreferred() string {
+	const key = v1alpha1.PreferredTopologyAnnotation
 	value, onObject := p.value(key)
 	if value != "" && len(validation.IsQualifiedName(value)) > 0 {
-		p.bad(onObject, key, value, "a node label key", "no topology")
+		p.bad(onObject, key, value, keys.ValueOf(key).Want, "no topology")
 		return ""
 	}
 	return value
@@ -353,16 +378,4 @@ func (p *parser) parseMinResources() resource.Vector {
 		}
 	}
 	return floor
-}
-
-// parseCount reads a whole number from 1 to 100000, digits only.
-func parseCount(value string) (int, error) {
-	n, err := strconv.ParseUint(value, 10, 31)
-	if err != nil {
-		return 0, fmt.Errorf("reading count: %w", err)
-	}
-	if n == 0 || n > maxCount {
-		return 0, fmt.Errorf("reading count %q: want %s", value, wantCount)
-	}
-	return int(n), nil
 }

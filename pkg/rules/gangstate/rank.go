@@ -2,16 +2,15 @@ package gangstate
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // index is the number that a member carries.
@@ -30,8 +29,8 @@ var (
 	seriesIndexes = [...]string{"batch.kubernetes.io/job-completion-index", v1alpha1.TrainingReplicaIndexLabel, "apps.kubernetes.io/pod-index"}
 )
 
-// maxIndex bounds the numbers that count; a gang has at most as many members.
-const maxIndex = maxCount
+// memberIndex is what the number of a member may be, under any key.
+var memberIndex = keys.ValueOf(v1alpha1.NetworkTopologyIndexAnnotation)
 
 func indexOf(pod *v1.Pod) index {
 	if n, ok := readIndex(pod.Annotations[v1alpha1.NetworkTopologyIndexAnnotation]); ok {
@@ -55,8 +54,8 @@ func indexOf(pod *v1.Pod) index {
 }
 
 func readIndex(value string) (int, bool) {
-	n, err := strconv.ParseUint(value, 10, 31)
-	return int(n), err == nil && n < maxIndex
+	n, err := memberIndex.ParseInteger(value)
+	return n, err == nil
 }
 
 // compareRanks orders members of one priority: 1. those without an index first, which lead the
@@ -139,7 +138,7 @@ func (s *Gangs) number(m *member) {
 	key := v1alpha1.NetworkTopologyIndexAnnotation
 	if _, ok := readIndex(m.pod.Annotations[key]); !ok && m.pod.Annotations[key] != "" {
 		s.report(m.gang, m.pod, &m.gang.toldOf, Problem{
-			Key: key, Value: m.pod.Annotations[key], Want: fmt.Sprintf("a number from 0 to %d", maxIndex-1), Used: "what the labels of the pod say, or its place in order",
+			Key: key, Value: m.pod.Annotations[key], Want: memberIndex.Want, Used: "what the labels of the pod say, or its place in order",
 		})
 	}
 }

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -95,28 +97,46 @@ func (s *Spec) RolesBind() bool {
 	return sum > 0 && s.Min >= sum
 }
 
-// Problem is a value that could not be used.
+// Problem is a value that could not be used, or a key that has no effect.
 type Problem struct {
-	Key   string // the annotation or field
+	Key   string // the annotation, label or field
 	Value string // as the user wrote it
 	Want  string // what would have been right
 	Used  string // what is used instead
+	// Ignored is why the key has no effect, whatever its value; empty if the value is at fault.
+	Ignored string
 	// OnObject: the PodGroup carries it, not the pod.
 	OnObject bool
 }
 
 // String returns the text of the event that tells the user.
 func (p Problem) String() string {
+	if p.Ignored != "" {
+		return p.Key + " " + p.Ignored
+	}
+	return p.Fault() + "; using " + p.Used
+}
+
+// Fault says what is wrong with the value.
+func (p Problem) Fault() string {
 	value := p.Value
 	if len(value) > longValue {
 		value = strings.ToValidUTF8(value[:longValue], "") + "..."
 	}
-	return fmt.Sprintf("%s: %q is not %s; using %s", p.Key, value, p.Want, p.Used)
+	return fmt.Sprintf("%s: %q is not %s", p.Key, value, p.Want)
 }
 
 // longValue is as much of a value as is quoted: an event has a limit, and what follows the
 // value matters more than its end.
 const longValue = 200
+
+// IgnoredKeys returns the keys of an object that have no effect there.
+func IgnoredKeys(on keys.Object, object metav1.Object) (problems []Problem) {
+	for _, ignored := range keys.FindIgnored(on, object.GetAnnotations(), object.GetLabels()) {
+		problems = append(problems, Problem{Key: ignored.Key, Value: ignored.Value, Ignored: ignored.Why, OnObject: on == keys.PodGroup})
+	}
+	return problems
+}
 
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {
@@ -134,6 +154,8 @@ type Object struct {
 	Annotations  map[string]string
 	// Queue is the queue that it names; empty for none.
 	Queue string
+	// Ignored are its keys that have no effect.
+	Ignored []Problem
 
 	// The rest only native PodGroups say, see [ReadNative].
 
@@ -174,8 +196,8 @@ func (f Fields) Defines() (ok bool, bad *Problem) {
 	if value == "" {
 		return false, nil
 	}
-	if _, err := parseCount(value); err != nil {
-		return false, &Problem{Key: key, Value: value, Want: wantCount, Used: "the minimum that another member or the PodGroup states; without one the gang is held back"}
+	if _, err := minimum.ParseInteger(value); err != nil {
+		return false, &Problem{Key: key, Value: value, Want: minimum.Want, Used: "the minimum that another member or the PodGroup states; without one the gang is held back"}
 	}
 	return true, nil
 }

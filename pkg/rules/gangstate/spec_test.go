@@ -270,11 +270,23 @@ func TestParse(t *testing.T) {
 			want: parsed{Spec: defaults(2), Problems: []string{rolesKey + `: "{\"a b\":1}" is not a JSON object from role to a minimum of 0 to 100000; using no minimum by role`}},
 		},
 		"a topology is a label key": {
-			pod: Fields{Annotations: values{minKey: "2", requiredKey: "a rack", preferKey: "a/b/c"}},
-			want: parsed{Spec: defaults(2), Problems: []string{
-				requiredKey + `: "a rack" is not a node label key; using no topology`,
+			pod: Fields{Annotations: values{minKey: "2", requiredKey: "a/rack", preferKey: "a/b/c"}},
+			want: parsed{Spec: with(defaults(2), func(s *Spec) { s.RequiredTopology = "a/rack" }), Problems: []string{
 				preferKey + `: "a/b/c" is not a node label key; using no topology`,
 			}},
+		},
+		"members go nowhere by a required topology that is no label key": {
+			pod: Fields{Annotations: values{minKey: "2", requiredKey: "a rack"}},
+			want: parsed{Spec: with(defaults(2), func(s *Spec) {
+				s.Min, s.Refused = 0, requiredKey+`: "a rack" is not a node label key; correct it on its pods, in the template that they are made from`
+			}), Problems: []string{requiredKey + `: "a rack" is not a node label key; using nothing: the gang waits until this is corrected`}},
+		},
+		"nor by a scope that is none": {
+			object: &Object{Min: 2, Annotations: values{v1alpha1.TopologyScopeAnnotation: "Group"}},
+			want: parsed{Spec: with(defaults(2), func(s *Spec) {
+				s.Min, s.Refused = 0, v1alpha1.TopologyScopeAnnotation+`: "Group" is not group; correct it on its PodGroup`
+			}), Problems: []string{v1alpha1.TopologyScopeAnnotation + `: "Group" is not group; using nothing: the gang waits until this is corrected`},
+				OnObject: []string{v1alpha1.TopologyScopeAnnotation}},
 		},
 		"roles whose minimums add up to more than the minimum mean nothing": {
 			pod: Fields{Annotations: values{minKey: "2", rolesKey: `{"ps":1,"worker":2}`}},

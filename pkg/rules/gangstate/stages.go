@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // Stages are the numbers of members that have to run for each of the parts of a gang that its
@@ -34,7 +35,7 @@ func (p *parser) parseStages() Stages {
 	}
 	stages, err := readStages(value)
 	if err != nil || stages[len(stages)-1] < p.spec.Min {
-		want := fmt.Sprintf("a list of numbers of members, such as 2,1, that make up the minimum of %d", p.spec.Min)
+		want := fmt.Sprintf("%s of %d", keys.ValueOf(v1alpha1.StagesAnnotation).Want, p.spec.Min)
 		p.bad(onObject, v1alpha1.StagesAnnotation, value, want, "no stages: all members start together")
 		return nil
 	}
@@ -46,20 +47,17 @@ func (p *parser) parseStages() Stages {
 	return stages[:last+1]
 }
 
-// maxStages is far beyond what workloads have.
-const maxStages = 100
-
 func readStages(value string) (Stages, error) {
 	var stages Stages
 	sum := 0
 	for size := range strings.SplitSeq(value, ",") {
-		n, err := parseCount(strings.TrimSpace(size))
+		n, err := minimum.ParseInteger(strings.TrimSpace(size))
 		if err != nil {
 			return nil, err
 		}
 		sum += n
 		stages = append(stages, sum)
-		if len(stages) > maxStages {
+		if len(stages) > keys.MaxStages {
 			return nil, errors.New("reading stages: too many")
 		}
 	}

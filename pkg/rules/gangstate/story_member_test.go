@@ -297,7 +297,7 @@ func TestStoriesOfMembers(t *testing.T) {
 				c.add(podOf("p1", of("train"), needs(1), says(v1alpha1.NetworkTopologyIndexAnnotation, "first")))
 			},
 			want: []string{
-				"event on p1: " + v1alpha1.NetworkTopologyIndexAnnotation + `: "first" is not a number from 0 to 99999; using what the labels of the pod say, or its place in order`,
+				"event on p1: " + v1alpha1.NetworkTopologyIndexAnnotation + `: "first" is not a whole number from 0 to 99999; using what the labels of the pod say, or its place in order`,
 			},
 		},
 		"a pod that is recreated under its name is another member": {
