@@ -217,7 +217,8 @@ type Outcome struct {
 	Cost time.Duration
 	// Evict: groups whose held, incomplete plans make way for this one.
 	Evict []string
-	// Hopeless: it would not fit either if all nodes were empty.
+	// Hopeless: it would not fit in an empty cluster either, as far as nodes were visited. Obstacles that may pass do not
+	// count: claims without a volume, devices in use, nodes that are not ready or cordoned.
 	Hopeless bool
 	// FromScratch: the group gives back for it what plans gave it before; only if Complete.
 	FromScratch bool
