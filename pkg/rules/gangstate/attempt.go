@@ -141,7 +141,7 @@ type Placed struct {
 
 func (s *Gangs) attempt(grp *group) *Attempt {
 	grp.visited, grp.attempted, grp.tried = true, true, grp.pool()
-	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning > 0 })
+	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning.N > 0 })
 	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed()}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
@@ -167,7 +167,7 @@ func (g *gang) wants() Need {
 		n.Floor = g.spec.MinResources
 	}
 	if n.Min > 0 {
-		n.MinByRole = g.missingRoles()
+		n.MinByRole = g.have().Lacks(&g.spec)
 		n.Pending = podsOf(g.sorted((*member).eligible))
 	}
 	n.Ranks, n.Ranked = g.ranks()

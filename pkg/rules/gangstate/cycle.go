@@ -317,7 +317,7 @@ func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 // noteStart notes, once per round, how long it took from when a gang was complete until its minimum
 // was bound.
 func (g *gang) noteStart(e *Effects, now time.Time) {
-	if !g.completed.IsZero() && g.spec.Min > 0 && g.count[Bound] >= g.spec.Min {
+	if !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
 		e.Started = append(e.Started, now.Sub(g.completed))
 		g.completed = time.Time{}
 	}

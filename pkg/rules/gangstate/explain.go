@@ -120,10 +120,11 @@ func (g *gang) lacks() string {
 	if g.spec.Min == 0 {
 		return g.undefined()
 	}
-	if have := g.have() + g.coming; have < g.spec.Min {
-		return g.incomplete(have)
+	have := g.have().plus(g.coming)
+	if have.N < g.spec.Min {
+		return g.incomplete(have.N)
 	}
-	return TextLacks(g.key, g.lackingRoles())
+	return TextLacks(g.key, have.Lacks(&g.spec))
 }
 
 func (g *gang) incomplete(have int) string {
@@ -210,8 +211,8 @@ type Counts struct {
 func (s *Gangs) Count() Counts {
 	var c Counts
 	for _, g := range s.gangs {
-		c.Held += g.count[Planned] + g.count[Held]
-		c.Pending += g.count[Pending]
+		c.Held += g.byState[Planned].N + g.byState[Held].N
+		c.Pending += g.byState[Pending].N
 		if g.hasStarted() {
 			c.Running++
 			continue
@@ -249,7 +250,7 @@ func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
 	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
 	switch {
 	case m.state != Pending:
-	case g.hasStarted() && g.runningOrSucceeded() >= g.spec.Min:
+	case g.hasStarted() && g.runningOrSucceeded().N >= g.spec.Min:
 		p.Extra = true
 	case g.group.begun():
 		// Part of it runs, which is of no use without the rest: the scheduler was restarted during

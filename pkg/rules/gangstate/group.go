@@ -85,7 +85,7 @@ func (g *group) strict() bool {
 func (g *group) countIn(state State) int {
 	n := 0
 	for _, gang := range g.gangs {
-		n += gang.count[state]
+		n += gang.byState[state].N
 	}
 	return n
 }
@@ -99,7 +99,7 @@ func (g *group) waiting(state State) int {
 	n := 0
 	for _, gang := range g.gangs {
 		if !gang.hasStarted() {
-			n += gang.count[state]
+			n += gang.byState[state].N
 		}
 	}
 	return n
@@ -133,7 +133,7 @@ func (g *group) total() int {
 func (g *group) pool() int {
 	n := 0
 	for _, gang := range g.gangs {
-		n += gang.coming + gang.count[Planned] + gang.count[Held]
+		n += gang.coming.N + gang.byState[Planned].N + gang.byState[Held].N
 	}
 	return n
 }

@@ -82,7 +82,7 @@ func TestObserveAJobMadeAgain(t *testing.T) {
 		for _, pod := range pods {
 			s.See(pod, start)
 		}
-		if got := s.gangs[key].runningOrSucceeded(); f.Bound.N != want || got != want {
+		if got := s.gangs[key].runningOrSucceeded().N; f.Bound.N != want || got != want {
 			t.Errorf("made for the %s one: %d are observed to be bound, the scheduler has %d, want %d", owner, f.Bound.N, got, want)
 		}
 	}
@@ -176,7 +176,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			Spec       Spec
 			Min, Bound int
 		}
-		observed, known := seen{Spec: f.Spec, Min: f.Stage.Min, Bound: f.Bound.N}, seen{Spec: g.asked, Min: g.spec.Min, Bound: g.runningOrSucceeded()}
+		observed, known := seen{Spec: f.Spec, Min: f.Stage.Min, Bound: f.Bound.N}, seen{Spec: g.asked, Min: g.spec.Min, Bound: g.runningOrSucceeded().N}
 		for _, pod := range f.Pods {
 			if !hasEnded(pod) {
 				observed.Order = append(observed.Order, pod.Name)

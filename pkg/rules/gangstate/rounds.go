@@ -237,7 +237,7 @@ func (s *Gangs) release(grp *group, now time.Time) bool {
 
 // releaseGang releases the held members of a gang.
 func (s *Gangs) releaseGang(g *gang) {
-	if g.count[Held] == 0 {
+	if g.byState[Held].N == 0 {
 		return
 	}
 	for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {
