@@ -47,9 +47,9 @@ type group struct {
 	tried int
 	// replans counts the plans of this round that failed while they were followed.
 	replans int
-	// since is when the phase began, sent when its members were last let through, and resendAfter how long they may take to come.
-	// After that they are let through once more.
-	since, sent time.Time
+	// sent is when its members were last let through, and resendAfter how long they may take to come. After that they are
+	// let through once more.
+	sent        time.Time
 	resendAfter time.Duration
 	clocks      clocks
 

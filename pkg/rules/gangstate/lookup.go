@@ -8,15 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Pending returns a member as it was last seen, and whether it still waits.
-func (s *Gangs) Pending(uid types.UID) (*v1.Pod, bool) {
-	m := s.members[uid]
-	if m == nil {
-		return nil, false
-	}
-	return m.pod, m.waits()
-}
-
 // waits reports whether a member has no node, or only holds one until its group, which
 // does not fit, has its minimum.
 func (m *member) waits() bool {

@@ -15,8 +15,6 @@ import (
 type Facts struct {
 	// Pods are the pods that are not being deleted, or ran to success, each once, in the order of members.
 	Pods []*v1.Pod
-	// Definer is the pod whose annotations win over those of the PodGroup; nil for none.
-	Definer *v1.Pod
 	// Spec is what the gang asks for. Stage is that with the minimum of the stage that is to run now.
 	Spec, Stage Spec
 
@@ -51,7 +49,7 @@ func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults
 	f.Pods = slices.DeleteFunc(f.Pods, func(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil && !history.Includes(pod) })
 	var says Fields
 	if definer := definerOf(describers, object); definer != nil {
-		f.Definer, says = definer.pod, fieldsOf(definer.pod)
+		says = fieldsOf(definer.pod)
 	}
 	f.Spec, _ = Parse(key, object, says, defaults)
 	f.count(history)

@@ -30,8 +30,8 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 	for _, pod := range f.Pods {
 		names = append(names, pod.Name)
 	}
-	if f.Definer != pods[1] || f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
-		t.Errorf("defined by %v with a minimum of %d; in order: %v", f.Definer, f.Spec.Min, names)
+	if f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
+		t.Errorf("a minimum of %d; in order: %v", f.Spec.Min, names)
 	}
 	s := New(Defaults{}, Backoff{})
 	for _, pod := range pods {
@@ -172,7 +172,6 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		}
 		type seen struct {
 			Order      []string
-			Definer    string
 			Spec       Spec
 			Min, Bound int
 		}
@@ -184,12 +183,6 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		}
 		for _, m := range g.sorted((*member).lives) {
 			known.Order = append(known.Order, m.pod.Name)
-		}
-		if f.Definer != nil {
-			observed.Definer = f.Definer.Name
-		}
-		if g.definer != nil {
-			known.Definer = g.definer.pod.Name
 		}
 		if diff := cmp.Diff(observed, known); diff != "" {
 			t.Fatalf("seed %d: (-observed +known to the scheduler)\n%s", seed, diff)

@@ -120,7 +120,7 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 }
 
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
-	grp.phase, grp.since = next, now
+	grp.phase = next
 	s.touch(grp)
 	s.lead(grp, now)
 }
