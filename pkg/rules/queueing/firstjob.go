@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// next returns the job whose turn it is; nil if there is none. It costs a look at each queue with jobs that wait.
+// next returns the job that queues offer for the next turn; nil if there is none. It costs a look at each queue with jobs that wait.
 //
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree; then those come first that stay
 // inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
