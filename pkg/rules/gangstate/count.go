@@ -50,7 +50,9 @@ func (c Count) minus(other Count) Count {
 }
 
 // Reaches reports whether the minimum of a spec is reached. A gang without one reaches nothing.
-func (c Count) Reaches(spec *Spec) bool { return spec.Min > 0 && c.short(spec) == 0 }
+func (c Count) Reaches(spec *Spec) bool {
+	return spec.Min > 0 && c.N >= spec.Min && len(c.Lacks(spec)) == 0
+}
 
 // short returns how many pods the minimum of a spec needs in addition.
 func (c Count) short(spec *Spec) int {
