@@ -159,24 +159,31 @@ func (h *Holds) NewClaim() uint64 { return h.claims.Add(1) }
 // Empty reports whether nothing is held anywhere.
 func (h *Holds) Empty() bool { return h.held.Load() == 0 }
 
-// Holding returns the holders that hold anything; grants of the others are useless.
-func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
+// read returns what f finds in the ledger: the zero value, without a lock, if nothing is held.
+func read[T any](h *Holds, f func(*hold.Ledger) T) (found T) {
+	if h.Empty() {
+		return found
+	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	var some []hold.Holder
-	for _, holder := range holders {
-		if h.ledger.Holds(holder) {
-			some = append(some, holder)
+	return f(h.ledger)
+}
+
+// Holding returns the holders that hold anything; grants of the others are useless.
+func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
+	return read(h, func(l *hold.Ledger) (some []hold.Holder) {
+		for _, holder := range holders {
+			if l.Holds(holder) {
+				some = append(some, holder)
+			}
 		}
-	}
-	return some
+		return some
+	})
 }
 
 // Count returns the number of holds for a reason.
 func (h *Holds) Count(r hold.Reason) int {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.Count(r)
+	return read(h, func(l *hold.Ledger) int { return l.Count(r) })
 }
 
 // Check reports whether a node has room for a pod beside what others than the given holders hold there. It checks
@@ -207,12 +214,7 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.
 
 // Devices lists the holds with devices of holders other than the given ones.
 func (h *Holds) Devices(holders ...hold.Holder) []hold.Hold {
-	if h.Empty() {
-		return nil
-	}
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.Devices(holders...)
+	return read(h, func(l *hold.Ledger) []hold.Hold { return l.Devices(holders...) })
 }
 
 // Fits reports whether a node has room for the demand beside what is held there: held resources, places for pods, and
@@ -268,11 +270,7 @@ func (h *Holds) nominate(one hold.Hold) {
 		if ok && (now.Reason != hold.Nomination || one.Recalled && !now.Recalled) {
 			return hold.Change{}
 		}
-		l.Put(one)
-		if ok && now.Node != one.Node {
-			return hold.Change{Freed: []string{now.Node}}
-		}
-		return hold.Change{}
+		return l.Put(one)
 	})
 }
 
@@ -332,67 +330,54 @@ func (h *Holds) Nomination(pod types.UID) (hold.Hold, bool) {
 }
 
 // HoldOf returns what is held for a pod.
-func (h *Holds) HoldOf(pod types.UID) (hold.Hold, bool) {
+func (h *Holds) HoldOf(pod types.UID) (hold.Hold, bool) { return h.Hold(hold.IDOf(pod)) }
+
+// Hold returns a whole hold, whatever pods have taken of it.
+func (h *Holds) Hold(id hold.ID) (hold.Hold, bool) {
 	if h.Empty() {
 		return hold.Hold{}, false
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.ledger.Hold(hold.IDOf(pod))
+	return h.ledger.Hold(id)
 }
 
 // NominatedBelow lists the holders with nominations below a priority.
 func (h *Holds) NominatedBelow(priority int32) []hold.Holder {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.Holders(hold.Nomination, priority)
+	return read(h, func(l *hold.Ledger) []hold.Holder { return l.Holders(hold.Nomination, priority) })
 }
 
 // NominationsOf lists the nominations of a holder.
 func (h *Holds) NominationsOf(holder hold.Holder) []hold.Hold {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.HoldsOf(holder, hold.Nomination)
+	return read(h, func(l *hold.Ledger) []hold.Hold { return l.HoldsOf(holder, hold.Nomination) })
 }
 
 // Among returns those of holders that hold something on any of these nodes.
 func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	on := map[hold.Holder]bool{}
-	for node := range nodes {
-		for _, holder := range h.ledger.On(node) {
-			on[holder] = true
+	return read(h, func(l *hold.Ledger) []hold.Holder {
+		on := map[hold.Holder]bool{}
+		for node := range nodes {
+			for _, holder := range l.On(node) {
+				on[holder] = true
+			}
 		}
-	}
-	return slices.DeleteFunc(slices.Clone(holders), func(holder hold.Holder) bool { return !on[holder] })
+		return slices.DeleteFunc(slices.Clone(holders), func(holder hold.Holder) bool { return !on[holder] })
+	})
 }
 
 // NodesOf lists the nodes on which one of these holders holds something.
 func (h *Holds) NodesOf(holders ...hold.Holder) []string {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.NodesOf(holders...)
+	return read(h, func(l *hold.Ledger) []string { return l.NodesOf(holders...) })
 }
 
 // Nominations lists the pods that have nominations, by holder.
 func (h *Holds) Nominations() map[hold.Holder][]types.UID {
-	if h.Empty() {
-		return nil
-	}
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.Nominations()
+	return read(h, (*hold.Ledger).Nominations)
 }
 
 // Nominated reports whether a holder has nominations.
 func (h *Holds) Nominated(holder hold.Holder) bool {
-	if h.Empty() {
-		return false
-	}
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.Nominated(holder)
+	return read(h, func(l *hold.Ledger) bool { return l.Nominated(holder) })
 }
 
 // DropNominations ends the nominations of a holder.

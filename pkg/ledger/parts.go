@@ -9,14 +9,7 @@ import (
 // Reserve holds capacity for no particular pod yet: any pod that may use its holder's capacity may take a part. It
 // replaces a hold of the same ID; parts of the old hold become parts of the new one.
 func (h *Holds) Reserve(one hold.Hold) {
-	h.change(func(l *hold.Ledger) hold.Change {
-		before, ok := l.Hold(one.ID)
-		l.Put(one)
-		if ok && before.Node != one.Node {
-			return hold.Change{Freed: []string{before.Node}}
-		}
-		return hold.Change{}
-	})
+	h.change(func(l *hold.Ledger) hold.Change { return l.Put(one) })
 }
 
 // DropReserved ends what Reserve holds. Pods keep the parts that they have taken.
@@ -49,9 +42,7 @@ func (h *Holds) ReturnPart(pod types.UID) {
 
 // Part returns what a pod has taken of the reserved hold; nothing if it has no part.
 func (h *Holds) Part(id hold.ID, pod types.UID) hold.Taken {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.Part(id, pod)
+	return read(h, func(l *hold.Ledger) hold.Taken { return l.Part(id, pod) })
 }
 
 // LeftOf returns what pods have not taken of reserved holds, in the order of ids.
@@ -63,14 +54,4 @@ func (h *Holds) LeftOf(ids ...hold.ID) []hold.Taken {
 		left[i] = h.ledger.Left(id)
 	}
 	return left
-}
-
-// Reserved returns the whole reserved hold.
-func (h *Holds) Reserved(id hold.ID) (hold.Hold, bool) {
-	if h.Empty() {
-		return hold.Hold{}, false
-	}
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.ledger.Hold(id)
 }

@@ -58,7 +58,7 @@ func (r *Registry) holdPromises(e *entry) {
 	}
 	for _, index := range sortedKeys(wanted) {
 		id := promiseID(e.object.UID, index)
-		if now, kept := r.holds.Reserved(id); kept && maps.Equal(now.Request, e.demand.Request) {
+		if now, kept := r.holds.Hold(id); kept && maps.Equal(now.Request, e.demand.Request) {
 			continue
 		}
 		r.holds.Reserve(hold.Hold{

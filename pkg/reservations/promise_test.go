@@ -26,7 +26,7 @@ func (s *stage) promised() string {
 	var list []string
 	for _, e := range s.entries {
 		for index := range e.promised {
-			if one, ok := s.holds.Reserved(promiseID(e.object.UID, index)); ok {
+			if one, ok := s.holds.Hold(promiseID(e.object.UID, index)); ok {
 				list = append(list, fmt.Sprintf("%s: %d", one.Node, one.Request[v1.ResourceCPU]/1000))
 			}
 		}

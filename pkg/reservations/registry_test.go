@@ -102,7 +102,7 @@ func (s *stage) held() string {
 	s.Helper()
 	var list []string
 	for _, id := range sortedKeys(s.places) {
-		one, ok := s.holds.Reserved(id)
+		one, ok := s.holds.Hold(id)
 		if !ok || one.Node != s.places[id].node {
 			s.Errorf("the ledger has %v, %t of placement %s", one, ok, id)
 		}

@@ -185,7 +185,7 @@ func (r *Registry) holdPlaces(e *entry, keep []*place, drop []hold.ID) (fresh []
 		r.releasePlacement(id)
 	}
 	for _, p := range keep {
-		if now, ok := r.holds.Reserved(p.id); ok && now.Node == p.node {
+		if now, ok := r.holds.Hold(p.id); ok && now.Node == p.node {
 			continue
 		}
 		r.holds.Reserve(hold.Hold{

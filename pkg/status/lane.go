@@ -197,7 +197,7 @@ func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s PendingCondit
 }
 
 // next returns what is to be done next: write to the pods that give another reason, or to one to which a write failed,
-// or to one that gives the reason in other words. If there are none it calls Said, where all pods have it.
+// or to one that gives the reason in other words. If there are none it calls Written, where all pods have it.
 func (l *Lane[K]) next(s PendingCondition, now time.Time) step {
 	next := step{saying: s, asked: now}
 	var failed, reworded []*v1.Pod

@@ -22,7 +22,6 @@ const Name = "FairShare"
 // FairShare is the plugin, one for each profile. All share one Dispatcher.
 type FairShare struct {
 	dispatcher *Dispatcher
-	handle     fwk.Handle
 	// nodes finds the pool of a node.
 	nodes *pools.Cluster
 }
@@ -52,7 +51,7 @@ func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 		if err := dispatcher.serve(ctx, handle, args); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return &FairShare{dispatcher: dispatcher, handle: handle, nodes: dispatcher.nodes}, nil
+		return &FairShare{dispatcher: dispatcher, nodes: dispatcher.nodes}, nil
 	}
 }
 

@@ -170,7 +170,6 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		result.Nodes, result.Order = nil, nil
 	}
 	result.Cost, result.Evict = took, evict
-	result.Outcome.Coupled, result.Outcome.Hopeless = result.Coupled, result.Hopeless
 	var accepted map[types.UID]string
 	pl.gangs.Planned(a, result.Outcome, result.Demand, func(placed map[types.UID]string, e gangstate.Effects) {
 		accepted = placed

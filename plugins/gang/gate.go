@@ -11,8 +11,8 @@ import (
 )
 
 // EventsToRegister registers none: kube-scheduler would evaluate them for every
-// member that waits at the gate, for every event. The registry of gangs gets the events that
-// could help a gang (pkg/admission/registry/mayhelp.go), and activates its leader.
+// member that waits at the gate, for every event. The waiting room gets the events that could
+// help a gang (pkg/admission/waitingroom/events.go), and lets its leader through in its turn.
 func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return nil, nil
 }

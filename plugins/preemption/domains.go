@@ -92,15 +92,7 @@ func (d *demand) currentDomain(domains []domain, infos []fwk.NodeInfo) []domain 
 func indexDomains(answers []extension.Domain, room *planner.Simulation) []domain {
 	var list []domain
 	for _, answer := range answers {
-		one := domain{name: answer.Name, counts: true, settles: true}
-		known := map[int]bool{}
-		for _, name := range answer.Nodes {
-			if node, ok := room.Index(name); ok && !known[node] {
-				known[node] = true
-				one.nodes = append(one.nodes, node)
-			}
-		}
-		list = append(list, one)
+		list = append(list, domain{name: answer.Name, nodes: room.Indexes(answer.Nodes), counts: true, settles: true})
 	}
 	return list
 }

@@ -324,43 +324,31 @@ func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.
 		problem.Order = victim.Ranked(func(g *victim.Gang) int { return rank[g.ID] })
 		break
 	}
-	return problem.Select(s.trial(ctx))
+	return problem.Select(trial{s, ctx})
 }
 
-// trial removes and restores victims in a simulation.
+// trial removes and restores victims in the simulation of a search.
 type trial struct {
-	places          func(types.UID) (evictions.Place, bool)
-	remove, restore func(fwk.PodInfo, int) error
-	mayFit          func() bool
-	fits            func() (bool, error)
-}
-
-func (s *searching) trial(ctx context.Context) *trial {
-	return &trial{
-		places:  s.gangs.Place,
-		remove:  func(info fwk.PodInfo, node int) error { return s.room.Remove(ctx, info, node) },
-		restore: func(info fwk.PodInfo, node int) error { return s.room.Restore(ctx, info, node) },
-		mayFit:  s.room.MayFit,
-		fits:    func() (bool, error) { return s.room.Fits(ctx) },
-	}
+	*searching
+	ctx context.Context
 }
 
 // Remove takes pods off their nodes.
-func (t *trial) Remove(pods []victim.Pod) error { return t.each(pods, t.remove) }
+func (t trial) Remove(pods []victim.Pod) error { return t.each(pods, t.room.Remove) }
 
 // Restore brings them back.
-func (t *trial) Restore(pods []victim.Pod) error { return t.each(pods, t.restore) }
+func (t trial) Restore(pods []victim.Pod) error { return t.each(pods, t.room.Restore) }
 
 // MayFit returns false if bounds rule out that the preemptor fits.
-func (t *trial) MayFit() bool { return t.mayFit() }
+func (t trial) MayFit() bool { return t.room.MayFit() }
 
 // Fits reports whether the preemptor's minimum fits.
-func (t *trial) Fits() (bool, error) { return t.fits() }
+func (t trial) Fits() (bool, error) { return t.room.Fits(t.ctx) }
 
-func (t *trial) each(pods []victim.Pod, do func(fwk.PodInfo, int) error) error {
+func (t trial) each(pods []victim.Pod, do func(context.Context, fwk.PodInfo, int) error) error {
 	for _, pod := range pods {
-		if at, ok := t.places(pod.UID); ok {
-			if err := do(at.Info, at.Node); err != nil {
+		if at, ok := t.gangs.Place(pod.UID); ok {
+			if err := do(t.ctx, at.Info, at.Node); err != nil {
 				return err
 			}
 		}

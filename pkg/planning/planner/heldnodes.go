@@ -68,13 +68,3 @@ func (p *Planner) nodesInSameDomain(nodes []string, key string) []string {
 	}
 	return around
 }
-
-// indexesOf returns the indexes of nodes by their names, skipping unknown names.
-func (w *planState) indexesOf(names []string) (nodes []int) {
-	for _, name := range names {
-		if node, ok := w.tx.Index(name); ok {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
-}

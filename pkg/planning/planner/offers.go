@@ -10,6 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 )
 
 // offers places members of one class. Nodes are sampled, filtered and scored once; later only the node that took a
@@ -24,11 +25,16 @@ type offers struct {
 	tight bool
 
 	next   int // position in scope of the first node not yet visited
-	ranked ranking
+	ranked heaps.Heap[*candidate]
 	// aside are nodes that refused a member and may take one after others have been placed elsewhere; used only for
 	// volatile classes.
 	aside []*candidate
 	plain []bool // by score plugin; see findPlainScores
+}
+
+func newOffers(w *planState, class int, v *whatif.View, scope []int, want int, tight bool) *offers {
+	return &offers{planState: w, class: class, view: v, scope: scope, want: want, tight: tight,
+		ranked: heaps.Heap[*candidate]{Compare: compareCandidates, Index: func(c *candidate) *int { return &c.at }}}
 }
 
 // Take places a member on the best node left.
@@ -52,7 +58,7 @@ func (o *offers) Take(ctx context.Context, member int) (int, bool, error) {
 			}
 			continue
 		}
-		best := o.ranked.list[0]
+		best := o.ranked.Items[0]
 		if best.version != o.tx.Version(best.node) || best.seen != o.stateVersion() {
 			if err := o.refresh(ctx, best); err != nil {
 				return 0, false, err
@@ -82,8 +88,8 @@ func (o *offers) retryAside(ctx context.Context) (bool, error) {
 		if c.seen == now {
 			return false
 		}
-		c.at = len(o.ranked.list)
-		o.ranked.list = append(o.ranked.list, c)
+		c.at = len(o.ranked.Items)
+		o.ranked.Items = append(o.ranked.Items, c)
 		return true
 	})
 	if o.ranked.Len() == 0 {
@@ -103,11 +109,11 @@ func (o *offers) fetchNodes(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	o.next = next
-	o.ranked.list = make([]*candidate, 0, len(found))
+	o.ranked.Items = make([]*candidate, 0, len(found))
 	fits := make(map[int]bool, len(found))
 	for i, node := range found {
 		fits[node] = true
-		o.ranked.list = append(o.ranked.list,
+		o.ranked.Items = append(o.ranked.Items,
 			&candidate{node: node, order: from + i, version: o.tx.Version(node), seen: o.stateVersion(), at: i})
 	}
 	if o.volatile(o.class) {
@@ -165,18 +171,18 @@ func (o *offers) score(ctx context.Context) error {
 		return nil
 	}
 	if o.tight {
-		for _, c := range o.ranked.list {
+		for _, c := range o.ranked.Items {
 			c.total = -int64(o.Slots(o.class, c.node))
 		}
 		heap.Init(&o.ranked)
 		return nil
 	}
-	if len(o.ranked.list) < 2 || !o.fw.HasScorePlugins() {
+	if len(o.ranked.Items) < 2 || !o.fw.HasScorePlugins() {
 		return nil
 	}
 	pod := o.view.Pod
-	infos := make([]fwk.NodeInfo, len(o.ranked.list))
-	for i, c := range o.ranked.list {
+	infos := make([]fwk.NodeInfo, len(o.ranked.Items))
+	for i, c := range o.ranked.Items {
 		infos[i] = o.tx.Node(c.node)
 	}
 	if status := o.fw.RunPreScorePlugins(ctx, o.view.State, pod, infos); !status.IsSuccess() {
@@ -184,7 +190,7 @@ func (o *offers) score(ctx context.Context) error {
 	}
 	statuses := make([]*fwk.Status, len(infos))
 	o.fw.Parallelizer().Until(ctx, len(infos), func(i int) {
-		o.ranked.list[i].raw, statuses[i] = o.fw.RunRawScorePlugins(ctx, o.view.State, pod, infos[i])
+		o.ranked.Items[i].raw, statuses[i] = o.fw.RunRawScorePlugins(ctx, o.view.State, pod, infos[i])
 	}, operation)
 	if err := ctx.Err(); err != nil {
 		return err // some have no score
@@ -199,8 +205,8 @@ func (o *offers) score(ctx context.Context) error {
 
 // normalize computes totals from raw scores, as the framework does over all candidates, and calls findPlainScores.
 func (o *offers) normalize(ctx context.Context) error {
-	scores := make([]fwk.NodePluginScores, len(o.ranked.list))
-	for i, c := range o.ranked.list {
+	scores := make([]fwk.NodePluginScores, len(o.ranked.Items))
+	for i, c := range o.ranked.Items {
 		scores[i] = fwk.NodePluginScores{Name: o.tx.Node(c.node).Node().Name, RawScores: c.raw}
 	}
 	if status := o.fw.NormalizeScores(ctx, o.view.State, o.view.Pod, scores); !status.IsSuccess() {
@@ -209,7 +215,7 @@ func (o *offers) normalize(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err // some have no score
 	}
-	for i, c := range o.ranked.list {
+	for i, c := range o.ranked.Items {
 		c.parts, c.total = scores[i].Scores, scores[i].TotalScore
 	}
 	o.findPlainScores()
@@ -219,12 +225,12 @@ func (o *offers) normalize(ctx context.Context) error {
 
 // findPlainScores finds the plugins whose normalized scores are their raw scores times their weight.
 func (o *offers) findPlainScores() {
-	first := o.ranked.list[0]
+	first := o.ranked.Items[0]
 	o.plain = make([]bool, len(first.raw))
 	for i := range first.raw {
 		weight := o.weights[first.raw[i].Name]
 		o.plain[i] = true
-		for _, c := range o.ranked.list {
+		for _, c := range o.ranked.Items {
 			if c.parts[i].Score != weight*c.raw[i].Score {
 				o.plain[i] = false
 				break
@@ -273,32 +279,9 @@ type candidate struct {
 	at            int // position in the heap
 }
 
-// ranking is a heap of candidates, best first.
-type ranking struct{ list []*candidate }
-
-func (r *ranking) Len() int { return len(r.list) }
-
-// Less orders by: 1. score, high first; 2. the order of the sweep.
-func (r *ranking) Less(i, j int) bool {
-	a, b := r.list[i], r.list[j]
-	return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.order, b.order)) < 0
-}
-
-func (r *ranking) Swap(i, j int) {
-	r.list[i], r.list[j] = r.list[j], r.list[i]
-	r.list[i].at, r.list[j].at = i, j
-}
-
-func (r *ranking) Push(x any) {
-	c := x.(*candidate)
-	c.at = len(r.list)
-	r.list = append(r.list, c)
-}
-
-func (r *ranking) Pop() any {
-	last := r.list[len(r.list)-1]
-	r.list = r.list[:len(r.list)-1]
-	return last
+// compareCandidates orders by: 1. score, high first; 2. the order of the sweep.
+func compareCandidates(a, b *candidate) int {
+	return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.order, b.order))
 }
 
 // coupledOffers places members that refer to each other one by one, as kube-scheduler would: prepare, filter and score
@@ -320,13 +303,13 @@ func (o *coupledOffers) Take(ctx context.Context, member int) (int, bool, error)
 	if ok, err := o.admits(ctx, view); !ok {
 		return 0, false, err
 	}
-	one := &offers{planState: o.planState, class: o.class, view: view, scope: o.scope, want: 1, tight: o.tight}
+	one := newOffers(o.planState, o.class, view, o.scope, 1, o.tight)
 	for one.ranked.Len() == 0 {
 		more, err := one.fetchNodes(ctx)
 		if err != nil || !more {
 			return 0, false, err
 		}
 	}
-	node := one.ranked.list[0].node
+	node := one.ranked.Items[0].node
 	return node, true, o.placeMember(ctx, member, node)
 }

@@ -84,11 +84,6 @@ type Plan struct {
 	// Refusals counts the nodes that refused members of an attempt that failed, by reason; Visited is of how many nodes.
 	Refusals map[string]int
 	Visited  int
-	// Coupled is whether members refer to other pods.
-	Coupled bool
-	// Hopeless: the attempt would not fit in an empty cluster either, as far as nodes were visited. Obstacles that may
-	// pass do not count: claims without a volume, devices in use, nodes that are not ready or cordoned.
-	Hopeless bool
 }
 
 // Plan plans an attempt. The members may use what the holders in evict hold, since those would be evicted. Members with
@@ -120,25 +115,25 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 	}
 	defer func() { err = errors.Join(err, w.tx.Discard(ctx)) }()
 	if only != nil {
-		problem.Nodes = w.indexesOf(only)
+		problem.Nodes = w.tx.Indexes(only)
 	}
 	if err := p.addPlaced(ctx, w, a); err != nil {
 		return nil, err
 	}
 	infos := p.points.nodesFor(w.tx)
 	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
-		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why)}, Coupled: w.coupled}, err
+		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Coupled: w.coupled}}, err
 	}
 	if why := w.claimLimit(a); why != "" {
-		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Reason: v1alpha1.ReasonMemberRejected},
-			Coupled: w.coupled}, nil
+		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Reason: v1alpha1.ReasonMemberRejected,
+			Coupled: w.coupled}}, nil
 	}
 	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
 		return nil, err
 	}
-	result = &Plan{Coupled: w.coupled}
-	result.Complete = solved.Complete
+	result = &Plan{}
+	result.Complete, result.Coupled = solved.Complete, w.coupled
 	w.recordPlacements(result, solved, w.base)
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
@@ -235,20 +230,20 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 
 // groupingFor returns a grouping that knows the claims and labels of all members, including placed ones.
 func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group *podclass.Grouping, err error) {
-	group = podclass.NewGrouping(p.storage)
-	group.Granters, group.Images = p.points.granters, p.weights[names.ImageLocality] > 0
-	if group.Labels, err = p.labels.Signature(ctx, members(a)); err != nil {
-		return nil, err
+	group = p.newGrouping(a)
+	group.Images = p.weights[names.ImageLocality] > 0
+	group.Labels, err = p.labels.Signature(ctx, members(a))
+	return group, err
+}
+
+// newGrouping returns a grouping that knows the claims of all members, including placed ones.
+func (p *Planner) newGrouping(a *gangstate.Attempt) *podclass.Grouping {
+	group := podclass.NewGrouping(p.storage)
+	group.Granters = p.points.granters
+	for _, pod := range members(a) {
+		podclass.CountClaims(group.Uses, pod)
 	}
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			podclass.CountClaims(group.Uses, pod)
-		}
-		for _, placed := range need.Placed {
-			podclass.CountClaims(group.Uses, placed.Pod)
-		}
-	}
-	return group, nil
+	return group
 }
 
 // newPlanState returns a plan state without members.
@@ -290,7 +285,7 @@ func (w *planState) addMembers(a *gangstate.Attempt, group *podclass.Grouping) (
 		problem.Gangs = append(problem.Gangs, g)
 	}
 	w.classes, w.outstanding = newClasses(group), a.Outstanding
-	w.coupled = slices.ContainsFunc(w.classes, func(c *class) bool { return c.Interdependent() })
+	w.coupled = slices.ContainsFunc(w.classes, (*class).Interdependent)
 	return problem, nil
 }
 

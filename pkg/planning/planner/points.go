@@ -138,13 +138,7 @@ func (p *Planner) solve(ctx context.Context, w *planState, problem placement.Pro
 	}
 	sets := make([][]int, len(domains))
 	for i, domain := range domains {
-		known := map[int]bool{}
-		for _, name := range domain.Nodes {
-			if node, ok := w.tx.Index(name); ok && !known[node] {
-				known[node] = true
-				sets[i] = append(sets[i], node)
-			}
-		}
+		sets[i] = w.tx.Indexes(domain.Nodes)
 	}
 	return placement.SolveWithin(ctx, w, problem, sets)
 }

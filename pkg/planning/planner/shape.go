@@ -39,24 +39,11 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 			return turns.Shape{}, nil
 		}
 	}
-	w, group, problem := &planState{}, podclass.NewGrouping(p.storage), placement.Problem{}
-	group.Granters = p.points.granters
-	for _, need := range a.Gangs {
-		g := placement.Gang{Min: need.Min, MinByRole: need.MinByRole, Required: need.Spec.RequiredTopology,
-			Levels: Levels(&need.Spec.Layout)}
-		for _, pod := range need.Pending {
-			podclass.CountClaims(group.Uses, pod)
-			class, err := group.Classify(pod, need.Queue)
-			if err != nil {
-				return turns.Shape{}, err
-			}
-			g.Members = append(g.Members, len(w.pods))
-			w.pods, w.classOf = append(w.pods, pod), append(w.classOf, class)
-		}
-		problem.Gangs = append(problem.Gangs, g)
+	w := &planState{}
+	problem, err := w.addMembers(a, p.newGrouping(a))
+	if err != nil {
+		return turns.Shape{}, err
 	}
-	w.classes = newClasses(group)
-	w.coupled = slices.ContainsFunc(w.classes, (*class).Interdependent)
 	return w.shape(a, problem), nil
 }
 

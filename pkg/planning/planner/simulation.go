@@ -96,6 +96,9 @@ func (r *Simulation) Node(node int) fwk.NodeInfo { return r.w.tx.Node(node) }
 // Index returns the index of a node by name.
 func (r *Simulation) Index(name string) (int, bool) { return r.w.tx.Index(name) }
 
+// Indexes returns the indexes of nodes by their names, each once; it skips unknown names.
+func (r *Simulation) Indexes(names []string) []int { return r.w.tx.Indexes(names) }
+
 // Restrict sets the nodes to place on. It returns those that some member could use if the pods on it were gone. It runs
 // the filters on each, once for each class of members, with the given number of workers. It fails when ctx is done.
 func (r *Simulation) Restrict(ctx context.Context, nodes []int, workers int) ([]int, error) {
@@ -325,8 +328,7 @@ func (r *Simulation) Place(ctx context.Context) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &Plan{Coupled: r.w.coupled}
-	result.Complete = solved.Complete
+	result := &Plan{Outcome: gangstate.Outcome{Complete: solved.Complete, Coupled: r.w.coupled}}
 	r.w.recordPlacements(result, solved, mark)
 	return result, nil
 }

@@ -113,6 +113,18 @@ func (t *Transaction) Index(name string) (int, bool) {
 	return i, ok
 }
 
+// Indexes returns the indexes of nodes by their names, each once; it skips unknown names.
+func (t *Transaction) Indexes(names []string) (nodes []int) {
+	known := map[int]bool{}
+	for _, name := range names {
+		if i, ok := t.Index(name); ok && !known[i] {
+			known[i] = true
+			nodes = append(nodes, i)
+		}
+	}
+	return nodes
+}
+
 // Version returns a number that changes whenever pods on the node do. A rollback restores it.
 func (t *Transaction) Version(i int) int { return t.version[i] }
 

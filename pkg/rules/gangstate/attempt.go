@@ -1,6 +1,7 @@
 package gangstate
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -141,7 +142,7 @@ type Placed struct {
 
 func (s *Gangs) attempt(grp *group) *Attempt {
 	grp.visited, grp.attempted, grp.tried = true, true, grp.pool()
-	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning > 0 })
+	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning.N > 0 })
 	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed()}
 	for _, g := range grp.gangs {
 		a.Gangs = append(a.Gangs, g.wants())
@@ -153,6 +154,30 @@ func (s *Gangs) attempt(grp *group) *Attempt {
 		s.reportScope(grp)
 	}
 	return a
+}
+
+// Waiting returns what would be tried of each group that has all its members and no place, in order of rank. Unlike an
+// attempt of a cycle it changes nothing.
+func (s *Gangs) Waiting() []*Attempt {
+	var groups []*group
+	for key, g := range s.gangs {
+		if grp := g.group; grp.key() == key && (grp.phase == inTurn || grp.phase == awaiting) && grp.need() > 0 {
+			groups = append(groups, grp)
+		}
+	}
+	slices.SortFunc(groups, compareRank)
+	var list []*Attempt
+	for _, grp := range groups {
+		a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
+		for _, g := range grp.gangs {
+			a.Gangs = append(a.Gangs, g.wants())
+		}
+		if leader := grp.pickLeader(); leader != nil {
+			a.Leader = cmp.Or(a.Leader, leader.pod.UID)
+		}
+		list = append(list, a)
+	}
+	return list
 }
 
 // isOf reports whether an attempt was made for the group as it is now.
@@ -167,7 +192,7 @@ func (g *gang) wants() Need {
 		n.Floor = g.spec.MinResources
 	}
 	if n.Min > 0 {
-		n.MinByRole = g.missingRoles()
+		n.MinByRole = g.have().Lacks(&g.spec)
 		n.Pending = podsOf(g.sorted((*member).eligible))
 	}
 	n.Ranks, n.Ranked = g.ranks()
@@ -217,7 +242,8 @@ type Outcome struct {
 	Cost time.Duration
 	// Evict: groups whose held, incomplete plans make way for this one.
 	Evict []string
-	// Hopeless: it would not fit either if all nodes were empty.
+	// Hopeless: it would not fit in an empty cluster either, as far as nodes were visited. Obstacles that may pass do not
+	// count: claims without a volume, devices in use, nodes that are not ready or cordoned.
 	Hopeless bool
 	// FromScratch: the group gives back for it what plans gave it before; only if Complete.
 	FromScratch bool

@@ -388,11 +388,11 @@ func (c *chaos) checkLiveness() {
 		}
 	}
 	for _, g := range c.s.gangs {
-		if n := g.count[Planned] + g.count[Held] + g.count[Released] + g.count[Returning]; n > 0 {
-			c.fail("gang %s is stuck on its way: %v", g.key, g.count)
+		if n := g.byState[Planned].N + g.byState[Held].N + g.byState[Released].N + g.byState[Returning].N; n > 0 {
+			c.fail("gang %s is stuck on its way: %v", g.key, g.byState)
 		}
-		if able := c.s.complete(g.group); (able || g.hasStarted()) && g.coming > 0 {
-			c.fail("gang %s could go and does not: %d pending", g.key, g.coming)
+		if able := c.s.complete(g.group); (able || g.hasStarted()) && g.coming.N > 0 {
+			c.fail("gang %s could go and does not: %d pending", g.key, g.coming.N)
 		}
 	}
 }

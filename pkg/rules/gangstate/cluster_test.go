@@ -430,9 +430,9 @@ func (c *cluster) look(when string) {
 	var gangs []string
 	for _, key := range c.s.keys() {
 		var parts []string
-		for state, n := range c.s.gangs[key].count {
-			if n > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", n, names[state]))
+		for state, in := range c.s.gangs[key].byState {
+			if in.N > 0 {
+				parts = append(parts, fmt.Sprintf("%d %s", in.N, names[state]))
 			}
 		}
 		gangs = append(gangs, key.String()+" "+cmp.Or(strings.Join(parts, " "), "empty"))

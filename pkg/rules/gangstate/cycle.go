@@ -60,6 +60,35 @@ func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 
 func gatedReason(key Key) string { return "waiting for gang " + key.String() }
 
+// Position is what orders a member in the queue: that of its gang, so that the members are next to
+// each other.
+type Position struct {
+	Created time.Time
+	Gang    string
+	// Extra: the gang has its minimum; this member must not delay that of another.
+	Extra bool
+}
+
+// Position returns where a member stands in the queue; ok is false outside gangs.
+func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
+	m := s.memberOf(pod)
+	if m == nil {
+		return Position{}, false
+	}
+	g := m.gang
+	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
+	switch {
+	case m.state != Pending:
+	case g.hasStarted() && g.runningOrSucceeded().N >= g.spec.Min:
+		p.Extra = true
+	case g.group.begun():
+		// Part of it runs, which is of no use without the rest: the scheduler was restarted during
+		// a release, or members were lost. It comes first.
+		p.Created = time.Time{}
+	}
+	return p, true
+}
+
 // BeginCycle returns the verdict on a pod that enters its scheduling cycle.
 func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 	m := s.memberOf(pod)
@@ -317,7 +346,7 @@ func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 // noteStart notes, once per round, how long it took from when a gang was complete until its minimum
 // was bound.
 func (g *gang) noteStart(e *Effects, now time.Time) {
-	if !g.completed.IsZero() && g.spec.Min > 0 && g.count[Bound] >= g.spec.Min {
+	if !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
 		e.Started = append(e.Started, now.Sub(g.completed))
 		g.completed = time.Time{}
 	}

@@ -18,7 +18,7 @@ func (s *Gangs) FromScratch(a *Attempt) *Attempt {
 	fresh := &Attempt{Group: a.Group, Leader: a.Leader}
 	for _, g := range grp.gangs {
 		need := g.wants()
-		if !g.hasStarted() && g.count[Planned] > 0 {
+		if !g.hasStarted() && g.byState[Planned].N > 0 {
 			need = g.wantsFromScratch(need)
 		}
 		fresh.Gangs = append(fresh.Gangs, need)
@@ -28,12 +28,8 @@ func (s *Gangs) FromScratch(a *Attempt) *Attempt {
 
 // wantsFromScratch returns what an attempt has to know of a gang, as need does, if nothing were planned of it.
 func (g *gang) wantsFromScratch(need Need) Need {
-	need.MinByRole = g.lack(func(r *roleCount) int { return -r.planned })
-	roles := 0
-	for _, n := range need.MinByRole {
-		roles += n
-	}
-	need.Min = max(0, g.spec.Min-(g.have()-g.count[Planned]), roles)
+	have := g.have().minus(g.byState[Planned])
+	need.Min, need.MinByRole = have.short(&g.spec), have.Lacks(&g.spec)
 	need.Placed = nil
 	for _, m := range g.sorted((*member).placed) {
 		if m.state != Planned {

@@ -51,11 +51,9 @@ type description struct {
 
 // tallies are counts over members, kept by enter and leave. Leaving members are not counted.
 type tallies struct {
-	count [numStates]int
+	byState [numStates]Count
 	// coming are the ones that are, or will be, eligible, and returning those of them that have yet to give back a node.
-	coming    int
-	returning int
-	byRole    map[string]*roleCount
+	coming, returning Count
 }
 
 // attempts is what came of the attempts to place a gang.
@@ -96,11 +94,6 @@ type described struct {
 	created time.Time
 }
 
-// roleCount counts the members of one role. Planned ones are among the waiting.
-type roleCount struct {
-	planned, waiting, running, coming, returning int
-}
-
 // enter and leave keep the counts; every change of a member stands between them.
 func (g *gang) enter(m *member) { g.tally(m, 1) }
 func (g *gang) leave(m *member) { g.tally(m, -1) }
@@ -110,39 +103,13 @@ func (g *gang) tally(m *member, by int) {
 	if m.leaving() {
 		return
 	}
-	g.count[m.state] += by
-	coming, returning := 0, 0
-	if m.coming() {
-		coming = by
-	}
-	if coming != 0 && m.state == Returning {
-		returning = by
-	}
-	g.coming += coming
-	g.returning += returning
 	role := m.role()
-	if role == "" {
-		return
-	}
-	count := g.byRole[role]
-	if count == nil {
-		count = &roleCount{}
-		g.byRole[role] = count
-	}
-	count.coming += coming
-	count.returning += returning
-	switch m.state {
-	case Planned:
-		count.planned += by
-		count.waiting += by
-	case Held:
-		count.waiting += by
-	case Released, Bound:
-		count.running += by
-	case Pending, Returning:
-	}
-	if *count == (roleCount{}) {
-		delete(g.byRole, role)
+	g.byState[m.state].add(by, role)
+	if m.coming() {
+		g.coming.add(by, role)
+		if m.state == Returning {
+			g.returning.add(by, role)
+		}
 	}
 }
 
@@ -155,12 +122,11 @@ func (g *gang) change(m *member, f func()) {
 
 // have counts what a plan can build on: members that have a node, or had one to
 // the end.
-func (g *gang) have() int {
-	waiting := g.count[Planned] + g.count[Held]
+func (g *gang) have() Count {
 	if g.spec.Policy == OnlyWaiting {
-		return waiting
+		return g.byState[Planned].plus(g.byState[Held])
 	}
-	return waiting + g.runningOrSucceeded()
+	return g.byState[Planned].plus(g.byState[Held], g.byState[Released], g.byState[Bound], g.succeeded())
 }
 
 // releasable reports whether the gang could be released: its minimum is held,
@@ -170,40 +136,7 @@ func (g *gang) releasable() bool {
 	if g.hasStarted() {
 		return true
 	}
-	return g.spec.Min > 0 && g.have()-g.count[Planned] >= g.spec.Min &&
-		len(g.lack(func(r *roleCount) int { return -r.planned })) == 0
-}
-
-// lack returns what each role lacks if, besides the members that count towards have, adjust more of
-// the role do.
-func (g *gang) lack(adjust func(*roleCount) int) map[string]int {
-	if !g.spec.RolesBind() {
-		return nil
-	}
-	var missing map[string]int
-	for role, n := range g.spec.MinByRole {
-		if g.spec.Policy != OnlyWaiting {
-			n -= g.succeeded().roles[role]
-		}
-		if count := g.byRole[role]; count != nil {
-			n -= count.waiting + adjust(count)
-			if g.spec.Policy != OnlyWaiting {
-				n -= count.running
-			}
-		}
-		if n > 0 {
-			if missing == nil {
-				missing = map[string]int{}
-			}
-			missing[role] = n
-		}
-	}
-	return missing
-}
-
-// missingRoles returns how many of each role a plan has to place.
-func (g *gang) missingRoles() map[string]int {
-	return g.lack(func(*roleCount) int { return 0 })
+	return g.have().minus(g.byState[Planned]).Reaches(&g.spec)
 }
 
 // need returns the number of members that a plan has to place.
@@ -215,39 +148,18 @@ func (g *gang) need() int {
 }
 
 // short returns how many members the minimum lacks, whether or not they go alone.
-func (g *gang) short() int {
-	roles := 0
-	for _, n := range g.missingRoles() {
-		roles += n
-	}
-	return max(0, g.spec.Min-g.have(), roles)
-}
+func (g *gang) short() int { return g.have().short(&g.spec) }
 
 // gathered reports whether a round could reach the minimum. Members that give back
 // a node will be eligible again.
 func (g *gang) gathered() bool {
-	switch {
-	case g.spec.Min == 0:
-		return false
-	case g.hasStarted():
-		return true
-	}
-	return g.have()+g.coming >= g.spec.Min && len(g.lackingRoles()) == 0
+	return g.hasStarted() || g.have().plus(g.coming).Reaches(&g.spec)
 }
 
 // assembled reports whether all members that a gathered gang needs can be planned: an attempt without those that have
 // yet to give back their nodes would fail, and report that the gang is too large.
 func (g *gang) assembled() bool {
-	need := g.need()
-	if need == 0 || g.returning == 0 {
-		return true
-	}
-	return g.coming-g.returning >= need && len(g.lack(func(r *roleCount) int { return r.coming - r.returning })) == 0
-}
-
-// lackingRoles returns what roles lack even if every member that can be is placed.
-func (g *gang) lackingRoles() map[string]int {
-	return g.lack(func(r *roleCount) int { return r.coming })
+	return g.need() == 0 || g.returning.N == 0 || g.have().plus(g.coming).minus(g.returning).Reaches(&g.spec)
 }
 
 // created returns when the gang came to be: its object, else its oldest member. It is zero if

@@ -69,7 +69,7 @@ func (s *Gangs) gang(key Key) *gang {
 		nothing := Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime}
 		g = &gang{
 			key: key, members: map[types.UID]*member{}, numbers: numbering{}, incarnation: newIncarnation(),
-			description: description{asked: nothing, spec: nothing}, tallies: tallies{byRole: map[string]*roleCount{}},
+			description: description{asked: nothing, spec: nothing},
 		}
 		g.group = &group{gangs: []*gang{g}}
 		s.gangs[key] = g
@@ -302,9 +302,9 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 // ForgetSucceeded records that the object of such a member was deleted.
 func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 	if g := s.succeeded[pod.UID]; g != nil {
-		had := g.succeeded().n
+		had := g.succeeded().N
 		if g.incarnation.deleted(pod.UID) {
-			g.writeOff(had - g.succeeded().n)
+			g.writeOff(had - g.succeeded().N)
 		}
 		s.dropSucceeded(g, pod.UID, now)
 	}

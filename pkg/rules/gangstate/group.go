@@ -47,9 +47,9 @@ type group struct {
 	tried int
 	// replans counts the plans of this round that failed while they were followed.
 	replans int
-	// since is when the phase began, sent when its members were last let through, and resendAfter how long they may take to come.
-	// After that they are let through once more.
-	since, sent time.Time
+	// sent is when its members were last let through, and resendAfter how long they may take to come. After that they are
+	// let through once more.
+	sent        time.Time
 	resendAfter time.Duration
 	clocks      clocks
 
@@ -85,7 +85,7 @@ func (g *group) strict() bool {
 func (g *group) countIn(state State) int {
 	n := 0
 	for _, gang := range g.gangs {
-		n += gang.count[state]
+		n += gang.byState[state].N
 	}
 	return n
 }
@@ -99,7 +99,7 @@ func (g *group) waiting(state State) int {
 	n := 0
 	for _, gang := range g.gangs {
 		if !gang.hasStarted() {
-			n += gang.count[state]
+			n += gang.byState[state].N
 		}
 	}
 	return n
@@ -133,7 +133,7 @@ func (g *group) total() int {
 func (g *group) pool() int {
 	n := 0
 	for _, gang := range g.gangs {
-		n += gang.coming + gang.count[Planned] + gang.count[Held]
+		n += gang.coming.N + gang.byState[Planned].N + gang.byState[Held].N
 	}
 	return n
 }

@@ -69,12 +69,12 @@ func (h *History) Includes(pod *v1.Pod) bool {
 	return h.includes(originOf(pod).controller, EndOf(pod))
 }
 
-// Gone counts the members that ran to success in the incarnation and whose objects are gone: in all, and by role. There
-// are none if nothing is unfinished.
-func (h *History) Gone() (n int, byRole map[string]int) {
+// Gone counts the members that ran to success in the incarnation and whose objects are gone. There are none if nothing
+// is unfinished.
+func (h *History) Gone() Count {
 	if len(h.unfinished) == 0 {
-		return 0, nil
+		return Count{}
 	}
 	_, gone := h.counted()
-	return gone.n, gone.roles
+	return gone
 }

@@ -41,7 +41,7 @@ type incarnation struct {
 	// What follows is computed again if it is not known: something of the above has changed.
 	known             bool
 	began             time.Time
-	counts, goneCount tally // of the pods that ran to success, and of those of them that are gone
+	counts, goneCount Count // of the pods that ran to success, and of those of them that are gone
 }
 
 // notSuperseded is the issue of a series of which only pods were seen that supersede nothing.
@@ -71,7 +71,7 @@ type part struct {
 
 // successes are pods of one controller that ran to success.
 type successes struct {
-	tally
+	Count
 	// Each of them ended at earliest or later, and at latest or earlier.
 	earliest, latest time.Time
 	// one is where the first of them came from: whatever replaces it replaces all.
@@ -79,44 +79,15 @@ type successes struct {
 }
 
 func (s *successes) add(f finished) {
-	if s.n == 0 {
+	if s.N == 0 {
 		*s = successes{earliest: f.ended, latest: f.ended, one: f.origin}
 	}
-	s.tally.add(1, f.role)
+	s.Count.add(1, f.role)
 	if f.ended.Before(s.earliest) {
 		s.earliest = f.ended
 	}
 	if f.ended.After(s.latest) {
 		s.latest = f.ended
-	}
-}
-
-// tally counts members, and how many of them have which role.
-type tally struct {
-	n     int
-	roles map[string]int
-}
-
-func (t *tally) add(n int, role string) {
-	t.n += n
-	if role != "" {
-		t.addRole(n, role)
-	}
-}
-
-func (t *tally) addRole(n int, role string) {
-	if t.roles == nil {
-		t.roles = map[string]int{}
-	}
-	if t.roles[role] += n; t.roles[role] == 0 {
-		delete(t.roles, role)
-	}
-}
-
-func (t *tally) addAll(other tally) {
-	t.n += other.n
-	for role, n := range other.roles {
-		t.addRole(n, role)
 	}
 }
 
@@ -194,7 +165,7 @@ func (i *incarnation) of(controller types.UID) *part {
 
 // tidy forgets a controller that has nothing.
 func (i *incarnation) tidy(controller types.UID) {
-	if p := i.parts[controller]; p != nil && p.unfinished+p.finished.n+p.gone.n == 0 && p.first.IsZero() {
+	if p := i.parts[controller]; p != nil && p.unfinished+p.finished.N+p.gone.N == 0 && p.first.IsZero() {
 		delete(i.parts, controller)
 	}
 }
@@ -273,7 +244,7 @@ func (i *incarnation) drop(uid types.UID) {
 	f := i.finished[uid]
 	i.known = false
 	delete(i.finished, uid)
-	i.parts[f.controller].finished.tally.add(-1, f.role)
+	i.parts[f.controller].finished.Count.add(-1, f.role)
 	i.tidy(f.controller)
 }
 
@@ -295,8 +266,8 @@ func (i *incarnation) deleted(uid types.UID) (countedOff bool) {
 // forgetGone forgets the pods of controllers that ran to success and are gone, where something is true of them.
 func (i *incarnation) forgetGone(is func(*successes) bool) {
 	for controller, p := range i.parts {
-		if p.gone.n > 0 && is(&p.gone) {
-			i.gone -= p.gone.n
+		if p.gone.N > 0 && is(&p.gone) {
+			i.gone -= p.gone.N
 			p.gone, i.known = successes{}, false
 			i.tidy(controller)
 		}
@@ -317,12 +288,12 @@ func (i *incarnation) look() {
 	if i.known {
 		return
 	}
-	i.known, i.began, i.counts, i.goneCount = true, i.firstPod(), tally{}, tally{}
+	i.known, i.began, i.counts, i.goneCount = true, i.firstPod(), Count{}, Count{}
 	for controller, p := range i.parts {
 		switch {
-		case p.finished.n == 0:
+		case p.finished.N == 0:
 		case i.includes(controller, p.finished.earliest):
-			i.counts.addAll(p.finished.tally)
+			i.counts.addAll(p.finished.Count, 1)
 		case i.includes(controller, p.finished.latest):
 			for _, f := range i.finished {
 				if f.controller == controller && i.includes(controller, f.ended) {
@@ -330,9 +301,9 @@ func (i *incarnation) look() {
 				}
 			}
 		}
-		if p.gone.n > 0 && i.includes(controller, p.gone.earliest) {
-			i.counts.addAll(p.gone.tally)
-			i.goneCount.addAll(p.gone.tally)
+		if p.gone.N > 0 && i.includes(controller, p.gone.earliest) {
+			i.counts.addAll(p.gone.Count, 1)
+			i.goneCount.addAll(p.gone.Count, 1)
 		}
 	}
 }
@@ -356,9 +327,9 @@ func (i *incarnation) firstPod() (first time.Time) {
 }
 
 // counted returns what of the pods that ran to success belongs to the incarnation, and what of that is gone.
-func (i *incarnation) counted() (all, gone tally) {
+func (i *incarnation) counted() (all, gone Count) {
 	if len(i.finished)+i.gone == 0 {
-		return tally{}, tally{} // as for most gangs, whose pods need not be looked at
+		return Count{}, Count{} // as for most gangs, whose pods need not be looked at
 	}
 	i.look()
 	return i.counts, i.goneCount

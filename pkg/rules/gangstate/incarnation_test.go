@@ -96,8 +96,8 @@ func TestIncarnationAgainstRecount(t *testing.T) {
 					want++
 				}
 			}
-			if got, _ := p.counted(); got.n != want || got.roles["r"] != want {
-				t.Fatalf("seed %d, step %d: %d and %v count, want %d", seed, n, got.n, got.roles, want)
+			if got, _ := p.counted(); got.N != want || got.Roles["r"] != want {
+				t.Fatalf("seed %d, step %d: %d and %v count, want %d", seed, n, got.N, got.Roles, want)
 			}
 		}
 	}

@@ -3,19 +3,13 @@ package gangstate
 import (
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-)
 
-// Pending returns a member as it was last seen, and whether it still waits.
-func (s *Gangs) Pending(uid types.UID) (*v1.Pod, bool) {
-	m := s.members[uid]
-	if m == nil {
-		return nil, false
-	}
-	return m.pod, m.waits()
-}
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
 
 // waits reports whether a member has no node, or only holds one until its group, which
 // does not fit, has its minimum.
@@ -67,3 +61,36 @@ func (s *Gangs) ByItself(uid types.UID) bool {
 
 // Knows reports whether a pod is a member of a gang here.
 func (s *Gangs) Knows(uid types.UID) bool { return s.members[uid] != nil }
+
+// Counts is the number of members by state, for metrics.
+type Counts struct {
+	Held, Pending int
+	// Gangs by what they wait for.
+	Incomplete, Unschedulable, Running int
+	// Oldest is since when the gang that waits the longest has had all that it needs except nodes; zero if none waits so.
+	Oldest time.Time
+}
+
+// Count adds up the gangs and their members.
+func (s *Gangs) Count() Counts {
+	var c Counts
+	for _, g := range s.gangs {
+		c.Held += g.byState[Planned].N + g.byState[Held].N
+		c.Pending += g.byState[Pending].N
+		if g.hasStarted() {
+			c.Running++
+			continue
+		}
+		if s.complete(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
+			c.Oldest = g.completed
+		}
+		switch reason, _ := s.why(g); {
+		case reason == "":
+		case v1alpha1.IsIncomplete(reason):
+			c.Incomplete++
+		default:
+			c.Unschedulable++
+		}
+	}
+	return c
+}

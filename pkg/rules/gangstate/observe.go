@@ -15,8 +15,6 @@ import (
 type Facts struct {
 	// Pods are the pods that are not being deleted, or ran to success, each once, in the order of members.
 	Pods []*v1.Pod
-	// Definer is the pod whose annotations win over those of the PodGroup; nil for none.
-	Definer *v1.Pod
 	// Spec is what the gang asks for. Stage is that with the minimum of the stage that is to run now.
 	Spec, Stage Spec
 
@@ -31,42 +29,6 @@ type Facts struct {
 	All Count
 	// Succeeded are the members that ran to success, also those that are gone; Failed are the pods that failed.
 	Succeeded, Failed int
-}
-
-// Count is a number of pods, and how many of them have each role.
-type Count struct {
-	N     int
-	Roles map[string]int
-}
-
-// add counts so many pods of a role, or of none.
-func (c *Count) add(n int, role string) {
-	c.N += n
-	if role != "" {
-		if c.Roles == nil {
-			c.Roles = map[string]int{}
-		}
-		c.Roles[role] += n
-	}
-}
-
-// Reaches reports whether the minimum of a spec is reached. A gang without one reaches nothing.
-func (c Count) Reaches(spec *Spec) bool {
-	return spec.Min > 0 && c.N >= spec.Min && len(c.Lacks(spec)) == 0
-}
-
-// Lacks returns how many pods of each role a spec needs in addition. The roles of an elastic gang need none.
-func (c Count) Lacks(spec *Spec) map[string]int {
-	lacks := map[string]int{}
-	if !spec.RolesBind() {
-		return lacks
-	}
-	for role, n := range spec.MinByRole {
-		if n > c.Roles[role] {
-			lacks[role] = n - c.Roles[role]
-		}
-	}
-	return lacks
 }
 
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
@@ -87,7 +49,7 @@ func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults
 	f.Pods = slices.DeleteFunc(f.Pods, func(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil && !history.Includes(pod) })
 	var says Fields
 	if definer := definerOf(describers, object); definer != nil {
-		f.Definer, says = definer.pod, fieldsOf(definer.pod)
+		says = fieldsOf(definer.pod)
 	}
 	f.Spec, _ = Parse(key, object, says, defaults)
 	f.count(history)
@@ -121,6 +83,7 @@ func hasEnded(pod *v1.Pod) bool {
 }
 
 func (f *Facts) count(history *History) {
+	var succeeded Count
 	for _, pod := range f.Pods {
 		role := roleOf(pod)
 		switch {
@@ -129,24 +92,16 @@ func (f *Facts) count(history *History) {
 			f.countUnfinished(pod, role)
 		case !history.Includes(pod):
 		case pod.Status.Phase == v1.PodSucceeded:
-			f.succeed(1, role)
+			succeeded.add(1, role)
 		default:
 			f.Failed++
 			f.All.add(1, role)
 		}
 	}
-	n, roles := history.Gone()
-	for role, of := range roles {
-		f.succeed(of, role)
-		n -= of
-	}
-	f.succeed(n, "")
-}
-
-func (f *Facts) succeed(n int, role string) {
-	f.Succeeded += n
+	succeeded.addAll(history.Gone(), 1)
+	f.Succeeded = succeeded.N
 	for _, c := range []*Count{&f.Members, &f.Bound, &f.Up, &f.All} {
-		c.add(n, role)
+		c.addAll(succeeded, 1)
 	}
 }
 

@@ -30,8 +30,8 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 	for _, pod := range f.Pods {
 		names = append(names, pod.Name)
 	}
-	if f.Definer != pods[1] || f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
-		t.Errorf("defined by %v with a minimum of %d; in order: %v", f.Definer, f.Spec.Min, names)
+	if f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
+		t.Errorf("a minimum of %d; in order: %v", f.Spec.Min, names)
 	}
 	s := New(Defaults{}, Backoff{})
 	for _, pod := range pods {
@@ -82,7 +82,7 @@ func TestObserveAJobMadeAgain(t *testing.T) {
 		for _, pod := range pods {
 			s.See(pod, start)
 		}
-		if got := s.gangs[key].runningOrSucceeded(); f.Bound.N != want || got != want {
+		if got := s.gangs[key].runningOrSucceeded().N; f.Bound.N != want || got != want {
 			t.Errorf("made for the %s one: %d are observed to be bound, the scheduler has %d, want %d", owner, f.Bound.N, got, want)
 		}
 	}
@@ -172,11 +172,10 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		}
 		type seen struct {
 			Order      []string
-			Definer    string
 			Spec       Spec
 			Min, Bound int
 		}
-		observed, known := seen{Spec: f.Spec, Min: f.Stage.Min, Bound: f.Bound.N}, seen{Spec: g.asked, Min: g.spec.Min, Bound: g.runningOrSucceeded()}
+		observed, known := seen{Spec: f.Spec, Min: f.Stage.Min, Bound: f.Bound.N}, seen{Spec: g.asked, Min: g.spec.Min, Bound: g.runningOrSucceeded().N}
 		for _, pod := range f.Pods {
 			if !hasEnded(pod) {
 				observed.Order = append(observed.Order, pod.Name)
@@ -184,12 +183,6 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		}
 		for _, m := range g.sorted((*member).lives) {
 			known.Order = append(known.Order, m.pod.Name)
-		}
-		if f.Definer != nil {
-			observed.Definer = f.Definer.Name
-		}
-		if g.definer != nil {
-			known.Definer = g.definer.pod.Name
 		}
 		if diff := cmp.Diff(observed, known); diff != "" {
 			t.Fatalf("seed %d: (-observed +known to the scheduler)\n%s", seed, diff)

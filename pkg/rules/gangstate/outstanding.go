@@ -57,7 +57,7 @@ func (g *gang) shrink() {
 // nothing of it runs or ran to success.
 func (g *group) yields() bool {
 	asks := slices.ContainsFunc(g.gangs, func(gang *gang) bool { return len(gang.spec.MinResources) > 0 })
-	return asks && !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.runningOrSucceeded() > 0 })
+	return asks && !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.runningOrSucceeded().N > 0 })
 }
 
 // outstanding lists, by gang, what gangs outside a group that run with at least a priority have still to take.

@@ -75,7 +75,7 @@ func TestManyGangsTogether(t *testing.T) {
 	}
 	c.run()
 	for i := range line {
-		if c.s.gangs[Key{"a", name(i)}].count[Bound] > 0 {
+		if c.s.gangs[Key{"a", name(i)}].byState[Bound].N > 0 {
 			t.Fatalf("%s runs without those that it names", name(i))
 		}
 	}
@@ -89,8 +89,8 @@ func TestManyGangsTogether(t *testing.T) {
 	}
 	c.run()
 	for _, i := range []int{0, 63, 65, 128} {
-		if c.s.gangs[Key{"a", name(i)}].count[Bound] != 1 {
-			t.Errorf("%s does not run: %v", name(i), c.s.gangs[Key{"a", name(i)}].count)
+		if c.s.gangs[Key{"a", name(i)}].byState[Bound].N != 1 {
+			t.Errorf("%s does not run: %v", name(i), c.s.gangs[Key{"a", name(i)}].byState)
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (s *Gangs) awaited(g *gang) (Key, bool) {
 	}
 	for _, key := range g.apart {
 		other := s.gangs[key]
-		ended := (other == nil || len(other.members) == 0) && g.runningOrSucceeded() > 0
+		ended := (other == nil || len(other.members) == 0) && g.runningOrSucceeded().N > 0
 		if !ended && (other == nil || !other.hasStarted()) {
 			return key, true
 		}

@@ -120,7 +120,7 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 }
 
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
-	grp.phase, grp.since = next, now
+	grp.phase = next
 	s.touch(grp)
 	s.lead(grp, now)
 }
@@ -237,7 +237,7 @@ func (s *Gangs) release(grp *group, now time.Time) bool {
 
 // releaseGang releases the held members of a gang.
 func (s *Gangs) releaseGang(g *gang) {
-	if g.count[Held] == 0 {
+	if g.byState[Held].N == 0 {
 		return
 	}
 	for _, m := range g.sorted(func(m *member) bool { return m.state == Held }) {

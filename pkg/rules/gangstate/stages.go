@@ -88,8 +88,8 @@ func (g *gang) enterStage() {
 		g.stage = 0
 		return
 	}
-	standing := g.runningOrSucceeded()
-	g.stage = g.asked.Stages.Reached(standing, standing+g.count[Planned]+g.count[Held]+g.coming)
+	standing := g.runningOrSucceeded().N
+	g.stage = g.asked.Stages.Reached(standing, standing+g.byState[Planned].N+g.byState[Held].N+g.coming.N)
 	if at := g.asked.AtStage(g.stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
 		g.spec = at
 		g.group.ranked = false

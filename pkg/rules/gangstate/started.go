@@ -21,40 +21,21 @@ const (
 )
 
 // running counts the members that are bound, or on their way to be.
-func (g *gang) running() int { return g.count[Released] + g.count[Bound] }
+func (g *gang) running() int { return g.byState[Released].N + g.byState[Bound].N }
 
 // runningOrSucceeded counts what the gang has of its minimum, except what is only held.
-func (g *gang) runningOrSucceeded() int { return g.running() + g.succeeded().n }
+func (g *gang) runningOrSucceeded() Count {
+	return g.byState[Released].plus(g.byState[Bound], g.succeeded())
+}
 
 // succeeded counts the members that ran to success in this incarnation.
-func (g *gang) succeeded() tally {
+func (g *gang) succeeded() Count {
 	all, _ := g.incarnation.counted()
 	return all
 }
 
 // minimumRuns reports whether the minimum runs, or ran to success.
-func (g *gang) minimumRuns() bool { return g.spec.Min > 0 && g.minimumRunsWith(tally{}) }
-
-// minimumRunsWith reports whether the minimum would run together with other members.
-func (g *gang) minimumRunsWith(more tally) bool {
-	if g.runningOrSucceeded()+more.n < g.spec.Min {
-		return false
-	}
-	if !g.spec.RolesBind() {
-		return true
-	}
-	done := g.succeeded().roles
-	for role, n := range g.spec.MinByRole {
-		running := 0
-		if count := g.byRole[role]; count != nil {
-			running = count.running
-		}
-		if running+done[role]+more.roles[role] < n {
-			return false
-		}
-	}
-	return true
-}
+func (g *gang) minimumRuns() bool { return g.runningOrSucceeded().Reaches(&g.spec) }
 
 // hasStarted reports whether members may go alone: the gang has started and runs, or
 // as many as have to start together ran to the end. It ends when all pods are gone.
@@ -66,9 +47,9 @@ func (g *gang) hasStarted() bool {
 	case OnlyWaiting:
 		return false
 	case WaitingAndRunning:
-		return g.runningOrSucceeded() >= g.spec.Min
+		return g.runningOrSucceeded().N >= g.spec.Min
 	default:
-		return g.begin == started && g.running() > 0 || g.succeeded().n >= g.spec.Min
+		return g.begin == started && g.running() > 0 || g.succeeded().N >= g.spec.Min
 	}
 }
 
@@ -113,7 +94,7 @@ func (g *gang) lost() int {
 	if g.spec.Min <= g.lastMin {
 		return g.short()
 	}
-	return max(0, min(g.short(), g.lastMin-g.have()))
+	return max(0, min(g.short(), g.lastMin-g.have().N))
 }
 
 // hasLost reports whether members of the minimum that certainly ran no longer run. Members that are held in their place
@@ -122,17 +103,17 @@ func (g *gang) hasLost() bool {
 	if g.spec.Min <= g.confirmedMin {
 		return !g.minimumRuns()
 	}
-	return g.runningOrSucceeded() < g.confirmedMin
+	return g.runningOrSucceeded().N < g.confirmedMin
 }
 
 // certainMin returns how much of the minimum of a gang certainly ran that was not seen before, and of which part
 // runs. If the rest is there and waits, the minimum may have been raised, and the rest never have run; otherwise
 // something was lost and is not made anew.
 func (g *gang) certainMin() int {
-	if len(g.incarnation.unfinished)+g.succeeded().n < g.spec.Min {
+	if len(g.incarnation.unfinished)+g.succeeded().N < g.spec.Min {
 		return g.spec.Min
 	}
-	return g.runningOrSucceeded()
+	return g.runningOrSucceeded().N
 }
 
 // grows reports whether the gang is below its minimum, and has lost nothing of it, as far as is known.
@@ -152,13 +133,13 @@ func (g *gang) writeOff(n int) {
 // no more than there are that succeeded.
 func (g *gang) lower(was int) {
 	if by := was - g.asked.Min; by > 0 && g.asked.Min > 0 {
-		g.lowered = min(g.lowered+by, g.succeeded().n)
+		g.lowered = min(g.lowered+by, g.succeeded().N)
 	}
 }
 
 // readmitExtras makes members that wait go through the gates again: they were beyond the minimum.
 func (s *Gangs) readmitExtras(g *gang) {
-	if g.count[Pending] == 0 {
+	if g.byState[Pending].N == 0 {
 		return
 	}
 	for _, m := range g.sorted((*member).eligible) {
@@ -195,13 +176,13 @@ func firstBound(gangs ...*gang) time.Time {
 // wasThere reports whether the members that do not run and were created by then are enough
 // for the rest of the minimum.
 func (g *gang) wasThere(first time.Time) bool {
-	var before tally
+	var before Count
 	for _, m := range g.members {
 		if m.free() && m.state != Released && m.state != Bound && !m.pod.CreationTimestamp.After(first) {
 			before.add(1, m.role())
 		}
 	}
-	return g.minimumRunsWith(before)
+	return g.runningOrSucceeded().plus(before).Reaches(&g.spec)
 }
 
 // BoundAt returns when a pod was bound, in whole seconds; zero if not known.

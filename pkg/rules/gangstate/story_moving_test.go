@@ -197,10 +197,10 @@ func TestRunningPodThatMoves(t *testing.T) {
 			x, y := s.gangs[Key{"a", "x"}], s.gangs[Key{"a", "y"}]
 			joined := 0
 			if y != nil {
-				joined = y.count[Bound]
+				joined = y.byState[Bound].N
 			}
-			if x.count[Bound] != c.left || x.broken.IsZero() || joined != c.joined {
-				t.Errorf("%d run in the gang it left, broken since %s; %d in the other", x.count[Bound], x.broken, joined)
+			if x.byState[Bound].N != c.left || x.broken.IsZero() || joined != c.joined {
+				t.Errorf("%d run in the gang it left, broken since %s; %d in the other", x.byState[Bound].N, x.broken, joined)
 			}
 		})
 	}

@@ -87,7 +87,7 @@ type waiter struct {
 func (q *queue) waiting() map[string]waiter {
 	all := map[string]waiter{}
 	for key, g := range q.s.gangs {
-		if g.need() > 0 && g.gathered() && g.have() == 0 {
+		if g.need() > 0 && g.gathered() && g.have().N == 0 {
 			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants()}}, nil).Complete}
 		}
 	}

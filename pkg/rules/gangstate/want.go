@@ -64,7 +64,7 @@ func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
 // least returns the pods that reach the minimum: of each role those that are missing, then the next
 // ones in order.
 func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
-	missing := g.missingRoles()
+	missing := g.have().Lacks(&g.spec)
 	var least, others []*v1.Pod
 	for _, pod := range pods {
 		if role := pod.Labels[v1alpha1.RoleLabel]; missing[role] > 0 {

@@ -155,7 +155,7 @@ func (w *watch) checkReleases(e Effects) {
 // runs and holds are satisfied and reached again, counted by hand. What was
 // released just now does not make a gang run.
 func runs(g *gang, fresh map[types.UID]bool) bool {
-	running, done := 0, recount(&g.incarnation).n
+	running, done := 0, recount(&g.incarnation).N
 	for uid, m := range g.members {
 		if (m.state == Released && !fresh[uid]) || staysBound(g, m) {
 			running++
@@ -189,16 +189,16 @@ func ofAnother(g *gang, pod *v1.Pod) bool {
 }
 
 // recount returns what of the members that succeeded belongs to this incarnation, one by one.
-func recount(i *incarnation) tally {
-	var t tally
+func recount(i *incarnation) Count {
+	var t Count
 	for _, f := range i.finished {
 		if i.includes(f.controller, f.ended) {
 			t.add(1, f.role)
 		}
 	}
 	for controller, p := range i.parts {
-		if p.gone.n > 0 && i.includes(controller, p.gone.earliest) {
-			t.addAll(p.gone.tally)
+		if p.gone.N > 0 && i.includes(controller, p.gone.earliest) {
+			t.addAll(p.gone.Count, 1)
 		}
 	}
 	return t
@@ -218,8 +218,8 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 	}
 	if g.spec.Policy != OnlyWaiting {
 		done := recount(&g.incarnation)
-		total += done.n
-		for role, n := range done.roles {
+		total += done.N
+		for role, n := range done.Roles {
 			byRole[role] += n
 		}
 	}
@@ -354,7 +354,8 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 func (s *Gangs) Idle() bool { return s.effects.Idle() }
 
 func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
-	count, coming, returning, byRole := [numStates]int{}, 0, 0, map[string]roleCount{}
+	var byState [numStates]Count
+	var coming, returning Count
 	describers := 0
 	for uid, m := range g.members {
 		if s.members[uid] != m || m.gang != g || m.uid() != uid {
@@ -366,28 +367,14 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if m.state == Bound && !staysBound(g, m) {
 			continue
 		}
-		count[m.state]++
+		byState[m.state].add(1, m.role())
 		free := !m.expired && stays(g, m) && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && resource.CheckPod(m.pod) == nil
-		r := byRole[m.role()]
 		if free && (m.state == Pending || m.state == Returning) {
-			coming++
-			r.coming++
+			coming.add(1, m.role())
 			if m.state == Returning {
-				returning++
-				r.returning++
+				returning.add(1, m.role())
 			}
 		}
-		switch m.state {
-		case Planned:
-			r.planned++
-			r.waiting++
-		case Held:
-			r.waiting++
-		case Released, Bound:
-			r.running++
-		case Pending, Returning:
-		}
-		byRole[m.role()] = r
 		if (m.state == Pending) != (m.node == "") {
 			fail("pod %s is in state %d on node %q", uid, m.state, m.node)
 		}
@@ -395,14 +382,9 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 			fail("pod %s is not to be scheduled, yet a node is held for it", uid)
 		}
 	}
-	delete(byRole, "")
-	maps.DeleteFunc(byRole, func(_ string, r roleCount) bool { return r == roleCount{} })
-	roles := map[string]roleCount{}
-	for role, r := range g.byRole {
-		roles[role] = *r
-	}
-	if count != g.count || coming != g.coming || returning != g.returning || !maps.Equal(byRole, roles) {
-		fail("gang %s counts %v, %d, %d, %v; there are %v, %d, %d, %v", g.key, g.count, g.coming, g.returning, roles, count, coming, returning, byRole)
+	counted, there := append(g.byState[:], g.coming, g.returning), append(byState[:], coming, returning)
+	if !slices.EqualFunc(counted, there, func(a, b Count) bool { return a.N == b.N && maps.Equal(a.Roles, b.Roles) }) {
+		fail("gang %s counts %v; there are %v", g.key, counted, there)
 	}
 	if describers != len(g.describers) || !slices.IsSortedFunc(g.describers, compareDescribers) || g.definer != g.defining() {
 		var are []string
@@ -417,7 +399,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if g.empty() {
 		fail("gang %s is empty and not forgotten", g.key)
 	}
-	if n, want := g.succeeded().n, recount(&g.incarnation).n; n != want {
+	if n, want := g.succeeded().N, recount(&g.incarnation).N; n != want {
 		fail("gang %s: %d members succeeded in this incarnation, counted %d", g.key, want, n)
 	}
 	unfinished, controllers := 0, map[types.UID]int{}
@@ -435,7 +417,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if p.unfinished == 0 && !p.first.IsZero() {
 			idle++
 		}
-		gone += p.gone.n
+		gone += p.gone.N
 	}
 	if g.incarnation.gone != gone || g.incarnation.idle != idle {
 		fail("gang %s: %d are gone, counted %d; %d controllers are idle, counted %d", g.key, gone, g.incarnation.gone, idle, g.incarnation.idle)

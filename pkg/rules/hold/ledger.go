@@ -154,15 +154,15 @@ func NewLedger() *Ledger {
 }
 
 // Put adds a hold, in place of the one with its ID, or of its pod. Parts of the old hold become parts of the new one,
-// if it is on the same node and as far as it suffices.
-func (l *Ledger) Put(h Hold) {
+// if it is on the same node and as far as it suffices. An old hold on another node is freed.
+func (l *Ledger) Put(h Hold) Change {
 	if h.For != "" {
 		h.ID = IDOf(h.For)
 	}
 	if h.For != "" && h.Reason != Reservation {
 		h.Pods = 1
 	}
-	takers := l.takers(h.ID)
+	old, takers := l.holds[h.ID], l.takers(h.ID)
 	l.Drop(h.ID)
 	e := entry{Hold: h, left: Taken{Pods: h.Pods, Request: h.Request, Ports: h.Ports}}
 	if e.part = l.takePart(h); e.part.zero() {
@@ -190,6 +190,10 @@ func (l *Ledger) Put(h Hold) {
 			l.keepPart(taker.ID)
 		}
 	}
+	if old.Node == "" || old.Node == h.Node {
+		return Change{}
+	}
+	return Change{Freed: []string{old.Node}}
 }
 
 // Drop ends a hold, and returns its part to the other hold. Plans' places and nominations that had a part of it keep

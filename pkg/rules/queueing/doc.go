@@ -1,5 +1,6 @@
-// Package queueing decides whose turn it is: which of the jobs that wait in queues may be scheduled
-// next, so that every queue gets its share.
+// Package queueing keeps the book of queues: what each uses and deserves, and which of the jobs that
+// wait in queues is first, so that every queue gets its share. Package turns asks for that job, and
+// decides whose turn it is.
 //
 // A job is pods that start together, or one pod. It waits from when it is offered until it
 // is admitted; what it asks for then counts as used by its queue, until its pods are

@@ -19,7 +19,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 	listed := map[*job]int{}
 	for _, q := range b.queues {
 		for _, l := range q.waiting {
-			for _, j := range slices.Concat(l.fresh.jobs, slices.Collect(maps.Values(l.started))) {
+			for _, j := range slices.Concat(l.fresh.Items, slices.Collect(maps.Values(l.started))) {
 				listed[j]++
 			}
 		}

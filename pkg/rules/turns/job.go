@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -154,31 +155,10 @@ type failedAttempt struct {
 
 func (m *failedAttempt) old(now time.Time) bool { return now.Sub(m.at) >= retryAnyway }
 
-// ranked is a heap of candidates, by rank.
-type ranked []*job
-
-// Len, Less and Swap are the methods of sort.Interface.
-func (h ranked) Len() int { return len(h) }
-func (h ranked) Less(i, k int) bool {
-	return cmp.Or(h[i].Rank.Compare(h[k].Rank), cmp.Compare(h[i].Name, h[k].Name)) < 0
-}
-
-func (h ranked) Swap(i, k int) {
-	h[i], h[k] = h[k], h[i]
-	h[i].index, h[k].index = i, k
-}
-
-// Push adds a job at the end.
-func (h *ranked) Push(x any) {
-	j := x.(*job)
-	j.index = len(*h)
-	*h = append(*h, j)
-}
-
-// Pop removes the last job.
-func (h *ranked) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	last.index = -1
-	return last
+// byRank returns a heap of candidates, by rank.
+func byRank() heaps.Heap[*job] {
+	return heaps.Heap[*job]{
+		Compare: func(a, b *job) int { return cmp.Or(a.Rank.Compare(b.Rank), cmp.Compare(a.Name, b.Name)) },
+		Index:   func(j *job) *int { return &j.index },
+	}
 }

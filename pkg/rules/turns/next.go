@@ -194,8 +194,8 @@ func (r *Room) meanwhile(now time.Time, first *job, queues bool) (next *job) {
 			next = r.had(has)
 		}
 	}
-	if len(r.singles) > 0 && !r.singles[0].pauses(r, now) && (next == nil || r.singles[0].Rank.Compare(next.Rank) < 0) {
-		next = r.singles[0]
+	if singles := r.singles.Items; len(singles) > 0 && !singles[0].pauses(r, now) && (next == nil || singles[0].Rank.Compare(next.Rank) < 0) {
+		next = singles[0]
 	}
 	if next != nil {
 		return next
@@ -211,7 +211,7 @@ func (r *Room) meanwhile(now time.Time, first *job, queues bool) (next *job) {
 
 // first returns the first job in order that no limit keeps back; nil for none.
 func (r *Room) first(queues bool) (first *job) {
-	for _, candidates := range []ranked{r.gangs, r.singles} {
+	for _, candidates := range [][]*job{r.gangs.Items, r.singles.Items} {
 		if len(candidates) > 0 && (first == nil || candidates[0].Rank.Compare(first.Rank) < 0) {
 			first = candidates[0]
 		}
@@ -232,7 +232,7 @@ func (r *Room) second(now time.Time, first *job, queues bool) (second *job) {
 	better := func(j *job) bool {
 		return j != first && !j.pauses(r, now) && (second == nil || j.Rank.Compare(second.Rank) < 0)
 	}
-	for _, candidates := range []ranked{r.gangs, r.singles} {
+	for _, candidates := range [][]*job{r.gangs.Items, r.singles.Items} {
 		for _, j := range candidates[:min(3, len(candidates))] { // the second of a heap is one of these
 			if better(j) {
 				second = j

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -83,8 +84,8 @@ type Room struct {
 	// candidates are all of them, gangs and singles those in no queue. entered are jobs of queues that have become
 	// candidates, and of which the policy has yet to be told.
 	candidates map[*job]bool
-	gangs      ranked
-	singles    ranked
+	gangs      heaps.Heap[*job]
+	singles    heaps.Heap[*job]
 	entered    []*job
 	// late are candidates that were not looked at for too long, longest first, as of lateAt.
 	late   []*job
@@ -118,7 +119,7 @@ type turn struct {
 
 // New returns an empty room. policy is nil where no job waits in a queue.
 func New(policy Policy) *Room {
-	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, failed: map[uint64][]*failedAttempt{}}
+	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
 }
 
 // Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
@@ -363,7 +364,7 @@ func (r *Room) rest(j *job) {
 }
 
 // heapOf returns the heap for a candidate in no queue.
-func (r *Room) heapOf(j *job) *ranked {
+func (r *Room) heapOf(j *job) *heaps.Heap[*job] {
 	if j.Single {
 		return &r.singles
 	}

@@ -232,7 +232,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 }
 
 // awaits reports whether the reason of the gang of a pod may not be the last word, and until when at least; see
-// [registry.Registry.Awaits].
+// [scheduler.Set.Awaits].
 func (s *Simulation) awaits(pods []*v1.Pod) (awaits bool, until time.Time) {
 	for _, pod := range pods {
 		one, at := s.scheduler.Set.Awaits(pod)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 )
 
 // Claim is what one claimant asks of one resource.
@@ -96,16 +98,19 @@ func fillTo(capacity int64, claims []Claim, given []int64) {
 	handOut(rest, claims, given)
 }
 
-// handOut gives away the units that the level does not divide.
+// handOut gives away the units that the level does not divide: each to the claim that has the highest weight per unit
+// with it.
 func handOut(units int64, claims []Claim, given []int64) {
-	q := &byAverage{claims: claims, given: given}
+	q := &heaps.Heap[int]{Compare: func(i, j int) int {
+		return cmp.Or(compareRatios(claims[j].Weight, given[j]+1, claims[i].Weight, given[i]+1), cmp.Compare(i, j))
+	}}
 	for i, c := range claims {
 		if given[i] < c.Most {
-			q.order = append(q.order, i)
+			q.Items = append(q.Items, i)
 		}
 	}
 	for heap.Init(q); units > 0 && q.Len() > 0; units-- {
-		i := q.order[0]
+		i := q.Items[0]
 		given[i]++
 		if given[i] == claims[i].Most {
 			heap.Pop(q)
@@ -113,30 +118,6 @@ func handOut(units int64, claims []Claim, given []int64) {
 			heap.Fix(q, 0)
 		}
 	}
-}
-
-// byAverage is a heap of claims: first the one that has the highest weight per unit after one more
-// unit.
-type byAverage struct {
-	claims []Claim
-	given  []int64
-	order  []int
-}
-
-func (q *byAverage) Len() int { return len(q.order) }
-
-func (q *byAverage) Less(a, b int) bool {
-	i, j := q.order[a], q.order[b]
-	return cmp.Or(compareRatios(q.claims[j].Weight, q.given[j]+1, q.claims[i].Weight, q.given[i]+1), cmp.Compare(i, j)) < 0
-}
-
-func (q *byAverage) Swap(a, b int) { q.order[a], q.order[b] = q.order[b], q.order[a] }
-func (q *byAverage) Push(x any)    { q.order = append(q.order, x.(int)) }
-
-func (q *byAverage) Pop() any {
-	last := q.order[len(q.order)-1]
-	q.order = q.order[:len(q.order)-1]
-	return last
 }
 
 // compareEnds puts beginnings before ends.

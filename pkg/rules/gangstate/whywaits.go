@@ -120,10 +120,11 @@ func (g *gang) lacks() string {
 	if g.spec.Min == 0 {
 		return g.undefined()
 	}
-	if have := g.have() + g.coming; have < g.spec.Min {
-		return g.incomplete(have)
+	have := g.have().plus(g.coming)
+	if have.N < g.spec.Min {
+		return g.incomplete(have.N)
 	}
-	return TextLacks(g.key, g.lackingRoles())
+	return TextLacks(g.key, have.Lacks(&g.spec))
 }
 
 func (g *gang) incomplete(have int) string {
@@ -195,66 +196,4 @@ func (g *gang) countOf(test func(*member) bool) int {
 		}
 	}
 	return n
-}
-
-// Counts is the number of members by state, for metrics.
-type Counts struct {
-	Held, Pending int
-	// Gangs by what they wait for.
-	Incomplete, Unschedulable, Running int
-	// Oldest is since when the gang that waits the longest has had all that it needs except nodes; zero if none waits so.
-	Oldest time.Time
-}
-
-// Count adds up the gangs and their members.
-func (s *Gangs) Count() Counts {
-	var c Counts
-	for _, g := range s.gangs {
-		c.Held += g.count[Planned] + g.count[Held]
-		c.Pending += g.count[Pending]
-		if g.hasStarted() {
-			c.Running++
-			continue
-		}
-		if s.complete(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
-			c.Oldest = g.completed
-		}
-		switch reason, _ := s.why(g); {
-		case reason == "":
-		case v1alpha1.IsIncomplete(reason):
-			c.Incomplete++
-		default:
-			c.Unschedulable++
-		}
-	}
-	return c
-}
-
-// Position is what orders a member in the queue: that of its gang, so that the members are next to
-// each other.
-type Position struct {
-	Created time.Time
-	Gang    string
-	// Extra: the gang has its minimum; this member must not delay that of another.
-	Extra bool
-}
-
-// Position returns where a member stands in the queue; ok is false outside gangs.
-func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
-	m := s.memberOf(pod)
-	if m == nil {
-		return Position{}, false
-	}
-	g := m.gang
-	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
-	switch {
-	case m.state != Pending:
-	case g.hasStarted() && g.runningOrSucceeded() >= g.spec.Min:
-		p.Extra = true
-	case g.group.begun():
-		// Part of it runs, which is of no use without the rest: the scheduler was restarted during
-		// a release, or members were lost. It comes first.
-		p.Created = time.Time{}
-	}
-	return p, true
 }

@@ -274,7 +274,7 @@ func (w *planState) Open(ctx context.Context, class int, scope []int, want int, 
 	if v == nil {
 		return noOffers{}, nil
 	}
-	return &offers{planState: w, class: class, view: v, scope: scope, want: want, tight: tight}, nil
+	return newOffers(w, class, v, scope, want, tight), nil
 }
 
 // admits reports whether the pod of a view may be placed at all in the current state.

@@ -9,11 +9,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// next returns the job whose turn it is; nil if there is none. It costs a look at each queue with jobs that wait.
+// next returns the job that queues offer for the next turn; nil if there is none. It costs a look at each queue with jobs that wait.
 //
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree; then those come first that stay
 // inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
@@ -219,7 +220,7 @@ func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 // list is the jobs of a queue that wait and ask for the same: what keeps the first of them from its turn keeps all.
 type list struct {
 	// fresh are the jobs whose groups have nothing running, in an order that does not change.
-	fresh fresh
+	fresh heaps.Heap[*job]
 	// started are the other jobs, which are compared again each time.
 	started map[string]*job
 }
@@ -228,7 +229,7 @@ type list struct {
 func (l *list) first(b *Book) *job {
 	var best *job
 	if l.fresh.Len() > 0 {
-		best = l.fresh.jobs[0]
+		best = l.fresh.Items[0]
 	}
 	for _, j := range l.started {
 		if best == nil || b.compareJobs(j, best) < 0 {
@@ -241,7 +242,7 @@ func (l *list) first(b *Book) *job {
 // all lists its jobs.
 func (l *list) all() iter.Seq[*job] {
 	return func(yield func(*job) bool) {
-		for _, j := range l.fresh.jobs {
+		for _, j := range l.fresh.Items {
 			if !yield(j) {
 				return
 			}
@@ -310,7 +311,8 @@ func (b *Book) list(j *job) {
 	j.kind = kind
 	l := q.waiting[kind]
 	if l == nil {
-		l = &list{fresh: fresh{less: b.compareFresh}, started: map[string]*job{}}
+		l = &list{started: map[string]*job{},
+			fresh: heaps.Heap[*job]{Compare: b.compareFresh, Index: func(j *job) *int { return &j.index }}}
 		q.waiting[kind] = l
 	}
 	if j.Group != "" {
@@ -352,33 +354,4 @@ func (b *Book) unlist(j *job) {
 	if l.fresh.Len()+len(l.started) == 0 {
 		delete(q.waiting, kind)
 	}
-}
-
-// fresh is a heap.
-type fresh struct {
-	jobs []*job
-	less func(i, j *job) int
-}
-
-// Len, Less and Swap are the methods of sort.Interface.
-func (f *fresh) Len() int           { return len(f.jobs) }
-func (f *fresh) Less(i, j int) bool { return f.less(f.jobs[i], f.jobs[j]) < 0 }
-
-func (f *fresh) Swap(i, j int) {
-	f.jobs[i], f.jobs[j] = f.jobs[j], f.jobs[i]
-	f.jobs[i].index, f.jobs[j].index = i, j
-}
-
-// Push adds a job at the end.
-func (f *fresh) Push(x any) {
-	j := x.(*job)
-	j.index = len(f.jobs)
-	f.jobs = append(f.jobs, j)
-}
-
-// Pop removes the last job.
-func (f *fresh) Pop() any {
-	last := f.jobs[len(f.jobs)-1]
-	f.jobs = f.jobs[:len(f.jobs)-1]
-	return last
 }

@@ -89,7 +89,7 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 
 func (s *Gangs) footprint(g *gang) Footprint {
 	done, gone := g.incarnation.counted()
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.n), Gone: gone.n, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole, EvictBy: g.spec.EvictBy}
+	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.N), Gone: gone.N, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole, EvictBy: g.spec.EvictBy}
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
 			f.Slices = append(f.Slices, level.Key)
@@ -98,7 +98,7 @@ func (s *Gangs) footprint(g *gang) Footprint {
 	if g.spec.RolesBind() {
 		f.MinByRole = map[string]int{}
 		for role, n := range g.spec.MinByRole {
-			f.MinByRole[role] = max(0, n-done.roles[role])
+			f.MinByRole[role] = max(0, n-done.Roles[role])
 		}
 	}
 	for i, m := range g.sorted(func(m *member) bool { return (m.state == Released || m.state == Bound) && m.lives() }) {

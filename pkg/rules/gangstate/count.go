@@ -1,0 +1,82 @@
+package gangstate
+
+import "maps"
+
+// Count is a number of pods, and how many of them have each role.
+type Count struct {
+	N     int
+	Roles map[string]int
+}
+
+// add counts so many pods of a role, or of none.
+func (c *Count) add(n int, role string) {
+	c.N += n
+	if role != "" {
+		c.addRole(n, role)
+	}
+}
+
+func (c *Count) addRole(n int, role string) {
+	if c.Roles == nil {
+		c.Roles = map[string]int{}
+	}
+	if c.Roles[role] += n; c.Roles[role] == 0 {
+		delete(c.Roles, role)
+	}
+}
+
+// addAll adds another count, or with -1 subtracts it.
+func (c *Count) addAll(other Count, by int) {
+	c.N += by * other.N
+	for role, n := range other.Roles {
+		c.addRole(by*n, role)
+	}
+}
+
+// plus returns the sum with others.
+func (c Count) plus(others ...Count) Count {
+	c.Roles = maps.Clone(c.Roles)
+	for _, other := range others {
+		c.addAll(other, 1)
+	}
+	return c
+}
+
+// minus returns c without other, which is a part of it.
+func (c Count) minus(other Count) Count {
+	c.Roles = maps.Clone(c.Roles)
+	c.addAll(other, -1)
+	return c
+}
+
+// Reaches reports whether the minimum of a spec is reached. A gang without one reaches nothing.
+func (c Count) Reaches(spec *Spec) bool {
+	return spec.Min > 0 && c.N >= spec.Min && len(c.Lacks(spec)) == 0
+}
+
+// short returns how many pods the minimum of a spec needs in addition.
+func (c Count) short(spec *Spec) int {
+	roles := 0
+	for _, n := range c.Lacks(spec) {
+		roles += n
+	}
+	return max(0, spec.Min-c.N, roles)
+}
+
+// Lacks returns how many pods of each role a spec needs in addition; nil for none. The roles of an elastic gang need
+// none.
+func (c Count) Lacks(spec *Spec) map[string]int {
+	if !spec.RolesBind() {
+		return nil
+	}
+	var lacks map[string]int
+	for role, n := range spec.MinByRole {
+		if n > c.Roles[role] {
+			if lacks == nil {
+				lacks = map[string]int{}
+			}
+			lacks[role] = n - c.Roles[role]
+		}
+	}
+	return lacks
+}
