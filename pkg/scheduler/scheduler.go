@@ -240,10 +240,10 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 		return &word
 	}
 	if e, explains := s.gangs.Explains(pod); explains {
-		if word.Message = e.Message; e.Reason == v1alpha1.ReasonUnschedulable {
+		if e.Reason == v1alpha1.ReasonUnschedulable && e.Leader == pod.UID {
 			return &word
 		}
-		return nil // the plugin Gang writes other reasons
+		return nil // the plugin Gang writes it
 	}
 	if pod.Annotations[v1alpha1.ReservationAnnotation] != "" && s.reserving[pod.Spec.SchedulerName] {
 		word.Reason = v1alpha1.ReasonAwaitingReservation

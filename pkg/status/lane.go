@@ -214,7 +214,7 @@ func (l *Lane[K]) next(s PendingCondition, now time.Time) step {
 		case pausing:
 			next.wait(pause)
 		case open:
-			if gives(pod, s.Reason) {
+			if Gives(pod, s.Reason) {
 				reworded = append(reworded, pod)
 			} else {
 				next.pods = append(next.pods, pod)

@@ -167,15 +167,15 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Pend
 // says reports whether the status of a pod says that it waits, for this reason and with this message. On a
 // pod that kube-scheduler has tried, its own words may stand after the message: see [Before].
 func says(pod *v1.Pod, reason, message string) bool {
-	if !gives(pod, reason) {
+	if !Gives(pod, reason) {
 		return false
 	}
 	word := WaitCondition(pod)
 	return word.Message == message || strings.HasPrefix(word.Message, message+between)
 }
 
-// gives reports whether the status of a pod says that it waits for this reason, in whatever words.
-func gives(pod *v1.Pod, reason string) bool {
+// Gives reports whether the status of a pod says that it waits for this reason, in whatever words.
+func Gives(pod *v1.Pod, reason string) bool {
 	current := WaitCondition(pod)
 	return current != nil && current.Reason == reason
 }

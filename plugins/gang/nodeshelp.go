@@ -32,7 +32,7 @@ func (pl *Gang) weigh(e *gangstate.Explanation) {
 		}
 	}
 	if e.Reason != v1alpha1.ReasonUnschedulable {
-		e.Topology = ""
+		e.Topology, e.Leader = "", ""
 	}
 }
 

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -188,7 +189,7 @@ func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, 
 			break // nodes would give its queue a larger share, and not help the gang
 		}
 		if reason != "" {
-			e.Reason, e.Message, e.Topology = reason, message, "" // it does not get as far as being placed
+			e.Reason, e.Message, e.Topology, e.Leader = reason, message, "", "" // it does not get as far as being placed
 			return e, ok
 		}
 	}
@@ -221,7 +222,10 @@ func (t *statusReporter) say(key gangstate.Key) status.PendingCondition {
 	if !ok || e.Reason == "" {
 		return status.PendingCondition{}
 	}
-	return status.PendingCondition{Reason: e.Reason, Message: e.Message, Pods: e.Pending}
+	pods := slices.DeleteFunc(e.Pending, func(pod *v1.Pod) bool {
+		return pod.UID == e.Leader && status.Gives(pod, e.Reason) // kube-scheduler has written it, with more words
+	})
+	return status.PendingCondition{Reason: e.Reason, Message: e.Message, Pods: pods}
 }
 
 func youngest(pods []*v1.Pod) time.Time {

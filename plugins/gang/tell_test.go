@@ -3,6 +3,7 @@ package gang
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -117,6 +118,18 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("it does not fit", v1alpha1.ReasonUnschedulable, true)
 	if !s.registry.WaitsForRoom(members[0]) {
 		t.Error("it does not fit, and does not count as waiting for room")
+	}
+	e, _ := s.Explanation(key)
+	at := slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == e.Leader })
+	if at < 0 {
+		t.Fatalf("%q led the attempt, which is no member", e.Leader)
+	}
+	if pods := s.reporter.say(key).Pods; len(pods) != 3 {
+		t.Errorf("%d members are told why, want all", len(pods))
+	}
+	s.see(says(members[at], v1.PodReasonUnschedulable, "0/1 nodes are available: no room. preemption: nobody."))
+	if pods := s.reporter.say(key).Pods; len(pods) != 2 || slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return pod.UID == e.Leader }) {
+		t.Errorf("members %v are told why, want those on which kube-scheduler has not written it", uids(pods))
 	}
 	turns.limit = "QueueCapability"
 	check("its queue would not let it have more", "QueueCapability", false)

@@ -203,9 +203,6 @@ const (
 	ReasonMinimumBound = "MinimumBound"
 	// ReasonGangIncomplete: members are missing; nothing was tried.
 	ReasonGangIncomplete = "GangIncomplete"
-	// ReasonGroupIncomplete: the gang has its members, and a gang that it starts with is not there, or lacks members;
-	// nothing was tried.
-	ReasonGroupIncomplete = "GroupIncomplete"
 	// ReasonGangUnsupported: pods or their PodGroup ask for something that is not supported, or by a value that is none,
 	// and must not be scheduled without it.
 	ReasonGangUnsupported = "GangUnsupported"
@@ -236,7 +233,7 @@ const (
 // IsIncomplete reports whether a reason says that a gang, or its group, cannot be tried yet, however much room there is.
 func IsIncomplete(reason string) bool {
 	switch reason {
-	case ReasonGangIncomplete, ReasonGroupIncomplete, ReasonGangUnsupported, ReasonGangUndefined:
+	case ReasonGangIncomplete, ReasonGangUnsupported, ReasonGangUndefined:
 		return true
 	default:
 		return false

@@ -146,7 +146,7 @@ func (o *options) report(ctx context.Context, gang string, named, members []*v1.
 		return r, nil
 	}
 	var err error
-	if r.Leaderless, err = leaderless(ctx, simulation.Read, origin.Lease); err != nil {
+	if r.Leaderless, err = leaderless(ctx, simulation.Read, origin); err != nil {
 		r.Notes = append(r.Notes, "whether a scheduler leads is not known: "+err.Error())
 	}
 	if simulation.Reserves(asked[0]) && beside.reservationsRead {

@@ -12,9 +12,10 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 )
 
-// leaderless returns why no scheduler leads, by its lease; empty where one does, or none has to. A lease that cannot be
-// read is an error.
-func leaderless(ctx context.Context, read reader, name string) (string, error) {
+// leaderless returns why no scheduler leads, by its lease; empty where one does, or none has to. Where the scheduler's
+// configuration is not known, it may need no lease. A lease that cannot be read is an error.
+func leaderless(ctx context.Context, read reader, of simulate.Origin) (string, error) {
+	name := of.Lease
 	if name == "" {
 		return "", nil
 	}
@@ -22,6 +23,8 @@ func leaderless(ctx context.Context, read reader, name string) (string, error) {
 	var found coordinationv1.Lease
 	err := read(ctx, "/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases/"+lease, &found)
 	switch {
+	case simulate.IsNotFound(err) && of.BuiltIn != "":
+		return "", nil
 	case simulate.IsNotFound(err):
 		return "there is no lease " + name, nil
 	case err != nil:

@@ -99,7 +99,11 @@ func (r *Report) brieflines() (lines []string) {
 			}
 			continue
 		}
-		lines = append(lines, upper(c.Name)+": "+c.why(r.Gang))
+		if c.Placed == c.asked && len(c.Victims) == 0 {
+			lines = append(lines, fmt.Sprintf("%s the scheduler would place %d pods%s", upper(c.Name), c.Placed, c.at()))
+		} else {
+			lines = append(lines, upper(c.Name)+": "+c.why(r.Gang))
+		}
 	}
 	if r.Unasked != "" {
 		lines = append(lines, "Note: what the scheduler would decide now is not known: "+r.Unasked)

@@ -10,7 +10,6 @@ import (
 // byReason is how far a gang has come that has not begun, by its reason. Reasons of queues all begin alike.
 var byReason = map[string]string{
 	v1alpha1.ReasonGangIncomplete:       "gathering",
-	v1alpha1.ReasonGroupIncomplete:      "gathering",
 	v1alpha1.ReasonGangUndefined:        "undefined",
 	v1alpha1.ReasonGangUnsupported:      "unsupported",
 	v1alpha1.ReasonUnschedulable:        "waiting for room",

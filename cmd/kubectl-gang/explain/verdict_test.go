@@ -80,7 +80,7 @@ DOMAIN   FITS   SHORT
 rack r   6/10   16 nvidia.com/gpu
 rack s   5/10   16 nvidia.com/gpu
 and 3 more, none with more room
-With 1 more nodes like n-0: there is room for it, and it starts in rack r
+With 1 more nodes like n-0 the scheduler would place 10 pods in rack r
 `
 	var out bytes.Buffer
 	if err := r.print(output.NewFlags(), &out, false); err != nil || out.String() != brief {

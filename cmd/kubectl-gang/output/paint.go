@@ -16,7 +16,7 @@ var paints = []struct {
 	colour string
 }{
 	{regexp.MustCompile(`\b(Failed|TimedOut|MemberRejected|GangUnsupported)\b`), red},
-	{regexp.MustCompile(`\b(Pending|Unknown|Unschedulable|GangIncomplete|GroupIncomplete|GangUndefined|AwaitingApproval)\b`), yellow},
+	{regexp.MustCompile(`\b(Pending|Unknown|Unschedulable|GangIncomplete|GangUndefined|AwaitingApproval)\b`), yellow},
 	{regexp.MustCompile(`\b(Running|Available|Succeeded|Finished|MinimumBound)\b`), green},
 }
 

@@ -95,8 +95,8 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 		}
 	}
 	if pod.Spec.NodeName == "" {
-		if said := waitsFor(pod); f.said == nil {
-			f.said = said
+		if said := waitsFor(pod); said != nil {
+			f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
 		}
 	}
 	if pod.Status.Phase == v1.PodRunning {

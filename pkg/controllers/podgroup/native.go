@@ -70,17 +70,9 @@ func (f *facts) quote(c *metav1.Condition) {
 	if c.Status == metav1.ConditionTrue || f.said == nil {
 		return
 	}
-	if c.Reason == v1alpha1.ReasonAwaitingPlacement &&
-		!incompleteBefore(f.said.Reason) ||
-		c.Reason == f.said.Reason || f.expired && f.said.Reason == v1alpha1.ReasonTimedOut {
+	if c.Reason == v1alpha1.ReasonAwaitingPlacement || c.Reason == f.said.Reason || f.expired && f.said.Reason == v1alpha1.ReasonTimedOut {
 		c.Reason, c.Message = f.said.Reason, f.said.Message
 	}
-}
-
-// incompleteBefore reports whether a reason is that members were missing: the existing members may still
-// have it.
-func incompleteBefore(reason string) bool {
-	return reason == v1alpha1.ReasonGangIncomplete || reason == v1alpha1.ReasonGangUndefined
 }
 
 // basic sets the reason and message for a PodGroup whose pods are scheduled one by one.
@@ -89,7 +81,7 @@ func basic(c *metav1.Condition, f facts) *metav1.Condition {
 	case c.Status == metav1.ConditionTrue:
 		c.Reason, c.Message = ReasonScheduled, fmt.Sprintf("PodGroup %q has a pod bound; its pods are scheduled one by one",
 			f.key)
-	case f.said != nil && !incompleteBefore(f.said.Reason):
+	case f.said != nil:
 		c.Reason, c.Message = f.said.Reason, f.said.Message
 	default:
 		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement,

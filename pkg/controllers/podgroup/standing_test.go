@@ -39,7 +39,7 @@ func TestStanding(t *testing.T) {
 		want   Standing
 	}{
 		"by annotation, it waits as a member says": {
-			pods: annotated(saying("Unschedulable", short, short)),
+			pods: annotated(saying("Unschedulable", "0/2 nodes are available: "+short, short)),
 			want: Standing{Phase: schedulingv1alpha1.PodGroupPending, Minimum: 2, Members: 2, Waiting: 2, Reason: "Unschedulable", Message: short},
 		},
 		"by annotation, part of it is lost, which only a PodGroup remembers": {
@@ -47,12 +47,8 @@ func TestStanding(t *testing.T) {
 			want: Standing{Phase: schedulingv1alpha1.PodGroupScheduling, Minimum: 2, Members: 2, Bound: 1, Waiting: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
 		},
 		"by annotation, it waits for one that it is to start with": {
-			pods: annotated(saying(v1alpha1.ReasonGroupIncomplete, others, others)),
-			want: Standing{Phase: PreScheduling, Minimum: 2, Members: 2, Waiting: 2, Reason: v1alpha1.ReasonGroupIncomplete, Message: others},
-		},
-		"by annotation, it has all members, and they still say that some are missing": {
-			pods: annotated(saying(v1alpha1.ReasonGangIncomplete, `gang "team/train" has 1 of 2 members`, `gang "team/train" has 1 of 2 members`)),
-			want: Standing{Phase: PreScheduling, Minimum: 2, Members: 2, Waiting: 2, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
+			pods: annotated(saying(v1alpha1.ReasonGangIncomplete, others, others)),
+			want: Standing{Phase: PreScheduling, Minimum: 2, Members: 2, Waiting: 2, Reason: v1alpha1.ReasonGangIncomplete, Message: others},
 		},
 		"nobody says its minimum": {
 			pods: pods("waiting"),

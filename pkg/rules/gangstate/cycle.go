@@ -152,7 +152,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		grp.miss(now)
 	}
 	for _, g := range grp.gangs {
-		g.failure = failure{cmp.Or(o.Reason, v1alpha1.ReasonUnschedulable), o.Why[g.key], o.Scattered[g.key]}
+		g.failure = failure{cmp.Or(o.Reason, v1alpha1.ReasonUnschedulable), o.Why[g.key], o.Scattered[g.key], a.Leader}
 		if !g.failure.none() && a.EvictsIn(now) > 0 {
 			g.failure.message += TextPreemptionDelay(a.PreemptionDelay)
 		}

@@ -212,7 +212,11 @@ func (g *gang) neverFits() failure {
 
 // failure is why an attempt or a round came to nothing, for users. topology is the label key of the required topology,
 // if that alone is why.
-type failure struct{ reason, message, topology string }
+type failure struct {
+	reason, message, topology string
+	// leader is the pod whose cycle found it; empty for none.
+	leader types.UID
+}
 
 // none reports whether nothing failed.
 func (f failure) none() bool { return f.message == "" }

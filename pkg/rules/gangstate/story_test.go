@@ -143,8 +143,8 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.look("all there")
 			},
 			want: []string{
-				`GroupIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
-				`GroupIncomplete: gang "a/x" waits for its group: gang "b/y" has 1 of 2 members`,
+				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
+				`GangIncomplete: gang "a/x" waits for its group: gang "b/y" has 1 of 2 members`,
 				"one lacks: a/x 2 pending, b/y 1 pending",
 				"all there: a/x 2 bound, b/y 2 bound",
 			},
@@ -184,7 +184,7 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.why("x")
 			},
 			want: []string{
-				`GroupIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
+				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
 			},
 		},
 		"a group of which one gang does not fit holds nothing": {

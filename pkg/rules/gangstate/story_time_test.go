@@ -134,7 +134,7 @@ func TestStoriesOfTime(t *testing.T) {
 			want: []string{
 				"room for three: a/x 2 planned, a/y 1 pending 1 planned, a/z 1 pending 1 bound",
 				"4 marked",
-				`GroupIncomplete: gang "a/x" waits for its group: gang "a/y" has 0 of 2 members (and 2 timed out: ` + revive + `)`,
+				`GangIncomplete: gang "a/x" waits for its group: gang "a/y" has 0 of 2 members (and 2 timed out: ` + revive + `)`,
 				`TimedOut: gang "a/y" did not reach its minimum of 2 members within 5s of holding the first; gang "a/y" has 0 of 2 members (and 2 timed out: ` + revive + `)`,
 			},
 		},

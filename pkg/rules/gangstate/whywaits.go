@@ -18,6 +18,9 @@ type Explanation struct {
 	// Topology is the label key of the required topology, if that alone keeps the gang waiting: no domain of it has room
 	// for the gang, and several together do. Empty otherwise.
 	Topology string
+	// Leader is the pod whose cycle found that the gang is Unschedulable: kube-scheduler reports that, and more, on it.
+	// Empty otherwise.
+	Leader types.UID
 	// Group is the group that it is placed with, as the ledger knows it.
 	Group string
 	// Min is the minimum of the gang; 0 if it has none.
@@ -51,7 +54,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	}
 	e.Reason, e.Message = s.why(g)
 	if e.Reason == v1alpha1.ReasonUnschedulable {
-		e.Topology = g.failure.topology
+		e.Topology, e.Leader = g.failure.topology, g.failure.leader
 	}
 	return e, true
 }
@@ -77,11 +80,11 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		if other := s.gangs[key]; other != nil && other.names(g.key) {
 			return v1alpha1.ReasonGangUnsupported, textTooMany(g.key, key)
 		}
-		return v1alpha1.ReasonGroupIncomplete, textAwaitsGang(g.key, key)
+		return v1alpha1.ReasonGangIncomplete, textAwaitsGang(g.key, key)
 	}
 	for _, other := range g.group.gangs {
 		if !other.gathered() {
-			return v1alpha1.ReasonGroupIncomplete, textAwaitsGroup(g.key, other.lacks())
+			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, other.lacks())
 		}
 	}
 	if g.failure.none() {

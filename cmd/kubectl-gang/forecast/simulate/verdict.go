@@ -78,7 +78,7 @@ func (a *Answer) decided() (decided bool, quiet time.Duration) {
 
 // final are the reasons that stand until something else happens in the cluster.
 var final = map[string]bool{
-	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonGroupIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
+	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
 }
 
 // queuesNotRead is the reason where the scheduler cannot read all that its queues need: it goes on once it can.
