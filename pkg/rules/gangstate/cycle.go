@@ -155,6 +155,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		g.failure = failure{cmp.Or(o.Reason, v1alpha1.ReasonUnschedulable), o.Why[g.key], o.Scattered[g.key], a.Leader}
 		if !g.failure.none() && a.EvictsIn(now) > 0 {
 			g.failure.message += TextPreemptionDelay(a.PreemptionDelay)
+			g.failure.leader = "" // kube-scheduler does not report that
 		}
 		s.tell(g)
 	}

@@ -214,7 +214,7 @@ func (g *gang) neverFits() failure {
 // if that alone is why.
 type failure struct {
 	reason, message, topology string
-	// leader is the pod whose cycle found it; empty for none.
+	// leader is the pod whose cycle found all of it; empty for none.
 	leader types.UID
 }
 
