@@ -159,9 +159,14 @@ func faultsOf(kind keys.Object, f form, list string) string {
 			fmt.Fprintf(&values, "e.key == %s ? %s :\n", quote(key.Name), check)
 		}
 	}
-	hint := ""
-	if kind == keys.Owner {
-		hint = " + '; keys of pods go on the pod template'"
+	// An owner may have the labels of its pods, too: tools give both the same.
+	misplaced := fmt.Sprintf("e.key + ' has no effect as %s of %s: it is ' + variables.where[e.key]", f.text, kind)
+	switch {
+	case kind != keys.Owner:
+	case f.field == "labels":
+		misplaced = "''"
+	default:
+		misplaced += " + '; keys of pods go on the pod template'"
 	}
 	// Koordinator has keys that are not in the table.
 	last := "''"
@@ -172,8 +177,8 @@ e.key + ': "' + %s + '" is not ' + variables.accepted[e.key]`, values.String(), 
 	}
 	return fmt.Sprintf(`%s.map(e,
 !(e.key in variables.where) ? (e.key.startsWith('%s') ? e.key + ' is not a key of Lockstep; docs/keys.md has all' : '') :
-!(e.key in [%s]) ? e.key + ' has no effect as %s of %s: it is ' + variables.where[e.key]%s :
-%s).filter(fault, fault != '')`, list, keys.Prefix, strings.Join(here, ", "), f.text, kind, hint, last)
+!(e.key in [%s]) ? %s :
+%s).filter(fault, fault != '')`, list, keys.Prefix, strings.Join(here, ", "), misplaced, last)
 }
 
 // mapOf returns a map from all keys to a text about them.

@@ -227,8 +227,9 @@ type LeftToOwner struct {
 	since time.Time
 }
 
-// ownerGrace is how long the Job controller may take between two deletions.
-const ownerGrace = 5 * time.Second
+// ownerGrace is how long the Job controller may take between two deletions: it may be starting, or waiting for its lease.
+// Pods that the scheduler deletes count as failures of the Job.
+const ownerGrace = time.Minute
 
 // Has reports whether a pod was left to the Job controller.
 func (l *LeftToOwner) Has(pod types.UID) bool { return l.pods[pod] }
@@ -248,5 +249,6 @@ func (e *Evictor) Overdue(l *LeftToOwner) []*v1.Pod {
 	if e.Clock.Since(l.since) < ownerGrace {
 		return nil
 	}
+	l.since = e.Clock.Now()
 	return running
 }

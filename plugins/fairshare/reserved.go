@@ -48,7 +48,8 @@ func (d *Dispatcher) SetReserved(reserved Reserved) {
 // covered reports whether everything that is to be placed with a pod is held for it, and counts as used
 // by its own queue already: it takes nothing from other jobs, and has no turn to wait for.
 func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
-	if d.reserved == nil {
+	claims := func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 } // which no Reservation holds
+	if d.reserved == nil || slices.ContainsFunc(pods, claims) {
 		return false
 	}
 	ids := d.reserved.Covers(pods)

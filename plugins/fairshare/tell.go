@@ -138,7 +138,7 @@ func (d *Dispatcher) reword(job string) status.PendingCondition {
 		Reason: string(notice.Reason), Message: notice.Message,
 		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool {
 			word := status.WaitCondition(pod)
-			return pod.Spec.NodeName != "" || word == nil || word.Reason == v1.PodReasonUnschedulable
+			return pod.Spec.NodeName != "" || word == nil || !queueing.IsLimit(word.Reason)
 		}),
 	}
 }

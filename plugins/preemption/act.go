@@ -248,6 +248,9 @@ func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one
 	if err != nil {
 		return err
 	}
+	if _, again := evicted.done.Load(one.Pod.UID); again {
+		return nil // its owner was to delete it, and did not
+	}
 	switch outcome {
 	case evictions.Ends:
 		evicted.countVictim(f)

@@ -74,7 +74,9 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 
 // printFits prints how many members fit in which domain.
 func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error {
-	fits := c.Placement.Fits[:min(shown, len(c.Placement.Fits))]
+	fits := slices.Clone(c.Placement.Fits)
+	slices.SortStableFunc(fits, func(x, y decisions.Fit) int { return cmp.Compare(ofOther(x, gang), ofOther(y, gang)) })
+	fits = fits[:min(shown, len(fits))]
 	columns := fitColumns
 	if slices.ContainsFunc(fits, func(f decisions.Fit) bool { return f.Gang != gang }) {
 		columns = append(output.Columns[decisions.Fit]{{Name: "GANG", Of: func(f decisions.Fit) any { return f.Gang }}}, columns...)
@@ -83,9 +85,17 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 		return err
 	}
 	if more := len(c.Placement.Fits) - len(fits) + c.Placement.Untried; more > 0 {
-		fmt.Fprintf(out, "and %d more, none with more room\n", more)
+		fmt.Fprintf(out, "and %d more\n", more)
 	}
 	return nil
+}
+
+// ofOther returns 0 for what a plan found of a gang, and 1 for what it found of another that starts with it.
+func ofOther(fit decisions.Fit, gang string) int {
+	if fit.Gang == gang {
+		return 0
+	}
+	return 1
 }
 
 // brieflines are the lines below the table that nobody should miss.

@@ -51,6 +51,8 @@ func singular(n int) string {
 func (r *Report) why(g *view.Gang) string {
 	text := ""
 	switch {
+	case r.State == "gathering" && r.Members >= r.Minimum && g != nil && g.Message != "":
+		text = r.brief(g.Message)
 	case r.State == "gathering" && r.Minimum > 0:
 		text = fmt.Sprintf("%d of its minimum of %d members are there", r.Members, r.Minimum)
 	case len(r.Cases) > 0 && !r.contradicted():

@@ -79,7 +79,7 @@ func TestPrint(t *testing.T) {
 DOMAIN   FITS   SHORT
 rack r   6/10   16 nvidia.com/gpu
 rack s   5/10   16 nvidia.com/gpu
-and 3 more, none with more room
+and 3 more
 With 1 more nodes like n-0 the scheduler would place 10 pods in rack r
 `
 	var out bytes.Buffer

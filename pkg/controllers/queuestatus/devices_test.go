@@ -46,8 +46,8 @@ func TestDevicesCount(t *testing.T) {
 		deserved, allocated, requested := s.Deserved[gpu], s.Allocated[gpu], s.Requested[gpu]
 		got[name] = fmt.Sprintf("%s/%s/%s %s", &deserved, &allocated, &requested, s.Share)
 	}
-	// "beside" is older by its UID: the claim that it shares with "waits" counts in its queue.
-	if diff := cmp.Diff(map[string]string{"a": "2/2/2 25%", "b": "6/0/7 0%"}, got); diff != "" {
+	// The claim that "beside" shares with "waits" counts in the queues of both, while neither has a node.
+	if diff := cmp.Diff(map[string]string{"a": "4/2/5 25%", "b": "4/0/7 0%"}, got); diff != "" {
 		t.Errorf("deserved/allocated/requested and share (-want +got):\n%s", diff)
 	}
 }

@@ -31,7 +31,7 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 		asked := places(pod)
 		spec.NodeSelector, spec.Affinity, spec.Tolerations = asked.NodeSelector, asked.Affinity, asked.Tolerations
 		spec.ResourceClaims, stripped.Status.ResourceClaimStatuses = pod.Spec.ResourceClaims, pod.Status.ResourceClaimStatuses
-		stripped.Status.Phase = pod.Status.Phase
+		stripped.Status.Phase, stripped.CreationTimestamp = pod.Status.Phase, pod.CreationTimestamp
 		if queue, ok := pod.Labels[v1alpha1.QueueLabel]; ok && stripped.Labels == nil {
 			stripped.Labels = map[string]string{v1alpha1.QueueLabel: queue}
 		}

@@ -68,7 +68,7 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	if owner, ok := OwnerOf(pod); ok {
 		return Key{pod.Namespace, owner.GangName()}, FromOwner, true
 	}
-	if isUnknownGang(pod) {
+	if pod.Spec.NodeName == "" && isUnknownGang(pod) {
 		return Key{}, 0, false // what the Job controller writes does not count before it
 	}
 	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil && *group.PodGroupName != "" {

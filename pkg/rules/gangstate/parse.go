@@ -34,6 +34,19 @@ var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 // WaitTime positive if that of defaults is, RoundTime and PreemptionDelay not negative, and Mode
 // and Policy are valid values.
 func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
+	spec, fault, problems := parseSpec(key, object, pod, defaults)
+	if fault != "" {
+		spec.refuse(fault)
+	}
+	return spec, problems
+}
+
+// refuse makes a spec that of a gang that must not start.
+func (s *Spec) refuse(why string) { s.Refused, s.Min, s.Stages = why, 0, nil }
+
+// parseSpec is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a value
+// without which its members could go where the user does not want them; empty for none.
+func parseSpec(key Key, object *Object, pod Fields, defaults Defaults) (spec Spec, fault string, problems []Problem) {
 	p := parser{key: key, pod: pod}
 	if object != nil {
 		p.object = *object
@@ -52,10 +65,11 @@ func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Prob
 	p.spec.PreemptionDelay = p.parsePreemptionDelay("gang")
 	p.spec.EvictBy = p.parseEvictBy()
 	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
-	if why := cmp.Or(p.object.Refused, p.refused); why != "" {
-		p.spec.Refused, p.spec.Min, p.spec.Stages = why, 0, nil
+	if p.object.Refused != "" {
+		p.spec.refuse(p.object.Refused)
+		return p.spec, "", p.problems
 	}
-	return p.spec, p.problems
+	return p.spec, p.refused, p.problems
 }
 
 type parser struct {

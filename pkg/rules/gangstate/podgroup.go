@@ -193,7 +193,14 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
 	}
 	before, was := g.spec.Groups, g.asked.Min
-	spec, problems := Parse(g.key, g.object(), fields, s.defaults)
+	spec, fault, problems := parseSpec(g.key, g.object(), fields, s.defaults)
+	switch {
+	case fault == "":
+	case g.running() == 0:
+		spec.refuse(fault)
+	case g.asked.Min > 0:
+		spec = g.asked // what runs goes on as it began
+	}
 	g.asked, g.spec = spec, spec
 	g.lower(was)
 	g.enterStage()

@@ -81,7 +81,7 @@ var Table = []Key{
 	{Name: v1alpha1.ReservationAllocatedAnnotation, AnnotationOf: []Object{Pod}},
 	{Name: v1alpha1.ReservationMarksAnnotation, AnnotationOf: []Object{Node}},
 	{Name: v1alpha1.MigrationAnnotation, AnnotationOf: []Object{PodGroup}, LabelOf: []Object{Reservation}},
-	{Name: v1alpha1.InPlaceOfAnnotation, AnnotationOf: []Object{Reservation}},
+	{Name: v1alpha1.InPlaceOfAnnotation, AnnotationOf: []Object{Pod, Reservation}},
 	{Name: v1alpha1.WhyAnnotation, AnnotationOf: []Object{PodMigration}},
 	{Name: v1alpha1.PlanLabel, LabelOf: []Object{PodMigration, Reservation}},
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // ReservationFor returns the Reservation of the target of a PodMigration. No pod can use it before it is opened: its
@@ -166,6 +167,9 @@ func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 			HostNetwork: from.HostNetwork, OS: from.OS, PreemptionPolicy: new(v1.PreemptNever),
 			InitContainers: containers(from.InitContainers), Containers: containers(from.Containers), Resources: from.Resources.DeepCopy(),
 		},
+	}
+	for _, ignored := range keys.FindIgnored(keys.Pod, nil, t.Labels) {
+		delete(t.Labels, ignored.Key) // a policy would refuse it
 	}
 	// The template is no member of the pod's gang, and has a node of its own.
 	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {

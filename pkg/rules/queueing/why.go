@@ -37,6 +37,16 @@ const (
 	Unread Reason = "QueuesNotRead"
 )
 
+// IsLimit reports whether a reason says that a queue lets a job in for no nodes, however many there are.
+func IsLimit(reason string) bool {
+	switch Reason(reason) {
+	case NotFound, Loose, Invalid, Closed, Capability, Behind:
+		return true
+	default:
+		return false
+	}
+}
+
 // Why returns what a job waits for, in words for users; empty if it does not wait. It may cost a look at each
 // job.
 func (b *Book) Why(name string) (Reason, string) { return b.why(name, b.Beyond) }

@@ -1,7 +1,8 @@
 // Package claims counts the devices that pods ask for by ResourceClaims as amounts of resources, beside what they request.
 //
-// A claim counts once, for the first of the pods that name it, whatever the order in which objects come. The package
-// looks nothing up: its caller passes in claims, templates and pods.
+// A claim counts once, for the first of the pods that name it, whatever the order in which objects come. While none of them
+// has a node it counts once for each gang, and each pod in none: any of these may be the first. The package looks nothing
+// up: its caller passes in claims, templates and pods.
 package claims
 
 import (
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -130,7 +132,11 @@ func (c *Claims) DropPod(uid types.UID) map[types.UID]bool { return c.replace(ui
 func (c *Claims) replace(uid types.UID, names map[source]bool, pod *v1.Pod) map[types.UID]bool {
 	changed := map[types.UID]bool{}
 	for of := range union(c.named[uid], names) {
-		before := c.payer(of)
+		if was := c.users[of][uid]; names[of] && was != nil && (of.template || sameUser(was, pod)) {
+			c.users[of][uid] = pod
+			continue
+		}
+		before := c.payers(of)
 		if names[of] {
 			if c.users[of] == nil {
 				c.users[of] = map[types.UID]*v1.Pod{}
@@ -139,19 +145,25 @@ func (c *Claims) replace(uid types.UID, names map[source]bool, pod *v1.Pod) map[
 		} else if delete(c.users[of], uid); len(c.users[of]) == 0 {
 			delete(c.users, of)
 		}
-		if now := c.payer(of); now != before && !of.template {
-			changed[before], changed[now] = true, true
+		now := c.payers(of)
+		for user := range union(before, now) {
+			changed[user] = changed[user] || before[user] != now[user]
 		}
 	}
 	if c.named[uid] = names; len(names) == 0 {
 		delete(c.named, uid)
 	}
 	delete(changed, uid)
-	delete(changed, "")
+	maps.DeleteFunc(changed, func(_ types.UID, is bool) bool { return !is })
 	return changed
 }
 
-func union(a, b map[source]bool) map[source]bool {
+// sameUser reports whether a pod pays for the same claims as an earlier version of it.
+func sameUser(was, is *v1.Pod) bool {
+	return was.Spec.NodeName == is.Spec.NodeName && jobOf(was) == jobOf(is)
+}
+
+func union[K comparable](a, b map[K]bool) map[K]bool {
 	both := maps.Clone(a)
 	if both == nil {
 		return b
@@ -160,18 +172,38 @@ func union(a, b map[source]bool) map[source]bool {
 	return both
 }
 
-// payer returns the pod for which a claim counts, by [comparePods]; empty for none.
-func (c *Claims) payer(of source) types.UID {
-	var first *v1.Pod
+// payers returns the pods for which a claim counts: the first by [comparePods] if that has a node, and else the first of
+// each job.
+func (c *Claims) payers(of source) map[types.UID]bool {
+	if of.template {
+		return nil // each pod gets a claim of its own
+	}
+	first := map[string]*v1.Pod{}
 	for _, pod := range c.users[of] {
-		if first == nil || comparePods(pod, first) < 0 {
-			first = pod
+		job := ""
+		if pod.Spec.NodeName == "" {
+			job = jobOf(pod)
+		}
+		if first[job] == nil || comparePods(pod, first[job]) < 0 {
+			first[job] = pod
 		}
 	}
-	if first == nil {
-		return ""
+	if placed := first[""]; placed != nil {
+		return map[types.UID]bool{placed.UID: true}
 	}
-	return first.UID
+	uids := map[types.UID]bool{}
+	for _, pod := range first {
+		uids[pod.UID] = true
+	}
+	return uids
+}
+
+// jobOf returns what starts together with a pod: its gang, or itself.
+func jobOf(pod *v1.Pod) string {
+	if key, _, member := gangstate.KeyOf(pod); member {
+		return key.String()
+	}
+	return string(pod.UID)
 }
 
 // comparePods orders pods by: 1. with a node before without; 2. age; 3. UID.
@@ -198,7 +230,7 @@ func (c *Claims) Amount(pod *v1.Pod) resource.Vector {
 	seen := map[source]bool{}
 	for i := range pod.Spec.ResourceClaims {
 		of, found := c.resolve(pod, i)
-		if !found || !of.template && (seen[of] || c.payer(of) != pod.UID) {
+		if !found || !of.template && (seen[of] || !c.payers(of)[pod.UID]) {
 			continue
 		}
 		seen[of] = true
@@ -217,7 +249,7 @@ func (c *Claims) Freed(pod *v1.Pod, has func(types.UID) bool) resource.Vector {
 			continue
 		}
 		seen[of] = true
-		counts, stays := c.payer(of) == pod.UID, false
+		counts, stays := c.payers(of)[pod.UID], false
 		for uid := range c.users[of] {
 			stays = stays || uid != pod.UID && has(uid)
 		}

@@ -164,7 +164,7 @@ func TestAmount(t *testing.T) {
 		"one that was made for another":    {[]*v1.Pod{pod("b", "template:two=made-for-a")}, map[string]string{"b": "2 devices/gpu"}},
 		"one that was made and is not yet": {[]*v1.Pod{pod("b", "template:two=to-come")}, map[string]string{"b": "2 devices/gpu"}},
 		"one that is not needed":           {[]*v1.Pod{notNeeded}, map[string]string{"a": ""}},
-		"a shared claim, for the oldest":   {[]*v1.Pod{pod("b", "four"), pod("a", "four"), pod("c", "four")}, map[string]string{"a": "4 devices/gpu", "b": "", "c": ""}},
+		"a shared claim, while all wait":   {[]*v1.Pod{pod("b", "four"), pod("a", "four"), pod("c", "four")}, map[string]string{"a": "4 devices/gpu", "b": "4 devices/gpu", "c": "4 devices/gpu"}},
 		"for one with a node before that":  {[]*v1.Pod{pod("a", "four"), on(pod("c", "four")), on(pod("b", "four"))}, map[string]string{"a": "", "b": "4 devices/gpu", "c": ""}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -202,15 +202,15 @@ func TestChangesTellWhoIsConcerned(t *testing.T) {
 		want string
 	}{
 		{"a pod", func() map[types.UID]bool { return known.SetPod(pod("b", "c", "template:t")) }, ""},
-		{"an older one", func() map[types.UID]bool { return known.SetPod(pod("a", "c")) }, "b"},
+		{"an older one", func() map[types.UID]bool { return known.SetPod(pod("a", "c")) }, ""},
 		{"a younger one", func() map[types.UID]bool { return known.SetPod(pod("d", "c")) }, ""},
 		{"the claim", func() map[types.UID]bool { return known.Set(claim("c", exactly("gpus", "gpu", 1))) }, "a b d"},
 		{"allocated, as it asked for", func() map[types.UID]bool { return known.Set(given(claim("c", exactly("gpus", "gpu", 1)), "gpus")) }, ""},
 		{"and reserved", func() map[types.UID]bool { return known.Set(reserved) }, ""},
-		{"the younger one has a node", func() map[types.UID]bool { return known.SetPod(on(pod("d", "c"))) }, "a"},
+		{"the younger one has a node", func() map[types.UID]bool { return known.SetPod(on(pod("d", "c"))) }, "a b"},
 		{"the template", func() map[types.UID]bool { return known.SetTemplate(template) }, "b"},
 		{"the same again", func() map[types.UID]bool { return known.SetTemplate(template) }, ""},
-		{"the pod that counts is gone", func() map[types.UID]bool { return known.DropPod("d") }, "a"},
+		{"the pod that counts is gone", func() map[types.UID]bool { return known.DropPod("d") }, "a b"},
 		{"the claim is gone", func() map[types.UID]bool { return known.Drop(name("c")) }, "a b"},
 		{"it is gone", func() map[types.UID]bool { return known.Drop(name("c")) }, ""},
 		{"the template is gone", func() map[types.UID]bool { return known.DropTemplate(name("t")) }, "b"},

@@ -181,7 +181,7 @@ func (o *objects) has(pod *v1.Pod) resource.Vector {
 	return has
 }
 
-// asks returns what a pod asks for: with the devices of its claim, if it is the first that names it.
+// asks returns what a pod asks for: with the devices of its claim, if it is the first on a node that names it, or none is.
 func (o *objects) asks(pod *v1.Pod) resource.Vector {
 	asks := resource.OfPod(pod)
 	claimOf := func(pod *v1.Pod) string {
@@ -192,11 +192,8 @@ func (o *objects) asks(pod *v1.Pod) resource.Vector {
 	}
 	claim, first := claimOf(pod), true
 	for _, other := range o.pods {
-		if claimOf(other) == claim && other.UID < pod.UID {
-			first = first && other.Spec.NodeName == "" && pod.Spec.NodeName != ""
-		}
-		if claimOf(other) == claim && other.UID > pod.UID {
-			first = first && (other.Spec.NodeName == "" || pod.Spec.NodeName != "")
+		if claimOf(other) == claim && other.Spec.NodeName != "" {
+			first = first && pod.Spec.NodeName != "" && pod.UID <= other.UID
 		}
 	}
 	if claim != "" && first {
