@@ -14,7 +14,6 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -159,14 +158,12 @@ func (s *stage) event() string {
 func TestOverdue(t *testing.T) {
 	pods := ofTheJob(members("g", 3, 3, "n0"))
 	s := newStage(t, known{}, pods...)
-	clock := testingclock.NewFakePassiveClock(time.Now())
-	s.Clock = clock
 	left := s.SuspendJobs(s.ctx, nil, "gang a/b")
 	for _, pod := range pods {
 		left.pods[pod.UID] = true
 	}
 	after := func(d time.Duration) int {
-		clock.SetTime(clock.Now().Add(d))
+		left.since = left.since.Add(-d)
 		return len(s.Overdue(left))
 	}
 	if n := after(ownerGrace - time.Second); n != 0 {
