@@ -223,7 +223,7 @@ func longestGrace(pods []*v1.Pod) time.Duration {
 // LeftToOwner are evicted pods that the Job controller is to delete, because their Job was suspended.
 type LeftToOwner struct {
 	pods map[types.UID]bool
-	// since is when the first was left to it, or the last was seen to be deleted.
+	// since is when the first was left to it, the last was seen to be deleted, or the rest was last overdue.
 	since time.Time
 }
 

@@ -86,7 +86,7 @@ func (d *Dispatcher) claimsChanged(change func() bool) {
 // devicesChanged updates nodes that may have other devices than before, and if classes count as other resources, what
 // pods ask for.
 func (d *Dispatcher) devicesChanged(renamed bool, nodes []string) {
-	d.devices.Unlimited() // evaluates selectors, before the lock is taken
+	d.devices.Unlimited() // evaluates the selectors of shared devices, before the lock is taken
 	d.change(func() {
 		if renamed {
 			d.usage.RecountDevices()

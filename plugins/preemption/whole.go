@@ -126,8 +126,8 @@ func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int, n
 }
 
 // evictRest evicts what is left of a gang that has begun to end: pods whose eviction failed, members that were being
-// bound, and those that the Job controller was to delete and has not. It returns once all evicted pods are seen to end, and the gang has no pods or, in a new life, its
-// minimum.
+// bound, and those that the Job controller was to delete and has not. It returns once all evicted pods are seen to end,
+// and the gang has no pods or, in a new life, its minimum.
 func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, ran int,
 	evicted *evictedPods, left *evictions.LeftToOwner) error {
 	pause := recheckInterval

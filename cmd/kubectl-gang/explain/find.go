@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -202,32 +203,11 @@ func suggest(name string, names []string) string {
 		return ""
 	}
 	nearest := slices.MinFunc(names, func(a, b string) int {
-		return cmp.Or(cmp.Compare(edits(name, a), edits(name, b)), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(keys.Distance(name, a), keys.Distance(name, b)), cmp.Compare(a, b))
 	})
 	isPart := strings.Contains(nearest, name) || strings.Contains(name, nearest)
-	if edits(name, nearest) > max(1, len(name)/3) && !isPart {
+	if keys.Distance(name, nearest) > max(1, len(name)/3) && !isPart {
 		return ""
 	}
 	return fmt.Sprintf(": did you mean %q?", nearest)
-}
-
-// edits returns how many letters have to be added, taken away or replaced to make one name of another.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := before
-			if a[i] != b[j] {
-				replaced++
-			}
-			before = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -33,7 +33,7 @@ func leaderless(ctx context.Context, read reader, of simulate.Origin) (string, e
 	return expired(&found, time.Now()), nil
 }
 
-// expired returns why nobody holds a lease; empty where somebody does.
+// expired returns why a lease has no holder; empty if it has one.
 func expired(lease *coordinationv1.Lease, now time.Time) string {
 	spec := &lease.Spec
 	name := lease.Namespace + "/" + lease.Name

@@ -56,7 +56,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 			return err
 		}
 	}
-	lines := r.brieflines()
+	lines := r.summary()
 	if verbose {
 		lines = append(lines, r.details()...)
 	}
@@ -98,8 +98,8 @@ func ofOther(fit decisions.Fit, gang string) int {
 	return 1
 }
 
-// brieflines are the lines below the table that nobody should miss.
-func (r *Report) brieflines() (lines []string) {
+// summary returns the lines below the table that are printed without -v, too.
+func (r *Report) summary() (lines []string) {
 	lines = append(lines, r.Advice...)
 	for i := range r.Cases {
 		c := &r.Cases[i]
