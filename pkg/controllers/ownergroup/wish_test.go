@@ -68,7 +68,7 @@ func TestOfJob(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			job := &batchv1.Job{}
 			read(t, c.job, job)
-			if diff := cmp.Diff(said{Min: c.want}, ofJob(job, c.standing).said()); diff != "" {
+			if diff := cmp.Diff(said{Min: c.want}, ofJob(stripped(t, job), c.standing).said()); diff != "" {
 				t.Errorf("wish (-want +got):\n%s", diff)
 			}
 		})
@@ -326,4 +326,14 @@ func TestSucceeded(t *testing.T) {
 	if got := succeeded(pods, job); got != 2 {
 		t.Errorf("%d succeeded, want 2", got)
 	}
+}
+
+// stripped returns what the cache keeps of a Job.
+func stripped(t *testing.T, job *batchv1.Job) *batchv1.Job {
+	t.Helper()
+	kept, err := StripJob(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept.(*batchv1.Job)
 }

@@ -1,0 +1,50 @@
+package gangstate
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// TestARunningGangOutlivesABadEdit: a value by which a gang must not start does no harm to one that runs.
+func TestARunningGangOutlivesABadEdit(t *testing.T) {
+	bad := says(requiredKey, "a rack")
+	edited := newCluster(t, map[string]int{"n": 9})
+	edited.add(podsNamed("x", 2, of("x"), needs(2))...)
+	edited.run()
+	edited.change("x", bad)
+	seen := newCluster(t, map[string]int{"n": 9}) // by a scheduler that has just started
+	seen.add(podsNamed("x", 2, of("x"), needs(2), bad, bindTo("n", 0))...)
+	waits := newCluster(t, nil)
+	waits.add(podsNamed("x", 2, of("x"), needs(2), bad)...)
+	for sentence, c := range map[string]struct {
+		of      *cluster
+		minimum int
+		refused bool
+	}{
+		"it is edited while it runs": {edited, 2, false},
+		"it runs at the start":       {seen, 2, false},
+		"it waits":                   {waits, 0, true},
+	} {
+		spec := c.of.s.gangs[Key{"a", "x"}].spec
+		if spec.Min != c.minimum || (spec.Refused != "") != c.refused {
+			t.Errorf("%s: its minimum is %d, want %d; refused: %q, want one: %t", sentence, spec.Min, c.minimum, spec.Refused, c.refused)
+		}
+	}
+}
+
+// TestAValueOfNoGangOnMembers: where a pod asks for a gang by a value that is none, it is in no gang before it has a
+// node, and in that of its schedulingGroup once it has one.
+func TestAValueOfNoGangOnMembers(t *testing.T) {
+	pod := podOf("p", says(v1alpha1.GangAnnotation, "true"))
+	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
+	if key, _, member := KeyOf(pod); member {
+		t.Errorf("it waits, and is in %s", key)
+	}
+	pod.Spec.NodeName = "n"
+	if key, _, member := KeyOf(pod); !member || key.Name != "g" {
+		t.Errorf("it runs, and is in %q, want g", key.Name)
+	}
+}
