@@ -116,6 +116,22 @@ func TestMoveCountsOnce(t *testing.T) {
 	}
 }
 
+// TestClaimsAreNotHeld: what is held for a pod is not all that it asks for if it has ResourceClaims, too.
+func TestClaimsAreNotHeld(t *testing.T) {
+	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a", Capability: gpus(4)})
+	d.usage.StartHeld()
+	d.SetReserved(covers{"owner": "held"})
+	owner := pod("owner", "a", 4, "")
+	d.Charge("held", pod("r", "a", 4, ""), "all", left(4))
+	if !d.covered(owner, []*v1.Pod{owner}) {
+		t.Error("all that it requests is held, and it waits for a turn")
+	}
+	owner.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpus", ResourceClaimName: new("four")}}
+	if d.covered(owner, []*v1.Pod{owner}) {
+		t.Error("it needs no turn for the devices of its claim")
+	}
+}
+
 // TestNoTurnForWhatIsHeld: a pod is admitted if everything that it asks for is held by its own queue, though the queue
 // is at its ceiling; a pod for which another queue pays is not.
 func TestNoTurnForWhatIsHeld(t *testing.T) {
