@@ -119,7 +119,7 @@ func (d *demo) policy() string {
 	return d.edited("hack/demo/7-policy.yaml", func(c map[string]any) {
 		profile := c["profiles"].([]any)[0].(map[string]any)
 		plugin := profile["pluginConfig"].([]any)[0].(map[string]any)
-		plugin["args"].(map[string]any)["dryRun"] = false
+		plugin["args"].(map[string]any)["needsApproval"] = false
 	})
 }
 
