@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,37 +80,11 @@ func reference(namespace string, owner metav1.OwnerReference) *v1.ObjectReferenc
 		Name: owner.Name, UID: owner.UID}
 }
 
-// tell records an event of a gang, if it is new; where it is nil, it forgets the last one.
+// tell records an event of a gang, if it is not the last one that was; where it is nil, it forgets that.
 func (r *reconciler) tell(key types.NamespacedName, e *status.Event) {
 	if e == nil {
-		r.told.forget(key)
-	} else if r.told.isNews(key, e.Reason+e.Note) {
+		r.told.Delete(key)
+	} else if last, _ := r.told.Swap(key, e.Reason+e.Note); last != e.Reason+e.Note {
 		e.Record(r.recorder)
 	}
-}
-
-// told is the last event of each gang, so that none is repeated. It is safe for concurrent use.
-type told struct {
-	mu   sync.Mutex
-	last map[types.NamespacedName]string
-}
-
-// isNews notes the event of a gang, and reports whether it differs from the last one.
-func (t *told) isNews(key types.NamespacedName, note string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last[key] == note {
-		return false
-	}
-	if t.last == nil {
-		t.last = map[types.NamespacedName]string{}
-	}
-	t.last[key] = note
-	return true
-}
-
-func (t *told) forget(key types.NamespacedName) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.last, key)
 }

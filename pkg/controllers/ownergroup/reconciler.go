@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -40,7 +42,8 @@ type reconciler struct {
 	recorder events.EventRecorder
 	// watches are the watches of owners, each from when a gang has an owner of its kind.
 	watches map[gangstate.OwnerKind]*crds.OnDemand
-	told    told
+	// told is the last event of each gang, so that none is repeated.
+	told sync.Map
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -60,13 +63,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, fmt.Errorf("listing the members of gang %s: %w", key, err)
 	}
 	if len(list.Items) == 0 {
-		r.told.forget(key)
+		r.told.Delete(key)
 		return reconcile.Result{}, r.tidy(ctx, group)
 	}
-	pods := make([]*v1.Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = &list.Items[i]
-	}
+	pods := setup.Pointers(list.Items)
 	owner, _ := gangstate.OwnerOf(pods[0])
 	want, err := r.desire(ctx, key, owner, pods)
 	switch {

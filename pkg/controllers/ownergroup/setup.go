@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
@@ -47,16 +47,7 @@ type Options struct {
 // gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing.
 func Setup(mgr manager.Manager, o Options) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
-	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		if !crds.Await(ctx, mgr.GetRESTMapper(), podGroups) {
-			return nil
-		}
-		return start(ctx, mgr, o)
-	})
-	if err := mgr.Add(wait); err != nil {
-		return fmt.Errorf("adding the %s controller: %w", name, err)
-	}
-	return nil
+	return setup.WhenServed(mgr, podGroups, func(ctx context.Context) error { return start(ctx, mgr, o) })
 }
 
 func start(ctx context.Context, mgr manager.Manager, o Options) error {
@@ -83,8 +74,9 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 		}
 	}
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
-		Watches(&v1.Pod{}, podEvents()).
-		Watches(&coscheduling.PodGroup{}, podGroupEvents()).
+		Watches(&v1.Pod{}, setup.Enqueue(0, requestsOf), builder.WithPredicates(setup.Changed(podDiffers))).
+		Watches(&coscheduling.PodGroup{}, setup.Enqueue(0, setup.Itself),
+			builder.WithPredicates(setup.Changed(podGroupDiffers))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 		Build(r)
 	if err != nil {
@@ -108,10 +100,8 @@ func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, k
 
 // gangOf returns the name of the gang that a pod is in by its owner, as index values.
 func gangOf(object client.Object) []string {
-	if pod, ok := object.(*v1.Pod); ok {
-		if key, ok := keyOf(pod); ok {
-			return []string{key.Name}
-		}
+	for _, request := range requestsOf(context.Background(), object) {
+		return []string{request.Name}
 	}
 	return nil
 }
@@ -129,51 +119,31 @@ func ownerOf(object client.Object) []string {
 	return nil
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// podEvents queues the gang of a pod that comes or goes. Events of other pods of the gang meanwhile cost nothing more.
-func podEvents() handler.EventHandler {
-	add := func(object client.Object, q queue) {
-		if pod, ok := object.(*v1.Pod); ok {
-			if key, ok := keyOf(pod); ok {
-				q.Add(reconcile.Request{NamespacedName: key})
-			}
+// requestsOf returns a request for the gang that a pod is in by its owner.
+func requestsOf(_ context.Context, object client.Object) []reconcile.Request {
+	if pod, ok := object.(*v1.Pod); ok {
+		if key, ok := keyOf(pod); ok {
+			return []reconcile.Request{{NamespacedName: key}}
 		}
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || !slices.Equal(gangOf(e.ObjectOld), gangOf(e.ObjectNew)) {
-				add(e.ObjectOld, q)
-				add(e.ObjectNew, q)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
-	}
+	return nil
 }
 
-// podGroupEvents queues a gang whose PodGroup was made, deleted, or changed beyond its status.
-func podGroupEvents() handler.EventHandler {
-	add := func(object client.Object, q queue) {
-		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)})
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			a, b := e.ObjectOld, e.ObjectNew
-			if a.GetGeneration() != b.GetGeneration() || !maps.Equal(a.GetLabels(), b.GetLabels()) ||
-				!maps.Equal(a.GetAnnotations(), b.GetAnnotations()) ||
-				!equality.Semantic.DeepEqual(a.GetOwnerReferences(), b.GetOwnerReferences()) {
-				add(b, q)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(e.Object, q) },
-	}
+// podDiffers reports whether a pod is another one of its name, or in another gang.
+func podDiffers(was, is *v1.Pod) bool {
+	return was.UID != is.UID || !slices.Equal(gangOf(was), gangOf(is))
+}
+
+// podGroupDiffers reports whether a PodGroup has changed beyond its status.
+func podGroupDiffers(was, is *coscheduling.PodGroup) bool {
+	return was.Generation != is.Generation || !maps.Equal(was.Labels, is.Labels) ||
+		!maps.Equal(was.Annotations, is.Annotations) ||
+		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences)
 }
 
 // ownerEvents queues the gangs of an owner that is new, or has another spec, and reports its keys that have no effect.
 func (r *reconciler) ownerEvents(kind gangstate.OwnerKind) handler.EventHandler {
-	add := func(ctx context.Context, object client.Object, q queue) {
+	add := func(ctx context.Context, object client.Object, q setup.Queue) {
 		whole := gangstate.Owner{Kind: kind, Name: object.GetName()}
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(),
 			Name: whole.GangName()}})
@@ -194,11 +164,11 @@ func (r *reconciler) ownerEvents(kind gangstate.OwnerKind) handler.EventHandler 
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q setup.Queue) {
 			tell(nil, e.Object)
 			add(ctx, e.Object, q)
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q setup.Queue) {
 			tell(e.ObjectOld, e.ObjectNew)
 			if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 				failedMore(e.ObjectOld, e.ObjectNew) {

@@ -53,7 +53,7 @@ func (p *part) add(n int, pod *v1.PodTemplateSpec) {
 	if p.room == nil {
 		p.room = resource.Vector{}
 	}
-	for name, amount := range resource.OfOne(requests(pod)) {
+	for name, amount := range resource.OfOne(resource.RequestsOfTemplate(pod)) {
 		p.room[name] = resource.Plus(p.room[name], resource.Times(amount, int64(n)))
 	}
 }
@@ -98,27 +98,6 @@ func most(parts []part) resource.Vector {
 		from = to
 	}
 	return most
-}
-
-// requests returns what a pod of a template requests. When the API server creates the pod, it sets
-// missing requests to the limits.
-func requests(template *v1.PodTemplateSpec) v1.ResourceList {
-	spec := template.Spec.DeepCopy()
-	for _, containers := range [][]v1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			asked := &containers[i].Resources
-			for name, amount := range asked.Limits {
-				if _, ok := asked.Requests[name]; ok {
-					continue
-				}
-				if asked.Requests == nil {
-					asked.Requests = v1.ResourceList{}
-				}
-				asked.Requests[name] = amount
-			}
-		}
-	}
-	return resource.Requests(&v1.Pod{Spec: *spec})
 }
 
 // podsOf returns how many pods of a Job exist at a time. endless: more come when some have succeeded.

@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -50,7 +51,7 @@ func observe(key gangstate.Key, object *gangstate.Object, pods []*v1.Pod, histor
 		f.madeFor = object.Owner
 	}
 	for _, pod := range f.Pods {
-		if !ended(pod) {
+		if !podutil.IsPodTerminal(pod) {
 			f.addUnfinished(pod)
 		} else if !history.Includes(pod) {
 			continue
@@ -69,7 +70,7 @@ func (f *facts) lastStage() bool { return f.stage == f.stages }
 
 func (f *facts) addUnfinished(pod *v1.Pod) {
 	f.unfinished++
-	if target := conditionOf(pod, v1.DisruptionTarget); pod.DeletionTimestamp == nil &&
+	if _, target := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget); pod.DeletionTimestamp == nil &&
 		(target == nil || target.Status != v1.ConditionTrue) {
 		f.staying++
 	}
@@ -93,8 +94,6 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 			}
 			return
 		}
-	}
-	if pod.Spec.NodeName == "" {
 		if said := waitsFor(pod); said != nil {
 			f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
 		}
@@ -120,22 +119,9 @@ func refused(pod *v1.Pod) bool {
 
 // waitsFor returns why a pod has no node, from its status; nil where it does not show that.
 func waitsFor(pod *v1.Pod) *v1.PodCondition {
-	c := conditionOf(pod, v1.PodScheduled)
+	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 	if c == nil || c.Status != v1.ConditionFalse || c.Reason == "" {
 		return nil
 	}
 	return c
-}
-
-func conditionOf(pod *v1.Pod, of v1.PodConditionType) *v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == of {
-			return c
-		}
-	}
-	return nil
-}
-
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

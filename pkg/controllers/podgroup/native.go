@@ -8,6 +8,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -94,10 +95,10 @@ func basic(c *metav1.Condition, f facts) *metav1.Condition {
 func disruption(pods []*v1.Pod, was bool) *metav1.Condition {
 	var target *v1.PodCondition
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || ended(pod) {
+		if pod.Spec.NodeName == "" || podutil.IsPodTerminal(pod) {
 			continue
 		}
-		c := conditionOf(pod, v1.DisruptionTarget)
+		_, c := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget)
 		if c == nil || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonPreemptionByScheduler {
 			if !was {
 				return nil

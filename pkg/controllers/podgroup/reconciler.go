@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -36,9 +37,9 @@ type follower struct {
 	// joins is how pods name a PodGroup of the kind.
 	joins membership
 	// pods is the watch of members.
-	pods      crds.OnDemand
-	gathering gathering
-	histories histories
+	pods crds.OnDemand
+	// histories are the histories of gangs with a PodGroup, by its key.
+	histories sync.Map
 }
 
 // reconciler keeps the status of community PodGroups up to date.
@@ -51,11 +52,10 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	r.gathering.done(request.NamespacedName)
 	pg := &coscheduling.PodGroup{} // from the cache, and not to be changed
 	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
-		r.histories.forget(request.NamespacedName)
+		r.histories.Delete(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -65,7 +65,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	facts := observe(gangstate.Key(request.NamespacedName), wishesOf(pg), pods, r.histories.of(request.NamespacedName))
+	facts := observe(gangstate.Key(request.NamespacedName), wishesOf(pg), pods, r.historyOf(request.NamespacedName))
 	want := nextStatus(pg, facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {
@@ -81,46 +81,23 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.write(ctx, pg, fields)
 }
 
-// histories are the histories of gangs with a PodGroup. Each is used by one reconciliation
-// at a time.
-type histories struct {
-	mu sync.Mutex
-	m  map[types.NamespacedName]*gangstate.History
-}
-
-func (h *histories) of(key types.NamespacedName) *gangstate.History {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.m == nil {
-		h.m = map[types.NamespacedName]*gangstate.History{}
-	}
-	if h.m[key] == nil {
-		h.m[key] = &gangstate.History{}
-	}
-	return h.m[key]
-}
-
-func (h *histories) forget(key types.NamespacedName) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.m, key)
+// historyOf returns the history of a gang, which is used by one reconciliation at a time.
+func (f *follower) historyOf(key types.NamespacedName) *gangstate.History {
+	history, _ := f.histories.LoadOrStore(key, &gangstate.History{})
+	return history.(*gangstate.History)
 }
 
 // members returns the pods of a gang, from the cache and not to be changed.
-func (r *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
-	if err := r.pods.Ensure(); err != nil {
+func (f *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1.Pod, error) {
+	if err := f.pods.Ensure(); err != nil {
 		return nil, err
 	}
 	var list v1.PodList
-	if err := r.client.List(ctx, &list, client.InNamespace(key.Namespace),
-		client.MatchingFields{r.joins.index: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := f.client.List(ctx, &list, client.InNamespace(key.Namespace),
+		client.MatchingFields{f.joins.index: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", key, err)
 	}
-	pods := make([]*v1.Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = &list.Items[i]
-	}
-	return pods, nil
+	return setup.Pointers(list.Items), nil
 }
 
 // write patches the status, provided that the object has not changed since it

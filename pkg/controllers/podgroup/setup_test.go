@@ -2,16 +2,11 @@ package podgroup
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -75,47 +70,6 @@ func TestIndex(t *testing.T) {
 		})
 	}
 }
-
-// Events gather: a gang is reconciled once for many events, and again for an event that comes while it is being
-// reconciled.
-func TestGathering(t *testing.T) {
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	defer q.ShutDown()
-	added := &counting{TypedRateLimitingInterface: q}
-	var g gathering
-	events, ctx := podEvents(&g, describedKey), t.Context()
-	p, stranger := pod(0, "waiting"), pod(1, "waiting")
-	stranger.Labels = nil
-	for range 10 {
-		events.Create(ctx, event.CreateEvent{Object: p}, added)
-		events.Update(ctx, event.UpdateEvent{ObjectOld: p, ObjectNew: p}, added)
-		events.Create(ctx, event.CreateEvent{Object: stranger}, added)
-	}
-	if added.n != 1 {
-		t.Errorf("%d looks for the events of one gang, want 1", added.n)
-	}
-	g.done(types.NamespacedName(key))
-	events.Delete(ctx, event.DeleteEvent{Object: p}, added)
-	if added.n != 2 {
-		t.Errorf("%d looks, want one more for what came after the first", added.n)
-	}
-	left := p.DeepCopy()
-	left.Labels[v1alpha1.PodGroupLabel] = "other"
-	g.done(types.NamespacedName(key))
-	events.Update(ctx, event.UpdateEvent{ObjectOld: p, ObjectNew: left}, added)
-	if added.n != 4 {
-		t.Errorf("%d looks, want one more for the gang that was left, and one for the other", added.n)
-	}
-}
-
-// counting counts what is added to a queue.
-type counting struct {
-	workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-	n int
-}
-
-func (c *counting) AddAfter(reconcile.Request, time.Duration) { c.n++ }
 
 func TestDeepCopy(t *testing.T) {
 	pg := group(2, "")

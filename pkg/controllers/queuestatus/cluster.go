@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -188,30 +189,24 @@ func (c *cluster) tree() map[string]share.Queue {
 // demandOf returns how far the request of a pod counts while it waits. Its status shows whether the scheduler
 // found its gang incomplete: then it asks for nothing yet.
 func demandOf(pod *v1.Pod) queueing.Demand {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			if v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut {
-				return queueing.Hopeless
-			}
-		}
+	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	if c != nil && c.Status == v1.ConditionFalse &&
+		(v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut) {
+		return queueing.Hopeless
 	}
 	return queueing.Full
 }
 
 // foreign reports whether a pod has part of a node and is not of a scheduler that uses queues.
 func (c *cluster) foreign(pod *v1.Pod) bool {
-	return !c.schedulers[pod.Spec.SchedulerName] && pod.Spec.NodeName != "" && !ended(pod)
+	return !c.schedulers[pod.Spec.SchedulerName] && pod.Spec.NodeName != "" && !podutil.IsPodTerminal(pod)
 }
 
 // counts reports whether a pod is counted in its queue: with gates it asks for nothing yet, nor where it cannot
 // be scheduled as it is.
 func (c *cluster) counts(pod *v1.Pod) bool {
-	return c.schedulers[pod.Spec.SchedulerName] && !ended(pod) && len(pod.Spec.SchedulingGates) == 0 &&
+	return c.schedulers[pod.Spec.SchedulerName] && !podutil.IsPodTerminal(pod) && len(pod.Spec.SchedulingGates) == 0 &&
 		gangstate.CheckPod(pod) == nil
-}
-
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 func (c *cluster) queueOf(pod *v1.Pod) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -54,10 +54,8 @@ type reconciler struct {
 	devices *devices.Counts
 	// cluster is the watches of everything but queues.
 	cluster crds.OnDemand
-
-	mu sync.Mutex
-	// kinds are the watched kinds that the API server may not serve.
-	kinds []schema.GroupVersionKind
+	// watched has the kinds that are watched, of those that the API server may not serve.
+	watched sync.Map
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -114,7 +112,7 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 			return nil, fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	c.queues, c.pods, c.nodes = pointers(queues.Items), pointers(pods.Items), pointers(nodes.Items)
+	c.queues, c.pods, c.nodes = setup.Pointers(queues.Items), setup.Pointers(pods.Items), setup.Pointers(nodes.Items)
 	c.byNamespace = map[string]string{}
 	for i := range namespaces.Items {
 		if queue := namespaces.Items[i].Annotations[v1alpha1.QueueLabel]; queue != "" {
@@ -148,8 +146,8 @@ func (r *reconciler) readDevices(ctx context.Context, c *cluster) error {
 			return fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	r.devices.Replace(pointers(all.Items), pointers(classes.Items))
-	c.claims, c.templates = pointers(claims.Items), pointers(templates.Items)
+	r.devices.Replace(setup.Pointers(all.Items), setup.Pointers(classes.Items))
+	c.claims, c.templates = setup.Pointers(claims.Items), setup.Pointers(templates.Items)
 	return nil
 }
 
@@ -166,14 +164,6 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 		pods = append(pods, reservationstate.CountedPods(&list.Items[i], r.clock.Now())...)
 	}
 	return pods, nil
-}
-
-func pointers[T any](items []T) []*T {
-	list := make([]*T, len(items))
-	for i := range items {
-		list[i] = &items[i]
-	}
-	return list
 }
 
 // byGang returns the queues that PodGroups name. The community's PodGroup takes precedence over the native one.
@@ -198,17 +188,9 @@ func (r *reconciler) byGang(ctx context.Context) (map[gangstate.Key]string, erro
 	return queues, nil
 }
 
-// watch notes that a kind is watched from now on.
-func (r *reconciler) watch(kind schema.GroupVersionKind) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kinds = append(r.kinds, kind)
-}
-
 func (r *reconciler) watches(kind schema.GroupVersionKind) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Contains(r.kinds, kind)
+	_, watched := r.watched.Load(kind)
+	return watched
 }
 
 // write patches a status that is not as it should be, provided that the queue has not changed

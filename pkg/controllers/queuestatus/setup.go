@@ -15,14 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -31,7 +29,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -106,22 +104,15 @@ func Setup(mgr manager.Manager, o Options) error {
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name] = true
 	}
-	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		if !crds.Await(ctx, mgr.GetRESTMapper(), v1alpha1.SchemeGroupVersion.WithKind("Queue")) {
-			return nil
-		}
+	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("Queue"), func(context.Context) error {
 		return start(mgr, r)
 	})
-	if err := mgr.Add(wait); err != nil {
-		return fmt.Errorf("adding the %s controller: %w", name, err)
-	}
-	return nil
 }
 
 func start(mgr manager.Manager, r *reconciler) error {
 	return r.cluster.Prepare(func() (func() error, error) {
 		c, err := builder.ControllerManagedBy(mgr).Named(name).
-			Watches(&v1alpha1.Queue{}, events()).
+			Watches(&v1alpha1.Queue{}, setup.Enqueue(settle, allQueues)).
 			WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 			Build(r)
 		if err != nil {
@@ -134,106 +125,75 @@ func start(mgr manager.Manager, r *reconciler) error {
 // watchCluster watches what queues share, and what decides which pods are in them. It may be called again
 // where it failed: then some is watched twice, which costs and does no harm.
 func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) error {
-	for _, watch := range []struct {
-		object client.Object
-		differ func(was, is client.Object) bool
-	}{
-		{&v1.Pod{}, podDiffers}, {&v1.Node{}, nodeDiffers}, {&v1.Namespace{}, namespaceDiffers},
-	} {
-		if err := c.Watch(source.Kind(mgr.GetCache(), watch.object, events(), changes(watch.differ))); err != nil {
-			return fmt.Errorf("watching %T: %w", watch.object, err)
+	watch := func(object client.Object, changed ...predicate.Predicate) error {
+		if err := c.Watch(source.Kind(mgr.GetCache(), object, setup.Enqueue(settle, allQueues), changed...)); err != nil {
+			return fmt.Errorf("watching %T %s: %w", object, object.GetObjectKind().GroupVersionKind(), err)
 		}
+		return nil
 	}
-	if err := watchDevices(mgr, c, r); err != nil {
+	always := map[client.Object]predicate.Predicate{&v1.Pod{}: setup.Changed(podDiffers),
+		&v1.Node{}: setup.Changed(nodeDiffers), &v1.Namespace{}: setup.Changed(namespaceDiffers)}
+	devicesServed, err := served(mgr, deviceSlices)
+	if err != nil {
 		return err
 	}
-	_, err := mgr.GetRESTMapper().RESTMapping(native.GroupKind(), native.Version)
-	switch {
-	case err == nil:
-		if err := watchGroup(mgr, c, r, native); err != nil {
+	if devicesServed {
+		for _, object := range []client.Object{
+			&resourceapi.ResourceSlice{}, &resourceapi.DeviceClass{}, &resourceapi.ResourceClaimTemplate{},
+		} {
+			always[object] = setup.Changed(specDiffers)
+		}
+		always[&resourceapi.ResourceClaim{}] = setup.Changed(claimDiffers)
+	}
+	for object, changed := range always {
+		if err := watch(object, changed); err != nil {
 			return err
 		}
-	case !meta.IsNoMatchError(err):
-		return fmt.Errorf("asking the API server for native PodGroups: %w", err)
 	}
-	for kind, start := range map[schema.GroupVersionKind]func() error{
-		community:    func() error { return watchGroup(mgr, c, r, community) },
-		reservations: func() error { return watchReservations(mgr, c, r) },
-	} {
-		wait := manager.RunnableFunc(func(ctx context.Context) error {
-			if !crds.Await(ctx, mgr.GetRESTMapper(), kind) {
-				return nil
-			}
-			return start()
-		})
-		if err := mgr.Add(wait); err != nil {
-			return fmt.Errorf("waiting for %s: %w", kind, err)
-		}
+	if devicesServed {
+		r.watched.Store(deviceSlices, true)
 	}
-	return nil
+	watchGroup := func(kind schema.GroupVersionKind) error {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		r.watched.Store(kind, true)
+		return watch(object, setup.Changed(groupDiffers))
+	}
+	nativesServed, err := served(mgr, native)
+	if err == nil && nativesServed {
+		err = watchGroup(native)
+	}
+	if err != nil {
+		return err
+	}
+	if err := setup.WhenServed(mgr, community, func(context.Context) error { return watchGroup(community) }); err != nil {
+		return err
+	}
+	return setup.WhenServed(mgr, reservations, func(context.Context) error {
+		r.watched.Store(reservations, true)
+		return watch(&v1alpha1.Reservation{})
+	})
 }
 
-// watchDevices watches which devices nodes have, and pods ask for, if the API server serves that.
-func watchDevices(mgr manager.Manager, c controller.Controller, r *reconciler) error {
-	_, err := mgr.GetRESTMapper().RESTMapping(deviceSlices.GroupKind(), deviceSlices.Version)
+// served reports whether the API server serves a kind.
+func served(mgr manager.Manager, kind schema.GroupVersionKind) (bool, error) {
+	_, err := mgr.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("asking the API server for ResourceSlices: %w", err)
+		return false, fmt.Errorf("asking the API server for the kind %s: %w", kind, err)
 	}
-	for object, differ := range map[client.Object]func(was, is client.Object) bool{
-		&resourceapi.ResourceSlice{}: specDiffers, &resourceapi.DeviceClass{}: specDiffers,
-		&resourceapi.ResourceClaim{}: claimDiffers, &resourceapi.ResourceClaimTemplate{}: specDiffers,
-	} {
-		if err := c.Watch(source.Kind(mgr.GetCache(), object, events(), changes(differ))); err != nil {
-			return fmt.Errorf("watching %T: %w", object, err)
-		}
-	}
-	r.watch(deviceSlices)
-	return nil
+	return true, nil
 }
 
-func watchReservations(mgr manager.Manager, c controller.Controller, r *reconciler) error {
-	r.watch(reservations)
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1alpha1.Reservation{}, events())); err != nil {
-		return fmt.Errorf("watching Reservations: %w", err)
-	}
-	return nil
+// allQueues returns the one request for all queues.
+func allQueues(context.Context, client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: "all"}}}
 }
 
-func watchGroup(mgr manager.Manager, c controller.Controller, r *reconciler, kind schema.GroupVersionKind) error {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind)
-	r.watch(kind)
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), object, events(), changes(groupDiffers))); err != nil {
-		return fmt.Errorf("watching PodGroups of %s: %w", kind.GroupVersion(), err)
-	}
-	return nil
-}
-
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// events queues one request for all queues soon; until then, further events cost nothing.
-func events() handler.EventHandler {
-	all := reconcile.Request{NamespacedName: types.NamespacedName{Name: "all"}}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, _ event.CreateEvent, q queue) { q.AddAfter(all, settle) },
-		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q queue) { q.AddAfter(all, settle) },
-		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q queue) { q.AddAfter(all, settle) },
-	}
-}
-
-// changes passes updates that change what is counted.
-func changes(differ func(was, is client.Object) bool) predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return differ(e.ObjectOld, e.ObjectNew) }}
-}
-
-func podDiffers(was, is client.Object) bool {
-	a, aOK := was.(*v1.Pod)
-	b, bOK := is.(*v1.Pod)
-	return !aOK || !bOK ||
-		a.UID != b.UID || ended(a) != ended(b) || a.Spec.NodeName != b.Spec.NodeName ||
+func podDiffers(a, b *v1.Pod) bool {
+	return a.UID != b.UID || podutil.IsPodTerminal(a) != podutil.IsPodTerminal(b) || a.Spec.NodeName != b.Spec.NodeName ||
 		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
 		demandOf(a) != demandOf(b) ||
 		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
@@ -241,10 +201,8 @@ func podDiffers(was, is client.Object) bool {
 		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(places(a), places(b))
 }
 
-func nodeDiffers(was, is client.Object) bool {
-	a, aOK := was.(*v1.Node)
-	b, bOK := is.(*v1.Node)
-	return !aOK || !bOK || a.Spec.Unschedulable != b.Spec.Unschedulable || !maps.Equal(a.Labels, b.Labels) ||
+func nodeDiffers(a, b *v1.Node) bool {
+	return a.Spec.Unschedulable != b.Spec.Unschedulable || !maps.Equal(a.Labels, b.Labels) ||
 		!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) ||
 		!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)
 }
@@ -255,14 +213,12 @@ func specDiffers(was, is client.Object) bool {
 }
 
 // claimDiffers reports whether a claim was allocated, or is no longer: its spec never changes.
-func claimDiffers(was, is client.Object) bool {
-	a, aOK := was.(*resourceapi.ResourceClaim)
-	b, bOK := is.(*resourceapi.ResourceClaim)
-	return !aOK || !bOK || a.UID != b.UID || !equality.Semantic.DeepEqual(a.Status.Allocation, b.Status.Allocation)
+func claimDiffers(a, b *resourceapi.ResourceClaim) bool {
+	return a.UID != b.UID || !equality.Semantic.DeepEqual(a.Status.Allocation, b.Status.Allocation)
 }
 
-func namespaceDiffers(was, is client.Object) bool {
-	return was.GetAnnotations()[v1alpha1.QueueLabel] != is.GetAnnotations()[v1alpha1.QueueLabel]
+func namespaceDiffers(was, is *v1.Namespace) bool {
+	return was.Annotations[v1alpha1.QueueLabel] != is.Annotations[v1alpha1.QueueLabel]
 }
 
 func groupDiffers(was, is client.Object) bool {

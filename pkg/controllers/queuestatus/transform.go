@@ -4,6 +4,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -41,7 +42,7 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 		if len(stripped.Status.Conditions) == 0 {
 			stripped.Status.Conditions = whyItWaits(pod)
 		}
-		if !ended(pod) {
+		if !podutil.IsPodTerminal(pod) {
 			spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: resource.Requests(pod)}}}
 		}
 		return stripped, nil
@@ -50,12 +51,11 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 
 // whyItWaits returns the reason in the pod's condition why it waits.
 func whyItWaits(pod *v1.Pod) []v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return []v1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
-		}
+	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+	if c == nil || c.Status != v1.ConditionFalse {
+		return nil
 	}
-	return nil
+	return []v1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
 }
 
 // places returns what a pod asks of nodes.

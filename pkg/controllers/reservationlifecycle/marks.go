@@ -16,12 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 )
 
 // marksName is the name of the controller of marks in logs and metrics.
@@ -75,8 +74,8 @@ type marker struct {
 
 func startMarks(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).Named(marksName).
-		Watches(&v1.Node{}, markEvents()).
-		Watches(&v1alpha1.Reservation{}, heldEvents()).
+		Watches(&v1.Node{}, setup.Enqueue(settle, setup.Itself), builder.WithPredicates(setup.Changed(marksDiffer))).
+		Watches(&v1alpha1.Reservation{}, setup.Enqueue(settle, nodesHeld)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
 		Complete(&marker{client: mgr.GetClient()})
 	if err != nil {
@@ -160,31 +159,13 @@ func removeMarks(ctx context.Context, reader client.Reader, writer client.Writer
 	}
 }
 
-// markEvents queues nodes that are new, or whose marks have changed.
-func markEvents() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { soon(q, e.Object.GetName()) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if !maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) {
-				soon(q, e.ObjectNew.GetName())
-			}
-		},
-	}
-}
+// marksDiffer reports whether the marks of a node may have changed.
+func marksDiffer(was, is *v1.Node) bool { return !maps.Equal(was.Annotations, is.Annotations) }
 
-// heldEvents queues the nodes of a Reservation, those that it has left included.
-func heldEvents() handler.EventHandler {
-	nodes := func(object client.Object, q queue) {
-		for _, node := range nodesOf(object) {
-			soon(q, node)
-		}
+// nodesHeld returns requests for the nodes on which a Reservation holds something.
+func nodesHeld(_ context.Context, object client.Object) (requests []reconcile.Request) {
+	for _, node := range nodesOf(object) {
+		requests = append(requests, named(node))
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { nodes(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			nodes(e.ObjectOld, q)
-			nodes(e.ObjectNew, q)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { nodes(e.Object, q) },
-	}
+	return requests
 }

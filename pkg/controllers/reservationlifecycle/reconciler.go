@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -126,12 +127,8 @@ func consumer(pod *v1.Pod) (reservationstate.Consumer, bool) {
 	requests[v1.ResourcePods] = 1
 	return reservationstate.Consumer{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Created: pod.CreationTimestamp.Time,
-		Index: use.Index, Node: pod.Spec.NodeName, Requests: requests, Ended: ended(pod),
+		Index: use.Index, Node: pod.Spec.NodeName, Requests: requests, Ended: podutil.IsPodTerminal(pod),
 	}, true
-}
-
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // node returns how a node is, and whether the cache knows that. Whether it is gone is read from the API

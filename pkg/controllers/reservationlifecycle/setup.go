@@ -9,19 +9,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -55,16 +54,9 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding Reservations to the scheme: %w", err)
 	}
-	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		if !crds.Await(ctx, mgr.GetRESTMapper(), v1alpha1.SchemeGroupVersion.WithKind("Reservation")) {
-			return nil
-		}
+	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("Reservation"), func(ctx context.Context) error {
 		return start(ctx, mgr, o)
 	})
-	if err := mgr.Add(wait); err != nil {
-		return fmt.Errorf("adding the %s controller: %w", name, err)
-	}
-	return nil
 }
 
 func start(ctx context.Context, mgr manager.Manager, o Options) error {
@@ -78,7 +70,7 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	err := r.cluster.Prepare(func() (func() error, error) {
 		c, err := builder.ControllerManagedBy(mgr).Named(name).
-			Watches(&v1alpha1.Reservation{}, reservationEvents()).
+			Watches(&v1alpha1.Reservation{}, setup.Enqueue(settle, setup.Itself)).
 			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
 			Build(r)
 		if err != nil {
@@ -102,10 +94,12 @@ func watchCluster(ctx context.Context, mgr manager.Manager, c controller.Control
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, uidOf); err != nil {
 		return fmt.Errorf("indexing pods by Reservation: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, podEvents())); err != nil {
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, setup.Enqueue(settle, usedBy),
+		setup.Changed(podDiffers))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Node{}, nodeEvents(mgr.GetClient()))); err != nil {
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Node{}, setup.Enqueue(settle, heldOn(mgr.GetClient())),
+		setup.Changed(nodeDiffers))); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
 	return nil
@@ -137,76 +131,50 @@ func nodesOf(object client.Object) []string {
 	return slices.Compact(nodes)
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// soon queues a Reservation, or a node; until it is looked at, further events cost nothing.
-func soon(q queue, name string) {
-	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, settle)
-}
-
-func reservationEvents() handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { soon(q, e.Object.GetName()) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { soon(q, e.ObjectNew.GetName()) },
-	}
-}
-
-func podEvents() handler.EventHandler {
-	user := func(object client.Object, q queue) {
-		if pod, ok := object.(*v1.Pod); ok {
-			if use, ok := reservationstate.AllocationOf(pod); ok {
-				soon(q, use.Name)
-			}
+// usedBy returns a request for the Reservation that a pod uses.
+func usedBy(_ context.Context, object client.Object) []reconcile.Request {
+	if pod, ok := object.(*v1.Pod); ok {
+		if use, ok := reservationstate.AllocationOf(pod); ok {
+			return []reconcile.Request{named(use.Name)}
 		}
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { user(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			if podDiffers(e.ObjectOld, e.ObjectNew) {
-				user(e.ObjectOld, q)
-				user(e.ObjectNew, q)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { user(e.Object, q) },
-	}
+	return nil
+}
+
+// named returns the request for a Reservation, or a node.
+func named(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
 // podDiffers reports whether a pod uses something else than it did, or more or less of it.
-func podDiffers(was, is client.Object) bool {
-	a, aOK := was.(*v1.Pod)
-	b, bOK := is.(*v1.Pod)
-	if !aOK || !bOK {
-		return true
-	}
+func podDiffers(a, b *v1.Pod) bool {
 	const key = v1alpha1.ReservationAllocatedAnnotation
 	if a.Annotations[key] == "" && b.Annotations[key] == "" {
 		return false
 	}
 	return a.UID != b.UID || a.Annotations[key] != b.Annotations[key] || a.Spec.NodeName != b.Spec.NodeName ||
-		ended(a) != ended(b) || !equality.Semantic.DeepEqual(resource.Requests(a), resource.Requests(b))
+		podutil.IsPodTerminal(a) != podutil.IsPodTerminal(b) ||
+		!equality.Semantic.DeepEqual(resource.Requests(a), resource.Requests(b))
 }
 
-// nodeEvents queues the Reservations on a node when it comes, goes, or takes pods no more or again.
-func nodeEvents(reader client.Reader) handler.EventHandler {
-	all := func(ctx context.Context, node string, q queue) {
+// heldOn returns requests for the Reservations on a node.
+func heldOn(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, node client.Object) (requests []reconcile.Request) {
 		var list v1alpha1.ReservationList
-		if err := reader.List(ctx, &list, client.MatchingFields{nodeIndex: node}, client.UnsafeDisableDeepCopy); err != nil {
-			return // the process is going down: the cache does not fail otherwise
+		if err := reader.List(ctx, &list, client.MatchingFields{nodeIndex: node.GetName()},
+			client.UnsafeDisableDeepCopy); err != nil {
+			return nil // the process is going down: the cache does not fail otherwise
 		}
 		for i := range list.Items {
-			soon(q, list.Items[i].Name)
+			requests = append(requests, named(list.Items[i].Name))
 		}
+		return requests
 	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { all(ctx, e.Object.GetName(), q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if was, is := e.ObjectOld.(*v1.Node), e.ObjectNew.(*v1.Node); was.Spec.Unschedulable != is.Spec.Unschedulable ||
-				notReady(was) != notReady(is) {
-				all(ctx, e.ObjectNew.GetName(), q)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { all(ctx, e.Object.GetName(), q) },
-	}
+}
+
+// nodeDiffers reports whether a node takes pods no more, or again.
+func nodeDiffers(was, is *v1.Node) bool {
+	return was.Spec.Unschedulable != is.Spec.Unschedulable || notReady(was) != notReady(is)
 }
 
 // notReady reports whether a node is cut off or has died. The taints say so; the cache has no conditions.

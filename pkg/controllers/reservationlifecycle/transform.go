@@ -3,6 +3,7 @@ package reservationlifecycle
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -31,7 +32,7 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 		stripped.Annotations[v1alpha1.ReservationAllocatedAnnotation] = value
 		stripped.CreationTimestamp, stripped.Spec.NodeName, stripped.Status.Phase = pod.CreationTimestamp,
 			pod.Spec.NodeName, pod.Status.Phase
-		if !ended(pod) {
+		if !podutil.IsPodTerminal(pod) {
 			stripped.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: resource.Requests(pod)}}}
 		}
 		return stripped, nil

@@ -106,8 +106,8 @@ func TestPodsOfRayClusters(t *testing.T) {
 		"a cluster that is suspended is to have all": {`{suspend: true, workerGroupSpecs: [{replicas: 2, numOfHosts: 1}]}`, 3},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			cluster := &rayCluster{}
-			if err := yaml.Unmarshal([]byte(`{spec: `+c.spec+`}`), cluster); err != nil {
+			cluster := &rayClusterSpec{}
+			if err := yaml.Unmarshal([]byte(c.spec), cluster); err != nil {
 				t.Fatal(err)
 			}
 			if got := cluster.pods(); got != c.want {

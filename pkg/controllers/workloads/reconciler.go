@@ -34,28 +34,7 @@ var podGroupKind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 type reconciler struct {
 	client client.Client
 	// watched are the kinds of workloads that the API server serves, and that are in the client's cache.
-	watched watched
-}
-
-// watched is a set of kinds.
-type watched struct {
-	mu    sync.Mutex
-	kinds map[schema.GroupVersionKind]bool
-}
-
-func (w *watched) add(kind schema.GroupVersionKind) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.kinds == nil {
-		w.kinds = map[schema.GroupVersionKind]bool{}
-	}
-	w.kinds[kind] = true
-}
-
-func (w *watched) has(kind schema.GroupVersionKind) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.kinds[kind]
+	watched sync.Map
 }
 
 // Reconcile implements reconcile.Reconciler. A PodGroup and its workload have the same name.
@@ -84,17 +63,20 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // kind.
 func (r *reconciler) workloadOf(ctx context.Context, pg *coscheduling.PodGroup) (workload, error) {
 	owner, known := ownerOf(pg)
-	if owner == nil || !r.watched.has(known.kind) {
+	if owner == nil {
+		return nil, nil
+	}
+	if _, watched := r.watched.Load(known.kind); !watched {
 		return nil, nil
 	}
 	w, key := known.empty(), client.ObjectKeyFromObject(pg)
-	err := r.client.Get(ctx, key, w)
+	err := r.client.Get(ctx, key, w, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", known.kind.Kind, key, err)
-	case !w.of(owner):
+	case !isOf(w, owner):
 		return nil, nil
 	}
 	return w, nil

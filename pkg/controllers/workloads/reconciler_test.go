@@ -22,6 +22,15 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
+type (
+	mpiJob         = object[mpiJobSpec]
+	jobSet         = object[jobSetSpec]
+	rayCluster     = object[rayClusterSpec]
+	mpiJobList     = list[mpiJobSpec]
+	jobSetList     = list[jobSetSpec]
+	rayClusterList = list[rayClusterSpec]
+)
+
 var key = types.NamespacedName{Namespace: "team-a", Name: "train"}
 
 // controlledBy returns the metadata of a PodGroup, or of another object with a controller.
@@ -79,7 +88,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 	s.reconciler = &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{Patch: patch}).Build()}
 	for _, w := range workloads {
-		s.watched.add(w.kind)
+		s.watched.Store(w.kind, true)
 	}
 	for _, object := range objects {
 		s.create(object)
@@ -186,7 +195,7 @@ func TestOtherPodGroupsAreLeft(t *testing.T) {
 	}
 	t.Run("of a kind that is not served", func(t *testing.T) {
 		s := newStage(t, &coscheduling.PodGroup{ObjectMeta: ofMPIJob()}, mpi("job", waitForWorkers, 4))
-		s.watched.kinds = nil
+		s.watched.Clear()
 		s.expect("", 0)
 	})
 	t.Run("that is gone", func(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 )
 
 // name is the name of the controller in logs and metrics.
@@ -27,16 +27,7 @@ const name = "stages"
 func Setup(mgr manager.Manager) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
 	addToScheme(mgr.GetScheme())
-	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		if !crds.Await(ctx, mgr.GetRESTMapper(), podGroupKind) {
-			return nil
-		}
-		return start(mgr)
-	})
-	if err := mgr.Add(wait); err != nil {
-		return fmt.Errorf("adding the %s controller: %w", name, err)
-	}
-	return nil
+	return setup.WhenServed(mgr, podGroupKind, func(context.Context) error { return start(mgr) })
 }
 
 func start(mgr manager.Manager) error {
@@ -48,14 +39,8 @@ func start(mgr manager.Manager) error {
 		return fmt.Errorf("starting the %s controller: %w", name, err)
 	}
 	for _, w := range workloads {
-		wait := manager.RunnableFunc(func(ctx context.Context) error {
-			if !crds.Await(ctx, mgr.GetRESTMapper(), w.kind) {
-				return nil
-			}
-			return watch(mgr, c, r, w)
-		})
-		if err := mgr.Add(wait); err != nil {
-			return fmt.Errorf("awaiting %ss: %w", w.kind.Kind, err)
+		if err := setup.WhenServed(mgr, w.kind, func(context.Context) error { return watch(mgr, c, r, w) }); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -63,7 +48,7 @@ func start(mgr manager.Manager) error {
 
 // watch queues the PodGroup with the name of a workload when that changes.
 func watch(mgr manager.Manager, c controller.Controller, r *reconciler, w known) error {
-	r.watched.add(w.kind)
+	r.watched.Store(w.kind, true)
 	changed := predicate.TypedGenerationChangedPredicate[client.Object]{}
 	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), w.empty(),
 		&handler.EnqueueRequestForObject{}, changed)); err != nil {

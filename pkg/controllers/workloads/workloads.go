@@ -1,7 +1,7 @@
 package workloads
 
 import (
-	"maps"
+	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,14 +16,57 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// workload is an object that makes the members of a gang, as far as it says what its PodGroup does not. It has the name
-// of the PodGroup.
-type workload interface {
-	client.Object
+// spec is what is read of the spec of a workload: an object that makes the members of a gang, as far as it says what its
+// PodGroup does not.
+type spec interface {
 	// says returns an annotation and the value that the PodGroup is to have; an empty one for none.
 	says(pg *coscheduling.PodGroup) (annotation, value string)
-	// of reports whether the workload makes the pods of an owner of the PodGroup.
-	of(owner *metav1.OwnerReference) bool
+}
+
+// workload is a workload of any kind. It has the name of the PodGroup.
+type workload interface {
+	client.Object
+	spec
+}
+
+// object is a workload with the part of its spec that is read.
+type object[S spec] struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec S `json:"spec"`
+}
+
+// says implements spec.
+func (o *object[S]) says(pg *coscheduling.PodGroup) (annotation, value string) {
+	return o.Spec.says(pg)
+}
+
+// DeepCopyObject implements runtime.Object.
+func (o *object[S]) DeepCopyObject() runtime.Object { return copyOf(o) }
+
+// list is a list of workloads of one kind.
+type list[S spec] struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []object[S] `json:"items"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (l *list[S]) DeepCopyObject() runtime.Object { return copyOf(l) }
+
+// copyOf copies by way of JSON, in which all of this came. What is read from the cache is not copied.
+func copyOf[T any](from *T) *T {
+	to := new(T)
+	text, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(text, to)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return to
 }
 
 // known is a kind of workload.
@@ -37,24 +80,24 @@ type known struct {
 
 // workloads are the kinds that are known to say more than their PodGroups do.
 var workloads = []known{
-	{
-		kind:  schema.GroupVersionKind{Group: "kubeflow.org", Version: "v2beta1", Kind: "MPIJob"},
-		owner: schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"},
-		empty: func() workload { return &mpiJob{} },
-		list:  &mpiJobList{},
-	},
-	{
-		kind:  schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
-		owner: schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"},
-		empty: func() workload { return &jobSet{} },
-		list:  &jobSetList{},
-	},
-	{
-		kind:  schema.GroupVersionKind{Group: "ray.io", Version: "v1", Kind: "RayCluster"},
-		owner: schema.GroupKind{Group: "ray.io", Kind: "RayCluster"},
-		empty: func() workload { return &rayCluster{} },
-		list:  &rayClusterList{},
-	},
+	knownAs[mpiJobSpec]("kubeflow.org", "v2beta1", "MPIJob", schema.GroupKind{Group: "kubeflow.org", Kind: "MPIJob"}),
+	knownAs[jobSetSpec]("jobset.x-k8s.io", "v1alpha2", "JobSet",
+		schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}),
+	knownAs[rayClusterSpec]("ray.io", "v1", "RayCluster", schema.GroupKind{Group: "ray.io", Kind: "RayCluster"}),
+}
+
+func knownAs[S spec](group, version, kind string, owner schema.GroupKind) known {
+	return known{
+		kind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, owner: owner,
+		empty: func() workload { return &object[S]{} }, list: &list[S]{},
+	}
+}
+
+// isOf reports whether a workload makes the pods of an owner of a PodGroup: it is the owner, or the owner controls it, as
+// a TrainJob does its JobSet.
+func isOf(w workload, owner *metav1.OwnerReference) bool {
+	controller := metav1.GetControllerOfNoCopy(w)
+	return w.GetUID() == owner.UID || controller != nil && controller.UID == owner.UID
 }
 
 // addToScheme makes the clients of a scheme read workloads as this package does.
@@ -66,43 +109,7 @@ func addToScheme(scheme *runtime.Scheme) {
 	}
 }
 
-// list is a list of workloads of one kind.
-type list[T any, P copied[T]] struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-
-	Items []T `json:"items"`
-}
-
-type (
-	mpiJobList     = list[mpiJob, *mpiJob]
-	jobSetList     = list[jobSet, *jobSet]
-	rayClusterList = list[rayCluster, *rayCluster]
-)
-
-type copied[T any] interface {
-	*T
-	deepCopy() T
-}
-
-// DeepCopyObject implements runtime.Object.
-func (l *list[T, P]) DeepCopyObject() runtime.Object {
-	out := &list[T, P]{TypeMeta: l.TypeMeta, Items: make([]T, len(l.Items))}
-	l.ListMeta.DeepCopyInto(&out.ListMeta)
-	for i := range l.Items {
-		out.Items[i] = P(&l.Items[i]).deepCopy()
-	}
-	return out
-}
-
-// mpiJob is what is read of an MPIJob of MPI Operator.
-type mpiJob struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-
-	Spec mpiJobSpec `json:"spec"`
-}
-
+// mpiJobSpec is what is read of an MPIJob of MPI Operator.
 type mpiJobSpec struct {
 	LauncherCreationPolicy string                 `json:"launcherCreationPolicy"`
 	MPIReplicaSpecs        map[string]replicaSpec `json:"mpiReplicaSpecs"`
@@ -115,32 +122,22 @@ type replicaSpec struct {
 // waitForWorkers is the policy by which the launcher is made when all workers are ready.
 const waitForWorkers = "WaitForWorkersReady"
 
-// says implements workload.
-func (j *mpiJob) says(*coscheduling.PodGroup) (annotation, value string) {
+// says implements spec.
+func (j mpiJobSpec) says(*coscheduling.PodGroup) (annotation, value string) {
 	return v1alpha1.StagesAnnotation, format(j.parts())
 }
 
 // parts returns the sizes of the parts, in the order in which they are made; nil where all members are made at once. A
 // launcher that works, too, is made no earlier than others.
-func (j *mpiJob) parts() []int {
-	if j.Spec.LauncherCreationPolicy != waitForWorkers {
+func (j mpiJobSpec) parts() []int {
+	if j.LauncherCreationPolicy != waitForWorkers {
 		return nil
 	}
 	const launcher = 1
-	return inParts(int(j.Spec.MPIReplicaSpecs["Worker"].Replicas), launcher)
+	return inParts(int(j.MPIReplicaSpecs["Worker"].Replicas), launcher)
 }
 
-// of implements workload.
-func (j *mpiJob) of(owner *metav1.OwnerReference) bool { return j.UID == owner.UID }
-
-// jobSet is what is read of a JobSet.
-type jobSet struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-
-	Spec jobSetSpec `json:"spec"`
-}
-
+// jobSetSpec is what is read of a JobSet.
 type jobSetSpec struct {
 	ReplicatedJobs []replicatedJob `json:"replicatedJobs"`
 	StartupPolicy  startupPolicy   `json:"startupPolicy"`
@@ -173,20 +170,20 @@ type jobSpec struct {
 // inOrder is the policy by which each replicated job is made when the one before is ready.
 const inOrder = "InOrder"
 
-// says implements workload.
-func (s *jobSet) says(*coscheduling.PodGroup) (annotation, value string) {
+// says implements spec.
+func (s jobSetSpec) says(*coscheduling.PodGroup) (annotation, value string) {
 	return v1alpha1.StagesAnnotation, format(s.parts())
 }
 
 // parts returns the sizes of the parts, as those of an MPIJob. A replicated job depends only on jobs that come before
 // it. Jobs that wait for equally many others, one after the other, are one part.
-func (s *jobSet) parts() []int {
-	sizes := make([]int, len(s.Spec.ReplicatedJobs))
+func (s jobSetSpec) parts() []int {
+	sizes := make([]int, len(s.ReplicatedJobs))
 	depths := map[string]int{}
-	for i := range s.Spec.ReplicatedJobs {
-		job := &s.Spec.ReplicatedJobs[i]
+	for i := range s.ReplicatedJobs {
+		job := &s.ReplicatedJobs[i]
 		depth := 0
-		if s.Spec.StartupPolicy.StartupPolicyOrder == inOrder {
+		if s.StartupPolicy.StartupPolicyOrder == inOrder {
 			depth = i
 		}
 		for _, other := range job.DependsOn {
@@ -198,12 +195,6 @@ func (s *jobSet) parts() []int {
 		sizes[depth] += job.pods()
 	}
 	return inParts(sizes...)
-}
-
-// of implements workload: the TrainJob that owns the PodGroup controls its JobSet.
-func (s *jobSet) of(owner *metav1.OwnerReference) bool {
-	controller := metav1.GetControllerOfNoCopy(s)
-	return controller != nil && controller.UID == owner.UID
 }
 
 // pods returns the number of pods that run at a time.
@@ -229,38 +220,4 @@ func format(parts []int) string {
 		sizes[i] = strconv.Itoa(n)
 	}
 	return strings.Join(sizes, ",")
-}
-
-// DeepCopyObject implements runtime.Object.
-func (j *mpiJob) DeepCopyObject() runtime.Object { return ptr.To(j.deepCopy()) }
-
-func (j *mpiJob) deepCopy() mpiJob {
-	out := *j
-	j.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Spec.MPIReplicaSpecs = maps.Clone(j.Spec.MPIReplicaSpecs)
-	return out
-}
-
-// DeepCopyObject implements runtime.Object.
-func (s *jobSet) DeepCopyObject() runtime.Object { return ptr.To(s.deepCopy()) }
-
-func (s *jobSet) deepCopy() jobSet {
-	out := *s
-	s.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
-	out.Spec.ReplicatedJobs = slices.Clone(s.Spec.ReplicatedJobs)
-	for i := range out.Spec.ReplicatedJobs {
-		job := &out.Spec.ReplicatedJobs[i]
-		job.DependsOn = slices.Clone(job.DependsOn)
-		job.Replicas = cloned(job.Replicas)
-		job.Template.Spec = jobSpec{Parallelism: cloned(job.Template.Spec.Parallelism),
-			Completions: cloned(job.Template.Spec.Completions)}
-	}
-	return out
-}
-
-func cloned(n *int32) *int32 {
-	if n == nil {
-		return nil
-	}
-	return ptr.To(*n)
 }

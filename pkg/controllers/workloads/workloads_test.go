@@ -25,7 +25,7 @@ func TestPartsOfMPIJobs(t *testing.T) {
 		"which is the default":             {spec: `{mpiReplicaSpecs: {Launcher: {replicas: 1}, Worker: {replicas: 4}}}`},
 		"without workers it need not wait": {spec: `{launcherCreationPolicy: WaitForWorkersReady, mpiReplicaSpecs: {Launcher: {replicas: 1}}}`},
 	} {
-		t.Run(sentence, func(t *testing.T) { testParts(t, &mpiJob{}, c.spec, c.want) })
+		t.Run(sentence, func(t *testing.T) { testParts(t, &mpiJobSpec{}, c.spec, c.want) })
 	}
 }
 
@@ -63,13 +63,13 @@ func TestPartsOfJobSets(t *testing.T) {
 		},
 		"nothing": {spec: `{}`},
 	} {
-		t.Run(sentence, func(t *testing.T) { testParts(t, &jobSet{}, c.spec, c.want) })
+		t.Run(sentence, func(t *testing.T) { testParts(t, &jobSetSpec{}, c.spec, c.want) })
 	}
 }
 
 func testParts(t *testing.T, w interface{ parts() []int }, spec string, want []int) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(`{spec: `+spec+`}`), w); err != nil {
+	if err := yaml.Unmarshal([]byte(spec), w); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.parts(); !slices.Equal(got, want) {

@@ -34,7 +34,7 @@ func CountedPods(r *v1alpha1.Reservation, now time.Time) []*v1.Pod {
 	if now.Before(Start(r)) {
 		return pods
 	}
-	asked := requests(r)
+	asked := resource.RequestsOfTemplate(&r.Spec.Template)
 	for index := range int32(Replicas(r)) {
 		if !placed[index] {
 			pods = append(pods, podOf(r, index, "", asked))
@@ -62,32 +62,6 @@ func podOf(r *v1alpha1.Reservation, index int32, node string, asked v1.ResourceL
 		pod.Spec.SchedulerName = DefaultScheduler
 	}
 	return pod
-}
-
-// requests returns the template's requests; a limit stands in for a missing request.
-func requests(r *v1alpha1.Reservation) v1.ResourceList {
-	pod := &v1.Pod{Spec: *r.Spec.Template.Spec.DeepCopy()}
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			requestLimits(&list[i].Resources)
-		}
-	}
-	if pod.Spec.Resources != nil {
-		requestLimits(pod.Spec.Resources)
-	}
-	return resource.Requests(pod)
-}
-
-// requestLimits copies limits to missing requests.
-func requestLimits(resources *v1.ResourceRequirements) {
-	for name, amount := range resources.Limits {
-		if _, said := resources.Requests[name]; !said {
-			if resources.Requests == nil {
-				resources.Requests = v1.ResourceList{}
-			}
-			resources.Requests[name] = amount
-		}
-	}
 }
 
 // InPlaceOf returns the pod that moves to the capacity of a pod of CountedPods; empty for none. While the moving pod

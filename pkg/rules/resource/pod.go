@@ -20,6 +20,33 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 	})
 }
 
+// RequestsOfTemplate returns the requests of a pod of a template. As the API server does when it creates the pod, it lets
+// a limit stand in for a missing request.
+func RequestsOfTemplate(template *v1.PodTemplateSpec) v1.ResourceList {
+	pod := &v1.Pod{Spec: *template.Spec.DeepCopy()}
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			requestLimits(&containers[i].Resources)
+		}
+	}
+	if pod.Spec.Resources != nil {
+		requestLimits(pod.Spec.Resources)
+	}
+	return Requests(pod)
+}
+
+// requestLimits copies limits to missing requests.
+func requestLimits(resources *v1.ResourceRequirements) {
+	for name, amount := range resources.Limits {
+		if _, said := resources.Requests[name]; !said {
+			if resources.Requests == nil {
+				resources.Requests = v1.ResourceList{}
+			}
+			resources.Requests[name] = amount
+		}
+	}
+}
+
 // countable returns a pod whose amounts can be added up: itself, if nothing of it is absurd.
 func countable(pod *v1.Pod) *v1.Pod {
 	large := func(quantity *resource.Quantity) bool { return quantity.AsApproximateFloat64() > absurd }
