@@ -75,7 +75,7 @@ func build(ctx context.Context, opts *options.Options, set *lockstep.Set, client
 		completed.InformerFactory,
 		completed.DynInformerFactory,
 		func(name string) events.EventRecorderLogger {
-			return reservepods.Recorder(completed.EventBroadcaster.NewRecorder(name), reservepods.ReservationOf)
+			return reservepods.Recorder(completed.EventBroadcaster.NewRecorder(name))
 		},
 		append(more,
 			scheduler.WithComponentConfigVersion(completed.ComponentConfig.APIVersion),

@@ -5,14 +5,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	policyv1beta1 "k8s.io/api/policy/v1beta1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	applyv1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/watchlist"
+	"k8s.io/utils/ptr"
 )
 
 // Client returns a client whose calls about reserve pods, which it knows by their names, the store
@@ -46,19 +44,12 @@ func (c core) Pods(namespace string) corev1.PodInterface {
 	return pods{PodInterface: c.CoreV1Interface.Pods(namespace), store: c.store, namespace: namespace}
 }
 
-// pods is a client of pods. What it does not override is not about one pod, or reads what only a
-// running pod has.
+// pods is a client of pods. It overrides what schedulers call about one pod. The API server refuses all else about a
+// reserve pod, as no pod can have its name.
 type pods struct {
 	corev1.PodInterface
 	store     *Store
 	namespace string
-}
-
-func (p pods) Create(ctx context.Context, pod *v1.Pod, options metav1.CreateOptions) (*v1.Pod, error) {
-	if IsReservePod(pod) {
-		return nil, unsupported("create")
-	}
-	return p.PodInterface.Create(ctx, pod, options)
 }
 
 func (p pods) Get(ctx context.Context, name string, options metav1.GetOptions) (*v1.Pod, error) {
@@ -103,61 +94,10 @@ func (p pods) Bind(ctx context.Context, binding *v1.Binding, options metav1.Crea
 	return p.PodInterface.Bind(ctx, binding, options)
 }
 
-func (p pods) Evict(ctx context.Context, eviction *policyv1beta1.Eviction) error {
-	if reserved(eviction.Name) {
-		return p.evict(eviction.Name, eviction.DeleteOptions)
-	}
-	return p.PodInterface.Evict(ctx, eviction)
-}
-
+// EvictV1 deletes a reserve pod: no budget covers it.
 func (p pods) EvictV1(ctx context.Context, eviction *policyv1.Eviction) error {
 	if reserved(eviction.Name) {
-		return p.evict(eviction.Name, eviction.DeleteOptions)
+		return p.Delete(ctx, eviction.Name, ptr.Deref(eviction.DeleteOptions, metav1.DeleteOptions{}))
 	}
 	return p.PodInterface.EvictV1(ctx, eviction)
 }
-
-func (p pods) EvictV1beta1(ctx context.Context, eviction *policyv1beta1.Eviction) error {
-	if reserved(eviction.Name) {
-		return p.evict(eviction.Name, eviction.DeleteOptions)
-	}
-	return p.PodInterface.EvictV1beta1(ctx, eviction)
-}
-
-// evict deletes a pod of the store: no budget covers it.
-func (p pods) evict(name string, options *metav1.DeleteOptions) error {
-	if options == nil {
-		options = &metav1.DeleteOptions{}
-	}
-	return p.store.Delete(p.namespace, name, options.Preconditions)
-}
-
-func (p pods) Apply(ctx context.Context, pod *applyv1.PodApplyConfiguration, options metav1.ApplyOptions) (*v1.Pod, error) {
-	if pod != nil && pod.Name != nil && reserved(*pod.Name) {
-		return nil, unsupported("apply")
-	}
-	return p.PodInterface.Apply(ctx, pod, options)
-}
-
-func (p pods) ApplyStatus(ctx context.Context, pod *applyv1.PodApplyConfiguration, options metav1.ApplyOptions) (*v1.Pod, error) {
-	if pod != nil && pod.Name != nil && reserved(*pod.Name) {
-		return nil, unsupported("apply")
-	}
-	return p.PodInterface.ApplyStatus(ctx, pod, options)
-}
-
-func (p pods) UpdateEphemeralContainers(ctx context.Context, name string, pod *v1.Pod, options metav1.UpdateOptions) (*v1.Pod, error) {
-	if reserved(name) {
-		return nil, unsupported("update of ephemeral containers")
-	}
-	return p.PodInterface.UpdateEphemeralContainers(ctx, name, pod, options)
-}
-
-func (p pods) UpdateResize(ctx context.Context, name string, pod *v1.Pod, options metav1.UpdateOptions) (*v1.Pod, error) {
-	if reserved(name) {
-		return nil, unsupported("resize")
-	}
-	return p.PodInterface.UpdateResize(ctx, name, pod, options)
-}
-
-func unsupported(verb string) error { return apierrors.NewMethodNotSupported(resource, verb) }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -23,9 +22,9 @@ func PodName(reservation string, index int) string {
 	return fmt.Sprintf("%s%s_%d", prefix, reservation, index)
 }
 
-// ReservationOf returns a reference to the Reservation that a reserve pod is made for, for events; nil for
+// reservationOf returns a reference to the Reservation that a reserve pod is made for, for events; nil for
 // another pod.
-func ReservationOf(pod *v1.Pod) runtime.Object {
+func reservationOf(pod *v1.Pod) *v1.ObjectReference {
 	name, _, ok := PlacementOf(pod)
 	if !ok {
 		return nil

@@ -1,9 +1,9 @@
 package reservepods
 
 import (
-	"errors"
 	"fmt"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,7 +49,7 @@ func patched(pod *v1.Pod, kind types.PatchType, patch []byte) (*v1.Pod, error) {
 	case types.StrategicMergePatchType:
 		after, err = strategicpatch.StrategicMergePatch(before, patch, v1.Pod{})
 	case types.MergePatchType:
-		after, err = mergePatch(before, patch)
+		after, err = jsonpatch.MergePatch(before, patch)
 	default:
 		return nil, fmt.Errorf("its type is %q; a reserve pod takes %q and %q", kind, types.StrategicMergePatchType, types.MergePatchType)
 	}
@@ -58,39 +58,6 @@ func patched(pod *v1.Pod, kind types.PatchType, patch []byte) (*v1.Pod, error) {
 	}
 	now := &v1.Pod{}
 	return now, json.Unmarshal(after, now)
-}
-
-// mergePatch applies a patch of RFC 7386.
-func mergePatch(document, patch []byte) ([]byte, error) {
-	var target, changes map[string]any
-	if err := json.Unmarshal(document, &target); err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(patch, &changes); err != nil {
-		return nil, err
-	}
-	if changes == nil {
-		return nil, errors.New("a merge patch is an object")
-	}
-	return json.Marshal(merge(target, changes))
-}
-
-func merge(target, changes map[string]any) map[string]any {
-	if target == nil {
-		target = map[string]any{}
-	}
-	for key, value := range changes {
-		switch value := value.(type) {
-		case nil:
-			delete(target, key)
-		case map[string]any:
-			inner, _ := target[key].(map[string]any)
-			target[key] = merge(inner, value)
-		default:
-			target[key] = value
-		}
-	}
-	return target
 }
 
 // keepStatus leaves out of an update what only an update of the status may change, and refuses

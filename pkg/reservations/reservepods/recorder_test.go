@@ -37,17 +37,8 @@ func nameOf(object runtime.Object) string {
 	return fmt.Sprintf("%T", object)
 }
 
-// reservationOf returns the Reservation of a pod; nil for one that is gone.
-func reservationOf(pod *v1.Pod) runtime.Object {
-	name, _, _ := PlacementOf(pod)
-	if name == "gone" {
-		return nil
-	}
-	return &v1.ObjectReference{Kind: "Reservation", Name: name}
-}
-
 func TestRecorder(t *testing.T) {
-	reserve, gone, real := reservePod("a").Obj(), reservePod("gone").Obj(), st.MakePod().Name("real").Obj()
+	reserve, real := reservePod("a").Obj(), st.MakePod().Name("real").Obj()
 	for name, c := range map[string]struct {
 		regarding, related runtime.Object
 		want               []string
@@ -55,13 +46,11 @@ func TestRecorder(t *testing.T) {
 		"an event about a reserve pod":               {reserve, nil, []string{"Why about Reservation a and nothing: 5 nodes"}},
 		"an event about a real pod":                  {real, nil, []string{"Why about pod real and nothing: 5 nodes"}},
 		"an event that a reserve pod has to do with": {real, reserve, []string{"Why about pod real and Reservation a: 5 nodes"}},
-		"an event about nothing that is known":       {gone, real, nil},
-		"an event that such a pod has to do with":    {real, gone, []string{"Why about pod real and nothing: 5 nodes"}},
 		"an event about something else":              {&v1.ObjectReference{Kind: "PodGroup", Name: "g"}, nil, []string{"Why about PodGroup g and nothing: 5 nodes"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var said, want []string
-			r := Recorder(notes{said: &said}, reservationOf)
+			r := Recorder(notes{said: &said})
 			r.Eventf(c.regarding, c.related, v1.EventTypeWarning, "Why", "Action", "%d nodes", 5)
 			r.WithLogger(klog.Background()).Eventf(c.regarding, c.related, v1.EventTypeWarning, "Why", "Action", "%d nodes", 5)
 			for _, w := range c.want {

@@ -73,7 +73,7 @@ func newStage(t *testing.T, nodes ...runtime.Object) *stage {
 	}
 	var err error
 	s.sched, err = scheduler.New(ctx, client, factory, nil,
-		func(string) events.EventRecorderLogger { return Recorder(s.events, reservationOf) },
+		func(string) events.EventRecorderLogger { return Recorder(s.events) },
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
 	if err != nil {
 		t.Fatal(err)
