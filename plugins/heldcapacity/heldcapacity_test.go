@@ -369,7 +369,7 @@ func TestBlockedNodes(t *testing.T) {
 		t.Fatal("it has a node")
 	}
 	got := map[string]bool{}
-	for node := range s.blocked.on {
+	for _, node := range s.blocked.pods["p"].nodes {
 		got[node] = true
 	}
 	if diff := cmp.Diff(map[string]bool{nodeName(0): true, nodeName(1): true}, got); diff != "" {
