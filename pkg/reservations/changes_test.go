@@ -99,6 +99,7 @@ func TestTakenInBind(t *testing.T) {
 		if err := s.store.Delete(pods[0].Namespace, pods[0].Name, &metav1.Preconditions{UID: &pods[0].UID}); err != nil {
 			t.Fatal(err)
 		}
+		s.podEnded(pods[0]) // as the watch says
 		if err := <-failed; err == nil {
 			t.Error("it was bound")
 		}

@@ -159,7 +159,7 @@ func isPermanent(err error) bool {
 // ended.
 func (r *Registry) withPlacements(now *v1alpha1.Reservation, e *entry,
 	at map[int32]string) (*v1alpha1.Reservation, error) {
-	if why := whyEnded(now, r.clock.Now()); why != "" {
+	if why := reservationstate.WhyOver(now, r.clock.Now()); why != "" {
 		return nil, errors.New(why)
 	}
 	next := now.DeepCopy()

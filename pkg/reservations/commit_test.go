@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
 // server is an API server with one Reservation.
@@ -86,7 +87,7 @@ func served(t *testing.T, replicas int32) (*stage, *server) {
 	s.statuses = client.Resource(v1alpha1.ReservationResource)
 	s.Update(r)
 	e := s.entries["r"]
-	e.pods = reservePods(r, e.template, missingOf(r), 1)
+	e.pods = reservePods(r, e.template, reservationstate.Missing(r), 1)
 	for _, pod := range e.pods {
 		if err := s.store.Add(pod); err != nil {
 			t.Fatal(err)

@@ -40,13 +40,21 @@ func (r *Registry) promises(pod *v1.Pod) []hold.Holder {
 // holdPromises makes the ledger hold exactly what is promised to a Reservation; existing placements are held already.
 // acting must be held.
 func (r *Registry) holdPromises(e *entry) {
-	if len(e.object.Spec.NodeNames) == 0 || r.clock.Now().Before(reservationstate.Start(e.object)) {
+	nodes := e.object.Spec.NodeNames
+	if len(nodes) == 0 || r.clock.Now().Before(reservationstate.Start(e.object)) {
 		return
 	}
-	wanted := reservationstate.Promised(e.object)
-	if e.refusal() != "" {
-		wanted = nil // no place will be sought
+	wanted := map[int32]string{}
+	for _, index := range reservationstate.Missing(e.object) {
+		if int(index) < len(nodes) && e.refusal() == "" { // otherwise no place will be sought
+			wanted[index] = nodes[index]
+		}
 	}
+	r.setPromises(e, wanted)
+}
+
+// setPromises makes the ledger hold exactly these nodes for missing placements, by index. acting must be held.
+func (r *Registry) setPromises(e *entry, wanted map[int32]string) {
 	r.mu.Lock()
 	was := e.promised
 	e.promised = wanted
@@ -65,17 +73,6 @@ func (r *Registry) holdPromises(e *entry) {
 			ID: id, Holder: promiseOf(e.object.UID), Node: wanted[index], Reason: hold.Reservation,
 			Priority: corev1helpers.PodPriority(e.template), Pods: 1, Request: e.demand.Request, Ports: e.demand.Ports,
 		})
-	}
-}
-
-// dropPromises ends what is promised to a Reservation. acting must be held.
-func (r *Registry) dropPromises(e *entry) {
-	r.mu.Lock()
-	was := e.promised
-	e.promised = nil
-	r.mu.Unlock()
-	for _, index := range sortedKeys(was) {
-		r.holds.DropReserved(promiseID(e.object.UID, index))
 	}
 }
 

@@ -24,7 +24,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/workqueue"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/utils/clock"
@@ -46,7 +45,7 @@ type Registry struct {
 	store   *reservepods.Store
 	watches *watches.Watches
 	leading leadership.Signal
-	// charges is told what is held; nil if nothing counts it.
+	// charges is told what is held.
 	charges Charges
 
 	once     sync.Once
@@ -177,10 +176,10 @@ func (u *user) runsOn(r *v1alpha1.Reservation, node string) bool {
 // place returns the ledger's ID of the placement.
 func (u *user) place() hold.ID { return idOf(u.UID, u.Index) }
 
-// New returns an empty registry. charges may be nil.
+// New returns an empty registry.
 func New(holds *ledger.Holds, store *reservepods.Store, watched *watches.Watches, leads leadership.Signal,
 	charges Charges) *Registry {
-	r := &Registry{
+	return &Registry{
 		clock: clock.RealClock{}, holds: holds, store: store, watches: watched, leading: leads, charges: charges,
 		profiles: map[string]profile{}, entries: map[string]*entry{}, places: map[hold.ID]*place{},
 		cards: map[string]map[hold.ID]*place{}, users: map[types.UID]*user{}, of: map[hold.ID]map[types.UID]*user{},
@@ -188,8 +187,6 @@ func New(holds *ledger.Holds, store *reservepods.Store, watched *watches.Watches
 			maxPause)),
 		toCharge: workqueue.NewTyped[string](),
 	}
-	store.Observe(r.reservePodChanged)
-	return r
 }
 
 // Pauses between attempts to write a status.
@@ -200,14 +197,11 @@ const (
 
 // Serve makes the registry place the Reservations of a profile. preempts: other pods may be evicted for them; yields:
 // what they hold makes way for pods of higher priority. The first call begins to watch.
-func (r *Registry) Serve(ctx context.Context, handle fwk.Handle, preempts, yields bool) error {
-	p := profile{preempts: preempts, yields: yields, gangs: func() bool { return true }}
-	if fw, ok := handle.(framework.Framework); ok {
-		p.gangs = func() bool { // once all plugins are made
-			return slices.ContainsFunc(fw.ListPlugins().PreFilter.Enabled,
-				func(p schedconfig.Plugin) bool { return p.Name == gangPlugin })
-		}
-	}
+func (r *Registry) Serve(ctx context.Context, handle framework.Framework, preempts, yields bool) error {
+	p := profile{preempts: preempts, yields: yields, gangs: func() bool { // once all plugins are made
+		return slices.ContainsFunc(handle.ListPlugins().PreFilter.Enabled,
+			func(p schedconfig.Plugin) bool { return p.Name == gangPlugin })
+	}}
 	r.mu.Lock()
 	r.profiles[handle.ProfileName()] = p
 	known := sortedKeys(r.entries)

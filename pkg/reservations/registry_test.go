@@ -37,10 +37,17 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	s := &stage{T: t, clock: clocktesting.NewFakeClock(begin), Registry: New(ledger.New(), reservepods.NewStore(), watches.New(), nil, nil)}
+	s := &stage{T: t, clock: clocktesting.NewFakeClock(begin), Registry: New(ledger.New(), reservepods.NewStore(), watches.New(), nil, free{})}
 	s.Registry.clock, s.nodes = s.clock, allNodes{}
 	return s
 }
+
+// free is queues that pay for nothing.
+type free struct{}
+
+func (free) Charge(hold.ID, *v1.Pod, string, hold.Taken) {}
+
+func (free) Recheck() {}
 
 // allNodes has a node of any name but absentNodeName.
 type allNodes struct{ corelisters.NodeLister }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -54,7 +53,7 @@ func (r *Registry) update(now *v1alpha1.Reservation) {
 	if known != nil && known.object.UID == now.UID && isOlder(now, known.object) {
 		return // it was written here since
 	}
-	ended := whyEnded(now, r.clock.Now()) != ""
+	ended := reservationstate.WhyOver(now, r.clock.Now()) != ""
 	if known != nil && known.object.UID != now.UID || ended {
 		r.endReservation(now.Name)
 	}
@@ -66,7 +65,7 @@ func (r *Registry) update(now *v1alpha1.Reservation) {
 		klog.Background().Error(err, "Failed to read the owners of a Reservation; no pod may use it", "reservation", now.Name)
 	}
 	e, keep, drop, told := r.recordReservation(now, who)
-	if told && r.charges != nil {
+	if told {
 		r.charges.Recheck()
 	}
 	fresh := r.holdPlaces(e, keep, drop)
@@ -201,29 +200,12 @@ func (r *Registry) holdPlaces(e *entry, keep []*place, drop []hold.ID) (fresh []
 // releasePlacement ends what the ledger holds for a placement.
 func (r *Registry) releasePlacement(id hold.ID) {
 	r.holds.DropReserved(id)
-	if r.charges != nil {
-		r.charges.Charge(id, nil, "", hold.Taken{})
-	}
+	r.charges.Charge(id, nil, "", hold.Taken{})
 }
 
 // chargePlace charges what is left of a placement to its queue.
 func (r *Registry) chargePlace(p *place) {
-	if r.charges != nil {
-		r.charges.Charge(p.id, p.entry.template, p.node, r.holds.LeftOf(p.id)[0])
-	}
-}
-
-// whyEnded returns why a Reservation holds nothing any longer; empty if it holds something, or may.
-func whyEnded(now *v1alpha1.Reservation, at time.Time) string {
-	switch expiry := reservationstate.Expiry(now); {
-	case reservationstate.Ended(now.Status.Phase):
-		return "it has ended: " + string(now.Status.Phase)
-	case now.DeletionTimestamp != nil:
-		return "it is being deleted"
-	case !expiry.IsZero() && !at.Before(expiry):
-		return "it has expired"
-	}
-	return ""
+	r.charges.Charge(p.id, p.entry.template, p.node, r.holds.LeftOf(p.id)[0])
 }
 
 // reservationDeleted processes the deletion of a Reservation.
@@ -253,7 +235,7 @@ func (r *Registry) endReservation(name string) {
 	for _, id := range drop {
 		r.releasePlacement(id)
 	}
-	r.dropPromises(e)
+	r.setPromises(e, nil)
 	r.withdrawReservePods(e)
 }
 

@@ -92,6 +92,10 @@ func typed(object any) (*v1alpha1.Reservation, error) {
 
 // podChanged processes a new version of a pod.
 func (r *Registry) podChanged(before, now *v1.Pod) {
+	if reservepods.IsReservePod(now) {
+		r.reservePodChanged(now)
+		return
+	}
 	if before != nil && now.Spec.NodeName == "" &&
 		(before.Annotations[v1alpha1.ReservationAnnotation] != now.Annotations[v1alpha1.ReservationAnnotation] ||
 			!maps.Equal(before.Labels, now.Labels) && !r.Empty()) {
@@ -104,6 +108,7 @@ func (r *Registry) podChanged(before, now *v1.Pod) {
 // the result of its binding is known.
 func (r *Registry) podEnded(pod *v1.Pod) {
 	if reservepods.IsReservePod(pod) {
+		r.reservePodDeleted(pod)
 		return
 	}
 	r.mu.Lock()
@@ -125,7 +130,7 @@ func (r *Registry) userChanged(pod *v1.Pod) {
 		return
 	}
 	a, ok := reservationstate.AllocationOf(pod)
-	if !ok || pod.Spec.NodeName == "" || reservepods.IsReservePod(pod) {
+	if !ok || pod.Spec.NodeName == "" {
 		return
 	}
 	r.podRuns(&user{Allocation: a, pod: pod.UID, namespace: pod.Namespace, node: pod.Spec.NodeName,

@@ -84,7 +84,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 		return nil
 	}
 	at := r.clock.Now()
-	if whyEnded(now, at) != "" {
+	if reservationstate.WhyOver(now, at) != "" {
 		r.updateEntry(e, now)
 		return nil
 	}
@@ -101,7 +101,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	if err := r.setPriority(ctx, e, profile); err != nil {
 		return err
 	}
-	missing := missingOf(now)
+	missing := reservationstate.Missing(now)
 	if len(missing) == 0 {
 		return r.createReservePods(ctx, e, now, nil, false) // whichever process has placed it
 	}
@@ -245,20 +245,6 @@ func (r *Registry) setPriority(ctx context.Context, e *entry, p profile) error {
 	return nil
 }
 
-// missingOf lists the placements without a place.
-func missingOf(now *v1alpha1.Reservation) (missing []int32) {
-	has := map[int32]bool{}
-	for _, p := range now.Status.Placements {
-		has[p.Index] = true
-	}
-	for index := range int32(reservationstate.Replicas(now)) {
-		if !has[index] {
-			missing = append(missing, index)
-		}
-	}
-	return missing
-}
-
 // createReservePods queues reserve pods for missing placements, in place of the earlier ones.
 func (r *Registry) createReservePods(ctx context.Context, e *entry, now *v1alpha1.Reservation,
 	missing []int32, preempts bool) error {
@@ -315,9 +301,6 @@ func (r *Registry) createReservePods(ctx context.Context, e *entry, now *v1alpha
 
 // chargeReservation charges what is left of the placements of a Reservation to its queue. acting must be held.
 func (r *Registry) chargeReservation(name string) {
-	if r.charges == nil {
-		return
-	}
 	r.mu.RLock()
 	var list []*place
 	if e := r.entries[name]; e != nil {
@@ -329,34 +312,28 @@ func (r *Registry) chargeReservation(name string) {
 	}
 }
 
-// reservePodChanged records why a reserve pod has no place, or that it is gone.
-func (r *Registry) reservePodChanged(before, now *v1.Pod) {
-	if now == nil {
-		if _, _, ok := reservepods.PlacementOf(before); ok && before.Spec.NodeName == "" {
-			r.reservePodDeleted(before)
-		}
-		return
-	}
-	_, condition := podutil.GetPodCondition(&now.Status, v1.PodScheduled)
+// reservePodChanged records why a reserve pod has no place.
+func (r *Registry) reservePodChanged(pod *v1.Pod) {
+	_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 	if condition == nil || condition.Status != v1.ConditionFalse || condition.Message == "" {
 		return
 	}
-	name, index, ok := reservepods.PlacementOf(now)
-	if !ok {
-		return
-	}
+	name, index, _ := reservepods.PlacementOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == now.UID &&
+	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == pod.UID &&
 		e.why != condition.Message {
 		e.why = condition.Message
 		r.work.AddAfter(name, reasonDelay)
 	}
 }
 
-// reservePodDeleted processes that a reserve pod without a place was deleted: it may have been chosen as a victim. The
+// reservePodDeleted processes that a reserve pod was deleted: one without a place may have been chosen as a victim. The
 // reserve pods of its Reservation that wait at Permit release their places.
 func (r *Registry) reservePodDeleted(pod *v1.Pod) {
+	if pod.Spec.NodeName != "" {
+		return // its place is held
+	}
 	r.reservePodReleased(pod)
 	name, _, _ := reservepods.PlacementOf(pod)
 	r.work.AddAfter(name, reasonDelay)

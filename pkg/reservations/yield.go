@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
 // yieldTries is how often a status write is retried on conflict.
@@ -91,7 +92,7 @@ func (r *Registry) yield(ctx context.Context, name string, nodes []string, prior
 // withoutPlacements returns a Reservation without its placements on nodes that hold something; nil if there are none.
 func (r *Registry) withoutPlacements(now *v1alpha1.Reservation, nodes []string, priority int32) *v1alpha1.Reservation {
 	goes := func(p v1alpha1.ReservationPlacement) bool { return !p.Spent && slices.Contains(nodes, p.NodeName) }
-	if whyEnded(now, r.clock.Now()) != "" || !slices.ContainsFunc(now.Status.Placements, goes) {
+	if reservationstate.WhyOver(now, r.clock.Now()) != "" || !slices.ContainsFunc(now.Status.Placements, goes) {
 		return nil
 	}
 	next := now.DeepCopy()

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/plugins/gpushare"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/reservation"
@@ -41,10 +42,17 @@ type stage struct {
 	serial   int
 }
 
+// free is queues that pay for nothing.
+type free struct{}
+
+func (free) Charge(hold.ID, *v1.Pod, string, hold.Taken) {}
+
+func (free) Recheck() {}
+
 func newStage(t testing.TB, nodes map[string]string) *stage {
 	t.Helper()
 	s := &stage{TB: t, holds: ledger.New()}
-	s.registry = reservations.New(s.holds, reservepods.NewStore(), watches.New(), nil, nil)
+	s.registry = reservations.New(s.holds, reservepods.NewStore(), watches.New(), nil, free{})
 	plugins := extension.New()
 	s.Scheduler = idle.New(t, idle.Options{Plugins: frameworkruntime.Registry{
 		reservation.Name:  plugins.Watch(reservation.New(s.holds, s.registry, plugins, "")),

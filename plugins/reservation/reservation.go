@@ -48,7 +48,7 @@ type Reservation struct {
 // Reservations is what is held for which pods. It recognizes reserve pods: nothing is held for these.
 type Reservations interface {
 	// Serve makes it place the Reservations of a profile.
-	Serve(ctx context.Context, handle fwk.Handle, preempts, yields bool) error
+	Serve(ctx context.Context, handle framework.Framework, preempts, yields bool) error
 	// Grants returns the holders of the Reservations that a pod owns.
 	Grants(pod *v1.Pod) []hold.Holder
 	// Slots returns what is held for a pod, by node.
@@ -122,7 +122,7 @@ func New(holds *ledger.Holds, reservations Reservations, plugins *extension.Plug
 		if !ok {
 			return nil, fmt.Errorf("making %s: want the framework of kube-scheduler as its handle, got %T", Name, handle)
 		}
-		if err := reservations.Serve(ctx, handle, args.Preempt, args.Preemptable); err != nil {
+		if err := reservations.Serve(ctx, fw, args.Preempt, args.Preemptable); err != nil {
 			return nil, fmt.Errorf("making %s: %w", Name, err)
 		}
 		return &Reservation{

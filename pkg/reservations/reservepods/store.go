@@ -24,25 +24,12 @@ type Store struct {
 	// pods are never changed: each change puts another object in the place of the one before.
 	pods map[cache.ObjectName]*v1.Pod
 	// version is the resourceVersion that was given last. Each change has one of its own.
-	version   uint64
-	watchers  []func(watch.Event)
-	observers []Observer
+	version  uint64
+	watchers []func(watch.Event)
 }
-
-// Observer is called when a pod of the store was changed, or deleted: then now is nil. It gets the
-// changes of all callers, and those of two callers in any order; the store has the newest. It must
-// not change the pods.
-type Observer func(before, now *v1.Pod)
 
 // NewStore makes one without pods.
 func NewStore() *Store { return &Store{pods: map[cache.ObjectName]*v1.Pod{}} }
-
-// Observe makes the store call an observer for all changes from now on.
-func (s *Store) Observe(observer Observer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.observers = append(s.observers, observer)
-}
 
 // Add puts a pod into the store. It has the name of a reserve pod, a namespace and a UID.
 func (s *Store) Add(pod *v1.Pod) error {
@@ -79,20 +66,15 @@ func (s *Store) Get(namespace, name string) (*v1.Pod, error) {
 // Delete takes a pod out of the store, at once. The preconditions may be nil.
 func (s *Store) Delete(namespace, name string, preconditions *metav1.Preconditions) error {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	pod, err := s.get(namespace, name)
 	if err == nil && preconditions != nil {
 		err = check(pod, preconditions.UID, preconditions.ResourceVersion)
 	}
 	if err != nil {
-		s.mu.Unlock()
 		return err
 	}
 	s.put(watch.Deleted, pod.DeepCopy())
-	observers := s.observers
-	s.mu.Unlock()
-	for _, observer := range observers {
-		observer(pod, nil)
-	}
 	return nil
 }
 
@@ -148,26 +130,20 @@ func (s *Store) update(namespace string, pod *v1.Pod, keep func(before, now *v1.
 // differs, nothing happens.
 func (s *Store) change(namespace, name string, f func(*v1.Pod) (*v1.Pod, error)) (*v1.Pod, error) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	before, err := s.get(namespace, name)
-	var now *v1.Pod
-	if err == nil {
-		now, err = f(before)
-	}
 	if err != nil {
-		s.mu.Unlock()
+		return nil, err
+	}
+	now, err := f(before)
+	if err != nil {
 		return nil, err
 	}
 	now.ResourceVersion = before.ResourceVersion
 	if equality.Semantic.DeepEqual(before, now) {
-		s.mu.Unlock()
 		return before.DeepCopy(), nil
 	}
 	s.put(watch.Modified, now)
-	observers := s.observers
-	s.mu.Unlock()
-	for _, observer := range observers {
-		observer(before, now)
-	}
 	return now.DeepCopy(), nil
 }
 

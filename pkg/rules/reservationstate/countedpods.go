@@ -19,13 +19,11 @@ const DefaultScheduler = "lockstep-scheduler"
 // owner uses of it, and a pod without a node for each missing placement. They have one unnamed container, the namespace
 // and queue label of the template, and its node constraints. See [InPlaceOf].
 func CountedPods(r *v1alpha1.Reservation, now time.Time) []*v1.Pod {
-	if Ended(r.Status.Phase) || r.DeletionTimestamp != nil || expired(r, now) {
+	if WhyOver(r, now) != "" {
 		return nil
 	}
 	pods := make([]*v1.Pod, 0, Replicas(r))
-	placed := map[int32]bool{}
 	for _, p := range r.Status.Placements {
-		placed[p.Index] = true
 		left := resource.FromList(p.Allocatable)
 		if left.Add(resource.FromList(p.Allocated), -1); !p.Spent && !left.Zero() {
 			pods = append(pods, podOf(r, p.Index, p.NodeName, left.List()))
@@ -35,10 +33,8 @@ func CountedPods(r *v1alpha1.Reservation, now time.Time) []*v1.Pod {
 		return pods
 	}
 	asked := resource.RequestsOfTemplate(&r.Spec.Template)
-	for index := range int32(Replicas(r)) {
-		if !placed[index] {
-			pods = append(pods, podOf(r, index, "", asked))
-		}
+	for _, index := range Missing(r) {
+		pods = append(pods, podOf(r, index, "", asked))
 	}
 	return pods
 }

@@ -47,3 +47,16 @@ func expired(r *v1alpha1.Reservation, now time.Time) bool {
 	at := Expiry(r)
 	return !at.IsZero() && !now.Before(at)
 }
+
+// WhyOver returns why a Reservation holds nothing any longer; empty if it holds something, or may.
+func WhyOver(r *v1alpha1.Reservation, now time.Time) string {
+	switch {
+	case Ended(r.Status.Phase):
+		return "it has ended: " + string(r.Status.Phase)
+	case r.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case expired(r, now):
+		return "it has expired"
+	}
+	return ""
+}

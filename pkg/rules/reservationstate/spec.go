@@ -18,16 +18,18 @@ func IsSingleUse(r *v1alpha1.Reservation) bool {
 	return r.Spec.AllocateOnce == nil || *r.Spec.AllocateOnce
 }
 
-// Promised returns the nodes promised to missing placements, by index.
-func Promised(r *v1alpha1.Reservation) map[int32]string {
-	promised := map[int32]string{}
-	for i, node := range r.Spec.NodeNames {
-		promised[int32(i)] = node
-	}
+// Missing lists the placements without a place.
+func Missing(r *v1alpha1.Reservation) (missing []int32) {
+	placed := map[int32]bool{}
 	for _, p := range r.Status.Placements {
-		delete(promised, p.Index)
+		placed[p.Index] = true
 	}
-	return promised
+	for index := range int32(Replicas(r)) {
+		if !placed[index] {
+			missing = append(missing, index)
+		}
+	}
+	return missing
 }
 
 // Namespace returns the namespace of the reserve pods, and of the pods that a selector of owners
