@@ -159,37 +159,29 @@ func run(o *options, queues queuestatus.Options) error {
 
 // addControllers adds all controllers to a manager.
 func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) error {
-	if err := podgroup.Setup(mgr, podgroup.Options{Workers: o.workers}); err != nil {
-		return err
+	reservations := reservationlifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
+	for _, err := range []error{
+		podgroup.Setup(mgr, o.workers),
+		workloads.Setup(mgr),
+		jobresume.Setup(mgr),
+		queuestatus.Setup(mgr, queues),
+		reservationlifecycle.Setup(mgr, reservations),
+		podmigration.Setup(mgr),
+		defragplan.Setup(mgr, defragplan.Options{KeepEnded: o.keepPlans}),
+	} {
+		if err != nil {
+			return err
+		}
 	}
 	if len(o.nativeSchedulerNames) > 0 {
-		if err := podgroup.SetupNative(mgr, o.nativeSchedulerNames, podgroup.Options{Workers: o.workers}); err != nil {
+		if err := podgroup.SetupNative(mgr, o.nativeSchedulerNames, o.workers); err != nil {
 			return err
 		}
-	}
-	if err := workloads.Setup(mgr); err != nil {
-		return err
 	}
 	if o.gangsByOwner {
-		if err := ownergroup.Setup(mgr, ownergroup.Options{Workers: o.workers}); err != nil {
+		if err := ownergroup.Setup(mgr, o.workers); err != nil {
 			return err
 		}
-	}
-	if err := jobresume.Setup(mgr); err != nil {
-		return err
-	}
-	if err := queuestatus.Setup(mgr, queues); err != nil {
-		return err
-	}
-	reservations := reservationlifecycle.Options{Workers: o.workers, KeepEnded: o.keepReservations, MarkNodes: o.markNodes}
-	if err := reservationlifecycle.Setup(mgr, reservations); err != nil {
-		return err
-	}
-	if err := podmigration.Setup(mgr); err != nil {
-		return err
-	}
-	if err := defragplan.Setup(mgr, defragplan.Options{KeepEnded: o.keepPlans}); err != nil {
-		return err
 	}
 	if o.pageAddress == "" {
 		return nil

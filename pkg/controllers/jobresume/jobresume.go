@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -18,14 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 )
 
 const (
 	// name is the name of the controller in logs and metrics.
 	name = "jobresume"
-	// FieldOwner is the field manager of what this package writes.
-	FieldOwner = "lockstep-controller"
 
 	// EventResumed: the pods have ended, and the Job makes new ones. EventLeftSuspended: it stays as somebody else
 	// wants it. Both are on the Job.
@@ -37,7 +37,7 @@ const (
 
 // Setup adds the controller to a manager, whose cache may use StripJob.
 func Setup(mgr manager.Manager) error {
-	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldOwner),
+	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(objects.FieldOwner),
 		clock: clock.RealClock{}}
 	evicted := predicate.NewPredicateFuncs(func(job client.Object) bool {
 		_, ok := job.GetAnnotations()[v1alpha1.EvictedAnnotation]
@@ -86,7 +86,7 @@ func (r *reconciler) take(ctx context.Context, job *batchv1.Job, step jobsuspens
 	if err != nil {
 		return err
 	}
-	err = r.client.Patch(ctx, job, client.RawPatch(client.Merge.Type(), patch), client.FieldOwner(FieldOwner))
+	err = r.client.Patch(ctx, job, client.RawPatch(client.Merge.Type(), patch), client.FieldOwner(objects.FieldOwner))
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return nil // it has changed, and comes again
@@ -106,24 +106,14 @@ func (r *reconciler) take(ctx context.Context, job *batchv1.Job, step jobsuspens
 // StripJob is a transform for the cache: it adds what this package reads of a Job first to what another transform
 // keeps.
 func StripJob(keep toolscache.TransformFunc) toolscache.TransformFunc {
-	return func(object any) (any, error) {
-		kept, err := keep(object)
-		job, isJob := object.(*batchv1.Job)
-		stripped, wasJob := kept.(*batchv1.Job)
-		if err != nil || !isJob || !wasJob {
-			return kept, err
-		}
+	return objects.Keep(keep, func(stripped, job *batchv1.Job) {
 		value, ok := job.Annotations[v1alpha1.EvictedAnnotation]
 		if !ok {
-			return stripped, nil
+			return
 		}
-		if stripped.Annotations == nil {
-			stripped.Annotations = map[string]string{}
-		}
-		stripped.Annotations[v1alpha1.EvictedAnnotation] = value
+		metav1.SetMetaDataAnnotation(&stripped.ObjectMeta, v1alpha1.EvictedAnnotation, value)
 		stripped.DeletionTimestamp, stripped.Spec.Suspend = job.DeletionTimestamp, job.Spec.Suspend
 		stripped.Status.Active, stripped.Status.Terminating = job.Status.Active, job.Status.Terminating
 		stripped.Status.Conditions = job.Status.Conditions
-		return stripped, nil
-	}
+	})
 }

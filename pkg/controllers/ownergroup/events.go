@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
@@ -48,7 +49,7 @@ func taken(want desired, group *coscheduling.PodGroup) status.Event {
 		Reason: EventPodGroupTaken, Action: actionGrouping,
 		Note: fmt.Sprintf("PodGroup %s was not made by %s, which leaves it as it is: its minMember is %d, that of its "+
 			"pods is %d; delete the PodGroup to have it made anew",
-			group.Name, FieldOwner, group.Spec.MinMember, want.min)}
+			group.Name, objects.FieldOwner, group.Spec.MinMember, want.min)}
 }
 
 func leftOut(want desired, key types.NamespacedName) status.Event {

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
 )
 
 // ofJobSet returns the wish for the replicated jobs of a JobSet that are in the gang.
@@ -36,7 +37,7 @@ func (js *jobSet) partsOf(l level) (first, rest part, endless bool) {
 	first.afresh = l.afresh
 	for _, rj := range l.jobs {
 		n, more := podsOf(&rj.Template.Spec)
-		replicas := int(valueOr(rj.Replicas, 1))
+		replicas := int(ptr.Deref(rj.Replicas, 1))
 		endless = endless || more && replicas > 0
 		if js.exclusive(rj) && n > 1 {
 			first.add(replicas, &rj.Template.Spec.Template)

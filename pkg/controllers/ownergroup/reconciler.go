@@ -15,19 +15,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 const (
-	// FieldOwner is the field manager of what the controller writes.
-	FieldOwner = gangstate.LockstepController
 	// again is when an owner that is not in the cache yet is looked up again, for pods that are newer than stillNew.
 	again, stillNew = time.Second, time.Minute
 	// muchLater is when an owner is looked up again whose kind is not served, or that orphaned its pods.
@@ -50,12 +49,12 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key := request.NamespacedName
 	group := &coscheduling.PodGroup{} // from the cache, and not to be changed
-	err := r.client.Get(ctx, key, group, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
-		group, err = nil, nil
-	}
+	found, err := objects.Read(ctx, r.client, key, group)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", key, err)
+		return reconcile.Result{}, err
+	}
+	if !found {
+		group = nil
 	}
 	var list v1.PodList
 	if err := r.client.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingFields{podIndex: key.Name},
@@ -66,7 +65,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.told.Delete(key)
 		return reconcile.Result{}, r.tidy(ctx, group)
 	}
-	pods := setup.Pointers(list.Items)
+	pods := objects.Pointers(list.Items)
 	owner, _ := gangstate.OwnerOf(pods[0])
 	want, err := r.desire(ctx, key, owner, pods)
 	switch {
@@ -149,5 +148,5 @@ func (r *reconciler) scaledAway(ctx context.Context, group *coscheduling.PodGrou
 			return false, err
 		}
 	}
-	return number >= int(valueOr(lws.Spec.Replicas, 1)), nil
+	return number >= int(ptr.Deref(lws.Spec.Replicas, 1)), nil
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -36,28 +37,23 @@ const (
 	podIndex, groupIndex = "gang-by-owner", "owner"
 )
 
-// Options of the controller.
-type Options struct {
-	// Workers is the number of PodGroups that are made or changed at a time. Default: 1.
-	Workers int
-}
-
 // Setup adds the controller to a manager, whose cache may use StripJob. Where the API server does not serve PodGroups,
 // the controller waits until it does. JobSets and LeaderWorkerSets are watched from when the pods of one ask for a
-// gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing.
-func Setup(mgr manager.Manager, o Options) error {
+// gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing. As many PodGroups as there
+// are workers are made or changed at a time.
+func Setup(mgr manager.Manager, workers int) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
-	return setup.WhenServed(mgr, podGroups, func(ctx context.Context) error { return start(ctx, mgr, o) })
+	return setup.WhenServed(mgr, podGroups, func(ctx context.Context) error { return start(ctx, mgr, workers) })
 }
 
-func start(ctx context.Context, mgr manager.Manager, o Options) error {
+func start(ctx context.Context, mgr manager.Manager, workers int) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, gangOf); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &coscheduling.PodGroup{}, groupIndex, ownerOf); err != nil {
 		return fmt.Errorf("indexing PodGroups by owner: %w", err)
 	}
-	r := &reconciler{client: mgr.GetClient(), cache: mgr.GetCache(), recorder: mgr.GetEventRecorder(FieldOwner),
+	r := &reconciler{client: mgr.GetClient(), cache: mgr.GetCache(), recorder: mgr.GetEventRecorder(objects.FieldOwner),
 		watches: map[gangstate.OwnerKind]*crds.OnDemand{}}
 	var c controller.Controller
 	built := make(chan struct{})
@@ -77,7 +73,7 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 		Watches(&v1.Pod{}, setup.Enqueue(0, requestsOf), builder.WithPredicates(setup.Changed(podDiffers))).
 		Watches(&coscheduling.PodGroup{}, setup.Enqueue(0, setup.Itself),
 			builder.WithPredicates(setup.Changed(podGroupDiffers))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("starting the %s controller: %w", name, err)

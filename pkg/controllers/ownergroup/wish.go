@@ -8,6 +8,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -29,15 +30,6 @@ type wish struct {
 	// leftOut are the replicated jobs that are made last and do not count, because it is
 	// unknown how many pods of those before them exist at a time.
 	leftOut []string
-}
-
-// stagesText returns the value of the annotation; empty for none.
-func (w wish) stagesText() string {
-	var sizes []string
-	for _, n := range w.stages {
-		sizes = append(sizes, strconv.Itoa(n))
-	}
-	return strings.Join(sizes, ",")
 }
 
 // part is the members that are made at the same time.
@@ -102,10 +94,7 @@ func most(parts []part) resource.Vector {
 
 // podsOf returns how many pods of a Job exist at a time. endless: more come when some have succeeded.
 func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
-	n = 1
-	if spec.Parallelism != nil {
-		n = int(*spec.Parallelism)
-	}
+	n = int(ptr.Deref(spec.Parallelism, 1))
 	if spec.Completions == nil {
 		return n, false
 	}
@@ -116,7 +105,7 @@ func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
 // ofJob returns the wish for a Job. standing is how many of its pods have succeeded and still exist: those
 // count as members. Others that have succeeded do not come again, nor do indexes that have failed for good.
 func ofJob(job *batchv1.Job, standing int) wish {
-	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+	if ptr.Deref(job.Spec.Suspend, false) {
 		return wish{none: true}
 	}
 	n, _ := podsOf(&job.Spec)
@@ -164,7 +153,7 @@ type group struct {
 func ofGroup(lws *leaderWorkerSet, g group) wish {
 	template := &lws.Spec.LeaderWorkerTemplate
 	if g.size == 0 {
-		g.size = int(valueOr(template.Size, 1))
+		g.size = int(ptr.Deref(template.Size, 1))
 	}
 	var leader, workers part
 	if g.leader {
@@ -186,11 +175,4 @@ func (lws *leaderWorkerSet) leaderTemplate() *v1.PodTemplateSpec {
 		return template
 	}
 	return &lws.Spec.LeaderWorkerTemplate.WorkerTemplate
-}
-
-func valueOr(value *int32, otherwise int32) int32 {
-	if value == nil {
-		return otherwise
-	}
-	return *value
 }

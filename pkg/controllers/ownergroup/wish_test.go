@@ -31,7 +31,7 @@ func (w wish) said() said {
 	if w.none {
 		return said{Min: suspended}
 	}
-	return said{Min: w.min, Stages: w.stagesText(), Room: resource.FromList(w.room).String(), LeftOut: w.leftOut}
+	return said{Min: w.min, Stages: gangstate.StagesText(w.stages), Room: resource.FromList(w.room).String(), LeftOut: w.leftOut}
 }
 
 func read(t *testing.T, text string, into any) {

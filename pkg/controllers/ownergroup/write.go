@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -29,7 +30,7 @@ func (r *reconciler) create(ctx context.Context, key types.NamespacedName, want 
 	if err != nil {
 		return err
 	}
-	err = r.client.Create(ctx, group, client.FieldOwner(FieldOwner))
+	err = r.client.Create(ctx, group, client.FieldOwner(objects.FieldOwner))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating PodGroup %s: %w", key, err)
 	}
@@ -84,7 +85,7 @@ func (r *reconciler) update(ctx context.Context, group *coscheduling.PodGroup, w
 	if err != nil {
 		return fmt.Errorf("encoding PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
-	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldOwner))
+	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(objects.FieldOwner))
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // a later event follows for the new one
 		return fmt.Errorf("writing PodGroup %s/%s: %w", group.Namespace, group.Name, err)
 	}
@@ -102,7 +103,7 @@ func changes(group *coscheduling.PodGroup, want desired) map[string]any {
 	if owners := []metav1.OwnerReference{want.owner}; !equality.Semantic.DeepEqual(group.OwnerReferences, owners) {
 		metadata["ownerReferences"] = owners
 	}
-	if stages := want.stagesText(); group.Annotations[v1alpha1.StagesAnnotation] != stages {
+	if stages := gangstate.StagesText(want.stages); group.Annotations[v1alpha1.StagesAnnotation] != stages {
 		metadata["annotations"] = map[string]any{v1alpha1.StagesAnnotation: orNull(stages)}
 	}
 	if group.Spec.MinMember != int32(want.min) {

@@ -10,11 +10,9 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
-
-// FieldOwner is the field manager of what this package writes.
-const FieldOwner = "lockstep-controller"
 
 // conditions returns what the conditions should be. Where they are that already, it
 // returns them as they are.
@@ -122,20 +120,6 @@ func isOurs(pg *coscheduling.PodGroup, current *metav1.Condition) bool {
 // wrote reports whether this controller wrote a condition as it stands; known is false where the
 // field managers do not show the writer.
 func wrote(managers []metav1.ManagedFieldsEntry, conditionType string) (ours, known bool) {
-	path := fieldpath.MakePathOrDie("status", "conditions", fieldpath.KeyByFields("type", conditionType), "message")
-	for i := range managers {
-		entry := &managers[i]
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil || !fields.Has(path) {
-			continue
-		}
-		if entry.Manager == FieldOwner {
-			return true, true
-		}
-		known = true
-	}
-	return false, known
+	return objects.Wrote(managers,
+		fieldpath.MakePathOrDie("status", "conditions", fieldpath.KeyByFields("type", conditionType), "message"))
 }

@@ -12,6 +12,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -63,8 +64,8 @@ func TestCondition(t *testing.T) {
 		"members are missing":                              {nil, "", pods("waiting"), one},
 		"a claim of a member is not made yet":              {nil, "", pods("waiting", "claimless"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 without ResourceClaims from their template)")},
 		"a gate keeps a member back":                       {nil, "", pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
-		"a member failed":                                  {bound, FieldOwner, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
-		"complete":                                         {one, FieldOwner, pods("waiting", "waiting"), awaiting},
+		"a member failed":                                  {bound, objects.FieldOwner, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
+		"complete":                                         {one, objects.FieldOwner, pods("waiting", "waiting"), awaiting},
 		"complete, and nothing was said":                   {nil, "", pods("waiting", "waiting"), awaiting},
 		"the scheduler's explanation stands":               {short, scheduler, pods("refused", "refused"), short},
 		"also where managers are unknown":                  {short, "", pods("refused", "refused"), short},
@@ -80,12 +81,12 @@ func TestCondition(t *testing.T) {
 		"not when the first of the next is there":          {evicted, scheduler, ending(pods("running", "waiting")), awaiting},
 		"nor when all are":                                 {evicted, scheduler, pods("waiting", "waiting"), awaiting},
 		"nor where they run on":                            {evicted, scheduler, pods("running", "running"), bound},
-		"bound":                                            {awaiting, FieldOwner, pods("bound", "bound"), bound},
-		"bound and more":                                   {bound, FieldOwner, pods("bound", "running", "waiting"), bound},
-		"succeeded":                                        {bound, FieldOwner, pods("succeeded", "succeeded"), bound},
-		"a part is lost":                                   {bound, FieldOwner, pods("running"), one},
-		"its successor waits":                              {one, FieldOwner, pods("running", "waiting"), awaiting},
-		"its successor finds no room":                      {awaiting, FieldOwner, noRoom, short},
+		"bound":                                            {awaiting, objects.FieldOwner, pods("bound", "bound"), bound},
+		"bound and more":                                   {bound, objects.FieldOwner, pods("bound", "running", "waiting"), bound},
+		"succeeded":                                        {bound, objects.FieldOwner, pods("succeeded", "succeeded"), bound},
+		"a part is lost":                                   {bound, objects.FieldOwner, pods("running"), one},
+		"its successor waits":                              {one, objects.FieldOwner, pods("running", "waiting"), awaiting},
+		"its successor finds no room":                      {awaiting, objects.FieldOwner, noRoom, short},
 		"what is bound is no answer to a batch that waits": {short, scheduler, onlyWaiting(pods("running", "running", "refused", "refused")), short},
 		"until it is bound":                                {short, scheduler, onlyWaiting(pods("running", "running", "bound", "bound")), bound},
 	} {

@@ -8,14 +8,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -34,24 +33,24 @@ type nativeReconciler struct {
 
 // SetupNative adds the controller of native PodGroups to a manager: of those whose pods name one of
 // these schedulers. Until the API server serves them, it waits.
-func SetupNative(mgr manager.Manager, schedulers []string, o Options) error {
+func SetupNative(mgr manager.Manager, schedulers []string, workers int) error {
 	return setup.WhenServed(mgr, nativeKind, func(ctx context.Context) error {
 		r := &nativeReconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: grouped},
 			schedulers: sets.New(schedulers...)}
-		return r.start(ctx, mgr, nativeName, &schedulingv1beta1.PodGroup{}, r, o)
+		return r.start(ctx, mgr, nativeName, &schedulingv1beta1.PodGroup{}, r, workers)
 	})
 }
 
 // Reconcile implements reconcile.Reconciler.
 func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pg := &schedulingv1beta1.PodGroup{} // from the cache, and not to be changed
-	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
+	found, err := objects.Read(ctx, r.client, request.NamespacedName, pg)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !found {
 		r.histories.Delete(request.NamespacedName)
 		return reconcile.Result{}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", request.NamespacedName, err)
 	}
 	pods, err := r.members(ctx, request.NamespacedName)
 	if err != nil {
@@ -69,13 +68,6 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	}
 	written := pg.DeepCopy()
 	written.Status.Conditions = want
-	err = r.client.Status().Patch(ctx, written, client.MergeFromWithOptions(pg, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(FieldOwner))
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: settle}, nil
-	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("writing the status of PodGroup %s: %w", request.NamespacedName, err)
-	}
-	return reconcile.Result{}, nil
+	return objects.Written(objects.PatchStatus(ctx, r.client, pg, written), settle,
+		fmt.Sprintf("the status of PodGroup %s", request.NamespacedName))
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -53,13 +52,13 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pg := &coscheduling.PodGroup{} // from the cache, and not to be changed
-	err := r.client.Get(ctx, request.NamespacedName, pg, client.UnsafeDisableDeepCopy)
-	if apierrors.IsNotFound(err) {
+	found, err := objects.Read(ctx, r.client, request.NamespacedName, pg)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if !found {
 		r.histories.Delete(request.NamespacedName)
 		return reconcile.Result{}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", request.NamespacedName, err)
 	}
 	pods, err := r.members(ctx, request.NamespacedName)
 	if err != nil {
@@ -97,7 +96,7 @@ func (f *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1
 		client.MatchingFields{f.joins.index: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", key, err)
 	}
-	return setup.Pointers(list.Items), nil
+	return objects.Pointers(list.Items), nil
 }
 
 // write patches the status, provided that the object has not changed since it
@@ -115,14 +114,9 @@ func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup,
 	}
 	// Without validation: an API server that prunes conditions would warn each time.
 	err = r.client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body),
-		client.FieldOwner(FieldOwner), client.FieldValidation(metav1.FieldValidationIgnore))
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: settle}, nil
-	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("writing the status of PodGroup %s: %w", key, err)
+		client.FieldOwner(objects.FieldOwner), client.FieldValidation(metav1.FieldValidationIgnore))
+	if err != nil {
+		return objects.Written(err, settle, fmt.Sprintf("the status of PodGroup %s", key))
 	}
 	if _, ok := fields["conditions"]; ok {
 		r.notePruning(ctx, written)

@@ -37,30 +37,25 @@ var (
 	grouped   = membership{index: "podgroup", native: true}
 )
 
-// Options of the controller.
-type Options struct {
-	// Workers is the number of PodGroups that are written at a time. Default: 1.
-	Workers int
-}
-
 // Setup adds the controller to a manager. Where the API server does not serve
 // PodGroups, the controller waits until it does; pods are watched from when there
-// is a PodGroup, so that gangs by annotation cost nothing here.
-func Setup(mgr manager.Manager, o Options) error {
+// is a PodGroup, so that gangs by annotation cost nothing here. As many PodGroups as there are workers are written at a
+// time.
+func Setup(mgr manager.Manager, workers int) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
 	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error {
 		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described}}
-		return r.start(ctx, mgr, name, &coscheduling.PodGroup{}, r, o)
+		return r.start(ctx, mgr, name, &coscheduling.PodGroup{}, r, workers)
 	})
 }
 
 // start starts a controller of PodGroups of the kind of group. Pods are watched from when there is one.
 func (f *follower) start(ctx context.Context, mgr manager.Manager, name string, group client.Object,
-	r reconcile.Reconciler, o Options) error {
+	r reconcile.Reconciler, workers int) error {
 	return f.pods.Prepare(func() (func() error, error) {
 		c, err := builder.ControllerManagedBy(mgr).Named(name).
 			Watches(group, setup.Enqueue(settle, setup.Itself)).
-			WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 			Build(r)
 		if err != nil {
 			return nil, fmt.Errorf("starting the %s controller: %w", name, err)

@@ -20,16 +20,13 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
-
-// FieldOwner is the field manager of what this package writes.
-const FieldOwner = "lockstep-controller"
 
 const (
 	// settle is how long events gather before the queues are read.
@@ -112,7 +109,7 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 			return nil, fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	c.queues, c.pods, c.nodes = setup.Pointers(queues.Items), setup.Pointers(pods.Items), setup.Pointers(nodes.Items)
+	c.queues, c.pods, c.nodes = objects.Pointers(queues.Items), objects.Pointers(pods.Items), objects.Pointers(nodes.Items)
 	c.byNamespace = map[string]string{}
 	for i := range namespaces.Items {
 		if queue := namespaces.Items[i].Annotations[v1alpha1.QueueLabel]; queue != "" {
@@ -146,8 +143,8 @@ func (r *reconciler) readDevices(ctx context.Context, c *cluster) error {
 			return fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	r.devices.Replace(setup.Pointers(all.Items), setup.Pointers(classes.Items))
-	c.claims, c.templates = setup.Pointers(claims.Items), setup.Pointers(templates.Items)
+	r.devices.Replace(objects.Pointers(all.Items), objects.Pointers(classes.Items))
+	c.claims, c.templates = objects.Pointers(claims.Items), objects.Pointers(templates.Items)
 	return nil
 }
 
@@ -193,8 +190,7 @@ func (r *reconciler) watches(kind schema.GroupVersionKind) bool {
 	return watched
 }
 
-// write patches a status that is not as it should be, provided that the queue has not changed
-// since it was read: the list of conditions is replaced as a whole.
+// write patches a status that is not as it should be.
 func (r *reconciler) write(ctx context.Context, q *v1alpha1.Queue, want v1alpha1.QueueStatus) error {
 	first := meta.FindStatusCondition(q.Status.Conditions, v1alpha1.QueueReady) == nil
 	if !first && equality.Semantic.DeepEqual(q.Status, want) {
@@ -205,6 +201,5 @@ func (r *reconciler) write(ctx context.Context, q *v1alpha1.Queue, want v1alpha1
 	if first { // 0 is written once, for clients that print it
 		before.Status.PendingGangs, before.Status.RunningGangs = -1, -1
 	}
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return r.client.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner))
+	return objects.PatchStatus(ctx, r.client, before, after)
 }

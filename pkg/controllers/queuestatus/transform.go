@@ -7,6 +7,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -15,16 +16,7 @@ import (
 // another transform keeps. The requests of all its containers become one container without a
 // name, which no pod of the API server has.
 func StripPod(keep cache.TransformFunc) cache.TransformFunc {
-	return func(object any) (any, error) {
-		kept, err := keep(object)
-		if err != nil {
-			return nil, err
-		}
-		pod, isPod := object.(*v1.Pod)
-		stripped, wasPod := kept.(*v1.Pod)
-		if !isPod || !wasPod {
-			return kept, nil
-		}
+	return objects.Keep(keep, func(stripped, pod *v1.Pod) {
 		spec := &stripped.Spec
 		spec.SchedulerName, spec.NodeName, spec.SchedulingGates = pod.Spec.SchedulerName,
 			pod.Spec.NodeName, pod.Spec.SchedulingGates
@@ -45,8 +37,7 @@ func StripPod(keep cache.TransformFunc) cache.TransformFunc {
 		if !podutil.IsPodTerminal(pod) {
 			spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: resource.Requests(pod)}}}
 		}
-		return stripped, nil
-	}
+	})
 }
 
 // whyItWaits returns the reason in the pod's condition why it waits.

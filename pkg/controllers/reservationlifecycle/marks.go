@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 )
 
@@ -87,11 +88,8 @@ func startMarks(mgr manager.Manager) error {
 // Reconcile implements reconcile.Reconciler: a request names a node.
 func (m *marker) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	var node v1.Node
-	if err := m.client.Get(ctx, request.NamespacedName, &node, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil
-		}
-		return reconcile.Result{}, fmt.Errorf("reading node %s: %w", request.Name, err)
+	if found, err := objects.Read(ctx, m.client, request.NamespacedName, &node); err != nil || !found {
+		return reconcile.Result{}, err
 	}
 	var list v1alpha1.ReservationList
 	if err := m.client.List(ctx, &list, client.MatchingFields{nodeIndex: node.Name},
@@ -117,7 +115,7 @@ func mark(ctx context.Context, writer client.Writer, node *metav1.PartialObjectM
 	after := before.DeepCopy()
 	after.Annotations = want
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := client.IgnoreNotFound(writer.Patch(ctx, after, patch, client.FieldOwner(FieldOwner))); err != nil {
+	if err := client.IgnoreNotFound(writer.Patch(ctx, after, patch, client.FieldOwner(objects.FieldOwner))); err != nil {
 		return fmt.Errorf("marking node %s against scale-down, or no more: %w", node.Name, err)
 	}
 	return nil

@@ -18,13 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
-
-// FieldOwner is the field manager of what this package writes.
-const FieldOwner = "lockstep-controller"
 
 const (
 	// settle is how long events gather before a Reservation is looked at.
@@ -52,11 +50,8 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	rsv := &v1alpha1.Reservation{} // out of the cache, and not to be changed
-	if err := r.client.Get(ctx, request.NamespacedName, rsv, client.UnsafeDisableDeepCopy); err != nil {
-		if apierrors.IsNotFound(err) {
-			return reconcile.Result{}, nil
-		}
-		return reconcile.Result{}, fmt.Errorf("reading Reservation %s: %w", request.Name, err)
+	if found, err := objects.Read(ctx, r.client, request.NamespacedName, rsv); err != nil || !found {
+		return reconcile.Result{}, err
 	}
 	if rsv.Status.EndTime != nil && reservationstate.Ended(rsv.Status.Phase) {
 		return r.collect(ctx, rsv)
@@ -67,13 +62,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	now := r.clock.Now()
 	want, again := reservationstate.Next(rsv, seen, now)
-	switch err := r.write(ctx, rsv, want); {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: settle}, nil // the cache is behind
-	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("writing the status of Reservation %s: %w", rsv.Name, err)
+	if err := r.write(ctx, rsv, want); err != nil {
+		return objects.Written(err, settle, "the status of Reservation "+rsv.Name)
 	}
 	switch {
 	case behind:
@@ -155,16 +145,14 @@ func (r *reconciler) node(ctx context.Context, name string) (state reservationst
 	return reservationstate.NodeThere, false, nil
 }
 
-// write patches a status that is not as it should be, provided that the Reservation has not changed
-// since it was read: lists are replaced as a whole, and the scheduler writes there, too.
+// write patches a status that is not as it should be.
 func (r *reconciler) write(ctx context.Context, rsv *v1alpha1.Reservation, want v1alpha1.ReservationStatus) error {
 	if equality.Semantic.DeepEqual(rsv.Status, want) {
 		return nil
 	}
 	after := rsv.DeepCopy()
 	after.Status = *want.DeepCopy()
-	patch := client.MergeFromWithOptions(rsv.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := r.client.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner)); err != nil {
+	if err := objects.PatchStatus(ctx, r.client, rsv, after); err != nil {
 		return err
 	}
 	r.tell(rsv, want)

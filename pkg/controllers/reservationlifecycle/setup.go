@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -65,7 +66,7 @@ func start(ctx context.Context, mgr manager.Manager, o Options) error {
 	}
 	registerMetrics(mgr.GetClient(), clock.RealClock{})
 	r := &reconciler{
-		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(FieldOwner),
+		client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(objects.FieldOwner),
 		clock: clock.RealClock{}, keep: o.KeepEnded,
 	}
 	err := r.cluster.Prepare(func() (func() error, error) {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,14 +17,11 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 )
 
-const (
-	// FieldOwner is the field manager of what this package writes.
-	FieldOwner = "lockstep-controller"
-	// again is how long after a write that conflicted the next one comes.
-	again = 500 * time.Millisecond
-)
+// again is how long after a write that conflicted the next one comes.
+const again = 500 * time.Millisecond
 
 // podGroupKind is the community's PodGroup, of which only the metadata is written.
 var podGroupKind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
@@ -40,12 +36,8 @@ type reconciler struct {
 // Reconcile implements reconcile.Reconciler. A PodGroup and its workload have the same name.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	pg := &coscheduling.PodGroup{}
-	err := r.client.Get(ctx, request.NamespacedName, pg)
-	if apierrors.IsNotFound(err) {
-		return reconcile.Result{}, nil
-	}
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("reading PodGroup %s: %w", request.NamespacedName, err)
+	if found, err := objects.Read(ctx, r.client, request.NamespacedName, pg); err != nil || !found {
+		return reconcile.Result{}, err
 	}
 	w, err := r.workloadOf(ctx, pg)
 	if w == nil || err != nil {
@@ -53,7 +45,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	annotation, want := w.says(pg)
 	is := pg.Annotations[annotation]
-	if is == want || is != "" && !ours(pg, annotation) {
+	ours, _ := objects.Wrote(pg.ManagedFields, fieldpath.MakePathOrDie("metadata", "annotations", annotation))
+	if is == want || is != "" && !ours {
 		return reconcile.Result{}, nil
 	}
 	return r.write(ctx, pg, annotation, want)
@@ -70,12 +63,10 @@ func (r *reconciler) workloadOf(ctx context.Context, pg *coscheduling.PodGroup) 
 		return nil, nil
 	}
 	w, key := known.empty(), client.ObjectKeyFromObject(pg)
-	err := r.client.Get(ctx, key, w, client.UnsafeDisableDeepCopy)
+	found, err := objects.Read(ctx, r.client, key, w)
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading %s %s: %w", known.kind.Kind, key, err)
+	case err != nil, !found:
+		return nil, err
 	case !isOf(w, owner):
 		return nil, nil
 	}
@@ -112,32 +103,12 @@ func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup, annot
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("encoding the annotation %s of PodGroup %s: %w", annotation, key, err)
 	}
-	err = r.client.Patch(ctx, pg, client.RawPatch(types.MergePatchType, body), client.FieldOwner(FieldOwner))
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: again}, nil
-	case apierrors.IsNotFound(err):
-		return reconcile.Result{}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("writing the annotation %s of PodGroup %s: %w", annotation, key, err)
+	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
+	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(objects.FieldOwner))
+	if err != nil {
+		return objects.Written(err, again, fmt.Sprintf("the annotation %s of PodGroup %s", annotation, key))
 	}
 	klog.FromContext(ctx).V(2).Info("Wrote what a workload says of its gang", "podGroup", key, "annotation",
 		annotation, "value", want)
 	return reconcile.Result{}, nil
-}
-
-// ours reports whether this controller wrote the annotation as it stands.
-func ours(pg *coscheduling.PodGroup, annotation string) bool {
-	path := fieldpath.MakePathOrDie("metadata", "annotations", annotation)
-	for i := range pg.ManagedFields {
-		entry := &pg.ManagedFields[i]
-		if entry.Manager != FieldOwner || entry.FieldsV1 == nil {
-			continue
-		}
-		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err == nil && fields.Has(path) {
-			return true
-		}
-	}
-	return false
 }

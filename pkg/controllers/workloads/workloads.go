@@ -3,8 +3,6 @@ package workloads
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // spec is what is read of the spec of a workload: an object that makes the members of a gang, as far as it says what its
@@ -124,7 +123,7 @@ const waitForWorkers = "WaitForWorkersReady"
 
 // says implements spec.
 func (j mpiJobSpec) says(*coscheduling.PodGroup) (annotation, value string) {
-	return v1alpha1.StagesAnnotation, format(j.parts())
+	return v1alpha1.StagesAnnotation, gangstate.StagesText(j.parts())
 }
 
 // parts returns the sizes of the parts, in the order in which they are made; nil where all members are made at once. A
@@ -172,7 +171,7 @@ const inOrder = "InOrder"
 
 // says implements spec.
 func (s jobSetSpec) says(*coscheduling.PodGroup) (annotation, value string) {
-	return v1alpha1.StagesAnnotation, format(s.parts())
+	return v1alpha1.StagesAnnotation, gangstate.StagesText(s.parts())
 }
 
 // parts returns the sizes of the parts, as those of an MPIJob. A replicated job depends only on jobs that come before
@@ -211,13 +210,4 @@ func inParts(sizes ...int) []int {
 		return nil
 	}
 	return sizes
-}
-
-// format returns the value of the annotation stages.
-func format(parts []int) string {
-	sizes := make([]string, len(parts))
-	for i, n := range parts {
-		sizes[i] = strconv.Itoa(n)
-	}
-	return strings.Join(sizes, ",")
 }

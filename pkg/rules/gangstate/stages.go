@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -25,6 +26,15 @@ func (s Stages) Reached(standing, all int) int {
 		stage++
 	}
 	return stage
+}
+
+// StagesText returns the value of the annotation stages for parts of these sizes; empty for none.
+func StagesText(sizes []int) string {
+	var parts []string
+	for _, n := range sizes {
+		parts = append(parts, strconv.Itoa(n))
+	}
+	return strings.Join(parts, ",")
 }
 
 // parseStages reads the sizes of the parts. Those beyond the minimum need not run.

@@ -66,12 +66,3 @@ func Changed[T client.Object](differ func(was, is T) bool) predicate.Predicate {
 func Itself(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
 }
-
-// Pointers returns the items of a list from the cache, without copying them.
-func Pointers[T any](items []T) []*T {
-	pointers := make([]*T, len(items))
-	for i := range items {
-		pointers[i] = &items[i]
-	}
-	return pointers
-}

@@ -1,0 +1,91 @@
+// Package objects reads and writes objects as controllers do: from a cache that may be behind, and only what has not
+// changed since.
+package objects
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+)
+
+// FieldOwner is the field manager of what controllers write.
+const FieldOwner = gangstate.LockstepController
+
+// Read reads an object from the cache, which must not be changed; false if there is none.
+func Read(ctx context.Context, from client.Reader, key client.ObjectKey, object client.Object) (bool, error) {
+	err := from.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("reading %T %s: %w", object, key, err)
+	}
+	return err == nil, nil
+}
+
+// PatchStatus makes the status of an object what it is in another version, provided that the object has not changed
+// since it was read: lists are replaced as a whole, and others write there, too.
+func PatchStatus(ctx context.Context, c client.Client, before, after client.Object) error {
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return c.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner))
+}
+
+// Written returns what follows from a write, which what names: it is tried again later if the cache was behind, and not
+// if the object is gone.
+func Written(err error, later time.Duration, what string) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: later}, nil
+	case client.IgnoreNotFound(err) != nil:
+		return reconcile.Result{}, fmt.Errorf("writing %s: %w", what, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// Pointers returns the items of a list from the cache, without copying them.
+func Pointers[T any](items []T) []*T {
+	pointers := make([]*T, len(items))
+	for i := range items {
+		pointers[i] = &items[i]
+	}
+	return pointers
+}
+
+// Wrote reports whether a controller of this project wrote a field as it stands, alone or in the same words as another
+// writer; known is false where the field managers do not show the writer.
+func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, known bool) {
+	for i := range managers {
+		entry := &managers[i]
+		if entry.FieldsV1 == nil {
+			continue
+		}
+		fields := fieldpath.NewSet()
+		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil || !fields.Has(path) {
+			continue
+		}
+		if entry.Manager == FieldOwner {
+			return true, true
+		}
+		known = true
+	}
+	return false, known
+}
+
+// Keep returns a transform for the cache that adds what add copies from an object to what another transform keeps of it.
+func Keep[T any](keep cache.TransformFunc, add func(kept, object T)) cache.TransformFunc {
+	return func(object any) (any, error) {
+		kept, err := keep(object)
+		from, is := object.(T)
+		to, also := kept.(T)
+		if err == nil && is && also {
+			add(to, from)
+		}
+		return kept, err
+	}
+}
