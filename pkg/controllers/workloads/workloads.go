@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// spec is what is read of the spec of a workload: an object that makes the members of a gang, as far as it says what its
-// PodGroup does not.
+// spec is what is read of the spec of a workload: an object that makes the members of a gang, as far as it says what
+// its PodGroup does not.
 type spec interface {
 	// says returns an annotation and the value that the PodGroup is to have; an empty one for none.
 	says(pg *coscheduling.PodGroup) (annotation, value string)
@@ -92,8 +92,8 @@ func knownAs[S spec](group, version, kind string, owner schema.GroupKind) known 
 	}
 }
 
-// isOf reports whether a workload makes the pods of an owner of a PodGroup: it is the owner, or the owner controls it, as
-// a TrainJob does its JobSet.
+// isOf reports whether a workload makes the pods of an owner of a PodGroup: it is the owner, or the owner controls it,
+// as a TrainJob does its JobSet.
 func isOf(w workload, owner *metav1.OwnerReference) bool {
 	controller := metav1.GetControllerOfNoCopy(w)
 	return w.GetUID() == owner.UID || controller != nil && controller.UID == owner.UID

@@ -20,8 +20,8 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 	})
 }
 
-// RequestsOfTemplate returns the requests of a pod of a template. As the API server does when it creates the pod, it lets
-// a limit stand in for a missing request.
+// RequestsOfTemplate returns the requests of a pod of a template. As the API server does when it creates the pod, it
+// lets a limit stand in for a missing request.
 func RequestsOfTemplate(template *v1.PodTemplateSpec) v1.ResourceList {
 	pod := &v1.Pod{Spec: *template.Spec.DeepCopy()}
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {

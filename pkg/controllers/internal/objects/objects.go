@@ -77,7 +77,8 @@ func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, kno
 	return false, known
 }
 
-// Keep returns a transform for the cache that adds what add copies from an object to what another transform keeps of it.
+// Keep returns a transform for the cache that adds what add copies from an object to what another transform keeps of
+// it.
 func Keep[T any](keep cache.TransformFunc, add func(kept, object T)) cache.TransformFunc {
 	return func(object any) (any, error) {
 		kept, err := keep(object)
