@@ -23,18 +23,14 @@ import (
 func (d *Dispatcher) moment() queueing.Moment {
 	return queueing.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
 		counted, ok := d.usage.Pod(types.UID(uid))
-		return ok && d.waits(counted.Object)
+		return ok && d.waiting(counted.Object) != nil
 	}}
 }
 
 // waitsForRoom reports whether the job of a pod waits for room on nodes, as far as is known: it may lack members, or
 // have given up, or go only where a Reservation is.
 func (d *Dispatcher) waitsForRoom(uid string) bool {
-	counted, ok := d.usage.Pod(types.UID(uid))
-	if !ok {
-		return true
-	}
-	pod := d.current(counted.Object)
+	pod := d.known(types.UID(uid))
 	switch {
 	case pod == nil:
 		return true
@@ -197,8 +193,8 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	}
 	name := jobOf(pod, want)
 	defer d.lock()()
-	now, phase := d.current(pod), d.book.Phase(name)
-	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
+	now, phase := d.waiting(pod), d.book.Phase(name)
+	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil {
 		d.book.Offer(d.job(name, now, want), d.moment())
 		d.signal()
 	}

@@ -56,6 +56,8 @@ type Dispatcher struct {
 	nodes   *pools.Cluster
 	usage   *usage.Counter
 	devices *devices.Counts
+	// claims are the devices that pods ask for.
+	claims *claims.Claims
 	// recounted are jobs that ask for something else than when they came to wait.
 	recounted map[string]bool
 	// members are the counted pods that are in a gang, by groupOf.
@@ -86,8 +88,8 @@ type sources struct {
 // profiles are those that have queues, with their arguments, which are the same for all.
 type profiles struct {
 	args *config.FairShareArgs
-	// handles are those of the profiles with the plugin.
-	handles map[string]fwk.Handle
+	// served are the profiles with the plugin.
+	served map[string]bool
 	// preempts are the profiles in which pods are evicted for a job if there are victims for it.
 	preempts map[string]bool
 	// reserves are the profiles in which pods go to the Reservations that they name.
@@ -148,7 +150,7 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
 		recounted: map[string]bool{}, members: usage.Index[string]{},
-		profiles: profiles{handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{}},
+		profiles: profiles{served: map[string]bool{}, preempts: map[string]bool{}, reserves: map[string]bool{}},
 		opening:  opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
 		placed:   placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},
 		calling:  make(chan struct{}, 1),
@@ -165,7 +167,8 @@ func (d *Dispatcher) OnChange(changed func()) { d.changed, d.followsCache = chan
 // share sets what there is to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {
 	d.nodes, d.devices = nodes, devices.NewCounts(deviceClasses)
-	d.usage = usage.New(counting{d}, d.book, nodes, claims.New(d.devices))
+	d.claims = claims.New(d.devices)
+	d.usage = usage.New(counting{d}, d.book, nodes, d.claims)
 }
 
 func withoutPools() *pools.Cluster {
@@ -198,7 +201,7 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	d.args = args
 	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration})
 	d.book.SetPolicies(policiesOf(args.Tiers))
-	d.handles[handle.ProfileName()] = handle
+	d.served[handle.ProfileName()] = true
 	d.mu.Unlock()
 	d.once.Do(func() {
 		d.holds.OnChange(d.holdsChanged)
@@ -262,8 +265,8 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.book.Phase(name) == queueing.Admitted {
 		return ""
 	}
-	now := d.current(pod)
-	if now == nil || now.Spec.NodeName != "" {
+	now := d.waiting(pod)
+	if now == nil {
 		return "pod is deleted or already bound" // the scheduling queue will get the event
 	}
 	if promised {
@@ -306,11 +309,10 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing
 		now, _ := d.book.Counted(string(one.UID))
 		asked = append(asked, now)
 	}
-	if _, counted := d.usage.Pod(pod.UID); !counted && d.waits(pod) {
+	if _, counted := d.usage.Pod(pod.UID); !counted && d.waiting(pod) != nil {
 		d.recount(pod)
 	}
-	options := queueing.Options(asked)
-	j.Need, j.Or = options[0], options[1:]
+	j.Options = queueing.Options(asked)
 	if want.Parts && len(asked) > 1 {
 		j.Parts = queueing.Options(asked[:1])
 	}

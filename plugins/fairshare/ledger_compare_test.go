@@ -189,8 +189,8 @@ func (c *chaos) compareJobs(counts map[string]int) {
 func (c *chaos) waiting(d *Dispatcher) map[string]types.UID {
 	waiting := map[string]types.UID{}
 	for name := range c.jobs {
-		if speaker := d.book.WaitingPod(name); speaker != "" {
-			waiting[name] = types.UID(speaker)
+		if d.book.Phase(name) == queueing.Waiting {
+			waiting[name] = types.UID(d.book.Representative(name))
 		}
 	}
 	return waiting
@@ -212,7 +212,7 @@ func (c *chaos) compareRestarted() {
 	fresh := c.restarted()
 	c.compare(map[string]int{})
 	for _, name := range chaosQueues {
-		all := queueing.Job{Queue: name, Need: queueing.Needs{name: gpus(1000)}}
+		all := queueing.Job{Queue: name, Options: []queueing.Needs{{name: gpus(1000)}}}
 		want, _ := fresh.book.Ceilings(all)
 		got, _ := c.d.book.Ceilings(all)
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -13,22 +13,17 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // policiesOf returns the policies of the book for the tiers of a configuration. TaskOrder comes after JobOrder:
 // it compares jobs, and each member beyond a minimum is a job.
 func policiesOf(tiers []config.PolicyTier) queueing.Policies {
-	flat := func(questions ...config.PolicyQuestion) []queueing.Policy {
-		var list []queueing.Policy
-		for _, question := range questions {
-			for _, name := range slices.Concat(config.Asked(tiers, question)...) {
-				list = append(list, queueing.Policy(name))
-			}
-		}
-		return list
+	flat := func(question config.PolicyQuestion) []config.PolicyName {
+		return slices.Concat(config.Asked(tiers, question)...)
 	}
 	p := queueing.Policies{
-		QueueOrder: flat(config.QueueOrder), JobOrder: flat(config.JobOrder, config.TaskOrder), Overused: flat(config.Overused),
+		QueueOrder: flat(config.QueueOrder), JobOrder: append(flat(config.JobOrder), flat(config.TaskOrder)...), Overused: flat(config.Overused),
 		Rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
 		Reclaim: reclaims(tiers),
 	}
@@ -166,9 +161,6 @@ func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
 	if usage.Group == "" {
 		return 0, true
 	}
-	if f.lost[usage.Group] == nil {
-		f.lost[usage.Group] = queueing.Vector{}
-	}
-	f.lost[usage.Group].Add(usage.Amount, -n)
+	resource.AddTo(f.lost, usage.Group, usage.Amount, -n)
 	return f.d.book.JobShare(usage.Group, f.lost[usage.Group]), true
 }

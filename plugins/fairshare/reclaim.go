@@ -10,7 +10,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -158,8 +157,7 @@ func (d *Dispatcher) gone() map[types.UID]bool {
 		if usage, ok := d.book.Counted(string(uid)); !ok || !usage.Runs {
 			continue
 		}
-		pod, err := d.pods.Pods(counted.Object.Namespace).Get(counted.Object.Name)
-		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
+		if pod, err := d.pods.Pods(counted.Object.Namespace).Get(counted.Object.Name); err != nil || pod.UID != uid {
 			gone[uid] = true
 		}
 	}
@@ -181,17 +179,10 @@ func (d *Dispatcher) claim(own string, preemptor extension.Gang, need resource.V
 			continue
 		}
 		for _, at := range standings[usage.Queue].Path {
-			if promised[at] == nil {
-				promised[at] = resource.Vector{}
-			}
-			promised[at].Add(usage.Amount, 1)
+			resource.AddTo(promised, at, usage.Amount, 1)
 		}
 	}
-	claim, ok := share.NewReclaim(own, need, standings, promised)
-	if !ok {
-		return nil
-	}
-	return claim
+	return share.NewReclaim(own, need, standings, promised)
 }
 
 // budget is what queues may lose for a claim.

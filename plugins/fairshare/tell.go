@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -102,11 +103,27 @@ func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
 	return string(why), message, why == queueing.NotFound || why == queueing.Loose || why == queueing.Invalid || why == queueing.Closed
 }
 
-// Waiting reports whether a pod waits for the turn of its job.
-func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
+// Line returns the position of a pod, or its gang, among those that wait in its queue, in the order in which the queue
+// serves them, from 1; how many they are; and the first of them, by its name for users. The position is 0 where the pod
+// does not wait. A queue serves those that a limit keeps back after those behind them.
+func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	defer d.lock()()
-	usage, _ := d.book.Counted(string(pod.UID))
-	return d.book.Phase(usage.Job) == queueing.Waiting
+	usage, counted := d.book.Counted(string(pod.UID))
+	if !d.opened || !counted {
+		return 0, 0, ""
+	}
+	line := d.book.Line(usage.Queue)
+	at = slices.Index(line, usage.Job) + 1
+	if at == 0 {
+		return 0, 0, ""
+	}
+	for _, leader := range d.podsOf([]string{d.book.Representative(line[0])}) {
+		first = "pod " + leader.Namespace + "/" + leader.Name
+		if key := groupOf(leader); key != "" && line[0] != hold.SinglePod(leader.UID) {
+			first = "gang " + key[len(leader.Spec.SchedulerName)+1:]
+		}
+	}
+	return at, len(line), first
 }
 
 // say returns what to write into the status of the pods of a job in no gang, as it waits now. It counts as told once

@@ -47,11 +47,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := d.listen("nodes", factory.Core().V1().Nodes().Informer(), cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
-		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
-		DeleteFunc: watches.Deleted(d.nodeGone),
-	})
+	nodes, err := d.listen("nodes", factory.Core().V1().Nodes().Informer(), handlerOf(d.nodeSeen, d.nodeGone))
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
@@ -64,11 +60,10 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		return fmt.Errorf("making a client for queues: %w", err)
 	}
 	queues := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.QueueResource).Informer()
-	handler := d.watches.Own("queues", v1alpha1.QueueResource, "", queues, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { d.queueSeen(ctx, object) },
-		UpdateFunc: func(_, object any) { d.queueSeen(ctx, object) },
-		DeleteFunc: watches.Deleted(func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) }),
-	})
+	handler := d.watches.Own("queues", v1alpha1.QueueResource, "", queues, handlerOf(
+		func(queue *unstructured.Unstructured) { d.queueSeen(ctx, queue) },
+		func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) },
+	))
 	served := crds.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
 	go d.open(ctx, append(ofDevices, pods, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)...)
 	return nil
@@ -86,7 +81,7 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 func (d *Dispatcher) Open(ctx context.Context) bool {
 	close(d.mayOpen)
 	d.mu.Lock()
-	served := len(d.handles) > 0
+	served := len(d.served) > 0
 	d.mu.Unlock()
 	if !served {
 		return true
@@ -136,7 +131,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		return
 	}
 	d.lock()
-	_, ours := d.handles[pod.Spec.SchedulerName]
+	ours := d.served[pod.Spec.SchedulerName]
 	d.mu.Unlock()
 	if !ours {
 		if pod.Spec.NodeName != "" {
@@ -199,7 +194,7 @@ func (d *Dispatcher) podEnded(pod *v1.Pod) {
 func (d *Dispatcher) dropEnded() {
 	defer d.lock()()
 	for _, pod := range d.ended {
-		if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now == nil && err == nil {
+		if d.there(pod) == nil {
 			d.drop(pod.UID)
 		}
 	}
@@ -211,7 +206,7 @@ func (d *Dispatcher) Left(pod *v1.Pod) {
 	if d.pods == nil {
 		return // no profile has queues
 	}
-	if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now == nil && err == nil {
+	if d.there(pod) == nil {
 		d.podGone(pod)
 	}
 }
@@ -260,11 +255,7 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 	})
 }
 
-func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
-	raw, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return
-	}
+func (d *Dispatcher) queueSeen(ctx context.Context, raw *unstructured.Unstructured) {
 	q := &v1alpha1.Queue{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, q); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read a queue; what was known of it stays", "queue", raw.GetName())

@@ -77,7 +77,7 @@ func TestEasesByTheMost(t *testing.T) {
 	b.failNow(goal, Failure{Job: goal, Gang: true}, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
-	if b.BlockedChanges(at); b.jobs[goal].blocked.by != limits {
+	if b.BlockedChanges(at); b.jobs[goal].blocked.reason != Capability {
 		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].blocked)
 	}
 	runs(0)
@@ -92,13 +92,13 @@ func TestEasesByTheMost(t *testing.T) {
 		at.Now = at.Now.Add(2 * time.Second)
 		b.BlockedChanges(at)
 	}
-	if by := b.jobs[goal].blocked.by; by != others {
-		t.Errorf("others come before it and go, and it is kept by %d, want %d", by, others)
+	if reason := b.jobs[goal].blocked.reason; reason != Behind {
+		t.Errorf("others come before it and go, and it is kept by %s, want %s", reason, Behind)
 	}
 	at.Now = at.Now.Add(tellOther)
 	b.BlockedChanges(at)
-	if reason, _ := b.Blocked(goal); reason != "" || b.easing {
-		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.easing)
+	if reason, _ := b.Blocked(goal); reason != "" || b.wishes.changed {
+		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.wishes.changed)
 	}
 }
 

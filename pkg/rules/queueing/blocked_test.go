@@ -122,7 +122,7 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 	if got := rebarred(b, &at).Pods; !slices.Equal(got, names[1:2]) {
 		t.Errorf("told anew %q, want %q", got, names[1:2])
 	}
-	if b.wishes.moved() {
+	if b.wishes.changed {
 		t.Error("it is looked again though nothing has changed")
 	}
 }
@@ -289,7 +289,7 @@ func BenchmarkTell(b *testing.B) {
 			for i := range jobs {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
-				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].total(), Priority: j.Priority})
 				book.Come(j, at)
 				if fail {
 					book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
@@ -334,7 +334,7 @@ func TestNotBlockedOncePlaced(t *testing.T) {
 	s.Admit("j", s.at())
 	s.both(Usage{Runs: true})
 	s.one("p2", Usage{})
-	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Gang: true, Need: Needs{"b": gpus(3)}}, s.at())
+	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Gang: true, Options: []Needs{{"b": gpus(3)}}}, s.at())
 	s.Admit("j", s.at())
 	if reason, why := s.Blocked("j"); s.Phase("j") != Admitted || reason != "" {
 		t.Errorf("%s, it is kept by %q (%s)", names[s.Phase("j")], reason, why)

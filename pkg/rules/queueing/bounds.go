@@ -236,11 +236,11 @@ func (b *Book) hoards(h *job, bound Bound) (sum int64) {
 // hoarders returns the jobs that hold something, have not all that they need, and come after a job; the last first.
 func (b *Book) hoarders(j *job) (list []*job) {
 	for h := range b.holding {
-		if h != j && (h.phase == Waiting || h.phase == Failed) && b.Compare(j.Job, h.Job) < 0 {
+		if h != j && (h.phase == Waiting || h.phase == Failed) && b.compare(j, h) < 0 {
 			list = append(list, h)
 		}
 	}
-	slices.SortFunc(list, func(x, y *job) int { return b.Compare(y.Job, x.Job) })
+	slices.SortFunc(list, func(x, y *job) int { return b.compare(y, x) })
 	return list
 }
 
@@ -337,7 +337,7 @@ func (b *Book) reclaims(j *job, above string) bool {
 func (b *Book) tooLarge(j *job) bool {
 	parts := j.Parts
 	if len(parts) == 0 {
-		parts = j.options
+		parts = j.Options
 	}
 	return !slices.ContainsFunc(parts, func(need Needs) bool { return !b.aboveCeiling(need) })
 }
@@ -375,7 +375,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	making := b.makesWay(j)
 	reason, _ := b.shut(j)
-	for at := range j.options {
+	for at := range j.Options {
 		j.take(at)
 		var ceilings []Bound
 		if reason != NotFound && reason != Loose && !j.Begun {
@@ -386,7 +386,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 			}
 		}
 		if _, over := Exceeds(ceilings); !over {
-			keeps = append(keeps, Choice{At: at, Need: j.options[at]})
+			keeps = append(keeps, Choice{At: at, Need: j.Options[at]})
 		} else if exceeded == nil {
 			exceeded = ceilings
 		}
@@ -405,12 +405,12 @@ func (b *Book) Choices(name string) []Choice {
 	if j == nil || j.phase != Admitted {
 		return nil
 	}
-	if len(j.options) == 1 {
+	if len(j.Options) == 1 {
 		return []Choice{{Need: j.turn.lacks.clone()}}
 	}
 	charged := Choice{At: j.at, Need: j.turn.lacks.clone()}
 	var keeps []Choice
-	for at := range j.options {
+	for at := range j.Options {
 		b.retake(j, at)
 		switch one := (Choice{At: at, Need: j.turn.lacks.clone()}); {
 		case !j.Begun && b.over(j):

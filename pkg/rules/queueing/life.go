@@ -66,7 +66,7 @@ func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effect
 		case next.Gang && at.lacks(next.Pod):
 			b.abandon(next)
 		default:
-			return next.offered(), true, b.take()
+			return next.Job, true, b.take()
 		}
 	}
 	return Job{}, false, b.take()

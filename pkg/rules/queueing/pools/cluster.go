@@ -267,7 +267,7 @@ func (c *Cluster) recount(set *taints) {
 // Use records that the pods that share have this much more of a node, or less with a negative
 // times. It returns whether that may change what is shared.
 func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
-	sum(c.used, name, amount, times)
+	resource.AddTo(c.used, name, amount, times)
 	n := c.nodes[name]
 	if n == nil || c.usable(n) {
 		return false
@@ -277,11 +277,15 @@ func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
 	return true
 }
 
-// SetForeign records what a pod of another scheduler has of a node.
-func (c *Cluster) SetForeign(uid types.UID, node string, amount resource.Vector) {
+// SetForeign records what a pod of another scheduler has of a node. It returns false if that was known.
+func (c *Cluster) SetForeign(uid types.UID, node string, amount resource.Vector) bool {
+	if f, ok := c.foreign[uid]; ok && f.node == node && maps.Equal(f.amount, amount) {
+		return false
+	}
 	c.DropForeign(uid)
 	c.foreign[uid] = foreign{node, amount}
 	c.take(node, amount, 1)
+	return true
 }
 
 // DropForeign records that such a pod is gone. It returns false if it was not known.
@@ -294,26 +298,10 @@ func (c *Cluster) DropForeign(uid types.UID) bool {
 	return ok
 }
 
-// HasForeign reports whether a pod of another scheduler is known to have exactly that.
-func (c *Cluster) HasForeign(uid types.UID, node string, amount resource.Vector) bool {
-	f, ok := c.foreign[uid]
-	return ok && f.node == node && maps.Equal(f.amount, amount)
-}
-
 func (c *Cluster) take(name string, amount resource.Vector, times int64) {
-	sum(c.taken, name, amount, times)
+	resource.AddTo(c.taken, name, amount, times)
 	if n := c.nodes[name]; n != nil {
 		c.uncount(n)
 		c.count(name, n)
-	}
-}
-
-// sum adds an amount to that of a node, and removes the entry if nothing is left.
-func sum(sums map[string]resource.Vector, name string, amount resource.Vector, times int64) {
-	if sums[name] == nil {
-		sums[name] = resource.Vector{}
-	}
-	if sums[name].Add(amount, times); sums[name].Zero() {
-		delete(sums, name)
 	}
 }

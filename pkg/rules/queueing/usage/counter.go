@@ -88,7 +88,7 @@ func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usa
 		c.book.Count(string(pod.UID), u)
 		c.recountHeldFor(pod.UID)
 	}
-	c.recountAll(others)
+	c.ClaimsChanged(others)
 	return u
 }
 
@@ -149,7 +149,7 @@ func (c *Counter) Drop(uid types.UID) {
 		c.ofClass.Move(uid, p.Class, nil)
 		c.leave(p.Class)
 	}
-	c.recountAll(others) // before other jobs of its queue get what it gives back
+	c.ClaimsChanged(others) // before other jobs of its queue get what it gives back
 	c.recountHeldFor(uid)
 	c.caller.Do(c.book.Gone(string(uid), c.caller.Moment()))
 }
@@ -157,18 +157,16 @@ func (c *Counter) Drop(uid types.UID) {
 // SetForeign counts what a pod of another scheduler has of its node. It reports whether that has changed.
 func (c *Counter) SetForeign(pod *v1.Pod) bool {
 	c.foreign[pod.UID] = pod
-	c.recountAll(c.claims.SetPod(pod))
+	c.ClaimsChanged(c.claims.SetPod(pod))
 	return c.countForeign(pod)
 }
 
 func (c *Counter) countForeign(pod *v1.Pod) bool {
-	amount := c.claims.Amount(pod)
-	if c.nodes.HasForeign(pod.UID, pod.Spec.NodeName, amount) {
-		return false
+	changed := c.nodes.SetForeign(pod.UID, pod.Spec.NodeName, c.claims.Amount(pod))
+	if changed {
+		c.share()
 	}
-	c.nodes.SetForeign(pod.UID, pod.Spec.NodeName, amount)
-	c.share()
-	return true
+	return changed
 }
 
 // DropForeign ends that.
