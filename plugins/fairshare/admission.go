@@ -178,7 +178,9 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	want, _ := d.gangs.Wants(pod)
 	how := queueing.Failure{Job: jobOf(pod, want), Gang: together(want)}
 	if !how.Gang {
-		how.Hopeless, how.Aside = unresolvable(err), !unfits(err)
+		var unfit *framework.FitError
+		how.Aside = !errors.As(err, &unfit) // it failed later, or for another reason
+		how.Hopeless = !how.Aside && unresolvable(unfit)
 	}
 	e := d.book.Fail(string(pod.UID), how, d.moment())
 	d.do(e)
@@ -200,18 +202,8 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	}
 }
 
-// unfits reports whether a pod failed because it fits on no node.
-func unfits(err error) bool {
-	var unfit *framework.FitError
-	return errors.As(err, &unfit)
-}
-
-// unresolvable reports whether a pod failed for reasons that have nothing to do with running pods.
-func unresolvable(err error) bool {
-	var unfit *framework.FitError
-	if !errors.As(err, &unfit) {
-		return false // it failed later, or for another reason
-	}
+// unresolvable reports whether a pod fits on no node for reasons that have nothing to do with running pods.
+func unresolvable(unfit *framework.FitError) bool {
 	statuses := unfit.Diagnosis.NodeToStatus
 	possible := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable && statuses.Len() < unfit.NumAllNodes
 	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 )
@@ -82,7 +81,11 @@ func (d *Dispatcher) devicesChanged(renamed bool, nodes []string) {
 	d.change(func() {
 		if renamed {
 			d.usage.RecountDevices()
-			nodes = d.nodeNames()
+			nodes = nil
+			all, _ := d.nodeLister.List(labels.Everything()) // it never fails
+			for _, node := range all {
+				nodes = append(nodes, node.Name)
+			}
 		}
 		d.usage.SetUnlimited(d.devices.Unlimited())
 		for _, name := range nodes {
@@ -92,16 +95,4 @@ func (d *Dispatcher) devicesChanged(renamed bool, nodes []string) {
 			}
 		}
 	})
-}
-
-func (d *Dispatcher) nodeNames() []string {
-	nodes, err := d.nodeLister.List(labels.Everything())
-	if err != nil {
-		klog.Background().Error(err, "Failed to list the nodes whose devices count as other resources now")
-	}
-	names := make([]string, len(nodes))
-	for i, node := range nodes {
-		names[i] = node.Name
-	}
-	return names
 }

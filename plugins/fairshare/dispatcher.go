@@ -44,7 +44,6 @@ type Dispatcher struct {
 	statuses *status.Writer
 	// changed makes somebody ask whose turn it is. It does not block.
 	changed func()
-	once    sync.Once
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
 	// lock, and the lock of gangs under it, never the other way round. It guards what follows.
@@ -156,7 +155,9 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 		calling:  make(chan struct{}, 1),
 	}
 	d.book = queueing.NewBook(v1alpha1.DefaultQueue, func(holder hold.Holder) int { return d.victims(holder) })
-	d.share(withoutPools(), nil)
+	nodes, err := pools.New(nil)
+	utilruntime.Must(err) // no selector can be wrong
+	d.share(nodes, nil)
 	return d
 }
 
@@ -169,12 +170,6 @@ func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.Res
 	d.nodes, d.devices = nodes, devices.NewCounts(deviceClasses)
 	d.claims = claims.New(d.devices)
 	d.usage = usage.New(counting{d}, d.book, nodes, d.claims)
-}
-
-func withoutPools() *pools.Cluster {
-	nodes, err := pools.New(nil)
-	utilruntime.Must(err) // no selector can be wrong
-	return nodes
 }
 
 // lock takes the lock, updates what the ledger holds, and returns the function that unlocks.
@@ -195,7 +190,8 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		defer d.mu.Unlock()
 		return errors.New("differs from the arguments of another profile; say the same in all")
 	}
-	if d.args == nil {
+	first := d.args == nil
+	if first {
 		d.share(nodes, args.DeviceClasses)
 	}
 	d.args = args
@@ -203,18 +199,19 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 	d.book.SetPolicies(policiesOf(args.Tiers))
 	d.served[handle.ProfileName()] = true
 	d.mu.Unlock()
-	d.once.Do(func() {
-		d.holds.OnChange(d.holdsChanged)
-		registerMetrics(d)
-		for _, doubt := range warnings(args.Tiers) {
-			klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
-		}
-		d.lane = status.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
-		go d.call(ctx)
-		go d.tell(ctx)
-		err = d.watch(ctx, handle)
-		d.change(d.usage.StartHeld)
-	})
+	if !first {
+		return nil
+	}
+	d.holds.OnChange(d.holdsChanged)
+	registerMetrics(d)
+	for _, doubt := range warnings(args.Tiers) {
+		klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
+	}
+	d.lane = status.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
+	go d.call(ctx)
+	go d.tell(ctx)
+	err = d.watch(ctx, handle)
+	d.change(d.usage.StartHeld)
 	return err
 }
 

@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
@@ -85,11 +84,6 @@ func warnings(tiers []config.PolicyTier) []string {
 		}
 	}
 	return list
-}
-
-// lessImportant returns the judge of the policy priority: pods with a lower one may be evicted.
-func lessImportant(than int32) judge {
-	return judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < than }}
 }
 
 // fairer is the policy drf: a job may lose pods as long as its dominant share stays no smaller than

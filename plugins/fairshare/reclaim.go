@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
@@ -30,9 +31,7 @@ func (pl *FairShare) VictimRounds(_ context.Context, preemptor extension.Gang, _
 }
 
 func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
-	d.lock()
-	own := d.queueOf(preemptor.Pods[0])
-	d.mu.Unlock()
+	own := d.QueueOf(preemptor.Pods[0])
 	if preemptor.Beyond {
 		rounds := d.reclaims(own, preemptor)
 		for i := range rounds {
@@ -41,9 +40,10 @@ func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
 		return rounds
 	}
 	preempt := extension.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted, MinRuntime: d.minRuntime}
+	lower := judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < preemptor.Priority }}
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
-		map[config.PolicyName]judge{config.PolicyPriority: lessImportant(preemptor.Priority), config.PolicyDRF: d.fairer(preemptor)})
+		map[config.PolicyName]judge{config.PolicyPriority: lower, config.PolicyDRF: d.fairer(preemptor)})
 	if d.scattered(preemptor.Pods, own) {
 		return []extension.Round{preempt} // what one queue deserves, another may not take back
 	}

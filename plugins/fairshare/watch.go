@@ -130,23 +130,19 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		d.podEnded(pod)
 		return
 	}
-	d.lock()
-	ours := d.served[pod.Spec.SchedulerName]
-	d.mu.Unlock()
-	if !ours {
-		if pod.Spec.NodeName != "" {
-			d.foreign(pod)
+	defer d.lock()()
+	switch {
+	case !d.served[pod.Spec.SchedulerName]:
+		if pod.Spec.NodeName != "" && d.usage.SetForeign(pod) { // what it has is not there to be shared
+			d.changed()
 		}
 		return
-	}
-	if len(pod.Spec.SchedulingGates) > 0 {
+	case len(pod.Spec.SchedulingGates) > 0:
 		return // it asks for nothing yet
-	}
-	if gangstate.CheckPod(pod) != nil {
+	case gangstate.CheckPod(pod) != nil:
 		d.podRefused(pod) // it may have been resized
 		return
 	}
-	defer d.lock()()
 	now := d.current(pod)
 	if now == nil {
 		return // the event that removes it follows
@@ -162,14 +158,6 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	}
 	if known && after.Queue != before.Queue || after.Promised && !before.Promised {
 		d.changed() // it may wait
-	}
-}
-
-// foreign counts a pod of another scheduler: what it has is not there to be shared.
-func (d *Dispatcher) foreign(pod *v1.Pod) {
-	defer d.lock()()
-	if d.usage.SetForeign(pod) {
-		d.changed()
 	}
 }
 
@@ -212,9 +200,8 @@ func (d *Dispatcher) Left(pod *v1.Pod) {
 }
 
 // podRefused counts a pod no more that has come to ask for what no pod can have. If it has a node it counts there once
-// it is bound, or asks for less.
+// it is bound, or asks for less. The lock is held.
 func (d *Dispatcher) podRefused(pod *v1.Pod) {
-	defer d.lock()()
 	node, reserved := d.assumed[pod.UID]
 	if d.drop(pod.UID); reserved {
 		d.assumed[pod.UID] = node
@@ -241,11 +228,7 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 		return
 	}
 	d.change(func() {
-		pods, err := d.pods.Pods(now.Name).List(labels.Everything())
-		if err != nil {
-			klog.Background().Error(err, "Failed to list the pods of a namespace; they stay in their queue", "namespace", now.Name)
-			return
-		}
+		pods, _ := d.pods.Pods(now.Name).List(labels.Everything()) // it never fails
 		uids := map[types.UID]bool{}
 		for _, pod := range pods {
 			uids[pod.UID] = true

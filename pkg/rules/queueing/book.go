@@ -260,13 +260,9 @@ func Own(queue string) string { return queue + "/" }
 // MinRuntime returns how long gangs of a queue are left alone once they run, as it says itself, or the first of its
 // ancestors that does; false if none does.
 func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
-	q := b.queues[queue]
-	if q == nil {
-		return 0, false
-	}
-	for _, at := range q.path {
-		if up := b.queues[at]; up != nil && up.spec != nil && up.spec.MinRuntime != nil {
-			return *up.spec.MinRuntime, true
+	for _, at := range b.Path(queue) {
+		if least := b.queues[at].spec.MinRuntime; least != nil {
+			return *least, true
 		}
 	}
 	return 0, false
@@ -314,12 +310,15 @@ func (b *Book) Pending() map[string]int {
 }
 
 // Deserved returns what the own pods of a queue are entitled to.
-func (b *Book) Deserved(queue string) Vector {
-	share := b.Shares()[queue]
-	if share.Own != nil {
-		return share.Own.Deserved
+func (b *Book) Deserved(queue string) Vector { return b.own(queue).Deserved }
+
+// own returns what comes to the own pods of a queue.
+func (b *Book) own(queue string) share.Share {
+	all := b.Shares()[queue]
+	if all.Own != nil {
+		return *all.Own
 	}
-	return share.Deserved
+	return all
 }
 
 // Path returns a queue and those above it; nil if they do not lead to the top.

@@ -202,7 +202,7 @@ func (b *Book) entitled(one, j *job) bool {
 func (b *Book) overshoots(j *job, queue string) bool {
 	s := b.Shares()[queue]
 	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool {
-		used := b.queues[queue].used[name] - b.own(j.Name, queue, name) + b.at(j.need(), queue, name)
+		used := b.queues[queue].used[name] - b.has(j.Name, queue, name) + b.at(j.need(), queue, name)
 		return s.Contested[name] && used > s.Deserved[name]
 	})
 }

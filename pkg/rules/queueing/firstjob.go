@@ -76,7 +76,7 @@ func (b *Book) firstInShut(from selection) (first *job) {
 }
 
 // serves reports whether a queue may let jobs in.
-func (b *Book) serves(q *queue) bool { return q.err == nil && q.spec != nil && !b.closed(q) }
+func (b *Book) serves(q *queue) bool { return q.err == nil && !b.closed(q) }
 
 // late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if that
 // is too long; nil for none. It costs a look at each job that waits.
@@ -125,7 +125,7 @@ func (b *Book) late(now time.Time) (longest *job) {
 // one above it, would have more than it deserves: the first of those with which another queue, that ranks alike, stays
 // inside its share. It is the given job if there is none. It costs another look at each queue with jobs that wait.
 func (b *Book) insteadOf(first *job, of *queue, from selection) *job {
-	if !b.overshootsAny(first, of) {
+	if !slices.ContainsFunc(of.path, func(at string) bool { return b.overshoots(first, at) }) {
 		return first
 	}
 	best := first
@@ -144,11 +144,6 @@ func (b *Book) insteadOf(first *job, of *queue, from selection) *job {
 		}
 	}
 	return best
-}
-
-// overshootsAny reports whether a queue, or one above it, would have more than it deserves with a job.
-func (b *Book) overshootsAny(j *job, q *queue) bool {
-	return slices.ContainsFunc(q.path, func(at string) bool { return b.overshoots(j, at) })
 }
 
 // mostUrgent returns the first of the jobs that have begun; nil for none.

@@ -295,10 +295,8 @@ func (b *Book) done(name string) {
 
 // end ends the phase of a job, and what belongs to it: it is outside then.
 func (b *Book) end(j *job) {
-	b.phases[j.phase]--
-	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, history: j.history}
-	b.keep(j)
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, history: j.history, phase: j.phase}
+	b.move(j, Outside)
 }
 
 // relist moves a job that waits to the list where it belongs now.

@@ -1,7 +1,6 @@
 package queueing
 
 import (
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,14 +57,6 @@ func (n Needs) names() []v1.ResourceName {
 	}
 	slices.Sort(list)
 	return list
-}
-
-func (n Needs) clone() Needs {
-	all := make(Needs, len(n))
-	for queue, amount := range n {
-		all[queue] = maps.Clone(amount)
-	}
-	return all
 }
 
 // queues returns the queues in which a job asks for something, its own first.

@@ -62,11 +62,7 @@ func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 // compareQueues orders queues top down: where their branches part, the policies decide between the
 // two branches, and then their names.
 func (b *Book) compareQueues(p, q *queue) int {
-	return share.Compare(p.path, q.path, b.compareSiblings)
-}
-
-func (b *Book) compareSiblings(i, j string) int {
-	return cmp.Or(b.rankSiblings(i, j), cmp.Compare(i, j))
+	return share.Compare(p.path, q.path, func(i, j string) int { return cmp.Or(b.rankSiblings(i, j), cmp.Compare(i, j)) })
 }
 
 // rankSiblings orders two siblings by the policies alone; 0 means that they rank alike.

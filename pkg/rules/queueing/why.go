@@ -37,14 +37,13 @@ const (
 	Unread Reason = "QueuesNotRead"
 )
 
+// Shut reports whether the queue lets no job in until a user changes it.
+func (r Reason) Shut() bool { return r == NotFound || r == Loose || r == Invalid || r == Closed }
+
 // IsLimit reports whether a reason says that a queue lets a job in for no nodes, however many there are.
 func IsLimit(reason string) bool {
-	switch Reason(reason) {
-	case NotFound, Loose, Invalid, Closed, Capability, Behind:
-		return true
-	default:
-		return false
-	}
+	r := Reason(reason)
+	return r.Shut() || r == Capability || r == Behind
 }
 
 // Why returns what a job waits for, in words for users; empty if it does not wait. It may cost a look at each

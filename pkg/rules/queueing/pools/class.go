@@ -159,7 +159,7 @@ func (c *Cluster) unindex(class *Class) {
 
 // takes reports whether a node would take the pods of a class if nothing else was on it.
 func (n *node) takes(class *Class) bool {
-	if n.object.Spec.Unschedulable || n.taints != nil && !class.tolerations.all[n.taints] {
+	if n.object.Spec.Unschedulable || n.taints != nil && !tolerateAll(class.tolerations.list, n.taints.list) {
 		return false
 	}
 	fits, err := class.affinity.Match(n.object)

@@ -168,14 +168,13 @@ func (c *Cluster) SetNode(object *v1.Node) (recount bool, changed []*Class) {
 	if before != nil && sameKind(before.object, object) {
 		has := resource.OfNode(object)
 		recount = !maps.Equal(before.has, has)
-		c.uncount(before)
 		before.object, before.has = object, has
-		c.count(object.Name, before)
+		c.share(before)
 		return recount, nil
 	}
 	n := &node{object: object, has: resource.OfNode(object), pool: c.find(object)}
 	if before != nil {
-		c.remove(object.Name, before)
+		c.remove(before)
 	}
 	if n.taints = c.taintsOf(object.Spec.Taints); n.taints != nil {
 		n.taints.nodes[object.Name] = n
@@ -184,7 +183,7 @@ func (c *Cluster) SetNode(object *v1.Node) (recount bool, changed []*Class) {
 		c.forget(before.taints)
 	}
 	c.nodes[object.Name], c.pools[n.pool].nodes[object.Name] = n, n
-	c.count(object.Name, n)
+	c.share(n)
 	return before == nil || before.pool != n.pool || !maps.Equal(before.has, n.has), c.reviseAll(object.Name, before, n)
 }
 
@@ -201,13 +200,14 @@ func (c *Cluster) DropNode(name string) (changed []*Class) {
 	if n == nil {
 		return nil
 	}
-	c.remove(name, n)
+	c.remove(n)
 	c.forget(n.taints)
 	return c.reviseAll(name, n, nil)
 }
 
-func (c *Cluster) remove(name string, n *node) {
-	c.uncount(n)
+func (c *Cluster) remove(n *node) {
+	name := n.object.Name
+	c.total.Add(n.shared, -1)
 	delete(c.nodes, name)
 	delete(c.pools[n.pool].nodes, name)
 	if n.taints != nil {
@@ -215,22 +215,17 @@ func (c *Cluster) remove(name string, n *node) {
 	}
 }
 
-// count adds what a node has to what is shared.
-func (c *Cluster) count(name string, n *node) {
-	n.shared = c.sharedOf(name, n)
-	c.total.Add(n.shared, 1)
-}
-
-// uncount subtracts that.
-func (c *Cluster) uncount(n *node) {
+// share counts what a node adds to the total as it is now.
+func (c *Cluster) share(n *node) {
 	c.total.Add(n.shared, -1)
-	n.shared = nil
+	n.shared = c.sharedOf(n)
+	c.total.Add(n.shared, 1)
 }
 
 // sharedOf returns what a node has to share. If no pod could come to the node, that is what the
 // pods on it have: it counts as used, and would otherwise be missing to the others.
-func (c *Cluster) sharedOf(name string, n *node) resource.Vector {
-	shared := resource.Vector{}
+func (c *Cluster) sharedOf(n *node) resource.Vector {
+	name, shared := n.object.Name, resource.Vector{}
 	if c.usable(n) {
 		for of, amount := range n.has {
 			shared[of] = max(0, amount-c.taken[name][of]) // others may have been given more than there is
@@ -256,14 +251,6 @@ func (c *Cluster) usable(n *node) bool {
 	}
 }
 
-// recount checks again whether the nodes with a set of taints count.
-func (c *Cluster) recount(set *taints) {
-	for name, n := range set.nodes {
-		c.uncount(n)
-		c.count(name, n)
-	}
-}
-
 // Use records that the pods that share have this much more of a node, or less with a negative
 // times. It returns whether that may change what is shared.
 func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
@@ -272,8 +259,7 @@ func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
 	if n == nil || c.usable(n) {
 		return false
 	}
-	c.uncount(n)
-	c.count(name, n)
+	c.share(n)
 	return true
 }
 
@@ -301,7 +287,6 @@ func (c *Cluster) DropForeign(uid types.UID) bool {
 func (c *Cluster) take(name string, amount resource.Vector, times int64) {
 	resource.AddTo(c.taken, name, amount, times)
 	if n := c.nodes[name]; n != nil {
-		c.uncount(n)
-		c.count(name, n)
+		c.share(n)
 	}
 }

@@ -75,14 +75,8 @@ func (c *Counter) recount(uid types.UID) {
 	if !known || !counted {
 		return
 	}
-	before, was := p, u
 	p.Amount = c.claims.Amount(p.Object)
-	c.use(before, p)
-	c.pods[uid] = p
-	u.Amount, u.Or = c.nodes.Charge(p.Amount, p.Class, p.Node, u.Runs)
-	if !was.Equal(u) {
-		c.book.Count(string(uid), u)
-		c.recountHeldFor(uid)
+	if _, changed := c.set(uid, p, u); changed {
 		c.caller.Recounted(u.Job)
 	}
 }
