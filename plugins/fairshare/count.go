@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 )
 
-// there returns the last known version of a pod; nil if it is gone or has ended. The scheduler and the gangs may still use
-// an older version for a while, or a pod that is gone.
+// there returns the last known version of a pod; nil if it is gone or has ended. The scheduler and the gangs may still
+// use an older version for a while, or a pod that is gone.
 func (d *Dispatcher) there(pod *v1.Pod) *v1.Pod {
 	now, err := d.pods.Pods(pod.Namespace).Get(pod.Name)
 	if err != nil || now.UID != pod.UID || podutil.IsPodTerminal(now) {

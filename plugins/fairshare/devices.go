@@ -55,8 +55,8 @@ func handlerOf[T metav1.Object](set, drop func(T)) cache.ResourceEventHandler {
 	}
 }
 
-// claimsHandler returns a handler that calls set and drop, and counts the pods again which these return: their claims have
-// changed.
+// claimsHandler returns a handler that calls set and drop, and counts the pods again which these return: their claims
+// have changed.
 func claimsHandler[T metav1.Object](d *Dispatcher, set func(T) map[types.UID]bool, drop func(types.NamespacedName) map[types.UID]bool) cache.ResourceEventHandler {
 	change := func(pods func() map[types.UID]bool) {
 		defer d.lock()()
@@ -89,7 +89,8 @@ func (d *Dispatcher) devicesChanged(renamed bool, nodes []string) {
 		}
 		d.usage.SetUnlimited(d.devices.Unlimited())
 		for _, name := range nodes {
-			// Under the lock, so that it is no older than what was seen last. One that is not there will be counted with its devices.
+			// Under the lock, so that it is no older than what was seen last. One that is not there will be counted with its
+			// devices.
 			if node, err := d.nodeLister.Get(name); err == nil {
 				d.setNode(node)
 			}

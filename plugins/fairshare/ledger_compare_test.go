@@ -278,7 +278,8 @@ func (c *chaos) letIn(d *Dispatcher) string {
 	for _, l := range c.lives {
 		alone[string(l.uid)] = l.now().Labels["gang"] == "" && l.now().Status.NominatedNodeName == ""
 	}
-	d.book.Tick(queueing.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }})
+	all := func(string) bool { return true }
+	d.book.Tick(queueing.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }, Room: all, Whole: all})
 	d.calledNow() // those from before
 	d.change(func() { d.opened = true })
 	return d.calledNow()

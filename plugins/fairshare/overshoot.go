@@ -100,8 +100,8 @@ func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
 	return start{s.jobs[gang], startOf(pod, now)} // it is being bound, or no profile knows its gang
 }
 
-// add records the starts of the members of gangs of a profile that start together, and returns the name of their job: that
-// of the first.
+// add records the starts of the members of gangs of a profile that start together, and returns the name of their job:
+// that of the first.
 func (s *starts) add(profile string, running []gangstate.Footprint, now time.Time) string {
 	name, first := groupName(profile, running[0].Key), now
 	var least []*v1.Pod

@@ -103,7 +103,7 @@ func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 	d.mu.Unlock()
 	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]queueing.Vector{}} }
 	return judge{
-		permits: func(pod *v1.Pod) bool { return fresh().take([]types.UID{pod.UID}) },
+		permits: func(pod *v1.Pod) bool { return fresh().Take(nil, []victim.Pod{{UID: pod.UID}}) },
 		budget: func(ending map[types.UID]bool) victim.Budget {
 			f := fresh()
 			for uid := range ending {
@@ -116,11 +116,15 @@ func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 
 // Take grants pods if their jobs keep enough.
 func (f *fairer) Take(_ *victim.Gang, pods []victim.Pod) bool {
-	uids := make([]types.UID, len(pods))
-	for i, pod := range pods {
-		uids[i] = pod.UID
+	fair := true
+	for _, pod := range pods {
+		share, known := f.lose(pod.UID, 1)
+		fair = fair && known && share >= f.floor
 	}
-	return f.take(uids)
+	if !fair {
+		f.Return(nil, pods)
+	}
+	return fair
 }
 
 // Return gives pods back to their jobs.
@@ -128,20 +132,6 @@ func (f *fairer) Return(_ *victim.Gang, pods []victim.Pod) {
 	for _, pod := range pods {
 		f.lose(pod.UID, -1)
 	}
-}
-
-func (f *fairer) take(uids []types.UID) bool {
-	fair := true
-	for _, uid := range uids {
-		share, known := f.lose(uid, 1)
-		fair = fair && known && share >= f.floor
-	}
-	if !fair {
-		for _, uid := range uids {
-			f.lose(uid, -1)
-		}
-	}
-	return fair
 }
 
 // lose takes a pod n times off its job, and returns the share that is left. A pod that is in

@@ -124,9 +124,9 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	return at, len(line), first
 }
 
-// say returns what to write into the status of the pods of a job in no gang: what it waits for, which counts as told once
-// all of them have it; or, of one that did not fit, what keeps it from more nodes now, in place of what was written about
-// that when it failed.
+// say returns what to write into the status of the pods of a job in no gang: what it waits for, which counts as told
+// once all of them have it; or, of one that did not fit, what keeps it from more nodes now, in place of what was
+// written about that when it failed.
 func (d *Dispatcher) say(job string) status.PendingCondition {
 	defer d.lock()()
 	notice, waits := d.book.Unreported(job, d.moment())

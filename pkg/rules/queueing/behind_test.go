@@ -13,7 +13,7 @@ import (
 // message.
 func TestNotBehindAnyMore(t *testing.T) {
 	for _, gang := range []bool{true, false} {
-		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 10})
 		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
@@ -68,7 +68,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 // TestEasesByTheMost: what counts once less than before has kept a job for a while is the most that has kept it in
 // that time.
 func TestEasesByTheMost(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 10})
 	b.SetTotal(gpus(20))
@@ -121,7 +121,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		{"behind in its own queue", cpus(10), gpus(10), cpus(6), gpus(5), "top", gpu},
 		{"behind in the one above it", gpus(10), cpus(10), cpus(6), gpus(5), "a", gpu},
 	} {
-		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 10})
 		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1, Capability: c.child}, Queue{Name: "top", Weight: 1, Capability: c.top})

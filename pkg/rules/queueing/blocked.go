@@ -40,8 +40,8 @@ type block struct {
 	words  string
 }
 
-// weight is higher for what is worse: 0 for nothing, 1 for jobs that come before and would have the nodes, since room that
-// there is now helps then, and 2 for limits of queues.
+// weight is higher for what is worse: 0 for nothing, 1 for jobs that come before and would have the nodes, since room
+// that there is now helps then, and 2 for limits of queues.
 func (b block) weight() int {
 	switch b.reason {
 	case "":

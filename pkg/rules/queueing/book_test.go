@@ -265,7 +265,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 
 // TestGoneBesideItsTurn: a pod that was offered with a job before, but not when its turn began, takes nothing off it.
 func TestGoneBesideItsTurn(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetTotal(gpus(100))

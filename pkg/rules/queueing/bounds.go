@@ -146,8 +146,8 @@ func (b *Book) above(queues []string, at string) bool {
 	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.Path(queue), at) })
 }
 
-// has returns how much a job, by its name, has in what a queue and those below it use: what it asks for if it is its turn,
-// and what is promised to it.
+// has returns how much a job, by its name, has in what a queue and those below it use: what it asks for if it is its
+// turn, and what is promised to it.
 func (b *Book) has(job, at string, name v1.ResourceName) int64 {
 	sum := b.at(b.promised[job], at, name)
 	if j := b.jobs[job]; j != nil && j.phase == Admitted {

@@ -28,10 +28,9 @@ type Moment struct {
 	Read bool
 	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
 	Waits func(pod string) bool
-	// Room reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs; nil if
-	// everything does.
+	// Room reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs.
 	Room func(pod string) bool
-	// Whole reports whether all is there that is to be placed with a pod; nil if it always is.
+	// Whole reports whether all is there that is to be placed with a pod.
 	Whole func(pod string) bool
 }
 

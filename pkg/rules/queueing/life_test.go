@@ -40,7 +40,7 @@ func newScene(from Phase, gang bool) *scene {
 }
 
 func (s *scene) at() Moment {
-	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }}
+	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }, Room: yes, Whole: yes}
 }
 
 // room makes the window have room, or none.
@@ -245,7 +245,7 @@ func TestMadeWayFor(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	come := func(name string, created int, need int64) {
 		pod := "pod of " + name
 		b.Count(pod, Usage{Queue: "default", Job: name, Amount: gpus(need)})
@@ -284,7 +284,7 @@ func TestMissedRunsInPart(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	big := comes(b, "default", 1, 50, at)
 	runs := Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true}
 	b.Count("runs", runs)
@@ -302,7 +302,7 @@ func TestGoneHasNotPassed(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	comes(b, "default", 1, 50, at)
 	b.failNow("default-1", Failure{Gang: true}, at)
 	passes := comes(b, "default", 2, 1, at)
@@ -323,7 +323,7 @@ func TestGoneElsewhere(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	big := comes(b, "default", 1, 50, at)
 	b.Count("runs", Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true})
 	b.failNow(big, Failure{Gang: true}, at)

@@ -126,7 +126,7 @@ func TestLate(t *testing.T) {
 	b.SetTotal(gpus(8))
 	b.SetLimits(Limits{Window: 1})
 	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	come := func(queue string, n int) {
 		j := of(queue, n, gpus(1))
 		j.Pod, j.Pods = j.Name, []string{j.Name}
@@ -170,7 +170,7 @@ func TestFirstCome(t *testing.T) {
 		b.Count(name, Usage{Queue: "default", Job: name, Amount: gpus(1)})
 		b.wait(j)
 	}
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	again := b.jobs["z"].Job
 	b.Fail("z", Failure{}, at)
 	b.Offer(again, at)

@@ -28,10 +28,9 @@ type Cluster struct {
 	taints      map[string]*taints
 	tolerations map[string]*tolerations
 	classes     map[string]*Class
-	// loose are the classes that any node could take, and pinned the others by the names of the
-	// nodes that could. Both are empty if there is only one pool.
-	loose  map[*Class]bool
-	pinned map[string]map[*Class]bool
+	// byNode are the classes by the names of the nodes that could take them, see [Class]. It is empty if there is only one
+	// pool.
+	byNode map[string]map[*Class]bool
 	total  resource.Vector
 	// unlimited are the resources of which more can be allocated than nodes have.
 	unlimited map[v1.ResourceName]bool
@@ -65,7 +64,7 @@ type foreign struct {
 func New(pools []config.Pool) (*Cluster, error) {
 	c := &Cluster{
 		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{}, used: map[string]resource.Vector{},
-		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, loose: map[*Class]bool{}, pinned: map[string]map[*Class]bool{}, total: resource.Vector{},
+		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, byNode: map[string]map[*Class]bool{}, total: resource.Vector{},
 	}
 	for _, p := range pools {
 		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)

@@ -135,8 +135,8 @@ func (c *Cluster) dropTolerations(t *tolerations) {
 	c.countUsers(t, -1)
 }
 
-// countUsers adds n to the users of the taints that tolerations tolerate by their keys. Nodes whose taints have users from
-// then on, or no more, count otherwise than before.
+// countUsers adds n to the users of the taints that tolerations tolerate by their keys. Nodes whose taints have users
+// from then on, or no more, count otherwise than before.
 func (c *Cluster) countUsers(t *tolerations, n int) {
 	for _, set := range c.taints {
 		if !tolerateAll(t.byKey, set.list) {

@@ -41,8 +41,8 @@ type Reclaim struct {
 }
 
 // NewReclaim returns what a queue may take back for a job. The standings have to stay as they are; promised is what
-// each queue, and all below it, will have beside what runs. It returns nil where the queue would have more than it deserves
-// with the job, of a resource that the job needs and that is contested: nothing is reclaimed for that.
+// each queue, and all below it, will have beside what runs. It returns nil where the queue would have more than it
+// deserves with the job, of a resource that the job needs and that is contested: nothing is reclaimed for that.
 func NewReclaim(queue string, need Vector, standings map[string]Standing, promised map[string]Vector) *Reclaim {
 	r := &Reclaim{queue: queue, need: need, standings: standings, path: standings[queue].Path}
 	for _, at := range r.path {

@@ -55,8 +55,8 @@ func (c *Counter) usageOf(uid types.UID) queueing.Usage {
 	return u
 }
 
-// ClaimsChanged counts pods again whose claims have changed, or which of their claims count for them. It reports whether
-// there are any.
+// ClaimsChanged counts pods again whose claims have changed, or which of their claims count for them. It reports
+// whether there are any.
 func (c *Counter) ClaimsChanged(uids map[types.UID]bool) bool {
 	for _, uid := range slices.Sorted(maps.Keys(uids)) {
 		if pod := c.foreign[uid]; pod != nil {

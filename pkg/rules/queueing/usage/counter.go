@@ -99,7 +99,8 @@ func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usa
 	return u
 }
 
-// set counts a pod as it is now, in place of what was counted of it. It returns its usage, and whether that has changed.
+// set counts a pod as it is now, in place of what was counted of it. It returns its usage, and whether that has
+// changed.
 func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.Usage, changed bool) {
 	c.use(c.pods[uid], now)
 	c.pods[uid] = now
