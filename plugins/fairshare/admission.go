@@ -23,18 +23,14 @@ import (
 func (d *Dispatcher) moment() queueing.Moment {
 	return queueing.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
 		counted, ok := d.usage.Pod(types.UID(uid))
-		return ok && d.waits(counted.Object)
+		return ok && d.waiting(counted.Object) != nil
 	}}
 }
 
 // waitsForRoom reports whether the job of a pod waits for room on nodes, as far as is known: it may lack members, or
 // have given up, or go only where a Reservation is.
 func (d *Dispatcher) waitsForRoom(uid string) bool {
-	counted, ok := d.usage.Pod(types.UID(uid))
-	if !ok {
-		return true
-	}
-	pod := d.current(counted.Object)
+	pod := d.known(types.UID(uid))
 	switch {
 	case pod == nil:
 		return true
@@ -182,7 +178,9 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	want, _ := d.gangs.Wants(pod)
 	how := queueing.Failure{Job: jobOf(pod, want), Gang: together(want)}
 	if !how.Gang {
-		how.Hopeless, how.Aside = unresolvable(err), !unfits(err)
+		var unfit *framework.FitError
+		how.Aside = !errors.As(err, &unfit) // it failed later, or for another reason
+		how.Hopeless = !how.Aside && unresolvable(unfit)
 	}
 	e := d.book.Fail(string(pod.UID), how, d.moment())
 	d.do(e)
@@ -197,25 +195,15 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	}
 	name := jobOf(pod, want)
 	defer d.lock()()
-	now, phase := d.current(pod), d.book.Phase(name)
-	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil && now.Spec.NodeName == "" {
+	now, phase := d.waiting(pod), d.book.Phase(name)
+	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil {
 		d.book.Offer(d.job(name, now, want), d.moment())
 		d.signal()
 	}
 }
 
-// unfits reports whether a pod failed because it fits on no node.
-func unfits(err error) bool {
-	var unfit *framework.FitError
-	return errors.As(err, &unfit)
-}
-
-// unresolvable reports whether a pod failed for reasons that have nothing to do with running pods.
-func unresolvable(err error) bool {
-	var unfit *framework.FitError
-	if !errors.As(err, &unfit) {
-		return false // it failed later, or for another reason
-	}
+// unresolvable reports whether a pod fits on no node for reasons that have nothing to do with running pods.
+func unresolvable(unfit *framework.FitError) bool {
 	statuses := unfit.Diagnosis.NodeToStatus
 	possible := statuses.AbsentNodesStatus().Code() == fwk.Unschedulable && statuses.Len() < unfit.NumAllNodes
 	statuses.ForEachExplicitNode(func(_ string, status *fwk.Status) {

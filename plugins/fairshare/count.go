@@ -2,10 +2,8 @@ package fairshare
 
 import (
 	"cmp"
-	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
@@ -17,44 +15,30 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 )
 
-// current returns the last known version of a pod; nil if it is gone, has ended, or cannot be scheduled as it is. The
-// scheduler and the gangs may still use an older version for a while, or a pod that is gone.
-func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
-	now, err := d.find(pod.Namespace, pod.Name, pod.UID)
-	if err != nil {
-		klog.Background().Error(err, "Failed to look up a pod; going on with what is known of it", "pod", klog.KObj(pod))
-		return pod
+// there returns the last known version of a pod; nil if it is gone or has ended. The scheduler and the gangs may still
+// use an older version for a while, or a pod that is gone.
+func (d *Dispatcher) there(pod *v1.Pod) *v1.Pod {
+	now, err := d.pods.Pods(pod.Namespace).Get(pod.Name)
+	if err != nil || now.UID != pod.UID || podutil.IsPodTerminal(now) {
+		return nil // a lister knows no other error than that something is not there
 	}
 	return now
 }
 
-// find looks up a pod; nil if it is gone, has ended, or cannot be scheduled as it is: it counts nowhere.
-func (d *Dispatcher) find(namespace, name string, uid types.UID) (*v1.Pod, error) {
-	pod, err := d.there(namespace, name, uid)
-	if pod == nil || gangstate.CheckPod(pod) != nil {
-		return nil, err
+// current is there, but also nil if the pod cannot be scheduled as it is: it counts nowhere then.
+func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
+	if now := d.there(pod); now != nil && gangstate.CheckPod(now) == nil {
+		return now
 	}
-	return pod, nil
+	return nil
 }
 
-// there looks up a pod; nil if it is gone or has ended.
-func (d *Dispatcher) there(namespace, name string, uid types.UID) (*v1.Pod, error) {
-	pod, err := d.pods.Pods(namespace).Get(name)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("looking up pod %s/%s: %w", namespace, name, err)
-	case pod.UID != uid || podutil.IsPodTerminal(pod):
-		return nil, nil
+// waiting is current, but also nil if the pod has a node.
+func (d *Dispatcher) waiting(pod *v1.Pod) *v1.Pod {
+	if now := d.current(pod); now != nil && now.Spec.NodeName == "" {
+		return now
 	}
-	return pod, nil
-}
-
-// waits reports whether a pod exists and has no node.
-func (d *Dispatcher) waits(pod *v1.Pod) bool {
-	now := d.current(pod)
-	return now != nil && now.Spec.NodeName == ""
+	return nil
 }
 
 // count adds a pod, in its current version, to the book, as part of a job.
@@ -82,8 +66,7 @@ var _ usage.Caller = counting{}
 
 // Ours implements usage.Caller.
 func (c counting) Ours(schedulerName string) bool {
-	_, ours := c.d.handles[schedulerName]
-	return ours
+	return c.d.served[schedulerName]
 }
 
 // QueueOf implements usage.Caller.
@@ -135,15 +118,10 @@ func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
 
 // known returns a pod that is counted, as it is now; nil if it is gone.
 func (d *Dispatcher) known(uid types.UID) *v1.Pod {
-	counted, ok := d.usage.Pod(uid)
-	if !ok {
-		return nil
+	if counted, ok := d.usage.Pod(uid); ok {
+		return d.current(counted.Object)
 	}
-	pod, err := d.find(counted.Object.Namespace, counted.Object.Name, uid)
-	if err != nil {
-		klog.Background().Error(err, "Failed to look up a pod; it counts as before", "pod", klog.KObj(counted.Object))
-	}
-	return pod
+	return nil
 }
 
 // podsOf returns those of some pods that exist, as they are now.
@@ -164,7 +142,10 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // reenter makes a waiting job wait with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
-	if pod := d.known(types.UID(d.book.WaitingPod(job))); pod != nil {
+	if d.book.Phase(job) != queueing.Waiting {
+		return
+	}
+	if pod := d.known(types.UID(d.book.Representative(job))); pod != nil {
 		if want, undecided := d.gangs.Wants(pod); undecided {
 			d.book.Offer(d.job(job, pod, want), d.moment())
 		}
@@ -174,7 +155,7 @@ func (d *Dispatcher) reenter(job string) {
 // QueueOf returns the queue of a pod; empty where its profile has no queues.
 func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
 	defer d.lock()()
-	if _, ours := d.handles[pod.Spec.SchedulerName]; !ours {
+	if !d.served[pod.Spec.SchedulerName] {
 		return ""
 	}
 	return d.queueOf(pod)
@@ -185,13 +166,8 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 		func(key gangstate.Key) string { return d.gangs.QueueOf(pod.Spec.SchedulerName, key) },
 		func(name string) string {
 			namespace, err := d.namespaces.Get(name)
-			switch {
-			case apierrors.IsNotFound(err):
+			if err != nil {
 				return "" // the namespace is gone, and its pods are being deleted
-			case err != nil:
-				klog.Background().Error(err, "Failed to look up a namespace; its pods stay in their queue", "namespace", name)
-				before, _ := d.book.Counted(string(pod.UID))
-				return before.Queue
 			}
 			return namespace.Annotations[v1alpha1.QueueLabel]
 		})
@@ -201,7 +177,7 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 	defer d.lock()()
 	delete(d.places, pod.UID) // the pod is there now
-	if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now != nil || err != nil {
+	if d.there(pod) != nil {
 		d.assumed[pod.UID] = node
 	}
 	if now := d.current(pod); now != nil {

@@ -4,13 +4,11 @@ import (
 	"fmt"
 
 	resourceapi "k8s.io/api/resource/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 )
@@ -36,22 +34,8 @@ func (d *Dispatcher) watchDevices(factory informers.SharedInformerFactory) ([]ca
 			func(slice *resourceapi.ResourceSlice) { d.devicesChanged(false, d.devices.SetSlice(slice)) },
 			func(slice *resourceapi.ResourceSlice) { d.devicesChanged(false, d.devices.DropSlice(slice.Name)) },
 		)},
-		{"resource claims", resources.ResourceClaims().Informer(), handlerOf(
-			func(claim *resourceapi.ResourceClaim) {
-				d.claimsChanged(func() bool { return d.usage.SetClaim(claim) })
-			},
-			func(claim *resourceapi.ResourceClaim) {
-				d.claimsChanged(func() bool { return d.usage.DropClaim(nameOf(claim)) })
-			},
-		)},
-		{"resource claim templates", resources.ResourceClaimTemplates().Informer(), handlerOf(
-			func(template *resourceapi.ResourceClaimTemplate) {
-				d.claimsChanged(func() bool { return d.usage.SetTemplate(template) })
-			},
-			func(template *resourceapi.ResourceClaimTemplate) {
-				d.claimsChanged(func() bool { return d.usage.DropTemplate(nameOf(template)) })
-			},
-		)},
+		{"resource claims", resources.ResourceClaims().Informer(), claimsHandler(d, d.claims.Set, d.claims.Drop)},
+		{"resource claim templates", resources.ResourceClaimTemplates().Informer(), claimsHandler(d, d.claims.SetTemplate, d.claims.DropTemplate)},
 	} {
 		handler, err := d.listen(watch.what, watch.informer, watch.handler)
 		if err != nil {
@@ -71,16 +55,23 @@ func handlerOf[T metav1.Object](set, drop func(T)) cache.ResourceEventHandler {
 	}
 }
 
-func nameOf(object metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
-// claimsChanged counts the pods again whose claims have changed.
-func (d *Dispatcher) claimsChanged(change func() bool) {
-	defer d.lock()()
-	if change() {
-		d.changed()
+// claimsHandler returns a handler that calls set and drop, and counts the pods again which these return: their claims
+// have changed.
+func claimsHandler[T metav1.Object](d *Dispatcher, set func(T) map[types.UID]bool, drop func(types.NamespacedName) map[types.UID]bool) cache.ResourceEventHandler {
+	change := func(pods func() map[types.UID]bool) {
+		defer d.lock()()
+		if d.usage.ClaimsChanged(pods()) {
+			d.changed()
+		}
 	}
+	return handlerOf(
+		func(object T) { change(func() map[types.UID]bool { return set(object) }) },
+		func(object T) {
+			change(func() map[types.UID]bool {
+				return drop(types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
+			})
+		},
+	)
 }
 
 // devicesChanged updates nodes that may have other devices than before, and if classes count as other resources, what
@@ -90,30 +81,19 @@ func (d *Dispatcher) devicesChanged(renamed bool, nodes []string) {
 	d.change(func() {
 		if renamed {
 			d.usage.RecountDevices()
-			nodes = d.nodeNames()
+			nodes = nil
+			all, _ := d.nodeLister.List(labels.Everything()) // it never fails
+			for _, node := range all {
+				nodes = append(nodes, node.Name)
+			}
 		}
 		d.usage.SetUnlimited(d.devices.Unlimited())
 		for _, name := range nodes {
-			node, err := d.nodeLister.Get(name) // under the lock, so that it is no older than what was seen last
-			switch {
-			case apierrors.IsNotFound(err): // it will be counted with its devices
-			case err != nil:
-				klog.Background().Error(err, "Failed to look up a node whose devices changed", "node", name)
-			default:
+			// Under the lock, so that it is no older than what was seen last. One that is not there will be counted with its
+			// devices.
+			if node, err := d.nodeLister.Get(name); err == nil {
 				d.setNode(node)
 			}
 		}
 	})
-}
-
-func (d *Dispatcher) nodeNames() []string {
-	nodes, err := d.nodeLister.List(labels.Everything())
-	if err != nil {
-		klog.Background().Error(err, "Failed to list the nodes whose devices count as other resources now")
-	}
-	names := make([]string, len(nodes))
-	for i, node := range nodes {
-		names[i] = node.Name
-	}
-	return names
 }

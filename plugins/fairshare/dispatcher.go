@@ -44,7 +44,6 @@ type Dispatcher struct {
 	statuses *status.Writer
 	// changed makes somebody ask whose turn it is. It does not block.
 	changed func()
-	once    sync.Once
 
 	// mu is held for look-ups and arithmetic only. It is taken under the scheduling queue's
 	// lock, and the lock of gangs under it, never the other way round. It guards what follows.
@@ -56,6 +55,8 @@ type Dispatcher struct {
 	nodes   *pools.Cluster
 	usage   *usage.Counter
 	devices *devices.Counts
+	// claims are the devices that pods ask for.
+	claims *claims.Claims
 	// recounted are jobs that ask for something else than when they came to wait.
 	recounted map[string]bool
 	// members are the counted pods that are in a gang, by groupOf.
@@ -86,8 +87,8 @@ type sources struct {
 // profiles are those that have queues, with their arguments, which are the same for all.
 type profiles struct {
 	args *config.FairShareArgs
-	// handles are those of the profiles with the plugin.
-	handles map[string]fwk.Handle
+	// served are the profiles with the plugin.
+	served map[string]bool
 	// preempts are the profiles in which pods are evicted for a job if there are victims for it.
 	preempts map[string]bool
 	// reserves are the profiles in which pods go to the Reservations that they name.
@@ -148,13 +149,15 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
 		recounted: map[string]bool{}, members: usage.Index[string]{},
-		profiles: profiles{handles: map[string]fwk.Handle{}, preempts: map[string]bool{}, reserves: map[string]bool{}},
+		profiles: profiles{served: map[string]bool{}, preempts: map[string]bool{}, reserves: map[string]bool{}},
 		opening:  opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
 		placed:   placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},
 		calling:  make(chan struct{}, 1),
 	}
 	d.book = queueing.NewBook(v1alpha1.DefaultQueue, func(holder hold.Holder) int { return d.victims(holder) })
-	d.share(withoutPools(), nil)
+	nodes, err := pools.New(nil)
+	utilruntime.Must(err) // no selector can be wrong
+	d.share(nodes, nil)
 	return d
 }
 
@@ -165,13 +168,8 @@ func (d *Dispatcher) OnChange(changed func()) { d.changed, d.followsCache = chan
 // share sets what there is to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {
 	d.nodes, d.devices = nodes, devices.NewCounts(deviceClasses)
-	d.usage = usage.New(counting{d}, d.book, nodes, claims.New(d.devices))
-}
-
-func withoutPools() *pools.Cluster {
-	nodes, err := pools.New(nil)
-	utilruntime.Must(err) // no selector can be wrong
-	return nodes
+	d.claims = claims.New(d.devices)
+	d.usage = usage.New(counting{d}, d.book, nodes, d.claims)
 }
 
 // lock takes the lock, updates what the ledger holds, and returns the function that unlocks.
@@ -192,26 +190,28 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		defer d.mu.Unlock()
 		return errors.New("differs from the arguments of another profile; say the same in all")
 	}
-	if d.args == nil {
+	first := d.args == nil
+	if first {
 		d.share(nodes, args.DeviceClasses)
 	}
 	d.args = args
 	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration})
 	d.book.SetPolicies(policiesOf(args.Tiers))
-	d.handles[handle.ProfileName()] = handle
+	d.served[handle.ProfileName()] = true
 	d.mu.Unlock()
-	d.once.Do(func() {
-		d.holds.OnChange(d.holdsChanged)
-		registerMetrics(d)
-		for _, doubt := range warnings(args.Tiers) {
-			klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
-		}
-		d.lane = status.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
-		go d.call(ctx)
-		go d.tell(ctx)
-		err = d.watch(ctx, handle)
-		d.change(d.usage.StartHeld)
-	})
+	if !first {
+		return nil
+	}
+	d.holds.OnChange(d.holdsChanged)
+	registerMetrics(d)
+	for _, doubt := range warnings(args.Tiers) {
+		klog.FromContext(ctx).Info("Risky configuration", "plugin", Name, "why", doubt)
+	}
+	d.lane = status.NewLane(d.statuses, handle.ClientSet(), args.ExplanationQPS, d.say)
+	go d.call(ctx)
+	go d.tell(ctx)
+	err = d.watch(ctx, handle)
+	d.change(d.usage.StartHeld)
 	return err
 }
 
@@ -262,8 +262,8 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.book.Phase(name) == queueing.Admitted {
 		return ""
 	}
-	now := d.current(pod)
-	if now == nil || now.Spec.NodeName != "" {
+	now := d.waiting(pod)
+	if now == nil {
 		return "pod is deleted or already bound" // the scheduling queue will get the event
 	}
 	if promised {
@@ -306,11 +306,10 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing
 		now, _ := d.book.Counted(string(one.UID))
 		asked = append(asked, now)
 	}
-	if _, counted := d.usage.Pod(pod.UID); !counted && d.waits(pod) {
+	if _, counted := d.usage.Pod(pod.UID); !counted && d.waiting(pod) != nil {
 		d.recount(pod)
 	}
-	options := queueing.Options(asked)
-	j.Need, j.Or = options[0], options[1:]
+	j.Options = queueing.Options(asked)
 	if want.Parts && len(asked) > 1 {
 		j.Parts = queueing.Options(asked[:1])
 	}

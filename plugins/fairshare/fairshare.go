@@ -13,18 +13,13 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
 const Name = "FairShare"
 
 // FairShare is the plugin, one for each profile. All share one Dispatcher.
-type FairShare struct {
-	dispatcher *Dispatcher
-	// nodes finds the pool of a node.
-	nodes *pools.Cluster
-}
+type FairShare struct{ dispatcher *Dispatcher }
 
 var (
 	_ fwk.PreEnqueuePlugin  = &FairShare{}
@@ -51,7 +46,7 @@ func New(dispatcher *Dispatcher) frameworkruntime.PluginFactory {
 		if err := dispatcher.serve(ctx, handle, args); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return &FairShare{dispatcher: dispatcher, nodes: dispatcher.nodes}, nil
+		return &FairShare{dispatcher: dispatcher}, nil
 	}
 }
 

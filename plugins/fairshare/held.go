@@ -16,14 +16,6 @@ type heard struct {
 	pods []types.UID
 }
 
-func (h *heard) take() []types.UID {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	pods := h.pods
-	h.pods = nil
-	return pods
-}
-
 // holdsChanged notes the pods until the Dispatcher is next locked, which is soon.
 func (d *Dispatcher) holdsChanged(pods []types.UID) {
 	d.heard.mu.Lock()
@@ -35,7 +27,11 @@ func (d *Dispatcher) holdsChanged(pods []types.UID) {
 // syncHolds updates what the ledger holds for pods: it counts as used by their queues,
 // from when it is held until it is given back.
 func (d *Dispatcher) syncHolds() {
-	for _, uid := range d.heard.take() {
+	d.heard.mu.Lock()
+	heard := d.heard.pods
+	d.heard.pods = nil
+	d.heard.mu.Unlock()
+	for _, uid := range heard {
 		if _, counted := d.usage.Pod(uid); !counted || d.assumed[uid] != "" {
 			continue
 		}

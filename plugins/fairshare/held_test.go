@@ -169,11 +169,11 @@ func TestBegun(t *testing.T) {
 	if got := d.calledNow(); got != "g3" {
 		t.Errorf("called %q, want g3: the window has room for one", got)
 	}
-	pl := &FairShare{dispatcher: d, nodes: d.nodes}
+	pl := &FairShare{dispatcher: d}
 	if _, status := pl.PreFilter(t.Context(), framework.NewCycleState(), h.pods[0], nil); !status.IsSkip() {
 		t.Errorf("it is kept by its queue: %v", status)
 	}
-	if ceilings, _ := d.book.Ceilings(queueing.Job{Queue: "a", Need: queueing.Needs{"a": gpus(1)}}); len(ceilings) == 0 || ceilings[0].Used != 6 {
+	if ceilings, _ := d.book.Ceilings(queueing.Job{Queue: "a", Options: []queueing.Needs{{"a": gpus(1)}}}); len(ceilings) == 0 || ceilings[0].Used != 6 {
 		t.Errorf("its queue uses %v, want 6", ceilings)
 	}
 	d.Failed(h.pods[0], unfit(fwk.Unschedulable))
@@ -241,7 +241,7 @@ func TestConstantStatus(t *testing.T) {
 			if why := d.comes(top); why != "" {
 				t.Fatal(why)
 			}
-			pl := &FairShare{dispatcher: d, nodes: d.nodes}
+			pl := &FairShare{dispatcher: d}
 			for _, used := range []int{4, 3} {
 				d.seeAll(resizedTo(pod("a1", "a", used, "all")))
 				_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), top, nil)

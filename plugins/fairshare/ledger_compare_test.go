@@ -189,8 +189,8 @@ func (c *chaos) compareJobs(counts map[string]int) {
 func (c *chaos) waiting(d *Dispatcher) map[string]types.UID {
 	waiting := map[string]types.UID{}
 	for name := range c.jobs {
-		if speaker := d.book.WaitingPod(name); speaker != "" {
-			waiting[name] = types.UID(speaker)
+		if d.book.Phase(name) == queueing.Waiting {
+			waiting[name] = types.UID(d.book.Representative(name))
 		}
 	}
 	return waiting
@@ -212,7 +212,7 @@ func (c *chaos) compareRestarted() {
 	fresh := c.restarted()
 	c.compare(map[string]int{})
 	for _, name := range chaosQueues {
-		all := queueing.Job{Queue: name, Need: queueing.Needs{name: gpus(1000)}}
+		all := queueing.Job{Queue: name, Options: []queueing.Needs{{name: gpus(1000)}}}
 		want, _ := fresh.book.Ceilings(all)
 		got, _ := c.d.book.Ceilings(all)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -278,7 +278,8 @@ func (c *chaos) letIn(d *Dispatcher) string {
 	for _, l := range c.lives {
 		alone[string(l.uid)] = l.now().Labels["gang"] == "" && l.now().Status.NominatedNodeName == ""
 	}
-	d.book.Tick(queueing.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }})
+	all := func(string) bool { return true }
+	d.book.Tick(queueing.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }, Room: all, Whole: all})
 	d.calledNow() // those from before
 	d.change(func() { d.opened = true })
 	return d.calledNow()

@@ -22,7 +22,7 @@ func (d *Dispatcher) overshooting(c *share.Reclaim, gone map[types.UID]bool) map
 		share.Job
 		pods []types.UID
 	}
-	parts, over, starts := map[key]*part{}, map[string]bool{}, newStarts()
+	parts, over, starts := map[key]*part{}, map[string]bool{}, starts{members: map[types.UID]start{}, jobs: map[string]string{}}
 	for uid, counted := range d.usage.Pods() {
 		usage, ok := d.book.Counted(string(uid))
 		if !ok || !usage.Runs {
@@ -75,17 +75,9 @@ type start struct {
 // starts are those of the members of the gangs that were looked up.
 type starts struct {
 	members map[types.UID]start
-	// jobs are the names of the jobs of these gangs.
-	jobs map[gangOf]string
+	// jobs are the names of the jobs of these gangs, by groupOf.
+	jobs map[string]string
 }
-
-// gangOf is a gang of the profile of a name.
-type gangOf struct {
-	profile string
-	key     gangstate.Key
-}
-
-func newStarts() *starts { return &starts{members: map[types.UID]start{}, jobs: map[gangOf]string{}} }
 
 // of returns the start of a running pod. The minimums of gangs that start together are one job, which started with the
 // first of their pods; a member beyond the minimum is a job of its own, and so is a pod in no gang.
@@ -94,28 +86,27 @@ func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
 	if !member {
 		return start{string(pod.UID), startOf(pod, now)}
 	}
+	profile := pod.Spec.SchedulerName
+	gang := groupName(profile, key)
+	if _, looked := s.jobs[gang]; !looked {
+		s.jobs[gang] = gang
+		if running := gangs.Running(profile, key); len(running) > 0 {
+			s.jobs[gang] = s.add(profile, running, now)
+		}
+	}
 	if known, ok := s.members[pod.UID]; ok {
 		return known
-	}
-	gang := gangOf{pod.Spec.SchedulerName, key}
-	if _, looked := s.jobs[gang]; !looked {
-		s.jobs[gang] = s.lookUp(pod, gangs.Running(gang.profile, key), now)
-		if known, ok := s.members[pod.UID]; ok {
-			return known
-		}
 	}
 	return start{s.jobs[gang], startOf(pod, now)} // it is being bound, or no profile knows its gang
 }
 
-// lookUp records the starts of the members of the gangs that start together with that of a pod, and returns the name of
-// their job.
-func (s *starts) lookUp(pod *v1.Pod, running []gangstate.Footprint, now time.Time) string {
-	name, first := groupOf(pod), now
+// add records the starts of the members of gangs of a profile that start together, and returns the name of their job:
+// that of the first.
+func (s *starts) add(profile string, running []gangstate.Footprint, now time.Time) string {
+	name, first := groupName(profile, running[0].Key), now
 	var least []*v1.Pod
-	for i, f := range running {
-		if i == 0 {
-			name = groupName(pod.Spec.SchedulerName, f.Key)
-		}
+	for _, f := range running {
+		s.jobs[groupName(profile, f.Key)] = name
 		members := make([]*v1.Pod, len(f.Running))
 		for i, placed := range f.Running {
 			members[i] = placed.Pod

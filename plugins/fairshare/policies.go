@@ -6,29 +6,23 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // policiesOf returns the policies of the book for the tiers of a configuration. TaskOrder comes after JobOrder:
 // it compares jobs, and each member beyond a minimum is a job.
 func policiesOf(tiers []config.PolicyTier) queueing.Policies {
-	flat := func(questions ...config.PolicyQuestion) []queueing.Policy {
-		var list []queueing.Policy
-		for _, question := range questions {
-			for _, name := range slices.Concat(config.Asked(tiers, question)...) {
-				list = append(list, queueing.Policy(name))
-			}
-		}
-		return list
+	flat := func(question config.PolicyQuestion) []config.PolicyName {
+		return slices.Concat(config.Asked(tiers, question)...)
 	}
 	p := queueing.Policies{
-		QueueOrder: flat(config.QueueOrder), JobOrder: flat(config.JobOrder, config.TaskOrder), Overused: flat(config.Overused),
+		QueueOrder: flat(config.QueueOrder), JobOrder: append(flat(config.JobOrder), flat(config.TaskOrder)...), Overused: flat(config.Overused),
 		Rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
 		Reclaim: reclaims(tiers),
 	}
@@ -92,11 +86,6 @@ func warnings(tiers []config.PolicyTier) []string {
 	return list
 }
 
-// lessImportant returns the judge of the policy priority: pods with a lower one may be evicted.
-func lessImportant(than int32) judge {
-	return judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < than }}
-}
-
 // fairer is the policy drf: a job may lose pods as long as its dominant share stays no smaller than
 // the preemptor's is then.
 type fairer struct {
@@ -114,7 +103,7 @@ func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 	d.mu.Unlock()
 	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]queueing.Vector{}} }
 	return judge{
-		permits: func(pod *v1.Pod) bool { return fresh().take([]types.UID{pod.UID}) },
+		permits: func(pod *v1.Pod) bool { return fresh().Take(nil, []victim.Pod{{UID: pod.UID}}) },
 		budget: func(ending map[types.UID]bool) victim.Budget {
 			f := fresh()
 			for uid := range ending {
@@ -127,11 +116,15 @@ func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 
 // Take grants pods if their jobs keep enough.
 func (f *fairer) Take(_ *victim.Gang, pods []victim.Pod) bool {
-	uids := make([]types.UID, len(pods))
-	for i, pod := range pods {
-		uids[i] = pod.UID
+	fair := true
+	for _, pod := range pods {
+		share, known := f.lose(pod.UID, 1)
+		fair = fair && known && share >= f.floor
 	}
-	return f.take(uids)
+	if !fair {
+		f.Return(nil, pods)
+	}
+	return fair
 }
 
 // Return gives pods back to their jobs.
@@ -139,20 +132,6 @@ func (f *fairer) Return(_ *victim.Gang, pods []victim.Pod) {
 	for _, pod := range pods {
 		f.lose(pod.UID, -1)
 	}
-}
-
-func (f *fairer) take(uids []types.UID) bool {
-	fair := true
-	for _, uid := range uids {
-		share, known := f.lose(uid, 1)
-		fair = fair && known && share >= f.floor
-	}
-	if !fair {
-		for _, uid := range uids {
-			f.lose(uid, -1)
-		}
-	}
-	return fair
 }
 
 // lose takes a pod n times off its job, and returns the share that is left. A pod that is in
@@ -166,9 +145,6 @@ func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
 	if usage.Group == "" {
 		return 0, true
 	}
-	if f.lost[usage.Group] == nil {
-		f.lost[usage.Group] = queueing.Vector{}
-	}
-	f.lost[usage.Group].Add(usage.Amount, -n)
+	resource.AddTo(f.lost, usage.Group, usage.Amount, -n)
 	return f.d.book.JobShare(usage.Group, f.lost[usage.Group]), true
 }

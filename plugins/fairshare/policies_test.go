@@ -29,12 +29,12 @@ func named(names ...config.PolicyName) config.PolicyTier {
 // TestPoliciesOf: what the book gets from tiers.
 func TestPoliciesOf(t *testing.T) {
 	const (
-		priority, gangs, drf, proportion, capacity = queueing.PolicyPriority, queueing.PolicyGang, queueing.PolicyDRF, queueing.PolicyProportion, queueing.PolicyCapacity
+		priority, gangs, drf, proportion, capacity = config.PolicyPriority, config.PolicyGang, config.PolicyDRF, config.PolicyProportion, config.PolicyCapacity
 	)
 	only := func(name config.PolicyName, question config.PolicyQuestion) config.PolicyTier {
 		return config.PolicyTier{Policies: []config.Policy{{Name: name, Answers: []config.PolicyQuestion{question}}}}
 	}
-	type list = []queueing.Policy
+	type list = []config.PolicyName
 	for sentence, c := range map[string]struct {
 		tiers []config.PolicyTier
 		want  queueing.Policies

@@ -59,7 +59,7 @@ func TestPoolThatComesLate(t *testing.T) {
 	capability.Add(gpus(4).In("y"), 1)
 	d := newDispatcher(t, 0, 9, queueing.Queue{Name: "a", Capability: capability})
 	d.withModels(t)
-	pl := &FairShare{dispatcher: d, nodes: d.nodes}
+	pl := &FairShare{dispatcher: d}
 	d.nodeSeen(ofModel("ny", "y", 8))
 	p := pod("p", "a", 3, "")
 	d.seeAll(p)
@@ -121,7 +121,7 @@ func TestEitherPool(t *testing.T) {
 	capability.Add(gpus(4).In("y"), 1)
 	d := newDispatcher(t, 0, 9, queueing.Queue{Name: "a", Capability: capability})
 	d.withModels(t)
-	pl := &FairShare{dispatcher: d, nodes: d.nodes}
+	pl := &FairShare{dispatcher: d}
 	nodes := map[string]*v1.Node{"nx": ofModel("nx", "x", 8), "ny": ofModel("ny", "y", 8)}
 	for _, n := range nodes {
 		d.nodeSeen(n)
@@ -152,7 +152,7 @@ func TestEitherPool(t *testing.T) {
 		var list []string
 		for _, bound := range []string{"x", "y"} {
 			for over := int64(1); over < 9; over++ {
-				if ceilings, _ := d.book.Ceilings(queueing.Job{Queue: "a", Need: queueing.Needs{"a": gpus(over).In(bound)}}); ceilings != nil {
+				if ceilings, _ := d.book.Ceilings(queueing.Job{Queue: "a", Options: []queueing.Needs{{"a": gpus(over).In(bound)}}}); ceilings != nil {
 					list = append(list, fmt.Sprint(bound, 5-over))
 					break
 				}
@@ -239,7 +239,7 @@ func TestTaintedNodes(t *testing.T) {
 	fair("somebody does", 8)
 	d.lose(gang)
 	fair("he is gone", 4)
-	if status := (&FairShare{dispatcher: d, nodes: d.nodes}).Filter(t.Context(), framework.NewCycleState(), gang, nil); !status.IsSuccess() || status.Code() != fwk.Success {
+	if status := (&FairShare{dispatcher: d}).Filter(t.Context(), framework.NewCycleState(), gang, nil); !status.IsSuccess() || status.Code() != fwk.Success {
 		t.Errorf("without pools a node is refused: %v", status)
 	}
 }

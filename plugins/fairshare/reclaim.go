@@ -10,8 +10,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
@@ -31,9 +31,7 @@ func (pl *FairShare) VictimRounds(_ context.Context, preemptor extension.Gang, _
 }
 
 func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
-	d.lock()
-	own := d.queueOf(preemptor.Pods[0])
-	d.mu.Unlock()
+	own := d.QueueOf(preemptor.Pods[0])
 	if preemptor.Beyond {
 		rounds := d.reclaims(own, preemptor)
 		for i := range rounds {
@@ -42,9 +40,10 @@ func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
 		return rounds
 	}
 	preempt := extension.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted, MinRuntime: d.minRuntime}
+	lower := judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < preemptor.Priority }}
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
-		map[config.PolicyName]judge{config.PolicyPriority: lessImportant(preemptor.Priority), config.PolicyDRF: d.fairer(preemptor)})
+		map[config.PolicyName]judge{config.PolicyPriority: lower, config.PolicyDRF: d.fairer(preemptor)})
 	if d.scattered(preemptor.Pods, own) {
 		return []extension.Round{preempt} // what one queue deserves, another may not take back
 	}
@@ -158,8 +157,7 @@ func (d *Dispatcher) gone() map[types.UID]bool {
 		if usage, ok := d.book.Counted(string(uid)); !ok || !usage.Runs {
 			continue
 		}
-		pod, err := d.pods.Pods(counted.Object.Namespace).Get(counted.Object.Name)
-		if apierrors.IsNotFound(err) || err == nil && pod.UID != uid {
+		if pod, err := d.pods.Pods(counted.Object.Namespace).Get(counted.Object.Name); err != nil || pod.UID != uid {
 			gone[uid] = true
 		}
 	}
@@ -181,17 +179,10 @@ func (d *Dispatcher) claim(own string, preemptor extension.Gang, need resource.V
 			continue
 		}
 		for _, at := range standings[usage.Queue].Path {
-			if promised[at] == nil {
-				promised[at] = resource.Vector{}
-			}
-			promised[at].Add(usage.Amount, 1)
+			resource.AddTo(promised, at, usage.Amount, 1)
 		}
 	}
-	claim, ok := share.NewReclaim(own, need, standings, promised)
-	if !ok {
-		return nil
-	}
-	return claim
+	return share.NewReclaim(own, need, standings, promised)
 }
 
 // budget is what queues may lose for a claim.

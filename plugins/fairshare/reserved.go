@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // Reserved finds what is held for pods to come.
@@ -69,22 +68,13 @@ func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 // callCovered activates the pods that represent waiting jobs for which something is
 // held. It calls Covers without the lock.
 func (d *Dispatcher) callCovered() {
-	var waiting []*v1.Pod
 	unlock := d.lock()
 	if !d.rechecks || d.reserved == nil {
 		unlock()
 		return
 	}
 	d.rechecks = false
-	for uid := range d.usage.Pods() {
-		of, _ := d.book.Counted(string(uid))
-		if of.Job == "" || d.book.Phase(of.Job) != queueing.Waiting || d.book.WaitingPod(of.Job) != string(uid) {
-			continue
-		}
-		if pod := d.known(uid); pod != nil {
-			waiting = append(waiting, pod)
-		}
-	}
+	waiting := d.podsOf(d.book.WaitingPods())
 	unlock()
 	waiting = slices.DeleteFunc(waiting, func(pod *v1.Pod) bool { return len(d.reserved.Covers([]*v1.Pod{pod})) == 0 })
 	if len(waiting) > 0 {

@@ -105,7 +105,7 @@ func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []queueing.Choice) []string {
 // Filter keeps a pod that may use several pools of nodes out of those in which its queue has no
 // room. It costs a look at the labels of the node; for other pods PreFilter skips it.
 func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if c := limitsIn(state); c != nil && c.pools != nil && !slices.Contains(c.pools, pl.nodes.PoolOf(info.Node())) {
+	if c := limitsIn(state); c != nil && c.pools != nil && !slices.Contains(c.pools, pl.dispatcher.nodes.PoolOf(info.Node())) {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonPool)
 	}
 	return nil

@@ -44,7 +44,7 @@ func newDispatcher(t testing.TB, total int64, window int, queues ...queueing.Que
 	d.namespaces = namespaceLister{corelisters.NewNamespaceLister(namespaces), namespaces}
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	d.pods = podLister{corelisters.NewPodLister(store), store}
-	d.handles[profile] = nil
+	d.served[profile] = true
 	d.args = defaultArgs()
 	d.book.SetPolicies(policiesOf(d.args.Tiers))
 	d.book.SetLimits(queueing.Limits{Window: window})

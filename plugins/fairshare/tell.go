@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -48,9 +49,7 @@ func (d *Dispatcher) news() map[string]sets.Set[gangstate.Key] {
 	at := d.moment()
 	rebarred := d.book.BlockedChanges(at)
 	add(rebarred.Pods)
-	if d.called = append(d.called, d.podsOf(rebarred.Again)...); len(rebarred.Again) > 0 {
-		d.signal()
-	}
+	d.do(queueing.Effects{Call: rebarred.Again})
 	for _, job := range rebarred.NewMessage {
 		d.lane.Tell(job)
 	}
@@ -99,46 +98,56 @@ func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
 		return "", "", false
 	}
 	why, message := d.book.Why(usage.Job)
-	return string(why), message, why == queueing.NotFound || why == queueing.Loose || why == queueing.Invalid || why == queueing.Closed
+	return string(why), message, why.Shut()
 }
 
-// Waiting reports whether a pod waits for the turn of its job.
-func (d *Dispatcher) Waiting(pod *v1.Pod) bool {
+// Line returns the position of a pod, or its gang, among those that wait in its queue, in the order in which the queue
+// serves them, from 1; how many they are; and the first of them, by its name for users. The position is 0 where the pod
+// does not wait. A queue serves those that a limit keeps back after those behind them.
+func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	defer d.lock()()
-	usage, _ := d.book.Counted(string(pod.UID))
-	return d.book.Phase(usage.Job) == queueing.Waiting
+	usage, counted := d.book.Counted(string(pod.UID))
+	if !d.opened || !counted {
+		return 0, 0, ""
+	}
+	line := d.book.Line(usage.Queue)
+	at = slices.Index(line, usage.Job) + 1
+	if at == 0 {
+		return 0, 0, ""
+	}
+	for _, leader := range d.podsOf([]string{d.book.Representative(line[0])}) {
+		first = "pod " + leader.Namespace + "/" + leader.Name
+		if key := groupOf(leader); key != "" && line[0] != hold.SinglePod(leader.UID) {
+			first = "gang " + key[len(leader.Spec.SchedulerName)+1:]
+		}
+	}
+	return at, len(line), first
 }
 
-// say returns what to write into the status of the pods of a job in no gang, as it waits now. It counts as told once
-// all of them have it.
+// say returns what to write into the status of the pods of a job in no gang: what it waits for, which counts as told
+// once all of them have it; or, of one that did not fit, what keeps it from more nodes now, in place of what was
+// written about that when it failed.
 func (d *Dispatcher) say(job string) status.PendingCondition {
 	defer d.lock()()
-	notice, due := d.book.Unreported(job, d.moment())
-	if !due {
-		return d.reword(job)
+	notice, waits := d.book.Unreported(job, d.moment())
+	if !waits {
+		var known bool
+		if notice, known = d.book.NewMessage(job); !known {
+			return status.PendingCondition{}
+		}
 	}
-	return status.PendingCondition{
-		Reason: string(notice.Reason), Message: notice.Message,
-		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool { return pod.Spec.NodeName != "" }),
-		Written: func() {
-			defer d.lock()()
-			d.book.MarkReported(notice, d.moment())
-		},
-	}
-}
-
-// reword returns what to write into the status of a pod in no gang that did not fit, and that something kept from more
-// nodes already: the first such reason is written when it fails.
-func (d *Dispatcher) reword(job string) status.PendingCondition {
-	notice, known := d.book.NewMessage(job)
-	if !known {
-		return status.PendingCondition{}
-	}
-	return status.PendingCondition{
+	said := status.PendingCondition{
 		Reason: string(notice.Reason), Message: notice.Message,
 		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool {
 			word := status.WaitCondition(pod)
-			return pod.Spec.NodeName != "" || word == nil || !queueing.IsLimit(word.Reason)
+			return pod.Spec.NodeName != "" || !waits && (word == nil || !queueing.IsLimit(word.Reason))
 		}),
 	}
+	if waits {
+		said.Written = func() {
+			defer d.lock()()
+			d.book.MarkReported(notice, d.moment())
+		}
+	}
+	return said
 }

@@ -47,11 +47,7 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := d.listen("nodes", factory.Core().V1().Nodes().Informer(), cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { d.nodeSeen(object.(*v1.Node)) },
-		UpdateFunc: func(_, object any) { d.nodeSeen(object.(*v1.Node)) },
-		DeleteFunc: watches.Deleted(d.nodeGone),
-	})
+	nodes, err := d.listen("nodes", factory.Core().V1().Nodes().Informer(), handlerOf(d.nodeSeen, d.nodeGone))
 	if err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}
@@ -64,11 +60,10 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 		return fmt.Errorf("making a client for queues: %w", err)
 	}
 	queues := dynamicinformer.NewDynamicSharedInformerFactory(client, 0).ForResource(v1alpha1.QueueResource).Informer()
-	handler := d.watches.Own("queues", v1alpha1.QueueResource, "", queues, cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { d.queueSeen(ctx, object) },
-		UpdateFunc: func(_, object any) { d.queueSeen(ctx, object) },
-		DeleteFunc: watches.Deleted(func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) }),
-	})
+	handler := d.watches.Own("queues", v1alpha1.QueueResource, "", queues, handlerOf(
+		func(queue *unstructured.Unstructured) { d.queueSeen(ctx, queue) },
+		func(queue *unstructured.Unstructured) { d.change(func() { d.queueGone(queue.GetName()) }) },
+	))
 	served := crds.WhenServed(ctx, handle.ClientSet().Discovery(), v1alpha1.QueueResource, queues, handler)
 	go d.open(ctx, append(ofDevices, pods, nodes.HasSynced, namespaces.HasSynced, d.gangs.Synced, served)...)
 	return nil
@@ -86,7 +81,7 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 func (d *Dispatcher) Open(ctx context.Context) bool {
 	close(d.mayOpen)
 	d.mu.Lock()
-	served := len(d.handles) > 0
+	served := len(d.served) > 0
 	d.mu.Unlock()
 	if !served {
 		return true
@@ -135,23 +130,19 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		d.podEnded(pod)
 		return
 	}
-	d.lock()
-	_, ours := d.handles[pod.Spec.SchedulerName]
-	d.mu.Unlock()
-	if !ours {
-		if pod.Spec.NodeName != "" {
-			d.foreign(pod)
+	defer d.lock()()
+	switch {
+	case !d.served[pod.Spec.SchedulerName]:
+		if pod.Spec.NodeName != "" && d.usage.SetForeign(pod) { // what it has is not there to be shared
+			d.changed()
 		}
 		return
-	}
-	if len(pod.Spec.SchedulingGates) > 0 {
+	case len(pod.Spec.SchedulingGates) > 0:
 		return // it asks for nothing yet
-	}
-	if gangstate.CheckPod(pod) != nil {
+	case gangstate.CheckPod(pod) != nil:
 		d.podRefused(pod) // it may have been resized
 		return
 	}
-	defer d.lock()()
 	now := d.current(pod)
 	if now == nil {
 		return // the event that removes it follows
@@ -167,14 +158,6 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 	}
 	if known && after.Queue != before.Queue || after.Promised && !before.Promised {
 		d.changed() // it may wait
-	}
-}
-
-// foreign counts a pod of another scheduler: what it has is not there to be shared.
-func (d *Dispatcher) foreign(pod *v1.Pod) {
-	defer d.lock()()
-	if d.usage.SetForeign(pod) {
-		d.changed()
 	}
 }
 
@@ -199,7 +182,7 @@ func (d *Dispatcher) podEnded(pod *v1.Pod) {
 func (d *Dispatcher) dropEnded() {
 	defer d.lock()()
 	for _, pod := range d.ended {
-		if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now == nil && err == nil {
+		if d.there(pod) == nil {
 			d.drop(pod.UID)
 		}
 	}
@@ -211,15 +194,14 @@ func (d *Dispatcher) Left(pod *v1.Pod) {
 	if d.pods == nil {
 		return // no profile has queues
 	}
-	if now, err := d.there(pod.Namespace, pod.Name, pod.UID); now == nil && err == nil {
+	if d.there(pod) == nil {
 		d.podGone(pod)
 	}
 }
 
 // podRefused counts a pod no more that has come to ask for what no pod can have. If it has a node it counts there once
-// it is bound, or asks for less.
+// it is bound, or asks for less. The lock is held.
 func (d *Dispatcher) podRefused(pod *v1.Pod) {
-	defer d.lock()()
 	node, reserved := d.assumed[pod.UID]
 	if d.drop(pod.UID); reserved {
 		d.assumed[pod.UID] = node
@@ -246,11 +228,7 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 		return
 	}
 	d.change(func() {
-		pods, err := d.pods.Pods(now.Name).List(labels.Everything())
-		if err != nil {
-			klog.Background().Error(err, "Failed to list the pods of a namespace; they stay in their queue", "namespace", now.Name)
-			return
-		}
+		pods, _ := d.pods.Pods(now.Name).List(labels.Everything()) // it never fails
 		uids := map[types.UID]bool{}
 		for _, pod := range pods {
 			uids[pod.UID] = true
@@ -260,11 +238,7 @@ func (d *Dispatcher) namespaceSeen(before, now *v1.Namespace) {
 	})
 }
 
-func (d *Dispatcher) queueSeen(ctx context.Context, object any) {
-	raw, ok := object.(*unstructured.Unstructured)
-	if !ok {
-		return
-	}
+func (d *Dispatcher) queueSeen(ctx context.Context, raw *unstructured.Unstructured) {
 	q := &v1alpha1.Queue{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, q); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read a queue; what was known of it stays", "queue", raw.GetName())

@@ -127,7 +127,7 @@ func TestOpen(t *testing.T) {
 	})
 	t.Run("no profile has queues", func(t *testing.T) {
 		d, _ := stage()
-		clear(d.handles)
+		clear(d.served)
 		if !d.Open(soon(time.Minute)) {
 			t.Error("it waits for what nobody has")
 		}

@@ -20,6 +20,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
@@ -122,7 +123,7 @@ func (*stage) Left(*v1.Pod)      {}
 func (s *stage) offer(pod, queue string, after int) {
 	s.book.Count(pod, queueing.Usage{Queue: queue, Job: pod, Amount: queueing.Vector{gpu: 1}})
 	s.book.Offer(queueing.Job{
-		Name: pod, Queue: queue, Pod: pod, Pods: []string{pod}, Created: time.Unix(int64(after), 0), Need: queueing.Needs{queue: {gpu: 1}},
+		Name: pod, Queue: queue, Pod: pod, Pods: []string{pod}, Created: time.Unix(int64(after), 0), Options: []queueing.Needs{{queue: {gpu: 1}}},
 	}, s.moment())
 }
 
@@ -313,7 +314,7 @@ func TestVictimsThatGoOn(t *testing.T) {
 // is let in, when the scheduling thread has taken the one before.
 func TestPassOn(t *testing.T) {
 	s := newStage(t)
-	policies := queueing.Policies{QueueOrder: []queueing.Policy{queueing.PolicyPriority}}
+	policies := queueing.Policies{QueueOrder: []config.PolicyName{config.PolicyPriority}}
 	s.book.SetPolicies(policies)
 	s.book.SetQueues(queueing.Queue{Name: "high", Weight: 1, Priority: 10}, queueing.Queue{Name: "low", Weight: 1, Priority: 1})
 	s.Wait(s.ctx) // the thread waits for a pod

@@ -76,7 +76,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		return nil, err
 	}
 	tree, book := c.tree(), c.book()
-	c.count(usage.New(caller{c}, book, nodes, claims.New(c.devices)))
+	c.count(book, nodes)
 	total := nodes.Total()
 	sums := map[string]*sum{}
 	for name := range tree {
@@ -116,13 +116,15 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 }
 
 // count counts all pods, and what is held.
-func (c *cluster) count(counter *usage.Counter) {
+func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) {
+	claimed := claims.New(c.devices)
 	for _, claim := range c.claims {
-		counter.SetClaim(claim)
+		claimed.Set(claim)
 	}
 	for _, template := range c.templates {
-		counter.SetTemplate(template)
+		claimed.SetTemplate(template)
 	}
+	counter := usage.New(caller{c}, book, nodes, claimed)
 	counter.SetUnlimited(c.devices.Unlimited())
 	for _, node := range c.nodes {
 		counter.SetNode(c.devices.WithDevices(node))

@@ -13,7 +13,7 @@ import (
 // message.
 func TestNotBehindAnyMore(t *testing.T) {
 	for _, gang := range []bool{true, false} {
-		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 10})
 		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
@@ -68,7 +68,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 // TestEasesByTheMost: what counts once less than before has kept a job for a while is the most that has kept it in
 // that time.
 func TestEasesByTheMost(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 10})
 	b.SetTotal(gpus(20))
@@ -77,7 +77,7 @@ func TestEasesByTheMost(t *testing.T) {
 	b.failNow(goal, Failure{Job: goal, Gang: true}, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
-	if b.BlockedChanges(at); b.jobs[goal].blocked.by != limits {
+	if b.BlockedChanges(at); b.jobs[goal].blocked.reason != Capability {
 		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].blocked)
 	}
 	runs(0)
@@ -92,13 +92,13 @@ func TestEasesByTheMost(t *testing.T) {
 		at.Now = at.Now.Add(2 * time.Second)
 		b.BlockedChanges(at)
 	}
-	if by := b.jobs[goal].blocked.by; by != others {
-		t.Errorf("others come before it and go, and it is kept by %d, want %d", by, others)
+	if reason := b.jobs[goal].blocked.reason; reason != Behind {
+		t.Errorf("others come before it and go, and it is kept by %s, want %s", reason, Behind)
 	}
 	at.Now = at.Now.Add(tellOther)
 	b.BlockedChanges(at)
-	if reason, _ := b.Blocked(goal); reason != "" || b.easing {
-		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.easing)
+	if reason, _ := b.Blocked(goal); reason != "" || b.wishes.changed {
+		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.wishes.changed)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		{"behind in its own queue", cpus(10), gpus(10), cpus(6), gpus(5), "top", gpu},
 		{"behind in the one above it", gpus(10), cpus(10), cpus(6), gpus(5), "a", gpu},
 	} {
-		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 10})
 		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1, Capability: c.child}, Queue{Name: "top", Weight: 1, Capability: c.top})

@@ -22,19 +22,12 @@ type wishes struct {
 	order []*wish
 	// stale: what is used, or what is wished, has changed since it was computed.
 	stale bool
-	// unheard: any of it has changed since [Book.BlockedChanges] was called, whichever call computed it
-	// since.
-	unheard bool
-	// under are the queues that were looked up since any was described again, and ceilings the ceilings above
-	// them.
-	under    map[string]*under
+	// changed: any of it may have changed since [Book.BlockedChanges] was called, or will count for less in a while.
+	// relinked: queues have been described again since.
+	changed, relinked bool
+	// above are the ceilings above each queue that was looked up since any was described again, its own first.
+	above    map[string][]*ceiling
 	ceilings map[ceilingKey]*ceiling
-}
-
-// under is the ceilings above a queue, its own first, and whether it lets jobs in.
-type under struct {
-	ceilings []*ceiling
-	serves   bool
 }
 
 type ceilingKey struct {
@@ -61,8 +54,6 @@ type wish struct {
 	// overLimit: it is its turn although it is beyond a ceiling, and other pods have to make way for it. It counts in any
 	// case.
 	overLimit bool
-	// gone: the job wishes something else by now.
-	gone bool
 	// over: it is beyond a ceiling, as last computed; beyond is the one from [wish.overCeiling].
 	over   bool
 	beyond Bound
@@ -76,13 +67,7 @@ type ask struct {
 
 // compareWishes orders by: 1. priority, high first; 2. age; 3. name.
 func compareWishes(v, w *wish) int {
-	if v.priority != w.priority {
-		return cmp.Compare(w.priority, v.priority)
-	}
-	if c := v.created.Compare(w.created); c != 0 {
-		return c
-	}
-	return cmp.Compare(v.name, w.name)
+	return cmp.Or(cmp.Compare(w.priority, v.priority), v.created.Compare(w.created), cmp.Compare(v.name, w.name))
 }
 
 func (w *wish) equal(other *wish) bool {
@@ -90,18 +75,15 @@ func (w *wish) equal(other *wish) bool {
 		slices.Equal(w.asks, other.asks)
 }
 
-// newWishes returns the wishes of jobs, of which nothing is known yet.
+// newWishes returns the wishes of jobs, of which nothing is known yet since queues have been described again.
 func newWishes(jobs map[string]*job) wishes {
-	w := wishes{touched: map[string]*job{}, of: map[string]*wish{}, under: map[string]*under{}, ceilings: map[ceilingKey]*ceiling{}}
+	w := wishes{touched: map[string]*job{}, of: map[string]*wish{}, above: map[string][]*ceiling{}, ceilings: map[ceilingKey]*ceiling{}, relinked: true}
 	maps.Copy(w.touched, jobs)
 	return w
 }
 
-// moved reports whether any of it may have changed since [Book.BlockedChanges] was called.
-func (w *wishes) moved() bool { return w.unheard || w.stale || len(w.touched) > 0 }
-
 // touch notes that a job may wish something else.
-func (w *wishes) touch(j *job) { w.touched[j.Name] = j }
+func (w *wishes) touch(j *job) { w.touched[j.Name], w.changed = j, true }
 
 // forget forgets a job.
 func (w *wishes) forget(name string) {
@@ -112,10 +94,7 @@ func (w *wishes) forget(name string) {
 // replace gives a job another wish; nil for none.
 func (w *wishes) replace(name string, now *wish) {
 	before := w.of[name]
-	if before != nil {
-		before.gone = true
-		delete(w.of, name)
-	}
+	delete(w.of, name)
 	if now != nil {
 		w.of[name] = now
 		w.order = append(w.order, now)
@@ -139,7 +118,6 @@ func (b *Book) Beyond(name string) (Bound, bool) {
 			w.replace(name, now)
 		}
 	}
-	w.unheard = w.moved()
 	clear(w.touched)
 	if w.stale {
 		w.compute()
@@ -153,7 +131,7 @@ func (b *Book) Beyond(name string) (Bound, bool) {
 // compute finds the jobs that are beyond a ceiling.
 func (w *wishes) compute() {
 	w.stale = false
-	w.order = slices.DeleteFunc(w.order, func(one *wish) bool { return one.gone })
+	w.order = slices.DeleteFunc(w.order, func(one *wish) bool { return w.of[one.name] != one })
 	slices.SortFunc(w.order, compareWishes)
 	for _, c := range w.ceilings {
 		c.used, c.asked = c.of.used[c.name]-c.of.turns[c.name], 0
@@ -192,9 +170,11 @@ func (b *Book) wish(j *job) *wish {
 	if j.phase == Outside || !b.limited(needs) {
 		return nil
 	}
-	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && b.allServe(needs), overLimit: j.turn.overLimit}
-	for _, queue := range slices.Sorted(maps.Keys(needs)) {
-		for _, c := range b.under(queue).ceilings {
+	queues := slices.Sorted(maps.Keys(needs))
+	shut, _ := b.shutOf(queues)
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && shut == "", overLimit: j.turn.overLimit}
+	for _, queue := range queues {
+		for _, c := range b.ceilingsAbove(queue) {
 			need := needs[queue][c.name]
 			more := max(0, need-promised[queue][c.name])
 			at := slices.IndexFunc(one.asks, func(a ask) bool { return a.under == c })
@@ -209,48 +189,34 @@ func (b *Book) wish(j *job) *wish {
 	return one
 }
 
-// under returns the ceilings above a queue, and whether it lets jobs in.
-func (b *Book) under(name string) *under {
-	if known := b.wishes.under[name]; known != nil {
-		return known
+// ceilingsAbove returns the ceilings above a queue, its own first.
+func (b *Book) ceilingsAbove(name string) []*ceiling {
+	above, known := b.wishes.above[name]
+	if known {
+		return above
 	}
-	q := b.queues[name]
-	u := &under{serves: q != nil && q.spec != nil && q.err == nil && !b.closed(q)}
 	for _, at := range b.Path(name) {
-		above := b.queues[at]
-		if above == nil || above.spec == nil {
-			continue // it is gone, and has no limits
-		}
-		for _, name := range slices.Sorted(maps.Keys(above.spec.Capability)) {
+		q := b.queues[at]
+		for _, name := range slices.Sorted(maps.Keys(q.spec.Capability)) {
 			key := ceilingKey{at, name}
 			if b.wishes.ceilings[key] == nil {
-				b.wishes.ceilings[key] = &ceiling{ceilingKey: key, of: above, most: above.spec.Capability[name]}
+				b.wishes.ceilings[key] = &ceiling{ceilingKey: key, of: q, most: q.spec.Capability[name]}
 			}
-			u.ceilings = append(u.ceilings, b.wishes.ceilings[key])
+			above = append(above, b.wishes.ceilings[key])
 		}
 	}
-	b.wishes.under[name] = u
-	return u
+	b.wishes.above[name] = above
+	return above
 }
 
 // limited reports whether any ceiling is above what is asked for.
 func (b *Book) limited(needs Needs) bool {
 	for queue := range needs {
-		if len(b.under(queue).ceilings) > 0 {
+		if len(b.ceilingsAbove(queue)) > 0 {
 			return true
 		}
 	}
 	return false
-}
-
-// allServe reports whether all queues in which something is asked for let jobs in.
-func (b *Book) allServe(needs Needs) bool {
-	for queue := range needs {
-		if !b.under(queue).serves {
-			return false
-		}
-	}
-	return true
 }
 
 // missing returns what a job asks for that is not placed.
@@ -265,7 +231,7 @@ func (b *Book) missing(j *job) Needs {
 		}
 		return lacks
 	case Waiting:
-		return j.options[0]
+		return j.Options[0]
 	case Admitted:
 		return j.need()
 	default:

@@ -16,7 +16,7 @@ import (
 // for nodes.
 func TestBeyond(t *testing.T) {
 	now := time.Unix(1000, 0)
-	at := Moment{Now: now, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: now, Read: true, Waits: yes, Room: yes, Whole: yes}
 	// story makes jobs a-1, a-2, ... of these many GPUs each fail one after the other under a ceiling of 10, of which some
 	// are used.
 	story := func(used int64, priority map[int]int32, sizes ...int64) *Book {
@@ -84,7 +84,7 @@ func TestBeyondWhileWaiting(t *testing.T) {
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
 	for i, size := range []int64{11, 6, 6} {
 		j := of("a", i+1, gpus(size))
 		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
@@ -102,7 +102,7 @@ func TestBeyondWhileWaiting(t *testing.T) {
 // and what is promised to a job counts once, whether it waits, is tried, or has failed.
 func TestBeyondWhoCounts(t *testing.T) {
 	aside := map[string]bool{}
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }, Room: func(pod string) bool { return !aside[pod] }}
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetTotal(gpus(1000))
@@ -153,7 +153,7 @@ func TestBeyondWhoCounts(t *testing.T) {
 // before others; and it does again once that is over.
 func TestBeyondWaitsAside(t *testing.T) {
 	aside := map[string]bool{}
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }, Room: func(pod string) bool { return !aside[pod] }}
+	at := Moment{Now: start, Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
@@ -181,7 +181,7 @@ func TestWaitsWhole(t *testing.T) {
 func waitsWhole(t *testing.T, ticks bool) {
 	t.Helper()
 	lacks := map[string]bool{}
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }, Whole: func(pod string) bool { return !lacks[pod] }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: func(pod string) bool { return !lacks[pod] }}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 10})
 	b.SetTotal(gpus(10))
@@ -212,7 +212,7 @@ func waitsWhole(t *testing.T, ticks bool) {
 func TestLosesMemberInItsTurn(t *testing.T) {
 	for _, holds := range []bool{false, true} {
 		lacks := map[string]bool{}
-		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }, Whole: func(pod string) bool { return !lacks[pod] }}
+		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: func(pod string) bool { return !lacks[pod] }}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 10})
 		b.SetTotal(gpus(10))
@@ -236,7 +236,7 @@ func TestLosesMemberInItsTurn(t *testing.T) {
 // TestBeyondMoved: a job that has failed and moves to another queue is under the ceilings of that, and not before those
 // in its last one any more.
 func TestBeyondMoved(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetTotal(gpus(1000))
@@ -324,7 +324,7 @@ func TestBeyondOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		aside := map[string]bool{}
-		at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }, Room: func(pod string) bool { return !aside[pod] }}
+		at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 2})
 		b.SetTotal(gpus(1000))
@@ -338,7 +338,7 @@ func TestBeyondOracle(t *testing.T) {
 			i := r.IntN(8)
 			j := of(queue, i, gpus(1+int64(i)%5))
 			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
-			u := Usage{Queue: queue, Job: j.Name, Amount: j.Need.total(), Priority: j.Priority}
+			u := Usage{Queue: queue, Job: j.Name, Amount: j.Options[0].total(), Priority: j.Priority}
 			switch r.IntN(9) {
 			case 0, 1, 2:
 				b.Count(j.Name, u)
@@ -381,7 +381,7 @@ func BenchmarkBeyond(b *testing.B) {
 		asks, churn bool
 	}{{name: "without"}, {name: "steady", asks: true}, {name: "churn", asks: true, churn: true}} {
 		b.Run(fmt.Sprintf("%s/jobs=%d", c.name, jobs), func(b *testing.B) {
-			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
 			book := newBook(tier)
 			book.SetLimits(Limits{Window: 1})
 			book.SetTotal(gpus(1_000_000))
@@ -390,7 +390,7 @@ func BenchmarkBeyond(b *testing.B) {
 			for i := range offered {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
-				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].total(), Priority: j.Priority})
 				book.Come(j, at)
 				book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				offered[i] = j

@@ -19,7 +19,7 @@ func (b *Book) Blocked(name string) (Reason, string) {
 		return "", ""
 	case j.phase == Admitted: // it is as it was, until its attempt says otherwise
 	case j.blocked.take(b.blockOf(j)):
-		j.blocked.unheard, b.wishes.unheard = true, true // the caller need not be the one that reports it
+		j.blocked.unheard, b.wishes.changed = true, true // the caller need not be the one that reports it
 	}
 	return j.blocked.reason, j.blocked.words
 }
@@ -27,8 +27,7 @@ func (b *Book) Blocked(name string) (Reason, string) {
 // blocked is what keeps a job from more nodes, or did a short while ago.
 type blocked struct {
 	block
-	// eased is since when less than bar keeps it; zero if bar still does. next is the most that has
-	// kept it since.
+	// eased is since when less than block keeps it; zero if block still does. next is the most that has kept it since.
 	eased time.Time
 	next  block
 	// unheard: [Book.BlockedChanges] has not returned it yet.
@@ -37,43 +36,38 @@ type blocked struct {
 
 // block is what keeps a job from more nodes, in words without what changes all the time; the zero value is nothing.
 type block struct {
-	by     keeper
 	reason Reason
 	words  string
 }
 
-// keeper is what kind of thing keeps a job from more nodes; a higher value is worse.
-type keeper int
-
-const (
-	// nobody: nothing does.
-	nobody keeper = iota
-	// others: jobs that come before would have them, and room that there is now helps the job.
-	others
-	// limits: limits of its queues do, or its queues let no job in.
-	limits
-)
+// weight is higher for what is worse: 0 for nothing, 1 for jobs that come before and would have the nodes, since room
+// that there is now helps then, and 2 for limits of queues.
+func (b block) weight() int {
+	switch b.reason {
+	case "":
+		return 0
+	case Behind:
+		return 1
+	default:
+		return 2
+	}
+}
 
 // blockOf returns what keeps a job from more nodes.
 func (b *Book) blockOf(j *job) block {
-	if needs := b.missing(j); !b.under(j.Queue).serves || !b.allServe(needs) {
-		queues := slices.Sorted(maps.Keys(needs))
-		reason, words := b.shutOf(append(queues, j.Queue))
-		return block{limits, reason, words}
+	queues := slices.Sorted(maps.Keys(b.missing(j)))
+	if reason, words := b.shutOf(append(queues, j.Queue)); reason != "" {
+		return block{reason, words}
 	}
-	switch bound, beyond := b.Beyond(j.Name); {
-	case !beyond:
-		return block{}
-	case bound.behindOthers():
-		return block{others, bound.Code(), bound.Brief()}
-	default:
-		return block{limits, bound.Code(), bound.Brief()}
+	if bound, beyond := b.Beyond(j.Name); beyond {
+		return block{bound.Code(), bound.Brief()}
 	}
+	return block{}
 }
 
 // take sets what keeps a job from more nodes, unless that is less than before, and reports whether it is new.
 func (b *blocked) take(now block) (isNew bool) {
-	if now.by < b.by {
+	if now.weight() < b.weight() {
 		return false
 	}
 	isNew = now != b.block
@@ -82,12 +76,12 @@ func (b *blocked) take(now block) (isNew bool) {
 }
 
 // ease records that less keeps a job from more nodes than before, and reports whether that counts by now: at once, or
-// because it has been so for long enough. In that case the bar is the most that has kept it since.
+// because it has been so for long enough: then the most that has kept it since is what does.
 func (b *blocked) ease(less block, now time.Time, atOnce bool) bool {
 	if b.eased.IsZero() {
 		b.eased = now
 	}
-	if less.by >= b.next.by {
+	if less.weight() >= b.next.weight() {
 		b.next = less
 	}
 	switch {
@@ -117,11 +111,11 @@ type BlockedChange struct {
 // because a queue has changed, which counts at once, or because jobs have come or gone. It costs a look at all jobs if
 // any of that has happened. Call it about once a second.
 func (b *Book) BlockedChanges(at Moment) (told BlockedChange) {
-	if !b.wishes.moved() && !b.relinked && !b.easing {
+	atOnce := b.wishes.relinked
+	if !b.wishes.changed && !atOnce {
 		return told
 	}
-	atOnce := b.relinked
-	b.relinked, b.easing = false, false
+	b.wishes.changed, b.wishes.relinked = false, false
 	for _, j := range b.timed {
 		if failed := j.phase == Failed || j.phase == Waiting && !j.tried.IsZero(); !failed {
 			continue
@@ -141,7 +135,6 @@ func (b *Book) BlockedChanges(at Moment) (told BlockedChange) {
 			told.Again = append(told.Again, j.Pod)
 		}
 	}
-	b.wishes.unheard = false // what was computed here has been returned
 	slices.Sort(told.Pods)
 	slices.Sort(told.Again)
 	slices.Sort(told.NewMessage)
@@ -152,10 +145,10 @@ func (b *Book) BlockedChanges(at Moment) (told BlockedChange) {
 // report.
 func (b *Book) renew(j *job, at Moment, atOnce bool) bool {
 	now := b.blockOf(j)
-	isNew := j.blocked.take(now) || j.blocked.unheard && now.by != nobody
-	if now.by < j.blocked.by {
+	isNew := j.blocked.take(now) || j.blocked.unheard && now.reason != ""
+	if now.weight() < j.blocked.weight() {
 		isNew = j.blocked.ease(now, at.Now, atOnce) || isNew
-		b.easing = b.easing || now.by < j.blocked.by
+		b.wishes.changed = b.wishes.changed || now.weight() < j.blocked.weight() // it has to be eased later
 	}
 	return isNew
 }
@@ -167,5 +160,5 @@ func (b *Book) NewMessage(name string) (Report, bool) {
 	if j == nil || j.phase != Failed || j.Gang {
 		return Report{}, false
 	}
-	return Report{Job: name, Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words}, j.blocked.by != nobody
+	return Report{Job: name, Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words}, j.blocked.reason != ""
 }

@@ -10,7 +10,7 @@ import (
 
 // TestRebarred: gangs that did not fit are reported again once something else keeps them from more nodes.
 func TestRebarred(t *testing.T) {
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
 	described := func(capability int64, closed bool) Queue {
 		q := Queue{Name: "a", Weight: 1, Closed: closed}
 		if capability > 0 {
@@ -102,7 +102,7 @@ func TestRebarredAlone(t *testing.T) {
 
 // TestRebarredThoughOthersAsked: a changed reason is reported also if another call was the first to compute it.
 func TestRebarredThoughOthersAsked(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetTotal(gpus(1000))
@@ -122,7 +122,7 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 	if got := rebarred(b, &at).Pods; !slices.Equal(got, names[1:2]) {
 		t.Errorf("told anew %q, want %q", got, names[1:2])
 	}
-	if b.wishes.moved() {
+	if b.wishes.changed {
 		t.Error("it is looked again though nothing has changed")
 	}
 }
@@ -140,7 +140,7 @@ func rebarred(b *Book, at *Moment) BlockedChange {
 // job has come for a while. What was returned in between two looks is reported again, though both find the same.
 func TestVisitors(t *testing.T) {
 	for _, gang := range []bool{true, false} {
-		at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 2})
 		b.SetTotal(gpus(1000))
@@ -195,7 +195,7 @@ func TestVisitors(t *testing.T) {
 // TestBarredByTheHopeless: a gang that would not fit on an empty cluster still counts before others once its queue
 // deserves more.
 func TestBarredByTheHopeless(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetTotal(gpus(1))
@@ -281,7 +281,7 @@ func BenchmarkTell(b *testing.B) {
 	const jobs = 5000
 	for _, fail := range []bool{false, true} {
 		b.Run(fmt.Sprintf("failed=%t/jobs=%d", fail, jobs), func(b *testing.B) {
-			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
 			book := newBook(tier)
 			book.SetLimits(Limits{Window: 1})
 			book.SetTotal(gpus(1_000_000))
@@ -289,7 +289,7 @@ func BenchmarkTell(b *testing.B) {
 			for i := range jobs {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
-				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Need.total(), Priority: j.Priority})
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].total(), Priority: j.Priority})
 				book.Come(j, at)
 				if fail {
 					book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
@@ -334,7 +334,7 @@ func TestNotBlockedOncePlaced(t *testing.T) {
 	s.Admit("j", s.at())
 	s.both(Usage{Runs: true})
 	s.one("p2", Usage{})
-	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Gang: true, Need: Needs{"b": gpus(3)}}, s.at())
+	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Gang: true, Options: []Needs{{"b": gpus(3)}}}, s.at())
 	s.Admit("j", s.at())
 	if reason, why := s.Blocked("j"); s.Phase("j") != Admitted || reason != "" {
 		t.Errorf("%s, it is kept by %q (%s)", names[s.Phase("j")], reason, why)

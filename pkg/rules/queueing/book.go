@@ -3,6 +3,7 @@ package queueing
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -25,10 +26,6 @@ type Book struct {
 	overLimit int
 	// wishes are the nodes that jobs would have.
 	wishes wishes
-	// relinked: queues have been described again since [Book.BlockedChanges] was called.
-	relinked bool
-	// easing: some jobs still count as blocked although they are not.
-	easing bool
 	// effects are the effects of the input that is being handled.
 	effects Effects
 }
@@ -91,7 +88,7 @@ type queue struct {
 // returns how many pods have not ended that are evicted for a holder.
 func NewBook(standard string, victims func(hold.Holder) int) *Book {
 	b := &Book{
-		victims: victims, missed: map[string]*missed{}, wishes: newWishes(nil),
+		victims: victims, missed: map[string]*missed{},
 		accounts: accounts{
 			total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{},
 			promised: map[string]Needs{}, stale: true,
@@ -152,7 +149,7 @@ func (b *Book) SetTotal(total Vector) {
 func (b *Book) SetQueues(specs ...Queue) {
 	changed := false
 	for _, spec := range specs {
-		if q := b.queues[spec.Name]; q != nil && q.spec != nil && q.spec.Equal(spec) {
+		if q := b.queues[spec.Name]; q != nil && q.spec != nil && reflect.DeepEqual(*q.spec, spec) {
 			continue
 		}
 		q := b.enter(spec.Name)
@@ -176,7 +173,7 @@ func (b *Book) RemoveQueue(name string) {
 
 // relink finds the ancestors of all queues, and adds up what is used.
 func (b *Book) relink() {
-	b.stale, b.relinked, b.wishes = true, true, newWishes(b.jobs)
+	b.stale, b.wishes = true, newWishes(b.jobs)
 	for _, q := range b.queues {
 		q.running, q.used, q.turns, q.mine = Vector{}, Vector{}, Vector{}, Vector{}
 	}
@@ -226,7 +223,7 @@ func (b *Book) described() map[string]share.Queue {
 
 // use adds n times an amount to what a queue and its ancestors use.
 func (b *Book) use(name string, amount Vector, n int64) {
-	b.wishes.stale = true
+	b.wishes.stale, b.wishes.changed = true, true
 	b.queues[name].mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.used.Add(amount, n)
@@ -235,7 +232,7 @@ func (b *Book) use(name string, amount Vector, n int64) {
 
 // run adds n times an amount to what a queue and its ancestors have running.
 func (b *Book) run(name string, amount Vector, n int64) {
-	b.wishes.stale = true
+	b.wishes.stale, b.wishes.changed = true, true
 	b.queues[name].mine.Add(amount, n)
 	for _, q := range b.upwards(name) {
 		q.running.Add(amount, n)
@@ -263,13 +260,9 @@ func Own(queue string) string { return queue + "/" }
 // MinRuntime returns how long gangs of a queue are left alone once they run, as it says itself, or the first of its
 // ancestors that does; false if none does.
 func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
-	q := b.queues[queue]
-	if q == nil {
-		return 0, false
-	}
-	for _, at := range q.path {
-		if up := b.queues[at]; up != nil && up.spec != nil && up.spec.MinRuntime != nil {
-			return *up.spec.MinRuntime, true
+	for _, at := range b.Path(queue) {
+		if least := b.queues[at].spec.MinRuntime; least != nil {
+			return *least, true
 		}
 	}
 	return 0, false
@@ -317,12 +310,15 @@ func (b *Book) Pending() map[string]int {
 }
 
 // Deserved returns what the own pods of a queue are entitled to.
-func (b *Book) Deserved(queue string) Vector {
-	share := b.Shares()[queue]
-	if share.Own != nil {
-		return share.Own.Deserved
+func (b *Book) Deserved(queue string) Vector { return b.own(queue).Deserved }
+
+// own returns what comes to the own pods of a queue.
+func (b *Book) own(queue string) share.Share {
+	all := b.Shares()[queue]
+	if all.Own != nil {
+		return *all.Own
 	}
-	return share.Deserved
+	return all
 }
 
 // Path returns a queue and those above it; nil if they do not lead to the top.

@@ -130,7 +130,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				if len(j.Pods) == 0 {
 					continue
 				}
-				j.Need = Options(asked)[0]
+				j.Options = Options(asked)[:1]
 				if !w.admitted[j.Name] {
 					w.jobs[j.Name] = j
 				}

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
@@ -23,8 +24,8 @@ func gpus(n int64) Vector { return Vector{gpu: n} }
 
 // tier is the policies of the default tier.
 var tier = Policies{
-	QueueOrder: []Policy{PolicyPriority, PolicyProportion, PolicyCapacity}, JobOrder: []Policy{PolicyPriority, PolicyGang, PolicyDRF, PolicyPriority},
-	Overused: []Policy{PolicyProportion, PolicyCapacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: Lower, Reclaim: true,
+	QueueOrder: []config.PolicyName{config.PolicyPriority, config.PolicyProportion, config.PolicyCapacity}, JobOrder: []config.PolicyName{config.PolicyPriority, config.PolicyGang, config.PolicyDRF, config.PolicyPriority},
+	Overused: []config.PolicyName{config.PolicyProportion, config.PolicyCapacity}, Rules: share.Rules{Stated: true, Weighted: true}, Preempt: Lower, Reclaim: true,
 }
 
 func newBook(policies Policies) *Book {
@@ -35,7 +36,7 @@ func newBook(policies Policies) *Book {
 
 // of returns a job of a queue, offered n-th.
 func of(queue string, n int, need Vector) Job {
-	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Need: Needs{queue: need}}
+	return Job{Name: fmt.Sprintf("%s-%d", queue, n), Queue: queue, Created: time.Unix(int64(n), 0), Options: []Needs{{queue: need}}}
 }
 
 // turnsOf admits the jobs that it can, and returns their names.
@@ -52,7 +53,7 @@ func turnsOf(b *Book) string {
 
 func TestNext(t *testing.T) {
 	high := func(j Job) Job { j.Priority = 10; return j }
-	both := func(j Job, queue string, n int64) Job { j.Need[queue] = gpus(n); return j }
+	both := func(j Job, queue string, n int64) Job { j.Options[0][queue] = gpus(n); return j }
 	patient := func(j Job) Job { j.Patient = true; return j }
 	for sentence, c := range map[string]struct {
 		total  Vector
@@ -79,11 +80,11 @@ func TestNext(t *testing.T) {
 			want: "default-4 default-2 default-3",
 		},
 		"a job that is not ready before one that is": {
-			total: gpus(9), jobs: []Job{{Name: "ready", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}, of("default", 5, gpus(1))}, want: "default-5 ready",
+			total: gpus(9), jobs: []Job{{Name: "ready", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}, of("default", 5, gpus(1))}, want: "default-5 ready",
 		},
 		"of those that are ready who has least": {
 			total: gpus(9), count: map[string]Usage{"1": {Queue: "default", Group: "x", Amount: gpus(2), Runs: true}, "2": {Queue: "default", Group: "y", Amount: gpus(1), Runs: true}, "3": {Queue: "default", Amount: gpus(2)}},
-			jobs: []Job{{Name: "x", Group: "x", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}, {Name: "y", Group: "y", Queue: "default", Ready: true, Need: Needs{"default": gpus(1)}}}, want: "y x",
+			jobs: []Job{{Name: "x", Group: "x", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}, {Name: "y", Group: "y", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}}, want: "y x",
 		},
 		"a queue that has its share waits while another has not": {
 			total: gpus(4), queues: []Queue{{Name: "a"}, {Name: "b"}},
@@ -173,7 +174,7 @@ func TestNext(t *testing.T) {
 			}
 			for _, j := range c.jobs {
 				if len(c.count) == 0 {
-					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
+					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].total()})
 				}
 				b.wait(j)
 			}
@@ -264,7 +265,7 @@ func TestLeavesInItsTurn(t *testing.T) {
 
 // TestGoneBesideItsTurn: a pod that was offered with a job before, but not when its turn began, takes nothing off it.
 func TestGoneBesideItsTurn(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetTotal(gpus(100))
@@ -314,16 +315,16 @@ func TestBypass(t *testing.T) {
 	b.SetLimits(Limits{MaxBypass: 2})
 	place := func(j Job) {
 		t.Helper()
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].total()})
 		b.wait(j)
 		if got := turnsOf(b); got != j.Name {
 			t.Fatalf("turns %q, want %s", got, j.Name)
 		}
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total(), Runs: true})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].total(), Runs: true})
 	}
 	big := of("default", 1, gpus(6))
 	big.Title = "gang a/big"
-	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Need.total()})
+	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Options[0].total()})
 	miss := func() {
 		b.wait(big)
 		b.admitNext()
@@ -337,7 +338,7 @@ func TestBypass(t *testing.T) {
 	third, high, other := of("default", 4, gpus(1)), of("default", 5, gpus(1)), of("default", 6, Vector{cpu: 1})
 	high.Priority = 1
 	for _, j := range []Job{third, high, other} {
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Need.total()})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].total()})
 	}
 	b.SetTotal(Vector{gpu: 8, cpu: 9})
 	b.wait(third)
@@ -352,7 +353,7 @@ func TestBypass(t *testing.T) {
 	if got := turnsOf(b); got != "default-5 default-6" {
 		t.Errorf("turns %q, want who is more important, and who asks for something else", got)
 	}
-	b.dropReservation(big.Name)
+	b.missed[big.Name].letOff()
 	if got := turnsOf(b); got != third.Name {
 		t.Errorf("turns %q once it is let off, want %s", got, third.Name)
 	}
@@ -369,7 +370,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 	}
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
 	offer := func(j Job) {
-		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
+		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].total()})
 		b.wait(j)
 	}
 	big := of("a", 1, gpus(30))
@@ -385,7 +386,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 		}
 		if m := b.missed[big.Name]; m != nil && b.waited(m) && !strings.Contains(took, "a-") {
 			took += fmt.Sprint(" waits:", m.rounds)
-			b.dropReservation(big.Name)
+			b.missed[big.Name].letOff()
 		}
 		story = append(story, took)
 	}
@@ -406,12 +407,12 @@ func TestSeveralQueues(t *testing.T) {
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(4)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
 		b.SetQueues(q)
 	}
-	j := Job{Name: "j", Queue: "a", Need: Needs{"a": gpus(2), "b": gpus(3)}}
+	j := Job{Name: "j", Queue: "a", Options: []Needs{{"a": gpus(2), "b": gpus(3)}}}
 	ceilings, _ := b.Ceilings(j)
 	if got, ok := Exceeds(ceilings); !ok || got.String() != `queue "p" would exceed its capability of 4 nvidia.com/gpu: 0 nvidia.com/gpu used, 5 nvidia.com/gpu asked for` {
 		t.Errorf("ceilings: %v", got)
 	}
-	j.Need["b"] = gpus(2)
+	j.Options[0]["b"] = gpus(2)
 	for pod, queue := range map[string]string{"a": "a", "b": "b"} {
 		b.Count(pod, Usage{Queue: queue, Job: "j", Amount: gpus(2)})
 	}
@@ -444,7 +445,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 	for i := range 10000 {
 		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})
-		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Need.total()})
+		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].total()})
 		book.wait(j)
 	}
 	book.Shares()

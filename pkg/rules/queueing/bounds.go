@@ -101,11 +101,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 			if q == nil || q.spec == nil {
 				continue // it is gone, and has no limits
 			}
-			share := b.Shares()[at]
-			fair := share.Fair
-			if share.Own != nil {
-				fair = share.Own.Fair
-			}
+			fair := b.own(at).Fair
 			for _, name := range j.needs {
 				if ceiling, ok := q.spec.Capability[name]; ok && fair[name] >= ceiling {
 					continue // the ceiling says so
@@ -127,11 +123,12 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 			}
 		}
 		for i, queue := range queues {
-			for _, at := range b.Path(queue) {
-				if i > 0 && b.above(queues[:i], at) {
-					continue // it was there already
+			for _, c := range b.ceilingsAbove(queue) {
+				need := b.at(j.part(), c.queue, c.name)
+				if need == 0 || i > 0 && b.above(queues[:i], c.queue) {
+					continue // it does not matter, or was there already
 				}
-				if !b.ceilings(j, at, yield) {
+				if !yield(Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.of.used[c.name] - b.has(j.Name, c.queue, c.name), Need: need, Most: c.most}) {
 					return
 				}
 			}
@@ -149,24 +146,9 @@ func (b *Book) above(queues []string, at string) bool {
 	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.Path(queue), at) })
 }
 
-func (b *Book) ceilings(j *job, at string, yield func(Bound) bool) bool {
-	q := b.queues[at]
-	for _, name := range j.needs {
-		ceiling, ok := q.spec.Capability[name]
-		if !ok {
-			continue
-		}
-		need := b.at(j.part(), at, name)
-		if need > 0 && !yield(Bound{Reason: Capability, Queue: at, Resource: name, Used: q.used[name] - b.own(j.Name, at, name), Need: need, Most: ceiling}) {
-			return false
-		}
-	}
-	return true
-}
-
-// own returns how much a job, by its name, has in what a queue and those below it use: what it asks for if it is its turn,
-// and what is promised to it.
-func (b *Book) own(job, at string, name v1.ResourceName) int64 {
+// has returns how much a job, by its name, has in what a queue and those below it use: what it asks for if it is its
+// turn, and what is promised to it.
+func (b *Book) has(job, at string, name v1.ResourceName) int64 {
 	sum := b.at(b.promised[job], at, name)
 	if j := b.jobs[job]; j != nil && j.phase == Admitted {
 		sum += b.at(j.need(), at, name)
@@ -236,11 +218,11 @@ func (b *Book) hoards(h *job, bound Bound) (sum int64) {
 // hoarders returns the jobs that hold something, have not all that they need, and come after a job; the last first.
 func (b *Book) hoarders(j *job) (list []*job) {
 	for h := range b.holding {
-		if h != j && (h.phase == Waiting || h.phase == Failed) && b.Compare(j.Job, h.Job) < 0 {
+		if h != j && (h.phase == Waiting || h.phase == Failed) && b.compare(j, h) < 0 {
 			list = append(list, h)
 		}
 	}
-	slices.SortFunc(list, func(x, y *job) int { return b.Compare(y.Job, x.Job) })
+	slices.SortFunc(list, func(x, y *job) int { return b.compare(y, x) })
 	return list
 }
 
@@ -271,7 +253,7 @@ func (b *Book) Releases(name string) (names []string) {
 // Within returns those of some pods that wait with one job which could be placed, one after the other, without any
 // ceiling being exceeded.
 func (b *Book) Within(pods []string) (within []string) {
-	more := map[ceilingKey]int64{}
+	more := map[*ceiling]int64{}
 	for _, pod := range pods {
 		u, known := b.usages[pod]
 		if !known || b.fits(u, more) {
@@ -283,23 +265,21 @@ func (b *Book) Within(pods []string) (within []string) {
 
 // fits reports whether a usage keeps all ceilings, with one of its options, beside more that is placed with it, and adds
 // it to that.
-func (b *Book) fits(u Usage, more map[ceilingKey]int64) bool {
+func (b *Book) fits(u Usage, more map[*ceiling]int64) bool {
+	ceilings := b.ceilingsAbove(u.Queue)
 	for at := range len(u.Or) + 1 {
-		amount, fits := u.Option(at), true
-		for _, queue := range b.Path(u.Queue) {
-			for name, ceiling := range b.queues[queue].spec.Capability {
-				used := b.queues[queue].used[name] - b.own(u.Job, queue, name) + more[ceilingKey{queue, name}]
-				fits = fits && (amount[name] == 0 || used+amount[name] <= ceiling)
-			}
+		amount := u.Option(at)
+		exceeds := func(c *ceiling) bool {
+			used := c.of.used[c.name] - b.has(u.Job, c.queue, c.name) + more[c]
+			return amount[c.name] > 0 && used+amount[c.name] > c.most
 		}
-		if fits {
-			for _, queue := range b.Path(u.Queue) {
-				for name := range b.queues[queue].spec.Capability {
-					more[ceilingKey{queue, name}] += amount[name]
-				}
-			}
-			return true
+		if slices.ContainsFunc(ceilings, exceeds) {
+			continue
 		}
+		for _, c := range ceilings {
+			more[c] += amount[c.name]
+		}
+		return true
 	}
 	return false
 }
@@ -337,19 +317,15 @@ func (b *Book) reclaims(j *job, above string) bool {
 func (b *Book) tooLarge(j *job) bool {
 	parts := j.Parts
 	if len(parts) == 0 {
-		parts = j.options
+		parts = j.Options
 	}
 	return !slices.ContainsFunc(parts, func(need Needs) bool { return !b.aboveCeiling(need) })
 }
 
 func (b *Book) aboveCeiling(need Needs) bool {
 	for queue := range need {
-		for _, at := range b.Path(queue) {
-			for name, ceiling := range b.queues[at].spec.Capability {
-				if b.at(need, at, name) > ceiling {
-					return true
-				}
-			}
+		if slices.ContainsFunc(b.ceilingsAbove(queue), func(c *ceiling) bool { return b.at(need, c.queue, c.name) > c.most }) {
+			return true
 		}
 	}
 	return false
@@ -362,10 +338,11 @@ func (b *Book) OverLimit(name string) []Bound {
 	if j == nil || !j.turn.overLimit {
 		return nil
 	}
-	if _, exceeded := b.exceeded(j); !exceeded {
+	bounds := slices.Collect(b.bounds(j))
+	if _, exceeded := Exceeds(bounds); !exceeded {
 		return nil
 	}
-	return slices.Collect(b.bounds(j))
+	return bounds
 }
 
 // Ceilings returns the ceilings of a job that is to be placed without its turn, if it would exceed one with each of its
@@ -375,7 +352,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	making := b.makesWay(j)
 	reason, _ := b.shut(j)
-	for at := range j.options {
+	for at := range j.Options {
 		j.take(at)
 		var ceilings []Bound
 		if reason != NotFound && reason != Loose && !j.Begun {
@@ -386,7 +363,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 			}
 		}
 		if _, over := Exceeds(ceilings); !over {
-			keeps = append(keeps, Choice{At: at, Need: j.options[at]})
+			keeps = append(keeps, Choice{At: at, Need: j.Options[at]})
 		} else if exceeded == nil {
 			exceeded = ceilings
 		}
@@ -405,14 +382,14 @@ func (b *Book) Choices(name string) []Choice {
 	if j == nil || j.phase != Admitted {
 		return nil
 	}
-	if len(j.options) == 1 {
-		return []Choice{{Need: j.turn.lacks.clone()}}
+	if len(j.Options) == 1 {
+		return []Choice{{Need: j.turn.lacks}}
 	}
-	charged := Choice{At: j.at, Need: j.turn.lacks.clone()}
+	charged := Choice{At: j.at, Need: j.turn.lacks}
 	var keeps []Choice
-	for at := range j.options {
+	for at := range j.Options {
 		b.retake(j, at)
-		switch one := (Choice{At: at, Need: j.turn.lacks.clone()}); {
+		switch one := (Choice{At: at, Need: j.turn.lacks}); {
 		case !j.Begun && b.over(j):
 		case at == charged.At:
 			keeps = slices.Insert(keeps, 0, one)
@@ -435,7 +412,7 @@ func (b *Book) Choices(name string) []Choice {
 type Choice struct {
 	// At is its number, from 0.
 	At int
-	// Need is what the job still asks for with it.
+	// Need is what the job still asks for with it, until the next input.
 	Need Needs
 }
 

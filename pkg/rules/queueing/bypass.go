@@ -42,7 +42,7 @@ func (b *Book) SetLimits(limits Limits) { b.limits = limits }
 // for.
 func (b *Book) miss(name string) {
 	if j := b.jobs[name]; j != nil && j.phase == Admitted && !j.turn.overLimit {
-		b.note(missed{Job: j.offered()})
+		b.note(missed{Job: j.Job})
 	}
 }
 
@@ -81,24 +81,21 @@ func (b *Book) pass(j *job) {
 // mostRounds bounds the doubling.
 const mostRounds = 10
 
-// dropReservation lets a job be passed by twice as many as before, until it is waited for again.
-func (b *Book) dropReservation(name string) {
-	if m := b.missed[name]; m != nil {
-		m.passed, m.since = 0, time.Time{}
-		m.rounds = min(m.rounds+1, mostRounds)
-	}
+// letOff lets a job be passed by twice as many as before, until it is waited for again.
+func (m *missed) letOff() {
+	m.passed, m.since, m.rounds = 0, time.Time{}, min(m.rounds+1, mostRounds)
 }
 
-// expireReservations drops the reservations of jobs that others have waited for long enough.
+// expireReservations lets off jobs that others have waited for long enough.
 func (b *Book) expireReservations(now time.Time) {
-	for name, m := range b.missed {
+	for _, m := range b.missed {
 		switch {
 		case !b.waited(m):
 			m.since = time.Time{}
 		case m.since.IsZero():
 			m.since = now
 		case now.Sub(m.since) > b.limits.BypassHold<<m.rounds:
-			b.dropReservation(name)
+			m.letOff()
 		}
 	}
 }
@@ -125,7 +122,7 @@ func (b *Book) concerns(m *missed, j *job) bool {
 	if m.ceiling != "" && !b.above(j.queues(), m.ceiling) {
 		return false
 	}
-	return slices.ContainsFunc(slices.Concat([]Needs{m.Need}, m.Or), func(need Needs) bool { return asksOf(need, j) })
+	return slices.ContainsFunc(m.Options, func(need Needs) bool { return asksOf(need, j) })
 }
 
 // asksOf reports whether a job asks for any of some needs.
@@ -174,9 +171,9 @@ func (b *Book) asNow(m *missed) []*job {
 	}
 	offered := m.Job
 	if current != nil {
-		offered = current.offered()
+		offered = current.Job
 	}
-	all := make([]*job, 1+len(offered.Or))
+	all := make([]*job, len(offered.Options))
 	for at := range all {
 		all[at] = newJob(offered)
 		all[at].take(at)
@@ -205,7 +202,7 @@ func (b *Book) entitled(one, j *job) bool {
 func (b *Book) overshoots(j *job, queue string) bool {
 	s := b.Shares()[queue]
 	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool {
-		used := b.queues[queue].used[name] - b.own(j.Name, queue, name) + b.at(j.need(), queue, name)
+		used := b.queues[queue].used[name] - b.has(j.Name, queue, name) + b.at(j.need(), queue, name)
 		return s.Contested[name] && used > s.Deserved[name]
 	})
 }

@@ -1,12 +1,12 @@
 package queueing
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -17,10 +17,10 @@ func candidate(queue string, after int) Job {
 
 // TestCandidates: a candidate comes in the order of all jobs, by what queues use now, whatever its limits are.
 func TestCandidates(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	come := func(b *Book, queue string, after int) {
 		j := candidate(queue, after)
-		j.Pod, j.Pods, j.Need = j.Name, []string{j.Name}, Needs{queue: gpus(1)}
+		j.Pod, j.Pods, j.Options = j.Name, []string{j.Name}, []Needs{{queue: gpus(1)}}
 		b.Count(j.Pod, Usage{Queue: queue, Job: j.Name, Amount: gpus(1)})
 		b.Offer(j, at)
 	}
@@ -89,7 +89,7 @@ func TestCandidates(t *testing.T) {
 			b.AddCandidate(candidate("a", 3))
 		}, turns.All, "a-3"},
 	} {
-		b := newBook(Policies{QueueOrder: []Policy{PolicyProportion}})
+		b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyProportion}})
 		b.SetTotal(gpus(8))
 		b.SetLimits(Limits{Window: 9})
 		b.SetQueues(Queue{Name: "a", Weight: 1}, Queue{Name: "b", Weight: 1})
@@ -108,10 +108,10 @@ func TestCandidates(t *testing.T) {
 
 // TestFirstOfAll: whatever candidates come and go, and whatever queues use, the first is what a search of all finds.
 func TestFirstOfAll(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	random := rand.New(rand.NewPCG(3, 5))
 	for range 200 {
-		b := newBook(Policies{QueueOrder: []Policy{PolicyProportion}, JobOrder: []Policy{PolicyPriority, PolicyDRF}})
+		b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyProportion}, JobOrder: []config.PolicyName{config.PolicyPriority, config.PolicyDRF}})
 		b.SetTotal(gpus(64))
 		b.SetLimits(Limits{Window: 9})
 		queues := []string{"a", "b", "c"}
@@ -134,7 +134,7 @@ func TestFirstOfAll(t *testing.T) {
 			}
 			var want Job
 			for _, one := range known {
-				if want.Name == "" || cmp.Or(b.Compare(one, want), cmp.Compare(b.candidates[one.Name].arrival, b.candidates[want.Name].arrival)) < 0 {
+				if want.Name == "" || b.compare(b.candidates[one.Name], b.candidates[want.Name]) < 0 {
 					want = one
 				}
 			}

@@ -3,6 +3,8 @@ package queueing
 import (
 	"maps"
 	"slices"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Count records what a pod asks for, in place of what was counted under the name.
@@ -21,8 +23,9 @@ func (b *Book) Count(name string, u Usage) {
 	if known {
 		b.leave(before.Queue)
 	}
-	if known && before.Job == u.Job && before.Queue != u.Queue {
-		b.relocate(name, u, before)
+	unplaced := !u.placed() && !before.placed()
+	if j := b.jobs[u.Job]; known && before.Job == u.Job && before.Queue != u.Queue && unplaced && j != nil && j.phase == Failed && j.Pod == name {
+		j.Queue = u.Queue // nothing else brings the job to the gate
 	}
 	if j := b.inTurn(u.Job, name); j != nil {
 		j.turn.got = j.turn.got || u.placed()
@@ -43,18 +46,6 @@ func (b *Book) countHeld(u Usage, n int) {
 		b.holding[j] = true
 	} else {
 		delete(b.holding, j)
-	}
-}
-
-// relocate moves a failed job to the queue to which the pod has moved that stands for it: nothing else brings the job to
-// the gate.
-func (b *Book) relocate(name string, now, before Usage) {
-	j := b.jobs[now.Job]
-	if j == nil || j.phase != Failed || now.placed() || before.placed() {
-		return
-	}
-	if j.Pod == name {
-		j.Queue = now.Queue
 	}
 }
 
@@ -92,13 +83,13 @@ func (b *Book) count(name string, u Usage, n int64) {
 		return
 	}
 	q.allocated.Add(u.Amount, n)
-	sum(q.byPriority, u.Priority, u.Amount, n)
+	resource.AddTo(q.byPriority, u.Priority, u.Amount, n)
 	b.run(u.Queue, u.Amount, n)
 	if u.Group == "" {
 		return
 	}
 	before := b.running[u.Group] != nil
-	sum(b.running, u.Group, u.Amount, n)
+	resource.AddTo(b.running, u.Group, u.Amount, n)
 	if now := b.running[u.Group] != nil; now != before {
 		for _, j := range slices.Collect(maps.Keys(b.members[u.Group])) {
 			b.relist(j)
@@ -114,7 +105,7 @@ func (b *Book) promise(u Usage, n int64) {
 	if b.promised[u.Job] == nil {
 		b.promised[u.Job] = Needs{}
 	}
-	if sum(b.promised[u.Job], u.Queue, u.Amount, n); len(b.promised[u.Job]) == 0 {
+	if b.promised[u.Job].Add(u.Queue, u.Amount, n); len(b.promised[u.Job]) == 0 {
 		delete(b.promised, u.Job)
 	}
 	j := b.jobs[u.Job]
@@ -124,16 +115,6 @@ func (b *Book) promise(u Usage, n int64) {
 	b.wishes.touch(j)
 	if j.phase == Waiting {
 		b.relist(j)
-	}
-}
-
-// sum adds n times an amount to that of a key, and removes the entry if nothing is left.
-func sum[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
-	if sums[key] == nil {
-		sums[key] = Vector{}
-	}
-	if sums[key].Add(amount, n); sums[key].Zero() {
-		delete(sums, key)
 	}
 }
 
@@ -203,7 +184,7 @@ func (b *Book) ask(q *queue, u Usage, amount Vector, n int64) {
 	comes := b.shares[u.Queue].Fair
 	for name, more := range amount {
 		before := q.requested[name]
-		q.requested.Add(Vector{name: more}, n)
+		q.requested[name] += more * n
 		b.stale = b.stale || min(before, q.requested[name]) <= comes[name]
 	}
 }

@@ -3,7 +3,6 @@ package queueing
 import (
 	"cmp"
 	"container/heap"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +76,7 @@ func (b *Book) firstInShut(from selection) (first *job) {
 }
 
 // serves reports whether a queue may let jobs in.
-func (b *Book) serves(q *queue) bool { return q.err == nil && q.spec != nil && !b.closed(q) }
+func (b *Book) serves(q *queue) bool { return q.err == nil && !b.closed(q) }
 
 // late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if that
 // is too long; nil for none. It costs a look at each job that waits.
@@ -100,13 +99,17 @@ func (b *Book) late(now time.Time) (longest *job) {
 			if _, over, why := b.judge(head); over || why != "" {
 				continue
 			}
-			for j := range l.all() {
-				if len(j.in) > 1 && b.isShut(j) {
-					continue
-				}
-				if turns.Overdue(j.since, j.failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+			consider := func(j *job) {
+				shut := len(j.in) > 1 && b.isShut(j)
+				if !shut && turns.Overdue(j.since, j.failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
 					longest = j
 				}
+			}
+			for _, j := range l.fresh.Items {
+				consider(j)
+			}
+			for _, j := range l.started {
+				consider(j)
 			}
 		}
 	}
@@ -122,7 +125,7 @@ func (b *Book) late(now time.Time) (longest *job) {
 // one above it, would have more than it deserves: the first of those with which another queue, that ranks alike, stays
 // inside its share. It is the given job if there is none. It costs another look at each queue with jobs that wait.
 func (b *Book) insteadOf(first *job, of *queue, from selection) *job {
-	if !b.overshootsAny(first, of) {
+	if !slices.ContainsFunc(of.path, func(at string) bool { return b.overshoots(first, at) }) {
 		return first
 	}
 	best := first
@@ -141,11 +144,6 @@ func (b *Book) insteadOf(first *job, of *queue, from selection) *job {
 		}
 	}
 	return best
-}
-
-// overshootsAny reports whether a queue, or one above it, would have more than it deserves with a job.
-func (b *Book) overshootsAny(j *job, q *queue) bool {
-	return slices.ContainsFunc(q.path, func(at string) bool { return b.overshoots(j, at) })
 }
 
 // mostUrgent returns the first of the jobs that have begun; nil for none.
@@ -185,7 +183,7 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 		}
 		switch bound, over, why := b.judge(j); {
 		case over && bound.Reason == Capability:
-			blocked = append(blocked, &missed{Job: j.offered(), ceiling: bound.Queue})
+			blocked = append(blocked, &missed{Job: j.Job, ceiling: bound.Queue})
 		case !over && why == "":
 			first = j
 		}
@@ -197,13 +195,13 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 // which others can make way. It returns what keeps the job from its turn, with its first option: a limit, or else the
 // job that it waits for, in words.
 func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
-	if len(j.options) > 1 {
-		for at := range j.options {
+	if len(j.Options) > 1 {
+		for at := range j.Options {
 			if j.take(at); !b.over(j) && b.waitsFor(j) == "" {
 				return Bound{}, false, ""
 			}
 		}
-		for at := range j.options {
+		for at := range j.Options {
 			j.take(at)
 			if _, over := b.hardLimit(j); !over && b.waitsFor(j) == "" {
 				return Bound{}, false, ""
@@ -239,22 +237,6 @@ func (l *list) first(b *Book) *job {
 	return best
 }
 
-// all lists its jobs.
-func (l *list) all() iter.Seq[*job] {
-	return func(yield func(*job) bool) {
-		for _, j := range l.fresh.Items {
-			if !yield(j) {
-				return
-			}
-		}
-		for _, j := range l.started {
-			if !yield(j) {
-				return
-			}
-		}
-	}
-}
-
 // kindOf returns a key for what a job asks for, and for whether others may have to make way for it. A job that has
 // been promised some of that is a kind of its own.
 func (b *Book) kindOf(j *job) string {
@@ -273,7 +255,7 @@ func (b *Book) kindOf(j *job) string {
 		kind.WriteString("sparing ")
 	}
 	j.asks(&kind)
-	for at := 1; at < len(j.options); at++ {
+	for at := 1; at < len(j.Options); at++ {
 		j.take(at)
 		kind.WriteString(" or ")
 		j.asks(&kind)

@@ -28,10 +28,9 @@ type Moment struct {
 	Read bool
 	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
 	Waits func(pod string) bool
-	// Room reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs; nil if
-	// everything does.
+	// Room reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs.
 	Room func(pod string) bool
-	// Whole reports whether all is there that is to be placed with a pod; nil if it always is.
+	// Whole reports whether all is there that is to be placed with a pod.
 	Whole func(pod string) bool
 }
 
@@ -130,11 +129,9 @@ type turn struct {
 // asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Pods, Gang, Priority and Created are
 // known.
 type asking struct {
-	// Job is as it was offered, without Need and Or, which are in options.
 	Job
-	// options are what it asks for, or may ask for instead; at is the one by which it is judged and charged.
-	options []Needs
-	at      int
+	// at is the one of its options by which it is judged and charged.
+	at int
 	// needs are the resources that it asks for, in order.
 	needs []v1.ResourceName
 	// in are the queues that it is in.
@@ -143,18 +140,9 @@ type asking struct {
 
 // newJob returns a job as the book keeps it.
 func newJob(offered Job) *job {
-	j := &job{asking: asking{Job: offered, options: make([]Needs, 1, 1+len(offered.Or))}}
-	j.options[0] = offered.Need
-	j.options = append(j.options, offered.Or...)
+	j := &job{asking: asking{Job: offered}}
 	j.take(0)
 	return j
-}
-
-// offered returns a job as it would be offered now.
-func (j *job) offered() Job {
-	offered := j.Job
-	offered.Need, offered.Or = j.options[0], j.options[1:]
-	return offered
 }
 
 // patient reports whether no pod makes way for it.
@@ -168,12 +156,14 @@ func (b *Book) Phase(name string) Phase {
 	return Outside
 }
 
-// WaitingPod returns the pod that is called when it is the turn of a job that waits; empty if it does not wait.
-func (b *Book) WaitingPod(name string) string {
-	if j := b.jobs[name]; j != nil && j.phase == Waiting {
-		return j.Pod
+// WaitingPods returns the pods that stand for the jobs that wait.
+func (b *Book) WaitingPods() (pods []string) {
+	for _, j := range b.timed {
+		if j.phase == Waiting {
+			pods = append(pods, j.Pod)
+		}
 	}
-	return ""
+	return pods
 }
 
 // job returns the job of a name, which is known from then on.
@@ -304,10 +294,8 @@ func (b *Book) done(name string) {
 
 // end ends the phase of a job, and what belongs to it: it is outside then.
 func (b *Book) end(j *job) {
-	b.phases[j.phase]--
-	b.phases[Outside]++
-	*j = job{asking: asking{Job: Job{Name: j.Name}}, history: j.history}
-	b.keep(j)
+	*j = job{asking: asking{Job: Job{Name: j.Name}}, history: j.history, phase: j.phase}
+	b.move(j, Outside)
 }
 
 // relist moves a job that waits to the list where it belongs now.

@@ -63,10 +63,10 @@ func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effect
 			return next.Job, true, b.take()
 		case !at.Waits(next.Pod):
 			b.stopWaiting(next, at)
-		case next.Gang && at.lacks(next.Pod):
+		case next.Gang && !at.Whole(next.Pod):
 			b.abandon(next)
 		default:
-			return next.offered(), true, b.take()
+			return next.Job, true, b.take()
 		}
 	}
 	return Job{}, false, b.take()
@@ -178,7 +178,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.Deserved(u.Queue), 1)
-	j.Priority, j.Created, j.Pods, j.waitsElsewhere = u.Priority, before.Created, before.Pods, how.Aside || at.aside(pod)
+	j.Priority, j.Created, j.Pods, j.waitsElsewhere = u.Priority, before.Created, before.Pods, how.Aside || !at.Room(pod)
 	if j.failed = at.Now; before.turn.released {
 		j.spared = at.Now.Add(spare) // it was of no use
 	}
@@ -221,9 +221,9 @@ func (b *Book) Tick(at Moment) Effects {
 			b.abandon(j) // it has lost a member since
 		case j.phase == Waiting && !at.Waits(j.Pod):
 			b.stopWaiting(j, at)
-		case j.phase == Waiting && j.Gang && at.lacks(j.Pod):
+		case j.phase == Waiting && j.Gang && !at.Whole(j.Pod):
 			b.abandon(j)
-		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.aside(j.Pod) != j.waitsElsewhere:
+		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.Room(j.Pod) == j.waitsElsewhere:
 			j.waitsElsewhere = !j.waitsElsewhere
 			b.wishes.touch(j)
 		}
@@ -260,14 +260,8 @@ func (b *Book) whole(j *job, at Moment) bool {
 		}
 		j.Pod = j.Pods[i]
 	}
-	return !at.lacks(j.Pod)
+	return at.Whole(j.Pod)
 }
-
-// lacks reports whether something that is to be placed with a pod is missing.
-func (m Moment) lacks(pod string) bool { return m.Whole != nil && !m.Whole(pod) }
-
-// aside reports whether what waits with a pod waits for something else than room.
-func (m Moment) aside(pod string) bool { return m.Room != nil && !m.Room(pod) }
 
 // retry brings back jobs that have failed and whose queue deserves more by now: they may reclaim then, and no event
 // of the cluster says so.

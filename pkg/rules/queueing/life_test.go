@@ -21,7 +21,7 @@ type scene struct {
 }
 
 func newScene(from Phase, gang bool) *scene {
-	s := &scene{Book: newBook(tier), now: start, gone: map[string]bool{}, offer: Job{Name: "j", Queue: "b", Pod: "p1", Pods: []string{"p1", "p2"}, Gang: gang, Need: Needs{"b": gpus(6)}}}
+	s := &scene{Book: newBook(tier), now: start, gone: map[string]bool{}, offer: Job{Name: "j", Queue: "b", Pod: "p1", Pods: []string{"p1", "p2"}, Gang: gang, Options: []Needs{{"b": gpus(6)}}}}
 	s.SetTotal(gpus(9))
 	s.SetQueues(Queue{Name: "a", Weight: 1})
 	s.SetQueues(Queue{Name: "b", Weight: 1})
@@ -40,7 +40,7 @@ func newScene(from Phase, gang bool) *scene {
 }
 
 func (s *scene) at() Moment {
-	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }}
+	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }, Room: yes, Whole: yes}
 }
 
 // room makes the window have room, or none.
@@ -219,7 +219,7 @@ func TestMissedAndGone(t *testing.T) {
 			small := func(name string) Phase {
 				pod := "pod of " + name
 				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1)})
-				s.Come(Job{Name: name, Queue: "b", Pod: pod, Pods: []string{pod}, Need: Needs{"b": gpus(1)}, Created: start.Add(time.Hour)}, s.at())
+				s.Come(Job{Name: name, Queue: "b", Pod: pod, Pods: []string{pod}, Options: []Needs{{"b": gpus(1)}}, Created: start.Add(time.Hour)}, s.at())
 				phase := s.Phase(name)
 				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1), Runs: true})
 				return phase
@@ -245,11 +245,11 @@ func TestMadeWayFor(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	come := func(name string, created int, need int64) {
 		pod := "pod of " + name
 		b.Count(pod, Usage{Queue: "default", Job: name, Amount: gpus(need)})
-		b.Come(Job{Name: name, Queue: "default", Pod: pod, Pods: []string{pod}, Need: Needs{"default": gpus(need)}, Created: start.Add(time.Duration(created) * time.Second)}, at)
+		b.Come(Job{Name: name, Queue: "default", Pod: pod, Pods: []string{pod}, Options: []Needs{{"default": gpus(need)}}, Created: start.Add(time.Duration(created) * time.Second)}, at)
 	}
 	come("big", 1, 50)
 	b.failNow("pod of big", Failure{}, at)
@@ -264,7 +264,7 @@ func TestMadeWayFor(t *testing.T) {
 	holder, ending := hold.Holder{Profile: "p", Group: "promised"}, 1
 	b.victims = func(of hold.Holder) int { return ending * count(of == holder) }
 	b.Count("pod of promised", Usage{Queue: "default", Job: "promised", Amount: gpus(4), Promised: true})
-	promised := b.jobs["promised"].offered()
+	promised := b.jobs["promised"].Job
 	promised.Holders = []hold.Holder{holder}
 	b.Offer(promised, at)
 	b.Look(at)
@@ -284,7 +284,7 @@ func TestMissedRunsInPart(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	big := comes(b, "default", 1, 50, at)
 	runs := Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true}
 	b.Count("runs", runs)
@@ -302,7 +302,7 @@ func TestGoneHasNotPassed(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	comes(b, "default", 1, 50, at)
 	b.failNow("default-1", Failure{Gang: true}, at)
 	passes := comes(b, "default", 2, 1, at)
@@ -323,7 +323,7 @@ func TestGoneElsewhere(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(100))
 	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	big := comes(b, "default", 1, 50, at)
 	b.Count("runs", Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true})
 	b.failNow(big, Failure{Gang: true}, at)

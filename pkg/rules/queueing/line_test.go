@@ -9,7 +9,7 @@ import (
 // TestLine: jobs that wait, have their turn or did not fit are in the order in which they are served; others are not
 // listed.
 func TestLine(t *testing.T) {
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
 	b := newBook(tier)
 	b.SetLimits(Limits{Window: 1})
 	b.SetTotal(gpus(1000))

@@ -1,26 +1,18 @@
 package queueing
 
 import (
-	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Needs are amounts by queue: pods that start together may be in several.
 type Needs map[string]Vector
 
-// Add adds n times an amount to that of a queue, and leaves out what is nothing.
-func (n Needs) Add(queue string, amount Vector, times int64) {
-	if n[queue] == nil {
-		n[queue] = Vector{}
-	}
-	n[queue].Add(amount, times)
-	maps.DeleteFunc(n[queue], func(_ v1.ResourceName, amount int64) bool { return amount == 0 })
-	if len(n[queue]) == 0 {
-		delete(n, queue)
-	}
-}
+// Add adds n times an amount to that of a queue, and leaves out a queue in which nothing is asked for.
+func (n Needs) Add(queue string, amount Vector, times int64) { resource.AddTo(n, queue, amount, times) }
 
 // Options returns what a job of some usages asks for, and may ask for instead, at least one: with
 // the n-th, each usage takes its n-th option, or its last.
@@ -67,17 +59,9 @@ func (n Needs) names() []v1.ResourceName {
 	return list
 }
 
-func (n Needs) clone() Needs {
-	all := make(Needs, len(n))
-	for queue, amount := range n {
-		all[queue] = maps.Clone(amount)
-	}
-	return all
-}
-
 // queues returns the queues in which a job asks for something, its own first.
 func (j *job) queues() []string {
-	need := j.options[j.at]
+	need := j.Options[j.at]
 	list := make([]string, 1, 1+len(need))
 	list[0] = j.Queue
 	for queue := range need {
@@ -92,7 +76,7 @@ func (j *job) queues() []string {
 // all returns the queues in which any of its options asks for something, its own first.
 func (j *job) all() []string {
 	list := j.queues()
-	for _, option := range j.options {
+	for _, option := range j.Options {
 		for queue := range option {
 			if !slices.Contains(list, queue) {
 				list = append(list, queue)
@@ -107,7 +91,7 @@ func (j *job) need() Needs {
 	if j.phase == Admitted {
 		return j.turn.lacks
 	}
-	return j.options[j.at]
+	return j.Options[j.at]
 }
 
 // part returns what has to be within limits for the job to be placed, or a part of it.
@@ -122,7 +106,7 @@ func (j *job) part() Needs {
 func (j *job) take(at int) {
 	if j.at != at || j.needs == nil {
 		j.at = at
-		j.needs = j.options[at].names()
+		j.needs = j.Options[at].names()
 	}
 }
 

@@ -16,7 +16,7 @@ func inPool(pool string, n int64) Vector { return gpus(n).In(pool) }
 func TestOptions(t *testing.T) {
 	either := func(queue string, n int, need int64) Job {
 		j := of(queue, n, inPool("x", need))
-		j.Or = []Needs{{queue: inPool("y", need)}}
+		j.Options = append(j.Options, Needs{queue: inPool("y", need)})
 		return j
 	}
 	both := Vector{}
@@ -90,7 +90,7 @@ func TestChoices(t *testing.T) {
 	b.SetTotal(Vector{"nvidia.com/gpu@x": 9, "nvidia.com/gpu@y": 9})
 	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: Vector{"nvidia.com/gpu@x": 4, "nvidia.com/gpu@y": 4}})
 	j := of("a", 1, inPool("x", 3))
-	j.Or = []Needs{{"a": inPool("y", 3)}}
+	j.Options = append(j.Options, Needs{"a": inPool("y", 3)})
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Or: []Vector{inPool("y", 3)}})
 	b.wait(j)
 	if got := turnsOf(b); got != "a-1" {
@@ -295,7 +295,7 @@ func TestFreed(t *testing.T) {
 	}
 	b.uncount("pod")
 	b.SetQueues(Queue{Name: "late", Weight: 1})
-	b.wait(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Need: Needs{"late": gpus(1), "more": gpus(1)}})
+	b.wait(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Options: []Needs{{"late": gpus(1), "more": gpus(1)}}})
 	b.RemoveQueue("late")
 	if diff := gocmp.Diff([]string{"other"}, b.Freed()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)

@@ -7,28 +7,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
-)
-
-// Policy is a rule by which queues and jobs are ordered, and queues limited.
-type Policy string
-
-// Policies.
-const (
-	PolicyPriority   Policy = "priority"   // high before low
-	PolicyGang       Policy = "gang"       // jobs whose minimum does not run come first
-	PolicyDRF        Policy = "drf"        // the job with the smaller dominant share comes first
-	PolicyProportion Policy = "proportion" // about what queues deserve by weight
-	PolicyCapacity   Policy = "capacity"   // about what is stated that queues deserve
 )
 
 // Policies are the policies by which a book decides. The zero value has none.
 type Policies struct {
 	// QueueOrder and JobOrder are asked one after the other: the first that distinguishes two
 	// decides.
-	QueueOrder, JobOrder []Policy
+	QueueOrder, JobOrder []config.PolicyName
 	// Overused are the policies that limit queues to their share.
-	Overused []Policy
+	Overused []config.PolicyName
 	// Rules say what queues deserve.
 	Rules share.Rules
 	// Preempt is what makes way inside a queue, as far as that is known here. Reclaim: queues make
@@ -63,9 +52,9 @@ func (b *Book) deserves(spec *Queue) Vector {
 // stated is capacity's, and so is everything if there is no proportion; the rest is proportion's.
 func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 	_, stated := spec.Deserved[name]
-	policy := PolicyProportion
+	policy := config.PolicyProportion
 	if rules := b.policies.Rules; rules.Stated && (stated || !rules.Weighted) {
-		policy = PolicyCapacity
+		policy = config.PolicyCapacity
 	}
 	return slices.Contains(b.policies.Overused, policy)
 }
@@ -73,11 +62,7 @@ func (b *Book) judges(spec *Queue, name v1.ResourceName) bool {
 // compareQueues orders queues top down: where their branches part, the policies decide between the
 // two branches, and then their names.
 func (b *Book) compareQueues(p, q *queue) int {
-	return share.Compare(p.path, q.path, b.compareSiblings)
-}
-
-func (b *Book) compareSiblings(i, j string) int {
-	return cmp.Or(b.rankSiblings(i, j), cmp.Compare(i, j))
+	return share.Compare(p.path, q.path, func(i, j string) int { return cmp.Or(b.rankSiblings(i, j), cmp.Compare(i, j)) })
 }
 
 // rankSiblings orders two siblings by the policies alone; 0 means that they rank alike.
@@ -86,11 +71,11 @@ func (b *Book) rankSiblings(i, j string) int {
 	for _, policy := range b.policies.QueueOrder {
 		order := 0
 		switch policy {
-		case PolicyPriority:
+		case config.PolicyPriority:
 			order = cmp.Compare(q.spec.Priority, p.spec.Priority)
-		case PolicyProportion:
+		case config.PolicyProportion:
 			order = cmp.Compare(b.served(p), b.served(q))
-		case PolicyCapacity:
+		case config.PolicyCapacity:
 			order = cmp.Compare(b.filled(i), b.filled(j))
 		}
 		if order != 0 {
@@ -125,11 +110,11 @@ func (b *Book) compareJobs(i, j *job) int {
 	for _, policy := range b.policies.JobOrder {
 		order := 0
 		switch policy {
-		case PolicyPriority:
+		case config.PolicyPriority: // high before low
 			order = cmp.Compare(j.Priority, i.Priority)
-		case PolicyGang:
-			order = compareReady(i.Ready, j.Ready)
-		case PolicyDRF:
+		case config.PolicyGang: // jobs whose minimum does not run come first
+			order = cmp.Compare(count(i.Ready), count(j.Ready))
+		case config.PolicyDRF: // the job with the smaller dominant share comes first
 			order = cmp.Compare(b.JobShare(i.Group, nil), b.JobShare(j.Group, nil))
 		}
 		if order != 0 {
@@ -139,40 +124,48 @@ func (b *Book) compareJobs(i, j *job) int {
 	return compareAge(i, j)
 }
 
-// Compare orders jobs that may wait in different queues: 1. those that have begun; 2. the order of their queues, see
+// compare orders jobs that may wait in different queues: 1. those that have begun; 2. the order of their queues, see
 // compareQueues; 3. the order of jobs in a queue.
-func (b *Book) Compare(i, j Job) int {
+func (b *Book) compare(i, j *job) int {
 	p, q := b.queues[i.Queue], b.queues[j.Queue]
-	order := compareReady(!i.Begun, !j.Begun)
+	order := cmp.Compare(count(j.Begun), count(i.Begun))
 	if i.Queue != j.Queue && p != nil && q != nil && p.err == nil && q.err == nil {
 		order = cmp.Or(order, b.compareQueues(p, q))
 	}
-	as := func(one Job) *job {
-		known := &job{asking: asking{Job: one}}
-		if j := b.jobs[one.Name]; j != nil {
-			known.arrival = j.arrival
-		}
-		return known
-	}
-	return cmp.Or(order, b.compareJobs(as(i), as(j)))
+	return cmp.Or(order, b.compareJobs(i, j))
 }
 
-// compareReady puts jobs whose minimum does not run first.
-func compareReady(i, j bool) int {
-	switch {
-	case i == j:
-		return 0
-	case j:
-		return -1
-	default:
-		return 1
+// Line returns the jobs of a queue that wait for their turn, have it, or did not fit, in the order in which the queue
+// serves them: jobs that have begun first, and then as its policies say. Limits are ignored: a job that is over one is
+// passed by those behind it. For a job that did not fit, the order does not know what its gang has running. It costs a
+// look at all jobs.
+func (b *Book) Line(queue string) []string {
+	var jobs []*job
+	for _, j := range b.timed {
+		if j.phase != Outside && j.Queue == queue {
+			jobs = append(jobs, j)
+		}
 	}
+	slices.SortFunc(jobs, b.compare)
+	names := make([]string, len(jobs))
+	for i, j := range jobs {
+		names[i] = j.Name
+	}
+	return names
+}
+
+// Representative returns the pod that stands for a job at the gate; empty if the job is not known.
+func (b *Book) Representative(name string) string {
+	if j := b.jobs[name]; j != nil {
+		return j.Pod
+	}
+	return ""
 }
 
 // compareFresh compares jobs whose groups have nothing running, by what does not change while they
 // wait.
 func (b *Book) compareFresh(i, j *job) int {
-	if slices.Contains(b.policies.JobOrder, PolicyPriority) {
+	if slices.Contains(b.policies.JobOrder, config.PolicyPriority) {
 		return cmp.Or(cmp.Compare(j.Priority, i.Priority), compareAge(i, j))
 	}
 	return compareAge(i, j)

@@ -6,6 +6,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -13,9 +14,9 @@ import (
 // TestPolicies: FairShare derives the same policies from tiers, see its TestPoliciesOf.
 func TestPolicies(t *testing.T) {
 	const (
-		priority, gang, drf, proportion, capacity = PolicyPriority, PolicyGang, PolicyDRF, PolicyProportion, PolicyCapacity
+		priority, gang, drf, proportion, capacity = config.PolicyPriority, config.PolicyGang, config.PolicyDRF, config.PolicyProportion, config.PolicyCapacity
 	)
-	type list = []Policy
+	type list = []config.PolicyName
 	byPriority := Policies{QueueOrder: list{priority}, JobOrder: list{priority, priority}, Preempt: Lower}
 	high := func(j Job) Job { j.Priority = 10; return j }
 	ready := func(j Job, group string) Job { j.Ready, j.Group = true, group; return j }
@@ -121,11 +122,11 @@ func TestPolicies(t *testing.T) {
 // TestLate: of the jobs that were not looked at for too long the one that waits longest has its turn, unless a limit
 // keeps it.
 func TestLate(t *testing.T) {
-	b := newBook(Policies{QueueOrder: []Policy{PolicyPriority}})
+	b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyPriority}})
 	b.SetTotal(gpus(8))
 	b.SetLimits(Limits{Window: 1})
 	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	come := func(queue string, n int) {
 		j := of(queue, n, gpus(1))
 		j.Pod, j.Pods = j.Name, []string{j.Name}
@@ -165,12 +166,12 @@ func TestFirstCome(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(8))
 	for _, name := range []string{"z", "a", "m"} {
-		j := Job{Name: name, Queue: "default", Pod: name, Pods: []string{name}, Created: time.Unix(1, 0), Need: Needs{"default": gpus(1)}}
+		j := Job{Name: name, Queue: "default", Pod: name, Pods: []string{name}, Created: time.Unix(1, 0), Options: []Needs{{"default": gpus(1)}}}
 		b.Count(name, Usage{Queue: "default", Job: name, Amount: gpus(1)})
 		b.wait(j)
 	}
-	at := Moment{Now: start, Read: true, Waits: func(string) bool { return true }}
-	again := b.jobs["z"].offered()
+	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	again := b.jobs["z"].Job
 	b.Fail("z", Failure{}, at)
 	b.Offer(again, at)
 	if got := turnsOf(b); got != "z a m" {

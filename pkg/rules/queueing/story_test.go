@@ -38,7 +38,7 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is known as %s", j.Name, name)
 		case listed[j] != count(j.phase == Waiting):
 			fail("job %s is %s, and in %d lists", name, names[j.phase], listed[j])
-		case (len(j.in) > 0) != active || active && j.options == nil:
+		case (len(j.in) > 0) != active || active && j.Options == nil:
 			fail("job %s is %s, and in queues %v", name, names[j.phase], j.in)
 		case (j.turn.overLimit || j.turn.pods != nil || j.turn.lacks != nil || j.turn.left+j.turn.held != 0) && j.phase != Admitted:
 			fail("job %s is %s, and has what belongs to its turn", name, names[j.phase])
@@ -108,7 +108,9 @@ func (s *story) pod(name string) *storyPod {
 
 func (s *story) waits(name string) bool { p := s.pod(name); return p.there && !p.usage.Runs }
 
-func (s *story) at() Moment { return Moment{Now: s.now, Read: true, Waits: s.waits} }
+func (s *story) at() Moment {
+	return Moment{Now: s.now, Read: true, Waits: s.waits, Room: yes, Whole: yes}
+}
 
 // do carries out the effects of an input, and checks what must be true after it.
 func (s *story) do(what string, e called) {
@@ -198,13 +200,13 @@ func (s *story) count(p *storyPod) {
 // offered returns what a pod of a job offers: all of it that waits.
 func (s *story) offered(speaker *storyPod) Job {
 	speaker.job = s.jobOf(speaker)
-	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.together(), Priority: speaker.usage.Priority, Created: start, Need: Needs{}, Holders: []hold.Holder{{Group: speaker.job}}}
+	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.together(), Priority: speaker.usage.Priority, Created: start, Options: []Needs{{}}, Holders: []hold.Holder{{Group: speaker.job}}}
 	for _, p := range s.pods {
 		if of := p == speaker || speaker.together() && p.gang == speaker.gang; of && p.there && p.told && !p.usage.placed() {
 			p.job, p.usage.Job = j.Name, j.Name
 			s.count(p)
 			j.Pods = append(j.Pods, p.name)
-			j.Need.Add(p.usage.Queue, p.usage.Amount, 1)
+			j.Options[0].Add(p.usage.Queue, p.usage.Amount, 1)
 		}
 	}
 	return j

@@ -19,14 +19,14 @@ func (b *Book) wait(j Job) {
 				j.Pods, asked = append(j.Pods, pod), append(asked, u)
 			}
 		}
-		if !cmp.Equal(Options(asked)[0], j.Need) {
+		if !cmp.Equal(Options(asked)[0], j.Options[0]) {
 			j.Pods = nil
 		}
 	}
 	if len(j.Pods) == 0 {
-		for _, queue := range slices.Sorted(maps.Keys(j.Need)) {
-			pod, u := "pod of "+j.Name+" in "+queue, Usage{Queue: queue, Job: j.Name, Group: j.Group, Priority: j.Priority, Amount: j.Need[queue], Demand: Hopeless}
-			for _, other := range j.Or {
+		for _, queue := range slices.Sorted(maps.Keys(j.Options[0])) {
+			pod, u := "pod of "+j.Name+" in "+queue, Usage{Queue: queue, Job: j.Name, Group: j.Group, Priority: j.Priority, Amount: j.Options[0][queue], Demand: Hopeless}
+			for _, other := range j.Options[1:] {
 				u.Or = append(u.Or, other[queue])
 			}
 			b.Count(pod, u)
@@ -62,6 +62,8 @@ type called struct {
 	Freed        []string
 }
 
+func yes(string) bool { return true }
+
 func (b *Book) Look(at Moment) called { return b.giveTurns(at, "", Effects{}) }
 
 func (b *Book) Come(offered Job, at Moment) called {
@@ -82,5 +84,5 @@ func (b *Book) admitNext() (Job, bool) {
 		return Job{}, false
 	}
 	b.Admit(next.Name, Moment{})
-	return next.offered(), true
+	return next.Job, true
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -37,14 +35,6 @@ type Queue struct {
 // shut reports whether nothing more is admitted to it.
 func (q *Queue) shut() bool { return q.Closed || q.Fault != "" }
 
-// Equal reports whether two descriptions say the same.
-func (q Queue) Equal(other Queue) bool {
-	same := func(a, b Vector) bool { return (a == nil) == (b == nil) && maps.Equal(a, b) }
-	return q.Name == other.Name && q.Parent == other.Parent && q.Weight == other.Weight && q.Priority == other.Priority &&
-		q.Closed == other.Closed && q.Fault == other.Fault && q.Kept == other.Kept && ptr.Equal(q.MinRuntime, other.MinRuntime) &&
-		same(q.Deserved, other.Deserved) && same(q.Guarantee, other.Guarantee) && same(q.Capability, other.Capability)
-}
-
 // Job is pods that start together, or one pod.
 type Job struct {
 	// Name is unique. It ends every order. Title is what users know it by.
@@ -71,12 +61,11 @@ type Job struct {
 	// Holders are those for which pods may be evicted so that it is placed: they have what is promised to it until they
 	// have ended.
 	Holders []hold.Holder
-	// Need is what is asked for if it is admitted. Its queue is the one by which it is ordered.
-	Need Needs
-	// Or is what it may ask for instead, the first that its queues have room for: the same in other pools of nodes.
-	Or []Needs
-	// Parts is what a part of it asks for, with each of Need and Or, if parts of it may be placed one by one: its queues
-	// need no more room than that. Nil if it is placed as a whole.
+	// Options are what it may ask for if it is admitted, at least one, and the first that its queues have room for: the
+	// same in several pools of nodes. Queue is the one by which it is ordered.
+	Options []Needs
+	// Parts is what a part of it asks for, with each of Options, if parts of it may be placed one by one: its queues need
+	// no more room than that. Nil if it is placed as a whole.
 	Parts []Needs
 }
 

@@ -23,7 +23,7 @@ func inTurn(at Moment, each int64, pods ...string) (b *Book, first, second strin
 func TestLosesSpeakerInItsTurn(t *testing.T) {
 	gone := map[string]bool{}
 	at := Moment{
-		Now: start, Read: true,
+		Now: start, Read: true, Room: yes,
 		Waits: func(pod string) bool { return !gone[pod] },
 		Whole: func(pod string) bool { return gone[pod] || len(gone) == 0 || pod != "one" && pod != "other" }, // as Dispatcher.whole says
 	}
@@ -47,7 +47,7 @@ func TestLosesSpeakerInItsTurn(t *testing.T) {
 func TestSpeakerLeavesInItsTurn(t *testing.T) {
 	left := false
 	at := Moment{
-		Now: start, Read: true, Waits: func(string) bool { return true },
+		Now: start, Read: true, Waits: yes, Room: yes,
 		Whole: func(pod string) bool { return !left || pod != "other" }, // "one" is all there is to place with it by then
 	}
 	b, first, second := inTurn(at, 4, "one", "other")
@@ -64,7 +64,7 @@ func TestSpeakerLeavesInItsTurn(t *testing.T) {
 func TestAnotherSpeaks(t *testing.T) {
 	gone := map[string]bool{}
 	at := Moment{
-		Now: start, Read: true,
+		Now: start, Read: true, Room: yes,
 		Waits: func(pod string) bool { return !gone[pod] },
 		Whole: func(pod string) bool { return gone[pod] || len(gone) < 2 || pod != "two" && pod != "three" }, // two of three are enough
 	}

@@ -37,29 +37,28 @@ const (
 	Unread Reason = "QueuesNotRead"
 )
 
+// Shut reports whether the queue lets no job in until a user changes it.
+func (r Reason) Shut() bool { return r == NotFound || r == Loose || r == Invalid || r == Closed }
+
 // IsLimit reports whether a reason says that a queue lets a job in for no nodes, however many there are.
 func IsLimit(reason string) bool {
-	switch Reason(reason) {
-	case NotFound, Loose, Invalid, Closed, Capability, Behind:
-		return true
-	default:
-		return false
-	}
+	r := Reason(reason)
+	return r.Shut() || r == Capability || r == Behind
 }
 
 // Why returns what a job waits for, in words for users; empty if it does not wait. It may cost a look at each
 // job.
-func (b *Book) Why(name string) (Reason, string) { return b.why(name, b.Beyond) }
+func (b *Book) Why(name string) (Reason, string) { return b.why(name, true) }
 
 // Keeps returns what a job waits for at the gate; empty if it does not wait. It costs a look at its queues and at the
 // jobs that come before it, and so does not know of ceilings that it would exceed together with other jobs.
 func (b *Book) Keeps(name string) string {
-	_, why := b.why(name, func(string) (Bound, bool) { return Bound{}, false })
+	_, why := b.why(name, false)
 	return why
 }
 
-// why returns what a job waits for, given which jobs are beyond a ceiling.
-func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason, string) {
+// why returns what a job waits for; together with other jobs, if these are to be looked at.
+func (b *Book) why(name string, together bool) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {
 		return "", ""
@@ -69,8 +68,8 @@ func (b *Book) why(name string, beyond func(name string) (Bound, bool)) (Reason,
 	}
 	switch bound, over, why := b.judge(j); {
 	case over:
-		if bound.Reason == Overused {
-			if ceiling, over := beyond(name); over {
+		if bound.Reason == Overused && together {
+			if ceiling, over := b.Beyond(name); over {
 				bound = ceiling // which more nodes do not change
 			}
 		}

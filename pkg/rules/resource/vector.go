@@ -21,6 +21,16 @@ func (v Vector) Add(other Vector, n int64) {
 	}
 }
 
+// AddTo adds n times an amount to that of a key, and removes the key if nothing is left.
+func AddTo[M ~map[K]Vector, K comparable](sums M, key K, amount Vector, n int64) {
+	if sums[key] == nil {
+		sums[key] = Vector{}
+	}
+	if sums[key].Add(amount, n); sums[key].Zero() {
+		delete(sums, key)
+	}
+}
+
 // Zero reports whether v has no amount other than 0.
 func (v Vector) Zero() bool {
 	for _, amount := range v {

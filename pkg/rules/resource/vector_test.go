@@ -127,3 +127,14 @@ func TestList(t *testing.T) {
 		})
 	}
 }
+
+// TestAddTo: sums by key have no key of which nothing is left.
+func TestAddTo(t *testing.T) {
+	sums := map[string]Vector{}
+	AddTo(sums, "a", Vector{"x": 2, "y": 1}, 2)
+	AddTo(sums, "b", Vector{"x": 1}, 1)
+	AddTo(sums, "a", Vector{"x": 4, "y": 2}, -1)
+	if a, known := sums["a"]; known || len(sums) != 1 || sums["b"]["x"] != 1 {
+		t.Errorf("sums are %v, with %v under a; want that only b has something", sums, a)
+	}
+}

@@ -19,10 +19,10 @@ type Class struct {
 	affinity    nodeaffinity.RequiredNodeAffinity
 	// named are the labels that nodes have to have for these pods.
 	named labels.Set
-	// pinned are the names of the only nodes that could take them, as pods of daemons name one; nil
-	// for any.
-	pinned []string
-	pods   int
+	// nodes are the names of the only nodes that could take them, as pods of daemons name one; the empty name stands for
+	// any node.
+	nodes []string
+	pods  int
 	// witness is a node of each pool that would take them; empty for none.
 	witness []string
 	pools   []string
@@ -46,7 +46,7 @@ func (c *Cluster) Enter(pod *v1.Pod) *Class {
 		if c.several() {
 			class.affinity, class.named = nodeaffinity.GetRequiredNodeAffinity(pod), namedBy(pod)
 			class.witness = make([]string, len(c.pools))
-			class.pinned = pinnedBy(pod)
+			class.nodes = nodesOf(pod)
 			c.index(class)
 		}
 		c.classes[key] = class
@@ -114,11 +114,11 @@ func namedBy(pod *v1.Pod) labels.Set {
 	return named
 }
 
-// pinnedBy returns the names of nodes that a pod asks for, each once; nil for any.
-func pinnedBy(pod *v1.Pod) []string {
+// nodesOf returns the names of the nodes that a pod asks for, each once; an empty one for any.
+func nodesOf(pod *v1.Pod) []string {
 	required := requiredBy(pod)
 	if required == nil {
-		return nil
+		return []string{""}
 	}
 	var names []string
 	for _, term := range required.NodeSelectorTerms {
@@ -126,9 +126,12 @@ func pinnedBy(pod *v1.Pod) []string {
 			return r.Key == metav1.ObjectNameField && r.Operator == v1.NodeSelectorOpIn
 		})
 		if at < 0 {
-			return nil
+			return []string{""}
 		}
 		names = append(names, term.MatchFields[at].Values...)
+	}
+	if len(names) == 0 {
+		return []string{""}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -137,29 +140,25 @@ func pinnedBy(pod *v1.Pod) []string {
 // index makes changes of the nodes that could take its pods revise a class. Each daemon makes as
 // many classes as there are nodes: a change of a node must not cost a look at all of them.
 func (c *Cluster) index(class *Class) {
-	if class.pinned == nil {
-		c.loose[class] = true
-	}
-	for _, name := range class.pinned {
-		if c.pinned[name] == nil {
-			c.pinned[name] = map[*Class]bool{}
+	for _, name := range class.nodes {
+		if c.byNode[name] == nil {
+			c.byNode[name] = map[*Class]bool{}
 		}
-		c.pinned[name][class] = true
+		c.byNode[name][class] = true
 	}
 }
 
 func (c *Cluster) unindex(class *Class) {
-	delete(c.loose, class)
-	for _, name := range class.pinned {
-		if delete(c.pinned[name], class); len(c.pinned[name]) == 0 {
-			delete(c.pinned, name)
+	for _, name := range class.nodes {
+		if delete(c.byNode[name], class); len(c.byNode[name]) == 0 {
+			delete(c.byNode, name)
 		}
 	}
 }
 
 // takes reports whether a node would take the pods of a class if nothing else was on it.
 func (n *node) takes(class *Class) bool {
-	if n.object.Spec.Unschedulable || n.taints != nil && !class.tolerations.all[n.taints] {
+	if n.object.Spec.Unschedulable || n.taints != nil && !tolerateAll(class.tolerations.list, n.taints.list) {
 		return false
 	}
 	fits, err := class.affinity.Match(n.object)
@@ -168,16 +167,15 @@ func (n *node) takes(class *Class) bool {
 
 // search finds a node of a pool that takes a class; empty for none.
 func (c *Cluster) search(class *Class, at int) string {
-	if class.pinned != nil {
-		for _, name := range class.pinned {
-			if n := c.nodes[name]; n != nil && n.pool == at && n.takes(class) {
+	if class.nodes[0] == "" {
+		for name, n := range c.pools[at].nodes {
+			if n.takes(class) {
 				return name
 			}
 		}
-		return ""
 	}
-	for name, n := range c.pools[at].nodes {
-		if n.takes(class) {
+	for _, name := range class.nodes {
+		if n := c.nodes[name]; n != nil && n.pool == at && n.takes(class) {
 			return name
 		}
 	}
@@ -187,7 +185,7 @@ func (c *Cluster) search(class *Class, at int) string {
 // reviseAll revises all classes that a node could take. It returns the classes that may use other
 // pools than before.
 func (c *Cluster) reviseAll(name string, was, is *node) (changed []*Class) {
-	for _, classes := range []map[*Class]bool{c.loose, c.pinned[name]} {
+	for _, classes := range []map[*Class]bool{c.byNode[""], c.byNode[name]} {
 		for class := range classes {
 			if c.revise(class, name, was, is) {
 				changed = append(changed, class)

@@ -28,10 +28,9 @@ type Cluster struct {
 	taints      map[string]*taints
 	tolerations map[string]*tolerations
 	classes     map[string]*Class
-	// loose are the classes that any node could take, and pinned the others by the names of the
-	// nodes that could. Both are empty if there is only one pool.
-	loose  map[*Class]bool
-	pinned map[string]map[*Class]bool
+	// byNode are the classes by the names of the nodes that could take them, see [Class]. It is empty if there is only one
+	// pool.
+	byNode map[string]map[*Class]bool
 	total  resource.Vector
 	// unlimited are the resources of which more can be allocated than nodes have.
 	unlimited map[v1.ResourceName]bool
@@ -65,7 +64,7 @@ type foreign struct {
 func New(pools []config.Pool) (*Cluster, error) {
 	c := &Cluster{
 		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{}, used: map[string]resource.Vector{},
-		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, loose: map[*Class]bool{}, pinned: map[string]map[*Class]bool{}, total: resource.Vector{},
+		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, byNode: map[string]map[*Class]bool{}, total: resource.Vector{},
 	}
 	for _, p := range pools {
 		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
@@ -168,14 +167,13 @@ func (c *Cluster) SetNode(object *v1.Node) (recount bool, changed []*Class) {
 	if before != nil && sameKind(before.object, object) {
 		has := resource.OfNode(object)
 		recount = !maps.Equal(before.has, has)
-		c.uncount(before)
 		before.object, before.has = object, has
-		c.count(object.Name, before)
+		c.share(before)
 		return recount, nil
 	}
 	n := &node{object: object, has: resource.OfNode(object), pool: c.find(object)}
 	if before != nil {
-		c.remove(object.Name, before)
+		c.remove(before)
 	}
 	if n.taints = c.taintsOf(object.Spec.Taints); n.taints != nil {
 		n.taints.nodes[object.Name] = n
@@ -184,7 +182,7 @@ func (c *Cluster) SetNode(object *v1.Node) (recount bool, changed []*Class) {
 		c.forget(before.taints)
 	}
 	c.nodes[object.Name], c.pools[n.pool].nodes[object.Name] = n, n
-	c.count(object.Name, n)
+	c.share(n)
 	return before == nil || before.pool != n.pool || !maps.Equal(before.has, n.has), c.reviseAll(object.Name, before, n)
 }
 
@@ -201,13 +199,14 @@ func (c *Cluster) DropNode(name string) (changed []*Class) {
 	if n == nil {
 		return nil
 	}
-	c.remove(name, n)
+	c.remove(n)
 	c.forget(n.taints)
 	return c.reviseAll(name, n, nil)
 }
 
-func (c *Cluster) remove(name string, n *node) {
-	c.uncount(n)
+func (c *Cluster) remove(n *node) {
+	name := n.object.Name
+	c.total.Add(n.shared, -1)
 	delete(c.nodes, name)
 	delete(c.pools[n.pool].nodes, name)
 	if n.taints != nil {
@@ -215,22 +214,17 @@ func (c *Cluster) remove(name string, n *node) {
 	}
 }
 
-// count adds what a node has to what is shared.
-func (c *Cluster) count(name string, n *node) {
-	n.shared = c.sharedOf(name, n)
-	c.total.Add(n.shared, 1)
-}
-
-// uncount subtracts that.
-func (c *Cluster) uncount(n *node) {
+// share counts what a node adds to the total as it is now.
+func (c *Cluster) share(n *node) {
 	c.total.Add(n.shared, -1)
-	n.shared = nil
+	n.shared = c.sharedOf(n)
+	c.total.Add(n.shared, 1)
 }
 
 // sharedOf returns what a node has to share. If no pod could come to the node, that is what the
 // pods on it have: it counts as used, and would otherwise be missing to the others.
-func (c *Cluster) sharedOf(name string, n *node) resource.Vector {
-	shared := resource.Vector{}
+func (c *Cluster) sharedOf(n *node) resource.Vector {
+	name, shared := n.object.Name, resource.Vector{}
 	if c.usable(n) {
 		for of, amount := range n.has {
 			shared[of] = max(0, amount-c.taken[name][of]) // others may have been given more than there is
@@ -256,32 +250,27 @@ func (c *Cluster) usable(n *node) bool {
 	}
 }
 
-// recount checks again whether the nodes with a set of taints count.
-func (c *Cluster) recount(set *taints) {
-	for name, n := range set.nodes {
-		c.uncount(n)
-		c.count(name, n)
-	}
-}
-
 // Use records that the pods that share have this much more of a node, or less with a negative
 // times. It returns whether that may change what is shared.
 func (c *Cluster) Use(name string, amount resource.Vector, times int64) bool {
-	sum(c.used, name, amount, times)
+	resource.AddTo(c.used, name, amount, times)
 	n := c.nodes[name]
 	if n == nil || c.usable(n) {
 		return false
 	}
-	c.uncount(n)
-	c.count(name, n)
+	c.share(n)
 	return true
 }
 
-// SetForeign records what a pod of another scheduler has of a node.
-func (c *Cluster) SetForeign(uid types.UID, node string, amount resource.Vector) {
+// SetForeign records what a pod of another scheduler has of a node. It returns false if that was known.
+func (c *Cluster) SetForeign(uid types.UID, node string, amount resource.Vector) bool {
+	if f, ok := c.foreign[uid]; ok && f.node == node && maps.Equal(f.amount, amount) {
+		return false
+	}
 	c.DropForeign(uid)
 	c.foreign[uid] = foreign{node, amount}
 	c.take(node, amount, 1)
+	return true
 }
 
 // DropForeign records that such a pod is gone. It returns false if it was not known.
@@ -294,26 +283,9 @@ func (c *Cluster) DropForeign(uid types.UID) bool {
 	return ok
 }
 
-// HasForeign reports whether a pod of another scheduler is known to have exactly that.
-func (c *Cluster) HasForeign(uid types.UID, node string, amount resource.Vector) bool {
-	f, ok := c.foreign[uid]
-	return ok && f.node == node && maps.Equal(f.amount, amount)
-}
-
 func (c *Cluster) take(name string, amount resource.Vector, times int64) {
-	sum(c.taken, name, amount, times)
+	resource.AddTo(c.taken, name, amount, times)
 	if n := c.nodes[name]; n != nil {
-		c.uncount(n)
-		c.count(name, n)
-	}
-}
-
-// sum adds an amount to that of a node, and removes the entry if nothing is left.
-func sum(sums map[string]resource.Vector, name string, amount resource.Vector, times int64) {
-	if sums[name] == nil {
-		sums[name] = resource.Vector{}
-	}
-	if sums[name].Add(amount, times); sums[name].Zero() {
-		delete(sums, name)
+		c.share(n)
 	}
 }

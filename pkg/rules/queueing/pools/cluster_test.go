@@ -149,7 +149,7 @@ func TestTotal(t *testing.T) {
 			cluster.Use("other", vector.Vector{gpu: c.used}, -1)
 			cluster.DropNode("other")
 			cluster.DropNode("plain")
-			if left := without(cluster.Total()); len(left)+len(cluster.used)+len(cluster.loose)+len(cluster.pinned)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
+			if left := without(cluster.Total()); len(left)+len(cluster.used)+len(cluster.byNode)+len(cluster.taints)+len(cluster.tolerations)+len(cluster.classes) > 0 {
 				t.Errorf("%v, %d sets of taints, %d of tolerations and %d classes are left of nothing", left, len(cluster.taints), len(cluster.tolerations), len(cluster.classes))
 			}
 		})

@@ -20,10 +20,10 @@ type taints struct {
 // tolerations is a set of tolerations that pods have.
 type tolerations struct {
 	list []v1.Toleration
-	pods int
-	// all has whether they tolerate a set of taints, means whether by the keys of the taints:
-	// daemons tolerate any taint, and that says nothing of what nodes are for.
-	all, means map[*taints]bool
+	// byKey are those of them that name the key of a taint: daemons tolerate any taint, and that says nothing of what
+	// nodes are for.
+	byKey []v1.Toleration
+	pods  int
 }
 
 // keepOff returns the taints that keep pods off a node, in order, and a key for them.
@@ -95,22 +95,12 @@ func (c *Cluster) taintsOf(list []v1.Taint) *taints {
 		set = &taints{list: kept, nodes: map[string]*node{}}
 		c.taints[key] = set
 		for _, t := range c.tolerations {
-			c.relate(t, set)
+			if tolerateAll(t.byKey, set.list) {
+				set.users++
+			}
 		}
 	}
 	return set
-}
-
-// relate notes whether tolerations tolerate a set of taints.
-func (c *Cluster) relate(t *tolerations, set *taints) {
-	t.all[set] = tolerateAll(t.list, set.list)
-	t.means[set] = tolerateAll(slices.DeleteFunc(slices.Clone(t.list), func(t v1.Toleration) bool { return t.Key == "" }), set.list)
-	if t.means[set] {
-		set.users++
-		if set.users == 1 {
-			c.recount(set)
-		}
-	}
 }
 
 // forget removes a set of taints that no node has any more.
@@ -120,10 +110,6 @@ func (c *Cluster) forget(set *taints) {
 	}
 	_, key := keepOff(set.list)
 	delete(c.taints, key)
-	for _, t := range c.tolerations {
-		delete(t.all, set)
-		delete(t.means, set)
-	}
 }
 
 // useTolerations notes that one more pod has these tolerations.
@@ -131,11 +117,9 @@ func (c *Cluster) useTolerations(list []v1.Toleration) *tolerations {
 	kept, key := lasting(list)
 	t := c.tolerations[key]
 	if t == nil {
-		t = &tolerations{list: kept, all: map[*taints]bool{}, means: map[*taints]bool{}}
+		t = &tolerations{list: kept, byKey: slices.DeleteFunc(slices.Clone(kept), func(t v1.Toleration) bool { return t.Key == "" })}
 		c.tolerations[key] = t
-		for _, set := range c.taints {
-			c.relate(t, set)
-		}
+		c.countUsers(t, 1)
 	}
 	t.pods++
 	return t
@@ -148,10 +132,21 @@ func (c *Cluster) dropTolerations(t *tolerations) {
 	}
 	_, key := lasting(t.list)
 	delete(c.tolerations, key)
-	for set, means := range t.means {
-		if means {
-			if set.users--; set.users == 0 {
-				c.recount(set)
+	c.countUsers(t, -1)
+}
+
+// countUsers adds n to the users of the taints that tolerations tolerate by their keys. Nodes whose taints have users
+// from then on, or no more, count otherwise than before.
+func (c *Cluster) countUsers(t *tolerations, n int) {
+	for _, set := range c.taints {
+		if !tolerateAll(t.byKey, set.list) {
+			continue
+		}
+		before := set.users
+		set.users += n
+		if min(before, set.users) == 0 {
+			for _, node := range set.nodes {
+				c.share(node)
 			}
 		}
 	}

@@ -29,43 +29,44 @@ type Claim struct {
 // first.
 func Fill(capacity int64, claims []Claim) []int64 {
 	capacity = max(capacity, 0)
-	given := make([]int64, len(claims))
-	least := uint128{}
-	for i, c := range claims {
-		given[i] = c.Least
-		least = least.add(uint64(c.Least))
+	left, short := capacity, false
+	for _, c := range claims {
+		if short = c.Least > left; short {
+			break
+		}
+		left -= c.Least
 	}
-	if least.more(uint64(capacity)) {
+	if short {
 		claims = slices.Clone(claims)
 		for i := range claims {
 			claims[i].Least, claims[i].Most = 0, claims[i].Least
 		}
 	}
-	fillTo(capacity, claims, given)
-	return given
+	return fillTo(capacity, claims)
 }
 
-// edge is a level at which a claim begins or ceases to rise: amount/weight.
+// edge is a level at which a claim begins to rise, or ends: amount/weight. ends is 1 then, and else 0.
 type edge struct {
 	claim  int
 	amount int64
-	ends   bool
+	ends   int
 }
 
 // fillTo finds the level that uses up the capacity, which is no less than the sum of
-// Least, and sets what each claim has by then.
-func fillTo(capacity int64, claims []Claim, given []int64) {
+// Least, and returns what each claim has by then.
+func fillTo(capacity int64, claims []Claim) []int64 {
+	given := make([]int64, len(claims))
 	edges := make([]edge, 0, 2*len(claims))
 	left := capacity // without what claims hold that do not rise
 	for i, c := range claims {
 		given[i] = c.Least
 		left -= c.Least
 		if c.Most > c.Least {
-			edges = append(edges, edge{i, c.Least, false}, edge{i, c.Most, true})
+			edges = append(edges, edge{i, c.Least, 0}, edge{i, c.Most, 1})
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(compareRatios(a.amount, claims[a.claim].Weight, b.amount, claims[b.claim].Weight), compareEnds(a, b), cmp.Compare(a.claim, b.claim))
+		return cmp.Or(compareRatios(a.amount, claims[a.claim].Weight, b.amount, claims[b.claim].Weight), cmp.Compare(a.ends, b.ends), cmp.Compare(a.claim, b.claim))
 	})
 	rising := map[int]bool{}
 	weight := int64(0) // of the claims that rise
@@ -74,7 +75,7 @@ func fillTo(capacity int64, claims []Claim, given []int64) {
 		if weight > 0 && compareRatios(left, weight, e.amount, claims[e.claim].Weight) <= 0 {
 			break
 		}
-		if e.ends {
+		if e.ends == 1 {
 			delete(rising, e.claim)
 			weight -= claims[e.claim].Weight
 			given[e.claim] = claims[e.claim].Most
@@ -86,7 +87,7 @@ func fillTo(capacity int64, claims []Claim, given []int64) {
 		}
 	}
 	if weight == 0 {
-		return
+		return given
 	}
 	rest := left
 	for i := range claims {
@@ -96,6 +97,7 @@ func fillTo(capacity int64, claims []Claim, given []int64) {
 		}
 	}
 	handOut(rest, claims, given)
+	return given
 }
 
 // handOut gives away the units that the level does not divide: each to the claim that has the highest weight per unit
@@ -120,18 +122,6 @@ func handOut(units int64, claims []Claim, given []int64) {
 	}
 }
 
-// compareEnds puts beginnings before ends.
-func compareEnds(a, b edge) int {
-	switch {
-	case a.ends == b.ends:
-		return 0
-	case b.ends:
-		return -1
-	default:
-		return 1
-	}
-}
-
 // compareRatios compares a/b with c/d. None is negative, and b and d are not 0.
 func compareRatios(a, b, c, d int64) int {
 	hi1, lo1 := bits.Mul64(uint64(a), uint64(d))
@@ -148,13 +138,3 @@ func mulDiv(a, b, c int64) int64 {
 	quotient, _ := bits.Div64(hi, lo, uint64(c))
 	return int64(min(quotient, math.MaxInt64))
 }
-
-// uint128 is a sum that does not overflow.
-type uint128 struct{ hi, lo uint64 }
-
-func (u uint128) add(n uint64) uint128 {
-	lo, carry := bits.Add64(u.lo, n, 0)
-	return uint128{u.hi + carry, lo}
-}
-
-func (u uint128) more(n uint64) bool { return u.hi > 0 || u.lo > n }

@@ -41,9 +41,9 @@ type Reclaim struct {
 }
 
 // NewReclaim returns what a queue may take back for a job. The standings have to stay as they are; promised is what
-// each queue, and all below it, will have beside what runs. It returns false where the queue would have more than it
+// each queue, and all below it, will have beside what runs. It returns nil where the queue would have more than it
 // deserves with the job, of a resource that the job needs and that is contested: nothing is reclaimed for that.
-func NewReclaim(queue string, need Vector, standings map[string]Standing, promised map[string]Vector) (*Reclaim, bool) {
+func NewReclaim(queue string, need Vector, standings map[string]Standing, promised map[string]Vector) *Reclaim {
 	r := &Reclaim{queue: queue, need: need, standings: standings, path: standings[queue].Path}
 	for _, at := range r.path {
 		room := Vector{}
@@ -53,14 +53,14 @@ func NewReclaim(queue string, need Vector, standings map[string]Standing, promis
 		r.room = append(r.room, room)
 	}
 	if len(r.path) == 0 {
-		return nil, false
+		return nil
 	}
 	for name := range need {
 		if r.limits(0, name) {
-			return nil, false
+			return nil
 		}
 	}
-	return r, true
+	return r
 }
 
 // limits reports whether one of the queues of the path would have more than it deserves with the job, of a contested

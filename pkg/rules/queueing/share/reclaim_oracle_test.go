@@ -190,8 +190,8 @@ func (w *world) overshootingFor(r *Reclaim) map[int]bool {
 // the fewest, and of all such sets the first.
 func (w *world) victims(job int, parts bool) (best []int, on int) {
 	standings := w.standings()
-	r, ok := NewReclaim(w.jobs[job].queue, gpus(w.jobs[job].size), standings, nil)
-	if !ok {
+	r := NewReclaim(w.jobs[job].queue, gpus(w.jobs[job].size), standings, nil)
+	if r == nil {
 		return nil, 0
 	}
 	overshooting := w.overshootingFor(r)
@@ -575,8 +575,8 @@ func TestOvershooting(t *testing.T) {
 		},
 		"b": {Path: []string{"b"}, Running: Vector{}, Deserved: Vector{gpu: 9}, Contested: contested},
 	}
-	r, ok := NewReclaim("b", gpus(1), standings, nil)
-	if !ok {
+	r := NewReclaim("b", gpus(1), standings, nil)
+	if r == nil {
 		t.Fatal("no claim")
 	}
 	for sentence, c := range map[string]struct {

@@ -5,33 +5,12 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
-
-// SetClaim adds or updates a ResourceClaim. It reports whether that may change what pods ask for.
-func (c *Counter) SetClaim(claim *resourceapi.ResourceClaim) bool {
-	return c.recountAll(c.claims.Set(claim))
-}
-
-// DropClaim removes a ResourceClaim. It reports whether that may change what pods ask for.
-func (c *Counter) DropClaim(claim types.NamespacedName) bool {
-	return c.recountAll(c.claims.Drop(claim))
-}
-
-// SetTemplate adds or updates a ResourceClaimTemplate. It reports whether that may change what pods ask for.
-func (c *Counter) SetTemplate(template *resourceapi.ResourceClaimTemplate) bool {
-	return c.recountAll(c.claims.SetTemplate(template))
-}
-
-// DropTemplate removes a ResourceClaimTemplate. It reports whether that may change what pods ask for.
-func (c *Counter) DropTemplate(template types.NamespacedName) bool {
-	return c.recountAll(c.claims.DropTemplate(template))
-}
 
 // RecountDevices counts everything again: DeviceClasses count as other resources than before.
 func (c *Counter) RecountDevices() {
@@ -76,9 +55,9 @@ func (c *Counter) usageOf(uid types.UID) queueing.Usage {
 	return u
 }
 
-// recountAll counts pods again whose claims have changed, or which of their claims count for them. It reports whether
-// there are any.
-func (c *Counter) recountAll(uids map[types.UID]bool) bool {
+// ClaimsChanged counts pods again whose claims have changed, or which of their claims count for them. It reports
+// whether there are any.
+func (c *Counter) ClaimsChanged(uids map[types.UID]bool) bool {
 	for _, uid := range slices.Sorted(maps.Keys(uids)) {
 		if pod := c.foreign[uid]; pod != nil {
 			c.countForeign(pod)
@@ -96,14 +75,8 @@ func (c *Counter) recount(uid types.UID) {
 	if !known || !counted {
 		return
 	}
-	before, was := p, u
 	p.Amount = c.claims.Amount(p.Object)
-	c.use(before, p)
-	c.pods[uid] = p
-	u.Amount, u.Or = c.nodes.Charge(p.Amount, p.Class, p.Node, u.Runs)
-	if !was.Equal(u) {
-		c.book.Count(string(uid), u)
-		c.recountHeldFor(uid)
+	if _, changed := c.set(uid, p, u); changed {
 		c.caller.Recounted(u.Job)
 	}
 }

@@ -82,38 +82,40 @@ func (c *Counter) Pods() map[types.UID]Pod { return c.pods }
 // it may use. It returns the usage.
 func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usage {
 	others := c.claims.SetPod(pod)
-	p := c.see(pod, node)
-	u.Amount, u.Or = c.nodes.Charge(p.Amount, p.Class, p.Node, u.Runs)
-	if before, counted := c.book.Counted(string(pod.UID)); !counted || !before.Equal(u) {
-		c.book.Count(string(pod.UID), u)
-		c.recountHeldFor(pod.UID)
+	p, counted := c.pods[pod.UID]
+	if !counted || p.Object.ResourceVersion != pod.ResourceVersion {
+		p.Object, p.Amount = pod, c.claims.Amount(pod) // it may have been resized, or its resize is done
+		if class := p.Class; class == nil || !c.nodes.Is(pod, class) {
+			p.Class = c.nodes.Enter(pod)
+			c.ofClass.Move(pod.UID, class, p.Class)
+			c.leave(class)
+			c.share() // its class may use nodes that no other may
+		}
 	}
-	c.recountAll(others)
+	c.onNode.Move(pod.UID, p.Node, node)
+	p.Node = node
+	u, _ = c.set(pod.UID, p, u)
+	c.ClaimsChanged(others)
 	return u
+}
+
+// set counts a pod as it is now, in place of what was counted of it. It returns its usage, and whether that has
+// changed.
+func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.Usage, changed bool) {
+	c.use(c.pods[uid], now)
+	c.pods[uid] = now
+	u.Amount, u.Or = c.nodes.Charge(now.Amount, now.Class, now.Node, u.Runs)
+	before, counted := c.book.Counted(string(uid))
+	if counted && before.Equal(u) {
+		return u, false
+	}
+	c.book.Count(string(uid), u)
+	c.recountHeldFor(uid)
+	return u, true
 }
 
 // Amount returns what a pod asks for in its queue, wherever it is placed.
 func (c *Counter) Amount(pod *v1.Pod) resource.Vector { return c.claims.Amount(pod) }
-
-// see records a pod as it is now.
-func (c *Counter) see(pod *v1.Pod, node string) Pod {
-	p, counted := c.pods[pod.UID]
-	before := p
-	if !counted || p.Object.ResourceVersion != pod.ResourceVersion {
-		p.Object, p.Amount = pod, c.claims.Amount(pod) // it may have been resized, or its resize is done
-		if p.Class == nil || !c.nodes.Is(pod, p.Class) {
-			p.Class = c.nodes.Enter(pod)
-			c.ofClass.Move(pod.UID, before.Class, p.Class)
-			c.leave(before.Class)
-			c.share() // its class may use nodes that no other may
-		}
-	}
-	p.Node = node
-	c.onNode.Move(pod.UID, before.Node, p.Node)
-	c.use(before, p)
-	c.pods[pod.UID] = p
-	return p
-}
 
 // use updates what a pod has of nodes: a node that takes no more pods shares only what is in use.
 func (c *Counter) use(before, now Pod) {
@@ -149,7 +151,7 @@ func (c *Counter) Drop(uid types.UID) {
 		c.ofClass.Move(uid, p.Class, nil)
 		c.leave(p.Class)
 	}
-	c.recountAll(others) // before other jobs of its queue get what it gives back
+	c.ClaimsChanged(others) // before other jobs of its queue get what it gives back
 	c.recountHeldFor(uid)
 	c.caller.Do(c.book.Gone(string(uid), c.caller.Moment()))
 }
@@ -157,18 +159,16 @@ func (c *Counter) Drop(uid types.UID) {
 // SetForeign counts what a pod of another scheduler has of its node. It reports whether that has changed.
 func (c *Counter) SetForeign(pod *v1.Pod) bool {
 	c.foreign[pod.UID] = pod
-	c.recountAll(c.claims.SetPod(pod))
+	c.ClaimsChanged(c.claims.SetPod(pod))
 	return c.countForeign(pod)
 }
 
 func (c *Counter) countForeign(pod *v1.Pod) bool {
-	amount := c.claims.Amount(pod)
-	if c.nodes.HasForeign(pod.UID, pod.Spec.NodeName, amount) {
-		return false
+	changed := c.nodes.SetForeign(pod.UID, pod.Spec.NodeName, c.claims.Amount(pod))
+	if changed {
+		c.share()
 	}
-	c.nodes.SetForeign(pod.UID, pod.Spec.NodeName, amount)
-	c.share()
-	return true
+	return changed
 }
 
 // DropForeign ends that.

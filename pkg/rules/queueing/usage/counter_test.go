@@ -108,7 +108,7 @@ func (c *counted) all(r *rand.Rand, o *objects) {
 		do = append(do, func() { c.SetHeld(id, pod, pod.Spec.NodeName, resource.OfPod(pod)) })
 	}
 	for name, count := range o.claims {
-		do = append(do, func() { c.SetClaim(claimOf(name, count)) })
+		do = append(do, func() { c.ClaimsChanged(c.claims.Set(claimOf(name, count))) })
 	}
 	do = append(do, c.StartHeld, func() { c.setUnlimited(o) })
 	r.Shuffle(len(do), func(i, j int) { do[i], do[j] = do[j], do[i] })
@@ -248,11 +248,11 @@ func (c *counted) change(r *rand.Rand, o *objects, version int) {
 	case 6:
 		claim := fmt.Sprint("c", r.IntN(2))
 		o.claims[claim] = 1 + r.Int64N(3)
-		c.SetClaim(claimOf(claim, o.claims[claim]))
+		c.ClaimsChanged(c.claims.Set(claimOf(claim, o.claims[claim])))
 	case 7:
 		claim := fmt.Sprint("c", r.IntN(2))
 		delete(o.claims, claim)
-		c.DropClaim(types.NamespacedName{Namespace: "ns", Name: claim})
+		c.ClaimsChanged(c.claims.Drop(types.NamespacedName{Namespace: "ns", Name: claim}))
 	case 8:
 		o.unlimited = r.IntN(3) == 0
 		c.setUnlimited(o)
