@@ -14,15 +14,15 @@ import (
 
 // nominateAll writes the members' nominated nodes into their statuses before anything is evicted. kube-scheduler writes
 // the leader's.
-func (pl *GangPreemption) nominateAll(ctx context.Context, d *demand, f *found) []error {
-	var errs errorList
-	pl.parallel(ctx, len(d.pods), func(i int) {
-		pod := d.pods[i]
-		if node := f.plan.Nodes[pod.UID]; node != "" && pod.UID != d.leader.UID && pod.Status.NominatedNodeName != node {
-			errs.add(pl.patchNomination(ctx, pod, node))
+func (e *execution) nominateAll(ctx context.Context) []error {
+	return e.parallel(ctx, len(e.d.gang.Pods), func(i int) error {
+		pod := e.d.gang.Pods[i]
+		node := e.f.plan.Nodes[pod.UID]
+		if node == "" || pod.UID == e.d.leader.UID || pod.Status.NominatedNodeName == node {
+			return nil
 		}
+		return e.patchNomination(ctx, pod, node)
 	})
-	return errs.list()
 }
 
 func (pl *GangPreemption) patchNomination(ctx context.Context, pod *v1.Pod, node string) error {

@@ -1,11 +1,9 @@
 package preemption
 
 import (
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -25,35 +23,8 @@ func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
 		return a // a reserve pod never exists, so its end would be missed
 	}
 	if delay, _ := gangstate.PreemptionDelayOf(pod); delay > 0 {
-		a.PreemptionDelay, a.Missed = delay, pl.firstMisses.record(pod.UID, pl.clock.Now())
+		first, _ := pl.firstMisses.LoadOrStore(pod.UID, pl.clock.Now())
+		a.PreemptionDelay, a.Missed = delay, first.(time.Time)
 	}
 	return a
-}
-
-// firstMisses is when pods first did not fit. It is safe for concurrent use.
-type firstMisses struct {
-	mu sync.Mutex
-	at map[types.UID]time.Time
-}
-
-// record records that a pod does not fit, and returns when it first did not.
-func (m *firstMisses) record(pod types.UID, now time.Time) time.Time {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	first, known := m.at[pod]
-	if !known {
-		if m.at == nil {
-			m.at = map[types.UID]time.Time{}
-		}
-		first = now
-		m.at[pod] = now
-	}
-	return first
-}
-
-// drop drops a pod that is bound or gone.
-func (m *firstMisses) drop(pod types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.at, pod)
 }

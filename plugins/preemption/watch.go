@@ -31,7 +31,7 @@ func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
 	node := nomination(pod)
 	switch {
 	case pod.Spec.NodeName != "":
-		pl.firstMisses.drop(pod.UID)
+		pl.firstMisses.Delete(pod.UID)
 		pl.Holds.PodBound(pod.UID, pod.Spec.NodeName)
 	case pod.DeletionTimestamp != nil:
 		pl.Holds.DropNomination(pod.UID)
@@ -65,6 +65,6 @@ func nomination(pod *v1.Pod) string {
 
 func (pl *GangPreemption) podDeleted(pod *v1.Pod) {
 	pl.evictor.PodDeleted(pod)
-	pl.firstMisses.drop(pod.UID)
+	pl.firstMisses.Delete(pod.UID)
 	pl.Holds.DropNomination(pod.UID)
 }

@@ -53,7 +53,7 @@ func (s *search) findFew(will func([]unit) bool) ([]unit, error) {
 			if s.timeIsUp() {
 				return false
 			}
-			if !will(set) || best != nil && !isEarlier(set, best) {
+			if !will(set) || best != nil && slices.CompareFunc(set, best, compareUnits) >= 0 {
 				return true
 			}
 			granted := s.charge(set)
@@ -129,7 +129,7 @@ func combine(sets [][]unit, n int, try func([]unit) bool) bool {
 	more = func(set []unit, from, n int) bool {
 		if n == 0 {
 			sorted := slices.Clone(set)
-			slices.SortFunc(sorted, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
+			slices.SortFunc(sorted, compareUnits)
 			return try(sorted)
 		}
 		for i := from; i < len(sets); i++ {
@@ -147,11 +147,6 @@ func combine(sets [][]unit, n int, try func([]unit) bool) bool {
 func (u unit) excludes(set []unit) bool {
 	last := set[len(set)-1]
 	return u.bundle.Gang == last.bundle.Gang && (u.bundle.Kind == Whole || last.bundle.Kind == Whole)
-}
-
-// isEarlier reports whether a comes before b, by the places of their units in the order.
-func isEarlier(a, b []unit) bool {
-	return slices.CompareFunc(a, b, func(a, b unit) int { return cmp.Compare(a.at, b.at) }) < 0
 }
 
 // countPods returns the number of pods of units.
