@@ -246,23 +246,10 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 	}
 }
 
-// Nominate holds nodes for the pods of a holder for which others are evicted. A pod that has a place in a plan keeps
+// Nominate holds a node for a pod for which others are evicted. It is Recalled if the node is known only from the pod's
+// status: statuses come late, so what this process has promised takes precedence. A pod that has a place in a plan keeps
 // it.
-func (h *Holds) Nominate(nominations ...hold.Hold) {
-	for _, one := range nominations {
-		one.Recalled = false
-		h.nominate(one)
-	}
-}
-
-// Recall holds the node that a pod's status names as nominated. Statuses come late: what this process has promised
-// takes precedence.
-func (h *Holds) Recall(one hold.Hold) {
-	one.Recalled = true
-	h.nominate(one)
-}
-
-func (h *Holds) nominate(one hold.Hold) {
+func (h *Holds) Nominate(one hold.Hold) {
 	one.Reason = hold.Nomination
 	h.change(func(l *hold.Ledger) hold.Change {
 		now, ok := l.Hold(hold.IDOf(one.For))
@@ -346,15 +333,7 @@ func (h *Holds) NominationsOf(holder hold.Holder) []hold.Hold {
 
 // Among returns those of holders that hold something on any of these nodes.
 func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
-	return read(h, func(l *hold.Ledger) []hold.Holder {
-		on := map[hold.Holder]bool{}
-		for node := range nodes {
-			for _, holder := range l.On(node) {
-				on[holder] = true
-			}
-		}
-		return slices.DeleteFunc(slices.Clone(holders), func(holder hold.Holder) bool { return !on[holder] })
-	})
+	return read(h, func(l *hold.Ledger) []hold.Holder { return l.Among(holders, nodes) })
 }
 
 // NodesOf lists the nodes on which one of these holders holds something.

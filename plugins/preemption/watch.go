@@ -46,9 +46,9 @@ func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
 			return // such a pod is never placed
 		}
 		demand := ledger.DemandOf(info)
-		pl.Holds.Recall(hold.Hold{
+		pl.Holds.Nominate(hold.Hold{
 			For: pod.UID, Holder: hold.Holder{Profile: pl.fw.ProfileName(), Group: hold.SinglePod(pod.UID)}, Node: node,
-			Priority: corev1helpers.PodPriority(pod), Request: demand.Request, Ports: demand.Ports,
+			Priority: corev1helpers.PodPriority(pod), Request: demand.Request, Ports: demand.Ports, Recalled: true,
 		})
 	case node == "" && before != "":
 		pl.Holds.DropRecalled(pod.UID)

@@ -124,8 +124,7 @@ type Ledger struct {
 	// holders counts the holds of each holder by reason.
 	holders map[Holder]map[Reason]int
 	// devices are the holds that have devices.
-	devices        map[ID]bool
-	nominatedPlans int // how many holds were WasNominated
+	devices map[ID]bool
 	// changed are the pods whose holds have changed since Changed was last called.
 	changed []types.UID
 }
@@ -156,9 +155,9 @@ func NewLedger() *Ledger {
 func (l *Ledger) Put(h Hold) Change {
 	if h.For != "" {
 		h.ID = IDOf(h.For)
-	}
-	if h.For != "" && h.Reason != Reservation {
-		h.Pods = 1
+		if h.Reason != Reservation {
+			h.Pods = 1
+		}
 	}
 	old, takers := l.holds[h.ID], l.takers(h.ID)
 	l.Drop(h.ID)
@@ -248,9 +247,6 @@ func (l *Ledger) countHold(h Hold, by int) {
 			delete(l.holders, h.Holder)
 		}
 	}
-	if h.WasNominated {
-		l.nominatedPlans += by
-	}
 	switch {
 	case len(h.Devices) == 0:
 	case by > 0:
@@ -317,7 +313,7 @@ func (l *Ledger) dropNomination(c Change, h Hold) Change {
 
 // nominatedFor reports whether capacity was freed for a holder, and at which priority.
 func (l *Ledger) nominatedFor(holder Holder) (bool, int32) {
-	if l.count[Nomination]+l.nominatedPlans == 0 {
+	if of := l.holders[holder]; of[Nomination]+of[Plan] == 0 {
 		return false, 0
 	}
 	for _, h := range l.holds {
