@@ -59,30 +59,22 @@ func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod,
 	return append(failed, each(len(others), func(i int) error { return e.rehearse(ctx, others[i:i+1]) })...)
 }
 
-// family is pods that have one origin, and the same keys of labels and annotations. Their origin is a controller, or
-// where there is none their gang, or else their namespace.
-type family struct {
-	namespace  string
-	controller types.UID
-	owner      Owner
-	keys       string
-}
-
-func familyOf(gangs Gangs, pod *v1.Pod) family {
-	labels, annotations := slices.Sorted(maps.Keys(pod.Labels)), slices.Sorted(maps.Keys(pod.Annotations))
-	f := family{namespace: pod.Namespace, keys: fmt.Sprintf("%q %q", labels, annotations)}
+// familyOf returns the family of a pod: its origin, and the keys of its labels and annotations. The origin is a
+// controller, or where there is none the pod's gang, or else its namespace.
+func familyOf(gangs Gangs, pod *v1.Pod) string {
+	origin := "namespace " + pod.Namespace
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
-		f.controller = controller.UID
+		origin = "controller " + string(controller.UID)
 	} else if owner := OwnerOf(gangs, pod); !owner.IsPod() {
-		f.owner = owner
+		origin = "gang " + owner.ID()
 	}
-	return f
+	return fmt.Sprintf("%s %q %q", origin, slices.Sorted(maps.Keys(pod.Labels)), slices.Sorted(maps.Keys(pod.Annotations)))
 }
 
 // kindsOf divides pods into kinds: those of one family that agree in all labels and annotations that do not number
 // them. It keeps their order.
 func kindsOf(gangs Gangs, pods []*v1.Pod) [][]*v1.Pod {
-	families := groupBy(pods, func(pod *v1.Pod) family { return familyOf(gangs, pod) })
+	families := groupBy(pods, func(pod *v1.Pod) string { return familyOf(gangs, pod) })
 	kinds := make([][]*v1.Pod, 0, len(families))
 	for _, members := range families {
 		labels := numbering(members, func(pod *v1.Pod) map[string]string { return pod.Labels })

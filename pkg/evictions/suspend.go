@@ -39,7 +39,7 @@ type Jobs struct {
 type WholeJob struct {
 	Name types.NamespacedName
 	UID  types.UID
-	Pods []*v1.Pod
+	Pods []*v1.Pod // on nodes
 }
 
 // evictBy returns how a gang is evicted as a whole.
@@ -80,7 +80,11 @@ func (e *Evictor) WholeJobs(together []gangstate.Footprint, victims []*v1.Pod) (
 			if err != nil {
 				return nil, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
 			}
-			job.Pods = ofJob(job.UID, pods)
+			for _, pod := range pods {
+				if owner := jobOf(pod); owner != nil && owner.UID == job.UID && staysOnNode(pod) {
+					job.Pods = append(job.Pods, pod)
+				}
+			}
 			stays := slices.ContainsFunc(job.Pods, func(pod *v1.Pod) bool { return !chosen[pod.UID] })
 			if len(job.Pods) > 0 && !stays {
 				jobs = append(jobs, job)
@@ -97,17 +101,6 @@ func jobOf(pod *v1.Pod) *metav1.OwnerReference {
 		return nil
 	}
 	return owner
-}
-
-// ofJob lists the pods of a Job that stay on nodes.
-func ofJob(job types.UID, pods []*v1.Pod) []*v1.Pod {
-	var list []*v1.Pod
-	for _, pod := range pods {
-		if owner := jobOf(pod); owner != nil && owner.UID == job && staysOnNode(pod) {
-			list = append(list, pod)
-		}
-	}
-	return list
 }
 
 // SuspendJobs suspends Jobs to make room for a preemptor. It returns their pods on nodes, which the Job controller

@@ -68,13 +68,17 @@ func NewUnderway() *Underway {
 	}
 }
 
-// AddVictims adds victims of a preemptor. They are no longer another preemptor's. Those that rely on their end still do.
+// AddVictims adds victims of a preemptor, without those that have ended since they were chosen. They are no longer
+// another preemptor's, though others may rely on their end.
 func (u *Underway) AddVictims(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
 		one := &victimRecord{holder: holder, owner: OwnerOf(gangs, pod), reliedOn: map[hold.Holder]uint64{}}
 		if before := u.victims[pod.UID]; before != nil {
+			if before.hasEnded() {
+				continue
+			}
 			one.reliedOn = before.reliedOn
 			u.remove(pod.UID)
 		}

@@ -70,18 +70,18 @@ func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planne
 
 // protection returns how long gangs are protected from a preemptor in a round.
 func (pl *GangPreemption) protection(d *demand, round *extension.Round) evictions.Protection {
-	r := evictions.Protection{Cooldown: pl.args.EvictionCooldown.Duration, MinRuntime: func(pod *v1.Pod) time.Duration {
-		if round.MinRuntime != nil {
-			if length, says := round.MinRuntime(pod); says {
-				return length
+	return evictions.Protection{
+		MinRuntime: func(pod *v1.Pod) time.Duration {
+			if round.MinRuntime != nil {
+				if length, says := round.MinRuntime(pod); says {
+					return length
+				}
 			}
-		}
-		return pl.args.MinRuntime.Duration
-	}}
-	if r.Cooldown > 0 {
-		r.Evicted = func(of evictions.Owner) time.Time { return pl.Underway.LastEvicted(of, pl.holder(d)) }
+			return pl.args.MinRuntime.Duration
+		},
+		Cooldown: pl.args.EvictionCooldown.Duration,
+		Evicted:  func(of evictions.Owner) time.Time { return pl.Underway.LastEvicted(of, pl.holder(d)) },
 	}
-	return r
 }
 
 // givenBack returns what the end of a pod frees of the resources that the preemptor needs.

@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -81,16 +82,11 @@ func (pl *GangPreemption) syncNomination(ctx context.Context, uid types.UID) err
 
 // dropOutranked drops the nominations whose places a preemptor takes.
 func (pl *GangPreemption) dropOutranked(f *found) {
-	taken := map[string]bool{}
-	for _, node := range f.plan.Nodes {
-		taken[node] = true
-	}
+	taken := f.nodes()
 	for _, holder := range f.outrank {
-		for _, one := range pl.Holds.NominationsOf(holder) {
-			if taken[one.Node] {
-				pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
-				break
-			}
+		if slices.ContainsFunc(pl.Holds.NominationsOf(holder),
+			func(one hold.Hold) bool { return slices.Contains(taken, one.Node) }) {
+			pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
 		}
 	}
 }

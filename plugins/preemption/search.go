@@ -154,11 +154,8 @@ func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, e
 			s.d.untried++
 			continue
 		}
-		if i > 0 && s.pl.timeIsUp(s.d) {
-			s.d.untried += len(domains) - i
-			return best, nil
-		}
-		if best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe) {
+		enough := best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe)
+		if enough || i > 0 && s.pl.timeIsUp(s.d) {
 			s.d.untried += len(domains) - i
 			return best, nil
 		}

@@ -41,7 +41,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 	}
 	e.Underway.AddVictims(e.Gangs, e.holder(e.d), pods)
 	needed := func() bool { return e.victimsNeeded(pods) }
-	marked, err := e.markAll(ctx, pods, ran, len(jobs) > 0)
+	marked, err := e.markAll(ctx, pods, ran)
 	// If all that were chosen have ended on their own, their places are free: pods that started beside them since need not
 	// be evicted.
 	allEnded := !slices.ContainsFunc(marked[:len(u.pods)], func(one markState) bool { return one != hasEnded })
@@ -86,12 +86,9 @@ func (e *execution) unmarkAll(ctx context.Context, pods []*v1.Pod, marked []mark
 }
 
 // markAll marks the pods that are on their nodes by now, as some of so many that go. The bindings of the others are
-// called back. A single pod is marked only if that cannot wait until it is evicted.
-func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int, now bool) ([]markState, error) {
+// called back.
+func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int) ([]markState, error) {
 	marked := make([]markState, len(pods))
-	if len(pods) == 1 && !now {
-		return marked, nil // the only pod is marked when it is evicted
-	}
 	errs := e.parallel(ctx, len(pods), func(i int) error {
 		if now, ok := e.podByUID(pods[i].UID); ok {
 			pods[i] = now
