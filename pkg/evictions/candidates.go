@@ -163,7 +163,8 @@ func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.Footprint,
 // parts of one candidate. local has the requests of the pods on the searched nodes.
 func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local map[types.UID]victim.Vector,
 	permits func(*v1.Pod) bool) victim.Gang {
-	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
+	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created,
+		MinByRole: map[string]int{}, MinByPart: map[string]int{}}
 	if first := footprints[0].Running; c.Queue != nil && len(first) > 0 {
 		g.Queue = c.Queue(first[0].Pod)
 	}
@@ -178,9 +179,11 @@ func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local m
 		// Finished members reduce the minimum, but not the minimums by role.
 		f.Min = max(f.Min, sum(f.MinByRole))
 		g.Min += f.Min
-		setMin(&g.MinByPart, part, f.Min)
+		if part != "" {
+			g.MinByPart[part] = f.Min
+		}
 		for role, n := range f.MinByRole {
-			setMin(&g.MinByRole, roles+role, n)
+			g.MinByRole[roles+role] = n
 		}
 		for _, member := range f.Running {
 			if c.Ending[member.Pod.UID] {
@@ -224,16 +227,6 @@ func sum(byRole map[string]int) int {
 		n += least
 	}
 	return n
-}
-
-func setMin(m *map[string]int, name string, n int) {
-	if name == "" {
-		return
-	}
-	if *m == nil {
-		*m = map[string]int{}
-	}
-	(*m)[name] = n
 }
 
 func (c *Candidates) podOf(member gangstate.Placed, local map[types.UID]victim.Vector) victim.Pod {

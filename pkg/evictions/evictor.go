@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ type Evictor struct {
 	// Pod finds a pod by its UID, see [PodsByUID]. Pods lists the pods of a namespace.
 	Pod  func(types.UID) (*v1.Pod, bool)
 	Pods corev1listers.PodLister
-	// InFlight finds the pods that have a node and are not bound to it yet; nil for none.
+	// InFlight finds the pods that have a node and are not bound to it yet.
 	InFlight InFlight
 	Gangs    Gangs
 	// Underway is told about evictions that do not take place.
@@ -39,8 +40,8 @@ type Evictor struct {
 	Texts    Texts
 	Jobs     Jobs
 
-	// unfinished are pods that were marked and still run.
-	unfinished podTimes
+	// unfinished are pods that were marked and still run: since when, a time.Time, by UID.
+	unfinished sync.Map
 }
 
 // InFlight finds pods at Permit and at PreBind, as fwk.Handle does.
@@ -144,9 +145,6 @@ func (e *Evictor) evict(ctx context.Context, one Eviction) (Outcome, error) {
 
 // callOff reports whether it cancelled the binding of a pod that is not on its node yet.
 func (e *Evictor) callOff(pod *v1.Pod) bool {
-	if e.InFlight == nil {
-		return false
-	}
 	if waiting := e.InFlight.GetWaitingPod(pod.UID); waiting != nil {
 		return waiting.Preempt(e.Texts.Plugin, "preempted")
 	}

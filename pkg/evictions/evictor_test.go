@@ -105,8 +105,8 @@ func TestRehearse(t *testing.T) {
 		return nil
 	}
 	for i, fails := range []bool{true, false, false} {
-		if err := s.rehearse(s.ctx, pods[i:i+1]); fails != (err != nil) {
-			t.Errorf("pod %s: %v", pods[i].Name, err)
+		if errs := s.RehearseAll(s.ctx, pods[i:i+1], inTurn); fails != (len(errs) > 0) {
+			t.Errorf("pod %s: %v", pods[i].Name, errs)
 		}
 	}
 	if refused := s.Underway.Refusals(time.Now()); len(refused) != 1 || !refused["v-0"] || s.left(t) != "v-0 v-1 w-0" {

@@ -3,7 +3,6 @@ package evictions
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -13,44 +12,17 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// podTimes records since when a condition holds for pods. It is safe for concurrent use.
-type podTimes struct {
-	mu   sync.Mutex
-	pods map[types.UID]time.Time
-}
-
-func (s *podTimes) set(pod types.UID, holds bool, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !holds {
-		delete(s.pods, pod)
-		return
-	}
-	if s.pods == nil {
-		s.pods = map[types.UID]time.Time{}
-	}
-	if _, ok := s.pods[pod]; !ok {
-		s.pods[pod] = now
-	}
-}
-
-func (s *podTimes) longerThan(d time.Duration, now time.Time) []types.UID {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var pods []types.UID
-	for pod, at := range s.pods {
-		if now.Sub(at) >= d {
-			pods = append(pods, pod)
-		}
-	}
-	return pods
-}
-
 // finishAfter is how long a marked pod may run on.
 const finishAfter = 5 * time.Second
 
 // PodUpdated updates what is known of a pod.
-func (e *Evictor) PodUpdated(pod *v1.Pod) { e.unfinished.set(pod.UID, e.Marked(pod), e.Clock.Now()) }
+func (e *Evictor) PodUpdated(pod *v1.Pod) {
+	if e.Marked(pod) {
+		e.unfinished.LoadOrStore(pod.UID, e.Clock.Now())
+	} else {
+		e.unfinished.Delete(pod.UID)
+	}
+}
 
 // PodDeleted records that a pod no longer exists.
 func (e *Evictor) PodDeleted(pod *v1.Pod) {
@@ -59,7 +31,7 @@ func (e *Evictor) PodDeleted(pod *v1.Pod) {
 	if pod.Spec.NodeName == "" {
 		e.Underway.LeftCache(pod.UID, now) // the scheduler's cache never had it
 	}
-	e.unfinished.set(pod.UID, false, now)
+	e.unfinished.Delete(pod.UID)
 }
 
 // Finish evicts marked pods that still run in a gang that was to be evicted whole, has lost pods since and is below its
@@ -68,9 +40,10 @@ func (e *Evictor) PodDeleted(pod *v1.Pod) {
 // that needs its place chooses it again.
 func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
 	underway := e.Underway.All()
-	for _, uid := range e.unfinished.longerThan(finishAfter, now) {
+	for key, since := range e.unfinished.Range {
+		uid := key.(types.UID)
 		pod, ok := e.Pod(uid)
-		if !ok || underway[uid] || !e.Marked(pod) {
+		if now.Sub(since.(time.Time)) < finishAfter || !ok || underway[uid] || !e.Marked(pod) {
 			continue
 		}
 		rest, err := e.remainsOf(pod)

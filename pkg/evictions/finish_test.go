@@ -81,7 +81,7 @@ func TestFinishTogether(t *testing.T) {
 			if _, err := s.Mark(s.ctx, b[0], c.of); err != nil {
 				t.Fatal(err)
 			}
-			await.Until(t, "marked pods to be known", func() bool { return len(s.unfinished.longerThan(0, time.Now())) > 0 })
+			await.Until(t, "marked pods to be known", func() bool { return s.marked() > 0 })
 			s.Finish(s.ctx, time.Now().Add(time.Hour), true)
 			if left := s.left(t); left != c.left {
 				t.Errorf("left %q, want %q", left, c.left)
@@ -99,7 +99,7 @@ func TestUnfinishedMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	await.Until(t, "marked pods to be known", func() bool { return len(s.unfinished.longerThan(0, time.Now())) == len(pods) })
+	await.Until(t, "marked pods to be known", func() bool { return s.marked() == len(pods) })
 	s.Finish(s.ctx, time.Now().Add(time.Hour), true)
 	for _, pod := range pods {
 		if now := s.now(t, pod.Name); s.Marked(now) {

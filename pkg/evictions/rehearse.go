@@ -15,23 +15,15 @@ import (
 // rehearse returns, by a dry run, the error that evicting the first of these pods that still exists would get.
 func (e *Evictor) rehearse(ctx context.Context, kind []*v1.Pod) error {
 	for _, pod := range kind {
-		if gone, err := e.dryRun(ctx, pod); !gone {
+		gone, err := e.delete(ctx, pod, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		if refuses(err) {
+			e.Underway.refuse(pod.UID, e.Clock.Now())
+		}
+		if !gone {
 			return err
 		}
 	}
 	return nil
-}
-
-// dryRun returns the error that evicting a pod would get. It reports whether the pod is gone already.
-func (e *Evictor) dryRun(ctx context.Context, pod *v1.Pod) (gone bool, err error) {
-	if pod.Spec.NodeName == "" {
-		return false, nil // it is not on its node yet; its binding will be cancelled
-	}
-	gone, err = e.delete(ctx, pod, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-	if refuses(err) {
-		e.Underway.refuse(pod.UID, e.Clock.Now())
-	}
-	return gone, err
 }
 
 // RehearseAll returns the errors that evicting pods would get. It protects gangs from going in part, and pods from
@@ -43,59 +35,46 @@ func (e *Evictor) dryRun(ctx context.Context, pod *v1.Pod) (gone bool, err error
 // example, escapes it once: after an eviction was refused that no dry run had predicted, it tries every pod for an
 // hour.
 //
-// each runs n calls concurrently.
-func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod, each func(n int, call func(int))) []error {
+// each runs n calls concurrently, and returns their errors.
+func (e *Evictor) RehearseAll(ctx context.Context, pods []*v1.Pod,
+	each func(n int, call func(int) error) []error) []error {
 	onTheirWay := func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" } // their bindings will be cancelled
 	pods = slices.DeleteFunc(slices.Clone(pods), onTheirWay)
 	kinds := kindsOf(e.Gangs, pods)
 	if e.Underway.cautious(e.Clock.Now()) {
 		kinds = groupBy(pods, func(pod *v1.Pod) types.UID { return pod.UID })
 	}
-	var failed []error
-	ask := func(n int, pods func(int) []*v1.Pod) []error {
-		errs := make([]error, n)
-		each(n, func(i int) { errs[i] = e.rehearse(ctx, pods(i)) })
-		for _, err := range errs {
-			if err != nil {
-				failed = append(failed, err)
-			}
-		}
-		return errs
-	}
+	refused := make([]bool, len(kinds))
+	failed := each(len(kinds), func(i int) error {
+		err := e.rehearse(ctx, kinds[i])
+		refused[i] = refuses(err)
+		return err
+	})
 	var others []*v1.Pod
-	for i, err := range ask(len(kinds), func(i int) []*v1.Pod { return kinds[i] }) {
-		if refuses(err) {
-			others = append(others, kinds[i][1:]...)
+	for i, kind := range kinds {
+		if refused[i] {
+			others = append(others, kind[1:]...)
 		}
 	}
-	ask(len(others), func(i int) []*v1.Pod { return others[i : i+1] })
-	return failed
+	return append(failed, each(len(others), func(i int) error { return e.rehearse(ctx, others[i:i+1]) })...)
 }
 
-// family is pods that have one origin, and the same keys of labels and annotations. Their origin is a controller, or
-// where there is none their gang, or else their namespace.
-type family struct {
-	namespace  string
-	controller types.UID
-	owner      Owner
-	keys       string
-}
-
-func familyOf(gangs Gangs, pod *v1.Pod) family {
-	labels, annotations := slices.Sorted(maps.Keys(pod.Labels)), slices.Sorted(maps.Keys(pod.Annotations))
-	f := family{namespace: pod.Namespace, keys: fmt.Sprintf("%q %q", labels, annotations)}
+// familyOf returns the family of a pod: its origin, and the keys of its labels and annotations. The origin is a
+// controller, or where there is none the pod's gang, or else its namespace.
+func familyOf(gangs Gangs, pod *v1.Pod) string {
+	origin := "namespace " + pod.Namespace
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
-		f.controller = controller.UID
+		origin = "controller " + string(controller.UID)
 	} else if owner := OwnerOf(gangs, pod); !owner.IsPod() {
-		f.owner = owner
+		origin = "gang " + owner.ID()
 	}
-	return f
+	return fmt.Sprintf("%s %q %q", origin, slices.Sorted(maps.Keys(pod.Labels)), slices.Sorted(maps.Keys(pod.Annotations)))
 }
 
 // kindsOf divides pods into kinds: those of one family that agree in all labels and annotations that do not number
 // them. It keeps their order.
 func kindsOf(gangs Gangs, pods []*v1.Pod) [][]*v1.Pod {
-	families := groupBy(pods, func(pod *v1.Pod) family { return familyOf(gangs, pod) })
+	families := groupBy(pods, func(pod *v1.Pod) string { return familyOf(gangs, pod) })
 	kinds := make([][]*v1.Pod, 0, len(families))
 	for _, members := range families {
 		labels := numbering(members, func(pod *v1.Pod) map[string]string { return pod.Labels })

@@ -87,10 +87,13 @@ func TestKinds(t *testing.T) {
 }
 
 // inTurn makes calls one after the other.
-func inTurn(n int, call func(int)) {
+func inTurn(n int, call func(int) error) (errs []error) {
 	for i := range n {
-		call(i)
+		if err := call(i); err != nil {
+			errs = append(errs, err)
+		}
 	}
+	return errs
 }
 
 // TestRehearseAll: which pods the API server is asked about, and which are left alone then.

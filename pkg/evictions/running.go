@@ -92,14 +92,16 @@ func isFootprintOf(of Owner) func(gangstate.Footprint) bool {
 	return func(f gangstate.Footprint) bool { return f.Key == of.Gang }
 }
 
+// staysOnNode reports whether a pod is on a node, has not ended and is not being deleted.
+func staysOnNode(pod *v1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && !podutil.IsPodTerminal(pod)
+}
+
 // byGang groups running pods by their gangs, without single pods.
 func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gangstate.Placed {
 	gangs := map[Owner][]gangstate.Placed{}
 	for pod := range pods {
-		if pod.Spec.NodeName == "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
-			continue
-		}
-		if of := OwnerOf(known, pod); !of.IsPod() {
+		if of := OwnerOf(known, pod); staysOnNode(pod) && !of.IsPod() {
 			gangs[of] = append(gangs[of], gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 		}
 	}

@@ -125,6 +125,14 @@ func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 	return s
 }
 
+// marked counts the pods that are known to be marked.
+func (s *stage) marked() (n int) {
+	for range s.unfinished.Range {
+		n++
+	}
+	return n
+}
+
 // left lists the pods that the API server has.
 func (s *stage) left(t *testing.T) string {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,7 +17,6 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -39,7 +39,7 @@ type Jobs struct {
 type WholeJob struct {
 	Name types.NamespacedName
 	UID  types.UID
-	Pods []*v1.Pod
+	Pods []*v1.Pod // on nodes
 }
 
 // evictBy returns how a gang is evicted as a whole.
@@ -80,7 +80,13 @@ func (e *Evictor) WholeJobs(together []gangstate.Footprint, victims []*v1.Pod) (
 			if err != nil {
 				return nil, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
 			}
-			if job.Pods = ofJob(job.UID, pods); allChosen(job.Pods, chosen) {
+			for _, pod := range pods {
+				if owner := jobOf(pod); owner != nil && owner.UID == job.UID && staysOnNode(pod) {
+					job.Pods = append(job.Pods, pod)
+				}
+			}
+			stays := slices.ContainsFunc(job.Pods, func(pod *v1.Pod) bool { return !chosen[pod.UID] })
+			if len(job.Pods) > 0 && !stays {
 				jobs = append(jobs, job)
 			}
 		}
@@ -95,30 +101,6 @@ func jobOf(pod *v1.Pod) *metav1.OwnerReference {
 		return nil
 	}
 	return owner
-}
-
-// ofJob lists the unfinished pods of a Job that are on nodes and not being deleted.
-func ofJob(job types.UID, pods []*v1.Pod) []*v1.Pod {
-	var list []*v1.Pod
-	for _, pod := range pods {
-		if owner := jobOf(pod); owner != nil && owner.UID == job && staysOnNode(pod) {
-			list = append(list, pod)
-		}
-	}
-	return list
-}
-
-func staysOnNode(pod *v1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && !podutil.IsPodTerminal(pod)
-}
-
-func allChosen(pods []*v1.Pod, chosen map[types.UID]bool) bool {
-	for _, pod := range pods {
-		if !chosen[pod.UID] {
-			return false
-		}
-	}
-	return len(pods) > 0
 }
 
 // SuspendJobs suspends Jobs to make room for a preemptor. It returns their pods on nodes, which the Job controller

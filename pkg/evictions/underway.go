@@ -2,7 +2,6 @@ package evictions
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,46 +12,38 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Underway tracks the preemptions of all profiles whose victims have not all ended, by preemptor. It is safe for
-// concurrent use.
+// Underway tracks the preemptions of all profiles whose victims have not all ended. It is safe for concurrent use.
 type Underway struct {
-	mu       sync.Mutex
-	byHolder map[hold.Holder]map[types.UID]bool
-	victims  map[types.UID]victimRecord
-	// ended are victims that have ended recently. The scheduler's cache, and the gangs' member counts, may still have
-	// them.
-	ended map[types.UID]ended
-	// cached counts the ended victims of a holder that the scheduler's cache still has.
-	cached map[hold.Holder]int
+	mu sync.Mutex
+	// victims have not ended, or have ended recently: the scheduler's cache, and the gangs' member counts, may still have
+	// them. byHolder has the same by preemptor.
+	victims  map[types.UID]*victimRecord
+	byHolder map[hold.Holder]map[types.UID]*victimRecord
 	// evicted is when pods of a gang last ended as victims, and by which holder's decisions, as long as these stand. swept
 	// is when old entries were last removed.
 	evicted map[Owner]recentEviction
 	swept   time.Time
-	// freed is when a victim of a preemptor last ended.
-	freed map[hold.Holder]time.Time
 	// refused are the pods whose eviction the API server refused, and when.
 	refused map[types.UID]time.Time
 	// unexpected is when an eviction was last refused that no dry run had predicted.
 	unexpected time.Time
-	// reliedOn are the decisions of other holders that rely on the end of a victim, by holder.
-	reliedOn map[types.UID]map[hold.Holder]uint64
 	// invalidated are the holders whose decisions relied on victims of others that run on.
 	invalidated map[hold.Holder]bool
 }
 
-// victimRecord is the holder that evicts a victim, and the victim's owner.
+// victimRecord is a victim.
 type victimRecord struct {
+	// holder is the preemptor that evicts it.
 	holder hold.Holder
 	owner  Owner
+	// reliedOn are the decisions of other holders that rely on its end, by holder.
+	reliedOn map[hold.Holder]uint64
+	// ended is when it ended; zero if it has not. leftCache: the scheduler's cache no longer has it.
+	ended     time.Time
+	leftCache bool
 }
 
-// ended is a victim that has ended.
-type ended struct {
-	at     time.Time
-	holder hold.Holder
-	// cached: the scheduler's cache still has it.
-	cached bool
-}
+func (v *victimRecord) hasEnded() bool { return !v.ended.IsZero() }
 
 // recentEviction is a completed eviction; without holder once that has concluded.
 type recentEviction struct {
@@ -66,27 +57,36 @@ const refusedFor = 10 * time.Second
 // endedFor is much longer than one watcher lags behind another.
 const endedFor = 30 * time.Second
 
+// cautiousFor is how long every pod gets its own dry run after an unpredicted refusal.
+const cautiousFor = time.Hour
+
 // NewUnderway returns an empty Underway.
 func NewUnderway() *Underway {
 	return &Underway{
-		byHolder: map[hold.Holder]map[types.UID]bool{}, victims: map[types.UID]victimRecord{}, ended: map[types.UID]ended{},
-		cached: map[hold.Holder]int{}, freed: map[hold.Holder]time.Time{},
-		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{},
-		reliedOn: map[types.UID]map[hold.Holder]uint64{}, invalidated: map[hold.Holder]bool{},
+		victims: map[types.UID]*victimRecord{}, byHolder: map[hold.Holder]map[types.UID]*victimRecord{},
+		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{}, invalidated: map[hold.Holder]bool{},
 	}
 }
 
-// AddVictims adds victims of a preemptor. They are no longer another preemptor's.
+// AddVictims adds victims of a preemptor, without those that have ended since they were chosen. They are no longer
+// another preemptor's, though others may rely on their end.
 func (u *Underway) AddVictims(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
-		u.detachVictim(pod.UID)
-		if u.byHolder[holder] == nil {
-			u.byHolder[holder] = map[types.UID]bool{}
+		one := &victimRecord{holder: holder, owner: OwnerOf(gangs, pod), reliedOn: map[hold.Holder]uint64{}}
+		if before := u.victims[pod.UID]; before != nil {
+			if before.hasEnded() {
+				continue
+			}
+			one.reliedOn = before.reliedOn
+			u.remove(pod.UID)
 		}
-		u.byHolder[holder][pod.UID] = true
-		u.victims[pod.UID] = victimRecord{holder, OwnerOf(gangs, pod)}
+		u.victims[pod.UID] = one
+		if u.byHolder[holder] == nil {
+			u.byHolder[holder] = map[types.UID]*victimRecord{}
+		}
+		u.byHolder[holder][pod.UID] = one
 	}
 }
 
@@ -96,18 +96,12 @@ func (u *Underway) RelyOn(holder hold.Holder, claim uint64, victims []types.UID)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
-		if _, ended := u.ended[pod]; u.victims[pod].holder.IsNone() && !ended {
+		if u.victims[pod] == nil {
 			return false
 		}
 	}
 	for _, pod := range victims {
-		if u.victims[pod].holder.IsNone() {
-			continue
-		}
-		if u.reliedOn[pod] == nil {
-			u.reliedOn[pod] = map[hold.Holder]uint64{}
-		}
-		u.reliedOn[pod][holder] = claim
+		u.victims[pod].reliedOn[holder] = claim
 	}
 	return true
 }
@@ -116,13 +110,12 @@ func (u *Underway) RelyOn(holder hold.Holder, claim uint64, victims []types.UID)
 func (u *Underway) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	var by map[hold.Holder]uint64
+	by := map[hold.Holder]uint64{}
 	for _, pod := range victims {
-		for holder, claim := range u.reliedOn[pod.UID] {
-			if by == nil {
-				by = map[hold.Holder]uint64{}
+		if one := u.victims[pod.UID]; one != nil && !one.hasEnded() {
+			for holder, claim := range one.reliedOn {
+				by[holder] = max(by[holder], claim)
 			}
-			by[holder] = max(by[holder], claim)
 		}
 	}
 	return by
@@ -132,41 +125,33 @@ func (u *Underway) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
 func (u *Underway) PodDeleted(pod types.UID, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	victim, ok := u.victims[pod]
-	if !ok {
-		return
-	}
-	u.dropEnded(now)
-	u.ended[pod], u.freed[victim.holder] = ended{at: now, holder: victim.holder, cached: true}, now
-	u.cached[victim.holder]++
-	u.removeVictim(pod)
-	if !victim.owner.IsPod() {
-		u.recordEvicted(victim, now)
-	}
+	u.end(pod, now)
 }
 
 // LeftCache records that the scheduler's cache no longer has a pod on a node. It reports whether the pod is a victim,
 // or was one until recently. Watchers see an end in any order: this may be the first call.
 func (u *Underway) LeftCache(pod types.UID, now time.Time) bool {
-	u.PodDeleted(pod, now)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	one, victim := u.ended[pod]
-	u.uncache(one)
-	if one.cached = false; victim {
-		u.ended[pod] = one
+	victim := u.end(pod, now)
+	if victim != nil {
+		victim.leftCache = true
 	}
-	return victim
+	return victim != nil
 }
 
-// uncache records that the scheduler's cache does not have a victim.
-func (u *Underway) uncache(one ended) {
-	if !one.cached {
-		return
+// end returns the record of a victim that has ended; nil for any other pod.
+func (u *Underway) end(pod types.UID, now time.Time) *victimRecord {
+	victim := u.victims[pod]
+	if victim == nil || victim.hasEnded() {
+		return victim
 	}
-	if u.cached[one.holder]--; u.cached[one.holder] == 0 {
-		delete(u.cached, one.holder)
+	u.dropEnded(now)
+	victim.ended = now
+	if !victim.owner.IsPod() {
+		u.recordEvicted(victim, now)
 	}
+	return victim
 }
 
 // dropOldEnded drops the victims that ended long ago.
@@ -177,18 +162,16 @@ func (u *Underway) dropOldEnded(now time.Time) {
 }
 
 func (u *Underway) dropEnded(now time.Time) {
-	for pod, one := range u.ended {
-		if now.Sub(one.at) > endedFor {
-			u.uncache(one)
-			delete(u.ended, pod)
+	for pod, one := range u.victims {
+		if one.hasEnded() && now.Sub(one.ended) > endedFor {
+			u.remove(pod)
 		}
 	}
-	maps.DeleteFunc(u.freed, func(_ hold.Holder, at time.Time) bool { return now.Sub(at) > endedFor })
 }
 
 // recordEvicted records that pods of a gang were evicted. From time to time it removes entries older than any
 // cool-down.
-func (u *Underway) recordEvicted(victim victimRecord, now time.Time) {
+func (u *Underway) recordEvicted(victim *victimRecord, now time.Time) {
 	u.evicted[victim.owner] = recentEviction{now, victim.holder}
 	if now.Sub(u.swept) > config.MaxEvictionCooldown {
 		maps.DeleteFunc(u.evicted,
@@ -237,9 +220,6 @@ func (u *Underway) refuseUnexpectedly(victim types.UID, now time.Time) {
 	u.refuse(victim, now)
 }
 
-// cautiousFor is how long every pod gets its own dry run after an unpredicted refusal.
-const cautiousFor = time.Hour
-
 // cautious reports whether an unpredicted refusal happened within cautiousFor.
 func (u *Underway) cautious(now time.Time) bool {
 	u.mu.Lock()
@@ -249,10 +229,15 @@ func (u *Underway) cautious(now time.Time) bool {
 
 // LastFreed returns when a victim of a preemptor last ended; zero if that is longer ago than any watcher lags, or never
 // happened.
-func (u *Underway) LastFreed(holder hold.Holder) time.Time {
+func (u *Underway) LastFreed(holder hold.Holder) (last time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.freed[holder]
+	for _, one := range u.byHolder[holder] {
+		if one.ended.After(last) {
+			last = one.ended
+		}
+	}
+	return last
 }
 
 // Refusals lists the pods whose eviction was refused recently.
@@ -282,7 +267,7 @@ func (u *Underway) Release(victim types.UID) {
 func (u *Underway) ReleaseFrom(holder hold.Holder, victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.victims[victim].holder == holder {
+	if one := u.victims[victim]; one != nil && one.holder == holder {
 		u.release(victim)
 	}
 }
@@ -301,46 +286,46 @@ func (u *Underway) TakeInvalidated(profile string) (holders []hold.Holder) {
 }
 
 func (u *Underway) release(victim types.UID) {
-	for holder := range u.reliedOn[victim] {
+	one := u.victims[victim]
+	if one == nil || one.hasEnded() {
+		return
+	}
+	for holder := range one.reliedOn {
 		u.invalidated[holder] = true
 	}
-	u.removeVictim(victim)
+	u.remove(victim)
 }
 
-func (u *Underway) removeVictim(victim types.UID) {
-	u.detachVictim(victim)
-	delete(u.reliedOn, victim)
-}
-
-// detachVictim takes a victim from its preemptor. Other preemptors that rely on its end still do.
-func (u *Underway) detachVictim(victim types.UID) {
+func (u *Underway) remove(victim types.UID) {
 	holder := u.victims[victim].holder
 	delete(u.victims, victim)
-	delete(u.byHolder[holder], victim)
-	if len(u.byHolder[holder]) == 0 {
+	if delete(u.byHolder[holder], victim); len(u.byHolder[holder]) == 0 {
 		delete(u.byHolder, holder)
 	}
 }
 
 // Victims returns how many victims of a preemptor have not ended.
-func (u *Underway) Victims(holder hold.Holder) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.byHolder[holder])
+func (u *Underway) Victims(holder hold.Holder) int { return len(u.VictimsOf(holder)) }
+
+// VictimsOf lists the victims of a preemptor that have not ended.
+func (u *Underway) VictimsOf(holder hold.Holder) []types.UID {
+	return u.listOf(holder, func(one *victimRecord) bool { return !one.hasEnded() })
 }
 
 // Awaited returns how many victims of a preemptor have not ended, or are still in the scheduler's cache.
 func (u *Underway) Awaited(holder hold.Holder) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return len(u.byHolder[holder]) + u.cached[holder]
+	return len(u.listOf(holder, func(one *victimRecord) bool { return !one.leftCache }))
 }
 
-// VictimsOf lists the victims of a preemptor that have not ended.
-func (u *Underway) VictimsOf(holder hold.Holder) []types.UID {
+func (u *Underway) listOf(holder hold.Holder, is func(*victimRecord) bool) (victims []types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.Collect(maps.Keys(u.byHolder[holder]))
+	for pod, one := range u.byHolder[holder] {
+		if is(one) {
+			victims = append(victims, pod)
+		}
+	}
+	return victims
 }
 
 // All lists the victims, including those that have ended recently.
@@ -349,9 +334,6 @@ func (u *Underway) All() map[types.UID]bool {
 	defer u.mu.Unlock()
 	all := make(map[types.UID]bool, len(u.victims))
 	for victim := range u.victims {
-		all[victim] = true
-	}
-	for victim := range u.ended {
 		all[victim] = true
 	}
 	return all

@@ -46,16 +46,10 @@ func DemandOf(info fwk.PodInfo) Demand {
 	for name, amount := range request.GetScalarResources() {
 		set(name, amount)
 	}
-	d.Ports = portsOf(info.GetPod())
-	return d
-}
-
-func portsOf(pod *v1.Pod) []hold.Port {
-	var ports []hold.Port
-	for _, port := range util.GetHostPorts(pod) {
-		ports = append(ports, hold.Port{IP: port.HostIP, Protocol: string(port.Protocol), Number: port.HostPort})
+	for _, port := range util.GetHostPorts(info.GetPod()) {
+		d.Ports = append(d.Ports, hold.Port{IP: port.HostIP, Protocol: string(port.Protocol), Number: port.HostPort})
 	}
-	return ports
+	return d
 }
 
 // Holds is the shared ledger. It is safe for concurrent use.
@@ -104,6 +98,13 @@ func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 	}
 }
 
+// changeHeld does what change does, and nothing if nothing is held.
+func (h *Holds) changeHeld(f func(*hold.Ledger) hold.Change) {
+	if !h.Empty() {
+		h.change(f)
+	}
+}
+
 // FollowPlan records the plan of a holder for these pods: the holds of the plan replace their nominations.
 func (h *Holds) FollowPlan(holder hold.Holder, pods []types.UID, plan []hold.Hold) {
 	h.change(func(l *hold.Ledger) hold.Change { return l.FollowPlan(holder, pods, plan) })
@@ -111,9 +112,7 @@ func (h *Holds) FollowPlan(holder hold.Holder, pods []types.UID, plan []hold.Hol
 
 // PodAssumed records that the scheduler's cache counts a pod on a node.
 func (h *Holds) PodAssumed(pod types.UID, nodeName string) {
-	if !h.Empty() {
-		h.change(func(l *hold.Ledger) hold.Change { return l.PodAssumed(pod, nodeName) })
-	}
+	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.PodAssumed(pod, nodeName) })
 }
 
 // Release ends the places of pods in a plan. Capacity that was freed for them stays nominated.
@@ -247,23 +246,10 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 	}
 }
 
-// Nominate holds nodes for the pods of a holder for which others are evicted. A pod that has a place in a plan keeps
+// Nominate holds a node for a pod for which others are evicted. It is Recalled if the node is known only from the pod's
+// status: statuses come late, so what this process has promised takes precedence. A pod that has a place in a plan keeps
 // it.
-func (h *Holds) Nominate(nominations ...hold.Hold) {
-	for _, one := range nominations {
-		one.Recalled = false
-		h.nominate(one)
-	}
-}
-
-// Recall holds the node that a pod's status names as nominated. Statuses come late: what this process has promised
-// takes precedence.
-func (h *Holds) Recall(one hold.Hold) {
-	one.Recalled = true
-	h.nominate(one)
-}
-
-func (h *Holds) nominate(one hold.Hold) {
+func (h *Holds) Nominate(one hold.Hold) {
 	one.Reason = hold.Nomination
 	h.change(func(l *hold.Ledger) hold.Change {
 		now, ok := l.Hold(hold.IDOf(one.For))
@@ -276,9 +262,7 @@ func (h *Holds) nominate(one hold.Hold) {
 
 // DropNomination ends the nomination of a pod, if any.
 func (h *Holds) DropNomination(pod types.UID) {
-	if !h.Empty() {
-		h.change(func(l *hold.Ledger) hold.Change { return l.DropNominations(pod) })
-	}
+	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.DropNominations(pod) })
 }
 
 // NominationWritten reports that a nomination was written to the status of a pod. If it has ended meanwhile, the
@@ -301,18 +285,13 @@ func (h *Holds) DropRecalled(pod types.UID) {
 
 // PodBound ends what is held for a pod that is bound.
 func (h *Holds) PodBound(pod types.UID, nodeName string) {
-	if !h.Empty() {
-		h.change(func(l *hold.Ledger) hold.Change { return l.PodBound(pod, nodeName) })
-	}
+	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.PodBound(pod, nodeName) })
 }
 
 // Adopt transfers the nominations of pods to a holder: after a restart it is unknown which group a pod was nominated
 // with, and a pod that was nominated with its gang may now be placed alone.
 func (h *Holds) Adopt(holder hold.Holder, pods []types.UID) {
-	if h.Empty() {
-		return
-	}
-	h.change(func(l *hold.Ledger) hold.Change {
+	h.changeHeld(func(l *hold.Ledger) hold.Change {
 		for _, pod := range pods {
 			if one, ok := l.Hold(hold.IDOf(pod)); ok && one.Reason == hold.Nomination && one.Holder != holder {
 				one.Holder = holder
@@ -354,15 +333,7 @@ func (h *Holds) NominationsOf(holder hold.Holder) []hold.Hold {
 
 // Among returns those of holders that hold something on any of these nodes.
 func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
-	return read(h, func(l *hold.Ledger) []hold.Holder {
-		on := map[hold.Holder]bool{}
-		for node := range nodes {
-			for _, holder := range l.On(node) {
-				on[holder] = true
-			}
-		}
-		return slices.DeleteFunc(slices.Clone(holders), func(holder hold.Holder) bool { return !on[holder] })
-	})
+	return read(h, func(l *hold.Ledger) []hold.Holder { return l.Among(holders, nodes) })
 }
 
 // NodesOf lists the nodes on which one of these holders holds something.
@@ -382,10 +353,7 @@ func (h *Holds) Nominated(holder hold.Holder) bool {
 
 // DropNominations ends the nominations of a holder.
 func (h *Holds) DropNominations(holder hold.Holder) {
-	if h.Empty() {
-		return
-	}
-	h.change(func(l *hold.Ledger) hold.Change {
+	h.changeHeld(func(l *hold.Ledger) hold.Change {
 		var pods []types.UID
 		for _, one := range l.HoldsOf(holder, hold.Nomination) {
 			pods = append(pods, one.For)

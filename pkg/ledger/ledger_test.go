@@ -169,7 +169,7 @@ func TestNominations(t *testing.T) {
 	}
 	recall := func(node string) func(*Holds) {
 		return func(h *Holds) {
-			h.Recall(hold.Hold{For: "p", Holder: hold.Holder{Group: "g"}, Node: node, Request: one.Request})
+			h.Nominate(hold.Hold{Recalled: true, For: "p", Holder: hold.Holder{Group: "g"}, Node: node, Request: one.Request})
 		}
 	}
 	cleared := func(h *Holds) { h.DropRecalled("p") }
@@ -221,7 +221,8 @@ func TestStated(t *testing.T) {
 	h := New()
 	var told []types.UID
 	h.OnRenominate(func(pod types.UID) { told = append(told, pod) })
-	h.Nominate(hold.Hold{For: "stands", Holder: hold.Holder{Group: "g"}, Node: "n"}, hold.Hold{For: "ended", Holder: hold.Holder{Group: "g"}, Node: "n"})
+	h.Nominate(hold.Hold{For: "stands", Holder: hold.Holder{Group: "g"}, Node: "n"})
+	h.Nominate(hold.Hold{For: "ended", Holder: hold.Holder{Group: "g"}, Node: "n"})
 	h.DropNomination("ended")
 	told = nil
 	h.NominationWritten("stands")
@@ -302,7 +303,7 @@ func BenchmarkNominations(b *testing.B) {
 	for i := range holders {
 		uid := types.UID(fmt.Sprint("pod-", i))
 		holders[i] = hold.Holder{Profile: "lockstep-scheduler", Group: hold.SinglePod(uid)}
-		h.Recall(hold.Hold{For: uid, Holder: holders[i], Node: fmt.Sprint("node-", i/8), Request: resource.Vector{gpu: 1}})
+		h.Nominate(hold.Hold{Recalled: true, For: uid, Holder: holders[i], Node: fmt.Sprint("node-", i/8), Request: resource.Vector{gpu: 1}})
 	}
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {

@@ -35,9 +35,7 @@ func (h *Holds) Consume(id hold.ID, pod types.UID, d Demand) (took bool) {
 
 // ReturnPart returns what a pod has taken.
 func (h *Holds) ReturnPart(pod types.UID) {
-	if !h.Empty() {
-		h.change(func(l *hold.Ledger) hold.Change { return l.ReturnParts(pod) })
-	}
+	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.ReturnParts(pod) })
 }
 
 // Part returns what a pod has taken of the reserved hold; nothing if it has no part.

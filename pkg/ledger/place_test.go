@@ -11,6 +11,11 @@ import (
 // TestPlace: what is held for a pod decides where it is to go.
 func TestPlace(t *testing.T) {
 	one := func(node string) hold.Hold { return hold.Hold{For: "p", Holder: hold.Holder{Group: "g"}, Node: node} }
+	recalled := func(node string) hold.Hold {
+		h := one(node)
+		h.Recalled = true
+		return h
+	}
 	for sentence, c := range map[string]struct {
 		holds     func(*Holds)
 		want      Place
@@ -19,10 +24,10 @@ func TestPlace(t *testing.T) {
 	}{
 		"nothing is held": {holds: func(*Holds) {}},
 		"a nomination":    {holds: func(h *Holds) { h.Nominate(one("n")) }, want: Place{Node: "n"}, held: true, nominated: true},
-		"one of a status": {holds: func(h *Holds) { h.Recall(one("n")) }, want: Place{Node: "n"}, held: true, nominated: true},
+		"one of a status": {holds: func(h *Holds) { h.Nominate(recalled("n")) }, want: Place{Node: "n"}, held: true, nominated: true},
 		"a plan":          {holds: func(h *Holds) { put(h, one("n")) }, want: Place{Node: "n", Planned: true}, held: true},
 		"a plan in place of a nomination": {
-			holds: func(h *Holds) { h.Nominate(one("m")); put(h, one("n")); h.Recall(one("m")) }, want: Place{Node: "n", Planned: true}, held: true,
+			holds: func(h *Holds) { h.Nominate(one("m")); put(h, one("n")); h.Nominate(recalled("m")) }, want: Place{Node: "n", Planned: true}, held: true,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/util"
 
@@ -36,11 +35,11 @@ const Name = "BoundedBinder"
 
 // Binder is the plugin.
 type Binder struct {
-	fwk.BindPlugin
 	slots  *Slots
-	handle fwk.Handle
 	client kubernetes.Interface
-	// readBackoff returns the pauses between looks at a pod.
+	// bind sends a Binding.
+	bind func(context.Context, *v1.Binding) error
+	// patience returns the pauses between looks at a pod.
 	patience func() wait.Backoff
 }
 
@@ -66,30 +65,30 @@ func (pl *Binder) send(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		return fwk.AsStatus(fmt.Errorf("waiting to bind pod %s/%s: %w", pod.Namespace, pod.Name, err)), false
 	}
 	defer pl.slots.release()
-	if notes := binding.Annotations(state); notes != nil {
-		return fwk.AsStatus(pl.bind(ctx, &v1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Annotations: notes},
-			Target:     v1.ObjectReference{Kind: "Node", Name: node},
-		})), true
-	}
-	return pl.BindPlugin.Bind(ctx, state, pod, node), true
+	return fwk.AsStatus(pl.bind(ctx, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			Annotations: binding.Annotations(state)},
+		Target: v1.ObjectReference{Kind: "Node", Name: node},
+	})), true
 }
 
-// bind sends a Binding as kube-scheduler's binder does.
-func (pl *Binder) bind(ctx context.Context, b *v1.Binding) error {
-	if calls := pl.handle.APICacher(); calls != nil { // SchedulerAsyncAPICalls
-		done, err := calls.BindPod(b)
-		if err != nil {
-			return err
+// bindAsStock sends a Binding as kube-scheduler's binder does.
+func bindAsStock(handle fwk.Handle) func(context.Context, *v1.Binding) error {
+	return func(ctx context.Context, b *v1.Binding) error {
+		if calls := handle.APICacher(); calls != nil { // SchedulerAsyncAPICalls
+			done, err := calls.BindPod(b)
+			if err != nil {
+				return err
+			}
+			return calls.WaitOnFinish(ctx, done)
 		}
-		return calls.WaitOnFinish(ctx, done)
+		return util.BindPod(ctx, handle.ClientSet(), b)
 	}
-	return util.BindPod(ctx, pl.client, b)
 }
 
 // New returns the factory of the plugin over slots that all profiles share.
 func New(slots *Slots) frameworkruntime.PluginFactory {
-	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args, ok := object.(*config.BoundedBinderArgs)
 		if !ok {
 			return nil, fmt.Errorf("reading arguments of %s: want BoundedBinderArgs, got %T", Name, object)
@@ -98,12 +97,7 @@ func New(slots *Slots) frameworkruntime.PluginFactory {
 			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)
 		}
 		slots.resize(int(args.MaxInFlight))
-		inner, err := defaultbinder.New(ctx, nil, handle)
-		if err != nil {
-			return nil, fmt.Errorf("making the binder: %w", err)
-		}
 		registerMetrics()
-		return &Binder{BindPlugin: inner.(fwk.BindPlugin), slots: slots, handle: handle, client: handle.ClientSet(),
-			patience: readBackoff}, nil
+		return &Binder{slots: slots, client: handle.ClientSet(), bind: bindAsStock(handle), patience: readBackoff}, nil
 	}
 }

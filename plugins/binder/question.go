@@ -13,19 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// answer is what the API server returned for a Binding.
-type answer int
-
-const (
-	// stored: the pod is on its node.
-	stored answer = iota
-	// answered: the call is over. The answer was no, but a Binding that is sent again after
-	// the first was stored gets a no as well; only the pod shows which.
-	answered
-	// silent: the call may still be running, and be stored later.
-	silent
-)
-
 // landsWithin is how long after it was sent a call without an answer may still be
 // stored: the API server ends requests after a minute (its --request-timeout), and
 // what it has handed to etcd by then, etcd decides within seconds.
@@ -34,29 +21,27 @@ const landsWithin = 75 * time.Second
 // otherUID is what the API server returns where the UID of a Binding is not that of the pod.
 const otherUID = "Precondition failed: UID in precondition"
 
-// classify returns what an error of a Binding call means.
+// unanswered reports whether a Binding call that failed may still be running, and be stored later. Otherwise the answer
+// was no; but a Binding that is sent again after the first was stored gets a no as well, and only the pod shows which.
 //
 // A Conflict is no answer: the API server wraps whatever goes wrong in storage into
 // one, timeouts of etcd too. Only the Conflict that names the UID means that another pod
 // has the name by now.
-func classify(err error) answer {
-	if err == nil {
-		return stored
-	}
+func unanswered(err error) bool {
 	code, reason := int32(0), apierrors.ReasonForError(err)
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		code = status.Status().Code
 	}
 	switch {
 	case code == http.StatusConflict && strings.Contains(err.Error(), otherUID):
-		return answered
+		return false
 	case code == 0, code == http.StatusConflict, code == http.StatusRequestTimeout, code > http.StatusInternalServerError:
-		return silent // 502 to 504 come from proxies in between, too
+		return true // 502 to 504 come from proxies in between, too
 	case reason == metav1.StatusReasonTimeout, reason == metav1.StatusReasonServerTimeout,
 		apierrors.IsUnexpectedServerError(err):
-		return silent
+		return true
 	}
-	return answered
+	return false
 }
 
 // outcome is what a look at the pod shows about its Binding.
@@ -96,14 +81,11 @@ type question struct {
 	refused bool
 }
 
-// sent notes a call that came back with err.
+// sent notes a call that failed.
 func (q *question) sent(err error, now time.Time) {
 	q.times++
-	switch classify(err) {
-	case silent:
-		q.refused, q.openUntil = false, now.Add(landsWithin)
-	case answered:
-		q.refused = true
+	if q.refused = !unanswered(err); !q.refused {
+		q.openUntil = now.Add(landsWithin)
 	}
 }
 

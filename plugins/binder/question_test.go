@@ -20,31 +20,30 @@ import (
 
 var bindings = schema.GroupResource{Resource: "pods/binding"}
 
-func TestClassify(t *testing.T) {
+func TestUnanswered(t *testing.T) {
 	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: "a webhook denied the request"}}
 	for sentence, c := range map[string]struct {
 		err  error
-		want answer
+		want bool
 	}{
-		"no error":                              {nil, stored},
-		"a connection that was reset":           {&url.Error{Op: "Post", URL: "https://api", Err: syscall.ECONNRESET}, silent},
-		"a connection that ended":               {&url.Error{Op: "Post", URL: "https://api", Err: io.ErrUnexpectedEOF}, silent},
-		"a connection that was refused":         {&url.Error{Op: "Post", URL: "https://api", Err: syscall.ECONNREFUSED}, silent},
-		"a request that was not done in time":   {apierrors.NewTimeoutError("too long", 1), silent},
-		"an API server that is overtaxed":       {apierrors.NewServerTimeout(bindings, "create", 1), silent},
-		"an API server that is away":            {apierrors.NewServiceUnavailable("starting"), silent},
-		"a proxy that lost the API server":      {apierrors.NewGenericServerResponse(http.StatusBadGateway, "post", bindings, "a", "no upstream", 0, true), silent},
-		"a proxy's own idea of an error":        {apierrors.NewGenericServerResponse(http.StatusInternalServerError, "post", bindings, "a", "oops", 0, true), silent},
-		"a conflict: storage wraps all in it":   {apierrors.NewConflict(bindings, "a", errors.New("etcdserver: request timed out")), silent},
-		"a conflict over the UID":               {apierrors.NewConflict(bindings, "a", storage.NewInvalidObjError("/pods/ns/a", otherUID+": 1, UID in object meta: 2")), answered},
-		"an error inside the API server":        {apierrors.NewInternalError(errors.New("failed calling webhook")), answered},
-		"a webhook that says no, with code 500": {denied, answered},
-		"too many requests":                     {apierrors.NewTooManyRequests("later", 1), answered},
-		"forbidden":                             {apierrors.NewForbidden(bindings, "a", errors.New("no")), answered},
-		"no such pod":                           {apierrors.NewNotFound(bindings, "a"), answered},
-		"a status in another error":             {fmt.Errorf("binding: %w", apierrors.NewForbidden(bindings, "a", errors.New("no"))), answered},
+		"a connection that was reset":           {&url.Error{Op: "Post", URL: "https://api", Err: syscall.ECONNRESET}, true},
+		"a connection that ended":               {&url.Error{Op: "Post", URL: "https://api", Err: io.ErrUnexpectedEOF}, true},
+		"a connection that was refused":         {&url.Error{Op: "Post", URL: "https://api", Err: syscall.ECONNREFUSED}, true},
+		"a request that was not done in time":   {apierrors.NewTimeoutError("too long", 1), true},
+		"an API server that is overtaxed":       {apierrors.NewServerTimeout(bindings, "create", 1), true},
+		"an API server that is away":            {apierrors.NewServiceUnavailable("starting"), true},
+		"a proxy that lost the API server":      {apierrors.NewGenericServerResponse(http.StatusBadGateway, "post", bindings, "a", "no upstream", 0, true), true},
+		"a proxy's own idea of an error":        {apierrors.NewGenericServerResponse(http.StatusInternalServerError, "post", bindings, "a", "oops", 0, true), true},
+		"a conflict: storage wraps all in it":   {apierrors.NewConflict(bindings, "a", errors.New("etcdserver: request timed out")), true},
+		"a conflict over the UID":               {apierrors.NewConflict(bindings, "a", storage.NewInvalidObjError("/pods/ns/a", otherUID+": 1, UID in object meta: 2")), false},
+		"an error inside the API server":        {apierrors.NewInternalError(errors.New("failed calling webhook")), false},
+		"a webhook that says no, with code 500": {denied, false},
+		"too many requests":                     {apierrors.NewTooManyRequests("later", 1), false},
+		"forbidden":                             {apierrors.NewForbidden(bindings, "a", errors.New("no")), false},
+		"no such pod":                           {apierrors.NewNotFound(bindings, "a"), false},
+		"a status in another error":             {fmt.Errorf("binding: %w", apierrors.NewForbidden(bindings, "a", errors.New("no"))), false},
 	} {
-		if got := classify(c.err); got != c.want {
+		if got := unanswered(c.err); got != c.want {
 			t.Errorf("%s: %v, want %v", sentence, got, c.want)
 		}
 	}

@@ -48,11 +48,12 @@ func (pl *Binder) settle(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		}
 		if outcome == again {
 			var sent bool
-			if status, sent = pl.send(ctx, state, pod, node); sent {
-				q.sent(status.AsError(), time.Now())
-			}
-			if status.IsSuccess() {
+			switch status, sent = pl.send(ctx, state, pod, node); {
+			case status.IsSuccess():
 				outcome = bound
+				q.times++
+			case sent:
+				q.sent(status.AsError(), time.Now())
 			}
 		}
 		if outcome != again && outcome != unknown {

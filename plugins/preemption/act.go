@@ -17,6 +17,17 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
+// execution carries out what was found for a preemptor.
+type execution struct {
+	*GangPreemption
+	d *demand
+	f *found
+	// evicted has the UIDs of the pods that were evicted, or found gone.
+	evicted sync.Map
+	// counted is done with the first victim, which counts the preemption.
+	counted sync.Once
+}
+
 // begin begins a preemption. It holds the places from now on; evictions and nominations follow on goroutines, since
 // they call the API server. It does nothing and returns false if pods that other preemptors had chosen, and that the
 // plan assumed gone, are no longer victims.
@@ -28,14 +39,14 @@ func (pl *GangPreemption) begin(ctx context.Context, d *demand, f *found) bool {
 	}
 	for uid, node := range f.plan.Nodes {
 		demand := f.plan.Demand[uid]
-		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.priority, Request: demand.Request,
+		pl.Holds.Nominate(hold.Hold{For: uid, Holder: holder, Node: node, Priority: d.gang.Priority, Request: demand.Request,
 			Ports: demand.Ports, Devices: demand.Devices, Claim: f.claim})
 	}
 	pl.dropOutranked(f)
 	pl.Gangs.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
 	pl.Underway.AddVictims(pl.Gangs, holder, f.victims)
 	// The cycle's context ends with the cycle.
-	go pl.carryOut(context.WithoutCancel(ctx), d, f)
+	go (&execution{GangPreemption: pl, d: d, f: f}).carryOut(context.WithoutCancel(ctx))
 	return true
 }
 
@@ -45,64 +56,64 @@ const deadline = 2 * time.Minute
 // carryOut nominates and evicts. It evicts no pod if an eviction would be refused, a nomination fails, or the decision
 // is outdated, and no further gang once the preemptor does not need the capacity. What it has freed stays held for the
 // preemptor, which searches again for the rest.
-func (pl *GangPreemption) carryOut(ctx context.Context, d *demand, f *found) {
+func (e *execution) carryOut(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	logger := klog.FromContext(ctx)
-	failed := pl.rehearse(ctx, d, f)
-	stale := ""
-	if len(failed) == 0 {
-		stale = pl.outdated(ctx, d, f)
-	}
-	if len(failed) == 0 && stale == "" {
-		if err := pl.breakPromises(ctx, d, f); err != nil {
-			failed = append(failed, err)
-		}
-	}
-	if stale != "" {
-		logger.V(2).Info("Preemption aborted; the preemptor will retry", "preemptor",
-			d.String(), "why", stale)
-	}
+	failed, stale := e.prepare(ctx)
 	withdrawn := len(failed) > 0 || stale != ""
 	if withdrawn {
-		pl.withdraw(d, f)
+		e.withdraw()
 	} else {
-		failed = pl.evictAll(ctx, d, f)
+		failed = e.evictAll(ctx)
 	}
 	after := time.Duration(0)
-	if len(failed) > 0 {
+	switch {
+	case stale != "":
+		logger.V(2).Info("Preemption aborted; the preemptor will retry", "preemptor", e.d.String(), "why", stale)
+	case len(failed) > 0:
 		evictionErrors.Add(float64(len(failed)))
-		logger.Error(failed[0], "Preemption failed; the preemptor will retry", "preemptor",
-			d.String(), "errors", len(failed))
+		logger.Error(failed[0], "Preemption failed; the preemptor will retry", "preemptor", e.d.String(), "errors",
+			len(failed))
 		after = pauseAfterErrors
 	}
 	if withdrawn {
-		after = pl.pauses.recordAbort(d.group, pl.clock.Now(), after)
+		after = e.pauses.recordAbort(e.d.attempt.Group, e.clock.Now(), after)
 	} else {
-		pl.pauses.end(d.group)
+		e.pauses.end(e.d.attempt.Group)
 	}
-	if pl.Underway.Victims(pl.holder(d)) == 0 {
-		pl.retryAfter(d.leader, after)
+	if e.Underway.Victims(e.holder(e.d)) == 0 {
+		e.retryAfter(e.d.leader, after)
 	}
+}
+
+// prepare does all that can be undone, and then makes promises make way. It returns what failed, or why the decision no
+// longer holds.
+func (e *execution) prepare(ctx context.Context) (failed []error, stale string) {
+	each := func(n int, call func(int) error) []error { return e.parallel(ctx, n, call) }
+	if failed = e.evictor.RehearseAll(ctx, e.f.victims, each); len(failed) > 0 {
+		return failed, ""
+	}
+	if failed = e.nominateAll(ctx); len(failed) > 0 {
+		return failed, ""
+	}
+	if stale = e.outdated(); stale != "" {
+		return nil, stale
+	}
+	if err := e.breakPromises(ctx); err != nil {
+		return []error{err}, ""
+	}
+	return nil, ""
 }
 
 // withdraw takes back the nominations of a decision that is not carried out. Later nominations stand.
-func (pl *GangPreemption) withdraw(d *demand, f *found) {
-	for uid := range f.plan.Nodes {
-		if one, ok := pl.Holds.Nomination(uid); ok && one.Claim == f.claim {
-			pl.Holds.DropNomination(uid)
+func (e *execution) withdraw() {
+	for uid := range e.f.plan.Nodes {
+		if one, ok := e.Holds.Nomination(uid); ok && one.Claim == e.f.claim {
+			e.Holds.DropNomination(uid)
 		}
 	}
-	pl.releaseVictims(d, f.victims)
-}
-
-// rehearse does all that can be undone.
-func (pl *GangPreemption) rehearse(ctx context.Context, d *demand, f *found) []error {
-	each := func(n int, call func(int)) { pl.parallel(ctx, n, call) }
-	if failed := pl.evictor.RehearseAll(ctx, f.victims, each); len(failed) > 0 {
-		return failed
-	}
-	return pl.nominateAll(ctx, d, f)
+	e.releaseVictims(e.f.victims)
 }
 
 // pauseAfterErrors is how long a preemptor waits after an error.
@@ -110,58 +121,54 @@ const pauseAfterErrors = time.Second
 
 // evictAll evicts the victims, and records events on the preemptor and on the gangs that lost
 // pods.
-func (pl *GangPreemption) evictAll(ctx context.Context, d *demand, f *found) []error {
-	if len(f.victims) == 0 {
+func (e *execution) evictAll(ctx context.Context) []error {
+	if len(e.f.victims) == 0 {
 		return nil // only nominations and holds make way
 	}
-	if pl.preemptorNeeds(d, f) {
-		pl.recordPreempting(d, f)
+	if e.preemptorNeeds() {
+		preempting(e.d, e.f, e.cutShortMessage(e.d)).Record(e.handle.EventRecorder())
 	}
-	var errs errorList
-	units, evicted := f.units(pl.args.EvictBrokenGangs), &evictedPods{}
-	pl.parallel(ctx, len(units), func(i int) {
-		if !pl.victimsNeeded(d, f, units[i].pods) {
-			pl.releaseVictims(d, units[i].pods)
-			return
-		}
-		if units[i].whole {
-			errs.add(pl.evictWhole(ctx, d, f, units[i], evicted))
-			return
-		}
-		for _, pod := range units[i].pods {
-			errs.add(pl.evictOne(ctx, d, f, evictions.Eviction{Pod: pod, From: f.from[pod.UID],
-				Needed: func() bool { return pl.victimsNeeded(d, f, units[i].pods) }}, evicted))
+	units := e.f.units(e.args.EvictBrokenGangs)
+	errs := e.parallel(ctx, len(units), func(i int) error {
+		switch u := units[i]; {
+		case !e.victimsNeeded(u.pods):
+			e.releaseVictims(u.pods)
+			return nil
+		case u.gang != (evictions.Owner{}):
+			return e.evictWhole(ctx, u)
+		default:
+			return e.evictOne(ctx, evictions.Eviction{Pod: u.pods[0], From: e.f.from[u.pods[0].UID],
+				Needed: func() bool { return e.victimsNeeded(u.pods) }})
 		}
 	})
-	pl.releaseNotEvicted(d, f.victims, evicted)
-	pl.recordVictims(d, f, evicted)
-	logVictims(ctx, d, f, evicted)
-	return errs.list()
+	e.releaseVictims(e.f.victims) // time may have been up before their turn
+	e.recordVictims()
+	e.logVictims(ctx)
+	return errs
 }
 
 // logVictims logs how many pods each gang has lost, and which single pods were evicted.
-func logVictims(ctx context.Context, d *demand, f *found, evicted *evictedPods) {
+func (e *execution) logVictims(ctx context.Context) {
 	lost, why := map[string]int{}, map[string]string{}
-	for _, b := range f.selection.Bundles {
+	for _, b := range e.f.selection.Bundles {
 		for _, pod := range b.Pods {
-			if evicted.has(pod.UID) {
+			if e.hasEvicted(pod.UID) {
 				lost[b.Gang.ID]++
-				why[b.Gang.ID] = f.textLost(b) + ": " + f.textWorth(d, b) // a gang that goes whole lists its surplus first
+				why[b.Gang.ID] = e.f.textLost(b) + ": " + e.f.textWorth(e.d, b) // a gang that goes whole lists its surplus first
 			}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(lost)) {
-		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", f.gangs[id].Name, "pods", lost[id], "preemptor",
-			d.String(), "why", why[id])
+		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", e.f.gangs[id].Name, "pods", lost[id], "preemptor",
+			e.d.String(), "why", why[id])
 	}
 }
 
-// unit is a set of victims that one decision is about.
+// unit is a set of victims that one decision is about: the pods of a gang that ends whole, or a pod.
 type unit struct {
-	// owner is the gang that ends whole, or the pod.
-	owner evictions.Owner
-	whole bool
-	pods  []*v1.Pod
+	// gang is the gang that ends; the zero value for a pod.
+	gang evictions.Owner
+	pods []*v1.Pod
 	// stay are members that must not be evicted.
 	stay map[types.UID]bool
 }
@@ -175,10 +182,11 @@ func (f *found) units(broken bool) []unit {
 	}
 	var units []unit
 	for _, b := range f.selection.Bundles {
-		if b.Kind != victim.Whole && !(b.Broken && broken) {
+		of := f.gangs[b.Gang.ID].Of
+		if of.IsPod() || b.Kind != victim.Whole && !(b.Broken && broken) {
 			continue
 		}
-		u := unit{owner: f.gangs[b.Gang.ID].Of, whole: true, stay: map[types.UID]bool{}}
+		u := unit{gang: of, stay: map[types.UID]bool{}}
 		for _, one := range b.Gang.Pods {
 			if one.Protected {
 				u.stay[one.UID] = true
@@ -200,91 +208,48 @@ func (f *found) units(broken bool) []unit {
 	return units
 }
 
-// evictedPods is the set of pods that were evicted, or found gone. It is safe for concurrent use.
-type evictedPods struct {
-	done  sync.Map
-	first sync.Once
-}
-
-// countVictim counts a pod that was evicted, or called off; with the first it counts the preemption.
-func (e *evictedPods) countVictim(f *found) {
-	e.first.Do(func() { preemptions.WithLabelValues(f.round).Inc() })
-	victimsTotal.Inc()
-}
-
-func (e *evictedPods) has(pod types.UID) bool {
-	_, ok := e.done.Load(pod)
+// hasEvicted reports whether a pod was evicted, or found gone.
+func (e *execution) hasEvicted(pod types.UID) bool {
+	_, ok := e.evicted.Load(pod)
 	return ok
 }
 
-func (e *evictedPods) anyVictim(pods []victim.Pod) bool {
-	return slices.ContainsFunc(pods, func(p victim.Pod) bool { return e.has(p.UID) })
-}
-
-// releaseVictims records that victims of a preemptor stay. It ignores pods that another preemptor has chosen since.
-func (pl *GangPreemption) releaseVictims(d *demand, pods []*v1.Pod) {
+// releaseVictims records that those of some victims that were not evicted stay. It ignores pods that another preemptor
+// has chosen since.
+func (e *execution) releaseVictims(pods []*v1.Pod) {
 	for _, pod := range pods {
-		pl.Underway.ReleaseFrom(pl.holder(d), pod.UID)
-	}
-}
-
-// releaseNotEvicted releases the victims that were not evicted: time may have been up before their turn.
-func (pl *GangPreemption) releaseNotEvicted(d *demand, pods []*v1.Pod, evicted *evictedPods) {
-	for _, pod := range pods {
-		if !evicted.has(pod.UID) {
-			pl.Underway.ReleaseFrom(pl.holder(d), pod.UID)
+		if !e.hasEvicted(pod.UID) {
+			e.Underway.ReleaseFrom(e.holder(e.d), pod.UID)
 		}
 	}
 }
 
 // evictOne evicts a pod for a preemptor if that is still needed once the pod is marked.
-func (pl *GangPreemption) evictOne(ctx context.Context, d *demand, f *found, one evictions.Eviction,
-	evicted *evictedPods) error {
-	one.For, one.Note = d.leader, f.eventNote(d, d.String(), one.Pod)
-	if taker, name := pl.otherPreemptor(d, f, one.Pod); taker != nil {
-		one.For, one.Note = taker, f.eventNote(d, name, one.Pod)
+func (e *execution) evictOne(ctx context.Context, one evictions.Eviction) error {
+	one.For, one.Note = e.d.leader, e.f.eventNote(e.d, e.d.String(), one.Pod)
+	if taker, name := e.otherPreemptor(one.Pod); taker != nil {
+		one.For, one.Note = taker, e.f.eventNote(e.d, name, one.Pod)
 	}
-	outcome, err := pl.evictor.Evict(ctx, one)
-	if err != nil {
+	outcome, err := e.evictor.Evict(ctx, one)
+	if err != nil || e.hasEvicted(one.Pod.UID) { // its owner was to delete it, and did not
 		return err
 	}
-	if _, again := evicted.done.Load(one.Pod.UID); again {
-		return nil // its owner was to delete it, and did not
+	if outcome == evictions.Ends || outcome == evictions.CalledOff {
+		e.counted.Do(func() { preemptions.WithLabelValues(e.f.round).Inc() })
+		victimsTotal.Inc()
 	}
 	switch outcome {
-	case evictions.Ends:
-		evicted.countVictim(f)
-		evicted.done.Store(one.Pod.UID, true)
-	case evictions.WasGone:
-		evicted.done.Store(one.Pod.UID, true)
+	case evictions.Ends, evictions.WasGone:
+		e.evicted.Store(one.Pod.UID, true)
 	case evictions.CalledOff:
-		evicted.countVictim(f)
-		pl.Holds.DropNomination(one.Pod.UID) // the preemptor comes in its place
+		e.Holds.DropNomination(one.Pod.UID) // the preemptor comes in its place
 	}
 	return nil
 }
 
-// parallel calls do n times, some at a time.
-func (pl *GangPreemption) parallel(ctx context.Context, n int, do func(int)) {
-	parallelize.NewParallelizer(parallelize.DefaultParallelism).Until(ctx, n, do, Name)
-}
-
-// errorList collects errors of concurrent calls.
-type errorList struct {
-	mu   sync.Mutex
-	errs []error
-}
-
-func (c *errorList) add(err error) {
-	if err != nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.errs = append(c.errs, err)
-	}
-}
-
-func (c *errorList) list() []error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.errs)
+// parallel calls do n times, some at a time, and returns the errors.
+func (pl *GangPreemption) parallel(ctx context.Context, n int, do func(int) error) []error {
+	errs := make([]error, n)
+	parallelize.NewParallelizer(parallelize.DefaultParallelism).Until(ctx, n, func(i int) { errs[i] = do(i) }, Name)
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }

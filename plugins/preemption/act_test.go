@@ -154,7 +154,7 @@ func (s *stage) carryOutNow(t *testing.T, d *demand) *found {
 		t.Fatalf("found %v, %v", f, err)
 	}
 	s.promise(d, f)
-	s.carryOut(s.ctx, d, f)
+	s.execution(d, f).carryOut(s.ctx)
 	return f
 }
 
@@ -162,7 +162,7 @@ func (s *stage) carryOutNow(t *testing.T, d *demand) *found {
 func (s *stage) promise(d *demand, f *found) {
 	f.claim = s.Holds.NewClaim()
 	for uid, on := range f.plan.Nodes {
-		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
+		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.gang.Priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
 	}
 	s.Underway.AddVictims(s.Gangs, s.holder(d), f.victims)
 }
@@ -214,7 +214,7 @@ func TestEvictionsAreLogged(t *testing.T) {
 	}
 	s.promise(d, f)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
-	s.carryOut(klog.NewContext(s.ctx, logger), d, f)
+	s.execution(d, f).carryOut(klog.NewContext(s.ctx, logger))
 	var lines []string
 	for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
 		if entry.Type == ktesting.LogInfo && strings.HasPrefix(entry.Message, "Evicted") {

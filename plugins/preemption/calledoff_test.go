@@ -56,10 +56,10 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 		v.comes(pod)
 	}
 	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
-	u := unit{owner: evictions.OwnerOf(known{}, onTheirWay[0]), whole: true, pods: onTheirWay}
+	u := unit{gang: evictions.OwnerOf(known{}, onTheirWay[0]), pods: onTheirWay}
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
-	if err := s.evictWhole(ctx, d, &found{}, u, &evictedPods{}); err != nil {
+	if err := s.execution(d, &found{}).evictWhole(ctx, u); err != nil {
 		t.Error(err)
 	}
 	for uid, pod := range waiting {
@@ -92,7 +92,7 @@ func TestGangThatSucceeded(t *testing.T) {
 	d := s.demand(t, gangstate.Spec{}, preemptor...)
 	f := &found{plan: &planner.Plan{Outcome: gangstate.Outcome{Nodes: map[types.UID]string{preemptor[0].UID: "n0"}}}, victims: chosen}
 	s.promise(d, f)
-	if err := s.evictWhole(s.ctx, d, f, unit{owner: evictions.OwnerOf(known{}, came), whole: true, pods: chosen}, &evictedPods{}); err != nil {
+	if err := s.execution(d, f).evictWhole(s.ctx, unit{gang: evictions.OwnerOf(known{}, came), pods: chosen}); err != nil {
 		t.Error(err)
 	}
 	if got := s.left(t); got != "v-0 v-1 v-2" {
@@ -145,7 +145,7 @@ func TestMembersThatGaveBack(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 			defer cancel()
-			for _, err := range s.evictAll(ctx, d, f) {
+			for _, err := range s.execution(d, f).evictAll(ctx) {
 				t.Error(err)
 			}
 			if got := s.left(t); got != c.left {
@@ -173,7 +173,7 @@ func TestTimeIsUp(t *testing.T) {
 	s.promise(d, f)
 	over, cancel := context.WithCancel(s.ctx)
 	cancel()
-	s.evictAll(over, d, f)
+	s.execution(d, f).evictAll(over)
 	if n := s.Underway.Victims(s.holder(d)); n > 0 {
 		t.Errorf("%d victims are waited for, want none", n)
 	}
@@ -209,13 +209,14 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 				v.comes(late)
 				cancel()
 			}
-			evicted := &evictedPods{}
-			err = s.evictWhole(ctx, d, f, unit{owner: evictions.OwnerOf(known{}, late), whole: true, pods: victims}, evicted)
-			if begun != (err != nil) || begun != evicted.anyPod(victims) {
-				t.Errorf("evicted any: %v, %v", evicted.anyPod(victims), err)
+			e := s.execution(d, f)
+			err = e.evictWhole(ctx, unit{gang: evictions.OwnerOf(known{}, late), pods: victims})
+			any := slices.ContainsFunc(victims, func(pod *v1.Pod) bool { return e.hasEvicted(pod.UID) })
+			if begun != (err != nil) || begun != any {
+				t.Errorf("evicted any: %v, %v", any, err)
 			}
 			for _, uid := range s.Underway.VictimsOf(s.holder(d)) {
-				if !evicted.has(uid) {
+				if !e.hasEvicted(uid) {
 					t.Errorf("%s is waited for", uid)
 				}
 			}

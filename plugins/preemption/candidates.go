@@ -18,10 +18,12 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 )
 
-// candidates are the gangs that a preemptor may evict in a round.
-type candidates struct {
+// searching is a search in one round.
+type searching struct {
+	pl *GangPreemption
+	d  *demand
+	// Candidates are the gangs that the preemptor may evict.
 	*evictions.Candidates
-	d     *demand
 	round *extension.Round // nil: no pod is evicted
 	tier  *extension.Tier  // the one in use
 	room  *planner.Simulation
@@ -29,13 +31,14 @@ type candidates struct {
 	refused map[types.UID]bool
 	// promised are the pods, by node, that other preemptors have chosen and that are not being deleted yet.
 	promised map[string][]types.UID
-	sums     []*freed // by node
+	// evictable is what nodes would gain if all pods that may be evicted went, as far as asked.
+	evictable gains
 }
 
-// newCandidates removes the pods that are ending from the simulation: the preemptors that they were evicted for have
-// their place in the ledger already.
-func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *planner.Simulation,
-	round *extension.Round) (*candidates, error) {
+// newSearch removes the pods that are ending from the simulation: the preemptors that they were evicted for have their
+// place in the ledger already.
+func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planner.Simulation,
+	round *extension.Round) (*searching, error) {
 	now := pl.clock.Now()
 	ending, leaving := evictions.Ending(room, pl.Underway.All(), now)
 	promised := map[string][]types.UID{}
@@ -48,35 +51,37 @@ func (pl *GangPreemption) newCandidates(ctx context.Context, d *demand, room *pl
 			return nil, err
 		}
 	}
-	c := &candidates{d: d, round: round, room: room, refused: pl.Underway.Refusals(now), promised: promised,
+	s := &searching{
+		pl: pl, d: d, round: round, room: room, refused: pl.Underway.Refusals(now), promised: promised, evictable: gains{},
 		Candidates: &evictions.Candidates{
 			Nodes: room, Gangs: pl.Gangs, Own: d.own, Ending: ending, Request: d.givenBack, Now: now,
 			Grace: pl.args.BrokenGrace.Duration,
-		}}
-	if round == nil {
-		return c, nil
+		},
 	}
-	c.Queue = round.Queue
-	c.Protection = pl.protection(d, round)
+	if round == nil {
+		return s, nil
+	}
+	s.Queue = round.Queue
+	s.Protection = pl.protection(d, round)
 	var err error
-	c.Budgets, err = evictions.ListBudgets(pl.budgets)
-	return c, err
+	s.Budgets, err = evictions.ListBudgets(pl.budgets)
+	return s, err
 }
 
 // protection returns how long gangs are protected from a preemptor in a round.
 func (pl *GangPreemption) protection(d *demand, round *extension.Round) evictions.Protection {
-	r := evictions.Protection{Cooldown: pl.args.EvictionCooldown.Duration, MinRuntime: func(pod *v1.Pod) time.Duration {
-		if round.MinRuntime != nil {
-			if length, says := round.MinRuntime(pod); says {
-				return length
+	return evictions.Protection{
+		MinRuntime: func(pod *v1.Pod) time.Duration {
+			if round.MinRuntime != nil {
+				if length, says := round.MinRuntime(pod); says {
+					return length
+				}
 			}
-		}
-		return pl.args.MinRuntime.Duration
-	}}
-	if r.Cooldown > 0 {
-		r.Evicted = func(of evictions.Owner) time.Time { return pl.Underway.LastEvicted(of, pl.holder(d)) }
+			return pl.args.MinRuntime.Duration
+		},
+		Cooldown: pl.args.EvictionCooldown.Duration,
+		Evicted:  func(of evictions.Owner) time.Time { return pl.Underway.LastEvicted(of, pl.holder(d)) },
 	}
-	return r
 }
 
 // givenBack returns what the end of a pod frees of the resources that the preemptor needs.
@@ -93,15 +98,15 @@ func (d *demand) givenBack(info fwk.PodInfo) victim.Vector {
 
 // gangsOn returns the gangs with pods on these nodes, under the first tier that permits evicting any of these pods; nil
 // if there is none.
-func (c *candidates) gangsOn(nodes []int) []victim.Gang {
-	for i := range c.round.Tiers {
-		c.tier = &c.round.Tiers[i]
-		gangs := c.On(nodes, func(pod *v1.Pod) bool { return !c.refused[pod.UID] && c.tier.Permits(pod) }, c.tier.Gangs)
+func (s *searching) gangsOn(nodes []int) []victim.Gang {
+	for i := range s.round.Tiers {
+		s.tier = &s.round.Tiers[i]
+		gangs := s.On(nodes, func(pod *v1.Pod) bool { return !s.refused[pod.UID] && s.tier.Permits(pod) }, s.tier.Gangs)
 		for j := range gangs {
-			gangs[j].Stays = c.round.Surplus && len(c.Known()[gangs[j].ID].Gangs) > 0
+			gangs[j].Stays = s.round.Surplus && len(s.Known()[gangs[j].ID].Gangs) > 0
 		}
 		for j := range gangs {
-			if len(victim.Split(c.d.need, &gangs[j])) > 0 {
+			if len(victim.Split(s.d.need, &gangs[j])) > 0 {
 				return gangs
 			}
 		}
@@ -110,8 +115,8 @@ func (c *candidates) gangsOn(nodes []int) []victim.Gang {
 }
 
 // permits reports whether some tier permits evicting a pod.
-func (c *candidates) permits(pod *v1.Pod) bool {
-	return !c.refused[pod.UID] && slices.ContainsFunc(c.round.Tiers, func(t extension.Tier) bool { return t.Permits(pod) })
+func (s *searching) permits(pod *v1.Pod) bool {
+	return !s.refused[pod.UID] && slices.ContainsFunc(s.round.Tiers, func(t extension.Tier) bool { return t.Permits(pod) })
 }
 
 // lowestPriority returns the lowest priority of the pods on a node; the minimum for an empty node.

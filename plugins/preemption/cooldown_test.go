@@ -23,8 +23,8 @@ func TestEvictionCooldown(t *testing.T) {
 			t.Fatalf("found %v, %v", f, err)
 		}
 		s.promise(d, f)
-		s.withdraw(d, f)
-		s.pauses.recordAbort(d.group, s.clock.Now().Add(-ago), 0)
+		s.execution(d, f).withdraw()
+		s.pauses.recordAbort(d.attempt.Group, s.clock.Now().Add(-ago), 0)
 	}
 	for sentence, c := range map[string]struct {
 		then func(*testing.T, *stage, *demand)
@@ -47,7 +47,7 @@ func TestEvictionCooldown(t *testing.T) {
 			if got := s.victimsOf(t, d); got != "none" {
 				t.Errorf("victims %q before", got)
 			}
-			s.Holds.Nominate(hold.Hold{For: "p-0", Holder: s.holder(d), Node: "n0", Priority: d.priority, Claim: s.Holds.NewClaim()})
+			s.Holds.Nominate(hold.Hold{For: "p-0", Holder: s.holder(d), Node: "n0", Priority: d.gang.Priority, Claim: s.Holds.NewClaim()})
 		}, "none"},
 	} {
 		t.Run(sentence, func(t *testing.T) {

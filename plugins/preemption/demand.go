@@ -23,18 +23,14 @@ import (
 // demand is what capacity is sought for.
 type demand struct {
 	attempt *gangstate.Attempt
-	// group is its name: its group of gangs, or the pod.
-	group string
 	// leader is the pod that represents it.
 	leader *v1.Pod
-	// gang is the attempt as extension points see it; pods are the pending members.
+	// gang is the attempt as extension points see it: its pods are the pending members, and its priority is the lowest of
+	// theirs, which must exceed that of a victim.
 	gang extension.Gang
-	pods []*v1.Pod
 	// own are the gangs of the attempt, and those that start together with them: parts of them may run, and a preemptor
 	// does not evict itself.
 	own map[evictions.Owner]bool
-	// priority is the lowest of the members' priorities; it must exceed that of a victim.
-	priority int32
 	// need is the request of the minimum, and the PodGroup's minResources beside it, of the resources in either.
 	need      victim.Vector
 	resources map[v1.ResourceName]bool
@@ -43,7 +39,7 @@ type demand struct {
 	delayed bool
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
 	protectedUntil time.Time
-	// deadline is when the search must end, zero for no limit. cutShort: it ended for that.
+	// deadline is when the search must end. cutShort: it ended for that.
 	deadline time.Time
 	cutShort bool
 	// overBudget: the search found victims whose queues, or jobs, may not lose so much.
@@ -62,7 +58,7 @@ func (d *demand) protectUntil(until time.Time) {
 
 // timeIsUp reports whether the search must end early.
 func (pl *GangPreemption) timeIsUp(d *demand) bool {
-	d.cutShort = d.cutShort || !d.deadline.IsZero() && !pl.clock.Now().Before(d.deadline)
+	d.cutShort = d.cutShort || !pl.clock.Now().Before(d.deadline)
 	return d.cutShort
 }
 
@@ -75,8 +71,7 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	} else {
 		d.attempt = pl.singleAttempt(pod)
 	}
-	d.group, d.gang = d.attempt.Group, planner.GangOf(d.attempt)
-	d.pods, d.priority = d.gang.Pods, d.gang.Priority
+	d.gang = planner.GangOf(d.attempt)
 	if want, undecided := pl.Gangs.Wants(pod); undecided && want.Alone && want.Ready {
 		d.gang.Beyond = true
 	}
@@ -113,6 +108,26 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 	return d, nil
 }
 
+// singleAttempt returns the attempt to place one pod that did not fit. A pod without a gang is a gang of one, with its
+// own preemption delay.
+func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
+	a := &gangstate.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{
+		Key: gangstate.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gangstate.Spec{Min: 1},
+		Min: 1, Pending: []*v1.Pod{pod},
+	}}}
+	if !pl.Gangs.Single(pod) {
+		return a // its gang runs and lacks it
+	}
+	if _, exists := pl.podByUID(pod.UID); !exists {
+		return a // a reserve pod never exists, so its end would be missed
+	}
+	if delay, _ := gangstate.PreemptionDelayOf(pod); delay > 0 {
+		first, _ := pl.firstMisses.LoadOrStore(pod.UID, pl.clock.Now())
+		a.PreemptionDelay, a.Missed = delay, first.(time.Time)
+	}
+	return a
+}
+
 // addNeed adds to the need. Sums saturate.
 func (d *demand) addNeed(more victim.Vector) {
 	for name, amount := range more {
@@ -123,17 +138,17 @@ func (d *demand) addNeed(more victim.Vector) {
 // String names the preemptor for users.
 func (d *demand) String() string {
 	first := d.attempt.Gangs[0]
-	if first.Spec.Min > 1 || len(d.attempt.Gangs) > 1 || d.group != hold.SinglePod(d.leader.UID) {
-		return fmt.Sprintf("gang %s (priority %d)", first.Key, d.priority)
+	if first.Spec.Min > 1 || len(d.attempt.Gangs) > 1 || d.attempt.Group != hold.SinglePod(d.leader.UID) {
+		return fmt.Sprintf("gang %s (priority %d)", first.Key, d.gang.Priority)
 	}
-	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.priority)
+	return fmt.Sprintf("pod %s/%s (priority %d)", d.leader.Namespace, d.leader.Name, d.gang.Priority)
 }
 
 // continues reports whether a preemptor continues an earlier decision: places are held for it, its victims have not all
 // ended, or its last decision was aborted and it decides again.
 func (pl *GangPreemption) continues(d *demand) bool {
-	_, why := pl.pauses.remaining(d.group, pl.clock.Now())
-	return why == aborted || pl.nominated(d) || pl.Underway.Victims(pl.holder(d)) > 0
+	_, why := pl.pauses.remaining(d.attempt.Group, pl.clock.Now())
+	return why == aborted || pl.Holds.Nominated(pl.holder(d)) || pl.Underway.Victims(pl.holder(d)) > 0
 }
 
 // victimsEnding reports whether victims of the preemptor are still ending. It drops victims that do not end, or whose
@@ -162,7 +177,7 @@ func (pl *GangPreemption) victimsEnding(d *demand) (some bool) {
 func (pl *GangPreemption) preemptedPodsEnding(d *demand) bool {
 	nodes := pl.fw.SnapshotSharedLister().NodeInfos()
 	seen := map[string]bool{}
-	for _, pod := range d.pods {
+	for _, pod := range d.gang.Pods {
 		name := pod.Status.NominatedNodeName
 		if name == "" || seen[name] {
 			continue

@@ -34,7 +34,11 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 	}
 	if len(answers) > 0 {
 		room.ConfineMinResources()
-		return indexDomains(answers, room), nil
+		var list []domain
+		for _, one := range answers {
+			list = append(list, domain{name: one.Name, nodes: room.Indexes(one.Nodes), counts: true, settles: true})
+		}
+		return list, nil
 	}
 	required, wished := d.topology()
 	if required != "" {
@@ -87,14 +91,6 @@ func (d *demand) currentDomain(domains []domain, infos []fwk.NodeInfo) []domain 
 		}
 	}
 	return domains
-}
-
-func indexDomains(answers []extension.Domain, room *planner.Simulation) []domain {
-	var list []domain
-	for _, answer := range answers {
-		list = append(list, domain{name: answer.Name, nodes: room.Indexes(answer.Nodes), counts: true, settles: true})
-	}
-	return list
 }
 
 // byLabel returns the domains of a label, sorted by how many members have no place there now, then by the number of

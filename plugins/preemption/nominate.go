@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,15 +15,15 @@ import (
 
 // nominateAll writes the members' nominated nodes into their statuses before anything is evicted. kube-scheduler writes
 // the leader's.
-func (pl *GangPreemption) nominateAll(ctx context.Context, d *demand, f *found) []error {
-	var errs errorList
-	pl.parallel(ctx, len(d.pods), func(i int) {
-		pod := d.pods[i]
-		if node := f.plan.Nodes[pod.UID]; node != "" && pod.UID != d.leader.UID && pod.Status.NominatedNodeName != node {
-			errs.add(pl.patchNomination(ctx, pod, node))
+func (e *execution) nominateAll(ctx context.Context) []error {
+	return e.parallel(ctx, len(e.d.gang.Pods), func(i int) error {
+		pod := e.d.gang.Pods[i]
+		node := e.f.plan.Nodes[pod.UID]
+		if node == "" || pod.UID == e.d.leader.UID || pod.Status.NominatedNodeName == node {
+			return nil
 		}
+		return e.patchNomination(ctx, pod, node)
 	})
-	return errs.list()
 }
 
 func (pl *GangPreemption) patchNomination(ctx context.Context, pod *v1.Pod, node string) error {
@@ -81,16 +82,11 @@ func (pl *GangPreemption) syncNomination(ctx context.Context, uid types.UID) err
 
 // dropOutranked drops the nominations whose places a preemptor takes.
 func (pl *GangPreemption) dropOutranked(f *found) {
-	taken := map[string]bool{}
-	for _, node := range f.plan.Nodes {
-		taken[node] = true
-	}
+	taken := f.nodes()
 	for _, holder := range f.outrank {
-		for _, one := range pl.Holds.NominationsOf(holder) {
-			if taken[one.Node] {
-				pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
-				break
-			}
+		if slices.ContainsFunc(pl.Holds.NominationsOf(holder),
+			func(one hold.Hold) bool { return slices.Contains(taken, one.Node) }) {
+			pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
 		}
 	}
 }

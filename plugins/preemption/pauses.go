@@ -17,8 +17,7 @@ type pause struct {
 	until time.Time
 	// aborts is how many decisions in a row were aborted.
 	aborts int
-	// found is the result of the last search.
-	found cause
+	why    cause
 }
 
 // cause is why a preemptor pauses.
@@ -39,13 +38,6 @@ const (
 	foundOverBudget
 )
 
-func (p *pause) cause() cause {
-	if p.aborts > 0 {
-		return aborted
-	}
-	return p.found
-}
-
 // expired reports whether the preemptor has not returned for long.
 func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestPause }
 
@@ -64,7 +56,7 @@ func (p *pauses) remaining(group string, now time.Time) (time.Duration, cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if one := p.groups[group]; one != nil && !one.expired(now) {
-		return one.until.Sub(now), one.cause()
+		return one.until.Sub(now), one.why
 	}
 	return 0, foundNothing
 }
@@ -74,7 +66,7 @@ func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.pauseOf(group, now)
-	one.aborts, one.found = 0, why
+	one.aborts, one.why = 0, why
 	one.until = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.groups))))
 }
 
@@ -89,7 +81,7 @@ func (p *pauses) recordAbort(group string, now time.Time, least time.Duration) t
 		length = min(longestPause, max(least, firstPause)<<min(one.aborts-1, 10))
 	}
 	one.aborts++
-	one.until = now.Add(length)
+	one.why, one.until = aborted, now.Add(length)
 	return length
 }
 

@@ -57,7 +57,7 @@ type Shared struct {
 	Holds   *ledger.Holds
 	Gangs   Gangs
 	Plugins *extension.Plugins
-	// Promises are holds for pods that do not exist yet; nil for none.
+	// Promises are holds for pods that do not exist yet.
 	Promises Promises
 	// Underway tracks the evictions of all profiles.
 	Underway *evictions.Underway
@@ -65,7 +65,7 @@ type Shared struct {
 	Watches *watches.Watches
 	// Leading is closed once this process schedules; until then it writes nothing.
 	Leading leadership.Signal
-	// Decisions records decisions; nil for no record.
+	// Decisions records decisions.
 	Decisions *decisions.Log
 }
 
@@ -78,8 +78,8 @@ type GangPreemption struct {
 	budgets policylisters.PodDisruptionBudgetLister
 	clock   clock.WithTicker
 	pauses  pauses
-	// firstMisses is when single pods with a preemption delay first did not fit.
-	firstMisses firstMisses
+	// firstMisses is when single pods with a preemption delay first did not fit: a time.Time by UID.
+	firstMisses sync.Map
 	// retries are preemptors to try again later, by their leaders.
 	retries workqueue.TypedDelayingInterface[types.UID]
 
@@ -109,11 +109,7 @@ func (pl *GangPreemption) Name() string { return Name }
 
 // Gangs looks up gangs of all profiles.
 type Gangs interface {
-	// Running returns the footprint of a gang of a profile, and of those that start together with it, by key; none if the
-	// gang is unknown.
-	Running(profile string, key gangstate.Key) []gangstate.Footprint
-	// Single reports whether a pod is evicted alone, whichever profile schedules it.
-	Single(pod *v1.Pod) bool
+	evictions.Gangs
 	// Wants returns what is to be placed if a pod is scheduled; false if its place is decided.
 	Wants(pod *v1.Pod) (gangstate.Want, bool)
 	// Placing reports whether a holder is a group that only waits for capacity.
@@ -221,10 +217,10 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	logger := klog.FromContext(ctx)
 	switch {
 	case err != nil:
-		pl.pauses.recordFailure(d.group, pl.clock.Now(), took, foundNothing)
+		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, foundNothing)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && found.waits && pl.nominated(d):
-		pl.pauses.recordFailure(d.group, pl.clock.Now(), took, waitsForEnding)
+	case found != nil && found.waits && pl.Holds.Nominated(pl.holder(d)):
+		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
 	case found == nil && d.delayed:
 		pl.Holds.DropNominations(pl.holder(d))
@@ -242,8 +238,8 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 		} else if d.overBudget {
 			why = foundOverBudget
 		}
-		pl.pauses.recordFailure(d.group, pl.clock.Now(), took, why)
-		if left, _ := pl.pauses.remaining(d.group, pl.clock.Now()); why == foundTooLate {
+		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, why)
+		if left, _ := pl.pauses.remaining(d.attempt.Group, pl.clock.Now()); why == foundTooLate {
 			pl.retryAfter(d.leader, left)
 		}
 		if !d.protectedUntil.IsZero() {
@@ -260,7 +256,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	pl.recordDecision(ctx, d, found, decisions.Evict, pl.cutShortMessage(d))
 	if !pl.begin(ctx, d, found) {
 		pl.recordDecision(ctx, d, found, decisions.Withdrawn, msgAborted)
-		pl.retryAfter(d.leader, pl.pauses.recordAbort(d.group, pl.clock.Now(), 0))
+		pl.retryAfter(d.leader, pl.pauses.recordAbort(d.attempt.Group, pl.clock.Now(), 0))
 		return nil, d.refused(msgWaiting)
 	}
 	return framework.NewPostFilterResultWithNominatedNode(found.plan.Nodes[pod.UID]), fwk.NewStatus(fwk.Success)
@@ -297,7 +293,7 @@ func (pl *GangPreemption) cutShortMessage(d *demand) string {
 // other PostFilter plugin may follow: it would evict for that pod alone.
 func (d *demand) refused(message string) *fwk.Status {
 	code := fwk.Unschedulable
-	if d.group != hold.SinglePod(d.leader.UID) || d.gang.Beyond {
+	if d.attempt.Group != hold.SinglePod(d.leader.UID) || d.gang.Beyond {
 		code = fwk.UnschedulableAndUnresolvable
 	}
 	return fwk.NewStatus(code, "preemption: "+message)
@@ -305,7 +301,7 @@ func (d *demand) refused(message string) *fwk.Status {
 
 // holder returns the preemptor's holder in the ledger.
 func (pl *GangPreemption) holder(d *demand) hold.Holder {
-	return hold.Holder{Profile: pl.fw.ProfileName(), Group: d.group}
+	return hold.Holder{Profile: pl.fw.ProfileName(), Group: d.attempt.Group}
 }
 
 // mustWait returns why a preemptor must not search now; empty if it may.
@@ -313,8 +309,8 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 	if pl.victimsEnding(d) || pl.preemptedPodsEnding(d) {
 		return msgWaiting
 	}
-	left, why := pl.pauses.remaining(d.group, pl.clock.Now())
-	if left <= 0 || why == waitsForEnding && !pl.nominated(d) {
+	left, why := pl.pauses.remaining(d.attempt.Group, pl.clock.Now())
+	if left <= 0 || why == waitsForEnding && !pl.Holds.Nominated(pl.holder(d)) {
 		return ""
 	}
 	if why == aborted {
@@ -340,13 +336,9 @@ const (
 
 // devicesFreeing reports whether a preemptor holds places whose devices are about to become free.
 func (pl *GangPreemption) devicesFreeing(d *demand) bool {
-	claims := slices.ContainsFunc(d.pods, func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 })
-	return claims && pl.nominated(d) && pl.clock.Since(pl.Underway.LastFreed(pl.holder(d))) < devicesFreeingFor
-}
-
-// nominated reports whether places are held for a preemptor.
-func (pl *GangPreemption) nominated(d *demand) bool {
-	return len(pl.Holds.NominationsOf(pl.holder(d))) > 0
+	claims := slices.ContainsFunc(d.gang.Pods, func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 })
+	holder := pl.holder(d)
+	return claims && pl.Holds.Nominated(holder) && pl.clock.Since(pl.Underway.LastFreed(holder)) < devicesFreeingFor
 }
 
 // retryAfter makes a preemptor try again after a while.

@@ -24,15 +24,12 @@ type Promises interface {
 
 // yielding lists the holders whose promises make way for a preemptor, without promises to itself.
 func (pl *GangPreemption) yielding(d *demand) []hold.Holder {
-	if pl.Promises == nil {
-		return nil
-	}
-	holders := pl.Promises.Yielding(d.priority)
+	holders := pl.Promises.Yielding(d.gang.Priority)
 	if len(holders) == 0 {
 		return nil
 	}
 	granters := extension.Of[ledger.Granter](pl.Plugins, pl.fw)
-	for _, pod := range d.pods {
+	for _, pod := range d.gang.Pods {
 		own := ledger.GrantedBy(granters, pod)
 		holders = slices.DeleteFunc(holders, func(holder hold.Holder) bool { return slices.Contains(own, holder) })
 	}
@@ -69,11 +66,11 @@ func (pl *GangPreemption) searchPromised(ctx context.Context, d *demand, outrank
 func (f *found) nodes() []string { return slices.Compact(slices.Sorted(maps.Values(f.plan.Nodes))) }
 
 // breakPromises makes the outranked holders release the preemptor's nodes.
-func (pl *GangPreemption) breakPromises(ctx context.Context, d *demand, f *found) error {
-	if pl.Promises == nil || len(f.outrank) == 0 {
+func (e *execution) breakPromises(ctx context.Context) error {
+	if len(e.f.outrank) == 0 {
 		return nil
 	}
-	if err := pl.Promises.Yield(ctx, f.outrank, f.nodes(), d.priority); err != nil {
+	if err := e.Promises.Yield(ctx, e.f.outrank, e.f.nodes(), e.d.gang.Priority); err != nil {
 		return fmt.Errorf("making room: %w", err)
 	}
 	return nil

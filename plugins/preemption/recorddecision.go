@@ -43,9 +43,6 @@ func (s *searching) recordDomain(at domain, result *found, simulated bool) {
 
 // recordDecision records a decision about a preemptor.
 func (pl *GangPreemption) recordDecision(ctx context.Context, d *demand, f *found, result, why string) {
-	if pl.Decisions == nil {
-		return
-	}
 	one := decisions.Decision{
 		Kind: decisions.Preemption, Profile: pl.fw.ProfileName(), Need: d.need.String(), Domains: d.tried, Untried: d.untried,
 		Result: result, Why: why,
@@ -64,7 +61,7 @@ func (pl *GangPreemption) recordDecision(ctx context.Context, d *demand, f *foun
 				decisions.Bundle{Gang: b.Gang.ID, Kind: kind, Pods: len(b.Pods), Gain: b.Gain, Cost: b.Cost, ROI: b.ROI})
 		}
 	}
-	if pl.Decisions.Add(d.group, pl.clock.Now(), one) {
+	if pl.Decisions.Add(d.attempt.Group, pl.clock.Now(), one) {
 		klog.FromContext(ctx).V(3).Info("Decided", "decision", one)
 	}
 }

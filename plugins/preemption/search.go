@@ -63,9 +63,9 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	}
 	var outranked []hold.Holder
 	if !d.gang.Beyond {
-		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.priority),
+		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
 			func(holder hold.Holder) bool { return holder == own })
-		outranked = append(outranked, pl.Gangs.PartialHolders(d.priority, "")...)
+		outranked = append(outranked, pl.Gangs.PartialHolders(d.gang.Priority, "")...)
 	}
 	if len(outranked) > 0 {
 		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil {
@@ -113,7 +113,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	if why, err := pl.points.Refuse(ctx, d.gang, infos); err != nil || why != "" {
 		return nil, err
 	}
-	gangs, err := pl.newCandidates(ctx, d, room, round)
+	s, err := pl.newSearch(ctx, d, room, round)
 	if err != nil {
 		return nil, err
 	}
@@ -125,41 +125,23 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 		domains[i].nodes = slices.DeleteFunc(slices.Clone(domains[i].nodes),
 			func(node int) bool { return avoid.Has(infos[node].Node().Name) })
 	}
-	s := &searching{pl: pl, d: d, room: room, gangs: gangs, round: round}
 	best, err = s.bestDomain(ctx, domains)
-	d.protectUntil(gangs.ProtectedUntil())
+	d.protectUntil(s.ProtectedUntil())
 	if best == nil || err != nil {
 		return nil, err
 	}
 	best.outrank = outrank
 	for _, node := range best.nodes() {
-		best.reliesOn = append(best.reliesOn, gangs.promised[node]...)
+		best.reliesOn = append(best.reliesOn, s.promised[node]...)
 	}
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}
 	best.waits = len(best.victims)+len(outrank) == 0
-	if best.waits && len(gangs.Ending) == 0 {
+	if best.waits && len(s.Ending) == 0 {
 		return nil, nil // no eviction helps against what keeps the gang out
 	}
 	return best, nil
-}
-
-// searching is a running search.
-type searching struct {
-	pl    *GangPreemption
-	d     *demand
-	room  *planner.Simulation
-	gangs *candidates
-	round *extension.Round // nil: no pod is evicted
-}
-
-// freed returns what a node would gain if all pods that may be evicted went.
-func (s *searching) freed(node int) (victim.Vector, int) {
-	if s.round == nil {
-		return nil, 0
-	}
-	return s.gangs.freed(node)
 }
 
 // bestDomain tries as many domains as it may and returns the solution with the least harm, the first of equals. A part
@@ -172,11 +154,8 @@ func (s *searching) bestDomain(ctx context.Context, domains []domain) (*found, e
 			s.d.untried++
 			continue
 		}
-		if i > 0 && s.pl.timeIsUp(s.d) {
-			s.d.untried += len(domains) - i
-			return best, nil
-		}
-		if best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe) {
+		enough := best != nil && (len(best.victims) == 0 || !domain.counts && best.harm.Kind == victim.Safe)
+		if enough || i > 0 && s.pl.timeIsUp(s.d) {
 			s.d.untried += len(domains) - i
 			return best, nil
 		}
@@ -222,14 +201,14 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 	}
 	var gangs []victim.Gang
 	if s.round != nil {
-		gangs = s.gangs.gangsOn(usable)
-		if domain.counts && s.room.ShortWithout(usable, s.gangs.freedBy(gangs, s.d.need)) > 0 {
+		gangs = s.gangsOn(usable)
+		if domain.counts && s.room.ShortWithout(usable, s.freedBy(gangs).of) > 0 {
 			return nil, false, nil // some evictable pods may not go without their gang
 		}
 	}
 	result, err = s.selectAndPlace(ctx, gangs)
 	again := err == nil && (result == nil || result.harm.Kind == victim.Whole)
-	if again && s.gangs.preferFewerNodes(gangs, s.d.need) && !s.pl.timeIsUp(s.d) {
+	if again && s.preferFewerNodes(gangs) && !s.pl.timeIsUp(s.d) {
 		// The surplus may suffice if it is taken from fewer nodes.
 		var other *found
 		if usable, err = s.restrict(ctx, domain); usable != nil {
@@ -251,12 +230,8 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 // restrict makes a domain the nodes to place on. It returns those that some member could use if the pods on it were gone;
 // nil if the time is up before that is known.
 func (s *searching) restrict(ctx context.Context, domain domain) (usable []int, err error) {
-	bounded := ctx
-	if !s.d.deadline.IsZero() {
-		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, s.d.deadline.Sub(s.pl.clock.Now()))
-		defer cancel()
-	}
+	bounded, cancel := context.WithTimeout(ctx, s.d.deadline.Sub(s.pl.clock.Now()))
+	defer cancel()
 	usable, err = s.room.Restrict(bounded, domain.nodes, int(s.pl.args.Workers))
 	if bounded.Err() != nil && ctx.Err() == nil {
 		s.d.cutShort = true
@@ -271,14 +246,14 @@ func (s *searching) selectAndPlace(ctx context.Context, gangs []victim.Gang) (re
 	start := s.room.Checkpoint()
 	defer func() { err = errors.Join(err, s.room.Rollback(ctx, start)) }()
 	problem := victim.Problem{
-		Need: s.d.need, Gangs: gangs, Allowed: s.gangs.Budgets.Allowed(),
+		Need: s.d.need, Gangs: gangs, Allowed: s.Budgets.Allowed(),
 		Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
 		Expired:   func() bool { return s.pl.timeIsUp(s.d) },
 	}
 	if s.round != nil {
 		problem.Order = s.round.Order
-		if tier := s.gangs.tier; tier != nil && tier.Budget != nil {
-			problem.Budget = func() victim.Budget { return tier.Budget(s.gangs.Ending) }
+		if tier := s.tier; tier != nil && tier.Budget != nil {
+			problem.Budget = func() victim.Budget { return tier.Budget(s.Ending) }
 		}
 	}
 	selection, ok, err := s.choose(ctx, problem)
@@ -293,15 +268,15 @@ func (s *searching) selectAndPlace(ctx context.Context, gangs []victim.Gang) (re
 	if !plan.Complete {
 		return nil, fmt.Errorf("placing the preemptor: it does not fit where it just did")
 	}
-	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.gangs.Known(),
+	result = &found{plan: plan, selection: selection, harm: selection.Harm(), gangs: s.Known(),
 		from: map[types.UID]string{}}
 	chosen := selection.Pods()
 	if s.pl.args.EvictBrokenGangs {
 		chosen = append(chosen, selection.Remnants...)
 	}
 	for _, pod := range chosen {
-		result.victims = append(result.victims, s.gangs.Pod(pod.UID))
-		if at, ok := s.gangs.Place(pod.UID); ok {
+		result.victims = append(result.victims, s.Pod(pod.UID))
+		if at, ok := s.Place(pod.UID); ok {
 			result.from[pod.UID] = s.room.Node(at.Node).Node().Name
 		}
 	}
@@ -347,7 +322,7 @@ func (t trial) Fits() (bool, error) { return t.room.Fits(t.ctx) }
 
 func (t trial) each(pods []victim.Pod, do func(context.Context, fwk.PodInfo, int) error) error {
 	for _, pod := range pods {
-		if at, ok := t.gangs.Place(pod.UID); ok {
+		if at, ok := t.Place(pod.UID); ok {
 			if err := do(t.ctx, at.Info, at.Node); err != nil {
 				return err
 			}

@@ -23,6 +23,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
@@ -51,7 +53,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Helper()
 	s := &stage{}
 	plugins := extension.New()
-	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Underway: evictions.NewUnderway()}))}
+	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Promises: noPromises{}, Underway: evictions.NewUnderway(), Decisions: decisions.New()}))}
 	if more != nil {
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
 	}
@@ -69,6 +71,18 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	scheduler.Start()
 	s.ensurePlanner()
 	return s
+}
+
+// noPromises are no holds for pods that do not exist yet.
+type noPromises struct{}
+
+func (noPromises) Yielding(int32) []hold.Holder { return nil }
+
+func (noPromises) Yield(context.Context, []hold.Holder, []string, int32) error { return nil }
+
+// execution carries out what was found for a preemptor.
+func (s *stage) execution(d *demand, f *found) *execution {
+	return &execution{GangPreemption: s.GangPreemption, d: d, f: f}
 }
 
 // know makes the plugin know these gangs.

@@ -40,7 +40,7 @@ func TestTakenOver(t *testing.T) {
 				t.Fatalf("taken %v, %v; want the place of the other, without victims", taken, err)
 			}
 			if spared {
-				s.withdraw(first, chosen)
+				s.execution(first, chosen).withdraw()
 				if s.begin(s.ctx, second, taken) {
 					t.Error("it counts on pods that go on")
 				}
@@ -51,10 +51,10 @@ func TestTakenOver(t *testing.T) {
 			if !s.Underway.RelyOn(s.holder(second), taken.claim, taken.reliesOn) {
 				t.Fatal("those who were chosen do not count as such")
 			}
-			if s.preemptorNeeds(first, chosen) {
+			if s.execution(first, chosen).preemptorNeeds() {
 				t.Fatal("the first still needs the room")
 			}
-			s.carryOut(s.ctx, first, chosen)
+			s.execution(first, chosen).carryOut(s.ctx)
 			if got := s.left(t); got != "high-0 high-1 low-0 low-1" {
 				t.Errorf("left: %s; want the victims gone", got)
 			}
@@ -70,7 +70,7 @@ func TestTakenVictims(t *testing.T) {
 	first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
 	s.Underway.AddVictims(s.Gangs, s.holder(first), victims)
 	s.Underway.AddVictims(s.Gangs, s.holder(second), victims[1:])
-	s.withdraw(first, &found{plan: &planner.Plan{}, victims: victims})
+	s.execution(first, &found{plan: &planner.Plan{}, victims: victims}).withdraw()
 	if a, b := s.Underway.Victims(s.holder(first)), s.Underway.Victims(s.holder(second)); a != 0 || b != 1 {
 		t.Errorf("%d and %d victims, want none, and that of the other", a, b)
 	}
@@ -109,7 +109,7 @@ func TestLetDown(t *testing.T) {
 	if n := count.Load(); n != 0 {
 		t.Fatalf("%d changes while the victims are to go", n)
 	}
-	s.withdraw(first, chosen)
+	s.execution(first, chosen).withdraw()
 	s.tidy(s.ctx)
 	for range 200 {
 		if count.Load() == 1 {

@@ -99,7 +99,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 		"a plan has found room elsewhere": {
 			min: 2, left: all,
 			between: func(s *stage, d *demand, _ *changing) {
-				s.Holds.FollowPlan(s.holder(d), uids(d.pods), []hold.Hold{{For: "p-0", Node: "n1"}, {For: "p-1", Node: "n1"}})
+				s.Holds.FollowPlan(s.holder(d), uids(d.gang.Pods), []hold.Hold{{For: "p-0", Node: "n1"}, {For: "p-1", Node: "n1"}})
 			},
 		},
 		"a plan has found room elsewhere while surplus is marked": {
@@ -188,7 +188,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			case c.between != nil:
 				c.between(s, d, v)
 			}
-			s.carryOut(s.ctx, d, f)
+			s.execution(d, f).carryOut(s.ctx)
 			if got := s.left(t); got != c.left {
 				t.Errorf("left %q, want %q", got, c.left)
 			}
@@ -326,7 +326,7 @@ func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
 		t.Fatalf("found %v, %v", f, err)
 	}
 	s.promise(d, f)
-	if why := s.outdated(s.ctx, d, f); why != "" || len(f.victims) != 1 {
+	if why := s.execution(d, f).outdated(); why != "" || len(f.victims) != 1 {
 		t.Errorf("%d victims, withdrawn because %q", len(f.victims), why)
 	}
 }

@@ -17,48 +17,41 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
-// recordPreempting records an event on the preemptor's leader about what is done for it.
-func (pl *GangPreemption) recordPreempting(d *demand, f *found) {
-	preempting(d, f, pl.cutShortMessage(d)).Record(pl.handle.EventRecorder())
-}
-
 // recordVictims records events on the PodGroups of gangs that lost pods.
-func (pl *GangPreemption) recordVictims(d *demand, f *found, evicted *evictedPods) {
-	for _, b := range f.selection.Bundles {
-		if !evicted.anyVictim(b.Pods) {
+func (e *execution) recordVictims() {
+	for _, b := range e.f.selection.Bundles {
+		if !slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return e.hasEvicted(p.UID) }) {
 			continue
 		}
-		for _, one := range f.gangs[b.Gang.ID].Gangs {
+		for _, one := range e.f.gangs[b.Gang.ID].Gangs {
 			loses := b.Kind == victim.Whole ||
 				slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.Part == "" || p.Part == one.Key.String() })
-			if one.Object.UID == "" || !loses {
-				continue
+			if one.Object.UID != "" && loses {
+				gangLost(e.d, e.f, b, one).Record(e.handle.EventRecorder())
 			}
-			gangLost(d, f, b, one).Record(pl.handle.EventRecorder())
 		}
 	}
 }
 
 // tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and who
 // makes their pods again. It stands there until there are others.
-func (pl *GangPreemption) tellEvicted(ctx context.Context, d *demand, together []gangstate.Footprint,
-	left *evictions.LeftToOwner) {
-	now := pl.clock.Now()
+func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footprint, left *evictions.LeftToOwner) {
+	now := e.clock.Now()
 	for _, one := range together {
 		if len(one.Running) == 0 {
 			continue
 		}
 		first := one.Running[0].Pod
 		owner := metav1.GetControllerOfNoCopy(first)
-		message := fmt.Sprintf("gang %q was evicted at %s for %s; %s", one.Key, now.UTC().Format(time.RFC3339), d,
+		message := fmt.Sprintf("gang %q was evicted at %s for %s; %s", one.Key, now.UTC().Format(time.RFC3339), e.d,
 			successors(owner, left.Has(first.UID)))
 		if owner != nil {
-			evicted(d, first.Namespace, owner, message).Record(pl.handle.EventRecorder())
+			evicted(e.d, first.Namespace, owner, message).Record(e.handle.EventRecorder())
 		}
 		if one.Object.UID == "" || one.Object.Kind != gangstate.Community {
 			continue // lockstep-controller writes native PodGroups by their pods
 		}
-		if err := status.WriteScheduled(ctx, pl.groups, one.Key, v1alpha1.ReasonEvicted, message, now); err != nil {
+		if err := status.WriteScheduled(ctx, e.groups, one.Key, v1alpha1.ReasonEvicted, message, now); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to tell that a gang was evicted", "gang", one.Key)
 		}
 	}

@@ -31,7 +31,7 @@ func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
 	node := nomination(pod)
 	switch {
 	case pod.Spec.NodeName != "":
-		pl.firstMisses.drop(pod.UID)
+		pl.firstMisses.Delete(pod.UID)
 		pl.Holds.PodBound(pod.UID, pod.Spec.NodeName)
 	case pod.DeletionTimestamp != nil:
 		pl.Holds.DropNomination(pod.UID)
@@ -46,9 +46,9 @@ func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
 			return // such a pod is never placed
 		}
 		demand := ledger.DemandOf(info)
-		pl.Holds.Recall(hold.Hold{
+		pl.Holds.Nominate(hold.Hold{
 			For: pod.UID, Holder: hold.Holder{Profile: pl.fw.ProfileName(), Group: hold.SinglePod(pod.UID)}, Node: node,
-			Priority: corev1helpers.PodPriority(pod), Request: demand.Request, Ports: demand.Ports,
+			Priority: corev1helpers.PodPriority(pod), Request: demand.Request, Ports: demand.Ports, Recalled: true,
 		})
 	case node == "" && before != "":
 		pl.Holds.DropRecalled(pod.UID)
@@ -65,6 +65,6 @@ func nomination(pod *v1.Pod) string {
 
 func (pl *GangPreemption) podDeleted(pod *v1.Pod) {
 	pl.evictor.PodDeleted(pod)
-	pl.firstMisses.drop(pod.UID)
+	pl.firstMisses.Delete(pod.UID)
 	pl.Holds.DropNomination(pod.UID)
 }

@@ -26,56 +26,46 @@ const (
 // and those that start before all of these are seen to end. It marks all before it evicts the first, so that the next
 // process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended: the Job controller
 // deletes their pods.
-func (pl *GangPreemption) evictWhole(ctx context.Context, d *demand, f *found, u unit, evicted *evictedPods) error {
-	pods, ran := u.pods, 0
-	var together []gangstate.Footprint
-	var jobs []evictions.WholeJob
-	if !u.owner.IsPod() {
-		var err error
-		together, err = pl.evictor.Together(u.owner, u.pods[0])
-		if err == nil {
-			pods, ran = union(pods, together, u.stay), evictions.OnNodes(together)
-			jobs, err = pl.evictor.WholeJobs(together, pods)
-		}
-		if err != nil {
-			pl.releaseVictims(d, u.pods)
-			return err
-		}
-	}
-	pl.Underway.AddVictims(pl.Gangs, pl.holder(d), pods)
-	defer func() { pl.releaseNotEvicted(d, pods, evicted) }()
-	needed := func() bool { return pl.victimsNeeded(d, f, pods) }
-	marked, err := pl.markAll(ctx, pods, ran, len(jobs) > 0)
-	if err != nil || marked.anyMarked() && !needed() || marked[:len(u.pods)].allEnded() { // marking takes time
-		pl.unmarkAll(ctx, pods, marked)
+func (e *execution) evictWhole(ctx context.Context, u unit) error {
+	pods := u.pods
+	defer func() { e.releaseVictims(pods) }()
+	together, err := e.evictor.Together(u.gang, u.pods[0])
+	if err != nil {
 		return err
 	}
-	left := pl.evictor.SuspendJobs(ctx, jobs, d.String())
-	var errs errorList
-	pl.parallel(ctx, len(pods), func(i int) {
-		if marked[i] == hasEnded {
-			return
-		}
-		one := evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed,
-			LeftToOwner: left.Has(pods[i].UID)}
-		if u.owner.IsPod() {
-			one.From = f.from[pods[i].UID] // members of a gang are evicted on whatever node they are
-		}
-		errs.add(pl.evictOne(ctx, d, f, one, evicted))
-	})
-	switch begun := evicted.anyPod(pods); {
-	case !begun:
-		pl.unmarkAll(ctx, pods, marked)
-	case !u.owner.IsPod():
-		pl.tellEvicted(ctx, d, together, left)
-		return pl.evictRest(ctx, d, f, u, ran, evicted, left)
+	pods = union(u.pods, together, u.stay)
+	ran := evictions.OnNodes(together)
+	jobs, err := e.evictor.WholeJobs(together, pods)
+	if err != nil {
+		return err
 	}
-	return errors.Join(errs.list()...)
+	e.Underway.AddVictims(e.Gangs, e.holder(e.d), pods)
+	needed := func() bool { return e.victimsNeeded(pods) }
+	marked, err := e.markAll(ctx, pods, ran)
+	// If all that were chosen have ended on their own, their places are free: pods that started beside them since need not
+	// be evicted.
+	allEnded := !slices.ContainsFunc(marked[:len(u.pods)], func(one markState) bool { return one != hasEnded })
+	if err != nil || allEnded || slices.Contains(marked, isMarked) && !needed() { // marking takes time
+		e.unmarkAll(ctx, pods, marked)
+		return err
+	}
+	left := e.evictor.SuspendJobs(ctx, jobs, e.d.String())
+	errs := e.parallel(ctx, len(pods), func(i int) error {
+		if marked[i] == hasEnded {
+			return nil
+		}
+		return e.evictOne(ctx, evictions.Eviction{Pod: pods[i], Marked: marked[i] == isMarked, Of: ran, Needed: needed,
+			LeftToOwner: left.Has(pods[i].UID)}) // on whatever node it is
+	})
+	if !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return e.hasEvicted(pod.UID) }) {
+		e.unmarkAll(ctx, pods, marked)
+		return errors.Join(errs...)
+	}
+	e.tellEvicted(ctx, together, left)
+	return e.evictRest(ctx, u, ran, left)
 }
 
-// marks are the results of marking the pods of a list.
-type marks []markState
-
+// markState is the result of marking a pod.
 type markState int
 
 const (
@@ -86,94 +76,79 @@ const (
 	hasEnded
 )
 
-func (m marks) anyMarked() bool { return slices.Contains(m, isMarked) }
-
-// allEnded reports whether all have ended on their own: their places are free, and pods that started beside them since
-// need not be evicted.
-func (m marks) allEnded() bool {
-	return !slices.ContainsFunc(m, func(one markState) bool { return one != hasEnded })
-}
-
-func (pl *GangPreemption) unmarkAll(ctx context.Context, pods []*v1.Pod, marked marks) {
-	pl.parallel(ctx, len(pods), func(i int) {
+func (e *execution) unmarkAll(ctx context.Context, pods []*v1.Pod, marked []markState) {
+	e.parallel(ctx, len(pods), func(i int) error {
 		if marked[i] == isMarked {
-			pl.evictor.Unmark(ctx, pods[i])
+			e.evictor.Unmark(ctx, pods[i])
 		}
+		return nil
 	})
 }
 
 // markAll marks the pods that are on their nodes by now, as some of so many that go. The bindings of the others are
-// called back. A single pod is marked only if that cannot wait until it is evicted.
-func (pl *GangPreemption) markAll(ctx context.Context, pods []*v1.Pod, of int, now bool) (marks, error) {
-	marked := make(marks, len(pods))
-	if len(pods) == 1 && !now {
-		return marked, nil // the only pod is marked when it is evicted
-	}
-	var errs errorList
-	pl.parallel(ctx, len(pods), func(i int) {
-		if now, ok := pl.podByUID(pods[i].UID); ok {
+// called back.
+func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int) ([]markState, error) {
+	marked := make([]markState, len(pods))
+	errs := e.parallel(ctx, len(pods), func(i int) error {
+		if now, ok := e.podByUID(pods[i].UID); ok {
 			pods[i] = now
 		}
-		if pods[i].Spec.NodeName != "" {
-			result, err := pl.evictor.Mark(ctx, pods[i], of)
-			if marked[i] = isMarked; err == nil && result != evictions.Ends { // if in doubt it is marked
-				marked[i] = hasEnded
-			}
-			errs.add(err)
+		if pods[i].Spec.NodeName == "" {
+			return nil
 		}
+		result, err := e.evictor.Mark(ctx, pods[i], of)
+		if marked[i] = isMarked; err == nil && result != evictions.Ends { // if in doubt it is marked
+			marked[i] = hasEnded
+		}
+		return err
 	})
-	return marked, errors.Join(errs.list()...)
+	return marked, errors.Join(errs...)
 }
 
 // evictRest evicts what is left of a gang that has begun to end: pods whose eviction failed, members that were being
 // bound, and those that the Job controller was to delete and has not. It returns once all evicted pods are seen to end,
 // and the gang has no pods or, in a new life, its minimum.
-func (pl *GangPreemption) evictRest(ctx context.Context, d *demand, f *found, u unit, ran int,
-	evicted *evictedPods, left *evictions.LeftToOwner) error {
+func (e *execution) evictRest(ctx context.Context, u unit, ran int, left *evictions.LeftToOwner) error {
 	pause := recheckInterval
 	for {
-		together, err := pl.evictor.Together(u.owner, u.pods[0])
+		together, err := e.evictor.Together(u.gang, u.pods[0])
 		if err != nil {
 			return err
 		}
-		rest, seen := leftOver(together, evicted, u.stay)
+		rest, seen := e.leftOver(together, u.stay)
 		if len(rest) == 0 && seen {
 			return nil
 		}
-		if overdue := pl.evictor.Overdue(left); len(overdue) > 0 {
+		if overdue := e.evictor.Overdue(left); len(overdue) > 0 {
 			klog.FromContext(ctx).Info("Deleting pods of a suspended Job, because the Job controller does not", "victim",
-				u.owner.Gang.String(), "pods", len(overdue))
+				u.gang.Gang.String(), "pods", len(overdue))
 			rest = append(rest, overdue...)
 		}
-		pl.Underway.AddVictims(pl.Gangs, pl.holder(d), rest)
-		var errs errorList
-		pl.parallel(ctx, len(rest), func(i int) {
-			errs.add(pl.evictOne(ctx, d, f, evictions.Eviction{Pod: rest[i], Marked: pl.evictor.Marked(rest[i]), Of: ran},
-				evicted))
-		})
-		pl.releaseNotEvicted(d, rest, evicted)
-		last := errors.Join(errs.list()...)
+		e.Underway.AddVictims(e.Gangs, e.holder(e.d), rest)
+		last := errors.Join(e.parallel(ctx, len(rest), func(i int) error {
+			return e.evictOne(ctx, evictions.Eviction{Pod: rest[i], Marked: e.evictor.Marked(rest[i]), Of: ran})
+		})...)
+		e.releaseVictims(rest)
 		if pause = min(2*pause, maxRecheckInterval); last == nil {
 			pause = recheckInterval
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.owner.Gang, context.Cause(ctx)))
-		case <-pl.clock.After(pause):
+			return errors.Join(last, fmt.Errorf("ending gang %s: %w", u.gang.Gang, context.Cause(ctx)))
+		case <-e.clock.After(pause):
 		}
 	}
 }
 
 // leftOver lists the pods on nodes of gangs left with less than their minimum, except those that must stay. seen: no
 // evicted pod seems to run on.
-func leftOver(together []gangstate.Footprint, evicted *evictedPods,
-	stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
+func (e *execution) leftOver(together []gangstate.Footprint, stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
 	seen = true
 	for _, one := range together {
 		var bound []*v1.Pod
 		stays := 0
 		for _, member := range one.Running {
-			if evicted.has(member.Pod.UID) {
+			if e.hasEvicted(member.Pod.UID) {
 				seen = false
 				continue
 			}
@@ -191,7 +166,7 @@ func leftOver(together []gangstate.Footprint, evicted *evictedPods,
 
 // union returns the chosen pods and all running pods of their gangs, except those that must stay.
 func union(chosen []*v1.Pod, together []gangstate.Footprint, stay map[types.UID]bool) []*v1.Pod {
-	pods := append([]*v1.Pod(nil), chosen...)
+	pods := slices.Clone(chosen)
 	known := map[types.UID]bool{}
 	for _, pod := range chosen {
 		known[pod.UID] = true
@@ -205,13 +180,4 @@ func union(chosen []*v1.Pod, together []gangstate.Footprint, stay map[types.UID]
 		}
 	}
 	return pods
-}
-
-func (e *evictedPods) anyPod(pods []*v1.Pod) bool {
-	for _, pod := range pods {
-		if e.has(pod.UID) {
-			return true
-		}
-	}
-	return false
 }

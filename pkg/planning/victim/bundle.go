@@ -146,66 +146,62 @@ func (g *Gang) broken() bool {
 	if len(g.Pods) < g.Min {
 		return true
 	}
-	return anyNegative(g.surplusByRole()) || anyNegative(g.surplusByPart())
-}
-
-func anyNegative(surplus map[string]int) bool {
-	for name, n := range surplus {
-		if n < 0 && name != "" {
-			return true
+	for _, s := range g.surpluses() {
+		for name, n := range s.byName {
+			if n < 0 && name != "" {
+				return true
+			}
 		}
 	}
 	return false
 }
 
-// surplusByRole returns how many of each role run beyond its minimum; nil if roles do not bind.
-func (g *Gang) surplusByRole() map[string]int {
+// surplus is how many pods of each role, or of each part, run beyond their minimum. of returns the role, or part.
+type surplus struct {
+	byName map[string]int
+	of     func(Pod) string
+}
+
+// surpluses returns the surplus of roles, if they bind, and of parts, if there are any.
+func (g *Gang) surpluses() (list []surplus) {
 	sum := 0
 	for _, n := range g.MinByRole {
 		sum += n
 	}
-	if sum == 0 || g.Min < sum {
-		return nil
+	if sum > 0 && g.Min >= sum {
+		list = append(list, g.surplus(g.MinByRole, func(p Pod) string { return p.Role }))
 	}
-	return g.surplus(g.MinByRole, func(p Pod) string { return p.Role })
+	if len(g.MinByPart) > 0 {
+		list = append(list, g.surplus(g.MinByPart, func(p Pod) string { return p.Part }))
+	}
+	return list
 }
 
-// surplusByPart returns how many of each part run beyond its minimum; nil without parts.
-func (g *Gang) surplusByPart() map[string]int {
-	if len(g.MinByPart) == 0 {
-		return nil
-	}
-	return g.surplus(g.MinByPart, func(p Pod) string { return p.Part })
-}
-
-func (g *Gang) surplus(least map[string]int, of func(Pod) string) map[string]int {
-	surplus := map[string]int{}
+func (g *Gang) surplus(least map[string]int, of func(Pod) string) surplus {
+	s := surplus{byName: map[string]int{}, of: of}
 	for name, n := range least {
-		surplus[name] -= n
+		s.byName[name] -= n
 	}
 	for _, pod := range g.Pods {
-		surplus[of(pod)]++
+		s.byName[of(pod)]++
 	}
-	return surplus
+	return s
 }
 
 // splitSurplus divides pods of a healthy gang into those beyond its minimum and the rest, in their order, except that
 // those that violate a PodDisruptionBudget come last.
 func (g *Gang) splitSurplus(pods []Pod, spent *spending) (safe, core []Pod) {
-	surplus, byRole, byPart := len(g.Pods)-g.Min, g.surplusByRole(), g.surplusByPart()
+	left, bound := len(g.Pods)-g.Min, g.surpluses()
 	divide := func(pod Pod) {
-		if surplus <= 0 || byRole != nil && byRole[pod.Role] <= 0 || byPart != nil && byPart[pod.Part] <= 0 {
+		if left <= 0 || slices.ContainsFunc(bound, func(s surplus) bool { return s.byName[s.of(pod)] <= 0 }) {
 			core = append(core, pod)
 			return
 		}
 		safe = append(safe, pod)
 		spent.spend(pod)
-		surplus--
-		if byRole != nil {
-			byRole[pod.Role]--
-		}
-		if byPart != nil {
-			byPart[pod.Part]--
+		left--
+		for _, s := range bound {
+			s.byName[s.of(pod)]--
 		}
 	}
 	var violating []Pod

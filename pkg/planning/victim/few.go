@@ -53,7 +53,7 @@ func (s *search) findFew(will func([]unit) bool) ([]unit, error) {
 			if s.timeIsUp() {
 				return false
 			}
-			if !will(set) || best != nil && !isEarlier(set, best) {
+			if !will(set) || best != nil && slices.CompareFunc(set, best, compareUnits) >= 0 {
 				return true
 			}
 			granted := s.charge(set)
@@ -129,7 +129,7 @@ func combine(sets [][]unit, n int, try func([]unit) bool) bool {
 	more = func(set []unit, from, n int) bool {
 		if n == 0 {
 			sorted := slices.Clone(set)
-			slices.SortFunc(sorted, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
+			slices.SortFunc(sorted, compareUnits)
 			return try(sorted)
 		}
 		for i := from; i < len(sets); i++ {
@@ -149,11 +149,6 @@ func (u unit) excludes(set []unit) bool {
 	return u.bundle.Gang == last.bundle.Gang && (u.bundle.Kind == Whole || last.bundle.Kind == Whole)
 }
 
-// isEarlier reports whether a comes before b, by the places of their units in the order.
-func isEarlier(a, b []unit) bool {
-	return slices.CompareFunc(a, b, func(a, b unit) int { return cmp.Compare(a.at, b.at) }) < 0
-}
-
 // countPods returns the number of pods of units.
 func countPods(list []unit) (n int) {
 	for _, u := range list {
@@ -168,13 +163,13 @@ func (o Order) improves(few, many []unit) bool {
 	if countPods(few) >= countPods(many) || countBundles(few) > countBundles(many) {
 		return false
 	}
-	a, b := o.weights(few), o.weights(many)
-	for len(a) > 0 {
-		if o.compareWeight(*a[0].bundle, *b[0].bundle) > 0 {
+	for i, u := range few {
+		if i > 0 && u.bundle == few[i-1].bundle {
+			continue
+		}
+		if o.countHeavy(few, u) > o.countHeavy(many, u) {
 			return false
 		}
-		n := min(a[0].pods, b[0].pods)
-		a, b = dropPods(a, n), dropPods(b, n)
 	}
 	return true
 }
@@ -188,32 +183,14 @@ func countBundles(list []unit) (n int) {
 	return n
 }
 
-// weight is a number of pods of a bundle, which all count the same.
-type weight struct {
-	bundle *Bundle
-	pods   int
-}
-
-// weights returns the pods of units, those that count most first.
-func (o Order) weights(list []unit) []weight {
-	var all []weight
+// countHeavy returns how many pods of units count as much as those of a unit, or more.
+func (o Order) countHeavy(list []unit, least unit) (n int) {
 	for _, u := range list {
-		if last := len(all) - 1; last >= 0 && all[last].bundle == u.bundle {
-			all[last].pods += len(u.pods)
-			continue
+		if o.compareWeight(*u.bundle, *least.bundle) >= 0 {
+			n += len(u.pods)
 		}
-		all = append(all, weight{u.bundle, len(u.pods)})
 	}
-	slices.SortFunc(all, func(a, b weight) int { return o.compareWeight(*b.bundle, *a.bundle) })
-	return all
-}
-
-// dropPods drops so many pods from the first weight, which must have at least as many.
-func dropPods(weights []weight, pods int) []weight {
-	if weights[0].pods -= pods; weights[0].pods == 0 {
-		return weights[1:]
-	}
-	return weights
+	return n
 }
 
 // compareWeight compares what no number of victims outweighs: the criteria before the return on investment, and the

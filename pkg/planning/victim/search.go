@@ -16,6 +16,9 @@ type unit struct {
 	at int
 }
 
+// compareUnits orders units as their search does.
+func compareUnits(a, b unit) int { return cmp.Compare(a.at, b.at) }
+
 // search tries units. Every list of units is in the order in which they go, Safe ones before Whole ones.
 type search struct {
 	trial   Trial
@@ -76,7 +79,7 @@ func (s *search) find() ([]unit, bool, error) {
 	s.overBudget = false
 	if s.choices < maxChoices-1 {
 		// Units decided first may have become needless.
-		slices.SortFunc(list, func(a, b unit) int { return cmp.Compare(a.at, b.at) })
+		slices.SortFunc(list, compareUnits)
 		s.refund(list)
 		if list, err = s.trim(list); err != nil {
 			return nil, false, err
@@ -244,21 +247,20 @@ func (s *search) trim(list []unit) ([]unit, error) {
 	for _, u := range whole {
 		ends[u.bundle.Gang.ID] = true
 	}
-	ending := func(u unit) bool { return ends[u.bundle.Gang.ID] } // the surplus of a gang that ends goes with it
-	safe, err := s.restoreUnneeded(slices.DeleteFunc(slices.Clone(list[:first]), ending))
-	if err != nil {
-		return nil, err
-	}
-	var kept []unit
+	var safe, others []unit
 	for _, u := range list[:first] {
-		switch {
-		case ending(u):
-			kept = append(kept, u)
-		case len(safe) > 0 && safe[0].pods[0].UID == u.pods[0].UID:
-			kept, safe = append(kept, u), safe[1:]
+		if ends[u.bundle.Gang.ID] {
+			safe = append(safe, u) // the surplus of a gang that ends goes with it
+		} else {
+			others = append(others, u)
 		}
 	}
-	return append(kept, whole...), nil
+	if others, err = s.restoreUnneeded(others); err != nil {
+		return nil, err
+	}
+	safe = append(safe, others...)
+	slices.SortFunc(safe, compareUnits)
+	return append(safe, whole...), nil
 }
 
 // restoreUnneeded restores units that the preemptor does not need, the last first, in groups that double in size as

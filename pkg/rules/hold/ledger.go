@@ -121,13 +121,10 @@ type Ledger struct {
 	nodes   map[string]*onNode
 	maxHeld maxHeld
 	count   map[Reason]int
-	// holders counts the holds of each holder.
-	holders map[Holder]int
+	// holders counts the holds of each holder by reason.
+	holders map[Holder]map[Reason]int
 	// devices are the holds that have devices.
-	devices        map[ID]bool
-	nominatedPlans int // how many holds were WasNominated
-	// nominated counts the nominations of each holder.
-	nominated map[Holder]int
+	devices map[ID]bool
 	// changed are the pods whose holds have changed since Changed was last called.
 	changed []types.UID
 }
@@ -150,7 +147,7 @@ type Taken struct {
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
 	return &Ledger{holds: map[ID]entry{}, parts: map[ID]map[ID]bool{}, nodes: map[string]*onNode{},
-		count: map[Reason]int{}, holders: map[Holder]int{}, devices: map[ID]bool{}, nominated: map[Holder]int{}}
+		count: map[Reason]int{}, holders: map[Holder]map[Reason]int{}, devices: map[ID]bool{}}
 }
 
 // Put adds a hold, in place of the one with its ID, or of its pod. Parts of the old hold become parts of the new one,
@@ -158,9 +155,9 @@ func NewLedger() *Ledger {
 func (l *Ledger) Put(h Hold) Change {
 	if h.For != "" {
 		h.ID = IDOf(h.For)
-	}
-	if h.For != "" && h.Reason != Reservation {
-		h.Pods = 1
+		if h.Reason != Reservation {
+			h.Pods = 1
+		}
 	}
 	old, takers := l.holds[h.ID], l.takers(h.ID)
 	l.Drop(h.ID)
@@ -204,7 +201,10 @@ func (l *Ledger) Drop(id ID) bool {
 		return false
 	}
 	for _, taker := range l.takers(id) {
-		l.detachPart(taker.ID)
+		taking := l.holds[taker.ID]
+		l.recordPart(taking, false)
+		taking.From, taking.part = "", Taken{}
+		l.holds[taker.ID] = taking
 		if taker.Reason == Reservation {
 			l.Drop(taker.ID)
 		}
@@ -225,7 +225,9 @@ func (l *Ledger) Drop(id ID) bool {
 	if len(on.shares) == 0 {
 		delete(l.nodes, e.Node)
 	}
-	l.returnPart(e)
+	if from, ok := l.holds[e.From]; ok && e.From != "" {
+		l.changeLeft(from, e.part, 1)
+	}
 	return true
 }
 
@@ -235,16 +237,15 @@ func (l *Ledger) countHold(h Hold, by int) {
 		l.changed = append(l.changed, h.For)
 	}
 	l.count[h.Reason] += by
-	if l.holders[h.Holder] += by; l.holders[h.Holder] == 0 {
-		delete(l.holders, h.Holder)
+	of := l.holders[h.Holder]
+	if of == nil {
+		of = map[Reason]int{}
+		l.holders[h.Holder] = of
 	}
-	if h.Reason == Nomination {
-		if l.nominated[h.Holder] += by; l.nominated[h.Holder] == 0 {
-			delete(l.nominated, h.Holder)
+	if of[h.Reason] += by; of[h.Reason] == 0 {
+		if delete(of, h.Reason); len(of) == 0 {
+			delete(l.holders, h.Holder)
 		}
-	}
-	if h.WasNominated {
-		l.nominatedPlans += by
 	}
 	switch {
 	case len(h.Devices) == 0:
@@ -312,7 +313,7 @@ func (l *Ledger) dropNomination(c Change, h Hold) Change {
 
 // nominatedFor reports whether capacity was freed for a holder, and at which priority.
 func (l *Ledger) nominatedFor(holder Holder) (bool, int32) {
-	if l.count[Nomination]+l.nominatedPlans == 0 {
+	if of := l.holders[holder]; of[Nomination]+of[Plan] == 0 {
 		return false, 0
 	}
 	for _, h := range l.holds {
@@ -391,11 +392,11 @@ func (l *Ledger) Len() int { return len(l.holds) }
 func (l *Ledger) Count(r Reason) int { return l.count[r] }
 
 // Nominated reports whether a holder has nominations.
-func (l *Ledger) Nominated(holder Holder) bool { return l.nominated[holder] > 0 }
+func (l *Ledger) Nominated(holder Holder) bool { return l.holders[holder][Nomination] > 0 }
 
 // Nominations lists the pods that have nominations, by holder and then by UID.
 func (l *Ledger) Nominations() map[Holder][]types.UID {
-	list := make(map[Holder][]types.UID, len(l.nominated))
+	list := map[Holder][]types.UID{}
 	for _, h := range l.holds {
 		if h.Reason == Nomination {
 			list[h.Holder] = append(list[h.Holder], h.For)
@@ -425,7 +426,7 @@ func (l *Ledger) Holders(reason Reason, below int32) []Holder {
 }
 
 // Holds reports whether a holder has any hold.
-func (l *Ledger) Holds(holder Holder) bool { return l.holders[holder] > 0 }
+func (l *Ledger) Holds(holder Holder) bool { return len(l.holders[holder]) > 0 }
 
 // Devices lists the holds with devices of other holders, in no order.
 func (l *Ledger) Devices(holders ...Holder) []Hold {

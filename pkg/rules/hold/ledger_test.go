@@ -259,8 +259,8 @@ func TestRoomThatWasMade(t *testing.T) {
 			for uid := range got {
 				l.Drop(IDOf(uid))
 			}
-			if l.Len()+len(l.nodes)+len(l.nominated)+l.nominatedPlans != 0 {
-				t.Errorf("left over: %d holds, %d nodes, %d made", l.Len(), len(l.nodes), l.nominatedPlans)
+			if l.Len()+len(l.nodes)+len(l.holders) != 0 {
+				t.Errorf("left over: %d holds, %d nodes, %d holders", l.Len(), len(l.nodes), len(l.holders))
 			}
 		})
 	}

@@ -36,8 +36,8 @@ func (l *Ledger) MaxHeld() *Taken {
 }
 
 // raiseTo raises the bound to what is held on a node.
-func (m *maxHeld) raiseTo(sum *total) {
-	if !sum.any {
+func (m *maxHeld) raiseTo(sum *Taken) {
+	if sum.zero() {
 		return
 	}
 	if m.bound == nil {

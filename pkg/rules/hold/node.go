@@ -2,7 +2,6 @@ package hold
 
 import (
 	"iter"
-	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -17,13 +16,7 @@ type onNode struct {
 	// ofPods counts the holds for pods, which may be counted on the node as well.
 	ofPods int
 	// total is the sum of all shares; nil if they have changed since. Readers compute it.
-	total atomic.Pointer[total]
-}
-
-// total is a sum of holds, and whether it is nonempty.
-type total struct {
-	Taken
-	any bool
+	total atomic.Pointer[Taken]
 }
 
 // addToShare adds to the share of a holder on a node, or with -1 subtracts.
@@ -34,15 +27,14 @@ func (l *Ledger) addToShare(on *onNode, holder Holder, amount Taken, by int) {
 }
 
 // sum returns what all holders hold on the node. It must not be changed.
-func (n *onNode) sum() *total {
+func (n *onNode) sum() *Taken {
 	if known := n.total.Load(); known != nil {
 		return known
 	}
-	sum := &total{Taken: Taken{Request: resource.Vector{}}}
+	sum := &Taken{Request: resource.Vector{}}
 	for _, of := range n.shares {
 		sum.add(of.Taken, 1)
 	}
-	sum.any = !sum.zero()
 	n.total.Store(sum)
 	return sum
 }
@@ -54,7 +46,7 @@ func (l *Ledger) Total(nodeName string) (Taken, bool) {
 		return Taken{}, false
 	}
 	sum := on.sum()
-	return sum.Taken, sum.any
+	return *sum, !sum.zero()
 }
 
 // share is what a holder has on a node.
@@ -63,12 +55,17 @@ type share struct {
 	holds int
 }
 
-// On lists the holders that hold something on a node.
-func (l *Ledger) On(nodeName string) []Holder {
-	if l.nodes[nodeName] == nil {
-		return nil
+// Among returns those of some holders that hold something on any of these nodes.
+func (l *Ledger) Among(holders []Holder, nodes iter.Seq[string]) []Holder {
+	on := map[Holder]bool{}
+	for node := range nodes {
+		if there := l.nodes[node]; there != nil {
+			for holder := range there.shares {
+				on[holder] = true
+			}
+		}
 	}
-	return slices.SortedFunc(maps.Keys(l.nodes[nodeName].shares), Holder.Compare)
+	return slices.DeleteFunc(slices.Clone(holders), func(holder Holder) bool { return !on[holder] })
 }
 
 // NodesOf lists the nodes on which one of these holders holds something.
@@ -101,7 +98,7 @@ func (l *Ledger) Others(nodeName string, there iter.Seq[types.UID], holders ...H
 	}
 	left := Taken{Request: resource.Vector{}}
 	if !exempt {
-		left.add(on.sum().Taken, 1)
+		left.add(*on.sum(), 1)
 	} else {
 		for holder, t := range on.shares {
 			if !slices.Contains(holders, holder) {

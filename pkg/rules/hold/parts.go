@@ -49,9 +49,7 @@ func (l *Ledger) ReturnParts(pods ...types.UID) Change {
 
 // Left returns what pods have not taken of a hold; nothing if there is no such hold.
 func (l *Ledger) Left(id ID) Taken {
-	left := Taken{Request: resource.Vector{}}
-	left.add(l.holds[id].left, 1)
-	return left
+	return Taken{}.Plus(l.holds[id].left)
 }
 
 // Part returns what a pod has taken of a hold; nothing if it has no part of it.
@@ -116,26 +114,11 @@ func (t Taken) with(other Taken, by int) Taken {
 	return sum
 }
 
-// returnPart returns what a hold has taken of another hold.
-func (l *Ledger) returnPart(e entry) {
-	if from, ok := l.holds[e.From]; ok && e.From != "" {
-		l.changeLeft(from, e.part, 1)
-	}
-}
-
 // changeLeft adds to what is left of a hold, or with -1 subtracts.
 func (l *Ledger) changeLeft(of entry, part Taken, by int) {
 	of.left = of.left.with(part, by)
 	l.holds[of.ID] = of
 	l.addToShare(l.nodes[of.Node], of.Holder, part, by)
-}
-
-// detachPart makes a hold a part of none. It keeps what it took.
-func (l *Ledger) detachPart(id ID) {
-	e := l.holds[id]
-	l.recordPart(e, false)
-	e.From, e.part = "", Taken{}
-	l.holds[id] = e
 }
 
 // recordPart records that a hold has, or no longer has, a part of another.

@@ -145,8 +145,8 @@ func TestParts(t *testing.T) {
 			for id := range l.holds {
 				l.Drop(id)
 			}
-			if l.Len()+len(l.nodes)+len(l.nominated)+l.nominatedPlans != 0 {
-				t.Errorf("left over: %d holds, %d nodes, %d made", l.Len(), len(l.nodes), l.nominatedPlans)
+			if l.Len()+len(l.nodes)+len(l.holders) != 0 {
+				t.Errorf("left over: %d holds, %d nodes, %d holders", l.Len(), len(l.nodes), len(l.holders))
 			}
 		})
 	}

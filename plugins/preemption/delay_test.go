@@ -41,7 +41,7 @@ func TestDelayOfASinglePod(t *testing.T) {
 			victims := members("v", 1, 0, 10, 1, "n0")
 			s := newStage(t, []*v1.Node{node("n0", 1, "r0")}, victims, preemptor, victims[0])
 			if c.first > 0 {
-				s.firstMisses.record(preemptor.UID, s.clock.Now().Add(-c.first))
+				s.firstMisses.Store(preemptor.UID, s.clock.Now().Add(-c.first))
 			}
 			_, status := s.PostFilter(s.ctx, framework.NewCycleState(), preemptor, nil)
 			if message := status.Message(); message != c.want || status.IsSuccess() != (c.want == "") {
@@ -61,19 +61,20 @@ func TestDelayBeginsOnce(t *testing.T) {
 		t.Errorf("it first did not fit at %v, then at %v", first, again)
 	}
 	s.podDeleted(preemptor)
-	if len(s.firstMisses.at) > 0 {
+	if _, known := s.firstMisses.Load(preemptor.UID); known {
 		t.Error("it is remembered when it is gone")
 	}
 	onNode := preemptor.DeepCopy()
 	onNode.Spec.NodeName = "n0"
 	s.singleAttempt(preemptor)
 	s.podChanged(preemptor, onNode)
-	if len(s.firstMisses.at) > 0 {
+	if _, known := s.firstMisses.Load(preemptor.UID); known {
 		t.Error("it is remembered when it is bound")
 	}
 	unborn := member("q", 0, 0, 100, 1, "")
 	unborn.Annotations = preemptor.Annotations
-	if a := s.singleAttempt(unborn); a.PreemptionDelay != 0 || len(s.firstMisses.at) > 0 {
+	a := s.singleAttempt(unborn)
+	if _, known := s.firstMisses.Load(unborn.UID); known || a.PreemptionDelay != 0 {
 		t.Error("a pod that the API server does not have is remembered")
 	}
 }
