@@ -44,7 +44,7 @@ type problem struct {
 	kinds map[string]int
 	// gang is what runs of the gang of each pod; nil for none. asks is what all running pods of each group ask for.
 	gang []*gangstate.Footprint
-	// stays are the topologies in which each pod has to stay in its domain: other pods of its slice are there.
+	// stays are the topologies in which each pod has to stay in its domain: its gang, or its slice of it, is there.
 	stays [][]string
 	asks  []resource.Vector
 	// units are the units to empty.
@@ -209,37 +209,6 @@ func (p *problem) resources(gangs []victim.Gang) []v1.ResourceName {
 	return sortedKeys(named)
 }
 
-// domains returns the domains of a topology, by value of the label; for an empty key, all nodes are one. With a node,
-// only the domain that the node is in.
-func (p *problem) domains(key, with string) [][]int {
-	if key == "" {
-		all := make([]int, p.simulation.Len())
-		for i := range all {
-			all[i] = i
-		}
-		return [][]int{all}
-	}
-	by := map[string][]int{}
-	only := ""
-	for i := range p.simulation.Len() {
-		node := p.simulation.Node(i).Node()
-		if value, ok := node.Labels[key]; ok {
-			by[value] = append(by[value], i)
-			if node.Name == with {
-				only = value
-			}
-		}
-	}
-	if with != "" {
-		return [][]int{by[only]}
-	}
-	var domains [][]int
-	for _, value := range sortedKeys(by) {
-		domains = append(domains, by[value])
-	}
-	return domains
-}
-
 // vector returns the request of one pod in columns.
 func (p *problem) vector(request map[v1.ResourceName]int64) []int64 {
 	v := make([]int64, len(p.columns))
@@ -278,8 +247,10 @@ func (r *round) target(p *problem, at, index int) bool {
 		return false
 	}
 	source := p.simulation.Node(p.Pods[at].Node).Node()
-	if slices.ContainsFunc(p.stays[at], func(key string) bool { return node.Labels[key] != source.Labels[key] }) {
-		return false
+	for _, key := range p.stays[at] {
+		if domain, ok := source.Labels[key]; !ok || node.Labels[key] != domain {
+			return false
+		}
 	}
 	required, known := p.required[pod.UID]
 	if !known {
@@ -347,6 +318,9 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 		for i := range candidate.Gangs {
 			f := &candidate.Gangs[i]
 			stays = append(stays, f.Slices...)
+			if f.RequiredTopology != "" {
+				stays = append(stays, f.RequiredTopology)
+			}
 			if f.Key == key { // gangs that start together are one candidate
 				of = f
 			}
@@ -395,23 +369,14 @@ func (p *problem) groupOf(c *evictions.Candidates, candidate evictions.Candidate
 	if len(g.MinByRole) == 0 && len(candidate.Gangs) == 1 {
 		group.Spare = max(0, len(g.Pods)-g.Min)
 	}
-	key, with := "", ""
 	for _, f := range candidate.Gangs {
 		for _, member := range f.Running {
 			cost := p.cost(c.Now, member.Pod)
 			for i := range cost {
 				group.Break[i] += cost[i]
 			}
-			with = member.Node
-		}
-		if f.RequiredTopology != "" {
-			key = f.RequiredTopology
 		}
 	}
-	if key == "" {
-		return group
-	}
-	group.Within = p.domains(key, with) // as long as a member runs there, no successor may be elsewhere
 	return group
 }
 

@@ -144,8 +144,6 @@ func (c *covering) tight() bool {
 type choice struct {
 	node int
 	push []int
-	// home is the set that the pod's group is in from then on; nowhere leaves that open.
-	home int
 	cost Cost
 	// size is that of the pods that have to leave, spare what is left on the node.
 	size, spare float64

@@ -18,8 +18,8 @@ type Problem struct {
 	Limits []int
 	// Want is the gang that waits. Clear has no use for it.
 	Want []Part
-	// Fits reports whether, arithmetic aside, a pod may be on a node; nil means always. It is the
-	// same for pods of one kind.
+	// Fits reports whether, arithmetic aside, a pod may be on a node. It is the same for pods of one
+	// kind.
 	Fits func(pod, node int) bool
 	// FitsMember is the same for members of a class of a part.
 	FitsMember func(part, class, node int) bool
@@ -56,10 +56,6 @@ type Group struct {
 	// not be the cheapest.
 	Spare int
 	Break Cost
-	// Within are disjoint sets of nodes. If a pod of the group moves, all have to be in one of the
-	// sets afterwards. Nil means anywhere. For a group with pods that may not move it is the one
-	// set that they are in. Groups with the same sets should share the slice.
-	Within [][]int
 }
 
 // Part is members of the waiting gang that have to be in one domain.
@@ -141,12 +137,6 @@ func (p *Problem) columns() int {
 		return 0
 	}
 	return len(p.Nodes[0].Free)
-}
-
-func (p *Problem) fits(pod, node int) bool { return p.Fits == nil || p.Fits(pod, node) }
-
-func (p *Problem) fitsMember(part, class, node int) bool {
-	return p.FitsMember == nil || p.FitsMember(part, class, node)
 }
 
 // cost returns what a set of moved pods costs.

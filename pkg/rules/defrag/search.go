@@ -391,9 +391,6 @@ func (s *search) apply(it item, c choice) {
 		return
 	}
 	s.place(it.pod, c.node)
-	if c.home != nowhere {
-		s.settle(s.Pods[it.pod].Group, c.home)
-	}
 }
 
 // undo takes back apply.
@@ -404,9 +401,6 @@ func (s *search) undo(it item, c choice) {
 		s.places[it.part][it.class] = nodes[:len(nodes)-1]
 	} else {
 		s.unplace(it.pod)
-		if c.home != nowhere {
-			s.unsettle(s.Pods[it.pod].Group)
-		}
 	}
 	s.pullTo(len(s.out) - len(c.push))
 }
