@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
 // fieldOwner is the field manager of what this package writes.
@@ -90,7 +91,7 @@ func (r *round) recordEvent(ctx context.Context, p *v1alpha1.DefragmentationPlan
 	}
 	p.Status.Goal = goalOf(p.Spec.Goal)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: clip(message),
+		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: migration.Clip(message),
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	})
 	if err := r.scheduler.Client.Status().Patch(ctx, p, client.MergeFrom(before),
@@ -115,13 +116,4 @@ func goalOf(goal v1alpha1.DefragmentationGoal) string {
 		return "empty " + strings.Join(goal.Empty.Names, ", ")
 	}
 	return ""
-}
-
-// clip shortens a message to what a condition may have.
-func clip(message string) string {
-	const longest = 4096
-	if len(message) <= longest {
-		return message
-	}
-	return message[:longest-3] + "..."
 }

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -22,7 +22,6 @@ import (
 type sight struct {
 	migration.PlanSeen
 	migrations map[int]*v1alpha1.PodMigration
-	holds      []*v1alpha1.Reservation
 }
 
 func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (s sight, err error) {
@@ -47,7 +46,6 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 	}
 	for i := range reservations.Items {
 		if rsv := &reservations.Items[i]; holds(p, rsv) && rsv.DeletionTimestamp == nil {
-			s.holds = append(s.holds, rsv)
 			s.Holds = append(s.Holds, migration.Hold{
 				Available: rsv.Status.Phase == v1alpha1.ReservationAvailable,
 				Used:      rsv.Status.Phase == v1alpha1.ReservationSucceeded, Why: migration.WhyNot(rsv),
@@ -100,14 +98,11 @@ func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (gone, 
 	if m.Status.Phase != v1alpha1.MigrationFailed || c == nil || c.Reason != v1alpha1.MigrationReasonPodGone {
 		return false, false, nil
 	}
-	pod := &v1.Pod{}
-	err = r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod)
+	pod, err := r.pod(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName})
 	switch {
-	case apierrors.IsNotFound(err):
-		return true, false, nil
 	case err != nil:
-		return false, false, fmt.Errorf("looking at pod %s/%s: %w", m.Namespace, m.Spec.PodName, err)
-	case pod.UID != m.Spec.PodUID, pod.Status.Phase == v1.PodSucceeded, pod.Status.Phase == v1.PodFailed:
+		return false, false, err
+	case pod == nil, pod.UID != m.Spec.PodUID, podutil.IsPodTerminal(pod):
 		return true, false, nil
 	}
 	end := pod.DeletionTimestamp // which has the time that it is given
@@ -128,13 +123,12 @@ func kinds(p *v1alpha1.DefragmentationPlan) (names []client.ObjectKey) {
 func (r *reconciler) goal(ctx context.Context, p *v1alpha1.DefragmentationPlan) (migration.Waiting, error) {
 	gone, renewed := 0, 0
 	for _, key := range kinds(p) {
-		pod := &v1.Pod{}
-		err := r.live.Get(ctx, key, pod)
+		pod, err := r.pod(ctx, key)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && p.Spec.Goal.Pod != nil && pod.UID != p.Spec.Goal.Pod.UID:
-			gone++
 		case err != nil:
-			return migration.Waits, fmt.Errorf("looking at pod %s: %w", key, err)
+			return migration.Waits, err
+		case pod == nil, p.Spec.Goal.Pod != nil && pod.UID != p.Spec.Goal.Pod.UID:
+			gone++
 		case pod.Spec.NodeName != "":
 			return migration.Runs, nil
 		case !planned(p, pod):

@@ -51,9 +51,9 @@ func Setup(mgr manager.Manager, o Options) error {
 }
 
 func start(mgr manager.Manager, o Options) error {
-	registerMetrics()
-	r := &reconciler{client: mgr.GetClient(), live: release.Reader{Reader: mgr.GetAPIReader()},
-		recorder: mgr.GetEventRecorder(FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
+	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), release.FieldOwner),
+		live:     release.Reader{Reader: mgr.GetAPIReader()},
+		recorder: mgr.GetEventRecorder(release.FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
 		suspicions: map[types.UID]suspicion{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.DefragmentationPlan{}).

@@ -21,7 +21,7 @@ import (
 
 // TestEndIsTold: a plan that ends is told by an event and counted, also where it has said before why it stops.
 func TestEndIsTold(t *testing.T) {
-	ended.Create(nil)
+	ended.Reset()
 	now := time.Unix(1000, 0)
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
 	p.Status.Phase = v1alpha1.DefragmentationRunning

@@ -28,9 +28,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
-// FieldOwner is the field manager of what this package writes.
-const FieldOwner = "lockstep-controller"
-
 const (
 	// poll is how often the pod of a running migration is read: there are too few for a watch.
 	poll = time.Second
@@ -38,9 +35,13 @@ const (
 	rest = 10 * time.Second
 	// longestGrace bounds the grace period of a pod that ends, in seconds: 68 years.
 	longestGrace = math.MaxInt32
-	// retry is how soon a write is tried again after a conflict.
-	retry = 200 * time.Millisecond
+	// action is the action that the controller's events name.
+	action = "Migrate"
+	// eventMigrating is on a pod that is evicted to be moved.
+	eventMigrating = "Migrating"
 )
+
+var ended = release.NewCounter("migration", "migrations_total", "PodMigrations")
 
 // reconciler brings PodMigrations on.
 type reconciler struct {
@@ -57,14 +58,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.live.Get(ctx, request.NamespacedName, m); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	again, err := r.bring(ctx, m)
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: retry}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("bringing on PodMigration %s: %w", request.NamespacedName, err)
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return release.Result(r.bring(ctx, m))
 }
 
 // bring does one step, and returns after how long to look again.
@@ -72,7 +66,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	before := m.DeepCopy()
 	if !migration.Ended(m.Status.Phase) && m.DeletionTimestamp == nil &&
 		controllerutil.AddFinalizer(m, v1alpha1.ReleaseFinalizer) {
-		return retry, r.patch(ctx, m, before)
+		return release.Retry, release.Patch(ctx, r.client, m, before)
 	}
 	var s sight
 	var err error
@@ -94,14 +88,8 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 			"podMigration", klog.KObj(m))
 	}
 	if migration.Ended(m.Status.Phase) {
-		done, err := release.Finish(ctx, r.client, r.live, m, FieldOwner, v1alpha1.MigrationLabel,
-			func(rsv *v1alpha1.Reservation) bool {
-				return rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID)
-			})
-		if err != nil || done {
-			return 0, err
-		}
-		return retry, nil // then check that all are gone
+		return release.Finish(ctx, r.client, r.live, m, v1alpha1.MigrationLabel,
+			func(rsv *v1alpha1.Reservation) bool { return rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) })
 	}
 	if err := r.act(ctx, m, s, step.Action); err != nil {
 		return 0, err
@@ -254,7 +242,7 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 		if err != nil {
 			return err
 		}
-		err = r.client.Create(ctx, migration.ReservationFor(m, s.pod, queue), client.FieldOwner(FieldOwner))
+		err = r.client.Create(ctx, migration.ReservationFor(m, s.pod, queue))
 		switch {
 		case apierrors.IsAlreadyExists(err):
 			return nil // it is looked at next
@@ -278,14 +266,7 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 func (r *reconciler) setOwner(ctx context.Context, s sight, owner v1alpha1.ReservationOwner) error {
 	changed := s.reservation.DeepCopy()
 	changed.Spec.Owners = []v1alpha1.ReservationOwner{owner}
-	return r.patch(ctx, changed, s.reservation)
-}
-
-// patch writes only what differs: an update might write fields that cannot be changed in another form. It fails where
-// the object has changed since it was read.
-func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
-	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(FieldOwner))
+	return release.Patch(ctx, r.client, changed, s.reservation)
 }
 
 // evict requests the eviction of exactly this pod, if its target is held: both were read just now.
@@ -323,13 +304,20 @@ func budgetText(err error) string {
 	return strings.TrimSpace(err.Error() + " " + cause.Message)
 }
 
-// write writes a status, provided that the PodMigration has not changed since it was read.
+// write writes a status, provided that the PodMigration has not changed since it was read. It reports the end of a
+// PodMigration in an event and a metric.
 func (r *reconciler) write(ctx context.Context, m *v1alpha1.PodMigration, want v1alpha1.PodMigrationStatus) error {
-	was := m.Status
+	ends := migration.Ended(want.Phase) && !migration.Ended(m.Status.Phase)
 	m.Status = want
-	if err := r.client.Status().Update(ctx, m, client.FieldOwner(FieldOwner)); err != nil {
+	if err := r.client.Status().Update(ctx, m); err != nil || !ends {
 		return client.IgnoreNotFound(err)
 	}
-	r.tell(m, &was)
+	kind := v1.EventTypeNormal
+	if m.Status.Phase == v1alpha1.MigrationFailed {
+		kind = v1.EventTypeWarning
+	}
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete)
+	r.recorder.Eventf(m, nil, kind, c.Reason, action, "%s", c.Message)
+	ended.WithLabelValues(string(m.Status.Phase), c.Reason).Inc()
 	return nil
 }

@@ -16,12 +16,12 @@ func (s *planStep) moving(c progress) {
 		s.out.Resume, s.out.Suspend, s.out.Hold = nil, idle, true
 		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done, and no more begin as long as this is so: %s", c.cleared, len(s.p.Status.Moves), s.seen.Doubt))
 		return
-	case evicts && c.begun && !s.seen.Looked:
-		s.out.Resume, s.out.Look = nil, true
+	case evicts && !s.seen.Checked:
+		s.out.Resume, s.out.Check = nil, true
 		return
-	case evicts && s.seen.Unfit != "":
+	case evicts && s.seen.Futile != "":
 		s.out.Resume = nil
-		s.stop(c, []string{s.seen.Unfit})
+		s.stop(c, []string{s.seen.Futile})
 		return
 	}
 	s.out.Hold, s.out.Make = true, s.movesToCreate()

@@ -460,14 +460,15 @@ func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
 // set sets a condition.
 func (s *step) set(kind string, is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: kind, Status: is, Reason: reason, Message: clip(message), ObservedGeneration: s.m.Generation, LastTransitionTime: *seconds(s.now),
+		Type: kind, Status: is, Reason: reason, Message: Clip(message), ObservedGeneration: s.m.Generation, LastTransitionTime: *seconds(s.now),
 	})
 }
 
 // longest is the limit of a message; that of a condition is 32768.
 const longest = 4096
 
-func clip(message string) string {
+// Clip shortens a message to what a condition should have.
+func Clip(message string) string {
 	if len(message) <= longest {
 		return message
 	}

@@ -79,7 +79,6 @@ func TestNextPlan(t *testing.T) {
 		// suspend are those that were let go, and are not to go.
 		suspend []int
 		check   bool
-		look    bool
 		count   bool
 		// achieved is how many gangs fit after it.
 		achieved int32
@@ -88,11 +87,11 @@ func TestNextPlan(t *testing.T) {
 		"there are none":                          {p: changes{none}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonNone},
 		"none are needed":                         {p: changes{nothing}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonNothing},
 		"a dry run is looked at again":            {moves: two, p: changes{dry}, phase: v1alpha1.DefragmentationPlanned, check: true},
-		"one that leads nowhere any more ends":    {moves: two, p: changes{dry}, seen: PlanSeen{Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"one that leads nowhere any more ends":    {moves: two, p: changes{dry}, seen: PlanSeen{Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"a dry run waits":                         {moves: two, p: changes{dry}, seen: PlanSeen{Checked: true}, phase: v1alpha1.DefragmentationPlanned, reason: v1alpha1.DefragmentationReasonAwaitingApproval},
 		"until it is approved":                    {moves: two, p: changes{dry, approved}, seen: PlanSeen{Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving},
 		"it is looked whether it is as it was":    {moves: two, p: changes{dry, approved}, phase: v1alpha1.DefragmentationPlanned, check: true},
-		"nothing is begun if it is not":           {moves: two, p: changes{dry, approved}, seen: PlanSeen{Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"nothing is begun if it is not":           {moves: two, p: changes{dry, approved}, seen: PlanSeen{Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"unless its goal runs by then":            {moves: two, p: changes{dry, approved}, seen: PlanSeen{Goal: Runs}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"or is gone":                              {moves: two, p: changes{dry}, seen: PlanSeen{Goal: Gone}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"all is reserved at once":                 {moves: two, p: changes{started}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, make: []int{0, 1}},
@@ -101,8 +100,8 @@ func TestNextPlan(t *testing.T) {
 		"what is freed has to be promised, too":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
 		"then moves begin":                        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1, Holds: []Hold{{}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{0, 1}},
 		"it is looked before who else came":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
-		"if so, nobody is evicted":                {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}, Checked: true, Short: "node a", Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"if so, nobody is evicted":                {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{0, 1}},
 		"a pod that went makes room as well":      {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"all moved but one that went":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: succeeded}}}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
@@ -111,23 +110,23 @@ func TestNextPlan(t *testing.T) {
 		"and that is what is achieved":            {moves: two, p: changes{started, shape}, seen: PlanSeen{Moves: moving(succeeded, succeeded), Fits: new(int32(3))}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone, achieved: 3},
 		"one went, and not all are reserved":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Suspended: true, Reserved: true, Went: true}, 1: {Phase: pending, Suspended: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
 		"all went, and the goal has got nodes":    {moves: two, p: changes{started, held}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}, Wants: 1, Holds: used, Goal: Runs}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonUsed},
-		"so many at a time":                       {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending, pending), Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"so many at a time":                       {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending, pending), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"each in its turn":                        {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
-		"after the nodes were looked at again":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending)}, phase: v1alpha1.DefragmentationRunning, look: true},
-		"if one takes no pods, nobody else goes":  {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
-		"also while somebody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
+		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"after the nodes were looked at again":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending)}, phase: v1alpha1.DefragmentationRunning, check: true},
+		"if one takes no pods, nobody else goes":  {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
+		"also while somebody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
 		"a goal made anew is planned for anew":    {moves: two, p: changes{dry}, seen: PlanSeen{Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"as long as nobody has gone for it":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"then what was begun is finished":         {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Goal: Renewed}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"then what was begun is finished":         {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Checked: true, Goal: Renewed}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"what may pass lets nobody go":            {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"nor the first":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1, Holds: []Hold{{}}, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
 		"nor who was let go, and waits":           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
 		"nor whom a budget does not let go":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: barred, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
 		"also if its goal needs no room any more": {moves: two, p: changes{started}, seen: PlanSeen{Moves: barred, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{1}},
-		"it is looked as long as one waits":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits}, phase: v1alpha1.DefragmentationRunning, look: true},
-		"who may go then":                         {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"or not at all":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
+		"it is looked as long as one waits":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits}, phase: v1alpha1.DefragmentationRunning, check: true},
+		"who may go then":                         {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"or not at all":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
 		"nor while its goal is gone":              {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
 		"one that goes in a moment goes":          {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true, Evicting: true}}, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"and begins no plan":                      {moves: two, p: changes{dry}, seen: PlanSeen{Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationPlanned},
@@ -168,8 +167,8 @@ func TestNextPlan(t *testing.T) {
 			if !slices.Equal(got.Suspend, c.suspend) {
 				t.Errorf("suspend %v, want %v", got.Suspend, c.suspend)
 			}
-			if got.Check != c.check || got.Look != c.look || got.Count != c.count {
-				t.Errorf("check %t, look %t, count %t", got.Check, got.Look, got.Count)
+			if got.Check != c.check || got.Count != c.count {
+				t.Errorf("check %t, count %t", got.Check, got.Count)
 			}
 			if a := got.Status.Achieved; c.achieved > 0 && (a == nil || a.After != c.achieved) {
 				t.Errorf("achieved %v, want %d", a, c.achieved)
@@ -185,7 +184,7 @@ func TestNextPlan(t *testing.T) {
 // itself is no failure.
 func TestPlanKeepsWhyItStops(t *testing.T) {
 	p := aPlan([][]int32{nil, nil}, started)
-	stopping := NextPlan(p, PlanSeen{Moves: moving(v1alpha1.MigrationRunning, v1alpha1.MigrationPending), Looked: true, Unfit: "node a is cordoned"}, begin)
+	stopping := NextPlan(p, PlanSeen{Moves: moving(v1alpha1.MigrationRunning, v1alpha1.MigrationPending), Checked: true, Futile: "node a is cordoned"}, begin)
 	p.Status = stopping.Status
 	p.Status.Moves[1].Phase = v1alpha1.MigrationFailed // it was cancelled, and its PodMigration is gone
 	ended := NextPlan(p, PlanSeen{Moves: map[int]*Move{0: {Phase: v1alpha1.MigrationSucceeded, Evicted: true}}}, begin).Status
@@ -254,7 +253,7 @@ func (w *planWorld) play() {
 
 func (w *planWorld) step() {
 	got := NextPlan(w.p, w.seen, w.now)
-	if (got.Check || got.Look) && w.random.IntN(4) == 0 {
+	if got.Check && w.random.IntN(4) == 0 {
 		seen := w.seen
 		seen.Doubt = "its queue is full"
 		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 {
@@ -269,19 +268,10 @@ func (w *planWorld) step() {
 	if got.Check {
 		seen := w.seen
 		if seen.Checked = true; w.random.IntN(8) == 0 {
-			seen.Short = "node a"
+			seen.Futile = "node a"
 		}
-		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Short != "" {
+		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Futile != "" {
 			w.Error("moves begin that lead nowhere")
-		}
-	}
-	if got.Look {
-		seen := w.seen
-		if seen.Looked = true; w.random.IntN(20) == 0 {
-			seen.Unfit = "node a"
-		}
-		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Unfit != "" {
-			w.Error("a move begins for a node that takes no pods")
 		}
 	} else if len(got.Resume) > 0 && slices.ContainsFunc(slices.Collect(maps.Values(w.seen.Moves)), func(m *Move) bool { return m.Evicted }) {
 		w.Error("a move begins, and nobody has looked at the nodes since the first")
