@@ -153,11 +153,8 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	busy := false
 	for i := range plans.Items {
 		p := &plans.Items[i]
-		switch {
-		case migration.PlanEnded(p.Status.Phase) || p.DeletionTimestamp != nil:
-		case p.Status.Phase == v1alpha1.DefragmentationPlanned || p.Status.Phase == v1alpha1.DefragmentationRunning:
-			busy = busy || p.Spec.Mode == v1alpha1.DefragmentationExecute || p.Spec.Approved
-		}
+		underway := p.Status.Phase == v1alpha1.DefragmentationPlanned || p.Status.Phase == v1alpha1.DefragmentationRunning
+		busy = busy || underway && p.DeletionTimestamp == nil && carriedOut(p)
 	}
 	for i := range plans.Items {
 		if p := &plans.Items[i]; !busy && p.DeletionTimestamp == nil && len(p.Status.Conditions) == 0 {
@@ -284,33 +281,38 @@ func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID
 // planned returns a plan for a demand that exists, or ended not long ago; nil for none. A plan that was outdated before
 // any pod was moved does not count: it is made anew.
 func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alpha1.DefragmentationPlan {
-	at := slices.IndexFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
-		if !d.isFor(p.Spec.Goal) || p.Status.EndTime != nil &&
-			r.clock.Since(p.Status.EndTime.Time) >= r.args.CoolDownTime.Duration {
-			return false
-		}
+	for i := range plans {
+		p := &plans[i]
 		complete := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
-		return p.Status.EndTime == nil || p.Status.MovedCount > 0 || complete == nil ||
-			complete.Reason != v1alpha1.DefragmentationReasonOutdated
-	})
-	if at < 0 {
-		return nil
+		outdated := p.Status.EndTime != nil && p.Status.MovedCount == 0 &&
+			complete != nil && complete.Reason == v1alpha1.DefragmentationReasonOutdated
+		if d.isFor(p.Spec.Goal) && !r.cooledDown(p) && !outdated {
+			return p
+		}
 	}
-	return &plans[at]
+	return nil
+}
+
+// carriedOut reports whether a plan is carried out: others may never be, and are checked first if they are.
+func carriedOut(p *v1alpha1.DefragmentationPlan) bool {
+	return p.Spec.Mode == v1alpha1.DefragmentationExecute || p.Spec.Approved
+}
+
+// cooledDown reports whether a plan ended so long ago that it no longer counts.
+func (pl *Defragmentation) cooledDown(p *v1alpha1.DefragmentationPlan) bool {
+	return p.Status.EndTime != nil && pl.clock.Since(p.Status.EndTime.Time) >= pl.args.CoolDownTime.Duration
 }
 
 // resting returns the nodes of plans that ended not long ago, or have not ended: only the plans record them.
 func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Set[string] {
 	nodes := sets.New[string]()
 	for i := range plans {
-		if p := &plans[i]; p.Spec.Mode != v1alpha1.DefragmentationExecute && !p.Spec.Approved {
-			continue // it may never be carried out; if it is, it is checked first
-		}
-		if end := plans[i].Status.EndTime; end != nil && pl.clock.Since(end.Time) >= pl.args.CoolDownTime.Duration {
+		p := &plans[i]
+		if !carriedOut(p) || pl.cooledDown(p) {
 			continue
 		}
-		for _, move := range plans[i].Status.Moves {
-			if !migration.PlanEnded(plans[i].Status.Phase) || move.Phase == v1alpha1.MigrationSucceeded ||
+		for _, move := range p.Status.Moves {
+			if !migration.PlanEnded(p.Status.Phase) || move.Phase == v1alpha1.MigrationSucceeded ||
 				move.Phase == v1alpha1.MigrationRunning {
 				nodes.Insert(move.SourceNode, move.TargetNode)
 			}
