@@ -63,24 +63,12 @@ type problem struct {
 	required map[types.UID]nodeaffinity.RequiredNodeAffinity
 }
 
-// ban is a pod, with those that are interchangeable with it, on a node.
-type ban struct {
-	kind int
-	pod  types.UID // where it is of no kind
-	node int
-}
-
-// banOf returns the key of a ban of the pod at an index from a node.
-func (p *problem) banOf(at, node int) ban {
-	if kind := p.Pods[at].Kind; kind >= 0 {
-		return ban{kind: kind, node: node}
-	}
-	return ban{kind: -1, pod: p.pods[at].UID, node: node}
-}
+// ban is of pods that are interchangeable, from a node.
+type ban struct{ kind, node int }
 
 // refuse bans a pod, and those that are interchangeable with it, from a node.
 func (p *problem) refuse(at, node int) {
-	p.bans[p.banOf(at, node)] = true
+	p.bans[ban{p.Pods[at].Kind, node}] = true
 	p.refusals[p.pods[at].UID]++
 }
 
@@ -239,7 +227,7 @@ func (p *problem) free(holds *ledger.Holds, d *demand, info fwk.NodeInfo) []int6
 func (r *round) target(p *problem, at, index int) bool {
 	pod, info := p.pods[at], p.simulation.Node(index)
 	node := info.Node()
-	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[p.banOf(at, index)] ||
+	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[ban{p.Pods[at].Kind, index}] ||
 		!r.within(p.requests[at], info) {
 		return false
 	}
@@ -326,8 +314,7 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 			}
 		}
 		asked := ledger.DemandOf(at.Info).Request
-		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group,
-			Limits: limits, Kind: -1}
+		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group, Limits: limits}
 		one.Kind = p.kind(pod, one)
 		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, of), append(p.requests,
 			asked), append(p.stays, stays)
@@ -336,13 +323,13 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 }
 
 // kind returns the number of the interchangeable pods that a pod is one of: of the same controller, and alike
-// otherwise; -1 for none.
+// otherwise. A pod without a controller is like no other.
 func (p *problem) kind(pod *v1.Pod, one defrag.Pod) int {
-	ref := metav1.GetControllerOf(pod)
-	if ref == nil {
-		return -1
+	maker := pod.UID
+	if ref := metav1.GetControllerOf(pod); ref != nil {
+		maker = ref.UID
 	}
-	key := fmt.Sprint(ref.UID, one)
+	key := fmt.Sprint(maker, one)
 	if _, known := p.kinds[key]; !known {
 		p.kinds[key] = len(p.kinds)
 	}

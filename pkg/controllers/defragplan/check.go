@@ -26,7 +26,7 @@ import (
 
 // check finds out whether a plan still leads to its goal: begun, for as much as more moves are for; else with all that it
 // counts on, and at the cost that it shows.
-func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *sight, begun bool, now time.Time) error {
+func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen, begun bool, now time.Time) error {
 	why, said, err := r.blocked(ctx, p)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		s.Futile = why
 		return nil
 	}
-	faults := []func(context.Context, *v1alpha1.DefragmentationPlan, *sight) (string, error){r.grown}
+	faults := []func(context.Context, *v1alpha1.DefragmentationPlan, *migration.PlanSeen) (string, error){r.grown}
 	if !begun || s.Goal == migration.Renewed {
 		faults = append(faults, r.lacksCapacity)
 	}
@@ -60,7 +60,7 @@ func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 // lacksCapacity returns which node would not have the room that a plan counts on, once its moves are done: between a
 // plan and its approval there may be hours. Empty where all have. Filters are not asked: what they see the scheduler
 // tells when it is to reserve the targets.
-func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *sight) (string, error) {
+func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen) (string, error) {
 	placed := sets.New[string]() // migrations whose target is held
 	held, err := r.held(ctx, func(rsv *v1alpha1.Reservation) bool {
 		if len(rsv.Status.Placements) > 0 {
@@ -73,7 +73,7 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 		return "", err
 	}
 	come, err := r.comers(ctx, p,
-		func(move int) bool { m := s.migrations[move]; return m != nil && placed.Has(string(m.UID)) })
+		func(move int) bool { m := s.Moves[move]; return m != nil && placed.Has(string(m.UID)) })
 	if err != nil {
 		return "", err
 	}
@@ -155,7 +155,7 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 }
 
 // unusable returns why a node that the goal is to have takes no pods; empty if all do.
-func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPlan, _ *sight) (string, error) {
+func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPlan, _ *migration.PlanSeen) (string, error) {
 	nodes := sets.New[string]()
 	for _, place := range p.Status.Places {
 		nodes.Insert(place.NodeName)
@@ -171,7 +171,7 @@ func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPl
 // grown returns which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised
 // since, or it was made anew. One that was made anew may lack members for a moment; else those that wait are all that
 // may be needed. Empty if none does.
-func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *sight) (string, error) {
+func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen) (string, error) {
 	if p.Spec.Goal.PodGroup == "" {
 		return "", nil
 	}

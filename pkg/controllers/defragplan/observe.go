@@ -18,14 +18,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
-// sight is what the next step depends on, with the API objects that it was read from.
-type sight struct {
-	migration.PlanSeen
-	migrations map[int]*v1alpha1.PodMigration
-}
-
-func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (s sight, err error) {
-	s.migrations, s.Moves = map[int]*v1alpha1.PodMigration{}, map[int]*migration.Move{}
+// see reads what the next step depends on.
+func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (s migration.PlanSeen, err error) {
+	s.Moves = map[int]*migration.Move{}
 	labelled := client.HasLabels{v1alpha1.PlanLabel} // not with its value: the name of a plan may be too long for one
 	var list v1alpha1.PodMigrationList
 	if err := r.live.List(ctx, &list, labelled); err != nil {
@@ -34,10 +29,11 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 	for i := range list.Items {
 		m := &list.Items[i]
 		if move, ok := moveOf(p, m); ok {
-			s.migrations[move], s.Moves[move] = m, seen(m)
-			if s.Moves[move].Gone, s.Moves[move].Leaving, err = r.gone(ctx, m); err != nil {
+			gone, leaving, err := r.gone(ctx, m)
+			if err != nil {
 				return s, err
 			}
+			s.Moves[move] = &migration.Move{PodMigration: m, Gone: gone, Leaving: leaving}
 		}
 	}
 	var reservations v1alpha1.ReservationList
@@ -70,22 +66,6 @@ func moveOf(p *v1alpha1.DefragmentationPlan, m *v1alpha1.PodMigration) (int, boo
 	}
 	move, err := strconv.Atoi(number)
 	return move, err == nil && move >= 0 && move < len(p.Status.Moves)
-}
-
-func seen(m *v1alpha1.PodMigration) *migration.Move {
-	move := &migration.Move{
-		Phase: m.Status.Phase, Suspended: m.Spec.Suspend,
-		Reserved: meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationReserved),
-		Evicted:  meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationEvicted),
-	}
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete); c != nil {
-		move.Why = c.Message
-	}
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted); c != nil {
-		move.Went, move.Evicting = c.Reason == v1alpha1.MigrationReasonPodGone, c.Reason == v1alpha1.MigrationReasonEvicting
-		move.Barred = c.Reason == v1alpha1.MigrationReasonDisruptionBudget
-	}
-	return move
 }
 
 // endsWithin is how much longer than its grace period a pod may take to end before it counts as one that stays.

@@ -101,10 +101,10 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 }
 
 // next is what follows for a plan. What it needs to know for that is looked up, and nothing else.
-func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, s migration.PlanSeen,
 	now time.Time) (step migration.PlanStep, err error) {
 	for {
-		step = migration.NextPlan(p, s.PlanSeen, now)
+		step = migration.NextPlan(p, s, now)
 		switch {
 		case step.Check:
 			err = r.check(ctx, p, &s, step.Begun, now)
@@ -154,7 +154,7 @@ func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, said b
 }
 
 // act does what a status says. It reports whether there was anything to do.
-func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s migration.PlanSeen,
 	step migration.PlanStep) (acted bool, err error) {
 	if step.Hold && len(s.Holds) < s.Wants {
 		if acted, err = r.hold(ctx, p); err != nil {
@@ -172,7 +172,7 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 	}
 	for _, i := range slices.Concat(step.Resume, step.Suspend) { // no move is in both
 		acted = true
-		m := s.migrations[i]
+		m := s.Moves[i].PodMigration
 		before := m.DeepCopy()
 		m.Spec.Suspend = !m.Spec.Suspend
 		if err := release.Patch(ctx, r.client, m, before); err != nil {
@@ -180,7 +180,7 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 		}
 	}
 	for _, i := range step.Cancel {
-		if m := s.migrations[i]; m.DeletionTimestamp == nil {
+		if m := s.Moves[i].PodMigration; m.DeletionTimestamp == nil {
 			acted = true
 			if err := r.client.Delete(ctx, m,
 				client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}); client.IgnoreNotFound(err) != nil {

@@ -33,8 +33,10 @@ func TestEndIsTold(t *testing.T) {
 	}
 	told := events.NewFakeRecorder(9)
 	r := &reconciler{client: c, live: c, recorder: told, clock: testingclock.NewFakeClock(now)}
-	failed, running := &migration.Move{Phase: v1alpha1.MigrationFailed, Why: "no room"}, &migration.Move{Phase: v1alpha1.MigrationRunning, Evicted: true}
-	done := &migration.Move{Phase: v1alpha1.MigrationSucceeded, Evicted: true}
+	moveIn := func(phase v1alpha1.MigrationPhase) *migration.Move {
+		return &migration.Move{PodMigration: &v1alpha1.PodMigration{Status: v1alpha1.PodMigrationStatus{Phase: phase}}}
+	}
+	failed, running, done := moveIn(v1alpha1.MigrationFailed), moveIn(v1alpha1.MigrationRunning), moveIn(v1alpha1.MigrationSucceeded)
 	for _, last := range []*migration.Move{running, done} {
 		step := migration.NextPlan(p, migration.PlanSeen{Moves: map[int]*migration.Move{0: failed, 1: last}}, now)
 		if err := r.write(t.Context(), p, step.Status); err != nil {

@@ -67,7 +67,7 @@ func TestBest(t *testing.T) {
 		},
 		"a limit sends the gang to where it is not": {
 			nodes: []string{"4: 1", "4: 1", "4: 4"}, wants: []int64{4},
-			change: func(p *Problem) { p.Limits, p.Pods[0].Limits, p.Pods[0].Kind = []int{0}, []int{0}, -1 },
+			change: func(p *Problem) { p.Limits, p.Pods[0].Limits, p.Pods[0].Kind = []int{0}, []int{0}, 7 },
 			want:   "1:1>0; gang on [[[1]]]; costs 1",
 		},
 		"more moves than the budget has are no plan": {
@@ -187,7 +187,7 @@ func TestCheckRefuses(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			p := cluster(t, "4: 3", "5: 2 2", "2:")
 			for i := range p.Pods {
-				p.Pods[i].Kind = -1
+				p.Pods[i].Kind = i
 			}
 			p = p.wanting(anywhere(p), 4)
 			r, err := Best(p)

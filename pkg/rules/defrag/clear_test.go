@@ -51,7 +51,7 @@ func TestClear(t *testing.T) {
 			nodes:    []string{"8: 3 2", "3:", "2:"},
 			clearing: Clearing{Units: [][]int{{0}}, Targets: []int{1, 2}},
 			change: func(p *Problem) {
-				p.Pods[0].Request[0], p.Pods[0].Kind, p.Pods[1].Kind = 2, -1, -1
+				p.Pods[0].Request[0], p.Pods[0].Kind, p.Pods[1].Kind = 2, 7, 8
 				p.Fits = func(pod, node int) bool { return pod == 0 || node == 1 }
 			},
 			moves: "2:0>2, 2:0>1; gang on []; costs 2", cleared: []int{0},

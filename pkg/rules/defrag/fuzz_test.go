@@ -31,7 +31,7 @@ func FuzzBest(f *testing.F) {
 		p := random(r)
 		for range r.IntN(20) {
 			randomPods(r, &p, 1)
-			p.Pods[len(p.Pods)-1].Kind = -1
+			p.Pods[len(p.Pods)-1].Kind = 100 + len(p.Pods)
 		}
 		p.Budget.Steps = 1 + int(steps)
 		// Costs and breaks of any kind: the plan may be dear then, but never wrong.

@@ -19,8 +19,7 @@ type item struct {
 	pod         int // or negative
 	part, class int
 	request     []int64
-	// key is the same for items that stand for each other, negative for an item that is like no
-	// other.
+	// key is the same for items that stand for each other.
 	key int
 	// depth is how many chains of pods that push each other led to this one.
 	depth int
@@ -85,17 +84,13 @@ func (s *search) hosts(it item, want int) (choices []choice, cut bool) {
 
 // may reports whether, arithmetic aside, an item may be on a node.
 func (s *search) may(it item, node int) bool {
-	if it.key >= 0 && s.banned[place{it.key, node}] > 0 {
+	if s.banned[place{it.key, node}] > 0 {
 		return false
 	}
 	if it.pod < 0 {
 		return s.memberFits.ask(it.key, node, func() bool { return s.FitsMember(it.part, it.class, node) })
 	}
-	kind := s.Pods[it.pod].Kind
-	if kind < 0 {
-		kind = -1 - it.pod
-	}
-	return s.podFits.ask(kind, node, func() bool { return s.Fits(it.pod, node) })
+	return s.podFits.ask(s.Pods[it.pod].Kind, node, func() bool { return s.Fits(it.pod, node) })
 }
 
 // roomy lists the nodes that have room, those with the least left over first.

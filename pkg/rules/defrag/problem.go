@@ -44,8 +44,7 @@ type Pod struct {
 	// Limits are the limits that its move counts for.
 	Limits []int
 	// Kind is the same for pods that ask for the same, fit the same nodes, cost the same,
-	// and are of one group with the same limits; they stand for each other. A pod of a
-	// negative kind is like no other.
+	// and are of one group with the same limits; they stand for each other.
 	Kind int
 }
 
@@ -104,8 +103,9 @@ func (c Cost) Compare(d Cost) int {
 	return cmp.Or(cmp.Compare(c[0], d[0]), cmp.Compare(c[1], d[1]), cmp.Compare(c[2], d[2]))
 }
 
-func (c Cost) plus(d Cost) Cost  { return Cost{c[0] + d[0], c[1] + d[1], c[2] + d[2]} }
-func (c Cost) minus(d Cost) Cost { return Cost{c[0] - d[0], c[1] - d[1], c[2] - d[2]} }
+func (c Cost) plus(d Cost) Cost   { return Cost{c[0] + d[0], c[1] + d[1], c[2] + d[2]} }
+func (c Cost) times(n int64) Cost { return Cost{n * c[0], n * c[1], n * c[2]} }
+func (c Cost) minus(d Cost) Cost  { return Cost{c[0] - d[0], c[1] - d[1], c[2] - d[2]} }
 
 // cost returns what moving this many pods of the group costs; alone these pods cost own.
 func (g Group) cost(moved int, own Cost) Cost {
@@ -117,6 +117,9 @@ func (g Group) cost(moved int, own Cost) Cost {
 
 // least is like cost, but never falls when one more pod moves.
 func (g Group) least(moved int, own Cost) Cost {
+	if moved == 0 {
+		return Cost{}
+	}
 	if moved > g.Spare || g.Break.Compare(own) < 0 {
 		return g.Break
 	}

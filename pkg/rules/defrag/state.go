@@ -34,8 +34,8 @@ type state struct {
 	moved  []int
 	own    []Cost
 	groups int // of which a pod is out
-	// cost is the cost of all pods that are out, low the least that it may come to with more.
-	cost, low Cost
+	// low is the least that the pods that are out may cost in the end, with more of them.
+	low Cost
 }
 
 func newState(p *Problem) *state {
@@ -84,7 +84,7 @@ func (s *state) bigger(a, b int) int {
 }
 
 // alike reports whether two pods stand for each other.
-func (s *state) alike(a, b int) bool { return s.Pods[a].Kind >= 0 && s.Pods[a].Kind == s.Pods[b].Kind }
+func (s *state) alike(a, b int) bool { return s.Pods[a].Kind == s.Pods[b].Kind }
 
 func (s *state) at(node int) []int64 { return s.free[node*s.columns : (node+1)*s.columns] }
 
@@ -118,31 +118,23 @@ func (s *state) pull() {
 	s.count(pod, -1)
 }
 
-// count adds a pod to those that are out, or subtracts it.
+// count adds a pod to those that are out, where n is 1, or subtracts it, where n is -1.
 func (s *state) count(pod *Pod, n int) {
-	if pod.Group < 0 {
-		if n > 0 {
-			s.cost, s.low = s.cost.plus(pod.Cost), s.low.plus(pod.Cost)
-		} else {
-			s.cost, s.low = s.cost.minus(pod.Cost), s.low.minus(pod.Cost)
-		}
+	own, g := pod.Cost.times(int64(n)), pod.Group
+	if g < 0 {
+		s.low = s.low.plus(own)
 		return
 	}
-	group, g := &s.Groups[pod.Group], pod.Group
+	s.low = s.low.minus(s.Groups[g].least(s.moved[g], s.own[g]))
 	if s.moved[g] > 0 {
 		s.groups--
-		s.cost, s.low = s.cost.minus(group.cost(s.moved[g], s.own[g])), s.low.minus(group.least(s.moved[g], s.own[g]))
 	}
 	s.moved[g] += n
-	if n > 0 {
-		s.own[g] = s.own[g].plus(pod.Cost)
-	} else {
-		s.own[g] = s.own[g].minus(pod.Cost)
-	}
+	s.own[g] = s.own[g].plus(own)
 	if s.moved[g] > 0 {
 		s.groups++
-		s.cost, s.low = s.cost.plus(group.cost(s.moved[g], s.own[g])), s.low.plus(group.least(s.moved[g], s.own[g]))
 	}
+	s.low = s.low.plus(s.Groups[g].least(s.moved[g], s.own[g]))
 }
 
 // place gives a pod that is out its node.

@@ -44,9 +44,6 @@ func (p *Problem) validatePods() error {
 				return fmt.Errorf("pod %d counts for limit %d of %d", i, limit, len(p.Limits))
 			}
 		}
-		if pod.Kind < 0 {
-			continue
-		}
 		if like, ok := first[pod.Kind]; !ok {
 			first[pod.Kind] = i
 		} else if !pod.alike(p.Pods[like]) {

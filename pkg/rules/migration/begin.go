@@ -35,13 +35,13 @@ func (s *planStep) resume() {
 		most = defaultEvictions
 	}
 	for _, m := range s.seen.Moves {
-		if !m.Suspended && !Ended(m.Phase) {
+		if !m.Spec.Suspend && !Ended(m.Status.Phase) {
 			busy++
 		}
 	}
 	for i, move := range s.p.Status.Moves {
 		m := s.seen.Moves[i]
-		if busy >= most || m == nil || !m.Suspended || Ended(m.Phase) {
+		if busy >= most || m == nil || !m.Spec.Suspend || Ended(m.Status.Phase) {
 			continue
 		}
 		ready := true
@@ -60,7 +60,8 @@ func (s *planStep) resume() {
 // turn out not to start.
 func (s *planStep) waitingToEvict() (list []int) {
 	for i := range s.p.Status.Moves {
-		if m := s.seen.Moves[i]; m != nil && m.mayBegin() && !m.mayBeEvicted() && !m.Evicting {
+		if m := s.seen.Moves[i]; m != nil && m.mayBegin() && !m.mayBeEvicted() &&
+			m.condition(v1alpha1.MigrationEvicted).Reason != v1alpha1.MigrationReasonEvicting {
 			list = append(list, i)
 		}
 	}

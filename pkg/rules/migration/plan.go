@@ -42,35 +42,42 @@ const (
 
 // Move is the PodMigration of a move.
 type Move struct {
-	Phase v1alpha1.MigrationPhase
-	// Suspended, Reserved and Evicted are what its spec and its conditions say.
-	Suspended, Reserved, Evicted bool
-	// Evicting: its pod is about to be evicted, and its target is open to the successor.
-	Evicting bool
-	// Barred: a PodDisruptionBudget has not allowed yet that its pod is evicted.
-	Barred bool
-	// Went: its pod was deleted, but not by its migration; a successor is awaited, or has come.
-	Went bool
+	*v1alpha1.PodMigration
 	// Gone: it failed, since its pod was deleted by something else; its room is free all the same. Leaving: the pod is
 	// being deleted.
 	Gone, Leaving bool
-	// Why is why it failed.
-	Why string
+}
+
+// condition returns one of its conditions; without content if it is not set.
+func (m *Move) condition(kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
 }
 
 // isCleared reports whether the pod has left its node, and its successor, if it gets one, has its place.
-func (m *Move) isCleared() bool { return m.Phase == v1alpha1.MigrationSucceeded || m.Gone }
+func (m *Move) isCleared() bool { return m.Status.Phase == v1alpha1.MigrationSucceeded || m.Gone }
 
 // needsTarget reports whether its target must be reserved before any pod is evicted.
-func (m *Move) needsTarget() bool { return !m.Reserved && !m.mayBeEvicted() && !m.Leaving }
+func (m *Move) needsTarget() bool {
+	return m.condition(v1alpha1.MigrationReserved).Status != metav1.ConditionTrue && !m.mayBeEvicted() && !m.Leaving
+}
 
-// mayBeEvicted reports whether a pod may have been evicted for it.
+// mayBeEvicted reports whether a pod may have been evicted for it: it is not while a PodDisruptionBudget is in the way.
 func (m *Move) mayBeEvicted() bool {
-	return m.Evicted || m.Phase == v1alpha1.MigrationRunning && !m.Barred || m.Phase == v1alpha1.MigrationSucceeded
+	evicted := m.condition(v1alpha1.MigrationEvicted)
+	return evicted.Status == metav1.ConditionTrue || m.Status.Phase == v1alpha1.MigrationSucceeded ||
+		m.Status.Phase == v1alpha1.MigrationRunning && evicted.Reason != v1alpha1.MigrationReasonDisruptionBudget
 }
 
 // mayBegin reports whether its pod has been evicted, or may be at any time: what was read of it may be outdated.
-func (m *Move) mayBegin() bool { return m.mayBeEvicted() || !m.Suspended && !Ended(m.Phase) }
+func (m *Move) mayBegin() bool { return m.mayBeEvicted() || !m.Spec.Suspend && !Ended(m.Status.Phase) }
+
+// went reports whether its pod was deleted, but not by its migration; a successor is awaited, or has come.
+func (m *Move) went() bool {
+	return m.condition(v1alpha1.MigrationEvicted).Reason == v1alpha1.MigrationReasonPodGone
+}
 
 // Hold is a Reservation of freed capacity.
 type Hold struct {
@@ -209,7 +216,7 @@ func (s *planStep) goalText() string {
 // phaseOf returns how far a move has come.
 func (s *planStep) phaseOf(move int) v1alpha1.MigrationPhase {
 	if m := s.seen.Moves[move]; m != nil {
-		return cmp.Or(m.Phase, v1alpha1.MigrationPending)
+		return cmp.Or(m.Status.Phase, v1alpha1.MigrationPending)
 	}
 	return s.p.Status.Moves[move].Phase
 }
@@ -286,7 +293,7 @@ func (s *planStep) countMoves() (c progress) {
 		case m != nil && m.Leaving:
 			c.underway++
 		case move.Phase == v1alpha1.MigrationFailed && m != nil:
-			c.failed = append(c.failed, name+": "+m.Why)
+			c.failed = append(c.failed, name+": "+m.condition(v1alpha1.MigrationComplete).Message)
 		case move.Phase == v1alpha1.MigrationFailed:
 			c.failed = append(c.failed, name)
 		case m == nil && before != "":
@@ -294,7 +301,7 @@ func (s *planStep) countMoves() (c progress) {
 		case m != nil && m.mayBegin():
 			c.underway++
 		}
-		c.begun = c.begun || m != nil && m.mayBegin() && !m.Went || m == nil && move.Phase == v1alpha1.MigrationSucceeded
+		c.begun = c.begun || m != nil && m.mayBegin() && !m.went() || m == nil && move.Phase == v1alpha1.MigrationSucceeded
 	}
 	return c
 }
@@ -314,7 +321,7 @@ func (s *planStep) movesToCreate() (list []int) {
 // cancellable returns the moves under way whose pods cannot have been evicted.
 func (s *planStep) cancellable() (list []int) {
 	for i := range s.p.Status.Moves {
-		if m := s.seen.Moves[i]; m != nil && !Ended(m.Phase) && !m.mayBeEvicted() {
+		if m := s.seen.Moves[i]; m != nil && !Ended(m.Status.Phase) && !m.mayBeEvicted() {
 			list = append(list, i)
 		}
 	}

@@ -32,13 +32,57 @@ func started(p *v1alpha1.DefragmentationPlan) {
 	p.Status.Phase, p.Status.StartTime = v1alpha1.DefragmentationRunning, new(metav1.NewTime(begin))
 }
 
-func moving(phases ...v1alpha1.MigrationPhase) map[int]*Move {
+// stage is how far a move has come, as its PodMigration says.
+type stage struct {
+	Phase                        v1alpha1.MigrationPhase
+	Suspended, Reserved, Evicted bool
+	// Evicting, Barred and Went are reasons for which it is not evicted.
+	Evicting, Barred, Went bool
+	Gone, Leaving          bool
+	Why                    string
+}
+
+func (s stage) move() *Move {
+	m := &v1alpha1.PodMigration{Spec: v1alpha1.PodMigrationSpec{Suspend: s.Suspended}, Status: v1alpha1.PodMigrationStatus{Phase: s.Phase}}
+	add := func(kind string, is bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if is {
+			status = metav1.ConditionTrue
+		}
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	}
+	reason := v1alpha1.MigrationReasonWaiting
+	switch {
+	case s.Evicting:
+		reason = v1alpha1.MigrationReasonEvicting
+	case s.Barred:
+		reason = v1alpha1.MigrationReasonDisruptionBudget
+	case s.Went:
+		reason = v1alpha1.MigrationReasonPodGone
+	}
+	add(v1alpha1.MigrationReserved, s.Reserved, "", "")
+	add(v1alpha1.MigrationEvicted, s.Evicted, reason, "")
+	if Ended(s.Phase) {
+		add(v1alpha1.MigrationComplete, s.Phase == v1alpha1.MigrationSucceeded, "", s.Why)
+	}
+	return &Move{PodMigration: m, Gone: s.Gone, Leaving: s.Leaving}
+}
+
+// those are moves at these stages.
+func those[S interface{ move() *Move }](stages map[int]S) map[int]*Move {
 	moves := map[int]*Move{}
-	for i, phase := range phases {
-		m := &Move{Phase: phase, Suspended: phase == v1alpha1.MigrationPending, Reserved: phase == v1alpha1.MigrationPending, Evicted: phase == v1alpha1.MigrationRunning || phase == v1alpha1.MigrationSucceeded}
-		moves[i] = m
+	for i, s := range stages {
+		moves[i] = s.move()
 	}
 	return moves
+}
+
+func moving(phases ...v1alpha1.MigrationPhase) map[int]*Move {
+	stages := map[int]stage{}
+	for i, phase := range phases {
+		stages[i] = stage{Phase: phase, Suspended: phase == v1alpha1.MigrationPending, Reserved: phase == v1alpha1.MigrationPending, Evicted: phase == v1alpha1.MigrationRunning || phase == v1alpha1.MigrationSucceeded}
+	}
+	return those(stages)
 }
 
 // TestNextPlan: no pod is evicted before all is reserved that can be, nor for a goal that is gone.
@@ -63,8 +107,8 @@ func TestNextPlan(t *testing.T) {
 	held := func(p *v1alpha1.DefragmentationPlan) { p.Status.HeldTime = new(metav1.NewTime(begin)) }
 	type changes = []func(*v1alpha1.DefragmentationPlan)
 	available, used := []Hold{{Available: true}}, []Hold{{Used: true}}
-	waits := map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true}} // until 0 is done, whose successor would be like its own
-	barred := map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: running, Reserved: true, Barred: true}}
+	waits := those(map[int]stage{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true}}) // until 0 is done, whose successor would be like its own
+	barred := those(map[int]stage{0: {Phase: running, Evicted: true}, 1: {Phase: running, Reserved: true, Barred: true}})
 	for sentence, c := range map[string]struct {
 		moves  [][]int32
 		p      changes
@@ -95,21 +139,21 @@ func TestNextPlan(t *testing.T) {
 		"unless its goal runs by then":            {moves: two, p: changes{dry, approved}, seen: PlanSeen{Goal: Runs}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"or is gone":                              {moves: two, p: changes{dry}, seen: PlanSeen{Goal: Gone}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"all is reserved at once":                 {moves: two, p: changes{started}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, make: []int{0, 1}},
-		"one target is not, and nobody goes":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
-		"not for ever":                            {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}}}, after: reserveWithin, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
+		"one target is not, and nobody goes":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}})}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
+		"not for ever":                            {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}})}, after: reserveWithin, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"what is freed has to be promised, too":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
 		"then moves begin":                        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1, Holds: []Hold{{}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{0, 1}},
 		"it is looked before who else came":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
 		"if so, nobody is evicted":                {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{0, 1}},
-		"a pod that went makes room as well":      {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
-		"all moved but one that went":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: succeeded}}}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
-		"all went, and their room is looked at":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
+		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{0, 1}},
+		"a pod that went makes room as well":      {moves: chain, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"all moved but one that went":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: succeeded}})}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
+		"all went, and their room is looked at":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}})}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
 		"of a shape it is counted what fits":      {moves: two, p: changes{started, shape}, seen: PlanSeen{Moves: moving(succeeded, succeeded)}, phase: v1alpha1.DefragmentationRunning, count: true},
 		"and that is what is achieved":            {moves: two, p: changes{started, shape}, seen: PlanSeen{Moves: moving(succeeded, succeeded), Fits: new(int32(3))}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone, achieved: 3},
-		"one went, and not all are reserved":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Suspended: true, Reserved: true, Went: true}, 1: {Phase: pending, Suspended: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
-		"all went, and the goal has got nodes":    {moves: two, p: changes{started, held}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}, Wants: 1, Holds: used, Goal: Runs}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonUsed},
+		"one went, and not all are reserved":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: running, Suspended: true, Reserved: true, Went: true}, 1: {Phase: pending, Suspended: true}})}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
+		"all went, and the goal has got nodes":    {moves: two, p: changes{started, held}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}), Wants: 1, Holds: used, Goal: Runs}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonUsed},
 		"so many at a time":                       {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending, pending), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"each in its turn":                        {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
@@ -128,12 +172,12 @@ func TestNextPlan(t *testing.T) {
 		"who may go then":                         {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"or not at all":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
 		"nor while its goal is gone":              {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
-		"one that goes in a moment goes":          {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true, Evicting: true}}, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"one that goes in a moment goes":          {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true, Evicting: true}}), Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"and begins no plan":                      {moves: two, p: changes{dry}, seen: PlanSeen{Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationPlanned},
 		"it may be gone for a moment":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"and not when nobody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Goal: Gone}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"a pod that is going makes room later":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Leaving: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"one that stays does not":                 {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
+		"a pod that is going makes room later":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Leaving: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"one that stays does not":                 {moves: chain, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"one fails before anybody went":           {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(failed, pending)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"one fails while another is under way":    {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{2}},
 		"it ends with that one":                   {moves: [][]int32{nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, succeeded)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
@@ -187,7 +231,7 @@ func TestPlanKeepsWhyItStops(t *testing.T) {
 	stopping := NextPlan(p, PlanSeen{Moves: moving(v1alpha1.MigrationRunning, v1alpha1.MigrationPending), Checked: true, Futile: "node a is cordoned"}, begin)
 	p.Status = stopping.Status
 	p.Status.Moves[1].Phase = v1alpha1.MigrationFailed // it was cancelled, and its PodMigration is gone
-	ended := NextPlan(p, PlanSeen{Moves: map[int]*Move{0: {Phase: v1alpha1.MigrationSucceeded, Evicted: true}}}, begin).Status
+	ended := NextPlan(p, PlanSeen{Moves: those(map[int]stage{0: {Phase: v1alpha1.MigrationSucceeded, Evicted: true}})}, begin).Status
 	for name, status := range map[string]v1alpha1.DefragmentationPlanStatus{"while it is awaited": stopping.Status, "in the end": ended} {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.DefragmentationComplete)
 		if c == nil || c.Reason != v1alpha1.DefragmentationReasonMoveFailed || c.Message != "node a is cordoned" {
@@ -203,7 +247,7 @@ func TestPlanKeepsWhyItStops(t *testing.T) {
 // its turn, no more than are allowed are under way, and the plan ends with nothing held.
 func TestPlanStory(t *testing.T) {
 	for seed := range uint64(300) {
-		w := &planWorld{T: t, random: rand.New(rand.NewPCG(seed, 1)), now: begin, seen: PlanSeen{Moves: map[int]*Move{}, Wants: 1}}
+		w := &planWorld{T: t, random: rand.New(rand.NewPCG(seed, 1)), now: begin, moves: map[int]*stage{}, seen: PlanSeen{Wants: 1}}
 		w.play()
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -215,7 +259,8 @@ type planWorld struct {
 	*testing.T
 	random *rand.Rand
 	p      *v1alpha1.DefragmentationPlan
-	seen   PlanSeen
+	moves  map[int]*stage
+	seen   PlanSeen // but for the moves
 	now    time.Time
 }
 
@@ -244,7 +289,7 @@ func (w *planWorld) play() {
 	if !PlanEnded(w.p.Status.Phase) || len(w.seen.Holds) > 0 {
 		w.Errorf("it has not ended: %s, %d holds", w.p.Status.Phase, len(w.seen.Holds))
 	}
-	for i, m := range w.seen.Moves {
+	for i, m := range w.moves {
 		if !Ended(m.Phase) {
 			w.Errorf("move %d has not ended: %v", i, *m)
 		}
@@ -252,6 +297,7 @@ func (w *planWorld) play() {
 }
 
 func (w *planWorld) step() {
+	w.seen.Moves = those(w.moves)
 	got := NextPlan(w.p, w.seen, w.now)
 	if got.Check && w.random.IntN(4) == 0 {
 		seen := w.seen
@@ -273,7 +319,7 @@ func (w *planWorld) step() {
 		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Futile != "" {
 			w.Error("moves begin that lead nowhere")
 		}
-	} else if len(got.Resume) > 0 && slices.ContainsFunc(slices.Collect(maps.Values(w.seen.Moves)), func(m *Move) bool { return m.Evicted }) {
+	} else if len(got.Resume) > 0 && slices.ContainsFunc(slices.Collect(maps.Values(w.moves)), func(m *stage) bool { return m.Evicted }) {
 		w.Error("a move begins, and nobody has looked at the nodes since the first")
 	}
 	if PlanEnded(w.p.Status.Phase) && got.Status.Phase != w.p.Status.Phase {
@@ -285,28 +331,28 @@ func (w *planWorld) step() {
 		return
 	}
 	for _, i := range got.Make {
-		w.seen.Moves[i] = &Move{Phase: v1alpha1.MigrationPending, Suspended: true}
+		w.moves[i] = &stage{Phase: v1alpha1.MigrationPending, Suspended: true}
 	}
 	for _, i := range got.Resume {
 		for _, before := range w.p.Status.Moves[i].After {
-			if m := w.seen.Moves[int(before)]; m.Phase != v1alpha1.MigrationSucceeded && !m.Gone {
+			if m := w.moves[int(before)]; m.Phase != v1alpha1.MigrationSucceeded && !m.Gone {
 				w.Errorf("move %d begins before move %d is done", i, before)
 			}
 		}
-		w.seen.Moves[i].Suspended = false
+		w.moves[i].Suspended = false
 	}
 	for _, i := range got.Suspend {
 		if w.seen.Moves[i].mayBeEvicted() {
 			w.Errorf("move %d is suspended, and had begun", i)
 		}
-		w.seen.Moves[i].Suspended = true
-		w.seen.Moves[i].Phase, w.seen.Moves[i].Barred = v1alpha1.MigrationPending, false
+		w.moves[i].Suspended = true
+		w.moves[i].Phase, w.moves[i].Barred = v1alpha1.MigrationPending, false
 	}
 	for _, i := range got.Cancel {
 		if w.seen.Moves[i].mayBeEvicted() {
 			w.Errorf("move %d is cancelled, and had begun", i)
 		}
-		w.seen.Moves[i].Phase = v1alpha1.MigrationFailed
+		w.moves[i].Phase = v1alpha1.MigrationFailed
 	}
 	if got.Hold && len(w.seen.Holds) == 0 {
 		w.seen.Holds = []Hold{{}}
@@ -315,7 +361,7 @@ func (w *planWorld) step() {
 		w.seen.Holds = nil
 	}
 	busy := 0
-	for _, m := range w.seen.Moves {
+	for _, m := range w.moves {
 		if !m.Suspended && !Ended(m.Phase) {
 			busy++
 		}
@@ -328,7 +374,7 @@ func (w *planWorld) step() {
 // happen has a move come on, or fail.
 func (w *planWorld) happen(fails bool) {
 	for i := range w.p.Status.Moves {
-		m := w.seen.Moves[i]
+		m := w.moves[i]
 		if m == nil || w.random.IntN(2) == 0 {
 			continue
 		}
@@ -337,7 +383,7 @@ func (w *planWorld) happen(fails bool) {
 			continue
 		}
 		switch {
-		case fails && !m.mayBeEvicted() && w.random.IntN(2) == 0: // somebody deletes the pod
+		case fails && !m.move().mayBeEvicted() && w.random.IntN(2) == 0: // somebody deletes the pod
 			m.Phase, m.Leaving = v1alpha1.MigrationFailed, true
 			return
 		case fails:
@@ -358,7 +404,7 @@ func (w *planWorld) happen(fails bool) {
 			m.Phase = v1alpha1.MigrationSucceeded
 		}
 	}
-	if done := len(w.seen.Moves) == len(w.p.Status.Moves); done && w.random.IntN(5) == 0 {
+	if done := len(w.moves) == len(w.p.Status.Moves); done && w.random.IntN(5) == 0 {
 		for i := range w.seen.Holds {
 			w.seen.Holds[i].Available = true
 		}
