@@ -346,11 +346,11 @@ func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, wai
 	case err != nil:
 		return false, fmt.Errorf("seeking moves for plan %s: %w", p.Name, err)
 	case found == nil:
-		return false, r.recordEvent(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
+		return false, r.writeFound(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
 	case len(found.moves) == 0:
-		return false, r.recordEvent(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
+		return false, r.writeFound(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
 	}
-	err = r.recordEvent(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+	err = r.writeFound(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 	if apierrors.IsConflict(err) {
 		return true, nil // it is handled next round
 	}

@@ -41,7 +41,7 @@ type problem struct {
 	// requests are what the pods ask for.
 	requests []resource.Vector
 	// kinds number the pods that are interchangeable.
-	kinds map[string]int
+	kinds ordinals
 	// gang is what runs of the gang of each pod; nil for none. asks is what all running pods of each group ask for.
 	gang []*gangstate.Footprint
 	// stays are the topologies in which each pod has to stay in its domain: its gang, or its slice of it, is there.
@@ -72,7 +72,7 @@ func (p *problem) refuse(at, node int) {
 	p.refusals[p.pods[at].UID]++
 }
 
-// pose turns a demand, and the cluster, into a problem over indexes. The caller closes the room.
+// newProblem turns a demand, and the cluster, into a problem over indexes. The caller closes the simulation.
 func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulation) (*problem, error) {
 	all := make([]int, room.Len())
 	for i := range all {
@@ -81,7 +81,7 @@ func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulat
 	if _, err := room.Restrict(ctx, all, 4); err != nil {
 		return nil, err
 	}
-	p := &problem{simulation: room, classes: room.Classes(), kinds: map[string]int{}, fixed: map[types.UID]bool{},
+	p := &problem{simulation: room, classes: room.Classes(), kinds: ordinals{}, fixed: map[types.UID]bool{},
 		bans: map[ban]bool{}, refusals: map[types.UID]int{}, required: map[types.UID]nodeaffinity.RequiredNodeAffinity{}}
 	candidates, found, err := r.candidates(d, room, all)
 	if err != nil {
@@ -329,11 +329,7 @@ func (p *problem) kind(pod *v1.Pod, one defrag.Pod) int {
 	if ref := metav1.GetControllerOf(pod); ref != nil {
 		maker = ref.UID
 	}
-	key := fmt.Sprint(maker, one)
-	if _, known := p.kinds[key]; !known {
-		p.kinds[key] = len(p.kinds)
-	}
-	return p.kinds[key]
+	return p.kinds.ordinalOf(fmt.Sprint(maker, one))
 }
 
 // cost returns what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. how long it has run, in

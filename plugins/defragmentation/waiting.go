@@ -111,7 +111,7 @@ func singleDemand(fw framework.Framework, pod *v1.Pod) *demand {
 	return d
 }
 
-// note adds what a pod asks for, and since when it is reported to have no room.
+// addPod adds what a pod asks for, and since when it is reported to have no room.
 func (d *demand) addPod(pod *v1.Pod) {
 	d.promised = d.promised || pod.Status.NominatedNodeName != ""
 	if d.asks == nil {

@@ -48,7 +48,7 @@ func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 		return fmt.Errorf("making a DefragmentationPlan for %s: %w", d.name, err)
 	}
 	logger.Info("Made a DefragmentationPlan", "name", p.Name, "for", d.name, "plan", found.words())
-	return r.recordEvent(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+	return r.writeFound(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 }
 
 // slug returns a name of the demand that object names may contain.
@@ -69,9 +69,9 @@ func (d *demand) slug() string {
 	return string(out[:min(len(out), 40)])
 }
 
-// say writes into a plan what was found, or that nothing was. The plan may have changed meanwhile, but not
+// writeFound writes into a plan what was found, or that nothing was. The plan may have changed meanwhile, but not
 // what is written here.
-func (r *round) recordEvent(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal,
+func (r *round) writeFound(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal,
 	reason, message string) error {
 	if r.dryRun {
 		klog.FromContext(ctx).Info("A dry run: nothing is written into the plan", "name", p.Name, "reason",

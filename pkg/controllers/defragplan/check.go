@@ -9,13 +9,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
@@ -79,7 +79,7 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 	}
 	leave := movedOf(p)
 	for _, name := range slices.Sorted(maps.Keys(come)) {
-		node, why, err := r.node(ctx, name)
+		node, why, err := moves.Node(ctx, r.live, name)
 		if err != nil || why != "" {
 			return why, err
 		}
@@ -105,23 +105,6 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 	return "", nil
 }
 
-// node reads a node. It returns why it takes no pods; empty if it does.
-func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why string, err error) {
-	node = &v1.Node{}
-	err = r.live.Get(ctx, client.ObjectKey{Name: name}, node)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Sprintf("node %s is gone", name), nil
-	case err != nil:
-		return nil, "", fmt.Errorf("reading node %s: %w", name, err)
-	case node.Spec.Unschedulable:
-		return nil, fmt.Sprintf("node %s is cordoned", name), nil
-	case !migration.Ready(node):
-		return nil, fmt.Sprintf("node %s is not ready", name), nil
-	}
-	return node, "", nil
-}
-
 // futile are the reasons for which pods wait that room does not help, as their scheduler says.
 var futile = sets.New(
 	v1alpha1.ReasonMemberRejected, v1alpha1.ReasonTimedOut,
@@ -134,7 +117,7 @@ var futile = sets.New(
 // said is false.
 func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPlan) (why string, said bool, err error) {
 	for _, key := range kinds(p) {
-		pod, err := r.pod(ctx, key)
+		pod, err := moves.Pod(ctx, r.live, key)
 		if err != nil {
 			return "", false, err
 		}
@@ -161,7 +144,7 @@ func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPl
 		nodes.Insert(place.NodeName)
 	}
 	for _, name := range sets.List(nodes) {
-		if _, why, err := r.node(ctx, name); err != nil || why != "" {
+		if _, why, err := moves.Node(ctx, r.live, name); err != nil || why != "" {
 			return why, err
 		}
 	}
@@ -177,7 +160,7 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	}
 	places, one := map[gangstate.Key]int{}, map[gangstate.Key]*v1.Pod{}
 	for _, name := range kinds(p) {
-		pod, err := r.pod(ctx, name)
+		pod, err := moves.Pod(ctx, r.live, name)
 		if err != nil || pod == nil {
 			return "", err // without its pod the goal is gone again: that is told elsewhere
 		}
@@ -288,7 +271,7 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		if held(i) {
 			continue
 		}
-		pod, err := r.pod(ctx, client.ObjectKey{Namespace: move.Namespace, Name: move.PodName})
+		pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: move.Namespace, Name: move.PodName})
 		if err != nil {
 			return nil, err
 		}
@@ -297,7 +280,7 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		}
 	}
 	for _, place := range p.Status.Places {
-		pod, err := r.pod(ctx, client.ObjectKey{Namespace: place.Namespace, Name: place.PodName})
+		pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: place.Namespace, Name: place.PodName})
 		if err != nil {
 			return nil, err
 		}
@@ -306,18 +289,6 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		}
 	}
 	return come, nil
-}
-
-// pod reads a pod; nil if it is gone, of which its PodMigration, or the goal, tells.
-func (r *reconciler) pod(ctx context.Context, key client.ObjectKey) (*v1.Pod, error) {
-	pod := &v1.Pod{}
-	switch err := r.live.Get(ctx, key, pod); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading pod %s: %w", key, err)
-	}
-	return pod, nil
 }
 
 // take adds the requests of n pods like this one to those on a node.

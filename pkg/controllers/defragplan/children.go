@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
@@ -43,7 +44,7 @@ func ownedBy(p *v1alpha1.DefragmentationPlan) metav1.OwnerReference {
 // gone.
 func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) (made bool, err error) {
 	for number, key := range kinds(p) {
-		pod, err := r.pod(ctx, key)
+		pod, err := moves.Pod(ctx, r.live, key)
 		if err != nil || pod == nil {
 			return made, err // without its pod the goal is gone, which the next look finds
 		}

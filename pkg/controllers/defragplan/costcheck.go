@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
@@ -75,7 +76,7 @@ func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		if move.PodGroup == "" {
 			continue // it moves alone, even if a PodGroup names it
 		}
-		pod, err := r.pod(ctx, client.ObjectKey{Namespace: move.Namespace, Name: move.PodName})
+		pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: move.Namespace, Name: move.PodName})
 		if err != nil {
 			return nil, err
 		}

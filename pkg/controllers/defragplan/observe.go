@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
@@ -78,7 +79,7 @@ func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (gone, 
 	if m.Status.Phase != v1alpha1.MigrationFailed || c == nil || c.Reason != v1alpha1.MigrationReasonPodGone {
 		return false, false, nil
 	}
-	pod, err := r.pod(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName})
+	pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName})
 	switch {
 	case err != nil:
 		return false, false, err
@@ -103,7 +104,7 @@ func kinds(p *v1alpha1.DefragmentationPlan) (names []client.ObjectKey) {
 func (r *reconciler) goal(ctx context.Context, p *v1alpha1.DefragmentationPlan) (migration.Waiting, error) {
 	gone, renewed := 0, 0
 	for _, key := range kinds(p) {
-		pod, err := r.pod(ctx, key)
+		pod, err := moves.Pod(ctx, r.live, key)
 		switch {
 		case err != nil:
 			return migration.Waits, err

@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
 // poll is how often the goal is looked at while a plan is carried out: no watch is kept for it.
 const poll = 2 * time.Second
 
-var ended = release.NewCounter("defragmentation", "plans_total", "DefragmentationPlans")
+var ended = moves.NewCounter("defragmentation", "plans_total", "DefragmentationPlans")
 
 // reconciler brings plans on.
 type reconciler struct {
@@ -47,7 +47,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.live.Get(ctx, request.NamespacedName, p); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	return release.Result(r.bring(ctx, p))
+	return moves.Result(r.bring(ctx, p))
 }
 
 // bring does one step, and returns when to look again.
@@ -58,7 +58,7 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	}
 	before := p.DeepCopy()
 	if !ended && p.DeletionTimestamp == nil && controllerutil.AddFinalizer(p, v1alpha1.ReleaseFinalizer) {
-		return release.Retry, release.Patch(ctx, r.client, p, before)
+		return moves.Retry, moves.Patch(ctx, r.client, p, before)
 	}
 	if ended && !controllerutil.ContainsFinalizer(p, v1alpha1.ReleaseFinalizer) {
 		return r.collect(ctx, p)
@@ -73,7 +73,7 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 		return 0, err
 	}
 	if !equality.Semantic.DeepEqual(p.Status, step.Status) {
-		if err := r.write(ctx, p, step.Status); !release.Unimportant(p, err) {
+		if err := r.write(ctx, p, step.Status); !moves.Unimportant(p, err) {
 			return time.Millisecond, err
 		}
 		return r.bring(ctx, p) // as if it had been written
@@ -83,9 +83,9 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	case err != nil:
 		return 0, err
 	case acted:
-		return release.Retry, nil // and see what came of it
+		return moves.Retry, nil // and see what came of it
 	case step.Release:
-		return release.Finish(ctx, r.client, r.live, p, v1alpha1.PlanLabel,
+		return moves.Finish(ctx, r.client, r.live, p, v1alpha1.PlanLabel,
 			func(rsv *v1alpha1.Reservation) bool { return holds(p, rsv) })
 	case p.Status.Phase == v1alpha1.DefragmentationPending:
 		return 0, nil
@@ -175,7 +175,7 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 		m := s.Moves[i].PodMigration
 		before := m.DeepCopy()
 		m.Spec.Suspend = !m.Spec.Suspend
-		if err := release.Patch(ctx, r.client, m, before); err != nil {
+		if err := moves.Patch(ctx, r.client, m, before); err != nil {
 			return true, fmt.Errorf("changing whether move %d may begin: %w", i, err)
 		}
 	}

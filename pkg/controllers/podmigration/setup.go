@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 )
 
@@ -41,9 +41,9 @@ func Setup(mgr manager.Manager) error {
 }
 
 func start(mgr manager.Manager) error {
-	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), release.FieldOwner),
-		live:     release.Reader{Reader: mgr.GetAPIReader()},
-		recorder: mgr.GetEventRecorder(release.FieldOwner), clock: clock.RealClock{}}
+	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), moves.FieldOwner),
+		live:     moves.Reader{Reader: mgr.GetAPIReader()},
+		recorder: mgr.GetEventRecorder(moves.FieldOwner), clock: clock.RealClock{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.PodMigration{}).
 		Watches(&v1alpha1.Reservation{}, handler.EnqueueRequestsFromMapFunc(ownerOf(mgr.GetClient()))).

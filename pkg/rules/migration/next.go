@@ -338,7 +338,9 @@ func (s *step) successorArrived(r *Reservation) bool {
 	case s.terminating():
 		s.awaitTermination()
 	default:
-		s.succeed(message)
+		s.evicted()
+		status.Phase = v1alpha1.MigrationSucceeded
+		s.end(metav1.ConditionTrue, v1alpha1.MigrationReasonMoved, message)
 	}
 	return true
 }
@@ -368,13 +370,6 @@ func (s *step) awaitTermination() bool {
 	}
 	s.fail(v1alpha1.MigrationReasonPodStays, fmt.Sprintf("pod %s is being deleted, and does not end: its node has not got its room back", s.m.Spec.PodName))
 	return false
-}
-
-// succeed ends the migration with success.
-func (s *step) succeed(message string) {
-	s.evicted()
-	s.out.Status.Phase = v1alpha1.MigrationSucceeded
-	s.end(metav1.ConditionTrue, v1alpha1.MigrationReasonMoved, message)
 }
 
 // awaitGone is how long to wait for the successor of a pod that was not evicted: it may have none.

@@ -1,4 +1,4 @@
-// Package release has what the controllers of PodMigrations and DefragmentationPlans share. Above all it gives back what
+// Package moves has what the controllers of PodMigrations and DefragmentationPlans share. Above all it gives back what
 // was reserved for such an object, and then takes ReleaseFinalizer off it.
 //
 // An object that is being deleted loses the finalizer whatever its spec, its status and its name say: what was reserved
@@ -6,13 +6,14 @@
 // refuses does not matter.
 //
 // It does not decide when an object has ended: its controller does, and calls Finish from then on.
-package release
+package moves
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
 // FieldOwner is the field manager of what the controllers write.
@@ -112,4 +114,33 @@ func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	return r.Reader.Get(ctx, key, object, opts...)
+}
+
+// Node reads a node. It returns why it takes no pods; empty if it does.
+func Node(ctx context.Context, live client.Reader, name string) (node *v1.Node, why string, err error) {
+	node = &v1.Node{}
+	err = live.Get(ctx, client.ObjectKey{Name: name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Sprintf("node %s is gone", name), nil
+	case err != nil:
+		return nil, "", fmt.Errorf("reading node %s: %w", name, err)
+	case node.Spec.Unschedulable:
+		return nil, fmt.Sprintf("node %s is cordoned", name), nil
+	case !migration.Ready(node):
+		return nil, fmt.Sprintf("node %s is not ready", name), nil
+	}
+	return node, "", nil
+}
+
+// Pod reads a pod; nil if it is gone.
+func Pod(ctx context.Context, live client.Reader, key client.ObjectKey) (*v1.Pod, error) {
+	pod := &v1.Pod{}
+	switch err := live.Get(ctx, key, pod); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("reading pod %s: %w", key, err)
+	}
+	return pod, nil
 }
