@@ -176,14 +176,13 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 // threshold makes a plan that empties units with little use.
 func (r *round) threshold(ctx context.Context) error {
 	d, found, why, err := r.little(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("seeking units to empty: %w", err)
-	case found == nil:
-		klog.FromContext(ctx).Info("No node to drain", "why", why)
-		return nil
 	}
-	if why := r.tooLittle(found); why != "" {
+	if found != nil {
+		why = r.tooLittle(found)
+	}
+	if why != "" {
 		klog.FromContext(ctx).Info("No node to drain", "why", why)
 		return nil
 	}
@@ -246,15 +245,14 @@ func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.
 			errs = append(errs, fmt.Errorf("seeking room for %s: %w", d.name, err))
 			continue
 		}
-		if found == nil {
-			logger.Info("No moves lead to room", "for", d.name, "why", why)
-			continue
-		}
-		if len(found.moves) == 0 {
+		if found != nil && len(found.moves) == 0 {
 			logger.V(1).Info("There is room without a move: the scheduler places it", "for", d.name)
 			continue
 		}
-		if why := r.tooLittle(found); why != "" {
+		if found != nil {
+			why = r.tooLittle(found)
+		}
+		if why != "" {
 			logger.Info("No moves lead to room", "for", d.name, "why", why)
 			continue
 		}

@@ -20,10 +20,6 @@ const fieldOwner = "lockstep-descheduler"
 // write makes a plan for a demand.
 func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 	logger := klog.FromContext(ctx)
-	if len(found.moves) == 0 {
-		logger.V(1).Info("There is room without a move", "for", d.name)
-		return nil
-	}
 	for i, m := range found.moves {
 		logger.Info("Planned a move", "for", d.name, "move", i, "pod", klog.KRef(m.Namespace, m.PodName), "from",
 			m.SourceNode, "to", m.TargetNode, "why", m.Why)

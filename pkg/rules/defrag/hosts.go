@@ -36,23 +36,26 @@ func (n nearNode) compare(m nearNode) int {
 	return cmp.Or(cmp.Compare(n.gap, m.gap), cmp.Compare(n.node, m.node))
 }
 
-// nears are the nodes that lack the least, sorted, no more than most of them.
-type nears struct {
-	list []nearNode
+// shortlist is the best that were added, sorted, no more than most of them.
+type shortlist[T interface{ compare(other T) int }] struct {
+	list []T
 	most int
-	cut  bool
 }
 
-func (l *nears) add(n nearNode) {
-	if len(l.list) == l.most {
-		l.cut = true
-		if l.list[l.most-1].compare(n) <= 0 {
-			return
-		}
+func (l *shortlist[T]) full() bool { return len(l.list) == l.most }
+
+// refuses reports whether something is no better than what is listed, and there is no place left.
+func (l *shortlist[T]) refuses(x T) bool { return l.full() && l.list[l.most-1].compare(x) <= 0 }
+
+func (l *shortlist[T]) add(x T) {
+	if l.refuses(x) {
+		return
+	}
+	if l.full() {
 		l.list = l.list[:l.most-1]
 	}
-	i, _ := slices.BinarySearchFunc(l.list, n, nearNode.compare)
-	l.list = slices.Insert(l.list, i, n)
+	i, _ := slices.BinarySearchFunc(l.list, x, T.compare)
+	l.list = slices.Insert(l.list, i, x)
 }
 
 // hosts lists up to want nodes for an item, best first; cut reports whether there may be more.
@@ -61,16 +64,16 @@ func (s *search) hosts(it item, want int) (choices []choice, cut bool) {
 	if it.pod < 0 {
 		nodes = s.Want[it.part].Domains[s.domain[it.part]]
 	}
-	choices, cut = s.roomy(it, nodes, want)
-	if cut {
+	roomy := s.roomy(it, nodes, want)
+	if choices = roomy.list; roomy.full() {
 		return choices, true
 	}
-	near := nears{most: nearNodes + 2*want}
+	near := shortlist[nearNode]{most: nearNodes + 2*want}
 	if it.pod < 0 {
 		near.most += nearMembers
 	}
 	s.tightNodes(it, nodes, &near)
-	cut = near.cut
+	cut = near.full()
 	for _, n := range near.list {
 		more, short := s.pushing(it, n.node, want)
 		choices, cut = append(choices, more...), cut || short
@@ -93,8 +96,9 @@ func (s *search) may(it item, node int) bool {
 	return s.podFits.ask(s.Pods[it.pod].Kind, node, func() bool { return s.Fits(it.pod, node) })
 }
 
-// roomy lists the nodes that have room, those with the least left over first.
-func (s *search) roomy(it item, nodes []int, want int) (choices []choice, cut bool) {
+// roomy lists up to want nodes that have room, those with the least left over first.
+func (s *search) roomy(it item, nodes []int, want int) shortlist[choice] {
+	best := shortlist[choice]{most: want}
 	s.steps += len(nodes)
 	for _, node := range nodes {
 		if it.pod >= 0 && node == s.Pods[it.pod].Node {
@@ -108,26 +112,15 @@ func (s *search) roomy(it item, nodes []int, want int) (choices []choice, cut bo
 		for column, amount := range free {
 			c.spare += float64(max(amount, 0)) * s.weight[column]
 		}
-		full := len(choices) == want
-		if full && choices[want-1].compare(c) < 0 {
-			cut = true
-			continue
+		if !best.refuses(c) && s.may(it, node) {
+			best.add(c)
 		}
-		if !s.may(it, node) {
-			continue
-		}
-		if full {
-			cut = true
-			choices = choices[:want-1]
-		}
-		i, _ := slices.BinarySearchFunc(choices, c, choice.compare)
-		choices = slices.Insert(choices, i, c)
 	}
-	return choices, cut || len(choices) == want
+	return best
 }
 
 // tightNodes adds the nodes that lack room, if pods may push each other that far.
-func (s *search) tightNodes(it item, nodes []int, near *nears) {
+func (s *search) tightNodes(it item, nodes []int, near *shortlist[nearNode]) {
 	if over(len(s.out)+1, s.Budget.MaxMoves) {
 		return
 	}
