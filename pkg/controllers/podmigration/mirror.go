@@ -47,8 +47,8 @@ func stateOf(list []v1alpha1.PodMigration) state {
 	return s
 }
 
-// mirror writes on the PodGroup of a pod how far the pods of its gang have been moved: those of the same plan; without a
-// plan, the pod alone. For a gang without a PodGroup nothing is written.
+// mirror writes on the PodGroup of a pod how far the pods of its gang have been moved: those of the same plan; without
+// a plan, the pod alone. For a gang without a PodGroup nothing is written.
 func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error {
 	if m.Spec.PodGroup == "" || migration.Ended(m.Status.Phase) && len(m.Finalizers) == 0 {
 		return nil

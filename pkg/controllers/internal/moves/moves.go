@@ -56,15 +56,15 @@ func NewCounter(subsystem, name, kind string) *metrics.CounterVec {
 	return counter
 }
 
-// Patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It fails
-// with a conflict if the object has changed since it was read.
+// Patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It
+// fails with a conflict if the object has changed since it was read.
 func Patch(ctx context.Context, c client.Client, object, before client.Object) error {
 	return c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // Finish deletes the Reservations with a label that were made for an object. Once none is left, it takes the finalizer
-// off the object. It returns when to look again whether any is left; 0 for never. It fails with a conflict if the object
-// has changed since it was read.
+// off the object. It returns when to look again whether any is left; 0 for never. It fails with a conflict if the
+// object has changed since it was read.
 func Finish(ctx context.Context, c client.Client, live client.Reader, object client.Object, label string,
 	made func(*v1alpha1.Reservation) bool) (again time.Duration, err error) {
 	if !controllerutil.ContainsFinalizer(object, v1alpha1.ReleaseFinalizer) {
