@@ -18,7 +18,7 @@ func TestForbidden(t *testing.T) {
 		"a plugin runs a controller":               {"plugins/gang", module + "pkg/controllers/provisioning", false},
 		"a controller uses a plugin":               {"pkg/controllers/podgroup", module + "plugins/gang", true},
 		"a controller uses another controller":     {"pkg/controllers/workloads", module + "pkg/controllers/podgroup", true},
-		"a controller uses what controllers share": {"pkg/controllers/workloads", module + "pkg/controllers/internal/release", false},
+		"a controller uses what controllers share": {"pkg/controllers/workloads", module + "pkg/controllers/internal/moves", false},
 		"the composition uses a plugin":            {"pkg/scheduler", module + "plugins/gang", false},
 		"a plugin uses the composition":            {"plugins/gang", module + "pkg/scheduler", true},
 		"a plugin uses what plugins share":         {"plugins/gang", module + "pkg/framework/extension", false},

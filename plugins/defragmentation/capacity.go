@@ -12,7 +12,7 @@ func capacity(p *defrag.Problem, part int, free [][]int64) []int {
 	counts := make([]int, len(want.Domains))
 	for i, domain := range want.Domains {
 		counts[i] = defrag.Capacity(free, domain, want.Classes,
-			func(class, node int) bool { return p.FitsMember == nil || p.FitsMember(part, class, node) })
+			func(class, node int) bool { return p.FitsMember(part, class, node) })
 	}
 	return counts
 }

@@ -153,11 +153,8 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 	busy := false
 	for i := range plans.Items {
 		p := &plans.Items[i]
-		switch {
-		case migration.PlanEnded(p.Status.Phase) || p.DeletionTimestamp != nil:
-		case p.Status.Phase == v1alpha1.DefragmentationPlanned || p.Status.Phase == v1alpha1.DefragmentationRunning:
-			busy = busy || p.Spec.Mode == v1alpha1.DefragmentationExecute || p.Spec.Approved
-		}
+		underway := p.Status.Phase == v1alpha1.DefragmentationPlanned || p.Status.Phase == v1alpha1.DefragmentationRunning
+		busy = busy || underway && p.DeletionTimestamp == nil && carriedOut(p)
 	}
 	for i := range plans.Items {
 		if p := &plans.Items[i]; !busy && p.DeletionTimestamp == nil && len(p.Status.Conditions) == 0 {
@@ -179,14 +176,13 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 // threshold makes a plan that empties units with little use.
 func (r *round) threshold(ctx context.Context) error {
 	d, found, why, err := r.little(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("seeking units to empty: %w", err)
-	case found == nil:
-		klog.FromContext(ctx).Info("No node to drain", "why", why)
-		return nil
 	}
-	if why := r.tooLittle(found); why != "" {
+	if found != nil {
+		why = r.tooLittle(found)
+	}
+	if why != "" {
 		klog.FromContext(ctx).Info("No node to drain", "why", why)
 		return nil
 	}
@@ -249,15 +245,14 @@ func (r *round) demand(ctx context.Context, waiting []*demand, plans []v1alpha1.
 			errs = append(errs, fmt.Errorf("seeking room for %s: %w", d.name, err))
 			continue
 		}
-		if found == nil {
-			logger.Info("No moves lead to room", "for", d.name, "why", why)
-			continue
-		}
-		if len(found.moves) == 0 {
+		if found != nil && len(found.moves) == 0 {
 			logger.V(1).Info("There is room without a move: the scheduler places it", "for", d.name)
 			continue
 		}
-		if why := r.tooLittle(found); why != "" {
+		if found != nil {
+			why = r.tooLittle(found)
+		}
+		if why != "" {
 			logger.Info("No moves lead to room", "for", d.name, "why", why)
 			continue
 		}
@@ -284,33 +279,38 @@ func (pl *Defragmentation) reservations(ctx context.Context) (sets.Set[types.UID
 // planned returns a plan for a demand that exists, or ended not long ago; nil for none. A plan that was outdated before
 // any pod was moved does not count: it is made anew.
 func (r *round) planned(d *demand, plans []v1alpha1.DefragmentationPlan) *v1alpha1.DefragmentationPlan {
-	at := slices.IndexFunc(plans, func(p v1alpha1.DefragmentationPlan) bool {
-		if !d.isFor(p.Spec.Goal) || p.Status.EndTime != nil &&
-			r.clock.Since(p.Status.EndTime.Time) >= r.args.CoolDownTime.Duration {
-			return false
-		}
+	for i := range plans {
+		p := &plans[i]
 		complete := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
-		return p.Status.EndTime == nil || p.Status.MovedCount > 0 || complete == nil ||
-			complete.Reason != v1alpha1.DefragmentationReasonOutdated
-	})
-	if at < 0 {
-		return nil
+		outdated := p.Status.EndTime != nil && p.Status.MovedCount == 0 &&
+			complete != nil && complete.Reason == v1alpha1.DefragmentationReasonOutdated
+		if d.isFor(p.Spec.Goal) && !r.cooledDown(p) && !outdated {
+			return p
+		}
 	}
-	return &plans[at]
+	return nil
+}
+
+// carriedOut reports whether a plan is carried out: others may never be, and are checked first if they are.
+func carriedOut(p *v1alpha1.DefragmentationPlan) bool {
+	return p.Spec.Mode == v1alpha1.DefragmentationExecute || p.Spec.Approved
+}
+
+// cooledDown reports whether a plan ended so long ago that it no longer counts.
+func (pl *Defragmentation) cooledDown(p *v1alpha1.DefragmentationPlan) bool {
+	return p.Status.EndTime != nil && pl.clock.Since(p.Status.EndTime.Time) >= pl.args.CoolDownTime.Duration
 }
 
 // resting returns the nodes of plans that ended not long ago, or have not ended: only the plans record them.
 func (pl *Defragmentation) resting(plans []v1alpha1.DefragmentationPlan) sets.Set[string] {
 	nodes := sets.New[string]()
 	for i := range plans {
-		if p := &plans[i]; p.Spec.Mode != v1alpha1.DefragmentationExecute && !p.Spec.Approved {
-			continue // it may never be carried out; if it is, it is checked first
-		}
-		if end := plans[i].Status.EndTime; end != nil && pl.clock.Since(end.Time) >= pl.args.CoolDownTime.Duration {
+		p := &plans[i]
+		if !carriedOut(p) || pl.cooledDown(p) {
 			continue
 		}
-		for _, move := range plans[i].Status.Moves {
-			if !migration.PlanEnded(plans[i].Status.Phase) || move.Phase == v1alpha1.MigrationSucceeded ||
+		for _, move := range p.Status.Moves {
+			if !migration.PlanEnded(p.Status.Phase) || move.Phase == v1alpha1.MigrationSucceeded ||
 				move.Phase == v1alpha1.MigrationRunning {
 				nodes.Insert(move.SourceNode, move.TargetNode)
 			}
@@ -344,11 +344,11 @@ func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, wai
 	case err != nil:
 		return false, fmt.Errorf("seeking moves for plan %s: %w", p.Name, err)
 	case found == nil:
-		return false, r.recordEvent(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
+		return false, r.writeFound(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
 	case len(found.moves) == 0:
-		return false, r.recordEvent(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
+		return false, r.writeFound(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
 	}
-	err = r.recordEvent(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+	err = r.writeFound(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 	if apierrors.IsConflict(err) {
 		return true, nil // it is handled next round
 	}

@@ -161,7 +161,7 @@ func TestSucceededGone(t *testing.T) {
 }
 
 // TestSlices: room is made in one rack for each slice of a waiting gang, all of them in the block that is asked for; a
-// running pod stays in the rack of its slice.
+// running pod stays in the rack of its gang, or of its slice.
 func TestSlices(t *testing.T) {
 	const block = "topology.example.com/block"
 	in := func(name string, n *v1.Node) *v1.Node {
@@ -179,12 +179,15 @@ func TestSlices(t *testing.T) {
 		required string
 		slices   []gangstate.Level
 		runner   []string // slices of the gang that is in the way
+		in       string   // the topology that it requires
 		want     string
 	}{
 		"without slices there is room":     {nodes: nodes},
 		"a rack is cleared for a slice":    {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, want: "p a0>b0"},
 		"a gang in slices stays":           {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, runner: []string{rack}},
 		"within larger slices it may move": {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, runner: []string{block}, want: "p a0>b0"},
+		"a gang stays in its rack":         {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, in: rack},
+		"a gang may move in its block":     {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, in: block, want: "p a0>b0"},
 		"no block takes both":              {nodes: nodes, required: block, slices: []gangstate.Level{{Key: rack, Slice: 2}}},
 		"a block does":                     {nodes: slices.Concat(nodes, apart), required: block, slices: []gangstate.Level{{Key: rack, Slice: 2}}, want: "z d0>b0"},
 		"slices in slices":                 {nodes: slices.Concat(nodes, apart), slices: []gangstate.Level{{Key: block, Slice: 4}, {Key: rack, Slice: 2}}, want: "z d0>b0"},
@@ -204,7 +207,7 @@ func TestSlices(t *testing.T) {
 			s := newStage(t, c.nodes, append(pods, members...), "{}")
 			s.running("p", 0, p)
 			f := s.gangs.running[gangstate.Key{Namespace: "default", Name: "p"}]
-			f.Slices = c.runner
+			f.Slices, f.RequiredTopology = c.runner, c.in
 			s.gangs.running[f.Key] = f
 			s.waiting("w", c.required, members...)
 			s.gangs.waiting[0].Gangs[0].Spec.Layout = gangstate.Layout{Levels: c.slices}

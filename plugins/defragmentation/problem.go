@@ -41,10 +41,10 @@ type problem struct {
 	// requests are what the pods ask for.
 	requests []resource.Vector
 	// kinds number the pods that are interchangeable.
-	kinds map[string]int
+	kinds ordinals
 	// gang is what runs of the gang of each pod; nil for none. asks is what all running pods of each group ask for.
 	gang []*gangstate.Footprint
-	// stays are the topologies in which each pod has to stay in its domain: other pods of its slice are there.
+	// stays are the topologies in which each pod has to stay in its domain: its gang, or its slice of it, is there.
 	stays [][]string
 	asks  []resource.Vector
 	// units are the units to empty.
@@ -63,28 +63,16 @@ type problem struct {
 	required map[types.UID]nodeaffinity.RequiredNodeAffinity
 }
 
-// ban is a pod, with those that are interchangeable with it, on a node.
-type ban struct {
-	kind int
-	pod  types.UID // where it is of no kind
-	node int
-}
-
-// banOf returns the key of a ban of the pod at an index from a node.
-func (p *problem) banOf(at, node int) ban {
-	if kind := p.Pods[at].Kind; kind >= 0 {
-		return ban{kind: kind, node: node}
-	}
-	return ban{kind: -1, pod: p.pods[at].UID, node: node}
-}
+// ban is of pods that are interchangeable, from a node.
+type ban struct{ kind, node int }
 
 // refuse bans a pod, and those that are interchangeable with it, from a node.
 func (p *problem) refuse(at, node int) {
-	p.bans[p.banOf(at, node)] = true
+	p.bans[ban{p.Pods[at].Kind, node}] = true
 	p.refusals[p.pods[at].UID]++
 }
 
-// pose turns a demand, and the cluster, into a problem over indexes. The caller closes the room.
+// newProblem turns a demand, and the cluster, into a problem over indexes. The caller closes the simulation.
 func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulation) (*problem, error) {
 	all := make([]int, room.Len())
 	for i := range all {
@@ -93,7 +81,7 @@ func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulat
 	if _, err := room.Restrict(ctx, all, 4); err != nil {
 		return nil, err
 	}
-	p := &problem{simulation: room, classes: room.Classes(), kinds: map[string]int{}, fixed: map[types.UID]bool{},
+	p := &problem{simulation: room, classes: room.Classes(), kinds: ordinals{}, fixed: map[types.UID]bool{},
 		bans: map[ban]bool{}, refusals: map[types.UID]int{}, required: map[types.UID]nodeaffinity.RequiredNodeAffinity{}}
 	candidates, found, err := r.candidates(d, room, all)
 	if err != nil {
@@ -209,37 +197,6 @@ func (p *problem) resources(gangs []victim.Gang) []v1.ResourceName {
 	return sortedKeys(named)
 }
 
-// domains returns the domains of a topology, by value of the label; for an empty key, all nodes are one. With a node,
-// only the domain that the node is in.
-func (p *problem) domains(key, with string) [][]int {
-	if key == "" {
-		all := make([]int, p.simulation.Len())
-		for i := range all {
-			all[i] = i
-		}
-		return [][]int{all}
-	}
-	by := map[string][]int{}
-	only := ""
-	for i := range p.simulation.Len() {
-		node := p.simulation.Node(i).Node()
-		if value, ok := node.Labels[key]; ok {
-			by[value] = append(by[value], i)
-			if node.Name == with {
-				only = value
-			}
-		}
-	}
-	if with != "" {
-		return [][]int{by[only]}
-	}
-	var domains [][]int
-	for _, value := range sortedKeys(by) {
-		domains = append(domains, by[value])
-	}
-	return domains
-}
-
 // vector returns the request of one pod in columns.
 func (p *problem) vector(request map[v1.ResourceName]int64) []int64 {
 	v := make([]int64, len(p.columns))
@@ -270,7 +227,7 @@ func (p *problem) free(holds *ledger.Holds, d *demand, info fwk.NodeInfo) []int6
 func (r *round) target(p *problem, at, index int) bool {
 	pod, info := p.pods[at], p.simulation.Node(index)
 	node := info.Node()
-	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[p.banOf(at, index)] ||
+	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[ban{p.Pods[at].Kind, index}] ||
 		!r.within(p.requests[at], info) {
 		return false
 	}
@@ -278,8 +235,10 @@ func (r *round) target(p *problem, at, index int) bool {
 		return false
 	}
 	source := p.simulation.Node(p.Pods[at].Node).Node()
-	if slices.ContainsFunc(p.stays[at], func(key string) bool { return node.Labels[key] != source.Labels[key] }) {
-		return false
+	for _, key := range p.stays[at] {
+		if domain, ok := source.Labels[key]; !ok || node.Labels[key] != domain {
+			return false
+		}
 	}
 	required, known := p.required[pod.UID]
 	if !known {
@@ -347,13 +306,15 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 		for i := range candidate.Gangs {
 			f := &candidate.Gangs[i]
 			stays = append(stays, f.Slices...)
+			if f.RequiredTopology != "" {
+				stays = append(stays, f.RequiredTopology)
+			}
 			if f.Key == key { // gangs that start together are one candidate
 				of = f
 			}
 		}
 		asked := ledger.DemandOf(at.Info).Request
-		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group,
-			Limits: limits, Kind: -1}
+		one := defrag.Pod{Node: at.Node, Request: p.vector(asked), Cost: p.cost(c.Now, pod), Group: group, Limits: limits}
 		one.Kind = p.kind(pod, one)
 		p.pods, p.gang, p.requests, p.stays = append(p.pods, pod), append(p.gang, of), append(p.requests,
 			asked), append(p.stays, stays)
@@ -362,17 +323,13 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 }
 
 // kind returns the number of the interchangeable pods that a pod is one of: of the same controller, and alike
-// otherwise; -1 for none.
+// otherwise. A pod without a controller is like no other.
 func (p *problem) kind(pod *v1.Pod, one defrag.Pod) int {
-	ref := metav1.GetControllerOf(pod)
-	if ref == nil {
-		return -1
+	maker := pod.UID
+	if ref := metav1.GetControllerOf(pod); ref != nil {
+		maker = ref.UID
 	}
-	key := fmt.Sprint(ref.UID, one)
-	if _, known := p.kinds[key]; !known {
-		p.kinds[key] = len(p.kinds)
-	}
-	return p.kinds[key]
+	return p.kinds.ordinalOf(fmt.Sprint(maker, one))
 }
 
 // cost returns what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. how long it has run, in
@@ -395,23 +352,14 @@ func (p *problem) groupOf(c *evictions.Candidates, candidate evictions.Candidate
 	if len(g.MinByRole) == 0 && len(candidate.Gangs) == 1 {
 		group.Spare = max(0, len(g.Pods)-g.Min)
 	}
-	key, with := "", ""
 	for _, f := range candidate.Gangs {
 		for _, member := range f.Running {
 			cost := p.cost(c.Now, member.Pod)
 			for i := range cost {
 				group.Break[i] += cost[i]
 			}
-			with = member.Node
-		}
-		if f.RequiredTopology != "" {
-			key = f.RequiredTopology
 		}
 	}
-	if key == "" {
-		return group
-	}
-	group.Within = p.domains(key, with) // as long as a member runs there, no successor may be elsewhere
 	return group
 }
 

@@ -33,8 +33,8 @@ type demand struct {
 	since time.Time
 	// maxMoves and maxGangs bound what a plan for it may cost; 0 for maxGangs means none.
 	maxMoves, maxGangs int
-	// asks are the resources that it asks for.
-	asks map[v1.ResourceName]bool
+	// asks: it asks for the resource that lies in fragments.
+	asks bool
 	// promised: room is being made for it already.
 	promised bool
 	// minGain is what a plan for it has to gain, in percent; with 0 any gain will do.
@@ -69,7 +69,7 @@ func (pl *Defragmentation) waiting() []*demand {
 				fw: fw, priority: attempt.Priority()}
 			for _, need := range attempt.Gangs {
 				for _, pod := range need.Pending {
-					d.addPod(pod)
+					d.addPod(pod, pl.args.ResourceType)
 				}
 			}
 			list = append(list, d)
@@ -84,12 +84,14 @@ func (pl *Defragmentation) waiting() []*demand {
 				continue
 			}
 			if pl.scheduler.Gangs.Outside(pod) {
-				list = append(list, singleDemand(fw, pod))
+				d := singleDemand(fw, pod)
+				d.addPod(pod, pl.args.ResourceType)
+				list = append(list, d)
 			}
 		}
 	}
 	list = slices.DeleteFunc(list,
-		func(d *demand) bool { return d.since.IsZero() || d.promised || !d.asks[pl.args.ResourceType] })
+		func(d *demand) bool { return d.since.IsZero() || d.promised || !d.asks })
 	slices.SortFunc(list, func(a, b *demand) int {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
 	})
@@ -98,7 +100,7 @@ func (pl *Defragmentation) waiting() []*demand {
 
 // singleDemand returns the demand of a pod in no gang.
 func singleDemand(fw framework.Framework, pod *v1.Pod) *demand {
-	d := &demand{
+	return &demand{
 		name: fmt.Sprintf("pod %q", pod.Namespace+"/"+pod.Name),
 		goal: v1alpha1.DefragmentationGoal{Pod: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace,
 			Name: pod.Name, UID: pod.UID}},
@@ -107,19 +109,13 @@ func singleDemand(fw framework.Framework, pod *v1.Pod) *demand {
 		fw:       fw,
 		priority: corev1helpers.PodPriority(pod),
 	}
-	d.addPod(pod)
-	return d
 }
 
-// note adds what a pod asks for, and since when it is reported to have no room.
-func (d *demand) addPod(pod *v1.Pod) {
+// addPod adds whether a pod asks for a resource, and since when it is reported to have no room.
+func (d *demand) addPod(pod *v1.Pod, name v1.ResourceName) {
 	d.promised = d.promised || pod.Status.NominatedNodeName != ""
-	if d.asks == nil {
-		d.asks = map[v1.ResourceName]bool{}
-	}
-	for name := range resource.Requests(pod) {
-		d.asks[name] = true
-	}
+	_, asks := resource.Requests(pod)[name]
+	d.asks = d.asks || asks
 	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 	if !queueing.RoomHelps(c) {
 		return

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
 // fieldOwner is the field manager of what this package writes.
@@ -19,10 +20,6 @@ const fieldOwner = "lockstep-descheduler"
 // write makes a plan for a demand.
 func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 	logger := klog.FromContext(ctx)
-	if len(found.moves) == 0 {
-		logger.V(1).Info("There is room without a move", "for", d.name)
-		return nil
-	}
 	for i, m := range found.moves {
 		logger.Info("Planned a move", "for", d.name, "move", i, "pod", klog.KRef(m.Namespace, m.PodName), "from",
 			m.SourceNode, "to", m.TargetNode, "why", m.Why)
@@ -47,7 +44,7 @@ func (r *round) write(ctx context.Context, d *demand, found *proposal) error {
 		return fmt.Errorf("making a DefragmentationPlan for %s: %w", d.name, err)
 	}
 	logger.Info("Made a DefragmentationPlan", "name", p.Name, "for", d.name, "plan", found.words())
-	return r.recordEvent(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
+	return r.writeFound(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 }
 
 // slug returns a name of the demand that object names may contain.
@@ -68,9 +65,9 @@ func (d *demand) slug() string {
 	return string(out[:min(len(out), 40)])
 }
 
-// say writes into a plan what was found, or that nothing was. The plan may have changed meanwhile, but not
+// writeFound writes into a plan what was found, or that nothing was. The plan may have changed meanwhile, but not
 // what is written here.
-func (r *round) recordEvent(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal,
+func (r *round) writeFound(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal,
 	reason, message string) error {
 	if r.dryRun {
 		klog.FromContext(ctx).Info("A dry run: nothing is written into the plan", "name", p.Name, "reason",
@@ -90,7 +87,7 @@ func (r *round) recordEvent(ctx context.Context, p *v1alpha1.DefragmentationPlan
 	}
 	p.Status.Goal = goalOf(p.Spec.Goal)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: clip(message),
+		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: migration.Clip(message),
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	})
 	if err := r.scheduler.Client.Status().Patch(ctx, p, client.MergeFrom(before),
@@ -115,13 +112,4 @@ func goalOf(goal v1alpha1.DefragmentationGoal) string {
 		return "empty " + strings.Join(goal.Empty.Names, ", ")
 	}
 	return ""
-}
-
-// clip shortens a message to what a condition may have.
-func clip(message string) string {
-	const longest = 4096
-	if len(message) <= longest {
-		return message
-	}
-	return message[:longest-3] + "..."
 }

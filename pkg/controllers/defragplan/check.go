@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
@@ -23,17 +24,43 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
+// check finds out whether a plan still leads to its goal. Before the first eviction, that is with all that it counts on,
+// and at the cost that it shows; once it has begun, with what more moves need.
+func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen, begun bool, now time.Time) error {
+	why, said, err := r.blocked(ctx, p)
+	if err != nil {
+		return err
+	}
+	if r.passing(p, why, said, now) {
+		s.Doubt = why
+		return nil
+	}
+	s.Checked = true
+	if said {
+		s.Futile = why
+		return nil
+	}
+	faults := []func(context.Context, *v1alpha1.DefragmentationPlan, *migration.PlanSeen) (string, error){r.grown}
+	if !begun || s.Goal == migration.Renewed {
+		faults = append(faults, r.lacksCapacity)
+	}
+	if begun {
+		faults = append(faults, r.unusable)
+	} else {
+		faults = append(faults, r.costlier)
+	}
+	for _, fault := range faults {
+		if s.Futile, err = fault(ctx, p, s); err != nil || s.Futile != "" {
+			return err
+		}
+	}
+	return nil
+}
+
 // lacksCapacity returns which node would not have the room that a plan counts on, once its moves are done: between a
-// plan and its approval there may be hours; or why the goal would not start there: halted, if that is said. Empty where
-// all have, and it would. Filters are not asked: what they see the scheduler tells when it is to reserve the targets.
-func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
-	halted string) (string, error) {
-	if halted != "" {
-		return halted, nil
-	}
-	if why, err := r.grown(ctx, p, s.Goal == migration.Renewed); err != nil || why != "" {
-		return why, err
-	}
+// plan and its approval there may be hours. Empty where all have. Filters are not asked: what they see the scheduler
+// tells when it is to reserve the targets.
+func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen) (string, error) {
 	placed := sets.New[string]() // migrations whose target is held
 	held, err := r.held(ctx, func(rsv *v1alpha1.Reservation) bool {
 		if len(rsv.Status.Placements) > 0 {
@@ -46,13 +73,13 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 		return "", err
 	}
 	come, err := r.comers(ctx, p,
-		func(move int) bool { m := s.migrations[move]; return m != nil && placed.Has(string(m.UID)) })
+		func(move int) bool { m := s.Moves[move]; return m != nil && placed.Has(string(m.UID)) })
 	if err != nil {
 		return "", err
 	}
 	leave := movedOf(p)
 	for _, name := range slices.Sorted(maps.Keys(come)) {
-		node, why, err := r.node(ctx, name)
+		node, why, err := moves.Node(ctx, r.live, name)
 		if err != nil || why != "" {
 			return why, err
 		}
@@ -63,7 +90,7 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed && !leave.Has(pod.UID) {
+			if !podutil.IsPodTerminal(pod) && !leave.Has(pod.UID) {
 				free.Add(requests(pod), -1)
 			}
 		}
@@ -78,23 +105,6 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 	return "", nil
 }
 
-// node reads a node. It returns why it takes no pods; empty if it does.
-func (r *reconciler) node(ctx context.Context, name string) (node *v1.Node, why string, err error) {
-	node = &v1.Node{}
-	err = r.live.Get(ctx, client.ObjectKey{Name: name}, node)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, fmt.Sprintf("node %s is gone", name), nil
-	case err != nil:
-		return nil, "", fmt.Errorf("reading node %s: %w", name, err)
-	case node.Spec.Unschedulable:
-		return nil, fmt.Sprintf("node %s is cordoned", name), nil
-	case !migration.Ready(node):
-		return nil, fmt.Sprintf("node %s is not ready", name), nil
-	}
-	return node, "", nil
-}
-
 // futile are the reasons for which pods wait that room does not help, as their scheduler says.
 var futile = sets.New(
 	v1alpha1.ReasonMemberRejected, v1alpha1.ReasonTimedOut,
@@ -107,11 +117,12 @@ var futile = sets.New(
 // said is false.
 func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPlan) (why string, said bool, err error) {
 	for _, key := range kinds(p) {
-		pod := &v1.Pod{}
-		if err := r.live.Get(ctx, key, pod); apierrors.IsNotFound(err) {
+		pod, err := moves.Pod(ctx, r.live, key)
+		if err != nil {
+			return "", false, err
+		}
+		if pod == nil {
 			continue // the goal is gone, or made anew: that is told elsewhere
-		} else if err != nil {
-			return "", false, fmt.Errorf("looking at pod %s: %w", key, err)
 		}
 		_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 		if condition != nil && condition.Status == v1.ConditionFalse &&
@@ -126,25 +137,14 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 	return why, false, nil
 }
 
-// unfit returns why further moves would be in vain: the goal would not start, a freed node no longer takes pods, or the
-// goal asks for more than the plan frees; empty if none of these holds.
-func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
-	halted string) (why string, err error) {
-	if s.Goal == migration.Renewed {
-		why, err = r.lacksCapacity(ctx, p, s, halted)
-	} else if why = halted; why == "" {
-		why, err = r.grown(ctx, p, false)
-	}
-	if err != nil || why != "" {
-		return why, err
-	}
-	seen := sets.New[string]()
+// unusable returns why a node that the goal is to have takes no pods; empty if all do.
+func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPlan, _ *migration.PlanSeen) (string, error) {
+	nodes := sets.New[string]()
 	for _, place := range p.Status.Places {
-		if seen.Has(place.NodeName) {
-			continue
-		}
-		seen.Insert(place.NodeName)
-		if _, why, err := r.node(ctx, place.NodeName); err != nil || why != "" {
+		nodes.Insert(place.NodeName)
+	}
+	for _, name := range sets.List(nodes) {
+		if _, why, err := moves.Node(ctx, r.live, name); err != nil || why != "" {
 			return why, err
 		}
 	}
@@ -154,24 +154,18 @@ func (r *reconciler) unfit(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 // grown returns which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised
 // since, or it was made anew. One that was made anew may lack members for a moment; else those that wait are all that
 // may be needed. Empty if none does.
-func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, renewed bool) (string, error) {
+func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen) (string, error) {
 	if p.Spec.Goal.PodGroup == "" {
 		return "", nil
 	}
-	members := map[client.ObjectKey]int{} // by the pod that stands for them
-	for _, place := range p.Status.Places {
-		members[client.ObjectKey{Namespace: place.Namespace, Name: place.PodName}] += int(place.Members)
-	}
 	places, one := map[gangstate.Key]int{}, map[gangstate.Key]*v1.Pod{}
 	for _, name := range kinds(p) {
-		pod := &v1.Pod{}
-		if err := r.live.Get(ctx, name, pod); apierrors.IsNotFound(err) {
-			return "", nil // the goal is gone again: that is told elsewhere
-		} else if err != nil {
-			return "", fmt.Errorf("looking at pod %s: %w", name, err)
+		pod, err := moves.Pod(ctx, r.live, name)
+		if err != nil || pod == nil {
+			return "", err // without its pod the goal is gone again: that is told elsewhere
 		}
 		if key, _, member := gangstate.KeyOf(pod); member {
-			places[key] += members[name]
+			places[key] += len(nodesOf(p, name))
 			one[key] = pod
 		}
 	}
@@ -188,7 +182,7 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 			return "", err
 		}
 		needs, anew := minimum-has.there(), "made anew"
-		if !renewed {
+		if s.Goal != migration.Renewed {
 			needs, anew = min(needs, has.wait), "changed"
 		}
 		if needs > places[key] {
@@ -212,27 +206,23 @@ func (r *reconciler) membersOf(ctx context.Context, key gangstate.Key) (m member
 	if err := r.live.List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
 		return m, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
 	}
-	var all, seen []*v1.Pod // of the gang
+	var gang []*v1.Pod
 	for i := range pods.Items {
-		if of, _, member := gangstate.KeyOf(&pods.Items[i]); member && of == key {
-			all = append(all, &pods.Items[i])
-		}
-	}
-	for _, pod := range all {
-		if pod.DeletionTimestamp == nil || pod.Status.Phase == v1.PodSucceeded {
-			seen = append(seen, pod)
+		pod := &pods.Items[i]
+		if of, _, member := gangstate.KeyOf(pod); member && of == key &&
+			(pod.DeletionTimestamp == nil || pod.Status.Phase == v1.PodSucceeded) {
+			gang = append(gang, pod)
 		}
 	}
 	var history gangstate.History
-	history.See(seen, "") // pods of an earlier life do not count
-	for _, pod := range all {
+	history.See(gang, "") // pods of an earlier life do not count
+	for _, pod := range gang {
 		switch {
 		case pod.Status.Phase == v1.PodFailed:
 		case pod.Status.Phase == v1.PodSucceeded:
 			if history.Includes(pod) {
 				m.done++
 			}
-		case pod.DeletionTimestamp != nil:
 		case pod.Spec.NodeName == "":
 			m.wait++
 		default:
@@ -281,7 +271,7 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		if held(i) {
 			continue
 		}
-		pod, err := r.pod(ctx, move.Namespace, move.PodName)
+		pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: move.Namespace, Name: move.PodName})
 		if err != nil {
 			return nil, err
 		}
@@ -290,7 +280,7 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		}
 	}
 	for _, place := range p.Status.Places {
-		pod, err := r.pod(ctx, place.Namespace, place.PodName)
+		pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: place.Namespace, Name: place.PodName})
 		if err != nil {
 			return nil, err
 		}
@@ -299,18 +289,6 @@ func (r *reconciler) comers(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		}
 	}
 	return come, nil
-}
-
-// pod reads a pod; nil if it is gone, of which its PodMigration, or the goal, tells.
-func (r *reconciler) pod(ctx context.Context, namespace, name string) (*v1.Pod, error) {
-	pod := &v1.Pod{}
-	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading pod %s/%s: %w", namespace, name, err)
-	}
-	return pod, nil
 }
 
 // take adds the requests of n pods like this one to those on a node.

@@ -3,6 +3,7 @@ package defragplan
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
@@ -42,18 +44,15 @@ func ownedBy(p *v1alpha1.DefragmentationPlan) metav1.OwnerReference {
 // gone.
 func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) (made bool, err error) {
 	for number, key := range kinds(p) {
-		pod := &v1.Pod{}
-		if err := r.live.Get(ctx, key, pod); err != nil {
-			if apierrors.IsNotFound(err) {
-				return made, nil // the goal is gone, which the next look finds
-			}
-			return made, fmt.Errorf("reading pod %s: %w", key, err)
+		pod, err := moves.Pod(ctx, r.live, key)
+		if err != nil || pod == nil {
+			return made, err // without its pod the goal is gone, which the next look finds
 		}
 		queue, err := podgroups.Queue(ctx, r.live, r.client.RESTMapper(), pod)
 		if err != nil {
 			return made, err
 		}
-		err = r.client.Create(ctx, holdFor(p, number, pod, queue), client.FieldOwner(FieldOwner))
+		err = r.client.Create(ctx, holdFor(p, number, pod, queue))
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return made, fmt.Errorf("reserving what is freed for %s: %w", p.Status.Goal, err)
 		}
@@ -66,16 +65,8 @@ func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) 
 // PodGroup names; empty for none. It does not expire: the plan deletes it, at the end of a time that begins after the
 // last move.
 func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue string) *v1alpha1.Reservation {
-	var nodes []string
-	for _, place := range p.Status.Places {
-		if place.Namespace == pod.Namespace && place.PodName == pod.Name {
-			for range place.Members {
-				nodes = append(nodes, place.NodeName)
-			}
-		}
-	}
-	owner := v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace,
-		Name: pod.Name, UID: pod.UID}}
+	nodes := nodesOf(p, client.ObjectKeyFromObject(pod))
+	owner := migration.OwnerByUID(pod)
 	if key, _, member := gangstate.KeyOf(pod); member {
 		owner = v1alpha1.ReservationOwner{PodGroup: types.NamespacedName(key).String()}
 	}
@@ -90,4 +81,14 @@ func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue str
 			TTL:    &metav1.Duration{}, // for ever
 		},
 	}
+}
+
+// nodesOf are the nodes of the members that a pod stands for, one for each.
+func nodesOf(p *v1alpha1.DefragmentationPlan, pod client.ObjectKey) (nodes []string) {
+	for _, place := range p.Status.Places {
+		if place.Namespace == pod.Namespace && place.PodName == pod.Name {
+			nodes = append(nodes, slices.Repeat([]string{place.NodeName}, int(place.Members))...)
+		}
+	}
+	return nodes
 }

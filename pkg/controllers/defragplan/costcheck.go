@@ -9,17 +9,20 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
 // costlier returns why a plan would restart more pods than it shows, for example because a gang now needs the members
 // that move; empty if it would not. It counts as the planner does: each pod that moves, and all pods of a gang that
 // falls below its minimum. Members that had succeeded and were deleted before the plan was made are listed in it only.
 // The answer is valid until the first eviction: after it the plan itself takes members from gangs.
-func (r *reconciler) costlier(ctx context.Context, p *v1alpha1.DefragmentationPlan) (string, error) {
+func (r *reconciler) costlier(ctx context.Context, p *v1alpha1.DefragmentationPlan, _ *migration.PlanSeen) (string, error) {
 	losses, err := r.losses(ctx, p)
 	if err != nil {
 		return "", err
@@ -73,7 +76,7 @@ func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		if move.PodGroup == "" {
 			continue // it moves alone, even if a PodGroup names it
 		}
-		pod, err := r.pod(ctx, move.Namespace, move.PodName)
+		pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: move.Namespace, Name: move.PodName})
 		if err != nil {
 			return nil, err
 		}

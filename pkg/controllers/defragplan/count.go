@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -28,8 +29,7 @@ func (r *reconciler) count(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	}
 	left := movedOf(p) // they may be ending still
 	if err := r.pods(ctx, func(pod *v1.Pod) {
-		if pod.Spec.NodeName != "" && !left.Has(pod.UID) && pod.Status.Phase != v1.PodSucceeded &&
-			pod.Status.Phase != v1.PodFailed {
+		if pod.Spec.NodeName != "" && !left.Has(pod.UID) && !podutil.IsPodTerminal(pod) {
 			take(taken, pod.Spec.NodeName, pod, 1)
 		}
 	}); err != nil {

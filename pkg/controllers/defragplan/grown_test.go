@@ -54,7 +54,7 @@ func TestGrown(t *testing.T) {
 			p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal-0", NodeName: "a", Members: 1}, {Namespace: "ns", PodName: "goal-0", NodeName: "b", Members: 1}}
 			api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithRESTMapper(mapper).WithObjects(objects...).Build()
 			r := &reconciler{client: api, live: api}
-			why, err := r.grown(t.Context(), p, c.goal == migration.Renewed)
+			why, err := r.grown(t.Context(), p, &migration.PlanSeen{Goal: c.goal})
 			if err != nil || (why != "") != c.grown {
 				t.Errorf("%q, %v", why, err)
 			}

@@ -9,24 +9,19 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
-// sight is what the next step depends on, with the API objects that it was read from.
-type sight struct {
-	migration.PlanSeen
-	migrations map[int]*v1alpha1.PodMigration
-	holds      []*v1alpha1.Reservation
-}
-
-func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (s sight, err error) {
-	s.migrations, s.Moves = map[int]*v1alpha1.PodMigration{}, map[int]*migration.Move{}
+// see reads what the next step depends on.
+func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (s migration.PlanSeen, err error) {
+	s.Moves = map[int]*migration.Move{}
 	labelled := client.HasLabels{v1alpha1.PlanLabel} // not with its value: the name of a plan may be too long for one
 	var list v1alpha1.PodMigrationList
 	if err := r.live.List(ctx, &list, labelled); err != nil {
@@ -35,10 +30,11 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 	for i := range list.Items {
 		m := &list.Items[i]
 		if move, ok := moveOf(p, m); ok {
-			s.migrations[move], s.Moves[move] = m, seen(m)
-			if s.Moves[move].Gone, s.Moves[move].Leaving, err = r.gone(ctx, m); err != nil {
+			gone, leaving, err := r.gone(ctx, m)
+			if err != nil {
 				return s, err
 			}
+			s.Moves[move] = &migration.Move{PodMigration: m, Gone: gone, Leaving: leaving}
 		}
 	}
 	var reservations v1alpha1.ReservationList
@@ -47,7 +43,6 @@ func (r *reconciler) see(ctx context.Context, p *v1alpha1.DefragmentationPlan) (
 	}
 	for i := range reservations.Items {
 		if rsv := &reservations.Items[i]; holds(p, rsv) && rsv.DeletionTimestamp == nil {
-			s.holds = append(s.holds, rsv)
 			s.Holds = append(s.Holds, migration.Hold{
 				Available: rsv.Status.Phase == v1alpha1.ReservationAvailable,
 				Used:      rsv.Status.Phase == v1alpha1.ReservationSucceeded, Why: migration.WhyNot(rsv),
@@ -74,22 +69,6 @@ func moveOf(p *v1alpha1.DefragmentationPlan, m *v1alpha1.PodMigration) (int, boo
 	return move, err == nil && move >= 0 && move < len(p.Status.Moves)
 }
 
-func seen(m *v1alpha1.PodMigration) *migration.Move {
-	move := &migration.Move{
-		Phase: m.Status.Phase, Suspended: m.Spec.Suspend,
-		Reserved: meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationReserved),
-		Evicted:  meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.MigrationEvicted),
-	}
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete); c != nil {
-		move.Why = c.Message
-	}
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted); c != nil {
-		move.Went, move.Evicting = c.Reason == v1alpha1.MigrationReasonPodGone, c.Reason == v1alpha1.MigrationReasonEvicting
-		move.Barred = c.Reason == v1alpha1.MigrationReasonDisruptionBudget
-	}
-	return move
-}
-
 // endsWithin is how much longer than its grace period a pod may take to end before it counts as one that stays.
 const endsWithin = 5 * time.Minute
 
@@ -100,14 +79,11 @@ func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (gone, 
 	if m.Status.Phase != v1alpha1.MigrationFailed || c == nil || c.Reason != v1alpha1.MigrationReasonPodGone {
 		return false, false, nil
 	}
-	pod := &v1.Pod{}
-	err = r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod)
+	pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName})
 	switch {
-	case apierrors.IsNotFound(err):
-		return true, false, nil
 	case err != nil:
-		return false, false, fmt.Errorf("looking at pod %s/%s: %w", m.Namespace, m.Spec.PodName, err)
-	case pod.UID != m.Spec.PodUID, pod.Status.Phase == v1.PodSucceeded, pod.Status.Phase == v1.PodFailed:
+		return false, false, err
+	case pod == nil, pod.UID != m.Spec.PodUID, podutil.IsPodTerminal(pod):
 		return true, false, nil
 	}
 	end := pod.DeletionTimestamp // which has the time that it is given
@@ -128,13 +104,12 @@ func kinds(p *v1alpha1.DefragmentationPlan) (names []client.ObjectKey) {
 func (r *reconciler) goal(ctx context.Context, p *v1alpha1.DefragmentationPlan) (migration.Waiting, error) {
 	gone, renewed := 0, 0
 	for _, key := range kinds(p) {
-		pod := &v1.Pod{}
-		err := r.live.Get(ctx, key, pod)
+		pod, err := moves.Pod(ctx, r.live, key)
 		switch {
-		case apierrors.IsNotFound(err), err == nil && p.Spec.Goal.Pod != nil && pod.UID != p.Spec.Goal.Pod.UID:
-			gone++
 		case err != nil:
-			return migration.Waits, fmt.Errorf("looking at pod %s: %w", key, err)
+			return migration.Waits, err
+		case pod == nil, p.Spec.Goal.Pod != nil && pod.UID != p.Spec.Goal.Pod.UID:
+			gone++
 		case pod.Spec.NodeName != "":
 			return migration.Runs, nil
 		case !planned(p, pod):

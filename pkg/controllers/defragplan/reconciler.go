@@ -3,6 +3,7 @@ package defragplan
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,19 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
 )
 
-// FieldOwner is the field manager of what this package writes.
-const FieldOwner = "lockstep-controller"
+// poll is how often the goal is looked at while a plan is carried out: no watch is kept for it.
+const poll = 2 * time.Second
 
-const (
-	// poll is how often the goal is looked at while a plan is carried out: no watch is kept for it.
-	poll = 2 * time.Second
-	// retry is how soon a write is tried again that met a newer version of the object.
-	retry = 200 * time.Millisecond
-)
+var ended = moves.NewCounter("defragmentation", "plans_total", "DefragmentationPlans")
 
 // reconciler brings plans on.
 type reconciler struct {
@@ -51,14 +47,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.live.Get(ctx, request.NamespacedName, p); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	again, err := r.bring(ctx, p)
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: retry}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("bringing on DefragmentationPlan %s: %w", p.Name, err)
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return moves.Result(r.bring(ctx, p))
 }
 
 // bring does one step, and returns when to look again.
@@ -69,7 +58,7 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	}
 	before := p.DeepCopy()
 	if !ended && p.DeletionTimestamp == nil && controllerutil.AddFinalizer(p, v1alpha1.ReleaseFinalizer) {
-		return retry, r.patch(ctx, p, before)
+		return moves.Retry, moves.Patch(ctx, r.client, p, before)
 	}
 	if ended && !controllerutil.ContainsFinalizer(p, v1alpha1.ReleaseFinalizer) {
 		return r.collect(ctx, p)
@@ -84,7 +73,7 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 		return 0, err
 	}
 	if !equality.Semantic.DeepEqual(p.Status, step.Status) {
-		if err := r.write(ctx, p, step.Status); !release.Unimportant(p, err) {
+		if err := r.write(ctx, p, step.Status); !moves.Unimportant(p, err) {
 			return time.Millisecond, err
 		}
 		return r.bring(ctx, p) // as if it had been written
@@ -94,16 +83,10 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	case err != nil:
 		return 0, err
 	case acted:
-		return retry, nil // and see what came of it
+		return moves.Retry, nil // and see what came of it
 	case step.Release:
-		done, err := release.Finish(ctx, r.client, r.live, p, FieldOwner, v1alpha1.PlanLabel,
-			func(rsv *v1alpha1.Reservation) bool {
-				return holds(p, rsv)
-			})
-		if err != nil || done {
-			return 0, err
-		}
-		return retry, nil
+		return moves.Finish(ctx, r.client, r.live, p, v1alpha1.PlanLabel,
+			func(rsv *v1alpha1.Reservation) bool { return holds(p, rsv) })
 	case p.Status.Phase == v1alpha1.DefragmentationPending:
 		return 0, nil
 	}
@@ -118,31 +101,14 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 }
 
 // next is what follows for a plan. What it needs to know for that is looked up, and nothing else.
-func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+func (r *reconciler) next(ctx context.Context, p *v1alpha1.DefragmentationPlan, s migration.PlanSeen,
 	now time.Time) (step migration.PlanStep, err error) {
 	for {
-		step = migration.NextPlan(p, s.PlanSeen, now)
-		switch check, look := step.Check && !s.Checked, step.Look && !s.Looked; {
-		case check || look:
-			var why string
-			var said bool
-			if why, said, err = r.blocked(ctx, p); err == nil && r.passing(p, why, said, now) {
-				s.Doubt = why
-				break
-			}
-			if !said {
-				why = ""
-			}
-			if err == nil && check {
-				if s.Short, err = r.lacksCapacity(ctx, p, s, why); err == nil && s.Short == "" {
-					s.Short, err = r.costlier(ctx, p)
-				}
-				s.Checked = true
-			} else if err == nil {
-				s.Unfit, err = r.unfit(ctx, p, s, why)
-				s.Looked = true
-			}
-		case step.Count && s.Fits == nil:
+		step = migration.NextPlan(p, s, now)
+		switch {
+		case step.Check:
+			err = r.check(ctx, p, &s, step.Begun, now)
+		case step.Count:
 			s.Fits, err = r.count(ctx, p)
 		default:
 			return step, nil
@@ -187,17 +153,10 @@ func (r *reconciler) passing(p *v1alpha1.DefragmentationPlan, why string, said b
 	return now.Sub(*since) < doubtFor
 }
 
-// patch writes what differs, and nothing else: of what cannot be changed Go might write the same in other words. It
-// does so provided that the object has not changed since it was read.
-func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
-	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(FieldOwner))
-}
-
 // act does what a status says. It reports whether there was anything to do.
-func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s sight,
+func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s migration.PlanSeen,
 	step migration.PlanStep) (acted bool, err error) {
-	if step.Hold && len(s.holds) < s.Wants {
+	if step.Hold && len(s.Holds) < s.Wants {
 		if acted, err = r.hold(ctx, p); err != nil {
 			return true, err
 		}
@@ -211,20 +170,17 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 			return true, err
 		}
 	}
-	for _, i := range step.Resume {
+	for _, i := range slices.Concat(step.Resume, step.Suspend) { // no move is in both
 		acted = true
-		if err := r.suspend(ctx, s.migrations[i], false); err != nil {
-			return true, fmt.Errorf("letting move %d begin: %w", i, err)
-		}
-	}
-	for _, i := range step.Suspend {
-		acted = true
-		if err := r.suspend(ctx, s.migrations[i], true); err != nil {
-			return true, fmt.Errorf("keeping move %d from beginning: %w", i, err)
+		m := s.Moves[i].PodMigration
+		before := m.DeepCopy()
+		m.Spec.Suspend = !m.Spec.Suspend
+		if err := moves.Patch(ctx, r.client, m, before); err != nil {
+			return true, fmt.Errorf("changing whether move %d may begin: %w", i, err)
 		}
 	}
 	for _, i := range step.Cancel {
-		if m := s.migrations[i]; m.DeletionTimestamp == nil {
+		if m := s.Moves[i].PodMigration; m.DeletionTimestamp == nil {
 			acted = true
 			if err := r.client.Delete(ctx, m,
 				client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion}); client.IgnoreNotFound(err) != nil {
@@ -239,7 +195,7 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 // is refused is not tried again.
 func (r *reconciler) makeMigration(ctx context.Context, p *v1alpha1.DefragmentationPlan, move int) (refusal string, err error) {
 	m := migrationFor(p, move)
-	err = r.client.Create(ctx, m, client.FieldOwner(FieldOwner))
+	err = r.client.Create(ctx, m)
 	if apierrors.IsAlreadyExists(err) {
 		if err = r.live.Get(ctx, client.ObjectKeyFromObject(m), m); err == nil && !metav1.IsControlledBy(m, p) {
 			return fmt.Sprintf("there is another one of the name %s", m.Name), nil
@@ -255,20 +211,13 @@ func (r *reconciler) makeMigration(ctx context.Context, p *v1alpha1.Defragmentat
 	return "", nil
 }
 
-// suspend changes whether a move may begin, provided that its PodMigration has not changed since it was read.
-func (r *reconciler) suspend(ctx context.Context, m *v1alpha1.PodMigration, is bool) error {
-	before := m.DeepCopy()
-	m.Spec.Suspend = is
-	return r.patch(ctx, m, before)
-}
-
 // write writes a status, provided that the plan has not changed since it was read.
 func (r *reconciler) write(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	want v1alpha1.DefragmentationPlanStatus) error {
 	was := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete).DeepCopy()
 	ends := migration.PlanEnded(want.Phase) && !migration.PlanEnded(p.Status.Phase)
 	p.Status = want
-	if err := r.client.Status().Update(ctx, p, client.FieldOwner(FieldOwner)); err != nil {
+	if err := r.client.Status().Update(ctx, p); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	now := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)

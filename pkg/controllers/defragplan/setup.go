@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 )
 
@@ -51,9 +51,9 @@ func Setup(mgr manager.Manager, o Options) error {
 }
 
 func start(mgr manager.Manager, o Options) error {
-	registerMetrics()
-	r := &reconciler{client: mgr.GetClient(), live: release.Reader{Reader: mgr.GetAPIReader()},
-		recorder: mgr.GetEventRecorder(FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
+	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), moves.FieldOwner),
+		live:     moves.Reader{Reader: mgr.GetAPIReader()},
+		recorder: mgr.GetEventRecorder(moves.FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
 		suspicions: map[types.UID]suspicion{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.DefragmentationPlan{}).

@@ -21,7 +21,7 @@ import (
 
 // TestEndIsTold: a plan that ends is told by an event and counted, also where it has said before why it stops.
 func TestEndIsTold(t *testing.T) {
-	ended.Create(nil)
+	ended.Reset()
 	now := time.Unix(1000, 0)
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
 	p.Status.Phase = v1alpha1.DefragmentationRunning
@@ -33,8 +33,10 @@ func TestEndIsTold(t *testing.T) {
 	}
 	told := events.NewFakeRecorder(9)
 	r := &reconciler{client: c, live: c, recorder: told, clock: testingclock.NewFakeClock(now)}
-	failed, running := &migration.Move{Phase: v1alpha1.MigrationFailed, Why: "no room"}, &migration.Move{Phase: v1alpha1.MigrationRunning, Evicted: true}
-	done := &migration.Move{Phase: v1alpha1.MigrationSucceeded, Evicted: true}
+	moveIn := func(phase v1alpha1.MigrationPhase) *migration.Move {
+		return &migration.Move{PodMigration: &v1alpha1.PodMigration{Status: v1alpha1.PodMigrationStatus{Phase: phase}}}
+	}
+	failed, running, done := moveIn(v1alpha1.MigrationFailed), moveIn(v1alpha1.MigrationRunning), moveIn(v1alpha1.MigrationSucceeded)
 	for _, last := range []*migration.Move{running, done} {
 		step := migration.NextPlan(p, migration.PlanSeen{Moves: map[int]*migration.Move{0: failed, 1: last}}, now)
 		if err := r.write(t.Context(), p, step.Status); err != nil {

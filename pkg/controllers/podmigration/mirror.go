@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -47,8 +47,8 @@ func stateOf(list []v1alpha1.PodMigration) state {
 	return s
 }
 
-// mirror writes on the PodGroup of a pod how far the pods of its gang have been moved. For a gang without one nothing
-// is written.
+// mirror writes on the PodGroup of a pod how far the pods of its gang have been moved: those of the same plan; without
+// a plan, the pod alone. For a gang without a PodGroup nothing is written.
 func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error {
 	if m.Spec.PodGroup == "" || migration.Ended(m.Status.Phase) && len(m.Finalizers) == 0 {
 		return nil
@@ -61,37 +61,28 @@ func (r *reconciler) mirror(ctx context.Context, m *v1alpha1.PodMigration) error
 	group := groups[0]
 	var list v1alpha1.PodMigrationList
 	if err := r.client.List(ctx, &list, client.InNamespace(m.Namespace),
-		client.MatchingFields{gangIndex: m.Spec.PodGroup}); err != nil {
+		client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing the PodMigrations of PodGroup %s/%s: %w", m.Namespace, m.Spec.PodGroup, err)
 	}
-	for i := range list.Items {
-		if list.Items[i].UID == m.UID {
-			list.Items[i] = *m // the cache may be behind
+	moves := []v1alpha1.PodMigration{*m} // in the cache it may be older
+	for _, other := range list.Items {
+		if plan := m.Labels[v1alpha1.PlanLabel]; other.UID != m.UID && other.Spec.PodGroup == m.Spec.PodGroup &&
+			plan != "" && other.Labels[v1alpha1.PlanLabel] == plan {
+			moves = append(moves, other)
 		}
 	}
-	text, err := json.Marshal(stateOf(samePlan(list.Items, m)))
+	text, err := json.Marshal(stateOf(moves))
 	if err != nil {
 		return err
 	}
-	if group.Annotations[v1alpha1.MigrationAnnotation] == string(text) {
+	annotations := group.GetAnnotations()
+	if annotations[v1alpha1.MigrationAnnotation] == string(text) {
 		return nil
 	}
 	before := group.DeepCopy()
-	metav1.SetMetaDataAnnotation(&group.ObjectMeta, v1alpha1.MigrationAnnotation, string(text))
-	if err := r.client.Patch(ctx, group, client.MergeFrom(before),
-		client.FieldOwner(FieldOwner)); client.IgnoreNotFound(err) != nil {
+	group.SetAnnotations(labels.Merge(annotations, labels.Set{v1alpha1.MigrationAnnotation: string(text)}))
+	if err := r.client.Patch(ctx, group, client.MergeFrom(before)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing on PodGroup %s/%s how far it is moved: %w", m.Namespace, m.Spec.PodGroup, err)
 	}
 	return nil
-}
-
-// samePlan returns the PodMigrations that belong to the same plan; without a plan, only m.
-func samePlan(list []v1alpha1.PodMigration, m *v1alpha1.PodMigration) (same []v1alpha1.PodMigration) {
-	plan := m.Labels[v1alpha1.PlanLabel]
-	for i := range list {
-		if list[i].UID == m.UID || plan != "" && list[i].Labels[v1alpha1.PlanLabel] == plan {
-			same = append(same, list[i])
-		}
-	}
-	return same
 }

@@ -17,19 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
 	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
-
-// FieldOwner is the field manager of what this package writes.
-const FieldOwner = "lockstep-controller"
 
 const (
 	// poll is how often the pod of a running migration is read: there are too few for a watch.
@@ -38,9 +37,13 @@ const (
 	rest = 10 * time.Second
 	// longestGrace bounds the grace period of a pod that ends, in seconds: 68 years.
 	longestGrace = math.MaxInt32
-	// retry is how soon a write is tried again after a conflict.
-	retry = 200 * time.Millisecond
+	// action is the action that the controller's events name.
+	action = "Migrate"
+	// eventMigrating is on a pod that is evicted to be moved.
+	eventMigrating = "Migrating"
 )
+
+var ended = moves.NewCounter("migration", "migrations_total", "PodMigrations")
 
 // reconciler brings PodMigrations on.
 type reconciler struct {
@@ -57,14 +60,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.live.Get(ctx, request.NamespacedName, m); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	again, err := r.bring(ctx, m)
-	switch {
-	case apierrors.IsConflict(err):
-		return reconcile.Result{RequeueAfter: retry}, nil
-	case err != nil:
-		return reconcile.Result{}, fmt.Errorf("bringing on PodMigration %s: %w", request.NamespacedName, err)
-	}
-	return reconcile.Result{RequeueAfter: again}, nil
+	return moves.Result(r.bring(ctx, m))
 }
 
 // bring does one step, and returns after how long to look again.
@@ -72,7 +68,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	before := m.DeepCopy()
 	if !migration.Ended(m.Status.Phase) && m.DeletionTimestamp == nil &&
 		controllerutil.AddFinalizer(m, v1alpha1.ReleaseFinalizer) {
-		return retry, r.patch(ctx, m, before)
+		return moves.Retry, moves.Patch(ctx, r.client, m, before)
 	}
 	var s sight
 	var err error
@@ -84,7 +80,7 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 	now := r.clock.Now()
 	step := migration.Next(m, s.Seen, now)
 	if !equality.Semantic.DeepEqual(m.Status, step.Status) {
-		if err := r.write(ctx, m, step.Status); !release.Unimportant(m, err) {
+		if err := r.write(ctx, m, step.Status); !moves.Unimportant(m, err) {
 			return time.Millisecond, err
 		}
 		return r.bring(ctx, m) // as if it had been written
@@ -94,14 +90,8 @@ func (r *reconciler) bring(ctx context.Context, m *v1alpha1.PodMigration) (time.
 			"podMigration", klog.KObj(m))
 	}
 	if migration.Ended(m.Status.Phase) {
-		done, err := release.Finish(ctx, r.client, r.live, m, FieldOwner, v1alpha1.MigrationLabel,
-			func(rsv *v1alpha1.Reservation) bool {
-				return rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID)
-			})
-		if err != nil || done {
-			return 0, err
-		}
-		return retry, nil // then check that all are gone
+		return moves.Finish(ctx, r.client, r.live, m, v1alpha1.MigrationLabel,
+			func(rsv *v1alpha1.Reservation) bool { return rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) })
 	}
 	if err := r.act(ctx, m, s, step.Action); err != nil {
 		return 0, err
@@ -124,21 +114,20 @@ type sight struct {
 }
 
 func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight, err error) {
-	pod := &v1.Pod{}
-	switch err := r.live.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName}, pod); {
-	case err == nil:
+	pod, err := moves.Pod(ctx, r.live, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.PodName})
+	if err != nil {
+		return s, err
+	}
+	if pod != nil {
 		s.pod = pod
 		s.Pod = &migration.Pod{
 			UID: pod.UID, Node: pod.Spec.NodeName, Ending: pod.DeletionTimestamp != nil,
 			Controlled: metav1.GetControllerOf(pod) != nil,
-			Ended: pod.Status.Phase == v1.PodSucceeded ||
-				pod.Status.Phase == v1.PodFailed, Successors: migration.Successors(pod),
+			Ended:      podutil.IsPodTerminal(pod), Successors: migration.Successors(pod),
 		}
 		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
 			s.Pod.Grace = time.Duration(min(*grace, longestGrace)) * time.Second
 		}
-	case !apierrors.IsNotFound(err):
-		return s, fmt.Errorf("reading the pod: %w", err)
 	}
 	rsv := &v1alpha1.Reservation{}
 	switch err := r.live.Get(ctx, client.ObjectKey{Name: migration.ReservationName(m)}, rsv); {
@@ -152,8 +141,12 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 			s.Reservation.Phase = v1alpha1.ReservationFailed
 		}
 		if s.Reservation.Phase == v1alpha1.ReservationAvailable && s.pod != nil && s.pod.DeletionTimestamp == nil {
-			if err := r.seeTarget(ctx, m, s.Reservation); err != nil {
+			_, why, err := moves.Node(ctx, r.live, m.Spec.TargetNode)
+			if err != nil {
 				return s, err
+			}
+			if why != "" { // what is held there stays held, but no pod could use it
+				s.Reservation.Phase, s.Reservation.Why = v1alpha1.ReservationPending, why
 			}
 		}
 	case !apierrors.IsNotFound(err):
@@ -215,9 +208,7 @@ func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (strin
 	same := migration.OwnerFor(m, nil)
 	for i := range list.Items {
 		rsv := &list.Items[i]
-		ended := rsv.DeletionTimestamp != nil || rsv.Status.Phase == v1alpha1.ReservationSucceeded ||
-			rsv.Status.Phase == v1alpha1.ReservationFailed
-		if ended || rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) {
+		if rsv.DeletionTimestamp != nil || reservationstate.Ended(rsv.Status.Phase) || rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) {
 			continue
 		}
 		if slices.ContainsFunc(rsv.Spec.Owners,
@@ -228,24 +219,6 @@ func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (strin
 	return "", nil
 }
 
-// seeTarget marks the Reservation as pending while its target takes no pods: what is held there stays held, but no pod
-// could use it.
-func (r *reconciler) seeTarget(ctx context.Context, m *v1alpha1.PodMigration, rsv *migration.Reservation) error {
-	node := &v1.Node{}
-	err := r.live.Get(ctx, client.ObjectKey{Name: m.Spec.TargetNode}, node)
-	switch {
-	case apierrors.IsNotFound(err):
-		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is gone", m.Spec.TargetNode)
-	case err != nil:
-		return fmt.Errorf("reading node %s: %w", m.Spec.TargetNode, err)
-	case node.Spec.Unschedulable:
-		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is cordoned", m.Spec.TargetNode)
-	case !migration.Ready(node):
-		rsv.Phase, rsv.Why = v1alpha1.ReservationPending, fmt.Sprintf("node %s is not ready", m.Spec.TargetNode)
-	}
-	return nil
-}
-
 // act does the action of a step.
 func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight, action migration.Action) error {
 	switch action {
@@ -254,7 +227,7 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 		if err != nil {
 			return err
 		}
-		err = r.client.Create(ctx, migration.ReservationFor(m, s.pod, queue), client.FieldOwner(FieldOwner))
+		err = r.client.Create(ctx, migration.ReservationFor(m, s.pod, queue))
 		switch {
 		case apierrors.IsAlreadyExists(err):
 			return nil // it is looked at next
@@ -278,14 +251,7 @@ func (r *reconciler) act(ctx context.Context, m *v1alpha1.PodMigration, s sight,
 func (r *reconciler) setOwner(ctx context.Context, s sight, owner v1alpha1.ReservationOwner) error {
 	changed := s.reservation.DeepCopy()
 	changed.Spec.Owners = []v1alpha1.ReservationOwner{owner}
-	return r.patch(ctx, changed, s.reservation)
-}
-
-// patch writes only what differs: an update might write fields that cannot be changed in another form. It fails where
-// the object has changed since it was read.
-func (r *reconciler) patch(ctx context.Context, object, before client.Object) error {
-	return r.client.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
-		client.FieldOwner(FieldOwner))
+	return moves.Patch(ctx, r.client, changed, s.reservation)
 }
 
 // evict requests the eviction of exactly this pod, if its target is held: both were read just now.
@@ -323,13 +289,20 @@ func budgetText(err error) string {
 	return strings.TrimSpace(err.Error() + " " + cause.Message)
 }
 
-// write writes a status, provided that the PodMigration has not changed since it was read.
+// write writes a status, provided that the PodMigration has not changed since it was read. It reports the end of a
+// PodMigration in an event and a metric.
 func (r *reconciler) write(ctx context.Context, m *v1alpha1.PodMigration, want v1alpha1.PodMigrationStatus) error {
-	was := m.Status
+	ends := migration.Ended(want.Phase) && !migration.Ended(m.Status.Phase)
 	m.Status = want
-	if err := r.client.Status().Update(ctx, m, client.FieldOwner(FieldOwner)); err != nil {
+	if err := r.client.Status().Update(ctx, m); err != nil || !ends {
 		return client.IgnoreNotFound(err)
 	}
-	r.tell(m, &was)
+	kind := v1.EventTypeNormal
+	if m.Status.Phase == v1alpha1.MigrationFailed {
+		kind = v1.EventTypeWarning
+	}
+	c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationComplete)
+	r.recorder.Eventf(m, nil, kind, c.Reason, action, "%s", c.Message)
+	ended.WithLabelValues(string(m.Status.Phase), c.Reason).Inc()
 	return nil
 }

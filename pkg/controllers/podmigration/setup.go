@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,16 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/release"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 )
 
-const (
-	// name is the name of the controller in logs and metrics.
-	name = "podmigration"
-	// uidIndex is the name of the index of PodMigrations by UID, gangIndex that by the gang of their pod.
-	uidIndex, gangIndex = "uid", "gang"
-)
+// name is the name of the controller in logs and metrics.
+const name = "podmigration"
 
 // Setup adds the controller to a manager. Where the API server does not serve PodMigrations, the controller waits until
 // it does.
@@ -37,7 +32,7 @@ func Setup(mgr manager.Manager) error {
 				return nil
 			}
 		}
-		return start(ctx, mgr)
+		return start(mgr)
 	})
 	if err := mgr.Add(wait); err != nil {
 		return fmt.Errorf("adding the %s controller: %w", name, err)
@@ -45,18 +40,10 @@ func Setup(mgr manager.Manager) error {
 	return nil
 }
 
-func start(ctx context.Context, mgr manager.Manager) error {
-	registerMetrics()
-	indexer := mgr.GetFieldIndexer()
-	if err := indexer.IndexField(ctx, &v1alpha1.PodMigration{}, uidIndex,
-		func(o client.Object) []string { return []string{string(o.GetUID())} }); err != nil {
-		return fmt.Errorf("indexing PodMigrations by UID: %w", err)
-	}
-	if err := indexer.IndexField(ctx, &v1alpha1.PodMigration{}, gangIndex, gangOf); err != nil {
-		return fmt.Errorf("indexing PodMigrations by gang: %w", err)
-	}
-	r := &reconciler{client: mgr.GetClient(), live: release.Reader{Reader: mgr.GetAPIReader()},
-		recorder: mgr.GetEventRecorder(FieldOwner), clock: clock.RealClock{}}
+func start(mgr manager.Manager) error {
+	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), moves.FieldOwner),
+		live:     moves.Reader{Reader: mgr.GetAPIReader()},
+		recorder: mgr.GetEventRecorder(moves.FieldOwner), clock: clock.RealClock{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.PodMigration{}).
 		Watches(&v1alpha1.Reservation{}, handler.EnqueueRequestsFromMapFunc(ownerOf(mgr.GetClient()))).
@@ -64,13 +51,6 @@ func start(ctx context.Context, mgr manager.Manager) error {
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("starting the %s controller: %w", name, err)
-	}
-	return nil
-}
-
-func gangOf(object client.Object) []string {
-	if m, ok := object.(*v1alpha1.PodMigration); ok && m.Spec.PodGroup != "" {
-		return []string{m.Spec.PodGroup}
 	}
 	return nil
 }
@@ -83,15 +63,14 @@ func ownerOf(reader client.Reader) handler.MapFunc {
 			return nil
 		}
 		var list v1alpha1.PodMigrationList
-		if err := reader.List(ctx, &list, client.MatchingFields{uidIndex: uid}); err != nil {
+		if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil // the process is shutting down: the cache does not fail otherwise
 		}
-		var requests []reconcile.Request
 		for i := range list.Items {
-			requests = append(requests,
-				reconcile.Request{NamespacedName: types.NamespacedName{Namespace: list.Items[i].Namespace,
-					Name: list.Items[i].Name}})
+			if m := &list.Items[i]; string(m.UID) == uid {
+				return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(m)}}
+			}
 		}
-		return requests
+		return nil
 	}
 }

@@ -80,7 +80,7 @@ func (s *search) trimmed(moves []Move) []Move {
 		again = false
 		for i := 0; i < len(moves); {
 			rest := slices.Delete(slices.Clone(moves), i, i+1)
-			order, ok := s.stands(rest, moves[i].Pod)
+			order, ok := s.stands(rest)
 			if !ok {
 				i++
 				continue
@@ -91,60 +91,34 @@ func (s *search) trimmed(moves []Move) []Move {
 	return moves
 }
 
-// stands reports whether moves are a plan without the move of a pod, and returns their order.
-func (s *search) stands(moves []Move, without int) ([]Move, bool) {
-	if s.bound(without) && !s.together(moves, s.Pods[without].Group) || !s.membersFit(moves) {
+// stands reports whether moves are a plan, and returns their order.
+func (s *search) stands(moves []Move) ([]Move, bool) {
+	if !s.membersFit(s.places, moves) {
 		return nil, false
 	}
 	order, ok, _ := s.sequenced(s.places, moves)
 	return order, ok
 }
 
-// together reports whether a group is in one of its sets after moves, if any of its pods move.
-func (s *search) together(moves []Move, group int) bool {
-	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
-	to := map[int]int{}
-	for _, m := range moves {
-		if s.Pods[m.Pod].Group == group {
-			to[m.Pod] = m.To
-		}
-	}
-	if len(to) == 0 {
-		return true
-	}
-	home := int32(nowhere)
-	for i, pod := range s.of[group] {
-		node, ok := to[pod]
-		if !ok {
-			node = s.Pods[pod].Node
-		}
-		if within[node] == nowhere || i > 0 && within[node] != home {
-			return false
-		}
-		home = within[node]
-	}
-	return true
-}
-
 // membersFit reports whether there is room for what the members ask for after moves.
-func (s *search) membersFit(moves []Move) bool {
+func (p *Problem) membersFit(places [][][]int, moves []Move) bool {
 	free := map[int][]int64{}
-	s.eachMember(s.places, func(node int, request []int64) {
+	p.eachMember(places, func(node int, request []int64) {
 		if free[node] == nil {
-			free[node] = slices.Clone(s.Nodes[node].Free)
+			free[node] = slices.Clone(p.Nodes[node].Free)
 		}
 		take(free[node], request)
 	})
 	for _, m := range moves {
 		if at := free[m.To]; at != nil {
-			take(at, s.Pods[m.Pod].Request)
+			take(at, p.Pods[m.Pod].Request)
 		}
-		if at := free[s.Pods[m.Pod].Node]; at != nil {
-			give(at, s.Pods[m.Pod].Request)
+		if at := free[p.Pods[m.Pod].Node]; at != nil {
+			give(at, p.Pods[m.Pod].Request)
 		}
 	}
 	fit := true
-	s.eachMember(s.places, func(node int, request []int64) {
+	p.eachMember(places, func(node int, request []int64) {
 		for c, amount := range request {
 			fit = fit && (amount == 0 || free[node][c] >= 0)
 		}

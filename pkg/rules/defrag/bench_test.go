@@ -12,7 +12,7 @@ import (
 // 8 members with 8 cards each waits for one rack.
 func racks(nodeCount, podCount int) Problem {
 	r := rand.New(rand.NewPCG(1, uint64(nodeCount)))
-	var p Problem
+	p := Problem{Fits: func(int, int) bool { return true }, FitsMember: func(int, int, int) bool { return true }}
 	var domains [][]int
 	for i := range nodeCount {
 		p.Nodes = append(p.Nodes, Node{Free: []int64{8, 96_000, 1 << 40, 110}})
@@ -36,15 +36,9 @@ func racks(nodeCount, podCount int) Problem {
 		if r.IntN(2) == 0 {
 			if len(p.Groups) == 0 || r.IntN(8) == 0 {
 				g := Group{Spare: r.IntN(4) / 3, Break: Cost{1, 8, 400}}
-				if r.IntN(2) == 0 {
-					g.Within = domains
-				}
 				p.Groups = append(p.Groups, g)
 			}
 			pod.Group = r.IntN(len(p.Groups))
-			if p.Groups[pod.Group].Within != nil {
-				pod.Group = len(p.Groups) - 1
-			}
 		}
 		take(p.Nodes[pod.Node].Free, pod.Request)
 		p.Pods = append(p.Pods, pod)

@@ -41,23 +41,6 @@ func TestBest(t *testing.T) {
 			nodes: []string{"4: 2", "2: 1", "4: 4"}, wants: []int64{4},
 			want: "",
 		},
-		"a gang with a required domain stays inside": {
-			nodes: []string{"4: 2a", "4: 3", "4:", "2:"}, wants: []int64{4},
-			change: func(p *Problem) {
-				p.Groups[0].Within = [][]int{{0, 1}, {2, 3}}
-				p.Want[0].Domains = [][]int{{0, 1}}
-				p.Pods[1].Cost = Cost{30}
-			},
-			want: "2:0>2; gang on [[[0]]]; costs 10",
-		},
-		"a gang with a required domain goes elsewhere as a whole or not at all": {
-			nodes: []string{"4: 2a", "4: 3a", "4:", "2:"}, wants: []int64{4},
-			change: func(p *Problem) {
-				p.Groups[0].Within = [][]int{{0, 1}, {2, 3}}
-				p.Want[0].Domains = [][]int{{0, 1}}
-			},
-			want: "2:0>3, 3:1>2; gang on [[[0]]]; costs 10",
-		},
 		"members that a gang can spare move cheaper": {
 			nodes: []string{"4: 2a", "4: 2b", "2:"}, wants: []int64{4},
 			change: func(p *Problem) { p.Groups[1].Spare = 1 },
@@ -84,7 +67,7 @@ func TestBest(t *testing.T) {
 		},
 		"a limit sends the gang to where it is not": {
 			nodes: []string{"4: 1", "4: 1", "4: 4"}, wants: []int64{4},
-			change: func(p *Problem) { p.Limits, p.Pods[0].Limits, p.Pods[0].Kind = []int{0}, []int{0}, -1 },
+			change: func(p *Problem) { p.Limits, p.Pods[0].Limits, p.Pods[0].Kind = []int{0}, []int{0}, 7 },
 			want:   "1:1>0; gang on [[[1]]]; costs 1",
 		},
 		"more moves than the budget has are no plan": {
@@ -200,14 +183,11 @@ func TestCheckRefuses(t *testing.T) {
 			}
 			plan.Moves[1].After = nil
 		},
-		"a gang out of its domain": func(p *Problem, _ *Plan) {
-			p.Pods[0].Group, p.Groups = 0, []Group{{Break: Cost{1}, Within: [][]int{{0}}}}
-		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			p := cluster(t, "4: 3", "5: 2 2", "2:")
 			for i := range p.Pods {
-				p.Pods[i].Kind = -1
+				p.Pods[i].Kind = i
 			}
 			p = p.wanting(anywhere(p), 4)
 			r, err := Best(p)

@@ -43,7 +43,7 @@ func (p *Problem) checkPlaces(plan Plan) error {
 				return fmt.Errorf("part %d class %d: %d members have a place, of %d", i, j, len(plan.Places[i][j]), class.Count)
 			}
 			for _, node := range plan.Places[i][j] {
-				if !slices.Contains(domain, node) || !p.fitsMember(i, j, node) {
+				if !slices.Contains(domain, node) || !p.FitsMember(i, j, node) {
 					return fmt.Errorf("part %d class %d: a member may not be on node %d", i, j, node)
 				}
 			}
@@ -54,21 +54,18 @@ func (p *Problem) checkPlaces(plan Plan) error {
 
 // checkMoves checks the moves, one by one and together.
 func (p *Problem) checkMoves(plan Plan) error {
-	at := make([]int, len(p.Pods))
-	for i, pod := range p.Pods {
-		at[i] = pod.Node
-	}
+	moved := map[int]bool{}
 	for i, m := range plan.Moves {
 		if m.Pod < 0 || m.Pod >= len(p.Pods) || m.To < 0 || m.To >= len(p.Nodes) {
 			return fmt.Errorf("move %d: no pod %d or no node %d", i, m.Pod, m.To)
 		}
-		if at[m.Pod] != p.Pods[m.Pod].Node || m.To == at[m.Pod] {
+		if moved[m.Pod] || m.To == p.Pods[m.Pod].Node {
 			return fmt.Errorf("move %d: pod %d moves twice, or not at all", i, m.Pod)
 		}
-		if !p.fits(m.Pod, m.To) {
+		if !p.Fits(m.Pod, m.To) {
 			return fmt.Errorf("move %d: pod %d may not be on node %d", i, m.Pod, m.To)
 		}
-		at[m.Pod] = m.To
+		moved[m.Pod] = true
 	}
 	if cost := p.cost(plan.Moves); cost != plan.Cost {
 		return fmt.Errorf("the plan costs %v, and says %v", cost, plan.Cost)
@@ -76,13 +73,10 @@ func (p *Problem) checkMoves(plan Plan) error {
 	if err := p.checkBounds(plan.Moves); err != nil {
 		return err
 	}
-	if err := p.checkWithin(at); err != nil {
-		return err
+	if !p.membersFit(plan.Places, plan.Moves) {
+		return errors.New("no room for all members in the end")
 	}
-	if err := p.checkOrder(plan); err != nil {
-		return err
-	}
-	return p.checkMembers(plan)
+	return p.checkOrder(plan)
 }
 
 // checkBounds checks budget and limits.
@@ -104,35 +98,6 @@ func (p *Problem) checkBounds(moves []Move) error {
 		return fmt.Errorf("pods of %d groups move, more than the budget", len(groups))
 	}
 	return nil
-}
-
-// checkWithin checks that each group with a pod that moves is in one of its sets.
-func (p *Problem) checkWithin(at []int) error {
-	moves, nodes := make([]bool, len(p.Groups)), make([][]int, len(p.Groups))
-	for i, pod := range p.Pods {
-		if pod.Group >= 0 {
-			moves[pod.Group] = moves[pod.Group] || at[i] != pod.Node
-			nodes[pod.Group] = append(nodes[pod.Group], at[i])
-		}
-	}
-	for i, g := range p.Groups {
-		if g.Within == nil || !moves[i] {
-			continue
-		}
-		if !slices.ContainsFunc(g.Within, func(set []int) bool { return subset(nodes[i], set) }) {
-			return fmt.Errorf("group %d is on nodes %v, in no one of its sets", i, nodes[i])
-		}
-	}
-	return nil
-}
-
-func subset(some, all []int) bool {
-	for _, x := range some {
-		if !slices.Contains(all, x) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkOrder checks that each move has room when only the moves that it is after are done, and
@@ -169,27 +134,6 @@ func (p *Problem) checkOrder(plan Plan) error {
 		}
 		if !Fits(here, p.Pods[m.Pod].Request) {
 			return fmt.Errorf("move %d: no room for pod %d on node %d at its turn", i, m.Pod, m.To)
-		}
-	}
-	return nil
-}
-
-// checkMembers checks that members have what they ask for in the end.
-func (p *Problem) checkMembers(plan Plan) error {
-	free := p.free(plan.Places)
-	for _, m := range plan.Moves {
-		give(free[p.Pods[m.Pod].Node], p.Pods[m.Pod].Request)
-		take(free[m.To], p.Pods[m.Pod].Request)
-	}
-	for part, classes := range plan.Places {
-		for class, nodes := range classes {
-			for _, node := range nodes {
-				for c, amount := range p.Want[part].Classes[class].Request {
-					if amount > 0 && free[node][c] < 0 {
-						return errors.New(fmt.Sprint("no room for members on node ", node, " in column ", c))
-					}
-				}
-			}
 		}
 	}
 	return nil

@@ -116,15 +116,11 @@ func (e *emptying) assign(pods []int, from int) bool {
 		if e.cleared[node] || !Fits(e.at(node), it.request) || !e.may(it, node) {
 			continue
 		}
-		home, ok := e.homeOn(it.pod, node)
-		if !ok {
-			continue
-		}
 		next := 0
 		if len(pods) > 1 && e.alike(pods[0], pods[1]) {
 			next = i // targets without room for this pod have none for the next
 		}
-		c := choice{node: node, home: home}
+		c := choice{node: node}
 		e.apply(it, c)
 		e.received[node]++
 		if e.assign(pods[1:], next) {
@@ -138,21 +134,6 @@ func (e *emptying) assign(pods []int, from int) bool {
 	}
 	e.deadEnds--
 	return false
-}
-
-// homeOn returns the set that a pod's group is in if the pod goes to a node; ok is false if other
-// pods of the group, which do not leave, would have to follow.
-func (e *emptying) homeOn(pod, node int) (home int, ok bool) {
-	if !e.bound(pod) {
-		return nowhere, true
-	}
-	group := e.Pods[pod].Group
-	home = int(e.sets.of(e.Groups[group].Within, len(e.Nodes))[node])
-	if home == nowhere || e.home[group] != nowhere && e.home[group] != home {
-		return nowhere, false
-	}
-	follow, ok := e.followers(group, home)
-	return home, ok && len(follow) == 0
 }
 
 // CheckClear reports why a plan of Clear must not be carried out.

@@ -47,23 +47,11 @@ func TestClear(t *testing.T) {
 			change:   func(p *Problem) { p.Budget.MaxMoves = 1 },
 			moves:    "1:1>2; gang on []; costs 1", cleared: []int{1},
 		},
-		"a gang is not torn out of its domain": {
-			nodes:    []string{"8: 1a", "8: 1a", "8: 4"},
-			clearing: Clearing{Units: [][]int{{0}}, Targets: []int{2, 1}},
-			change:   func(p *Problem) { p.Groups[0].Within = [][]int{{0, 1}, {2}} },
-			moves:    "1:0>1; gang on []; costs 10", cleared: []int{0},
-		},
-		"a gang leaves its domain as a whole": {
-			nodes:    []string{"8: 1a", "8: 1a", "8: 4"},
-			clearing: Clearing{Units: [][]int{{0, 1}}, Targets: []int{2}},
-			change:   func(p *Problem) { p.Groups[0].Within = [][]int{{0, 1}, {2}} },
-			moves:    "1:0>2, 1:1>2; gang on []; costs 10", cleared: []int{0},
-		},
 		"a first target that leaves no room for the rest is given up": {
 			nodes:    []string{"8: 3 2", "3:", "2:"},
 			clearing: Clearing{Units: [][]int{{0}}, Targets: []int{1, 2}},
 			change: func(p *Problem) {
-				p.Pods[0].Request[0], p.Pods[0].Kind, p.Pods[1].Kind = 2, -1, -1
+				p.Pods[0].Request[0], p.Pods[0].Kind, p.Pods[1].Kind = 2, 7, 8
 				p.Fits = func(pod, node int) bool { return pod == 0 || node == 1 }
 			},
 			moves: "2:0>2, 2:0>1; gang on []; costs 2", cleared: []int{0},

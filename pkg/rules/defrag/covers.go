@@ -52,12 +52,8 @@ func (s *state) price1(pod int) Cost {
 	if g < 0 {
 		return s.Pods[pod].Cost
 	}
-	now, next := s.own[g], s.own[g].plus(s.Pods[pod].Cost)
-	before := Cost{}
-	if s.moved[g] > 0 {
-		before = s.Groups[g].least(s.moved[g], now)
-	}
-	return s.Groups[g].least(s.moved[g]+1, next).minus(before)
+	next := s.own[g].plus(s.Pods[pod].Cost)
+	return s.Groups[g].least(s.moved[g]+1, next).minus(s.Groups[g].least(s.moved[g], s.own[g]))
 }
 
 func helps(request, gap []int64) bool {
@@ -144,8 +140,6 @@ func (c *covering) tight() bool {
 type choice struct {
 	node int
 	push []int
-	// home is the set that the pod's group is in from then on; nowhere leaves that open.
-	home int
 	cost Cost
 	// size is that of the pods that have to leave, spare what is left on the node.
 	size, spare float64

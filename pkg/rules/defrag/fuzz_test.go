@@ -31,14 +31,14 @@ func FuzzBest(f *testing.F) {
 		p := random(r)
 		for range r.IntN(20) {
 			randomPods(r, &p, 1)
-			p.Pods[len(p.Pods)-1].Kind = -1
+			p.Pods[len(p.Pods)-1].Kind = 100 + len(p.Pods)
 		}
 		p.Budget.Steps = 1 + int(steps)
 		// Costs and breaks of any kind: the plan may be dear then, but never wrong.
 		for i := range p.Groups {
 			p.Groups[i].Break, p.Groups[i].Spare = Cost{int64(r.IntN(5))}, r.IntN(4)-1
 		}
-		p.Fits = nil
+		p.Fits = func(int, int) bool { return true }
 		result, err := Best(p)
 		if err != nil {
 			t.Fatal(err)

@@ -80,13 +80,11 @@ func (o *oracle) allowed(mask uint) (cost Cost, ok bool) {
 // moves tries all targets of the pods that move, from pod i on.
 func (o *oracle) moves(mask uint, i int) {
 	if i == len(o.p.Pods) {
-		if o.within(mask) {
-			free := make([][]int64, len(o.p.Nodes))
-			for n, node := range o.p.Nodes {
-				free[n] = slices.Clone(node.Free)
-			}
-			o.members(mask, free, 0, 0, 0, nowhere)
+		free := make([][]int64, len(o.p.Nodes))
+		for n, node := range o.p.Nodes {
+			free[n] = slices.Clone(node.Free)
 		}
+		o.members(mask, free, 0, 0, 0, nowhere)
 		return
 	}
 	from := o.p.Pods[i].Node
@@ -102,26 +100,6 @@ func (o *oracle) moves(mask uint, i int) {
 		}
 	}
 	o.at[i] = from
-}
-
-func (o *oracle) within(mask uint) bool {
-	for g, group := range o.p.Groups {
-		touched, inOne := false, false
-		for i, pod := range o.p.Pods {
-			touched = touched || pod.Group == g && mask>>i&1 == 1
-		}
-		for _, set := range group.Within {
-			all := true
-			for i, pod := range o.p.Pods {
-				all = all && (pod.Group != g || slices.Contains(set, o.at[i]))
-			}
-			inOne = inOne || all
-		}
-		if touched && group.Within != nil && !inOne {
-			return false
-		}
-	}
-	return true
 }
 
 // members places members from the nth of a class on, each no earlier than the one before.
@@ -306,7 +284,7 @@ func (o *oracle) stands() bool {
 		take(free[node], o.places[m])
 	}
 	_, allowed := o.allowed(mask)
-	return allowed && o.within(mask) && o.fit(free) && o.order(mask, free)
+	return allowed && o.fit(free) && o.order(mask, free)
 }
 
 // runs makes the moves of a plan in a random order that respects After, several at a time, of those that share a limit

@@ -41,13 +41,7 @@ func (p *Problem) free(places [][][]int) [][]int64 {
 		free[i] = all[i*columns : (i+1)*columns : (i+1)*columns]
 		copy(free[i], node.Free)
 	}
-	for part, classes := range places {
-		for class, nodes := range classes {
-			for _, node := range nodes {
-				take(free[node], p.Want[part].Classes[class].Request)
-			}
-		}
-	}
+	p.eachMember(places, func(node int, request []int64) { take(free[node], request) })
 	return free
 }
 

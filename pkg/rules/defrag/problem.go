@@ -18,8 +18,8 @@ type Problem struct {
 	Limits []int
 	// Want is the gang that waits. Clear has no use for it.
 	Want []Part
-	// Fits reports whether, arithmetic aside, a pod may be on a node; nil means always. It is the
-	// same for pods of one kind.
+	// Fits reports whether, arithmetic aside, a pod may be on a node. It is the same for pods of one
+	// kind.
 	Fits func(pod, node int) bool
 	// FitsMember is the same for members of a class of a part.
 	FitsMember func(part, class, node int) bool
@@ -44,8 +44,7 @@ type Pod struct {
 	// Limits are the limits that its move counts for.
 	Limits []int
 	// Kind is the same for pods that ask for the same, fit the same nodes, cost the same,
-	// and are of one group with the same limits; they stand for each other. A pod of a
-	// negative kind is like no other.
+	// and are of one group with the same limits; they stand for each other.
 	Kind int
 }
 
@@ -56,10 +55,6 @@ type Group struct {
 	// not be the cheapest.
 	Spare int
 	Break Cost
-	// Within are disjoint sets of nodes. If a pod of the group moves, all have to be in one of the
-	// sets afterwards. Nil means anywhere. For a group with pods that may not move it is the one
-	// set that they are in. Groups with the same sets should share the slice.
-	Within [][]int
 }
 
 // Part is members of the waiting gang that have to be in one domain.
@@ -108,8 +103,9 @@ func (c Cost) Compare(d Cost) int {
 	return cmp.Or(cmp.Compare(c[0], d[0]), cmp.Compare(c[1], d[1]), cmp.Compare(c[2], d[2]))
 }
 
-func (c Cost) plus(d Cost) Cost  { return Cost{c[0] + d[0], c[1] + d[1], c[2] + d[2]} }
-func (c Cost) minus(d Cost) Cost { return Cost{c[0] - d[0], c[1] - d[1], c[2] - d[2]} }
+func (c Cost) plus(d Cost) Cost   { return Cost{c[0] + d[0], c[1] + d[1], c[2] + d[2]} }
+func (c Cost) times(n int64) Cost { return Cost{n * c[0], n * c[1], n * c[2]} }
+func (c Cost) minus(d Cost) Cost  { return Cost{c[0] - d[0], c[1] - d[1], c[2] - d[2]} }
 
 // cost returns what moving this many pods of the group costs; alone these pods cost own.
 func (g Group) cost(moved int, own Cost) Cost {
@@ -121,6 +117,9 @@ func (g Group) cost(moved int, own Cost) Cost {
 
 // least is like cost, but never falls when one more pod moves.
 func (g Group) least(moved int, own Cost) Cost {
+	if moved == 0 {
+		return Cost{}
+	}
 	if moved > g.Spare || g.Break.Compare(own) < 0 {
 		return g.Break
 	}
@@ -141,12 +140,6 @@ func (p *Problem) columns() int {
 		return 0
 	}
 	return len(p.Nodes[0].Free)
-}
-
-func (p *Problem) fits(pod, node int) bool { return p.Fits == nil || p.Fits(pod, node) }
-
-func (p *Problem) fitsMember(part, class, node int) bool {
-	return p.FitsMember == nil || p.FitsMember(part, class, node)
 }
 
 // cost returns what a set of moved pods costs.

@@ -13,7 +13,7 @@ import (
 // have no pod to spare, and break at 10.
 func cluster(t testing.TB, nodes ...string) Problem {
 	t.Helper()
-	var p Problem
+	p := Problem{Fits: func(int, int) bool { return true }, FitsMember: func(int, int, int) bool { return true }}
 	groups, kinds := map[string]int{}, map[string]int{}
 	for i, text := range nodes {
 		capacity, pods, _ := strings.Cut(text, ":")
@@ -104,9 +104,6 @@ func random(r *rand.Rand) Problem {
 		g := Group{Spare: r.IntN(2), Break: Cost{int64(r.IntN(4)), 8}}
 		if g.Spare > 0 {
 			g.Break[0] += 3
-		}
-		if r.IntN(2) == 0 {
-			g.Within = domains
 		}
 		p.Groups = append(p.Groups, g)
 	}

@@ -114,7 +114,7 @@ func newSearch(p *Problem) *search {
 		}
 	}
 	for i, pod := range p.Pods {
-		if id := (place{pod.Kind, pod.Node}); pod.Kind >= 0 && s.keys[id] == 0 {
+		if id := (place{pod.Kind, pod.Node}); s.keys[id] == 0 {
 			s.keys[id] = key + 1 + i
 		}
 	}
@@ -197,11 +197,7 @@ func (s *search) homeless() int {
 
 func (s *search) itemOf(pod int) item {
 	p := &s.Pods[pod]
-	key := -1
-	if p.Kind >= 0 {
-		key = s.keys[place{p.Kind, p.Node}]
-	}
-	return item{pod: pod, request: p.Request, key: key, depth: s.depth[pod]}
+	return item{pod: pod, request: p.Request, key: s.keys[place{p.Kind, p.Node}], depth: s.depth[pod]}
 }
 
 // intoDomains tries the domains of a part. For all parts but the first, a domain that is not the
@@ -367,7 +363,7 @@ func (s *search) tryHosts(it item, allowance int) {
 		s.apply(it, c)
 		s.descend(allowance - bits.Len(uint(i)))
 		s.undo(it, c)
-		if left[c.node]--; left[c.node] == 0 && it.key >= 0 {
+		if left[c.node]--; left[c.node] == 0 {
 			bans = append(bans, place{it.key, c.node})
 			s.banned[place{it.key, c.node}]++
 		}
@@ -391,9 +387,6 @@ func (s *search) apply(it item, c choice) {
 		return
 	}
 	s.place(it.pod, c.node)
-	if c.home != nowhere {
-		s.settle(s.Pods[it.pod].Group, c.home)
-	}
 }
 
 // undo takes back apply.
@@ -404,9 +397,6 @@ func (s *search) undo(it item, c choice) {
 		s.places[it.part][it.class] = nodes[:len(nodes)-1]
 	} else {
 		s.unplace(it.pod)
-		if c.home != nowhere {
-			s.unsettle(s.Pods[it.pod].Group)
-		}
 	}
 	s.pullTo(len(s.out) - len(c.push))
 }

@@ -105,23 +105,13 @@ func (q *sequence) harmless() bool {
 	found := false
 	for i := range q.request {
 		to := q.to[i]
-		if q.done[i] || !Fits(q.free[to], q.request[i]) || !covered(q.free[to], q.due[to]) {
+		if q.done[i] || !Fits(q.free[to], q.request[i]) || !Fits(q.free[to], q.due[to]) {
 			continue
 		}
 		q.make(i)
 		found = true
 	}
 	return found
-}
-
-// covered reports whether there is room for all that is due.
-func covered(free, due []int64) bool {
-	for c, amount := range due {
-		if amount > 0 && free[c] < amount {
-			return false
-		}
-	}
-	return true
 }
 
 // key returns which moves are done; ok is false if there are too many for a key.
@@ -167,24 +157,17 @@ func (p *Problem) linked(places [][][]int, moves []Move) []Move {
 	moves = slices.Clone(moves)
 	into, outOf := map[int][]int{}, map[int][]int{} // earlier moves by node
 	sharing := map[int][]int{}                      // earlier moves by limit
-	taken := map[int][]int64{}                      // by members
-	p.eachMember(places, func(node int, request []int64) {
-		if taken[node] == nil {
-			taken[node] = make([]int64, p.columns())
-		}
-		give(taken[node], request)
-	})
+	free := p.free(places)
 	for i := range moves {
 		m := &moves[i]
 		pod := p.Pods[m.Pod]
-		free := slices.Clone(p.Nodes[m.To].Free)
-		take(free, taken[m.To])
+		here := slices.Clone(free[m.To])
 		for _, j := range into[m.To] {
-			take(free, p.Pods[moves[j].Pod].Request)
+			take(here, p.Pods[moves[j].Pod].Request)
 		}
 		m.After = nil
-		if !Fits(free, pod.Request) {
-			m.After = p.needed(moves, free, pod.Request, outOf[m.To])
+		if !Fits(here, pod.Request) {
+			m.After = p.needed(moves, here, pod.Request, outOf[m.To])
 		}
 		for _, limit := range pod.Limits {
 			if before := turn(sharing[limit], p.Limits[limit]); before >= 0 && !closure(moves, m.After)[before] {

@@ -10,8 +10,6 @@ const (
 	stays   = -1
 	pushed  = -2 // it has to leave, and has no place yet
 	nowhere = -1
-	// mostFollow is how many pods a group may have that moves to another of its sets.
-	mostFollow = 64
 )
 
 // state is a problem with some pods moved and some members placed. What is done to it
@@ -28,28 +26,23 @@ type state struct {
 	// together.
 	on   [][]int
 	size []float64
-	of   [][]int // pods by group
-	sets setTable
 
 	to []int
 	// out are the pods that have to leave, or have left, in that order.
 	out []int
-	// moved, own and home are by group: how many of its pods are out, what these alone cost, and which of its sets all
-	// of them must be in; nowhere means undecided.
-	moved, home []int
-	settled     []int // how many decisions home rests on
-	own         []Cost
-	groups      int // of which a pod is out
-	// cost is the cost of all pods that are out, low the least that it may come to with more.
-	cost, low Cost
+	// moved and own are by group: how many of its pods are out, and what these alone cost.
+	moved  []int
+	own    []Cost
+	groups int // of which a pod is out
+	// low is the least that the pods that are out may cost in the end, with more of them.
+	low Cost
 }
 
 func newState(p *Problem) *state {
 	s := &state{
-		Problem: p, columns: p.columns(), sets: setTable{},
-		on: make([][]int, len(p.Nodes)), of: make([][]int, len(p.Groups)), size: make([]float64, len(p.Pods)),
-		to: make([]int, len(p.Pods)), moved: make([]int, len(p.Groups)), home: make([]int, len(p.Groups)),
-		settled: make([]int, len(p.Groups)), own: make([]Cost, len(p.Groups)),
+		Problem: p, columns: p.columns(),
+		on: make([][]int, len(p.Nodes)), size: make([]float64, len(p.Pods)),
+		to: make([]int, len(p.Pods)), moved: make([]int, len(p.Groups)), own: make([]Cost, len(p.Groups)),
 	}
 	s.free = make([]int64, 0, len(p.Nodes)*s.columns)
 	for _, node := range p.Nodes {
@@ -59,12 +52,6 @@ func newState(p *Problem) *state {
 	for i, pod := range p.Pods {
 		s.to[i], s.size[i] = stays, s.weightOf(pod.Request)
 		s.on[pod.Node] = append(s.on[pod.Node], i)
-		if pod.Group >= 0 {
-			s.of[pod.Group] = append(s.of[pod.Group], i)
-		}
-	}
-	for i := range s.home {
-		s.home[i] = nowhere
 	}
 	for _, pods := range s.on {
 		slices.SortFunc(pods, s.bigger)
@@ -97,7 +84,7 @@ func (s *state) bigger(a, b int) int {
 }
 
 // alike reports whether two pods stand for each other.
-func (s *state) alike(a, b int) bool { return s.Pods[a].Kind >= 0 && s.Pods[a].Kind == s.Pods[b].Kind }
+func (s *state) alike(a, b int) bool { return s.Pods[a].Kind == s.Pods[b].Kind }
 
 func (s *state) at(node int) []int64 { return s.free[node*s.columns : (node+1)*s.columns] }
 
@@ -131,31 +118,23 @@ func (s *state) pull() {
 	s.count(pod, -1)
 }
 
-// count adds a pod to those that are out, or subtracts it.
+// count adds a pod to those that are out, where n is 1, or subtracts it, where n is -1.
 func (s *state) count(pod *Pod, n int) {
-	if pod.Group < 0 {
-		if n > 0 {
-			s.cost, s.low = s.cost.plus(pod.Cost), s.low.plus(pod.Cost)
-		} else {
-			s.cost, s.low = s.cost.minus(pod.Cost), s.low.minus(pod.Cost)
-		}
+	own, g := pod.Cost.times(int64(n)), pod.Group
+	if g < 0 {
+		s.low = s.low.plus(own)
 		return
 	}
-	group, g := &s.Groups[pod.Group], pod.Group
+	s.low = s.low.minus(s.Groups[g].least(s.moved[g], s.own[g]))
 	if s.moved[g] > 0 {
 		s.groups--
-		s.cost, s.low = s.cost.minus(group.cost(s.moved[g], s.own[g])), s.low.minus(group.least(s.moved[g], s.own[g]))
 	}
 	s.moved[g] += n
-	if n > 0 {
-		s.own[g] = s.own[g].plus(pod.Cost)
-	} else {
-		s.own[g] = s.own[g].minus(pod.Cost)
-	}
+	s.own[g] = s.own[g].plus(own)
 	if s.moved[g] > 0 {
 		s.groups++
-		s.cost, s.low = s.cost.plus(group.cost(s.moved[g], s.own[g])), s.low.plus(group.least(s.moved[g], s.own[g]))
 	}
+	s.low = s.low.plus(s.Groups[g].least(s.moved[g], s.own[g]))
 }
 
 // place gives a pod that is out its node.
@@ -170,19 +149,6 @@ func (s *state) unplace(i int) {
 	pod := &s.Pods[i]
 	give(s.at(s.to[i]), pod.Request)
 	s.to[i] = pushed
-}
-
-// settle decides which of its sets a group is in.
-func (s *state) settle(group, set int) {
-	s.home[group] = set
-	s.settled[group]++
-}
-
-// unsettle undoes settle.
-func (s *state) unsettle(group int) {
-	if s.settled[group]--; s.settled[group] == 0 {
-		s.home[group] = nowhere
-	}
 }
 
 // price returns what it costs to push pods out, together; ok is false if a bound would be exceeded.
@@ -203,68 +169,4 @@ func (s *state) pullTo(mark int) {
 	for len(s.out) > mark {
 		s.pull()
 	}
-}
-
-// bound reports whether a pod's group must be in one of some sets.
-func (s *state) bound(pod int) bool {
-	g := s.Pods[pod].Group
-	return g >= 0 && s.Groups[g].Within != nil
-}
-
-// residence returns the set that all pods of a group were in at first; nowhere if they were in no
-// single one.
-func (s *state) residence(group int) int {
-	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
-	home := nowhere
-	for i, pod := range s.of[group] {
-		set := int(within[s.Pods[pod].Node])
-		if set == nowhere || i > 0 && set != home {
-			return nowhere
-		}
-		home = set
-	}
-	return home
-}
-
-// followers returns the pods of a group that have to leave as well if it goes to one of its sets;
-// ok is false if it cannot go there.
-func (s *state) followers(group, set int) (pods []int, ok bool) {
-	within := s.sets.of(s.Groups[group].Within, len(s.Nodes))
-	for _, pod := range s.of[group] {
-		switch {
-		case s.to[pod] == stays && int(within[s.Pods[pod].Node]) != set:
-			pods = append(pods, pod)
-		case s.to[pod] >= 0 && int(within[s.to[pod]]) != set:
-			return nil, false
-		}
-	}
-	return pods, len(s.of[group]) <= mostFollow || len(pods) == 0
-}
-
-// setTable has which of some disjoint sets each node is in, by the slice of the sets.
-type setTable map[*[]int][]int32
-
-func (t setTable) of(sets [][]int, nodes int) []int32 {
-	if len(sets) == 0 {
-		return noSet(nodes)
-	}
-	if table, ok := t[&sets[0]]; ok {
-		return table
-	}
-	table := noSet(nodes)
-	for i, set := range sets {
-		for _, node := range set {
-			table[node] = int32(i)
-		}
-	}
-	t[&sets[0]] = table
-	return table
-}
-
-func noSet(nodes int) []int32 {
-	table := make([]int32, nodes)
-	for i := range table {
-		table[i] = nowhere
-	}
-	return table
 }

@@ -16,16 +16,6 @@ func (p *Problem) validate() error {
 	if err := p.validatePods(); err != nil {
 		return err
 	}
-	checked := map[*[]int]bool{}
-	for i, g := range p.Groups {
-		if len(g.Within) == 0 || checked[&g.Within[0]] {
-			continue
-		}
-		checked[&g.Within[0]] = true
-		if err := p.validateNodes(g.Within, true); err != nil {
-			return fmt.Errorf("group %d: %w", i, err)
-		}
-	}
 	for i, part := range p.Want {
 		if err := p.validatePart(part); err != nil {
 			return fmt.Errorf("part %d: %w", i, err)
@@ -53,9 +43,6 @@ func (p *Problem) validatePods() error {
 			if limit < 0 || limit >= len(p.Limits) {
 				return fmt.Errorf("pod %d counts for limit %d of %d", i, limit, len(p.Limits))
 			}
-		}
-		if pod.Kind < 0 {
-			continue
 		}
 		if like, ok := first[pod.Kind]; !ok {
 			first[pod.Kind] = i

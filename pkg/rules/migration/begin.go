@@ -16,12 +16,12 @@ func (s *planStep) moving(c progress) {
 		s.out.Resume, s.out.Suspend, s.out.Hold = nil, idle, true
 		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done, and no more begin as long as this is so: %s", c.cleared, len(s.p.Status.Moves), s.seen.Doubt))
 		return
-	case evicts && c.begun && !s.seen.Looked:
-		s.out.Resume, s.out.Look = nil, true
+	case evicts && !s.seen.Checked:
+		s.out.Resume, s.out.Check = nil, true
 		return
-	case evicts && s.seen.Unfit != "":
+	case evicts && s.seen.Futile != "":
 		s.out.Resume = nil
-		s.stop(c, []string{s.seen.Unfit})
+		s.stop(c, []string{s.seen.Futile})
 		return
 	}
 	s.out.Hold, s.out.Make = true, s.movesToCreate()
@@ -35,13 +35,13 @@ func (s *planStep) resume() {
 		most = defaultEvictions
 	}
 	for _, m := range s.seen.Moves {
-		if !m.Suspended && !Ended(m.Phase) {
+		if !m.Spec.Suspend && !Ended(m.Status.Phase) {
 			busy++
 		}
 	}
 	for i, move := range s.p.Status.Moves {
 		m := s.seen.Moves[i]
-		if busy >= most || m == nil || !m.Suspended || Ended(m.Phase) {
+		if busy >= most || m == nil || !m.Spec.Suspend || Ended(m.Status.Phase) {
 			continue
 		}
 		ready := true
@@ -60,7 +60,8 @@ func (s *planStep) resume() {
 // turn out not to start.
 func (s *planStep) waitingToEvict() (list []int) {
 	for i := range s.p.Status.Moves {
-		if m := s.seen.Moves[i]; m != nil && m.mayBegin() && !m.mayBeEvicted() && !m.Evicting {
+		if m := s.seen.Moves[i]; m != nil && m.mayBegin() && !m.mayBeEvicted() &&
+			m.condition(v1alpha1.MigrationEvicted).Reason != v1alpha1.MigrationReasonEvicting {
 			list = append(list, i)
 		}
 	}

@@ -338,7 +338,9 @@ func (s *step) successorArrived(r *Reservation) bool {
 	case s.terminating():
 		s.awaitTermination()
 	default:
-		s.succeed(message)
+		s.evicted()
+		status.Phase = v1alpha1.MigrationSucceeded
+		s.end(metav1.ConditionTrue, v1alpha1.MigrationReasonMoved, message)
 	}
 	return true
 }
@@ -368,13 +370,6 @@ func (s *step) awaitTermination() bool {
 	}
 	s.fail(v1alpha1.MigrationReasonPodStays, fmt.Sprintf("pod %s is being deleted, and does not end: its node has not got its room back", s.m.Spec.PodName))
 	return false
-}
-
-// succeed ends the migration with success.
-func (s *step) succeed(message string) {
-	s.evicted()
-	s.out.Status.Phase = v1alpha1.MigrationSucceeded
-	s.end(metav1.ConditionTrue, v1alpha1.MigrationReasonMoved, message)
 }
 
 // awaitGone is how long to wait for the successor of a pod that was not evicted: it may have none.
@@ -460,14 +455,15 @@ func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
 // set sets a condition.
 func (s *step) set(kind string, is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: kind, Status: is, Reason: reason, Message: clip(message), ObservedGeneration: s.m.Generation, LastTransitionTime: *seconds(s.now),
+		Type: kind, Status: is, Reason: reason, Message: Clip(message), ObservedGeneration: s.m.Generation, LastTransitionTime: *seconds(s.now),
 	})
 }
 
 // longest is the limit of a message; that of a condition is 32768.
 const longest = 4096
 
-func clip(message string) string {
+// Clip shortens a message to what a condition should have.
+func Clip(message string) string {
 	if len(message) <= longest {
 		return message
 	}

@@ -42,35 +42,42 @@ const (
 
 // Move is the PodMigration of a move.
 type Move struct {
-	Phase v1alpha1.MigrationPhase
-	// Suspended, Reserved and Evicted are what its spec and its conditions say.
-	Suspended, Reserved, Evicted bool
-	// Evicting: its pod is about to be evicted, and its target is open to the successor.
-	Evicting bool
-	// Barred: a PodDisruptionBudget has not allowed yet that its pod is evicted.
-	Barred bool
-	// Went: its pod was deleted, but not by its migration; a successor is awaited, or has come.
-	Went bool
+	*v1alpha1.PodMigration
 	// Gone: it failed, since its pod was deleted by something else; its room is free all the same. Leaving: the pod is
 	// being deleted.
 	Gone, Leaving bool
-	// Why is why it failed.
-	Why string
+}
+
+// condition returns one of its conditions; without content if it is not set.
+func (m *Move) condition(kind string) metav1.Condition {
+	if c := meta.FindStatusCondition(m.Status.Conditions, kind); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
 }
 
 // isCleared reports whether the pod has left its node, and its successor, if it gets one, has its place.
-func (m *Move) isCleared() bool { return m.Phase == v1alpha1.MigrationSucceeded || m.Gone }
+func (m *Move) isCleared() bool { return m.Status.Phase == v1alpha1.MigrationSucceeded || m.Gone }
 
 // needsTarget reports whether its target must be reserved before any pod is evicted.
-func (m *Move) needsTarget() bool { return !m.Reserved && !m.mayBeEvicted() && !m.Leaving }
+func (m *Move) needsTarget() bool {
+	return m.condition(v1alpha1.MigrationReserved).Status != metav1.ConditionTrue && !m.mayBeEvicted() && !m.Leaving
+}
 
-// mayBeEvicted reports whether a pod may have been evicted for it.
+// mayBeEvicted reports whether a pod may have been evicted for it: it is not while a PodDisruptionBudget is in the way.
 func (m *Move) mayBeEvicted() bool {
-	return m.Evicted || m.Phase == v1alpha1.MigrationRunning && !m.Barred || m.Phase == v1alpha1.MigrationSucceeded
+	evicted := m.condition(v1alpha1.MigrationEvicted)
+	return evicted.Status == metav1.ConditionTrue || m.Status.Phase == v1alpha1.MigrationSucceeded ||
+		m.Status.Phase == v1alpha1.MigrationRunning && evicted.Reason != v1alpha1.MigrationReasonDisruptionBudget
 }
 
 // mayBegin reports whether its pod has been evicted, or may be at any time: what was read of it may be outdated.
-func (m *Move) mayBegin() bool { return m.mayBeEvicted() || !m.Suspended && !Ended(m.Phase) }
+func (m *Move) mayBegin() bool { return m.mayBeEvicted() || !m.Spec.Suspend && !Ended(m.Status.Phase) }
+
+// went reports whether its pod was deleted, but not by its migration; a successor is awaited, or has come.
+func (m *Move) went() bool {
+	return m.condition(v1alpha1.MigrationEvicted).Reason == v1alpha1.MigrationReasonPodGone
+}
 
 // Hold is a Reservation of freed capacity.
 type Hold struct {
@@ -87,17 +94,12 @@ type PlanSeen struct {
 	// Holds are the existing ones, Wants is how many the plan needs.
 	Holds []Hold
 	Wants int
-	// Checked: it is known whether the nodes have the room that the plan counts on, and whether more pods would restart
-	// than it shows. Short says which node lacks what, or why more would restart; empty for neither.
+	// Checked: it is known whether the plan still leads to its goal. Futile is why not; empty if it does.
 	Checked bool
-	Short   string
+	Futile  string
 	// Doubt is why the goal would not start, as its scheduler says now; empty for none. It may pass, and no move begins
 	// meanwhile.
 	Doubt string
-	// Looked: it is known whether the goal would start, and whether the freed nodes take pods. Unfit is why not; empty if
-	// they do.
-	Looked bool
-	Unfit  string
 	// Fits is how many gangs of the shape fit now; nil before they are counted.
 	Fits *int32
 }
@@ -110,11 +112,11 @@ type PlanStep struct {
 	// Make are the moves to create a PodMigration for. Resume and Suspend are those whose PodMigration must be resumed, or
 	// suspended again. Cancel are those to give up: no pod was evicted for them.
 	Make, Resume, Suspend, Cancel []int
-	// Check: find out what Checked says: repeatedly while approval is awaited, before anything is reserved, and before
-	// the first pod is evicted.
+	// Check: find out what Checked says: repeatedly while approval is awaited, before anything is reserved, before each
+	// eviction, and as long as a move may begin.
 	Check bool
-	// Look: find out what Looked says: before each eviction after the first, and as long as a move may begin.
-	Look bool
+	// Begun: a pod may have been evicted for it, or may be at any time.
+	Begun bool
 	// Count: all moves are done; count how many gangs of the shape fit now.
 	Count bool
 	// Again is when to look again even if nothing happens; zero for never.
@@ -180,7 +182,7 @@ func (s *planStep) planned() {
 		s.out.Again = s.now.Add(doubtAgain)
 	case !s.seen.Checked:
 		s.out.Check = true
-	case s.seen.Short != "":
+	case s.seen.Futile != "":
 		s.endStale()
 	case s.p.Spec.Mode != v1alpha1.DefragmentationExecute && !s.p.Spec.Approved:
 		s.set(v1alpha1.DefragmentationReasonAwaitingApproval, "set spec.approved to true to have it carried out just as it is shown")
@@ -214,7 +216,7 @@ func (s *planStep) goalText() string {
 // phaseOf returns how far a move has come.
 func (s *planStep) phaseOf(move int) v1alpha1.MigrationPhase {
 	if m := s.seen.Moves[move]; m != nil {
-		return cmp.Or(m.Phase, v1alpha1.MigrationPending)
+		return cmp.Or(m.Status.Phase, v1alpha1.MigrationPending)
 	}
 	return s.p.Status.Moves[move].Phase
 }
@@ -230,9 +232,9 @@ func (s *planStep) isCleared(move int) bool {
 // running computes the step while the plan is carried out.
 func (s *planStep) running() {
 	c := s.countMoves()
-	s.out.Status.MovedCount = int32(c.moved)
+	s.out.Status.MovedCount, s.out.Begun = int32(c.moved), c.begun
 	switch moves := len(s.p.Status.Moves); {
-	case c.cleared == moves && (c.begun || s.p.Status.HeldTime != nil || s.seen.Checked && s.seen.Short == ""):
+	case c.cleared == moves && (c.begun || s.p.Status.HeldTime != nil || s.seen.Checked && s.seen.Futile == ""):
 		s.allMoved(moves - c.moved)
 	case s.stopped() != nil || len(c.failed) > 0 || s.p.DeletionTimestamp != nil:
 		s.stop(c, c.failed)
@@ -241,7 +243,7 @@ func (s *planStep) running() {
 		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited, and no more begin unless it is made anew", s.goalText(), c.underway))
 	case !s.waits(c.begun):
 		s.stop(c, nil)
-	case !c.begun && !s.reserved():
+	case !c.begun && (len(s.unreserved()) > 0 || len(s.seen.Holds) < s.seen.Wants):
 		s.reserving()
 	case !c.begun && s.seen.Doubt != "":
 		s.out.Hold, s.out.Again = true, s.now.Add(doubtAgain)
@@ -249,7 +251,7 @@ func (s *planStep) running() {
 	case !c.begun && !s.seen.Checked:
 		s.out.Hold, s.out.Check = true, true
 		s.set(v1alpha1.DefragmentationReasonReserving, reservingText)
-	case !c.begun && s.seen.Short != "":
+	case !c.begun && s.seen.Futile != "":
 		s.endStale()
 	default:
 		s.moving(c)
@@ -263,7 +265,7 @@ func (s *planStep) waits(begun bool) bool {
 
 // endStale ends a plan that no longer leads to its goal.
 func (s *planStep) endStale() {
-	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, "the cluster is not as it was when the plan was made, and no pod was evicted: "+s.seen.Short)
+	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, "the cluster is not as it was when the plan was made, and no pod was evicted: "+s.seen.Futile)
 }
 
 // progress is how far the moves of a plan have come.
@@ -291,7 +293,7 @@ func (s *planStep) countMoves() (c progress) {
 		case m != nil && m.Leaving:
 			c.underway++
 		case move.Phase == v1alpha1.MigrationFailed && m != nil:
-			c.failed = append(c.failed, name+": "+m.Why)
+			c.failed = append(c.failed, name+": "+m.condition(v1alpha1.MigrationComplete).Message)
 		case move.Phase == v1alpha1.MigrationFailed:
 			c.failed = append(c.failed, name)
 		case m == nil && before != "":
@@ -299,7 +301,7 @@ func (s *planStep) countMoves() (c progress) {
 		case m != nil && m.mayBegin():
 			c.underway++
 		}
-		c.begun = c.begun || m != nil && m.mayBegin() && !m.Went || m == nil && move.Phase == v1alpha1.MigrationSucceeded
+		c.begun = c.begun || m != nil && m.mayBegin() && !m.went() || m == nil && move.Phase == v1alpha1.MigrationSucceeded
 	}
 	return c
 }
@@ -307,7 +309,7 @@ func (s *planStep) countMoves() (c progress) {
 // movesToCreate returns the moves that need a PodMigration now. A move that comes after others gets its own once all
 // that come after none are reserved: its target might take their room.
 func (s *planStep) movesToCreate() (list []int) {
-	reserved := s.targetsReserved()
+	reserved := len(s.unreserved()) == 0
 	for i := range s.p.Status.Moves {
 		if s.seen.Moves[i] == nil && s.p.Status.Moves[i].Phase == "" && (reserved || len(s.p.Status.Moves[i].After) == 0) {
 			list = append(list, i)
@@ -319,26 +321,21 @@ func (s *planStep) movesToCreate() (list []int) {
 // cancellable returns the moves under way whose pods cannot have been evicted.
 func (s *planStep) cancellable() (list []int) {
 	for i := range s.p.Status.Moves {
-		if m := s.seen.Moves[i]; m != nil && !Ended(m.Phase) && !m.mayBeEvicted() {
+		if m := s.seen.Moves[i]; m != nil && !Ended(m.Status.Phase) && !m.mayBeEvicted() {
 			list = append(list, i)
 		}
 	}
 	return list
 }
 
-// reserved reports whether all targets that have room from the beginning are reserved, and all Reservations of freed
-// capacity exist.
-func (s *planStep) reserved() bool {
-	return s.targetsReserved() && len(s.seen.Holds) >= s.seen.Wants
-}
-
-func (s *planStep) targetsReserved() bool {
+// unreserved returns the moves whose targets have room from the beginning, and are not reserved.
+func (s *planStep) unreserved() (list []string) {
 	for i, move := range s.p.Status.Moves {
 		if m := s.seen.Moves[i]; len(move.After) == 0 && !s.isCleared(i) && (m == nil || m.needsTarget()) {
-			return false
+			list = append(list, fmt.Sprintf("%s/%s to %s", move.Namespace, move.PodName, move.TargetNode))
 		}
 	}
-	return true
+	return list
 }
 
 const reservingText = "the targets are being reserved; no pod is evicted before all are that have room"
@@ -346,21 +343,11 @@ const reservingText = "the targets are being reserved; no pod is evicted before 
 func (s *planStep) reserving() {
 	s.out.Hold, s.out.Make = true, s.movesToCreate()
 	s.set(v1alpha1.DefragmentationReasonReserving, reservingText)
-	end := s.now.Add(reserveWithin)
-	if start := s.p.Status.StartTime; start != nil {
-		end = start.Add(reserveWithin)
-	}
-	if s.out.Again = end; s.now.Before(end) {
+	if s.out.Again = s.p.Status.StartTime.Add(reserveWithin); s.now.Before(s.out.Again) {
 		return
 	}
-	var waiting []string
-	for i, move := range s.p.Status.Moves {
-		if m := s.seen.Moves[i]; len(move.After) == 0 && !s.isCleared(i) && (m == nil || m.needsTarget()) {
-			waiting = append(waiting, fmt.Sprintf("%s/%s to %s", move.Namespace, move.PodName, move.TargetNode))
-		}
-	}
 	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed,
-		fmt.Sprintf("not all targets could be reserved within %s, and no pod was evicted: %s", reserveWithin, strings.Join(waiting, ", ")))
+		fmt.Sprintf("not all targets could be reserved within %s, and no pod was evicted: %s", reserveWithin, strings.Join(s.unreserved(), ", ")))
 }
 
 // stop lets no more moves begin, and ends the plan once none is under way. Its condition says why from then on.
@@ -464,6 +451,6 @@ func (s *planStep) set(reason, message string) { s.complete(metav1.ConditionFals
 
 func (s *planStep) complete(is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationComplete, Status: is, Reason: reason, Message: clip(message), ObservedGeneration: s.p.Generation, LastTransitionTime: *seconds(s.now),
+		Type: v1alpha1.DefragmentationComplete, Status: is, Reason: reason, Message: Clip(message), ObservedGeneration: s.p.Generation, LastTransitionTime: *seconds(s.now),
 	})
 }

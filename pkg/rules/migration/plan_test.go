@@ -32,13 +32,57 @@ func started(p *v1alpha1.DefragmentationPlan) {
 	p.Status.Phase, p.Status.StartTime = v1alpha1.DefragmentationRunning, new(metav1.NewTime(begin))
 }
 
-func moving(phases ...v1alpha1.MigrationPhase) map[int]*Move {
+// stage is how far a move has come, as its PodMigration says.
+type stage struct {
+	Phase                        v1alpha1.MigrationPhase
+	Suspended, Reserved, Evicted bool
+	// Evicting, Barred and Went are reasons for which it is not evicted.
+	Evicting, Barred, Went bool
+	Gone, Leaving          bool
+	Why                    string
+}
+
+func (s stage) move() *Move {
+	m := &v1alpha1.PodMigration{Spec: v1alpha1.PodMigrationSpec{Suspend: s.Suspended}, Status: v1alpha1.PodMigrationStatus{Phase: s.Phase}}
+	add := func(kind string, is bool, reason, message string) {
+		status := metav1.ConditionFalse
+		if is {
+			status = metav1.ConditionTrue
+		}
+		m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message})
+	}
+	reason := v1alpha1.MigrationReasonWaiting
+	switch {
+	case s.Evicting:
+		reason = v1alpha1.MigrationReasonEvicting
+	case s.Barred:
+		reason = v1alpha1.MigrationReasonDisruptionBudget
+	case s.Went:
+		reason = v1alpha1.MigrationReasonPodGone
+	}
+	add(v1alpha1.MigrationReserved, s.Reserved, "", "")
+	add(v1alpha1.MigrationEvicted, s.Evicted, reason, "")
+	if Ended(s.Phase) {
+		add(v1alpha1.MigrationComplete, s.Phase == v1alpha1.MigrationSucceeded, "", s.Why)
+	}
+	return &Move{PodMigration: m, Gone: s.Gone, Leaving: s.Leaving}
+}
+
+// those are moves at these stages.
+func those[S interface{ move() *Move }](stages map[int]S) map[int]*Move {
 	moves := map[int]*Move{}
-	for i, phase := range phases {
-		m := &Move{Phase: phase, Suspended: phase == v1alpha1.MigrationPending, Reserved: phase == v1alpha1.MigrationPending, Evicted: phase == v1alpha1.MigrationRunning || phase == v1alpha1.MigrationSucceeded}
-		moves[i] = m
+	for i, s := range stages {
+		moves[i] = s.move()
 	}
 	return moves
+}
+
+func moving(phases ...v1alpha1.MigrationPhase) map[int]*Move {
+	stages := map[int]stage{}
+	for i, phase := range phases {
+		stages[i] = stage{Phase: phase, Suspended: phase == v1alpha1.MigrationPending, Reserved: phase == v1alpha1.MigrationPending, Evicted: phase == v1alpha1.MigrationRunning || phase == v1alpha1.MigrationSucceeded}
+	}
+	return those(stages)
 }
 
 // TestNextPlan: no pod is evicted before all is reserved that can be, nor for a goal that is gone.
@@ -63,8 +107,8 @@ func TestNextPlan(t *testing.T) {
 	held := func(p *v1alpha1.DefragmentationPlan) { p.Status.HeldTime = new(metav1.NewTime(begin)) }
 	type changes = []func(*v1alpha1.DefragmentationPlan)
 	available, used := []Hold{{Available: true}}, []Hold{{Used: true}}
-	waits := map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true}} // until 0 is done, whose successor would be like its own
-	barred := map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: running, Reserved: true, Barred: true}}
+	waits := those(map[int]stage{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true}}) // until 0 is done, whose successor would be like its own
+	barred := those(map[int]stage{0: {Phase: running, Evicted: true}, 1: {Phase: running, Reserved: true, Barred: true}})
 	for sentence, c := range map[string]struct {
 		moves  [][]int32
 		p      changes
@@ -79,7 +123,6 @@ func TestNextPlan(t *testing.T) {
 		// suspend are those that were let go, and are not to go.
 		suspend []int
 		check   bool
-		look    bool
 		count   bool
 		// achieved is how many gangs fit after it.
 		achieved int32
@@ -88,53 +131,53 @@ func TestNextPlan(t *testing.T) {
 		"there are none":                          {p: changes{none}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonNone},
 		"none are needed":                         {p: changes{nothing}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonNothing},
 		"a dry run is looked at again":            {moves: two, p: changes{dry}, phase: v1alpha1.DefragmentationPlanned, check: true},
-		"one that leads nowhere any more ends":    {moves: two, p: changes{dry}, seen: PlanSeen{Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"one that leads nowhere any more ends":    {moves: two, p: changes{dry}, seen: PlanSeen{Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"a dry run waits":                         {moves: two, p: changes{dry}, seen: PlanSeen{Checked: true}, phase: v1alpha1.DefragmentationPlanned, reason: v1alpha1.DefragmentationReasonAwaitingApproval},
 		"until it is approved":                    {moves: two, p: changes{dry, approved}, seen: PlanSeen{Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving},
 		"it is looked whether it is as it was":    {moves: two, p: changes{dry, approved}, phase: v1alpha1.DefragmentationPlanned, check: true},
-		"nothing is begun if it is not":           {moves: two, p: changes{dry, approved}, seen: PlanSeen{Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"nothing is begun if it is not":           {moves: two, p: changes{dry, approved}, seen: PlanSeen{Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"unless its goal runs by then":            {moves: two, p: changes{dry, approved}, seen: PlanSeen{Goal: Runs}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"or is gone":                              {moves: two, p: changes{dry}, seen: PlanSeen{Goal: Gone}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"all is reserved at once":                 {moves: two, p: changes{started}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, make: []int{0, 1}},
-		"one target is not, and nobody goes":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
-		"not for ever":                            {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}}}, after: reserveWithin, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
+		"one target is not, and nobody goes":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}})}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
+		"not for ever":                            {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Suspended: true, Reserved: true}, 1: {Phase: pending, Suspended: true}})}, after: reserveWithin, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"what is freed has to be promised, too":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
 		"then moves begin":                        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1, Holds: []Hold{{}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{0, 1}},
 		"it is looked before who else came":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
-		"if so, nobody is evicted":                {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Checked: true, Short: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}, Checked: true, Short: "node a", Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{0, 1}},
-		"a pod that went makes room as well":      {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
-		"all moved but one that went":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: succeeded}}}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
-		"all went, and their room is looked at":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
+		"if so, nobody is evicted":                {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
+		"what was let go is not taken back":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"nor is it over where its goal has gone":  {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: pending, Reserved: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{0, 1}},
+		"a pod that went makes room as well":      {moves: chain, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"all moved but one that went":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: succeeded}})}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone},
+		"all went, and their room is looked at":   {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}})}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true, check: true},
 		"of a shape it is counted what fits":      {moves: two, p: changes{started, shape}, seen: PlanSeen{Moves: moving(succeeded, succeeded)}, phase: v1alpha1.DefragmentationRunning, count: true},
 		"and that is what is achieved":            {moves: two, p: changes{started, shape}, seen: PlanSeen{Moves: moving(succeeded, succeeded), Fits: new(int32(3))}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonDone, achieved: 3},
-		"one went, and not all are reserved":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Suspended: true, Reserved: true, Went: true}, 1: {Phase: pending, Suspended: true}}}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
-		"all went, and the goal has got nodes":    {moves: two, p: changes{started, held}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}, Wants: 1, Holds: used, Goal: Runs}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonUsed},
-		"so many at a time":                       {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending, pending), Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"one went, and not all are reserved":      {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: running, Suspended: true, Reserved: true, Went: true}, 1: {Phase: pending, Suspended: true}})}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
+		"all went, and the goal has got nodes":    {moves: two, p: changes{started, held}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Gone: true}, 1: {Phase: failed, Gone: true}}), Wants: 1, Holds: used, Goal: Runs}, phase: v1alpha1.DefragmentationSucceeded, reason: v1alpha1.DefragmentationReasonUsed},
+		"so many at a time":                       {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending, pending), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"each in its turn":                        {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
-		"after the nodes were looked at again":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending)}, phase: v1alpha1.DefragmentationRunning, look: true},
-		"if one takes no pods, nobody else goes":  {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
-		"also while somebody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
+		"which comes":                             {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"after the nodes were looked at again":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending)}, phase: v1alpha1.DefragmentationRunning, check: true},
+		"if one takes no pods, nobody else goes":  {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
+		"also while somebody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
 		"a goal made anew is planned for anew":    {moves: two, p: changes{dry}, seen: PlanSeen{Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
 		"as long as nobody has gone for it":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Goal: Renewed}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"then what was begun is finished":         {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Looked: true, Goal: Renewed}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
+		"then what was begun is finished":         {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Checked: true, Goal: Renewed}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, resume: []int{1}},
 		"what may pass lets nobody go":            {moves: chain, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"nor the first":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(pending, pending), Wants: 1, Holds: []Hold{{}}, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonReserving, hold: true},
 		"nor who was let go, and waits":           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
 		"nor whom a budget does not let go":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: barred, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
 		"also if its goal needs no room any more": {moves: two, p: changes{started}, seen: PlanSeen{Moves: barred, Goal: Runs}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonOutdated, hold: true, cancel: []int{1}},
-		"it is looked as long as one waits":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits}, phase: v1alpha1.DefragmentationRunning, look: true},
-		"who may go then":                         {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Looked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"or not at all":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Looked: true, Unfit: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
+		"it is looked as long as one waits":       {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits}, phase: v1alpha1.DefragmentationRunning, check: true},
+		"who may go then":                         {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"or not at all":                           {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Checked: true, Futile: "node a"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{1}},
 		"nor while its goal is gone":              {moves: two, p: changes{started}, seen: PlanSeen{Moves: waits, Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true, suspend: []int{1}},
-		"one that goes in a moment goes":          {moves: two, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true, Evicting: true}}, Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"one that goes in a moment goes":          {moves: two, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: running, Evicted: true}, 1: {Phase: pending, Reserved: true, Evicting: true}}), Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"and begins no plan":                      {moves: two, p: changes{dry}, seen: PlanSeen{Doubt: "it is said to be full"}, phase: v1alpha1.DefragmentationPlanned},
 		"it may be gone for a moment":             {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(running, pending), Goal: Gone}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
 		"and not when nobody is under way":        {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(succeeded, pending), Goal: Gone}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonOutdated},
-		"a pod that is going makes room later":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed, Leaving: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
-		"one that stays does not":                 {moves: chain, p: changes{started}, seen: PlanSeen{Moves: map[int]*Move{0: {Phase: failed}, 1: {Phase: pending, Suspended: true, Reserved: true}}, Checked: true}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
+		"a pod that is going makes room later":    {moves: chain, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed, Leaving: true}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoving, hold: true},
+		"one that stays does not":                 {moves: chain, p: changes{started}, seen: PlanSeen{Moves: those(map[int]stage{0: {Phase: failed}, 1: {Phase: pending, Suspended: true, Reserved: true}}), Checked: true}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"one fails before anybody went":           {moves: two, p: changes{started}, seen: PlanSeen{Moves: moving(failed, pending)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
 		"one fails while another is under way":    {moves: [][]int32{nil, nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, running, pending)}, phase: v1alpha1.DefragmentationRunning, reason: v1alpha1.DefragmentationReasonMoveFailed, hold: true, cancel: []int{2}},
 		"it ends with that one":                   {moves: [][]int32{nil, nil}, p: changes{started}, seen: PlanSeen{Moves: moving(failed, succeeded)}, phase: v1alpha1.DefragmentationFailed, reason: v1alpha1.DefragmentationReasonMoveFailed},
@@ -168,8 +211,8 @@ func TestNextPlan(t *testing.T) {
 			if !slices.Equal(got.Suspend, c.suspend) {
 				t.Errorf("suspend %v, want %v", got.Suspend, c.suspend)
 			}
-			if got.Check != c.check || got.Look != c.look || got.Count != c.count {
-				t.Errorf("check %t, look %t, count %t", got.Check, got.Look, got.Count)
+			if got.Check != c.check || got.Count != c.count {
+				t.Errorf("check %t, count %t", got.Check, got.Count)
 			}
 			if a := got.Status.Achieved; c.achieved > 0 && (a == nil || a.After != c.achieved) {
 				t.Errorf("achieved %v, want %d", a, c.achieved)
@@ -185,10 +228,10 @@ func TestNextPlan(t *testing.T) {
 // itself is no failure.
 func TestPlanKeepsWhyItStops(t *testing.T) {
 	p := aPlan([][]int32{nil, nil}, started)
-	stopping := NextPlan(p, PlanSeen{Moves: moving(v1alpha1.MigrationRunning, v1alpha1.MigrationPending), Looked: true, Unfit: "node a is cordoned"}, begin)
+	stopping := NextPlan(p, PlanSeen{Moves: moving(v1alpha1.MigrationRunning, v1alpha1.MigrationPending), Checked: true, Futile: "node a is cordoned"}, begin)
 	p.Status = stopping.Status
 	p.Status.Moves[1].Phase = v1alpha1.MigrationFailed // it was cancelled, and its PodMigration is gone
-	ended := NextPlan(p, PlanSeen{Moves: map[int]*Move{0: {Phase: v1alpha1.MigrationSucceeded, Evicted: true}}}, begin).Status
+	ended := NextPlan(p, PlanSeen{Moves: those(map[int]stage{0: {Phase: v1alpha1.MigrationSucceeded, Evicted: true}})}, begin).Status
 	for name, status := range map[string]v1alpha1.DefragmentationPlanStatus{"while it is awaited": stopping.Status, "in the end": ended} {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.DefragmentationComplete)
 		if c == nil || c.Reason != v1alpha1.DefragmentationReasonMoveFailed || c.Message != "node a is cordoned" {
@@ -204,7 +247,7 @@ func TestPlanKeepsWhyItStops(t *testing.T) {
 // its turn, no more than are allowed are under way, and the plan ends with nothing held.
 func TestPlanStory(t *testing.T) {
 	for seed := range uint64(300) {
-		w := &planWorld{T: t, random: rand.New(rand.NewPCG(seed, 1)), now: begin, seen: PlanSeen{Moves: map[int]*Move{}, Wants: 1}}
+		w := &planWorld{T: t, random: rand.New(rand.NewPCG(seed, 1)), now: begin, moves: map[int]*stage{}, seen: PlanSeen{Wants: 1}}
 		w.play()
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
@@ -216,7 +259,8 @@ type planWorld struct {
 	*testing.T
 	random *rand.Rand
 	p      *v1alpha1.DefragmentationPlan
-	seen   PlanSeen
+	moves  map[int]*stage
+	seen   PlanSeen // but for the moves
 	now    time.Time
 }
 
@@ -245,7 +289,7 @@ func (w *planWorld) play() {
 	if !PlanEnded(w.p.Status.Phase) || len(w.seen.Holds) > 0 {
 		w.Errorf("it has not ended: %s, %d holds", w.p.Status.Phase, len(w.seen.Holds))
 	}
-	for i, m := range w.seen.Moves {
+	for i, m := range w.moves {
 		if !Ended(m.Phase) {
 			w.Errorf("move %d has not ended: %v", i, *m)
 		}
@@ -253,8 +297,9 @@ func (w *planWorld) play() {
 }
 
 func (w *planWorld) step() {
+	w.seen.Moves = those(w.moves)
 	got := NextPlan(w.p, w.seen, w.now)
-	if (got.Check || got.Look) && w.random.IntN(4) == 0 {
+	if got.Check && w.random.IntN(4) == 0 {
 		seen := w.seen
 		seen.Doubt = "its queue is full"
 		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 {
@@ -269,21 +314,12 @@ func (w *planWorld) step() {
 	if got.Check {
 		seen := w.seen
 		if seen.Checked = true; w.random.IntN(8) == 0 {
-			seen.Short = "node a"
+			seen.Futile = "node a"
 		}
-		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Short != "" {
+		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Futile != "" {
 			w.Error("moves begin that lead nowhere")
 		}
-	}
-	if got.Look {
-		seen := w.seen
-		if seen.Looked = true; w.random.IntN(20) == 0 {
-			seen.Unfit = "node a"
-		}
-		if got = NextPlan(w.p, seen, w.now); len(got.Resume) > 0 && seen.Unfit != "" {
-			w.Error("a move begins for a node that takes no pods")
-		}
-	} else if len(got.Resume) > 0 && slices.ContainsFunc(slices.Collect(maps.Values(w.seen.Moves)), func(m *Move) bool { return m.Evicted }) {
+	} else if len(got.Resume) > 0 && slices.ContainsFunc(slices.Collect(maps.Values(w.moves)), func(m *stage) bool { return m.Evicted }) {
 		w.Error("a move begins, and nobody has looked at the nodes since the first")
 	}
 	if PlanEnded(w.p.Status.Phase) && got.Status.Phase != w.p.Status.Phase {
@@ -295,28 +331,28 @@ func (w *planWorld) step() {
 		return
 	}
 	for _, i := range got.Make {
-		w.seen.Moves[i] = &Move{Phase: v1alpha1.MigrationPending, Suspended: true}
+		w.moves[i] = &stage{Phase: v1alpha1.MigrationPending, Suspended: true}
 	}
 	for _, i := range got.Resume {
 		for _, before := range w.p.Status.Moves[i].After {
-			if m := w.seen.Moves[int(before)]; m.Phase != v1alpha1.MigrationSucceeded && !m.Gone {
+			if m := w.moves[int(before)]; m.Phase != v1alpha1.MigrationSucceeded && !m.Gone {
 				w.Errorf("move %d begins before move %d is done", i, before)
 			}
 		}
-		w.seen.Moves[i].Suspended = false
+		w.moves[i].Suspended = false
 	}
 	for _, i := range got.Suspend {
 		if w.seen.Moves[i].mayBeEvicted() {
 			w.Errorf("move %d is suspended, and had begun", i)
 		}
-		w.seen.Moves[i].Suspended = true
-		w.seen.Moves[i].Phase, w.seen.Moves[i].Barred = v1alpha1.MigrationPending, false
+		w.moves[i].Suspended = true
+		w.moves[i].Phase, w.moves[i].Barred = v1alpha1.MigrationPending, false
 	}
 	for _, i := range got.Cancel {
 		if w.seen.Moves[i].mayBeEvicted() {
 			w.Errorf("move %d is cancelled, and had begun", i)
 		}
-		w.seen.Moves[i].Phase = v1alpha1.MigrationFailed
+		w.moves[i].Phase = v1alpha1.MigrationFailed
 	}
 	if got.Hold && len(w.seen.Holds) == 0 {
 		w.seen.Holds = []Hold{{}}
@@ -325,7 +361,7 @@ func (w *planWorld) step() {
 		w.seen.Holds = nil
 	}
 	busy := 0
-	for _, m := range w.seen.Moves {
+	for _, m := range w.moves {
 		if !m.Suspended && !Ended(m.Phase) {
 			busy++
 		}
@@ -338,7 +374,7 @@ func (w *planWorld) step() {
 // happen has a move come on, or fail.
 func (w *planWorld) happen(fails bool) {
 	for i := range w.p.Status.Moves {
-		m := w.seen.Moves[i]
+		m := w.moves[i]
 		if m == nil || w.random.IntN(2) == 0 {
 			continue
 		}
@@ -347,7 +383,7 @@ func (w *planWorld) happen(fails bool) {
 			continue
 		}
 		switch {
-		case fails && !m.mayBeEvicted() && w.random.IntN(2) == 0: // somebody deletes the pod
+		case fails && !m.move().mayBeEvicted() && w.random.IntN(2) == 0: // somebody deletes the pod
 			m.Phase, m.Leaving = v1alpha1.MigrationFailed, true
 			return
 		case fails:
@@ -368,7 +404,7 @@ func (w *planWorld) happen(fails bool) {
 			m.Phase = v1alpha1.MigrationSucceeded
 		}
 	}
-	if done := len(w.seen.Moves) == len(w.p.Status.Moves); done && w.random.IntN(5) == 0 {
+	if done := len(w.moves) == len(w.p.Status.Moves); done && w.random.IntN(5) == 0 {
 		for i := range w.seen.Holds {
 			w.seen.Holds[i].Available = true
 		}

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,33 +18,33 @@ import (
 
 const kind = "PodGroup"
 
-// apis are those that have PodGroups, that of the community and that of Kubernetes, each with the field of the minimum.
-var apis = []struct {
-	group   string
-	minimum []string
-}{
-	{"scheduling.x-k8s.io", []string{"spec", "minMember"}},
-	{"scheduling.k8s.io", []string{"spec", "schedulingPolicy", "gang", "minCount"}},
+// The groups of the APIs that have PodGroups: that of the community, and that of Kubernetes.
+const community, native = "scheduling.x-k8s.io", "scheduling.k8s.io"
+
+// minimumIn has the field of the minimum for each group.
+var minimumIn = map[string][]string{
+	community: {"spec", "minMember"},
+	native:    {"spec", "schedulingPolicy", "gang", "minCount"},
 }
 
 // Of returns the PodGroups of a gang, that of the community first. It returns none where there is none, or its API is
 // not served.
-func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key client.ObjectKey) (groups []*metav1.PartialObjectMetadata, err error) {
-	for _, api := range apis {
-		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: api.group, Kind: kind})
+func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key client.ObjectKey) (groups []*unstructured.Unstructured, err error) {
+	for _, api := range []string{community, native} {
+		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: api, Kind: kind})
 		switch {
 		case meta.IsNoMatchError(err):
 			continue // it is not served
 		case err != nil:
-			return nil, fmt.Errorf("finding out whether PodGroups of %s are served: %w", api.group, err)
+			return nil, fmt.Errorf("finding out whether PodGroups of %s are served: %w", api, err)
 		}
-		group := &metav1.PartialObjectMetadata{}
+		group := &unstructured.Unstructured{}
 		group.SetGroupVersionKind(mapping.GroupVersionKind)
 		switch err := live.Get(ctx, key, group); {
 		case err == nil:
 			groups = append(groups, group)
 		case !apierrors.IsNotFound(err):
-			return nil, fmt.Errorf("reading PodGroup %s of %s: %w", key, api.group, err)
+			return nil, fmt.Errorf("reading PodGroup %s of %s: %w", key, api, err)
 		}
 	}
 	return groups, nil
@@ -63,7 +62,7 @@ func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod 
 		return "", err
 	}
 	for _, group := range groups {
-		if queue := group.Labels[v1alpha1.QueueLabel]; queue != "" {
+		if queue := group.GetLabels()[v1alpha1.QueueLabel]; queue != "" {
 			return queue, nil
 		}
 	}
@@ -81,34 +80,13 @@ func Minimum(ctx context.Context, live client.Reader, mapper meta.RESTMapper, po
 	if err != nil {
 		return 0, err
 	}
-	var object *gangstate.Object
-	if len(groups) > 0 {
-		if object, err = read(ctx, live, groups[0]); err != nil {
-			return 0, err
-		}
+	if len(groups) == 0 {
+		return gangstate.StartTogether(pod, nil), nil
 	}
-	return gangstate.StartTogether(pod, object), nil
-}
-
-// read returns the minimum and the annotations of a PodGroup; nil where it is gone.
-func read(ctx context.Context, live client.Reader, group *metav1.PartialObjectMetadata) (*gangstate.Object, error) {
-	whole := &unstructured.Unstructured{}
-	whole.SetGroupVersionKind(group.GroupVersionKind())
-	switch err := live.Get(ctx, client.ObjectKeyFromObject(group), whole); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading PodGroup %s: %w", client.ObjectKeyFromObject(group), err)
+	group := groups[0]
+	minimum, _, err := unstructured.NestedInt64(group.Object, minimumIn[group.GroupVersionKind().Group]...)
+	if err != nil {
+		return 0, fmt.Errorf("reading the minimum of PodGroup %s: %w", key, err)
 	}
-	object := &gangstate.Object{Annotations: whole.GetAnnotations()}
-	for _, api := range apis {
-		if api.group == group.GroupVersionKind().Group {
-			minimum, _, err := unstructured.NestedInt64(whole.Object, api.minimum...)
-			if err != nil {
-				return nil, fmt.Errorf("reading PodGroup %s: %w", client.ObjectKeyFromObject(group), err)
-			}
-			object.Min = int32(minimum)
-		}
-	}
-	return object, nil
+	return gangstate.StartTogether(pod, &gangstate.Object{Annotations: group.GetAnnotations(), Min: int32(minimum)}), nil
 }

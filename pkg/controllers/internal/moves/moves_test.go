@@ -1,10 +1,11 @@
-package release
+package moves
 
 import (
 	"context"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,13 +33,13 @@ func TestFinish(t *testing.T) {
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(m, reservation("one", "u"), reservation("two", "u"), reservation("not-ours", "v")).Build()
 	made := func(rsv *v1alpha1.Reservation) bool { return rsv.Labels[label] == string(m.UID) }
-	for _, want := range []bool{false, true, true} {
+	for _, want := range []time.Duration{Retry, 0, 0} {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 			t.Fatal(err)
 		}
-		done, err := Finish(t.Context(), api, api, m, "test", label, made)
-		if err != nil || done != want {
-			t.Fatalf("done %t (%v), want %t", done, err, want)
+		again, err := Finish(t.Context(), api, api, m, label, made)
+		if err != nil || again != want {
+			t.Fatalf("it looks again in %s (%v), want %s", again, err, want)
 		}
 	}
 	var list v1alpha1.ReservationList
