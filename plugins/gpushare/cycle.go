@@ -59,7 +59,7 @@ func (pl *GPUShare) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObject, newOb
 		return fwk.QueueSkip, nil
 	}
 	if before != nil {
-		if was := layoutOf(before); was.value == now.value && was.annotated == now.annotated && was.total == now.total {
+		if layoutOf(before).described == now.described {
 			return fwk.QueueSkip, nil
 		}
 	}

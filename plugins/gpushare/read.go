@@ -14,27 +14,31 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
 )
 
-// layout is the cards of a node, with what they were read from.
-type layout struct {
+// described is what the cards of a node are read from: its annotation, if any, and its allocatable memory.
+type described struct {
 	value     string
 	annotated bool
 	total     int64
+}
+
+// layout is the cards of a node.
+type layout struct {
+	described
 	// sizes are the memory of each card; none where the value is invalid, and want describes a valid one.
 	sizes []int64
 	want  error
 }
 
-// readLayout reads the cards of a node of which total is allocatable. A node without
-// the annotation has one card.
-func readLayout(value string, annotated bool, total int64) layout {
-	l := layout{value: value, annotated: annotated, total: total}
+// readLayout reads the cards of a node. A node without the annotation has one card.
+func readLayout(d described) layout {
+	l := layout{described: d}
 	switch {
-	case total <= 0:
+	case d.total <= 0:
 		// It has nothing to give, whatever its annotation.
-	case annotated:
-		l.sizes, l.want = gpucards.ParseSizes(value, total)
+	case d.annotated:
+		l.sizes, l.want = gpucards.ParseSizes(d.value, d.total)
 	default:
-		l.sizes = []int64{total}
+		l.sizes = []int64{d.total}
 	}
 	return l
 }
@@ -44,11 +48,16 @@ func (l layout) largest() int64 {
 	return slices.Max(append(l.sizes, 0))
 }
 
+// describedOn returns what the cards of a node are read from.
+func describedOn(node *v1.Node, total int64) described {
+	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
+	return described{value: value, annotated: annotated, total: total}
+}
+
 // layoutOf reads the cards of a node as an object.
 func layoutOf(node *v1.Node) layout {
-	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
 	total := node.Status.Allocatable[v1alpha1.GPUMemoryResource]
-	return readLayout(value, annotated, total.Value())
+	return readLayout(describedOn(node, total.Value()))
 }
 
 // cards returns the cards of a node, and reports it where they cannot be read.
