@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -68,7 +69,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err := gangstate.CheckPod(pod); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	if planner.IsSimulated(state) || pl.gangs.Outside(pod) {
+	if whatif.IsSimulated(state) || pl.gangs.Outside(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle

@@ -108,7 +108,7 @@ func (s *stage) begin(t testing.TB, interdependent bool) *whatif.Transaction {
 
 func view(t testing.TB, tx *whatif.Transaction, pod *v1.Pod) *whatif.View {
 	t.Helper()
-	v, status := tx.View(t.Context(), pod, func(fwk.CycleState) {})
+	v, status := tx.View(t.Context(), pod)
 	if !status.IsSuccess() {
 		t.Fatalf("preparing %s: %v", pod.Name, status)
 	}

@@ -22,9 +22,9 @@ type class struct {
 	// claims. Both are computed when first needed.
 	reached      []bool
 	suppliesLeft []*supply
-	// devices bounds how many members find devices on a node, devicesLeft how many find free ones. Both are computed when
-	// first needed.
-	devices, devicesLeft bounds
+	// devices bounds, by node, how many members find devices there, devicesLeft how many find free ones. They return nil
+	// if nothing bounds them.
+	devices, devicesLeft func() []int
 	// counted is the storage class whose volumes are counted for members; see planState.countVolumes.
 	counted string
 	// required is the nodes it asks for; computed when first needed.
@@ -52,28 +52,6 @@ func (c *class) asksForNode(node *v1.Node) bool {
 func (c *class) takesSame(other *class) bool {
 	return maps.Equal(c.Demand.Request, other.Demand.Request) && slices.Equal(c.Demand.Ports, other.Demand.Ports) &&
 		slices.Equal(c.holders, other.holders)
-}
-
-// requestsAsMuchAs reports whether c requests no less of any resource than other.
-func (c *class) requestsAsMuchAs(other *class) bool {
-	for name, amount := range other.Demand.Request {
-		if c.Demand.Request[name] < amount {
-			return false
-		}
-	}
-	return true
-}
-
-// compareRequests orders two comparable classes from large to small.
-func (c *class) compareRequests(other *class) int {
-	switch more, less := c.requestsAsMuchAs(other), other.requestsAsMuchAs(c); {
-	case more == less:
-		return 0
-	case more:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // podInfo returns the PodInfo of a pod of the class. It shares what the class computed once.

@@ -109,7 +109,7 @@ func (w *planState) mayUseNode(ctx context.Context, f *minResources, node int) (
 	if f.usable == nil {
 		f.usable = make([]usability, w.tx.Len())
 		for _, probe := range f.probes {
-			v, status := w.tx.View(ctx, probe, func(state fwk.CycleState) { MarkSimulated(state, f.holders...) })
+			v, status := w.tx.View(ctx, probe, f.holders...)
 			switch {
 			case status.IsSuccess():
 				f.views = append(f.views, v)

@@ -39,7 +39,7 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 			return turns.Shape{}, nil
 		}
 	}
-	w := &planState{}
+	w := &planState{Planner: p}
 	problem, err := w.addMembers(a, p.newGrouping(a))
 	if err != nil {
 		return turns.Shape{}, err

@@ -10,12 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -26,15 +24,8 @@ import (
 // planState is the cluster during one plan, on a what-if transaction. It adapts the framework to placement, which knows
 // only indexes.
 type planState struct {
-	fw     framework.Framework
-	tx     *whatif.Transaction
-	holds  *ledger.Holds
-	sample func(nodes int) int
-	// checksResources: the profile filters by node resources, so bounds may rule out nodes before the filters.
-	// checksAffinity: it filters by node labels and names.
-	checksResources, checksAffinity bool
-	// weights are those of the profile's Score plugins.
-	weights map[string]int64
+	*Planner
+	tx *whatif.Transaction
 	// base is the state before any member was placed.
 	base whatif.Mark
 	mode
@@ -66,20 +57,12 @@ type asked struct {
 	outstanding []gangstate.Outstanding
 }
 
-// supplied is the volumes and devices that there are.
+// supplied is the volumes that there are.
 type supplied struct {
-	storage podclass.Storage
-	// stock and resolver are those of the planner.
-	stock    *devices.Stock
-	resolver fwk.DeviceClassResolver
 	// supplies are the free volumes by the spec of the claims they suit.
 	supplies map[string]*supply
 	// volumeTakenBy is the storage class of which a member takes a volume, if volumes are counted.
 	volumeTakenBy map[types.UID]string
-	// devices is the number of devices by node name, as far as computed.
-	devices map[counted]map[string]int
-	// backingClasses are the device classes behind resources, as far as looked up; empty for none.
-	backingClasses map[v1.ResourceName]string
 }
 
 // findings is what plugins said of nodes and members, and what nodes lacked.
@@ -248,9 +231,7 @@ func (w *planState) volatile(class int) bool {
 }
 
 func (w *planState) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
-	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
-		MarkSimulated(state, w.classes[class].holders...)
-	})
+	v, status := w.tx.View(ctx, pod, w.classes[class].holders...)
 	if status.IsSuccess() {
 		return v, nil
 	}
@@ -321,6 +302,9 @@ func (w *planState) sweep(ctx context.Context, v *whatif.View, class int, scope 
 	}
 	return found, next, nil
 }
+
+// operation names the planner's goroutines in kube-scheduler's metrics.
+const operation = "Plan"
 
 // minChunk keeps each round worth starting goroutines.
 const minChunk = 64

@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// Minimum picks the members of a gang that are entitled to a place first: as many as it needs, and of each role.
+func Minimum(p Problem, g Gang) []int { return (&solver{Problem: p}).chooseMinimum(g, false) }
+
 // chooseMinimum picks the members that make up a gang's minimum: first those that its roles need, then the others in
 // order. With small the smallest come first.
 func (s *solver) chooseMinimum(g Gang, small bool) []int {
