@@ -105,7 +105,7 @@ func (pl *GPUShare) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	case l.largest() < c.memory:
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonSmall)
 	}
-	if _, _, ok := pl.choose(c, state, pod, c.memory, info, l.sizes); !ok {
+	if _, _, ok := pl.choose(c, state, pod, info, l.sizes); !ok {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonFull)
 	}
 	return nil
@@ -128,7 +128,7 @@ func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 		return 0, nil
 	}
 	l := pl.cards(info)
-	best, free, ok := pl.choose(c, state, pod, c.memory, info, l.sizes)
+	best, free, ok := pl.choose(c, state, pod, info, l.sizes)
 	if !ok {
 		return 0, nil
 	}

@@ -70,17 +70,9 @@ func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
 	return l
 }
 
-// free returns the free memory of each card of a node as it is given, with the pods that
-// are on it and no others. further are pods that are on its cards as well.
-func (pl *GPUShare) free(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64,
-	further ...gpucards.Pod) gpucards.Free {
-	free, _ := gpucards.Lay(sizes, append(pl.pods(c, state, info, sizes), further...))
-	return free
-}
-
 // choose returns the card that the pod of a cycle would get on a node, and what is free beside it; false
 // where there is none. further are pods that are on its cards as well.
-func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory int64, info fwk.NodeInfo, sizes []int64,
+func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, sizes []int64,
 	further ...gpucards.Pod) (int, gpucards.Free, bool) {
 	own := gpucards.Kept{}
 	for _, keeper := range pl.keepers() {
@@ -90,8 +82,8 @@ func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory i
 			own = kept
 		}
 	}
-	free := pl.free(c, state, info, sizes, further...)
-	index, ok := own.Choose(free, memory)
+	free, _ := gpucards.Lay(sizes, append(pl.pods(c, state, info, sizes), further...))
+	index, ok := own.Choose(free, c.memory)
 	return index, free, ok
 }
 
@@ -111,7 +103,8 @@ func (pl *GPUShare) CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInf
 	if c == nil {
 		return true // it asks for no memory
 	}
-	_, ok := kept.Choose(pl.free(c, state, info, sizes, kept.Pods(len(sizes))...), c.memory)
+	free, _ := gpucards.Lay(sizes, append(pl.pods(c, state, info, sizes), kept.Pods(len(sizes))...))
+	_, ok := kept.Choose(free, c.memory)
 	return ok
 }
 

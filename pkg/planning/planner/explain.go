@@ -15,7 +15,7 @@ import (
 )
 
 // refuseAll returns, for each gang with a minimum, that a plugin refuses the attempt as a whole.
-func (w *planState) refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
+func refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
 	why := map[gangstate.Key]string{}
 	for _, need := range a.Gangs {
 		if need.Min > 0 {

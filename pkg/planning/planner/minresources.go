@@ -110,14 +110,13 @@ func (w *planState) mayUseNode(ctx context.Context, f *minResources, node int) (
 		f.usable = make([]usability, w.tx.Len())
 		for _, probe := range f.probes {
 			v, status := w.tx.View(ctx, probe, f.holders...)
-			switch {
-			case status.IsSuccess():
+			switch ok, err := isSuccess(status, "preparing to look for nodes of", probe); {
+			case err != nil:
+				return false, err
+			case ok:
 				f.views = append(f.views, v)
-			case !status.IsRejected():
-				return false, fmt.Errorf("preparing to look for nodes of pod %s/%s: %w", probe.Namespace,
-					probe.Name, status.AsError())
-			case !isPermanent(status):
-				f.mayPass = true
+			default:
+				f.mayPass = f.mayPass || !isPermanent(status)
 			}
 		}
 	}

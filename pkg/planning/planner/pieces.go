@@ -25,11 +25,9 @@ func (r *Simulation) Pieces(i int) []Piece {
 	if g.Required != "" {
 		levels = append([]placement.Level{{Key: g.Required}}, levels...)
 	}
-	kind := map[int]int{} // by class of the plan state, in the order of Classes
-	for _, member := range g.Members {
-		if _, known := kind[r.w.classOf[member]]; !known {
-			kind[r.w.classOf[member]] = len(kind)
-		}
+	kind := map[int]int{} // by class of the plan state
+	for k, c := range r.Classes()[i] {
+		kind[c.class] = k
 	}
 	var pieces []Piece
 	at := map[int]int{}

@@ -111,20 +111,21 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 	if err := p.addPlaced(ctx, w, a); err != nil {
 		return nil, err
 	}
+	result = &Plan{Outcome: gangstate.Outcome{Coupled: w.coupled}}
 	infos := p.points.nodesFor(w.tx)
 	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
-		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Coupled: w.coupled}}, err
+		result.Why = refuseAll(a, why)
+		return result, err
 	}
 	if why := w.claimLimit(a); why != "" {
-		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Reason: v1alpha1.ReasonMemberRejected,
-			Coupled: w.coupled}}, nil
+		result.Why, result.Reason = refuseAll(a, why), v1alpha1.ReasonMemberRejected
+		return result, nil
 	}
 	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
 		return nil, err
 	}
-	result = &Plan{}
-	result.Complete, result.Coupled = solved.Complete, w.coupled
+	result.Complete = solved.Complete
 	w.recordPlacements(result, solved, w.base)
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
@@ -224,20 +225,13 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 
 // groupingFor returns a grouping that knows the claims and labels of all members, including placed ones.
 func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group *podclass.Grouping, err error) {
-	group = p.newGrouping(a)
-	group.Images = p.weights[names.ImageLocality] > 0
-	group.Labels, err = p.labels.Signature(ctx, members(a))
-	return group, err
-}
-
-// newGrouping returns a grouping that knows the claims of all members, including placed ones.
-func (p *Planner) newGrouping(a *gangstate.Attempt) *podclass.Grouping {
-	group := podclass.NewGrouping(p.storage)
-	group.Granters = p.points.granters
+	group = podclass.NewGrouping(p.storage)
+	group.Granters, group.Images = p.points.granters, p.weights[names.ImageLocality] > 0
 	for _, pod := range members(a) {
 		podclass.CountClaims(group.Uses, pod)
 	}
-	return group
+	group.Labels, err = p.labels.Signature(ctx, members(a))
+	return group, err
 }
 
 // newPlanState returns a plan state without members.

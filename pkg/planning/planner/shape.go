@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -29,7 +30,7 @@ func opaque(status *fwk.Status) bool {
 
 // ShapeOf returns the shape of an attempt whose only pod kube-scheduler found no node for; zero if something outside
 // the shape may have decided that.
-func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (turns.Shape, error) {
+func (p *Planner) ShapeOf(ctx context.Context, a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (turns.Shape, error) {
 	nodes, err := p.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return turns.Shape{}, fmt.Errorf("listing nodes of the snapshot: %w", err)
@@ -39,8 +40,12 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 			return turns.Shape{}, nil
 		}
 	}
+	group, err := p.groupingFor(ctx, a)
+	if err != nil {
+		return turns.Shape{}, err
+	}
 	w := &planState{Planner: p}
-	problem, err := w.addMembers(a, p.newGrouping(a))
+	problem, err := w.addMembers(a, group)
 	if err != nil {
 		return turns.Shape{}, err
 	}

@@ -213,15 +213,19 @@ func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif
 		return v, err
 	}
 	own, status := w.tx.ViewFor(ctx, v, pod)
-	switch {
-	case status.IsSuccess():
-		return own, nil
-	case status.IsRejected():
+	if ok, err := isSuccess(status, "preparing", pod); !ok {
 		w.notAdmitted, w.notAdmittedPods[pod.UID] = status.Message(), true
-		return nil, nil
-	default:
-		return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+		return nil, err
 	}
+	return own, nil
+}
+
+// isSuccess reports whether plugins accepted a pod rather than rejected it. An error says what was done with the pod.
+func isSuccess(status *fwk.Status, doing string, pod *v1.Pod) (bool, error) {
+	if status.IsSuccess() || status.IsRejected() {
+		return status.IsSuccess(), nil
+	}
+	return false, fmt.Errorf("%s pod %s/%s: %w", doing, pod.Namespace, pod.Name, status.AsError())
 }
 
 // volatile reports whether placing members on a node may change which other nodes fit a class. The class must be
@@ -232,15 +236,11 @@ func (w *planState) volatile(class int) bool {
 
 func (w *planState) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	v, status := w.tx.View(ctx, pod, w.classes[class].holders...)
-	if status.IsSuccess() {
-		return v, nil
+	if ok, err := isSuccess(status, "preparing", pod); !ok {
+		w.rejected[class], w.rejectedForGood[class] = status.Message(), isPermanent(status)
+		return nil, err
 	}
-	if status.IsRejected() {
-		w.rejected[class] = status.Message()
-		w.rejectedForGood[class] = isPermanent(status)
-		return nil, nil
-	}
-	return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
+	return v, nil
 }
 
 // Open returns the offers for members of a class on nodes of a scope.
@@ -261,15 +261,11 @@ func (w *planState) Open(ctx context.Context, class int, scope []int, want int, 
 // admits reports whether the pod of a view may be placed at all in the current state.
 func (w *planState) admits(ctx context.Context, v *whatif.View) (bool, error) {
 	status := w.tx.Admits(ctx, v)
-	switch {
-	case status.IsSuccess():
-		return true, nil
-	case status.IsRejected():
+	ok, err := isSuccess(status, "admitting", v.Pod)
+	if !ok {
 		w.notAdmitted = status.Message()
-		return false, nil
-	default:
-		return false, fmt.Errorf("asking whether pod %s/%s may be placed: %w", v.Pod.Namespace, v.Pod.Name, status.AsError())
 	}
+	return ok, err
 }
 
 // noOffers is the offers of a class that no node takes.

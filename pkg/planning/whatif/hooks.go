@@ -146,20 +146,20 @@ func nameOf(hook any) string {
 	return ""
 }
 
-func (h Hooks) runAdders(ctx context.Context, state fwk.CycleState, pod *v1.Pod, runAdders fwk.PodInfo,
+func (h Hooks) runAdders(ctx context.Context, state fwk.CycleState, pod *v1.Pod, toAdd fwk.PodInfo,
 	node fwk.NodeInfo) *fwk.Status {
 	for _, hook := range h.adders {
-		if status := hook.SimulateAddTask(ctx, state, pod, runAdders, node); !status.IsSuccess() {
+		if status := hook.SimulateAddTask(ctx, state, pod, toAdd, node); !status.IsSuccess() {
 			return status
 		}
 	}
 	return nil
 }
 
-func (h Hooks) runRemovers(ctx context.Context, state fwk.CycleState, pod *v1.Pod, runRemovers fwk.PodInfo,
+func (h Hooks) runRemovers(ctx context.Context, state fwk.CycleState, pod *v1.Pod, toRemove fwk.PodInfo,
 	node fwk.NodeInfo) *fwk.Status {
 	for _, hook := range h.removers {
-		if status := hook.SimulateRemoveTask(ctx, state, pod, runRemovers, node); !status.IsSuccess() {
+		if status := hook.SimulateRemoveTask(ctx, state, pod, toRemove, node); !status.IsSuccess() {
 			return status
 		}
 	}

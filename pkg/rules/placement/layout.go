@@ -138,21 +138,8 @@ type load struct {
 }
 
 func (l *layout) load(units ...[]int) load {
-	w := load{units: units, rank: l.rank(units[0][0])}
-	at := map[int]int{}
-	for _, unit := range units {
-		w.members += len(unit)
-		for _, m := range unit {
-			class := l.Members[m].Class
-			i, ok := at[class]
-			if !ok {
-				i = len(w.classes)
-				at[class] = i
-				w.classes = append(w.classes, share{class: class})
-			}
-			w.classes[i].want++
-		}
-	}
+	all := slices.Concat(units...)
+	w := load{units: units, members: len(all), classes: l.mix(nil, all), rank: l.rank(all[0])}
 	slices.SortStableFunc(w.classes, func(a, b share) int { return cmp.Compare(b.want, a.want) })
 	return w
 }
