@@ -123,11 +123,7 @@ func (pl *GPUShare) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod,
 // that is taken then. Cards that are left whole stay available for pods that need one.
 func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	info fwk.NodeInfo) (int64, *fwk.Status) {
-	c := cycleOf(state)
-	if c == nil {
-		return 0, nil
-	}
-	l := pl.cards(info)
+	c, l := cycleOf(state), pl.cards(info)
 	best, free, ok := pl.choose(c, state, pod, info, l.sizes)
 	if !ok {
 		return 0, nil

@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -29,6 +30,13 @@ type class struct {
 	counted string
 	// required is the nodes it asks for; computed when first needed.
 	required *nodeaffinity.RequiredNodeAffinity
+	// view is its members, prepared for the filters when first needed. verdicts are what these said of nodes; used only in
+	// simulations, and nil if the class is volatile.
+	view     *whatif.View
+	verdicts []verdict
+	// rejected is the reason with which PreFilter plugins rejected it; rejectedForGood: they would in an empty cluster, too.
+	rejected        string
+	rejectedForGood bool
 }
 
 func newClasses(group *podclass.Grouping) []*class {
@@ -38,6 +46,8 @@ func newClasses(group *podclass.Grouping) []*class {
 	}
 	return list
 }
+
+func (c *class) isRejected() bool { return c.rejected != "" }
 
 // asksForNode reports whether a node matches the node selector and node affinity of the class.
 func (c *class) asksForNode(node *v1.Node) bool {

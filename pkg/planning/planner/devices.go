@@ -167,7 +167,10 @@ func (w *planState) claimLimit(a *gangstate.Attempt) string {
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(naming), podclass.CompareClaims) {
-		users := w.reservedFor(key)
+		var users []resourceapi.ResourceClaimConsumerReference
+		if claim, known := w.storage.ResourceClaim(key.Device()); known { // otherwise the filters report it
+			users = claim.Status.ReservedFor
+		}
 		if w.uses[key]+len(users) <= resourceapi.ResourceClaimReservedForMaxSize {
 			continue
 		}
@@ -177,29 +180,16 @@ func (w *planState) claimLimit(a *gangstate.Attempt) string {
 			more += max(0, need.Min-(len(need.Pending)-naming[key][i]))
 		}
 		if more > 0 && members+more+others > resourceapi.ResourceClaimReservedForMaxSize {
-			return textClaimLimit(key, members+more, others)
+			beside := ""
+			if others > 0 {
+				beside = fmt.Sprintf(", and %d others use", others)
+			}
+			return fmt.Sprintf("%d members need ResourceClaim %s, which %d pods can use at most%s; "+
+				"give each its own claim, by a ResourceClaimTemplate",
+				members+more, key.Device(), resourceapi.ResourceClaimReservedForMaxSize, beside)
 		}
 	}
 	return ""
-}
-
-func textClaimLimit(key podclass.ClaimKey, members, others int) string {
-	beside := ""
-	if others > 0 {
-		beside = fmt.Sprintf(", and %d others use", others)
-	}
-	return fmt.Sprintf("%d members need ResourceClaim %s, which %d pods can use at most%s; "+
-		"give each its own claim, by a ResourceClaimTemplate",
-		members, key.Device(), resourceapi.ResourceClaimReservedForMaxSize, beside)
-}
-
-// reservedFor returns the users of a claim.
-func (w *planState) reservedFor(key podclass.ClaimKey) []resourceapi.ResourceClaimConsumerReference {
-	claim, known := w.storage.ResourceClaim(key.Device())
-	if !known {
-		return nil // the filters report it
-	}
-	return claim.Status.ReservedFor
 }
 
 // usersOf counts the placed members of an attempt that use a claim, and its users outside the attempt.

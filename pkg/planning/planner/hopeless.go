@@ -105,7 +105,7 @@ func (w *planState) allocatable(node int, name v1.ResourceName) int64 {
 func (w *planState) fitEmpty(g placement.Gang, count map[int]int, nodes []int) int {
 	fit := 0
 	for class, want := range count {
-		if w.rejectedForGood[class] {
+		if w.classes[class].rejectedForGood {
 			continue
 		}
 		if len(count) == 1 {

@@ -179,7 +179,7 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 	if err != nil {
 		return nil, problem, err
 	}
-	if w.tx, err = whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies); err != nil {
+	if w.tx, err = whatif.Begin(p.fw, p.hooks, w.oneByOne()); err != nil {
 		return nil, problem, err
 	}
 	w.uses = group.Uses
@@ -204,7 +204,6 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 		c.devicesLeft = sync.OnceValue(func() []int { return w.deviceBounds(c, false) })
 		w.expectPod(c.Info)
 	}
-	w.views = make([]*whatif.View, len(w.classes))
 	for member, class := range w.classOf {
 		problem.Members = append(problem.Members, placement.Member{
 			Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel], Own: w.classes[class].Claims.Any,
@@ -237,11 +236,10 @@ func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group 
 // newPlanState returns a plan state without members.
 func (p *Planner) newPlanState(inCopies bool) *planState {
 	return &planState{
-		Planner: p, mode: mode{inCopies: inCopies}, supplied: supplied{supplies: map[string]*supply{}},
+		Planner: p, mode: mode{inCopies: inCopies}, asked: asked{supplies: map[string]*supply{}},
 		findings: findings{
-			refused: map[string]map[string]bool{}, rejected: map[int]string{}, rejectedForGood: map[int]bool{},
-			never: map[slot]bool{}, closedForGood: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
-			notAdmittedPods: map[types.UID]bool{},
+			refused: map[string]map[string]bool{}, never: map[slot]bool{}, closedForGood: map[slot]bool{},
+			lacking: map[v1.ResourceName]bool{}, notAdmittedPods: map[types.UID]bool{},
 		},
 	}
 }

@@ -57,7 +57,7 @@ var shapeSeed = maphash.MakeSeed()
 
 // shape returns what a failed attempt asked for; zero if something outside the shape may have decided the failure.
 func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns.Shape {
-	if w.coupled || w.opaque || len(w.rejected) > 0 || w.notAdmitted != "" || len(w.pods) == 0 {
+	if w.coupled || w.opaque || slices.ContainsFunc(w.classes, (*class).isRejected) || w.notAdmitted != "" || len(w.pods) == 0 {
 		return turns.Shape{}
 	}
 	out := podclass.NewHash(shapeSeed)

@@ -63,7 +63,6 @@ func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []ho
 	problem.KeepPartial = false
 	r := &Simulation{w: w, problem: problem, sum: make([]int, len(w.classes)), inScope: make([]bool, w.tx.Len()),
 		takers: make([]int, w.tx.Len())}
-	w.verdicts = make([][]verdict, len(w.classes))
 	for range w.classes {
 		r.slots, r.never = append(r.slots, make([]int, w.tx.Len())), append(r.never, make([]bool, w.tx.Len()))
 	}

@@ -42,17 +42,18 @@ func (s *solver) chooseMinimum(g Gang, small bool) []int {
 	return chosen
 }
 
-func (s *solver) rolesMet(g Gang, placed map[int]int) bool {
+// lackingRoles returns how many members of its roles a gang still needs, given those placed.
+func (s *solver) lackingRoles(g Gang, placed map[int]int) (lacking map[string]int, sum int) {
 	have := map[string]int{}
 	for m := range placed {
 		have[s.Members[m].Role]++
 	}
+	lacking = map[string]int{}
 	for role, n := range g.MinByRole {
-		if have[role] < n {
-			return false
-		}
+		lacking[role] = max(0, n-have[role])
+		sum += lacking[role]
 	}
-	return true
+	return lacking, sum
 }
 
 // tactic is a way to fill nodes.
@@ -149,7 +150,8 @@ func (s *solver) fill(ctx context.Context, gangs part, nodes []int, hope bool) (
 func (s *solver) enough(gangs part, placed map[int]int) bool {
 	for _, gang := range gangs {
 		g := s.Gangs[gang]
-		if mine := membersOf(g, placed); len(mine) < g.Min || !s.rolesMet(g, mine) {
+		mine := membersOf(g, placed)
+		if _, lacking := s.lackingRoles(g, mine); len(mine) < g.Min || lacking > 0 {
 			return false
 		}
 	}
@@ -243,11 +245,7 @@ func (f *filling) takePlace(ctx context.Context, member, want int) (bool, error)
 	class := f.Members[member].Class
 	o := f.open[class]
 	if o == nil {
-		offers, err := f.world.Open(ctx, class, f.nodes, want, f.tactic.tight)
-		if err != nil {
-			return false, err
-		}
-		o = &opened{offers: offers}
+		o = &opened{offers: f.world.Open(class, f.nodes, want, f.tactic.tight)}
 		f.open[class] = o
 	}
 	if o.full {
@@ -292,16 +290,6 @@ func (f *filling) exhausted(class int) bool {
 
 // useful reports whether one more member leaves places for what the roles need.
 func (f *filling) useful(g Gang, mine map[int]int, member int) bool {
-	lacking := 0
-	have := map[string]int{}
-	for m := range mine {
-		have[f.Members[m].Role]++
-	}
-	for role, n := range g.MinByRole {
-		if n > have[role] {
-			lacking += n - have[role]
-		}
-	}
-	role := f.Members[member].Role
-	return g.MinByRole[role] > have[role] || g.Min-len(mine) > lacking
+	lacking, sum := f.lackingRoles(g, mine)
+	return lacking[f.Members[member].Role] > 0 || g.Min-len(mine) > sum
 }

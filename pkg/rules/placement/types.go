@@ -11,7 +11,7 @@ type World interface {
 	Label(node int, key string) (value string, ok bool)
 	// Open returns offers for up to want members of a class on nodes of scope; tight asks for the fullest node first
 	// instead of the best scored.
-	Open(ctx context.Context, class int, scope []int, want int, tight bool) (Offers, error)
+	Open(class int, scope []int, want int, tight bool) Offers
 	// LackingExtra reports which of these gangs lack their extra if all get theirs at once, beside all placements. It
 	// takes nothing.
 	LackingExtra(ctx context.Context, extras []Extra) (lacking []int, err error)
