@@ -63,8 +63,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns
 	out := podclass.NewHash(shapeSeed)
 	for i, g := range problem.Gangs {
 		need := &a.Gangs[i]
-		sliced := slices.ContainsFunc(g.Levels, func(level placement.Level) bool { return level.Slice > 0 })
-		if (g.Required != "" || sliced) && len(need.Placed) > 0 {
+		if (g.Required != "" || len(placement.Sliced(g.Levels)) > 0) && len(need.Placed) > 0 {
 			return turns.Shape{} // it must be where those are
 		}
 		if need.Floor != nil {

@@ -3,7 +3,6 @@ package planner
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -80,7 +79,7 @@ func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []ho
 			count[w.classOf[member]]++
 		}
 		r.count = append(r.count, count)
-		g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level placement.Level) bool { return level.Slice == 0 })
+		g.Levels = placement.Sliced(g.Levels)
 		r.sliced = append(r.sliced, g)
 	}
 	return r, nil

@@ -178,34 +178,28 @@ func (w *planState) Undo(ctx context.Context, mark int) error {
 	return w.tx.Rollback(ctx, whatif.Mark(mark))
 }
 
-// view prepares a class, once. A nil view with a nil error means that plugins reject the class on every node.
-func (w *planState) view(ctx context.Context, class int) (*whatif.View, error) {
+// viewOf returns the view of a class for one of its members. The class is prepared once; if members are placed one by
+// one, each is. A nil view with a nil error means that plugins reject the member on every node.
+func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
 	c := w.classes[class]
-	if c.rejected != "" || c.view != nil {
+	if w.oneByOne() {
+		c.rejected = ""
+		return w.prepare(ctx, c, pod)
+	}
+	if c.view == nil && c.rejected == "" {
+		v, err := w.prepare(ctx, c, c.Info.Pod)
+		if v == nil || err != nil {
+			return nil, err
+		}
+		c.view = v
+		if w.inCopies && v.Local() && !w.volatile(class) {
+			c.verdicts = make([]verdict, w.tx.Len())
+		}
+	}
+	if c.view == nil || !c.Claims.Any {
 		return c.view, nil
 	}
-	v, err := w.prepare(ctx, c, c.Info.Pod)
-	if v == nil || err != nil {
-		return nil, err
-	}
-	c.view = v
-	if w.inCopies && v.Local() && !w.volatile(class) {
-		c.verdicts = make([]verdict, w.tx.Len())
-	}
-	return v, nil
-}
-
-// viewOf returns the view of a class for one of its members; a new one if members are placed one by one.
-func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
-	if w.oneByOne() {
-		w.classes[class].rejected = ""
-		return w.prepare(ctx, w.classes[class], pod)
-	}
-	v, err := w.view(ctx, class)
-	if v == nil || err != nil || !w.classes[class].Claims.Any {
-		return v, err
-	}
-	own, status := w.tx.ViewFor(ctx, v, pod)
+	own, status := w.tx.ViewFor(ctx, c.view, pod)
 	if ok, err := isSuccess(status, "preparing", pod); !ok {
 		w.notAdmitted, w.notAdmittedPods[pod.UID] = status.Message(), true
 		return nil, err

@@ -176,7 +176,7 @@ func (s *solver) attempt(ctx context.Context, gangs part, nodes []int, t tactic)
 		g := s.Gangs[gang]
 		chosen := s.chooseMinimum(g, t.small)
 		if t.loose {
-			g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level Level) bool { return !level.sliced() })
+			g.Levels = Sliced(g.Levels)
 		}
 		if len(g.Levels) == 0 {
 			others = append(others, chosen...)

@@ -44,17 +44,13 @@ func gapsIn(taken []int, size, inside int, known map[int]bool) []*gap {
 		of[rank/size].lacks--
 	}
 	for _, g := range gaps {
+		var free []int
 		for rank := g.slice * size; rank < (g.slice+1)*size; rank++ {
-			if known[rank] {
-				continue
-			}
-			known[rank] = true
-			if last := len(g.units) - 1; last >= 0 && g.units[last][0]/inside == rank/inside {
-				g.units[last] = append(g.units[last], rank)
-			} else {
-				g.units = append(g.units, []int{rank})
+			if !known[rank] {
+				known[rank], free = true, append(free, rank)
 			}
 		}
+		g.units = chunks(free, func(a, b int) bool { return a/inside == b/inside })
 	}
 	gaps = slices.DeleteFunc(gaps, func(g *gap) bool { return len(g.units) == 0 })
 	slices.SortStableFunc(gaps, func(a, b *gap) int { return cmp.Compare(a.lacks, b.lacks) })

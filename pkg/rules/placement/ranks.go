@@ -69,7 +69,7 @@ func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 // Number ranks placed members that carry no numbers, so that members in one domain of a level with slices fill its
 // slices one after the other.
 func Number(on []Standing, levels []Level, label func(node int, key string) (string, bool)) {
-	levels = slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
+	levels = Sliced(levels)
 	values := func(standing Standing) []string {
 		list := make([]string, len(levels))
 		for i, level := range levels {

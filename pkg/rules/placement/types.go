@@ -1,6 +1,9 @@
 package placement
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // World is the cluster as a plan sees and changes it. Nodes and classes are indexes. A class is a set of members that
 // scheduling cannot tell apart; classes are numbered from the largest to the smallest.
@@ -57,6 +60,11 @@ type Level struct {
 }
 
 func (l Level) sliced() bool { return l.Slice > 0 }
+
+// Sliced returns those of some levels that have slices: the hard constraints of a layout.
+func Sliced(levels []Level) []Level {
+	return slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
+}
 
 // Standing is the node and rank of a placed member.
 type Standing struct{ Node, Rank int }
