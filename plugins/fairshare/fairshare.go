@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
-	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
@@ -70,7 +70,7 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 // the question is whether enough of the others are gone. Its message changes only with the limit:
 // it is written into the condition of the pod.
 func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	asked := planner.IsSimulated(state)
+	asked := whatif.IsSimulated(state)
 	c := pl.dispatcher.limits(pod, asked)
 	switch {
 	case c == nil:

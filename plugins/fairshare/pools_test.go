@@ -15,8 +15,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
-	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -131,7 +131,7 @@ func TestEitherPool(t *testing.T) {
 		for _, asked := range []bool{false, true} {
 			state := framework.NewCycleState()
 			if asked {
-				planner.MarkSimulated(state)
+				whatif.MarkSimulated(state)
 			}
 			_, status := pl.PreFilter(t.Context(), state, p, nil)
 			var got []string

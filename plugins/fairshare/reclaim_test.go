@@ -17,8 +17,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
-	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -373,7 +373,7 @@ func TestCrowd(t *testing.T) {
 	if _, status := pl.PreFilter(t.Context(), state, top, nil); status.Code() != fwk.Unschedulable {
 		t.Errorf("it is placed before others have made way: %v", status)
 	}
-	planner.MarkSimulated(state)
+	whatif.MarkSimulated(state)
 	if _, status := pl.PreFilter(t.Context(), state, top, nil); !status.IsSuccess() {
 		t.Fatalf("nobody may ask what if: %v", status)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -68,7 +69,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err := gangstate.CheckPod(pod); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	if planner.IsSimulated(state) || pl.gangs.Outside(pod) {
+	if whatif.IsSimulated(state) || pl.gangs.Outside(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle
@@ -400,7 +401,7 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 	one := &gangstate.Attempt{
 		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
 	}
-	shape, err := pl.ready().ShapeOf(one, statuses)
+	shape, err := pl.ready().ShapeOf(ctx, one, statuses)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
@@ -432,7 +433,7 @@ func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless b
 
 // missed records that a gang of one did not fit.
 func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
-	shape, err := pl.ready().ShapeOf(visit.attempt, statuses)
+	shape, err := pl.ready().ShapeOf(ctx, visit.attempt, statuses)
 	if err != nil {
 		// The attempt has failed nevertheless; it represents no other.
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))

@@ -19,7 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
-	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -325,7 +325,7 @@ func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1
 	go s.handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
 	await.Until(t, "the filters know that claim "+claim.Name+" has no volume", func() bool {
 		state := framework.NewCycleState()
-		planner.MarkSimulated(state)
+		whatif.MarkSimulated(state)
 		_, status, _ := s.scheduler.Profiles[testProfile].RunPreFilterPlugins(s.ctx, state, pod)
 		return strings.Contains(status.Message(), "unbound immediate")
 	})

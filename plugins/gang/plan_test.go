@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -42,7 +43,8 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, bes
 	fw := s.scheduler.Profiles[testProfile]
 	state := framework.NewCycleState()
 	// The cycle of a plan's question: the Gang plugin itself is skipped.
-	planner.MarkSimulated(state, hold.Holder{Profile: testProfile, Group: "default/train"})
+	whatif.MarkSimulated(state)
+	ledger.Grant(state, hold.Holder{Profile: testProfile, Group: "default/train"})
 	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
 	if status.Code() == fwk.Error {
 		t.Fatal(status)

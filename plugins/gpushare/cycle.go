@@ -59,7 +59,7 @@ func (pl *GPUShare) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObject, newOb
 		return fwk.QueueSkip, nil
 	}
 	if before != nil {
-		if was := layoutOf(before); was.value == now.value && was.annotated == now.annotated && was.total == now.total {
+		if layoutOf(before).described == now.described {
 			return fwk.QueueSkip, nil
 		}
 	}
@@ -105,7 +105,7 @@ func (pl *GPUShare) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	case l.largest() < c.memory:
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonSmall)
 	}
-	if _, _, ok := pl.choose(c, state, pod, c.memory, info, l.sizes); !ok {
+	if _, _, ok := pl.choose(c, state, pod, info, l.sizes); !ok {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonFull)
 	}
 	return nil
@@ -123,12 +123,8 @@ func (pl *GPUShare) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod,
 // that is taken then. Cards that are left whole stay available for pods that need one.
 func (pl *GPUShare) Score(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 	info fwk.NodeInfo) (int64, *fwk.Status) {
-	c := cycleOf(state)
-	if c == nil {
-		return 0, nil
-	}
-	l := pl.cards(info)
-	best, free, ok := pl.choose(c, state, pod, c.memory, info, l.sizes)
+	c, l := cycleOf(state), pl.cards(info)
+	best, free, ok := pl.choose(c, state, pod, info, l.sizes)
 	if !ok {
 		return 0, nil
 	}

@@ -120,12 +120,6 @@ func (l *Ledger) nodeDeleted(node *v1.Node) {
 
 // isNews reports whether a value of an object has not been reported yet, and records that it is now.
 func (l *Ledger) isNews(object types.UID, key, value string) bool {
-	l.mu.RLock()
-	before, told := l.told[object][key]
-	l.mu.RUnlock()
-	if told && before == value {
-		return false
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before, told := l.told[object][key]; told && before == value {
@@ -140,14 +134,14 @@ func (l *Ledger) isNews(object types.UID, key, value string) bool {
 
 // layout returns the cards of a node, which it reads again where they have changed.
 func (l *Ledger) layout(node *v1.Node, total int64) layout {
-	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
+	now := describedOn(node, total)
 	l.mu.RLock()
 	known, ok := l.layouts[node.Name]
 	l.mu.RUnlock()
-	if ok && known.value == value && known.annotated == annotated && known.total == total {
+	if ok && known.described == now {
 		return known
 	}
-	read := readLayout(value, annotated, total)
+	read := readLayout(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.layouts[node.Name] = read

@@ -14,27 +14,31 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
 )
 
-// layout is the cards of a node, with what they were read from.
-type layout struct {
+// described is what the cards of a node are read from: its annotation, if any, and its allocatable memory.
+type described struct {
 	value     string
 	annotated bool
 	total     int64
+}
+
+// layout is the cards of a node.
+type layout struct {
+	described
 	// sizes are the memory of each card; none where the value is invalid, and want describes a valid one.
 	sizes []int64
 	want  error
 }
 
-// readLayout reads the cards of a node of which total is allocatable. A node without
-// the annotation has one card.
-func readLayout(value string, annotated bool, total int64) layout {
-	l := layout{value: value, annotated: annotated, total: total}
+// readLayout reads the cards of a node. A node without the annotation has one card.
+func readLayout(d described) layout {
+	l := layout{described: d}
 	switch {
-	case total <= 0:
+	case d.total <= 0:
 		// It has nothing to give, whatever its annotation.
-	case annotated:
-		l.sizes, l.want = gpucards.ParseSizes(value, total)
+	case d.annotated:
+		l.sizes, l.want = gpucards.ParseSizes(d.value, d.total)
 	default:
-		l.sizes = []int64{total}
+		l.sizes = []int64{d.total}
 	}
 	return l
 }
@@ -44,11 +48,16 @@ func (l layout) largest() int64 {
 	return slices.Max(append(l.sizes, 0))
 }
 
+// describedOn returns what the cards of a node are read from.
+func describedOn(node *v1.Node, total int64) described {
+	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
+	return described{value: value, annotated: annotated, total: total}
+}
+
 // layoutOf reads the cards of a node as an object.
 func layoutOf(node *v1.Node) layout {
-	value, annotated := node.Annotations[v1alpha1.GPUCardsAnnotation]
 	total := node.Status.Allocatable[v1alpha1.GPUMemoryResource]
-	return readLayout(value, annotated, total.Value())
+	return readLayout(describedOn(node, total.Value()))
 }
 
 // cards returns the cards of a node, and reports it where they cannot be read.
@@ -61,17 +70,9 @@ func (pl *GPUShare) cards(info fwk.NodeInfo) layout {
 	return l
 }
 
-// free returns the free memory of each card of a node as it is given, with the pods that
-// are on it and no others. further are pods that are on its cards as well.
-func (pl *GPUShare) free(c *cycle, state fwk.CycleState, info fwk.NodeInfo, sizes []int64,
-	further ...gpucards.Pod) gpucards.Free {
-	free, _ := gpucards.Lay(sizes, append(pl.pods(c, state, info, sizes), further...))
-	return free
-}
-
 // choose returns the card that the pod of a cycle would get on a node, and what is free beside it; false
 // where there is none. further are pods that are on its cards as well.
-func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory int64, info fwk.NodeInfo, sizes []int64,
+func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo, sizes []int64,
 	further ...gpucards.Pod) (int, gpucards.Free, bool) {
 	own := gpucards.Kept{}
 	for _, keeper := range pl.keepers() {
@@ -81,8 +82,8 @@ func (pl *GPUShare) choose(c *cycle, state fwk.CycleState, pod *v1.Pod, memory i
 			own = kept
 		}
 	}
-	free := pl.free(c, state, info, sizes, further...)
-	index, ok := own.Choose(free, memory)
+	free, _ := gpucards.Lay(sizes, append(pl.pods(c, state, info, sizes), further...))
+	index, ok := own.Choose(free, c.memory)
 	return index, free, ok
 }
 
@@ -102,7 +103,8 @@ func (pl *GPUShare) CardRoom(state fwk.CycleState, pod *v1.Pod, info fwk.NodeInf
 	if c == nil {
 		return true // it asks for no memory
 	}
-	_, ok := kept.Choose(pl.free(c, state, info, sizes, kept.Pods(len(sizes))...), c.memory)
+	free, _ := gpucards.Lay(sizes, append(pl.pods(c, state, info, sizes), kept.Pods(len(sizes))...))
+	_, ok := kept.Choose(free, c.memory)
 	return ok
 }
 

@@ -27,7 +27,7 @@ func (pl *GPUShare) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		return fwk.AsStatus(fmt.Errorf("looking up node %s in the snapshot: %w", node, err))
 	}
 	sizes := pl.cards(info).sizes
-	index, _, ok := pl.choose(&cycle{but: pod.UID}, state, pod, memory, info, sizes,
+	index, _, ok := pl.choose(&cycle{memory: memory, but: pod.UID}, state, pod, info, sizes,
 		pl.reservedSince(info, len(sizes), pod.UID)...)
 	if !ok {
 		// Something else has come or changed since the filters ran. An error is retried by

@@ -108,7 +108,7 @@ func (s *stage) begin(t testing.TB, interdependent bool) *whatif.Transaction {
 
 func view(t testing.TB, tx *whatif.Transaction, pod *v1.Pod) *whatif.View {
 	t.Helper()
-	v, status := tx.View(t.Context(), pod, func(fwk.CycleState) {})
+	v, status := tx.View(t.Context(), pod)
 	if !status.IsSuccess() {
 		t.Fatalf("preparing %s: %v", pod.Name, status)
 	}
@@ -128,7 +128,7 @@ func on(t testing.TB, tx *whatif.Transaction, node int, name string) fwk.PodInfo
 
 // seen returns the free memory of each card of a node, as a view sees it.
 func (s *stage) seen(tx *whatif.Transaction, v *whatif.View, node int) gpucards.Free {
-	return s.free(cycleOf(v.State), v.State, tx.Node(node), s.cards(tx.Node(node)).sizes)
+	return s.free(cycleOf(v.State), v.State, tx.Node(node))
 }
 
 // now returns the same for the snapshot.
@@ -138,7 +138,7 @@ func (s *stage) now(t testing.TB, node string) gpucards.Free {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s.free(&cycle{}, nil, info, s.cards(info).sizes)
+	return s.free(&cycle{}, nil, info)
 }
 
 func wantFits(t testing.TB, tx *whatif.Transaction, v *whatif.View, node int, want bool, when string) {
@@ -157,4 +157,11 @@ func same[T any](t testing.TB, when string, want, got T) {
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", when, diff)
 	}
+}
+
+// free returns the free memory of each card of a node.
+func (s *stage) free(c *cycle, state fwk.CycleState, info fwk.NodeInfo) gpucards.Free {
+	sizes := s.cards(info).sizes
+	free, _ := gpucards.Lay(sizes, s.pods(c, state, info, sizes))
+	return free
 }

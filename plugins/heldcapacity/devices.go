@@ -30,10 +30,13 @@ func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []h
 		return nil, nil
 	}
 	simulator, err := pl.devices()
-	if err != nil || !simulator.MayNeedDevices(pod) {
+	if err != nil || simulator == nil {
 		return nil, err
 	}
 	b := &beside{overlay: simulator.Overlay(), state: framework.NewCycleState(), nodes: map[string]bool{}}
+	if !b.overlay.MayNeedDevices(pod) {
+		return nil, nil
+	}
 	if b.everywhere, err = b.overlay.Shared(pod); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
@@ -52,7 +52,7 @@ func TestHeldDevices(t *testing.T) {
 		"who needs none is not looked at":          {dra.Pod("p"), nil, "01"},
 		"what is granted is not held against it":   {dra.Pod("p", "two"), func(_ *stage, state fwk.CycleState) { ledger.Grant(state, others) }, "01"},
 		"what is given back is free":               {dra.Pod("p", "two"), func(s *stage, _ fwk.CycleState) { s.holds.Release("member") }, "01"},
-		"whoever takes account of devices is left": {dra.Pod("p", "two"), func(_ *stage, state fwk.CycleState) { devices.MarkAccounted(state) }, "01"},
+		"whoever takes account of devices is left": {dra.Pod("p", "two"), func(_ *stage, state fwk.CycleState) { whatif.MarkSimulated(state) }, "01"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, 2, dra.Class(), dra.Slice(nodeName(0), 2), dra.Slice(nodeName(1), 2), dra.Claim("one", 1), dra.Claim("two", 2), dra.Claim("member", 1))

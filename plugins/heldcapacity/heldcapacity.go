@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -83,7 +84,7 @@ func (pl *HeldCapacity) PreFilter(ctx context.Context, state fwk.CycleState, pod
 		demand:  ledger.DemandOf(&framework.PodInfo{Pod: pod}),
 		holders: pl.holds.Holding(slices.Concat(ledger.Granted(state, pod), ledger.GrantedBy(pl.granters(), pod))),
 	}
-	if !devices.IsAccounted(state) {
+	if !whatif.IsSimulated(state) {
 		var err error
 		if v.beside, err = pl.besideHeld(ctx, pod, v.holders); err != nil {
 			return nil, fwk.AsStatus(err)

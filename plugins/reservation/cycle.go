@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -80,7 +81,7 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	_, c.named = pod.Annotations[v1alpha1.ReservationAnnotation]
 	state.Write(cycleKey, c)
 	open, meant := c.nodesWithSlots()
-	if !planner.IsSimulated(state) {
+	if !whatif.IsSimulated(state) {
 		for _, nodes := range [][]string{meant, open} {
 			node, err := pl.bestNode(ctx, state, pod, nodes)
 			if err != nil {

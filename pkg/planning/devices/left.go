@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -11,20 +12,31 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
-// count is the free devices of a class. Counting is expensive if many are allocated, so changes by an overlay are
-// counted separately.
+// count is the devices of a class by node: all, and those that are free. Counting is expensive if many are allocated,
+// so changes by an overlay are counted separately.
 type count struct {
-	bounded bool
-	// node is the node of each device; on is how many free ones each node has.
-	node map[structured.DeviceID]string
-	on   map[string]int
+	bounded   bool
+	on        []nodeDevices
+	all, free map[string]int
+	// node is the node of each device.
+	node func() map[structured.DeviceID]string
 	// delta is how many more each node had free when the overlay had this version.
 	delta   map[string]int
 	version int
 }
 
-// Left bounds how many more devices of a class could be allocated on a node. bounded is false if the class selects
-// devices that several nodes reach, or that can be allocated more than once.
+// Bounds bounds how many devices of a class could be allocated on nodes: all, if nothing were allocated, and free, as
+// it was before the overlay changed anything. bounded is false if the class selects devices that several nodes reach,
+// or that can be allocated more than once, and while that is unknown.
+func (o *Overlay) Bounds(class string) (all, free map[string]int, bounded bool) {
+	c, err := o.counted(class)
+	if err != nil || c == nil || !c.bounded { // the filters report errors
+		return nil, nil, false
+	}
+	return c.all, c.free, true
+}
+
+// Left bounds how many more devices of a class could be allocated on a node; see Bounds.
 func (o *Overlay) Left(class, node string) (left int, bounded bool, err error) {
 	c, err := o.counted(class)
 	if c == nil {
@@ -33,7 +45,7 @@ func (o *Overlay) Left(class, node string) (left int, bounded bool, err error) {
 	if c.delta == nil || c.version != o.version {
 		c.delta, c.version = o.deltaOf(c), o.version
 	}
-	return c.on[node] + c.delta[node], c.bounded, nil
+	return c.free[node] + c.delta[node], c.bounded, nil
 }
 
 // Among counts the devices of a class among those that claims would have, each once. untold are the claims for which
@@ -58,7 +70,7 @@ func (o *Overlay) Among(class string,
 			continue
 		}
 		for result := range allocated(claim) {
-			if id := idOf(result); c.node[id] != "" {
+			if id := idOf(result); c.node()[id] != "" {
 				ids.Insert(id)
 			}
 		}
@@ -67,15 +79,10 @@ func (o *Overlay) Among(class string,
 }
 
 // counted returns the count of a class without the overlay's changes; nil if it is unknown at the moment.
-func (o *Overlay) counted(class string) (*count, error) {
+func (o *Overlay) counted(class string) (c *count, err error) {
 	if c := o.counts[class]; c != nil {
 		return c, nil
 	}
-	return o.count(class)
-}
-
-// count computes and caches the count of a class.
-func (o *Overlay) count(class string) (c *count, err error) {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
 	if o.allocated == nil {
@@ -84,16 +91,27 @@ func (o *Overlay) count(class string) (c *count, err error) {
 		}
 		o.counts = map[string]*count{}
 	}
-	c = &count{node: map[structured.DeviceID]string{}, on: map[string]int{}}
-	c.bounded, err = o.s.stock.forEach(class, func(id structured.DeviceID, node string) {
-		c.node[id] = node
-		if !o.allocated.Has(id) {
-			c.on[node]++
-		}
-	})
-	if err != nil {
+	c = &count{all: map[string]int{}, free: map[string]int{}}
+	if c.on, c.bounded, err = o.s.stock.devicesOf(class); err != nil {
 		return nil, err
 	}
+	for _, on := range c.on {
+		c.all[on.node] += len(on.ids)
+		for _, id := range on.ids {
+			if !o.allocated.Has(id) {
+				c.free[on.node]++
+			}
+		}
+	}
+	c.node = sync.OnceValue(func() map[structured.DeviceID]string {
+		node := map[structured.DeviceID]string{}
+		for _, on := range c.on {
+			for _, id := range on.ids {
+				node[id] = on.node
+			}
+		}
+		return node
+	})
 	o.counts[class] = c
 	return c, nil
 }
@@ -101,7 +119,7 @@ func (o *Overlay) count(class string) (c *count, err error) {
 // deltaOf counts, by node, how many more devices are free after what pods of the overlay took and freed; it may be
 // negative.
 func (o *Overlay) deltaOf(c *count) map[string]int {
-	more, taken := map[string]int{}, sets.New[structured.DeviceID]()
+	more, taken, node := map[string]int{}, sets.New[structured.DeviceID](), c.node()
 	for _, claim := range o.taken {
 		for result := range allocated(claim) {
 			taken.Insert(idOf(result))
@@ -109,13 +127,13 @@ func (o *Overlay) deltaOf(c *count) map[string]int {
 	}
 	for id := range taken {
 		if !o.allocated.Has(id) {
-			more[c.node[id]]--
+			more[node[id]]--
 		}
 	}
 	for _, claim := range o.freed {
 		for result := range allocated(claim) {
 			if id := idOf(result); o.allocated.Has(id) && !taken.Has(id) {
-				more[c.node[id]]++
+				more[node[id]]++
 			}
 		}
 	}

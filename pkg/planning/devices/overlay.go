@@ -18,6 +18,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 )
 
@@ -35,8 +36,7 @@ type Overlay struct {
 	freed map[types.UID]*resourceapi.ResourceClaim
 	// signalled are the claims that the plugin reserves during Take.
 	signalled []types.UID
-	// allocated are the devices that claims have; counts are the counts of free ones, by class. Both are computed when
-	// first needed.
+	// allocated are the devices that claims have; counts are the counts by class. Both are computed when first needed.
 	allocated sets.Set[structured.DeviceID]
 	counts    map[string]*count
 }
@@ -53,6 +53,30 @@ func (o *Overlay) Hold(claims ...*resourceapi.ResourceClaim) {
 		o.taken[claim.UID] = claim
 		o.version++
 	}
+}
+
+// MayNeedDevices reports whether a pod may need devices: by claims, or by extended resources that a DeviceClass backs.
+func (o *Overlay) MayNeedDevices(pod *v1.Pod) bool {
+	backed := func(c v1.Container) bool {
+		for name, amount := range c.Resources.Requests {
+			if o.Backing(name) != "" && !amount.IsZero() {
+				return true
+			}
+		}
+		return false
+	}
+	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Containers, backed) ||
+		slices.ContainsFunc(pod.Spec.InitContainers, backed)
+}
+
+// Backing returns the DeviceClass that backs an extended resource; empty for none. Nodes may still have the resource
+// from a device plugin.
+func (o *Overlay) Backing(name v1.ResourceName) string {
+	class := o.s.real.DeviceClassResolver().GetDeviceClass(name)
+	if class == nil || !schedutil.IsDRAExtendedResourceName(name) {
+		return ""
+	}
+	return class.Name
 }
 
 // Claims returns the claims that a pod took, as they would be allocated.
@@ -110,8 +134,8 @@ func (o *Overlay) classesOf(pod *v1.Pod) ([]*resourceapi.DeviceClass, error) {
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			for name := range containers[i].Resources.Requests {
-				if class := o.s.real.DeviceClassResolver().GetDeviceClass(name); class != nil {
-					named.Insert(class.Name)
+				if class := o.Backing(name); class != "" {
+					named.Insert(class)
 				}
 			}
 		}

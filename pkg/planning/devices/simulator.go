@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	v1 "k8s.io/api/core/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	schedulerv1 "k8s.io/kube-scheduler/config/v1"
@@ -17,7 +16,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
 // Simulator runs DynamicResources to find out what it would allocate. A profile needs one; it is safe for concurrent
@@ -28,7 +26,7 @@ type Simulator struct {
 	// mu guards manager and stock: the plugin has one manager, while there are many overlays.
 	mu      sync.Mutex
 	manager *manager
-	stock   *Stock
+	stock   *stock
 }
 
 // manager is the device manager that the plugin sees, with the claims of the calling overlay.
@@ -69,7 +67,7 @@ func New(ctx context.Context, fw framework.Framework) (*Simulator, error) {
 		return nil, fmt.Errorf("making %s for what-if questions: %w", names.DynamicResources, err)
 	}
 	return &Simulator{real: fw.SharedDRAManager(), plugin: plugin.(*dynamicresources.DynamicResources), manager: m,
-		stock: NewStock(fw.SharedDRAManager())}, nil
+		stock: newStock(fw.SharedDRAManager())}, nil
 }
 
 // defaultArgs returns the arguments of a profile that sets none. They bound how long the plugin may filter and bind,
@@ -81,32 +79,4 @@ func defaultArgs() (*schedconfig.DynamicResourcesArgs, error) {
 		return nil, fmt.Errorf("reading default arguments of %s: %w", names.DynamicResources, err)
 	}
 	return args, nil
-}
-
-// MayNeedDevices reports whether a pod may need devices: by claims, or by extended resources that a DeviceClass backs.
-func (s *Simulator) MayNeedDevices(pod *v1.Pod) bool {
-	if s == nil {
-		return false
-	}
-	if len(pod.Spec.ResourceClaims) > 0 {
-		return true
-	}
-	return slices.ContainsFunc(pod.Spec.Containers, s.anyBacked) ||
-		slices.ContainsFunc(pod.Spec.InitContainers, s.anyBacked)
-}
-
-// anyBacked reports whether a DeviceClass backs anything that a container requests.
-func (s *Simulator) anyBacked(c v1.Container) bool {
-	for name, amount := range c.Resources.Requests {
-		if s.Backed(name) && !amount.IsZero() {
-			return true
-		}
-	}
-	return false
-}
-
-// Backed reports whether a DeviceClass backs an extended resource. Nodes may still have it from a device plugin.
-func (s *Simulator) Backed(name v1.ResourceName) bool {
-	return s != nil && s.real.DeviceClassResolver().GetDeviceClass(name) != nil &&
-		schedutil.IsDRAExtendedResourceName(name)
 }

@@ -5,16 +5,14 @@ import (
 
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/ptr"
 )
 
-// Stock counts the devices of nodes, all or free ones. It bounds how many pods find devices there without allocating
-// them one by one. It is not safe for concurrent use.
-type Stock struct {
+// stock is the devices of nodes by class. It is not safe for concurrent use.
+type stock struct {
 	manager  fwk.SharedDRAManager
 	compiled *cel.Cache
 	selected map[match]selection
@@ -33,71 +31,47 @@ type selection struct {
 	shared bool
 }
 
-// NewStock returns the stock of a manager's devices.
-func NewStock(manager fwk.SharedDRAManager) *Stock {
-	return &Stock{manager: manager, compiled: newCache(), selected: map[match]selection{}}
+func newStock(manager fwk.SharedDRAManager) *stock {
+	return &stock{manager: manager, compiled: newCache(), selected: map[match]selection{}}
 }
 
-// Left bounds, by node, how many more devices of a class can be allocated there. bounded is false if the class selects
-// devices that several nodes reach, or that can be allocated more than once.
-func (s *Stock) Left(className string) (left map[string]int, bounded bool, err error) {
-	allocated, err := s.manager.ResourceClaims().ListAllAllocatedDevices()
-	if err != nil {
-		return nil, false, nil // it is being changed: the filters decide
-	}
-	return s.countWithout(allocated, className)
+// nodeDevices are devices of a node.
+type nodeDevices struct {
+	node string
+	ids  []structured.DeviceID
 }
 
-// All returns what Left would if nothing were allocated.
-func (s *Stock) All(className string) (all map[string]int, bounded bool, err error) {
-	return s.countWithout(nil, className)
-}
-
-func (s *Stock) countWithout(allocated sets.Set[structured.DeviceID],
-	className string) (counts map[string]int, bounded bool, err error) {
-	counts = map[string]int{}
-	bounded, err = s.forEach(className, func(id structured.DeviceID, node string) {
-		if !allocated.Has(id) {
-			counts[node]++
-		}
-	})
-	if err != nil || !bounded {
-		return nil, false, err
-	}
-	return counts, true, nil
-}
-
-// forEach calls count with the devices of a class and their nodes. It returns false if they do not bound what can be
-// allocated.
-func (s *Stock) forEach(className string, count func(id structured.DeviceID, node string)) (bounded bool, err error) {
+// devicesOf returns the devices of a class by slice. bounded is false if they do not bound what can be allocated: the
+// class selects some that several nodes reach, or that can be allocated more than once.
+func (s *stock) devicesOf(className string) (list []nodeDevices, bounded bool, err error) {
 	class, err := s.manager.DeviceClasses().Get(className)
 	if apierrors.IsNotFound(err) {
-		return false, nil // the filters report it
+		return nil, false, nil // the filters report it
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading device class %s: %w", className, err)
+		return nil, false, fmt.Errorf("reading device class %s: %w", className, err)
 	}
 	all, err := s.slices()
 	if err != nil {
-		return false, err
+		return nil, false, err
 	}
 	for _, slice := range all {
 		selected := s.selectDevices(match{slice, class})
 		if selected.shared {
-			return false, nil
+			return nil, false, nil
 		}
-		for _, id := range selected.ids {
-			count(id, *slice.Spec.NodeName)
+		if len(selected.ids) > 0 {
+			list = append(list, nodeDevices{*slice.Spec.NodeName, selected.ids})
 		}
 	}
-	return true, nil
+	return list, true, nil
 }
 
 // cachedPerSlice is the average number of classes cached for each ResourceSlice.
 const cachedPerSlice = 8
 
 // slices lists the ResourceSlices.
-func (s *Stock) slices() ([]*resourceapi.ResourceSlice, error) {
+func (s *stock) slices() ([]*resourceapi.ResourceSlice, error) {
 	all, err := s.manager.ResourceSlices().ListWithDeviceTaintRules()
 	if err != nil {
 		return nil, fmt.Errorf("listing ResourceSlices: %w", err)
@@ -108,7 +82,7 @@ func (s *Stock) slices() ([]*resourceapi.ResourceSlice, error) {
 	return all, nil
 }
 
-func (s *Stock) selectDevices(m match) selection {
+func (s *stock) selectDevices(m match) selection {
 	found, known := s.selected[m]
 	if known {
 		return found

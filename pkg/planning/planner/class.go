@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
+	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -22,13 +23,20 @@ type class struct {
 	// claims. Both are computed when first needed.
 	reached      []bool
 	suppliesLeft []*supply
-	// devices bounds how many members find devices on a node, devicesLeft how many find free ones. Both are computed when
-	// first needed.
-	devices, devicesLeft bounds
+	// devices bounds, by node, how many members find devices there, devicesLeft how many find free ones. They return nil
+	// if nothing bounds them.
+	devices, devicesLeft func() []int
 	// counted is the storage class whose volumes are counted for members; see planState.countVolumes.
 	counted string
 	// required is the nodes it asks for; computed when first needed.
 	required *nodeaffinity.RequiredNodeAffinity
+	// view is its members, prepared for the filters when first needed. verdicts are what these said of nodes; used only in
+	// simulations, and nil if the class is volatile.
+	view     *whatif.View
+	verdicts []verdict
+	// rejected is the reason with which PreFilter plugins rejected it; rejectedForGood: they would in an empty cluster, too.
+	rejected        string
+	rejectedForGood bool
 }
 
 func newClasses(group *podclass.Grouping) []*class {
@@ -38,6 +46,8 @@ func newClasses(group *podclass.Grouping) []*class {
 	}
 	return list
 }
+
+func (c *class) isRejected() bool { return c.rejected != "" }
 
 // asksForNode reports whether a node matches the node selector and node affinity of the class.
 func (c *class) asksForNode(node *v1.Node) bool {
@@ -52,28 +62,6 @@ func (c *class) asksForNode(node *v1.Node) bool {
 func (c *class) takesSame(other *class) bool {
 	return maps.Equal(c.Demand.Request, other.Demand.Request) && slices.Equal(c.Demand.Ports, other.Demand.Ports) &&
 		slices.Equal(c.holders, other.holders)
-}
-
-// requestsAsMuchAs reports whether c requests no less of any resource than other.
-func (c *class) requestsAsMuchAs(other *class) bool {
-	for name, amount := range other.Demand.Request {
-		if c.Demand.Request[name] < amount {
-			return false
-		}
-	}
-	return true
-}
-
-// compareRequests orders two comparable classes from large to small.
-func (c *class) compareRequests(other *class) int {
-	switch more, less := c.requestsAsMuchAs(other), other.requestsAsMuchAs(c); {
-	case more == less:
-		return 0
-	case more:
-		return -1
-	default:
-		return 1
-	}
 }
 
 // podInfo returns the PodInfo of a pod of the class. It shares what the class computed once.

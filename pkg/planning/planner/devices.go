@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
-	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -25,44 +25,46 @@ func (w *planState) deviceSlots(class, node int) int {
 	if w.inCopies {
 		return math.MaxInt32
 	}
-	return w.deviceBound(class, node, false)
+	return boundOn(w.classes[class].devicesLeft(), node)
 }
 
 // deviceSlotsEmpty bounds how many members of a class a node takes by all of its devices; 0 until its driver lists
 // some.
-func (w *planState) deviceSlotsEmpty(class, node int) int { return w.deviceBound(class, node, true) }
-
-func (w *planState) deviceBound(class, node int, all bool) int {
-	c := w.classes[class]
-	bounds := &c.devicesLeft
-	if all {
-		bounds = &c.devices
-	}
-	if !bounds.known {
-		bounds.known, bounds.on = true, w.deviceBounds(c, all)
-	}
-	if bounds.on == nil {
-		return math.MaxInt32
-	}
-	return bounds.on[node]
+func (w *planState) deviceSlotsEmpty(class, node int) int {
+	return boundOn(w.classes[class].devices(), node)
 }
 
-// bounds is a number of members by node; nil if nothing bounds them.
-type bounds struct {
-	known bool
-	on    []int
+func boundOn(bounds []int, node int) int {
+	if bounds == nil {
+		return math.MaxInt32
+	}
+	return bounds[node]
+}
+
+// overlay returns the devices as the plan sees them; nil if the profile does not filter by devices.
+func (w *planState) overlay() *devices.Overlay {
+	overlay, err := w.tx.DeviceOverlay()
+	if err != nil {
+		return nil // the filters report it
+	}
+	return overlay
 }
 
 // deviceBounds bounds, by node, how many members of a class find devices there: free ones, or any. Devices behind an
 // extended resource count where the node itself does not list the resource. It returns nil if nothing bounds them.
 func (w *planState) deviceBounds(c *class, all bool) (on []int) {
-	if w.stock == nil {
+	overlay := w.overlay()
+	if overlay == nil {
 		return nil
 	}
 	bound := func(deviceClass string, count int64, counts func(fwk.NodeInfo) bool) {
-		devices := w.devicesOf(deviceClass, all)
-		if devices == nil || count <= 0 {
+		total, free, bounded := overlay.Bounds(deviceClass)
+		if !bounded || count <= 0 {
 			return
+		}
+		devices := free
+		if all {
+			devices = total
 		}
 		if on == nil {
 			on = slices.Repeat([]int{math.MaxInt32}, w.tx.Len())
@@ -84,40 +86,15 @@ func (w *planState) deviceBounds(c *class, all bool) (on []int) {
 	return on
 }
 
-// devicesOf returns how many devices of a device class each node has, all or free ones; nil if nothing bounds them.
-func (w *planState) devicesOf(deviceClass string, all bool) map[string]int {
-	key := counted{deviceClass, all}
-	devices, known := w.devices[key]
-	if !known {
-		count := w.stock.Left
-		if all {
-			count = w.stock.All
-		}
-		var bounded bool
-		var err error
-		if devices, bounded, err = count(deviceClass); err != nil || !bounded {
-			devices = nil // the filters report it
-		}
-		w.devices[key] = devices
-	}
-	return devices
-}
-
-// counted identifies a count of devices of a class, all or free ones.
-type counted struct {
-	deviceClass string
-	all         bool
-}
-
 // devicesBehind returns how many devices a node has behind an extended resource, and whether they count there: a device
 // class backs the resource, and the node itself does not list it.
 func (w *planState) devicesBehind(node int, name v1.ResourceName) (count int64, backed bool) {
 	class := w.backing(name)
-	if class == "" || w.stock == nil || ledger.Amount(w.tx.Node(node).GetAllocatable(), name) > 0 {
+	if class == "" || ledger.Amount(w.tx.Node(node).GetAllocatable(), name) > 0 {
 		return 0, false
 	}
-	if devices := w.devicesOf(class, true); devices != nil {
-		return int64(devices[w.tx.Node(node).Node().Name]), true
+	if total, _, bounded := w.overlay().Bounds(class); bounded {
+		return int64(total[w.tx.Node(node).Node().Name]), true
 	}
 	return math.MaxInt32, true
 }
@@ -125,7 +102,7 @@ func (w *planState) devicesBehind(node int, name v1.ResourceName) (count int64, 
 // devicesNow returns how many devices behind an extended resource a node has left in the plan's state, beside those of
 // planned members and other pods and those held for others. It reports whether that is known.
 func (w *planState) devicesNow(node int, name v1.ResourceName) (left int64, known bool) {
-	devices, bounded, err := w.tx.DevicesLeft(w.backing(name), node)
+	devices, bounded, err := w.overlay().Left(w.backing(name), w.tx.Node(node).Node().Name)
 	return int64(devices), bounded && err == nil // the filters report errors
 }
 
@@ -147,7 +124,7 @@ func (w *planState) heldDevices(f *minResources) map[string]resource.Vector {
 // as devicesNow. Claims that would not be allocated count with what they request.
 func (w *planState) devicesClaimed(pods []*v1.Pod, name v1.ResourceName) int64 {
 	class := w.backing(name)
-	if class == "" || w.stock == nil {
+	if class == "" {
 		return 0
 	}
 	claims := sets.New[types.NamespacedName]()
@@ -156,7 +133,7 @@ func (w *planState) devicesClaimed(pods []*v1.Pod, name v1.ResourceName) int64 {
 			claims.Insert(key.Device())
 		}
 	}
-	count, untold, err := w.tx.DevicesAmong(class, claims.UnsortedList()...)
+	count, untold, err := w.overlay().Among(class, claims.UnsortedList()...)
 	if err != nil {
 		return 0 // the filters report errors
 	}
@@ -169,17 +146,10 @@ func (w *planState) devicesClaimed(pods []*v1.Pod, name v1.ResourceName) int64 {
 
 // backing returns the device class that backs an extended resource; empty for none.
 func (w *planState) backing(name v1.ResourceName) string {
-	if w.resolver == nil {
-		return ""
+	if overlay := w.overlay(); overlay != nil {
+		return overlay.Backing(name)
 	}
-	found, known := w.backingClasses[name]
-	if !known {
-		if class := w.resolver.GetDeviceClass(name); class != nil && schedutil.IsDRAExtendedResourceName(name) {
-			found = class.Name
-		}
-		w.backingClasses[name] = found
-	}
-	return found
+	return ""
 }
 
 // claimLimit returns a message if members share a claim that cannot have as many users as the minimums of all gangs
@@ -197,7 +167,10 @@ func (w *planState) claimLimit(a *gangstate.Attempt) string {
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(naming), podclass.CompareClaims) {
-		users := w.reservedFor(key)
+		var users []resourceapi.ResourceClaimConsumerReference
+		if claim, known := w.storage.ResourceClaim(key.Device()); known { // otherwise the filters report it
+			users = claim.Status.ReservedFor
+		}
 		if w.uses[key]+len(users) <= resourceapi.ResourceClaimReservedForMaxSize {
 			continue
 		}
@@ -207,29 +180,16 @@ func (w *planState) claimLimit(a *gangstate.Attempt) string {
 			more += max(0, need.Min-(len(need.Pending)-naming[key][i]))
 		}
 		if more > 0 && members+more+others > resourceapi.ResourceClaimReservedForMaxSize {
-			return textClaimLimit(key, members+more, others)
+			beside := ""
+			if others > 0 {
+				beside = fmt.Sprintf(", and %d others use", others)
+			}
+			return fmt.Sprintf("%d members need ResourceClaim %s, which %d pods can use at most%s; "+
+				"give each its own claim, by a ResourceClaimTemplate",
+				members+more, key.Device(), resourceapi.ResourceClaimReservedForMaxSize, beside)
 		}
 	}
 	return ""
-}
-
-func textClaimLimit(key podclass.ClaimKey, members, others int) string {
-	beside := ""
-	if others > 0 {
-		beside = fmt.Sprintf(", and %d others use", others)
-	}
-	return fmt.Sprintf("%d members need ResourceClaim %s, which %d pods can use at most%s; "+
-		"give each its own claim, by a ResourceClaimTemplate",
-		members, key.Device(), resourceapi.ResourceClaimReservedForMaxSize, beside)
-}
-
-// reservedFor returns the users of a claim.
-func (w *planState) reservedFor(key podclass.ClaimKey) []resourceapi.ResourceClaimConsumerReference {
-	claim, known := w.storage.ResourceClaim(key.Device())
-	if !known {
-		return nil // the filters report it
-	}
-	return claim.Status.ReservedFor
 }
 
 // usersOf counts the placed members of an attempt that use a claim, and its users outside the attempt.

@@ -15,7 +15,7 @@ import (
 )
 
 // refuseAll returns, for each gang with a minimum, that a plugin refuses the attempt as a whole.
-func (w *planState) refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
+func refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
 	why := map[gangstate.Key]string{}
 	for _, need := range a.Gangs {
 		if need.Min > 0 {
@@ -117,7 +117,7 @@ func (w *planState) needsRejected(a *gangstate.Attempt) bool {
 	for _, need := range a.Gangs {
 		left := 0
 		for _, pod := range need.Pending {
-			if w.rejected[w.classOf[member]] == "" && !w.notAdmittedPods[pod.UID] {
+			if w.classes[w.classOf[member]].rejected == "" && !w.notAdmittedPods[pod.UID] {
 				left++
 			}
 			member++
@@ -222,9 +222,8 @@ func (w *planState) refusals() map[string]int {
 
 // textReasons lists why nodes refused members, the most frequent reason first.
 func (w *planState) textReasons() string {
-	if len(w.rejected) > 0 {
-		class := slices.Min(slices.Collect(maps.Keys(w.rejected)))
-		return ": " + w.rejected[class]
+	if i := slices.IndexFunc(w.classes, (*class).isRejected); i >= 0 {
+		return ": " + w.classes[i].rejected
 	}
 	if w.notAdmitted != "" {
 		return ": " + w.notAdmitted

@@ -61,18 +61,13 @@ func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, aflo
 	if g.Required == "" {
 		return w.fitEmpty(g, count, w.allNodes()), w.satisfiedWhenEmpty(f, w.allNodes()), 1
 	}
-	nodes := map[string][]int{}
-	for _, node := range w.allNodes() {
-		if value, ok := w.Label(node, g.Required); ok {
-			nodes[value] = append(nodes[value], node)
-		}
-	}
-	for _, in := range nodes {
-		fit := w.fitEmpty(g, count, in)
+	list := topology.Domains(w.allNodes(), func(node int) (string, bool) { return w.Label(node, g.Required) })
+	for _, d := range list {
+		fit := w.fitEmpty(g, count, d.Nodes)
 		most = max(most, fit)
-		afloat = afloat || fit >= g.Min && w.satisfiedWhenEmpty(f, in)
+		afloat = afloat || fit >= g.Min && w.satisfiedWhenEmpty(f, d.Nodes)
 	}
-	return most, afloat, len(nodes)
+	return most, afloat, len(list)
 }
 
 // satisfiedWhenEmpty reports whether empty nodes could meet a gang's minResources; true for none.
@@ -105,7 +100,7 @@ func (w *planState) allocatable(node int, name v1.ResourceName) int64 {
 func (w *planState) fitEmpty(g placement.Gang, count map[int]int, nodes []int) int {
 	fit := 0
 	for class, want := range count {
-		if w.rejectedForGood[class] {
+		if w.classes[class].rejectedForGood {
 			continue
 		}
 		if len(count) == 1 {

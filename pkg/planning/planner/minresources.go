@@ -109,15 +109,14 @@ func (w *planState) mayUseNode(ctx context.Context, f *minResources, node int) (
 	if f.usable == nil {
 		f.usable = make([]usability, w.tx.Len())
 		for _, probe := range f.probes {
-			v, status := w.tx.View(ctx, probe, func(state fwk.CycleState) { MarkSimulated(state, f.holders...) })
-			switch {
-			case status.IsSuccess():
+			v, status := w.tx.View(ctx, probe, f.holders...)
+			switch ok, err := isSuccess(status, "preparing to look for nodes of", probe); {
+			case err != nil:
+				return false, err
+			case ok:
 				f.views = append(f.views, v)
-			case !status.IsRejected():
-				return false, fmt.Errorf("preparing to look for nodes of pod %s/%s: %w", probe.Namespace,
-					probe.Name, status.AsError())
-			case !isPermanent(status):
-				f.mayPass = true
+			default:
+				f.mayPass = f.mayPass || !isPermanent(status)
 			}
 		}
 	}

@@ -11,11 +11,12 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
 
 // offers places members of one class. Nodes are sampled, filtered and scored once; later only the node that took a
 // member is checked again. If placing one member changes how other nodes look, each node is checked again before it
-// takes a member.
+// takes a member. If members are placed one by one, all is done anew for each.
 type offers struct {
 	*planState
 	class int
@@ -32,8 +33,12 @@ type offers struct {
 	plain []bool // by score plugin; see findPlainScores
 }
 
-func newOffers(w *planState, class int, v *whatif.View, scope []int, want int, tight bool) *offers {
-	return &offers{planState: w, class: class, view: v, scope: scope, want: want, tight: tight,
+// Open returns the offers for members of a class on nodes of a scope.
+func (w *planState) Open(class int, scope []int, want int, tight bool) placement.Offers {
+	if w.oneByOne() {
+		want = 1
+	}
+	return &offers{planState: w, class: class, scope: scope, want: want, tight: tight,
 		ranked: heaps.Heap[*candidate]{Compare: compareCandidates, Index: func(c *candidate) *int { return &c.at }}}
 }
 
@@ -44,6 +49,9 @@ func (o *offers) Take(ctx context.Context, member int) (int, bool, error) {
 		return 0, false, err
 	}
 	o.view = view
+	if o.oneByOne() {
+		o.ranked.Items, o.aside, o.next = nil, nil, 0
+	}
 	if ok, err := o.admits(ctx, o.view); !ok {
 		return 0, false, err
 	}
@@ -282,34 +290,4 @@ type candidate struct {
 // compareCandidates orders by: 1. score, high first; 2. the order of the sweep.
 func compareCandidates(a, b *candidate) int {
 	return cmp.Or(cmp.Compare(b.total, a.total), cmp.Compare(a.order, b.order))
-}
-
-// coupledOffers places members that refer to each other one by one, as kube-scheduler would: prepare, filter and score
-// on a snapshot that contains the earlier members.
-type coupledOffers struct {
-	*planState
-	class int
-	scope []int
-	tight bool
-}
-
-// Take places a member on the best node in the current state.
-func (o *coupledOffers) Take(ctx context.Context, member int) (int, bool, error) {
-	view, err := o.prepare(ctx, o.class, o.pods[member])
-	if err != nil || view == nil {
-		return 0, false, err
-	}
-	delete(o.rejected, o.class)
-	if ok, err := o.admits(ctx, view); !ok {
-		return 0, false, err
-	}
-	one := newOffers(o.planState, o.class, view, o.scope, 1, o.tight)
-	for one.ranked.Len() == 0 {
-		more, err := one.fetchNodes(ctx)
-		if err != nil || !more {
-			return 0, false, err
-		}
-	}
-	node := one.ranked.Items[0].node
-	return node, true, o.placeMember(ctx, member, node)
 }

@@ -1,10 +1,6 @@
 package planner
 
-import (
-	"maps"
-
-	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
-)
+import "github.com/lockstep-sh/lockstep/pkg/rules/placement"
 
 // Piece is a set of members that a gang needs and that must share a domain of each of some topologies.
 type Piece struct {
@@ -29,15 +25,13 @@ func (r *Simulation) Pieces(i int) []Piece {
 	if g.Required != "" {
 		levels = append([]placement.Level{{Key: g.Required}}, levels...)
 	}
-	kind := map[int]int{} // by class of the plan state, in the order of Classes
-	for _, member := range g.Members {
-		if _, known := kind[r.w.classOf[member]]; !known {
-			kind[r.w.classOf[member]] = len(kind)
-		}
+	kind := map[int]int{} // by class of the plan state
+	for k, c := range r.Classes()[i] {
+		kind[c.class] = k
 	}
 	var pieces []Piece
 	at := map[int]int{}
-	for _, member := range r.needed(g) {
+	for _, member := range placement.Minimum(r.problem, g) {
 		rank, finest := r.problem.Members[member].Rank, 0
 		if len(levels) > 0 {
 			finest = runOf(levels[len(levels)-1], rank)
@@ -70,27 +64,6 @@ func bondsOf(levels []placement.Level, rank int, on []placement.Standing) []Bond
 				break
 			}
 		}
-	}
-	return list
-}
-
-// needed returns the members of a gang that are entitled to a place first: as many as it needs, and of each role.
-func (r *Simulation) needed(g placement.Gang) []int {
-	missing, others := maps.Clone(g.MinByRole), g.Min
-	for _, n := range g.MinByRole {
-		others -= n
-	}
-	var list []int
-	for _, member := range g.Members {
-		switch role := r.problem.Members[member].Role; {
-		case missing[role] > 0:
-			missing[role]--
-		case others > 0:
-			others--
-		default:
-			continue
-		}
-		list = append(list, member)
 	}
 	return list
 }

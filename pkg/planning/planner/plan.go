@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -20,7 +20,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -36,17 +35,15 @@ type Planner struct {
 	// points are the gang extension points of the profile's plugins.
 	points Points
 	// start is the node at which the next sweep begins, so that the load spreads over all nodes.
-	start      int
+	start int
+	// weights are those of the profile's Score plugins.
 	weights    map[string]int64
 	percentage *int32
 	storage    podclass.Storage
-	// The profile has these filters.
+	// checksResources: the profile filters by node resources, so bounds may rule out nodes before the filters.
+	// checksAffinity: it filters by node labels and names.
 	checksResources, checksAffinity bool
-	// stock bounds how many devices nodes have left; nil if the profile does not filter by devices. resolver finds the
-	// DeviceClass that backs an extended resource; nil if the scheduler has no DRA manager.
-	stock    *devices.Stock
-	resolver fwk.DeviceClassResolver
-	labels   *podclass.LabelReader
+	labels                          *podclass.LabelReader
 }
 
 // New returns the planner of a profile. All plugins of the profile must exist when it is called.
@@ -61,14 +58,8 @@ func New(fw framework.Framework, h *ledger.Holds, plugins *extension.Plugins) *P
 	filters := func(name string) bool {
 		return slices.ContainsFunc(enabled.Filter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
 	}
-	p.labels = podclass.NewLabelReader(fw, p.points.signers, p.points.unsigned)
+	p.labels = labelReader(plugins, fw)
 	p.checksResources, p.checksAffinity = filters(names.NodeResourcesFit), filters(names.NodeAffinity)
-	if manager := fw.SharedDRAManager(); manager != nil {
-		p.resolver = manager.DeviceClassResolver()
-		if filters(names.DynamicResources) {
-			p.stock = devices.NewStock(manager)
-		}
-	}
 	return p
 }
 
@@ -120,20 +111,21 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 	if err := p.addPlaced(ctx, w, a); err != nil {
 		return nil, err
 	}
+	result = &Plan{Outcome: gangstate.Outcome{Coupled: w.coupled}}
 	infos := p.points.nodesFor(w.tx)
 	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
-		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Coupled: w.coupled}}, err
+		result.Why = refuseAll(a, why)
+		return result, err
 	}
 	if why := w.claimLimit(a); why != "" {
-		return &Plan{Outcome: gangstate.Outcome{Why: w.refuseAll(a, why), Reason: v1alpha1.ReasonMemberRejected,
-			Coupled: w.coupled}}, nil
+		result.Why, result.Reason = refuseAll(a, why), v1alpha1.ReasonMemberRejected
+		return result, nil
 	}
 	solved, err := p.solve(ctx, w, problem, a, infos)
 	if err != nil {
 		return nil, err
 	}
-	result = &Plan{}
-	result.Complete, result.Coupled = solved.Complete, w.coupled
+	result.Complete = solved.Complete
 	w.recordPlacements(result, solved, w.base)
 	for _, outcome := range solved.Gangs {
 		result.Fit += outcome.Fit
@@ -165,11 +157,12 @@ func (w *planState) recordPlacements(result *Plan, solved placement.Result, befo
 	for _, uid := range w.tx.Added(before) {
 		result.Order = append(result.Order, inPlaceOf[uid])
 	}
+	devices := w.tx.Devices()
 	for member, node := range solved.Node {
 		pod := w.pods[member]
 		result.Nodes[pod.UID] = w.tx.Node(node).Node().Name
 		demand := w.classes[w.classOf[member]].Demand
-		demand.Devices = w.tx.Devices(pod.UID)
+		demand.Devices = devices[pod.UID]
 		result.Demand[pod.UID] = demand
 	}
 }
@@ -186,7 +179,7 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 	if err != nil {
 		return nil, problem, err
 	}
-	if w.tx, err = whatif.Begin(p.fw, p.hooks, w.coupled && !inCopies); err != nil {
+	if w.tx, err = whatif.Begin(p.fw, p.hooks, w.oneByOne()); err != nil {
 		return nil, problem, err
 	}
 	w.uses = group.Uses
@@ -206,14 +199,15 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 		w.tx.HoldDevices(other.Devices...)
 	}
 	w.sortClasses()
-	w.views = make([]*whatif.View, len(w.classes))
+	for _, c := range w.classes {
+		c.devices = sync.OnceValue(func() []int { return w.deviceBounds(c, true) })
+		c.devicesLeft = sync.OnceValue(func() []int { return w.deviceBounds(c, false) })
+		w.expectPod(c.Info)
+	}
 	for member, class := range w.classOf {
 		problem.Members = append(problem.Members, placement.Member{
 			Class: class, Role: w.pods[member].Labels[v1alpha1.RoleLabel], Own: w.classes[class].Claims.Any,
 		})
-	}
-	for _, c := range w.classes {
-		w.expectPod(c.Info)
 	}
 	if w.coupled {
 		problem.Effort = coupledEffort + coupledEffortPerMember*len(w.pods)
@@ -230,35 +224,22 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 
 // groupingFor returns a grouping that knows the claims and labels of all members, including placed ones.
 func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group *podclass.Grouping, err error) {
-	group = p.newGrouping(a)
-	group.Images = p.weights[names.ImageLocality] > 0
-	group.Labels, err = p.labels.Signature(ctx, members(a))
-	return group, err
-}
-
-// newGrouping returns a grouping that knows the claims of all members, including placed ones.
-func (p *Planner) newGrouping(a *gangstate.Attempt) *podclass.Grouping {
-	group := podclass.NewGrouping(p.storage)
-	group.Granters = p.points.granters
+	group = podclass.NewGrouping(p.storage)
+	group.Granters, group.Images = p.points.granters, p.weights[names.ImageLocality] > 0
 	for _, pod := range members(a) {
 		podclass.CountClaims(group.Uses, pod)
 	}
-	return group
+	group.Labels, err = p.labels.Signature(ctx, members(a))
+	return group, err
 }
 
 // newPlanState returns a plan state without members.
 func (p *Planner) newPlanState(inCopies bool) *planState {
 	return &planState{
-		fw: p.fw, holds: p.holds, sample: p.sample, weights: p.weights, checksResources: p.checksResources,
-		checksAffinity: p.checksAffinity, mode: mode{inCopies: inCopies},
-		supplied: supplied{
-			storage: p.storage, stock: p.stock, resolver: p.resolver,
-			devices: map[counted]map[string]int{}, backingClasses: map[v1.ResourceName]string{},
-		},
+		Planner: p, mode: mode{inCopies: inCopies}, asked: asked{supplies: map[string]*supply{}},
 		findings: findings{
-			refused: map[string]map[string]bool{}, rejected: map[int]string{}, rejectedForGood: map[int]bool{},
-			never: map[slot]bool{}, closedForGood: map[slot]bool{}, lacking: map[v1.ResourceName]bool{},
-			notAdmittedPods: map[types.UID]bool{},
+			refused: map[string]map[string]bool{}, never: map[slot]bool{}, closedForGood: map[slot]bool{},
+			lacking: map[v1.ResourceName]bool{}, notAdmittedPods: map[types.UID]bool{},
 		},
 	}
 }
@@ -361,18 +342,16 @@ func (w *planState) expectPod(info *framework.PodInfo) {
 	}
 }
 
-// sortClasses numbers classes from the largest to the smallest by their dominant share of the cluster.
+// sortClasses numbers classes from the largest to the smallest by their share of the cluster.
 func (w *planState) sortClasses() {
-	order := make([]int, len(w.classes))
+	if len(w.classes) < 2 {
+		return // it saves a pass over all nodes
+	}
+	order, size := make([]int, len(w.classes)), w.shares()
 	for i := range order {
 		order[i] = i
 	}
-	compare := func(a, b int) int { return w.classes[a].compareRequests(w.classes[b]) }
-	if !w.nested() {
-		size := w.shares()
-		compare = func(a, b int) int { return cmp.Compare(size[b], size[a]) }
-	}
-	slices.SortStableFunc(order, compare)
+	slices.SortStableFunc(order, func(a, b int) int { return size[b].compare(size[a]) })
 	sorted, rank := make([]*class, len(order)), make([]int, len(order))
 	for i, old := range order {
 		sorted[i], rank[old] = w.classes[old], i
@@ -383,46 +362,34 @@ func (w *planState) sortClasses() {
 	}
 }
 
-// nested reports whether there are few classes and each pair is comparable: one requests no less of any resource than
-// the other. Their order then does not depend on the cluster, which saves a pass over all nodes.
-func (w *planState) nested() bool {
-	const few = 8 // every pair is compared
-	if len(w.classes) > few {
-		return false
-	}
-	for i, a := range w.classes {
-		for _, b := range w.classes[:i] {
-			if !a.requestsAsMuchAs(b) && !b.requestsAsMuchAs(a) {
-				return false
-			}
-		}
-	}
-	return true
+// share is how much of the cluster a pod requests: of the resource of which it is most, and of all together.
+type share struct{ dominant, sum float64 }
+
+func (s share) compare(other share) int {
+	return cmp.Or(cmp.Compare(s.dominant, other.dominant), cmp.Compare(s.sum, other.sum))
 }
 
-// shares returns the dominant share of each class in what the cluster has.
-func (w *planState) shares() []float64 {
-	total := map[v1.ResourceName]int64{}
+// shares returns the share of each class in what the cluster has.
+func (w *planState) shares() []share {
+	requested := map[v1.ResourceName]bool{}
 	for _, c := range w.classes {
 		for name := range c.Demand.Request {
-			total[name] = 0
+			requested[name] = true
 		}
 	}
-	names := slices.Collect(maps.Keys(total))
-	amounts := make([]int64, len(names))
+	names := slices.Sorted(maps.Keys(requested))
+	total := make([]int64, len(names))
 	for i := range w.tx.Len() {
 		has := w.tx.Node(i).GetAllocatable()
 		for j, name := range names {
-			amounts[j] += ledger.Amount(has, name)
+			total[j] += ledger.Amount(has, name)
 		}
 	}
-	for j, name := range names {
-		total[name] = amounts[j]
-	}
-	shares := make([]float64, len(w.classes))
+	shares := make([]share, len(w.classes))
 	for i, c := range w.classes {
-		for name, amount := range c.Demand.Request {
-			shares[i] = max(shares[i], float64(amount)/max(1, float64(total[name])))
+		for j, name := range names {
+			one := float64(c.Demand.Request[name]) / max(1, float64(total[j]))
+			shares[i].dominant, shares[i].sum = max(shares[i].dominant, one), shares[i].sum+one
 		}
 	}
 	return shares

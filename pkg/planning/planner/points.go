@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -27,29 +28,31 @@ type Points struct {
 	// granters know what is held for members beside what their gang holds. Members for which that differs are of different
 	// classes.
 	granters []ledger.Granter
-	// signers are external plugins that declare what of a pod they read. unsigned: other external plugins filter or score
-	// pods.
-	signers  []fwk.SignPlugin
-	unsigned bool
 }
 
 // PointsOf collects the extension points; all plugins of the profile must exist.
 func PointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
-	points := Points{
+	return Points{
 		predicates: extension.Of[extension.Predicate](plugins, fw),
 		spaces:     extension.Of[extension.SearchSpace](plugins, fw),
 		Selectors:  extension.Of[extension.VictimSelector](plugins, fw),
 		rounds:     extension.Of[extension.VictimRounds](plugins, fw),
 		granters:   extension.Of[ledger.Granter](plugins, fw),
 	}
+}
+
+// labelReader returns the reader of the labels of a profile.
+func labelReader(plugins *extension.Plugins, fw framework.Framework) *podclass.LabelReader {
+	var signers []fwk.SignPlugin
+	unsigned := false
 	for _, plugin := range plugins.External(fw) {
 		if signer, ok := plugin.(fwk.SignPlugin); ok {
-			points.signers = append(points.signers, signer)
+			signers = append(signers, signer)
 		} else {
-			points.unsigned = points.unsigned || filtersOrScores(plugin)
+			unsigned = unsigned || filtersOrScores(plugin)
 		}
 	}
-	return points
+	return podclass.NewLabelReader(fw, signers, unsigned)
 }
 
 // filtersOrScores reports whether a plugin filters or scores pods.

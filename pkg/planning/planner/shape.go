@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"context"
 	"fmt"
 	"hash/maphash"
 	"slices"
@@ -29,7 +30,7 @@ func opaque(status *fwk.Status) bool {
 
 // ShapeOf returns the shape of an attempt whose only pod kube-scheduler found no node for; zero if something outside
 // the shape may have decided that.
-func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (turns.Shape, error) {
+func (p *Planner) ShapeOf(ctx context.Context, a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (turns.Shape, error) {
 	nodes, err := p.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return turns.Shape{}, fmt.Errorf("listing nodes of the snapshot: %w", err)
@@ -39,8 +40,12 @@ func (p *Planner) ShapeOf(a *gangstate.Attempt, statuses fwk.NodeToStatusReader)
 			return turns.Shape{}, nil
 		}
 	}
-	w := &planState{}
-	problem, err := w.addMembers(a, p.newGrouping(a))
+	group, err := p.groupingFor(ctx, a)
+	if err != nil {
+		return turns.Shape{}, err
+	}
+	w := &planState{Planner: p}
+	problem, err := w.addMembers(a, group)
 	if err != nil {
 		return turns.Shape{}, err
 	}
@@ -52,14 +57,13 @@ var shapeSeed = maphash.MakeSeed()
 
 // shape returns what a failed attempt asked for; zero if something outside the shape may have decided the failure.
 func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns.Shape {
-	if w.coupled || w.opaque || len(w.rejected) > 0 || w.notAdmitted != "" || len(w.pods) == 0 {
+	if w.coupled || w.opaque || slices.ContainsFunc(w.classes, (*class).isRejected) || w.notAdmitted != "" || len(w.pods) == 0 {
 		return turns.Shape{}
 	}
 	out := podclass.NewHash(shapeSeed)
 	for i, g := range problem.Gangs {
 		need := &a.Gangs[i]
-		sliced := slices.ContainsFunc(g.Levels, func(level placement.Level) bool { return level.Slice > 0 })
-		if (g.Required != "" || sliced) && len(need.Placed) > 0 {
+		if (g.Required != "" || len(placement.Sliced(g.Levels)) > 0) && len(need.Placed) > 0 {
 			return turns.Shape{} // it must be where those are
 		}
 		if need.Floor != nil {

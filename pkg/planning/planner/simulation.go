@@ -3,7 +3,6 @@ package planner
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -63,7 +62,6 @@ func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []ho
 	problem.KeepPartial = false
 	r := &Simulation{w: w, problem: problem, sum: make([]int, len(w.classes)), inScope: make([]bool, w.tx.Len()),
 		takers: make([]int, w.tx.Len())}
-	w.verdicts = make([][]verdict, len(w.classes))
 	for range w.classes {
 		r.slots, r.never = append(r.slots, make([]int, w.tx.Len())), append(r.never, make([]bool, w.tx.Len()))
 	}
@@ -81,7 +79,7 @@ func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []ho
 			count[w.classOf[member]]++
 		}
 		r.count = append(r.count, count)
-		g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level placement.Level) bool { return level.Slice == 0 })
+		g.Levels = placement.Sliced(g.Levels)
 		r.sliced = append(r.sliced, g)
 	}
 	return r, nil
@@ -166,12 +164,22 @@ func (r *Simulation) recountAll() {
 	}
 }
 
-// slotsOn returns how many members of a class a node takes at most, given how many find their requests there.
-func (r *Simulation) slotsOn(class, node, room int) int {
-	if r.never[class][node] {
-		return 0
+// countOn counts, for each class of a group of alike classes, how many members a node takes at most if so much were
+// freed on it, by so many pods. It returns how many members of the group it takes at most.
+func (r *Simulation) countOn(kind, node int, freed resource.Vector, pods int, count func(class, n int)) int {
+	room, together := -1, 0
+	for _, class := range r.alike[kind] {
+		n := 0
+		if !r.never[class][node] {
+			if room < 0 { // it is the same for all of them
+				room, _ = r.w.slotsByRequests(class, node, freed, pods)
+			}
+			n = min(room, r.w.slotsBeyondRequests(class, node))
+		}
+		count(class, n)
+		together += n
 	}
-	return min(room, r.w.slotsBeyondRequests(class, node))
+	return min(together, max(0, room))
 }
 
 // Short returns how many members have no place on these nodes in their current state, by bounds alone. Of the filters'
@@ -185,20 +193,8 @@ func (r *Simulation) ShortWithout(nodes []int, freed func(node int) (resource.Ve
 	sum, share := make([]int, len(r.sum)), make([]int, len(r.sumAlike))
 	for _, node := range nodes {
 		amount, pods := freed(node)
-		for kind, classes := range r.alike {
-			room, together := -1, 0
-			for _, class := range classes {
-				if r.never[class][node] {
-					continue
-				}
-				if room < 0 {
-					room, _ = r.w.slotsByRequests(class, node, amount, pods)
-				}
-				n := r.slotsOn(class, node, room)
-				sum[class] += n
-				together += n
-			}
-			share[kind] += min(together, max(0, room))
+		for kind := range r.alike {
+			share[kind] += r.countOn(kind, node, amount, pods, func(class, n int) { sum[class] += n })
 		}
 	}
 	return r.short(sum, share) + r.minResourcesShort(nodes, freed)
@@ -288,17 +284,13 @@ func (r *Simulation) recount(node int) {
 	if !r.inScope[node] {
 		return
 	}
-	for kind, classes := range r.alike {
-		room, _ := r.w.slotsByRequests(classes[0], node, nil, 0)
-		together := 0
-		for _, class := range classes {
-			n, before := r.slotsOn(class, node, room), r.slots[class][node]
+	for kind := range r.alike {
+		together := r.countOn(kind, node, nil, 0, func(class, n int) {
+			before := r.slots[class][node]
 			r.sum[class] += n - before
 			r.slots[class][node] = n
 			r.takers[node] += min(n, 1) - min(before, 1)
-			together += n
-		}
-		together = min(together, room)
+		})
 		r.sumAlike[kind] += together - r.together[kind][node]
 		r.together[kind][node] = together
 	}

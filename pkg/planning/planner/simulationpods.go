@@ -41,7 +41,7 @@ func (r *Simulation) Usable(c Class, node int) bool { return !r.never[c.class][n
 
 // CheckPod returns success if another pod fits on a node, as its own cycle would find, and otherwise the reason.
 func (r *Simulation) CheckPod(ctx context.Context, pod *v1.Pod, node int) *fwk.Status {
-	view, status := r.w.tx.View(ctx, pod, func(state fwk.CycleState) { MarkSimulated(state) })
+	view, status := r.w.tx.View(ctx, pod)
 	switch {
 	case !status.IsSuccess():
 		return status

@@ -141,9 +141,6 @@ func (w *planState) supplyFor(claim *v1.PersistentVolumeClaim) *supply {
 			s.on[node]++
 		}
 	}
-	if w.supplies == nil {
-		w.supplies = map[string]*supply{}
-	}
 	w.supplies[kind] = s
 	return s
 }

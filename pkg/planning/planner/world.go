@@ -10,12 +10,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -26,73 +24,49 @@ import (
 // planState is the cluster during one plan, on a what-if transaction. It adapts the framework to placement, which knows
 // only indexes.
 type planState struct {
-	fw     framework.Framework
-	tx     *whatif.Transaction
-	holds  *ledger.Holds
-	sample func(nodes int) int
-	// checksResources: the profile filters by node resources, so bounds may rule out nodes before the filters.
-	// checksAffinity: it filters by node labels and names.
-	checksResources, checksAffinity bool
-	// weights are those of the profile's Score plugins.
-	weights map[string]int64
+	*Planner
+	tx *whatif.Transaction
 	// base is the state before any member was placed.
 	base whatif.Mark
 	mode
 	asked
-	supplied
 	findings
 }
 
 // mode is how a plan is made.
 type mode struct {
-	// coupled: members refer to each other. A plan prepares and scores each of them anew, on a snapshot that contains the
-	// earlier ones. inCopies: this is a simulation, and the filters get copies of their state with pods added and removed.
+	// coupled: members refer to each other. inCopies: this is a simulation, and the filters get copies of their state with
+	// pods added and removed.
 	coupled, inCopies bool
 	// unscored: only whether members fit matters, not where best.
 	unscored bool
 }
 
+// oneByOne reports whether each member is prepared and scored anew, as kube-scheduler would, on a snapshot that contains
+// the earlier ones.
+func (m mode) oneByOne() bool { return m.coupled && !m.inCopies }
+
 // asked is the members to place, and what their gangs ask for.
 type asked struct {
 	classes []*class
-	views   []*whatif.View // by class; computed when first needed
-	pods    []*v1.Pod      // by member
-	classOf []int          // by member
+	pods    []*v1.Pod // by member
+	classOf []int     // by member
 	// uses counts the pods of the attempt that have each claim.
 	uses map[podclass.ClaimKey]int
 	// minResources is what gangs ask for beside their minimums, by gang; nil for none.
 	minResources []*minResources
 	// outstanding is what other gangs that have begun will still take; it is subtracted for minResources.
 	outstanding []gangstate.Outstanding
-}
-
-// supplied is the volumes and devices that there are.
-type supplied struct {
-	storage podclass.Storage
-	// stock and resolver are those of the planner.
-	stock    *devices.Stock
-	resolver fwk.DeviceClassResolver
 	// supplies are the free volumes by the spec of the claims they suit.
 	supplies map[string]*supply
 	// volumeTakenBy is the storage class of which a member takes a volume, if volumes are counted.
 	volumeTakenBy map[types.UID]string
-	// devices is the number of devices by node name, as far as computed.
-	devices map[counted]map[string]int
-	// backingClasses are the device classes behind resources, as far as looked up; empty for none.
-	backingClasses map[v1.ResourceName]string
 }
 
 // findings is what plugins said of nodes and members, and what nodes lacked.
 type findings struct {
-	// verdicts are by class and node. They are used only in simulations, and nil for classes that are volatile or not
-	// prepared yet.
-	verdicts [][]verdict
 	// refused is the reasons of nodes that took no member, for the explanation.
 	refused map[string]map[string]bool // reason -> node names
-	// rejected is the reason with which PreFilter plugins rejected a whole class.
-	rejected map[int]string
-	// rejectedForGood are the rejected classes that an empty cluster would reject, too.
-	rejectedForGood map[int]bool
 	// never are the nodes that a class cannot use, wherever members of the attempt are placed.
 	never map[slot]bool
 	// closedForGood are the nodes that a class could not use in an empty cluster.
@@ -204,97 +178,68 @@ func (w *planState) Undo(ctx context.Context, mark int) error {
 	return w.tx.Rollback(ctx, whatif.Mark(mark))
 }
 
-// view prepares a class, once. A nil view with a nil error means that plugins reject the class on every node.
-func (w *planState) view(ctx context.Context, class int) (*whatif.View, error) {
-	if w.rejected[class] != "" {
-		return nil, nil
+// viewOf returns the view of a class for one of its members. The class is prepared once; if members are placed one by
+// one, each is. A nil view with a nil error means that plugins reject the member on every node.
+func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
+	c := w.classes[class]
+	if w.oneByOne() {
+		c.rejected = ""
+		return w.prepare(ctx, c, pod)
 	}
-	if w.views[class] != nil {
-		return w.views[class], nil
+	if c.view == nil && c.rejected == "" {
+		v, err := w.prepare(ctx, c, c.Info.Pod)
+		if v == nil || err != nil {
+			return nil, err
+		}
+		c.view = v
+		if w.inCopies && v.Local() && !w.volatile(class) {
+			c.verdicts = make([]verdict, w.tx.Len())
+		}
 	}
-	v, err := w.prepare(ctx, class, w.classes[class].Info.Pod)
-	if v == nil || err != nil {
+	if c.view == nil || !c.Claims.Any {
+		return c.view, nil
+	}
+	own, status := w.tx.ViewFor(ctx, c.view, pod)
+	if ok, err := isSuccess(status, "preparing", pod); !ok {
+		w.notAdmitted, w.notAdmittedPods[pod.UID] = status.Message(), true
 		return nil, err
 	}
-	w.views[class] = v
-	if w.verdicts != nil && v.Local() && !w.volatile(class) {
-		w.verdicts[class] = make([]verdict, w.tx.Len())
-	}
-	return v, nil
+	return own, nil
 }
 
-// viewOf returns the view of a class for one of its members.
-func (w *planState) viewOf(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
-	v, err := w.view(ctx, class)
-	if v == nil || err != nil || !w.classes[class].Claims.Any {
-		return v, err
+// isSuccess reports whether plugins accepted a pod rather than rejected it. An error says what was done with the pod.
+func isSuccess(status *fwk.Status, doing string, pod *v1.Pod) (bool, error) {
+	if status.IsSuccess() || status.IsRejected() {
+		return status.IsSuccess(), nil
 	}
-	own, status := w.tx.ViewFor(ctx, v, pod)
-	switch {
-	case status.IsSuccess():
-		return own, nil
-	case status.IsRejected():
-		w.notAdmitted, w.notAdmittedPods[pod.UID] = status.Message(), true
-		return nil, nil
-	default:
-		return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
-	}
+	return false, fmt.Errorf("%s pod %s/%s: %w", doing, pod.Namespace, pod.Name, status.AsError())
 }
 
 // volatile reports whether placing members on a node may change which other nodes fit a class. The class must be
 // prepared.
 func (w *planState) volatile(class int) bool {
-	return w.coupled || w.classes[class].Claims.Contends && w.classes[class].counted == "" || w.views[class].Spreads()
+	return w.coupled || w.classes[class].Claims.Contends && w.classes[class].counted == "" || w.classes[class].view.Spreads()
 }
 
-func (w *planState) prepare(ctx context.Context, class int, pod *v1.Pod) (*whatif.View, error) {
-	v, status := w.tx.View(ctx, pod, func(state fwk.CycleState) {
-		MarkSimulated(state, w.classes[class].holders...)
-	})
-	if status.IsSuccess() {
-		return v, nil
-	}
-	if status.IsRejected() {
-		w.rejected[class] = status.Message()
-		w.rejectedForGood[class] = isPermanent(status)
-		return nil, nil
-	}
-	return nil, fmt.Errorf("preparing pod %s/%s: %w", pod.Namespace, pod.Name, status.AsError())
-}
-
-// Open returns the offers for members of a class on nodes of a scope.
-func (w *planState) Open(ctx context.Context, class int, scope []int, want int, tight bool) (placement.Offers, error) {
-	if w.coupled && !w.inCopies {
-		return &coupledOffers{planState: w, class: class, scope: scope, tight: tight}, nil
-	}
-	v, err := w.view(ctx, class)
-	if err != nil {
+// prepare prepares a pod of a class for the filters. It returns nil if plugins reject it.
+func (w *planState) prepare(ctx context.Context, c *class, pod *v1.Pod) (*whatif.View, error) {
+	v, status := w.tx.View(ctx, pod, c.holders...)
+	if ok, err := isSuccess(status, "preparing", pod); !ok {
+		c.rejected, c.rejectedForGood = status.Message(), isPermanent(status)
 		return nil, err
 	}
-	if v == nil {
-		return noOffers{}, nil
-	}
-	return newOffers(w, class, v, scope, want, tight), nil
+	return v, nil
 }
 
 // admits reports whether the pod of a view may be placed at all in the current state.
 func (w *planState) admits(ctx context.Context, v *whatif.View) (bool, error) {
 	status := w.tx.Admits(ctx, v)
-	switch {
-	case status.IsSuccess():
-		return true, nil
-	case status.IsRejected():
+	ok, err := isSuccess(status, "admitting", v.Pod)
+	if !ok {
 		w.notAdmitted = status.Message()
-		return false, nil
-	default:
-		return false, fmt.Errorf("asking whether pod %s/%s may be placed: %w", v.Pod.Namespace, v.Pod.Name, status.AsError())
 	}
+	return ok, err
 }
-
-// noOffers is the offers of a class that no node takes.
-type noOffers struct{}
-
-func (noOffers) Take(context.Context, int) (int, bool, error) { return 0, false, nil }
 
 // placeMember places a member in the transaction.
 func (w *planState) placeMember(ctx context.Context, member, node int) error {
@@ -321,6 +266,9 @@ func (w *planState) sweep(ctx context.Context, v *whatif.View, class int, scope 
 	}
 	return found, next, nil
 }
+
+// operation names the planner's goroutines in kube-scheduler's metrics.
+const operation = "Plan"
 
 // minChunk keeps each round worth starting goroutines.
 const minChunk = 64
@@ -399,10 +347,11 @@ func (w *planState) scarcity(class, node int, scarce v1.ResourceName) string {
 // fits runs the filters for a class on a node. A simulation runs them once per version of the node, unless other nodes
 // matter too.
 func (w *planState) fits(ctx context.Context, v *whatif.View, class, node int) *fwk.Status {
-	if w.verdicts == nil || w.verdicts[class] == nil {
+	verdicts := w.classes[class].verdicts
+	if verdicts == nil {
 		return w.tx.Fits(ctx, v, node)
 	}
-	known := &w.verdicts[class][node]
+	known := &verdicts[node]
 	if version := w.tx.Version(node); !known.asked || known.version != version {
 		*known = verdict{asked: true, version: version, status: w.tx.Fits(ctx, v, node)}
 	}

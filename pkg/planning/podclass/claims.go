@@ -24,8 +24,6 @@ type Storage struct {
 	devices fwk.ResourceClaimTracker
 	// unbound indexes the volumes that are not bound; see unboundVolumes.
 	unbound cache.Indexer
-	// broken is the error that prevented the index.
-	broken error
 }
 
 // StorageOf returns the storage of a profile.
@@ -39,11 +37,9 @@ func StorageOf(fw framework.Framework) Storage {
 	if manager := fw.SharedDRAManager(); manager != nil {
 		s.devices = manager.ResourceClaims()
 	}
-	if _, ok := s.unbound.GetIndexers()[unboundIndex]; ok {
-		return s // another planner added the index
-	}
-	if err := core.PersistentVolumes().Informer().AddIndexers(cache.Indexers{unboundIndex: unboundVolumes}); err != nil {
-		s.broken = fmt.Errorf("indexing volumes: %w", err)
+	if _, ok := s.unbound.GetIndexers()[unboundIndex]; !ok { // otherwise another planner added it
+		// It fails once the informer has stopped. Look-ups report that there is no index.
+		_ = core.PersistentVolumes().Informer().AddIndexers(cache.Indexers{unboundIndex: unboundVolumes})
 	}
 	return s
 }
@@ -67,9 +63,6 @@ func ofClass(name string) string            { return "class/" + name }
 func ofClaim(namespace, name string) string { return "claim/" + namespace + "/" + name }
 
 func (s Storage) anyUnbound(value string) (bool, error) {
-	if s.broken != nil {
-		return false, s.broken
-	}
 	keys, err := s.unbound.IndexKeys(unboundIndex, value)
 	if err != nil {
 		return false, fmt.Errorf("looking for unbound volumes: %w", err)

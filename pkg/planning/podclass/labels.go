@@ -224,46 +224,24 @@ func (s *selectorSearch) distinguishes(selector labels.Selector) bool {
 	return false
 }
 
-// addMember adds the selectors of one of the pods, whichever namespaces they are about.
+// addMember adds the selectors of one of the pods.
 func (s *selectorSearch) addMember(pod *v1.Pod) {
-	for _, term := range podTerms(pod.Spec.Affinity) {
-		s.addLabelSelector(term.LabelSelector)
+	if pod.Spec.Affinity != nil {
+		if info, err := framework.NewPodInfo(pod); err == nil { // otherwise Grouping.Classify reports it
+			s.addPod(info)
+		}
 	}
 	for i := range pod.Spec.TopologySpreadConstraints {
 		constraint := &pod.Spec.TopologySpreadConstraints[i]
-		s.addLabelSelector(constraint.LabelSelector)
+		// If it cannot be read, PodTopologySpread reports it.
+		if selector, err := metav1.LabelSelectorAsSelector(constraint.LabelSelector); err == nil {
+			s.addSelector(selector)
+		}
 		for _, key := range constraint.MatchLabelKeys {
 			if s.differ.Has(key) {
 				s.values = s.values.Union(sets.New(key))
 			}
 		}
-	}
-}
-
-// podTerms lists the inter-pod terms of a pod.
-func podTerms(affinity *v1.Affinity) (terms []v1.PodAffinityTerm) {
-	if affinity == nil {
-		return nil
-	}
-	preferred := func(list []v1.WeightedPodAffinityTerm) {
-		for i := range list {
-			terms = append(terms, list[i].PodAffinityTerm)
-		}
-	}
-	if with := affinity.PodAffinity; with != nil {
-		terms = append(terms, with.RequiredDuringSchedulingIgnoredDuringExecution...)
-		preferred(with.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	if without := affinity.PodAntiAffinity; without != nil {
-		terms = append(terms, without.RequiredDuringSchedulingIgnoredDuringExecution...)
-		preferred(without.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	return terms
-}
-
-func (s *selectorSearch) addLabelSelector(raw *metav1.LabelSelector) {
-	if selector, err := metav1.LabelSelectorAsSelector(raw); err == nil { // otherwise the term's plugin reports it
-		s.addSelector(selector)
 	}
 }
 
@@ -292,24 +270,22 @@ func (s *selectorSearch) addSnapshot(ctx context.Context, fw framework.Framework
 
 // addPod adds the selectors of a pod that reach the namespaces of the search.
 func (s *selectorSearch) addPod(info fwk.PodInfo) {
-	term := func(term *fwk.AffinityTerm) {
+	add := func(term *fwk.AffinityTerm) {
 		if s.distinguishes(term.Selector) && s.mayReach(term) {
 			s.addSelector(term.Selector)
 		}
 	}
-	near, away := info.GetRequiredAffinityTerms(), info.GetRequiredAntiAffinityTerms()
-	for i := range near {
-		term(&near[i])
+	for _, terms := range [...][]fwk.AffinityTerm{info.GetRequiredAffinityTerms(), info.GetRequiredAntiAffinityTerms()} {
+		for i := range terms {
+			add(&terms[i])
+		}
 	}
-	for i := range away {
-		term(&away[i])
-	}
-	with, without := info.GetPreferredAffinityTerms(), info.GetPreferredAntiAffinityTerms()
-	for i := range with {
-		term(&with[i].AffinityTerm)
-	}
-	for i := range without {
-		term(&without[i].AffinityTerm)
+	for _, terms := range [...][]fwk.WeightedAffinityTerm{
+		info.GetPreferredAffinityTerms(), info.GetPreferredAntiAffinityTerms(),
+	} {
+		for i := range terms {
+			add(&terms[i].AffinityTerm)
+		}
 	}
 }
 

@@ -17,57 +17,26 @@ import (
 // overlay over these. What an added pod takes, or a removed one frees, is only in the overlay, and gone when the
 // transaction ends.
 
-// devicesFor returns the overlay if a pod may need devices; nil if not, and if the profile knows of none.
-func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
-	if t.hooks.devices == nil {
-		return nil, nil
-	}
-	simulator, err := t.hooks.devices()
-	if err != nil || !simulator.MayNeedDevices(pod) {
-		return nil, err
-	}
-	return t.overlay(simulator), nil
-}
-
-func (t *Transaction) overlay(simulator *devices.Simulator) *devices.Overlay {
-	if t.devices == nil {
-		t.devices = simulator.Overlay()
-		t.devices.Hold(t.held...)
-	}
-	return t.devices
-}
-
-// DevicesLeft bounds how many more devices of a class could be allocated on a node. bounded is false if they cannot be
-// counted, for example because several nodes reach them.
-func (t *Transaction) DevicesLeft(class string, node int) (left int, bounded bool, err error) {
-	overlay, err := t.anyDevices()
-	if overlay == nil {
-		return 0, false, err
-	}
-	return overlay.Left(class, t.nodes[node].Node().Name)
-}
-
-// DevicesAmong counts the devices of a class among those that claims would have, each once. untold are the claims for
-// which that is unknown: those that would not be allocated, and all if DevicesLeft is not bounded.
-func (t *Transaction) DevicesAmong(class string,
-	claims ...types.NamespacedName) (count int, untold []*resourceapi.ResourceClaim, err error) {
-	overlay, err := t.anyDevices()
-	if overlay == nil {
-		return 0, nil, err
-	}
-	return overlay.Among(class, claims...)
-}
-
-// anyDevices returns the overlay; nil if the profile knows of no devices.
-func (t *Transaction) anyDevices() (*devices.Overlay, error) {
-	if t.hooks.devices == nil {
-		return nil, nil
-	}
+// DeviceOverlay returns the devices in their simulated state; nil if the profile does not filter by devices.
+func (t *Transaction) DeviceOverlay() (*devices.Overlay, error) {
 	simulator, err := t.hooks.devices()
 	if err != nil || simulator == nil {
 		return nil, err
 	}
-	return t.overlay(simulator), nil
+	if t.devices == nil {
+		t.devices = simulator.Overlay()
+		t.devices.Hold(t.held...)
+	}
+	return t.devices, nil
+}
+
+// devicesFor returns the overlay if a pod may need devices; nil if not.
+func (t *Transaction) devicesFor(pod *v1.Pod) (*devices.Overlay, error) {
+	overlay, err := t.DeviceOverlay()
+	if overlay == nil || !overlay.MayNeedDevices(pod) {
+		return nil, err
+	}
+	return overlay, nil
 }
 
 // HoldDevices keeps devices from the pods of the transaction: claims as they would be allocated to others. It must be
@@ -76,17 +45,15 @@ func (t *Transaction) HoldDevices(claims ...*resourceapi.ResourceClaim) {
 	t.held = append(t.held, claims...)
 }
 
-// Devices returns the claims that an added pod would be allocated.
-func (t *Transaction) Devices(pod types.UID) []*resourceapi.ResourceClaim {
-	if t.devices == nil {
-		return nil
-	}
-	for i := len(t.log) - 1; i >= 0; i-- {
-		if s := t.log[i]; s.info.GetPod().UID == pod && !s.removed {
-			return t.devices.Claims(s.devices)
+// Devices returns the claims that added pods would be allocated, by pod.
+func (t *Transaction) Devices() map[types.UID][]*resourceapi.ResourceClaim {
+	claims := map[types.UID][]*resourceapi.ResourceClaim{}
+	for _, s := range t.log {
+		if len(s.devices) > 0 {
+			claims[s.info.GetPod().UID] = t.devices.Claims(s.devices)
 		}
 	}
-	return nil
+	return claims
 }
 
 // claims is what the device filters read in the cycle state of a view.
@@ -109,9 +76,7 @@ func (t *Transaction) prepareClaims(ctx context.Context, v *View) *fwk.Status {
 		return fwk.AsStatus(err)
 	}
 	v.spreads = v.spreads || shared
-	if v.known {
-		v.beyond.Insert(names.DynamicResources) // a removed pod may free a claim that is tied to another node
-	}
+	v.beyond.Insert(names.DynamicResources) // a removed pod may free a claim that is tied to another node
 	v.claims = &claims{}
 	return t.refreshClaims(ctx, v)
 }

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
@@ -28,7 +27,7 @@ func deviceStage(t testing.TB, devices []int, objects ...runtime.Object) *stage 
 // where lists the nodes on which a pod fits, of those that have devices.
 func where(t testing.TB, tx *Transaction, pod *v1.Pod, nodes int) string {
 	t.Helper()
-	v, status := tx.View(t.Context(), pod, func(fwk.CycleState) {})
+	v, status := tx.View(t.Context(), pod)
 	if status.IsRejected() {
 		return status.Message()
 	}
@@ -51,9 +50,12 @@ func where(t testing.TB, tx *Transaction, pod *v1.Pod, nodes int) string {
 // wantLeft checks how many devices the nodes have left.
 func wantLeft(t testing.TB, tx *Transaction, want ...int) {
 	t.Helper()
+	overlay, err := tx.DeviceOverlay()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range want {
-		at, _ := tx.Index(fmt.Sprint("n", i))
-		if left, bounded, err := tx.DevicesLeft(dra.Driver, at); err != nil || !bounded || left != want[i] {
+		if left, bounded, err := overlay.Left(dra.Driver, fmt.Sprint("n", i)); err != nil || !bounded || left != want[i] {
 			t.Errorf("node n%d has %d devices left, bounded %t, %v; want %d", i, left, bounded, err, want[i])
 		}
 	}
@@ -124,7 +126,7 @@ func TestDevicesOfAViewThatLasts(t *testing.T) {
 	s := deviceStage(t, []int{2}, dra.Claim("a", 1), dra.Claim("b", 2))
 	s.set()
 	tx, at := s.begin(t, false)
-	v, status := tx.View(t.Context(), dra.Pod("b", "b"), func(fwk.CycleState) {})
+	v, status := tx.View(t.Context(), dra.Pod("b", "b"))
 	if !status.IsSuccess() {
 		t.Fatal(status.AsError())
 	}

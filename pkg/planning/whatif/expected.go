@@ -11,6 +11,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // A PreFilter plugin that returns Skip says that nothing in the snapshot matters to a pod: for example, no other pod
@@ -31,7 +33,7 @@ func (h Hooks) skippedBy(state fwk.CycleState) bool {
 // stateBesideExpected returns the state of a pod in which no plugin has skipped that the expected pods matter to. It
 // returns nil if a plugin rejects the pod beside all of them, since it may not beside some.
 func (t *Transaction) stateBesideExpected(ctx context.Context, pod *v1.Pod,
-	prepare func(fwk.CycleState)) (state fwk.CycleState, err error) {
+	holders []hold.Holder) (state fwk.CycleState, err error) {
 	snapshot, err := snapshotOf(t.fw)
 	if err != nil {
 		return nil, err
@@ -51,8 +53,7 @@ func (t *Transaction) stateBesideExpected(ctx context.Context, pod *v1.Pod,
 		}
 		assumed = append(assumed, placed)
 	}
-	state = newState()
-	prepare(state)
+	state = newState(holders)
 	_, status, _ := t.fw.RunPreFilterPlugins(ctx, state, pod)
 	if err := forget(); err != nil {
 		return nil, fmt.Errorf("forgetting pods in the snapshot: %w", err)

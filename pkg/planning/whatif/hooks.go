@@ -54,7 +54,7 @@ type NodeLocal interface {
 	SimulatesNodeLocally()
 }
 
-// Hooks are the hooks of a profile. The zero value has none.
+// Hooks are the hooks of a profile.
 type Hooks struct {
 	removers    []TaskRemover
 	adders      []TaskAdder
@@ -64,16 +64,14 @@ type Hooks struct {
 	volumes *volumebinding.VolumeBinding
 	// devices returns the device simulator; it is created for the first pod that may need devices.
 	devices func() (*devices.Simulator, error)
-	// listeners are the PreFilter plugins that may react to pods that come and go; counted tells whether they are known.
+	// listeners are the PreFilter plugins that may react to pods that come and go.
 	listeners []string
-	counted   bool
 }
 
 // HooksOf returns the hooks of the plugins of a profile, all of which must exist.
 func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
-	listeners := listenersOf(fw)
 	return Hooks{
-		listeners: listeners, counted: true,
+		listeners:   listenersOf(fw),
 		removers:    extension.Of[TaskRemover](plugins, fw),
 		adders:      extension.Of[TaskAdder](plugins, fw),
 		predicates:  extension.Of[Predicate](plugins, fw),
@@ -103,9 +101,6 @@ func listenersOf(fw framework.Framework) []string {
 
 // affectedByPods reports whether pods that come and go may matter to a cycle state.
 func (h Hooks) affectedByPods(state fwk.CycleState) bool {
-	if !h.counted {
-		return true
-	}
 	skipped := state.GetSkipFilterPlugins()
 	if slices.ContainsFunc(h.adders, func(hook TaskAdder) bool { return !skipped.Has(nameOf(hook)) }) ||
 		slices.ContainsFunc(h.removers, func(hook TaskRemover) bool { return !skipped.Has(nameOf(hook)) }) {
@@ -114,29 +109,14 @@ func (h Hooks) affectedByPods(state fwk.CycleState) bool {
 	return slices.ContainsFunc(h.listeners, func(name string) bool { return !skipped.Has(name) })
 }
 
-// beyondNode names the plugins that may judge a node by pods on others, for a cycle state. It returns false if they are
-// unknown, and any may.
-func (h Hooks) beyondNode(state fwk.CycleState) (sets.Set[string], bool) {
-	if !h.counted {
-		return nil, false
-	}
-	names := sets.New[string]()
-	skipped := state.GetSkipFilterPlugins()
-	for _, name := range h.listeners {
-		if !skipped.Has(name) {
-			names.Insert(name)
-		}
-	}
-	for _, name := range h.nonLocal(state) {
-		names.Insert(name, "") // a status of its Predicate has no plugin name
-	}
-	return names, true
-}
-
-// recordBeyond records in a view which plugins judge nodes by pods on others.
+// recordBeyond records in a view which plugins may judge a node by pods on others.
 func (h Hooks) recordBeyond(v *View) {
-	v.beyond, v.known = h.beyondNode(v.State)
-	v.spreads = len(h.nonLocal(v.State)) > 0
+	v.beyond = sets.New(h.listeners...).Difference(v.State.GetSkipFilterPlugins())
+	nonLocal := h.nonLocal(v.State)
+	v.spreads = len(nonLocal) > 0
+	for _, name := range nonLocal {
+		v.beyond.Insert(name, "") // a status of its Predicate has no plugin name
+	}
 }
 
 // nonLocal names the plugins with hooks that may judge a node by pods on others. A plugin whose PreFilter skipped
@@ -166,20 +146,20 @@ func nameOf(hook any) string {
 	return ""
 }
 
-func (h Hooks) runAdders(ctx context.Context, state fwk.CycleState, pod *v1.Pod, runAdders fwk.PodInfo,
+func (h Hooks) runAdders(ctx context.Context, state fwk.CycleState, pod *v1.Pod, toAdd fwk.PodInfo,
 	node fwk.NodeInfo) *fwk.Status {
 	for _, hook := range h.adders {
-		if status := hook.SimulateAddTask(ctx, state, pod, runAdders, node); !status.IsSuccess() {
+		if status := hook.SimulateAddTask(ctx, state, pod, toAdd, node); !status.IsSuccess() {
 			return status
 		}
 	}
 	return nil
 }
 
-func (h Hooks) runRemovers(ctx context.Context, state fwk.CycleState, pod *v1.Pod, runRemovers fwk.PodInfo,
+func (h Hooks) runRemovers(ctx context.Context, state fwk.CycleState, pod *v1.Pod, toRemove fwk.PodInfo,
 	node fwk.NodeInfo) *fwk.Status {
 	for _, hook := range h.removers {
-		if status := hook.SimulateRemoveTask(ctx, state, pod, runRemovers, node); !status.IsSuccess() {
+		if status := hook.SimulateRemoveTask(ctx, state, pod, toRemove, node); !status.IsSuccess() {
 			return status
 		}
 	}

@@ -12,9 +12,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
@@ -71,15 +73,28 @@ func (census) SimulateAllocatable(_ context.Context, state fwk.CycleState, _ *v1
 	return nil
 }
 
-func censusHooks() Hooks {
-	var c census
-	return Hooks{removers: []TaskRemover{c}, adders: []TaskAdder{c}, predicates: []Predicate{c}, allocatable: []Allocatable{c}}
+// hooksWith returns the hooks of a profile with a plugin that implements some; nil for none.
+func hooksWith(fw framework.Framework, plugin any) Hooks {
+	hooks := HooksOf(extension.New(), fw)
+	if hook, ok := plugin.(TaskAdder); ok {
+		hooks.adders = append(hooks.adders, hook)
+	}
+	if hook, ok := plugin.(TaskRemover); ok {
+		hooks.removers = append(hooks.removers, hook)
+	}
+	if hook, ok := plugin.(Predicate); ok {
+		hooks.predicates = append(hooks.predicates, hook)
+	}
+	if hook, ok := plugin.(Allocatable); ok {
+		hooks.allocatable = append(hooks.allocatable, hook)
+	}
+	return hooks
 }
 
 func TestHooksHaveTheirSay(t *testing.T) {
 	s := newStage(t)
 	s.set(on(pod("plain", 0), "n0"))
-	tx, err := Begin(s.fw, censusHooks(), false)
+	tx, err := Begin(s.fw, hooksWith(s.fw, census{}), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +152,7 @@ func TestHooksHearOfNominatedPods(t *testing.T) {
 	s.set(on(pod("plain", 0), "n0"))
 	nominated := pod("nothing", 1)
 	s.nominate(t, nominated, 5, "n0")
-	hooks := Hooks{adders: []TaskAdder{licence{}}, removers: []TaskRemover{licence{}}, predicates: []Predicate{licence{}}}
+	hooks := hooksWith(s.fw, licence{})
 	for _, test := range []struct {
 		name     string
 		priority int32
@@ -188,30 +203,23 @@ func TestLocalViews(t *testing.T) {
 		p := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
 		return p.PodAntiAffinityIn("kind", topology, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq).Obj()
 	}
-	with := func(hook any) Hooks {
-		return Hooks{counted: true, adders: []TaskAdder{hook.(TaskAdder)}, removers: []TaskRemover{hook.(TaskRemover)}}
-	}
 	for sentence, c := range map[string]struct {
 		kind   string
 		others []*v1.Pod
-		hooks  Hooks
+		plugin any
 		local  bool
 	}{
-		"nobody matters":                      {kind: "gpu", hooks: Hooks{counted: true}, local: true},
-		"one keeps others away":               {kind: "plain", others: []*v1.Pod{repels(zone)}, hooks: Hooks{counted: true}, local: true},
-		"one keeps it away from a zone":       {kind: "gpu", others: []*v1.Pod{repels(zone)}, hooks: Hooks{counted: true}},
-		"one has its claim":                   {kind: "single", others: []*v1.Pod{on(pod("single", 0), "n0")}, hooks: Hooks{counted: true}},
-		"the plugins were not looked through": {kind: "gpu"},
-		"a plugin with hooks":                 {kind: "gpu", hooks: with(census{})},
-		"one that judges nodes by themselves": {kind: "gpu", hooks: with(quiet{}), local: true},
+		"nobody matters":                      {kind: "gpu", local: true},
+		"one keeps others away":               {kind: "plain", others: []*v1.Pod{repels(zone)}, local: true},
+		"one keeps it away from a zone":       {kind: "gpu", others: []*v1.Pod{repels(zone)}},
+		"one has its claim":                   {kind: "single", others: []*v1.Pod{on(pod("single", 0), "n0")}},
+		"a plugin with hooks":                 {kind: "gpu", plugin: census{}},
+		"one that judges nodes by themselves": {kind: "gpu", plugin: quiet{}, local: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t)
 			s.set(c.others...)
-			if c.hooks.counted {
-				c.hooks.listeners = listenersOf(s.fw)
-			}
-			tx, err := Begin(s.fw, c.hooks, false)
+			tx, err := Begin(s.fw, hooksWith(s.fw, c.plugin), false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,7 +236,7 @@ func TestSettled(t *testing.T) {
 	s := newStage(t)
 	repels := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
 	s.set(repels.PodAntiAffinityIn("kind", zone, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq).Obj())
-	tx, err := Begin(s.fw, Hooks{counted: true, listeners: listenersOf(s.fw)}, false)
+	tx, err := Begin(s.fw, hooksWith(s.fw, nil), false)
 	if err != nil {
 		t.Fatal(err)
 	}

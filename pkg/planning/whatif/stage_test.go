@@ -155,7 +155,7 @@ func on(p *v1.Pod, node string) *v1.Pod {
 // refuses.
 func view(t testing.TB, tx *Transaction, p *v1.Pod) *View {
 	t.Helper()
-	v, status := tx.View(t.Context(), p, func(fwk.CycleState) {})
+	v, status := tx.View(t.Context(), p)
 	if status.Code() == fwk.Error {
 		t.Fatalf("preparing %s: %v", p.Name, status)
 	}

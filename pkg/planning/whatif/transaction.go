@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // Transaction is a hypothetical state of the cluster. It is not safe for
@@ -138,9 +139,8 @@ type View struct {
 	State fwk.CycleState
 	// only is the nodes that PreFilter left, by name; nil for all.
 	only sets.Set[string]
-	// beyond are the plugins that may judge a node by pods on others; if not known, any may.
+	// beyond are the plugins that may judge a node by pods on others.
 	beyond sets.Set[string]
-	known  bool
 	// spreads: plugins with hooks, or devices that several nodes reach, may matter to other nodes, whatever the pods ask
 	// of each other.
 	spreads bool
@@ -158,7 +158,7 @@ func (v *View) Allows(info fwk.NodeInfo) bool {
 }
 
 // Local reports whether, of the pods that come and go, only those on a node matter to the filters' verdict on it.
-func (v *View) Local() bool { return v.known && len(v.beyond) == 0 }
+func (v *View) Local() bool { return len(v.beyond) == 0 }
 
 // Spreads reports whether a pod that comes or goes may matter to other nodes than its own by plugins with hooks, which
 // may go by anything. Other plugins go by what pods ask of each other.
@@ -167,14 +167,13 @@ func (v *View) Spreads() bool { return v.spreads }
 // Settled reports whether a status of a node means that the pod cannot run there whatever pods come and go, there or
 // elsewhere.
 func (v *View) Settled(status *fwk.Status) bool {
-	return status.Code() == fwk.UnschedulableAndUnresolvable && v.known && !v.beyond.Has(status.Plugin())
+	return status.Code() == fwk.UnschedulableAndUnresolvable && !v.beyond.Has(status.Plugin())
 }
 
-// View runs the PreFilter plugins for a pod. prepare may write to the cycle state first. Any status but success is the
+// View runs the PreFilter plugins for a pod, which may use what these holders hold. Any status but success is the
 // plugins' own: rejected, or an error.
-func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.CycleState)) (*View, *fwk.Status) {
-	state := newState()
-	prepare(state)
+func (t *Transaction) View(ctx context.Context, pod *v1.Pod, holders ...hold.Holder) (*View, *fwk.Status) {
+	state := newState(holders)
 	result, status, _ := t.fw.RunPreFilterPlugins(ctx, state, pod)
 	if !status.IsSuccess() {
 		return nil, status
@@ -184,7 +183,7 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 		v.only = result.NodeNames
 	}
 	if t.snapshot == nil && len(t.expected) > 0 && len(t.nodes) > 0 && t.hooks.skippedBy(state) {
-		beside, err := t.stateBesideExpected(ctx, pod, prepare)
+		beside, err := t.stateBesideExpected(ctx, pod, holders)
 		if err != nil {
 			return nil, fwk.AsStatus(err)
 		}
@@ -211,13 +210,6 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, prepare func(fwk.Cy
 		t.views = append(t.views, v)
 	}
 	return v, nil
-}
-
-// newState returns the cycle state of a view.
-func newState() fwk.CycleState {
-	state := framework.NewCycleState()
-	devices.MarkAccounted(state)
-	return state
 }
 
 // updateView updates the states of a view for a pod that came or went. PreFilter plugins have seen the snapshot

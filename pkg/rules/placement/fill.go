@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// Minimum picks the members of a gang that are entitled to a place first: as many as it needs, and of each role.
+func Minimum(p Problem, g Gang) []int { return (&solver{Problem: p}).chooseMinimum(g, false) }
+
 // chooseMinimum picks the members that make up a gang's minimum: first those that its roles need, then the others in
 // order. With small the smallest come first.
 func (s *solver) chooseMinimum(g Gang, small bool) []int {
@@ -39,17 +42,18 @@ func (s *solver) chooseMinimum(g Gang, small bool) []int {
 	return chosen
 }
 
-func (s *solver) rolesMet(g Gang, placed map[int]int) bool {
+// lackingRoles returns how many members of its roles a gang still needs, given those placed.
+func (s *solver) lackingRoles(g Gang, placed map[int]int) (lacking map[string]int, sum int) {
 	have := map[string]int{}
 	for m := range placed {
 		have[s.Members[m].Role]++
 	}
+	lacking = map[string]int{}
 	for role, n := range g.MinByRole {
-		if have[role] < n {
-			return false
-		}
+		lacking[role] = max(0, n-have[role])
+		sum += lacking[role]
 	}
-	return true
+	return lacking, sum
 }
 
 // tactic is a way to fill nodes.
@@ -146,7 +150,8 @@ func (s *solver) fill(ctx context.Context, gangs part, nodes []int, hope bool) (
 func (s *solver) enough(gangs part, placed map[int]int) bool {
 	for _, gang := range gangs {
 		g := s.Gangs[gang]
-		if mine := membersOf(g, placed); len(mine) < g.Min || !s.rolesMet(g, mine) {
+		mine := membersOf(g, placed)
+		if _, lacking := s.lackingRoles(g, mine); len(mine) < g.Min || lacking > 0 {
 			return false
 		}
 	}
@@ -171,7 +176,7 @@ func (s *solver) attempt(ctx context.Context, gangs part, nodes []int, t tactic)
 		g := s.Gangs[gang]
 		chosen := s.chooseMinimum(g, t.small)
 		if t.loose {
-			g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level Level) bool { return !level.sliced() })
+			g.Levels = Sliced(g.Levels)
 		}
 		if len(g.Levels) == 0 {
 			others = append(others, chosen...)
@@ -240,11 +245,7 @@ func (f *filling) takePlace(ctx context.Context, member, want int) (bool, error)
 	class := f.Members[member].Class
 	o := f.open[class]
 	if o == nil {
-		offers, err := f.world.Open(ctx, class, f.nodes, want, f.tactic.tight)
-		if err != nil {
-			return false, err
-		}
-		o = &opened{offers: offers}
+		o = &opened{offers: f.world.Open(class, f.nodes, want, f.tactic.tight)}
 		f.open[class] = o
 	}
 	if o.full {
@@ -289,16 +290,6 @@ func (f *filling) exhausted(class int) bool {
 
 // useful reports whether one more member leaves places for what the roles need.
 func (f *filling) useful(g Gang, mine map[int]int, member int) bool {
-	lacking := 0
-	have := map[string]int{}
-	for m := range mine {
-		have[f.Members[m].Role]++
-	}
-	for role, n := range g.MinByRole {
-		if n > have[role] {
-			lacking += n - have[role]
-		}
-	}
-	role := f.Members[member].Role
-	return g.MinByRole[role] > have[role] || g.Min-len(mine) > lacking
+	lacking, sum := f.lackingRoles(g, mine)
+	return lacking[f.Members[member].Role] > 0 || g.Min-len(mine) > sum
 }

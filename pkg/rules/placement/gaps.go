@@ -8,34 +8,82 @@ import (
 
 // gap is the free numbers of a slice that has members.
 type gap struct {
-	// home is the domain with its members.
-	home *branch
+	slice int
 	// units are its free numbers, by the inner slices that have no members.
 	units [][]int
 	lacks int
+}
+
+// gapsOf lists the gaps in slices beside members with these numbers: the finest first, and of these the fullest. It also
+// returns all their numbers, with those taken.
+func gapsOf(taken []int, levels []Level) (gaps []*gap, known map[int]bool) {
+	known = map[int]bool{}
+	for _, rank := range taken {
+		known[rank] = true
+	}
+	inside := 1
+	for _, level := range slices.Backward(levels) {
+		if level.Slice > 1 {
+			gaps = append(gaps, gapsIn(taken, level.Slice, inside, known)...)
+			inside = level.Slice
+		}
+	}
+	return gaps, known
+}
+
+// gapsIn lists the gaps in slices of a size, the fullest first, beside members with these numbers. inside is the size of
+// the slices inside. known has the numbers that are taken, or in gaps of slices inside; those of the gaps are added.
+func gapsIn(taken []int, size, inside int, known map[int]bool) []*gap {
+	var gaps []*gap
+	of := map[int]*gap{} // by slice
+	for _, rank := range taken {
+		if of[rank/size] == nil {
+			of[rank/size] = &gap{slice: rank / size, lacks: size}
+			gaps = append(gaps, of[rank/size])
+		}
+		of[rank/size].lacks--
+	}
+	for _, g := range gaps {
+		var free []int
+		for rank := g.slice * size; rank < (g.slice+1)*size; rank++ {
+			if !known[rank] {
+				known[rank], free = true, append(free, rank)
+			}
+		}
+		g.units = chunks(free, func(a, b int) bool { return a/inside == b/inside })
+	}
+	gaps = slices.DeleteFunc(gaps, func(g *gap) bool { return len(g.units) == 0 })
+	slices.SortStableFunc(gaps, func(a, b *gap) int { return cmp.Compare(a.lacks, b.lacks) })
+	return gaps
 }
 
 // fillGaps places members that carry no numbers in incomplete slices: in any with room, the finest first, and of these
 // the fullest. It gives them numbers. It returns those that must begin new slices, since the gaps have fewer numbers
 // than there are members.
 func (l *layout) fillGaps(ctx context.Context, run []int) (rest []int, err error) {
-	taken := map[int]bool{} // and the numbers of gaps visited
+	known := map[int]bool{}
 	for _, standing := range l.gang.On {
-		taken[standing.Rank] = true
+		known[standing.Rank] = true
 	}
-	newcomers, stand := len(run), len(taken)
+	newcomers, stand := len(run), len(known)
 	for depth, level := range slices.Backward(l.tree.levels) {
 		if level.Slice > 1 {
-			if run, err = l.fillAt(ctx, depth, l.gaps(depth, taken), run); err != nil {
+			var in []int // those that are in a domain of the level
+			for _, standing := range l.gang.On {
+				if _, ok := l.world.Label(standing.Node, level.Key); ok {
+					in = append(in, standing.Rank)
+				}
+			}
+			if run, err = l.fillAt(ctx, depth, gapsIn(in, level.Slice, l.tree.unit(depth+1), known), run); err != nil {
 				return nil, err
 			}
 		}
 	}
-	lacking := len(taken) - stand
+	lacking := len(known) - stand
 	run = run[:min(len(run), max(0, newcomers-lacking))]
 	next := 0
 	for _, m := range run {
-		for taken[next] {
+		for known[next] {
 			next++
 		}
 		l.ranks[m] = next
@@ -44,49 +92,20 @@ func (l *layout) fillGaps(ctx context.Context, run []int) (rest []int, err error
 	return run, nil
 }
 
-// gaps lists the gaps in slices of the level at depth, the fullest first, and marks their numbers taken.
-func (l *layout) gaps(depth int, taken map[int]bool) []*gap {
-	level, homes, inside, seen := l.tree.levels[depth], map[int]*branch{}, l.tree.unit(depth+1), map[int]bool{}
-	l.homes(l.tree.root, 0, depth, homes)
-	var gaps []*gap
-	for _, standing := range l.gang.On {
-		slice := standing.Rank / level.Slice
-		if _, ok := l.world.Label(standing.Node, level.Key); !ok || seen[slice] {
-			continue
-		}
-		seen[slice] = true
-		g := &gap{home: homes[slice]}
-		for rank := slice * level.Slice; rank < (slice+1)*level.Slice; rank++ {
-			if taken[rank] {
-				continue
-			}
-			taken[rank] = true
-			if last := len(g.units) - 1; last >= 0 && g.units[last][0]/inside == rank/inside {
-				g.units[last] = append(g.units[last], rank)
-			} else {
-				g.units = append(g.units, []int{rank})
-			}
-			g.lacks++
-		}
-		if g.home != nil { // otherwise they fit nowhere
-			gaps = append(gaps, g)
-		}
-	}
-	slices.SortStableFunc(gaps, func(a, b *gap) int { return cmp.Compare(a.lacks, b.lacks) })
-	return gaps
-}
-
 // fillAt fills gaps at the level at depth: with whole units, and with a rest of the run smaller than one. It returns
 // the remaining members.
 func (l *layout) fillAt(ctx context.Context, depth int, gaps []*gap, run []int) (rest []int, err error) {
+	homes := map[int]*branch{}
+	l.homes(l.tree.root, 0, depth, homes)
+	gaps = slices.DeleteFunc(gaps, func(g *gap) bool { return homes[g.slice] == nil }) // they fit nowhere
 	for _, g := range gaps {
-		if run, err = l.fillGap(ctx, depth, g, run); err != nil {
+		if run, err = l.fillGap(ctx, homes[g.slice], depth, g, run); err != nil {
 			return nil, err
 		}
 	}
 	for _, g := range gaps {
 		if short := len(run) % l.tree.unit(depth+1); short > 0 && len(g.units) > 0 && len(g.units[0]) > short {
-			ok, err := l.putAs(ctx, g.home, depth, run[:short], g.units[0][:short])
+			ok, err := l.putAs(ctx, homes[g.slice], depth, run[:short], g.units[0][:short])
 			if ok || err != nil {
 				return run[short:], err
 			}
@@ -95,15 +114,16 @@ func (l *layout) fillAt(ctx context.Context, depth int, gaps []*gap, run []int) 
 	return run, nil
 }
 
-// fillGap places units in a gap: as many as there are members for, or else those that it takes. If one member does not
+// fillGap places units in a gap, in the domain of its slice: as many as there are members for, or else those that it takes. If one member does not
 // fit, one of another class may.
-func (l *layout) fillGap(ctx context.Context, depth int, g *gap, run []int) (rest []int, err error) {
+func (l *layout) fillGap(ctx context.Context, home *branch, depth int, g *gap,
+	run []int) (rest []int, err error) {
 	var ranks []int
 	n := 0
 	for ; n < len(g.units) && len(ranks)+len(g.units[n]) <= len(run); n++ {
 		ranks = append(ranks, g.units[n]...)
 	}
-	if ok, err := l.putAs(ctx, g.home, depth, run[:len(ranks)], ranks); ok || err != nil {
+	if ok, err := l.putAs(ctx, home, depth, run[:len(ranks)], ranks); ok || err != nil {
 		g.units = g.units[n:]
 		return run[len(ranks):], err
 	}
@@ -121,7 +141,7 @@ func (l *layout) fillGap(ctx context.Context, depth int, g *gap, run []int) (res
 		if i+len(unit) > len(run) {
 			break
 		}
-		ok, err := l.putAs(ctx, g.home, depth, run[i:i+len(unit)], unit)
+		ok, err := l.putAs(ctx, home, depth, run[i:i+len(unit)], unit)
 		if err != nil {
 			return nil, err
 		}

@@ -138,21 +138,8 @@ type load struct {
 }
 
 func (l *layout) load(units ...[]int) load {
-	w := load{units: units, rank: l.rank(units[0][0])}
-	at := map[int]int{}
-	for _, unit := range units {
-		w.members += len(unit)
-		for _, m := range unit {
-			class := l.Members[m].Class
-			i, ok := at[class]
-			if !ok {
-				i = len(w.classes)
-				at[class] = i
-				w.classes = append(w.classes, share{class: class})
-			}
-			w.classes[i].want++
-		}
-	}
+	all := slices.Concat(units...)
+	w := load{units: units, members: len(all), classes: l.mix(nil, all), rank: l.rank(all[0])}
 	slices.SortStableFunc(w.classes, func(a, b share) int { return cmp.Compare(b.want, a.want) })
 	return w
 }
@@ -392,31 +379,24 @@ func (l *layout) anywhere(ctx context.Context, b *branch, depth int, unit []int)
 
 // units divides a run by rank into slices of a size.
 func (l *layout) units(run []int, size int) [][]int {
-	var units [][]int
-	for i, m := range run {
-		if i > 0 && size > 1 && l.rank(m)/size == l.rank(run[i-1])/size {
-			units[len(units)-1] = append(units[len(units)-1], m)
-		} else {
-			units = append(units, []int{m})
-		}
-	}
-	return units
+	return chunks(run, func(a, b int) bool { return size > 1 && l.rank(a)/size == l.rank(b)/size })
 }
 
 // byClass divides a run by class, the largest first.
 func (l *layout) byClass(run []int) [][]int {
-	var runs [][]int
-	at := map[int]int{}
-	for _, m := range run {
-		class := l.Members[m].Class
-		i, ok := at[class]
-		if !ok {
-			i = len(runs)
-			at[class] = i
-			runs = append(runs, nil)
+	run = slices.Clone(run)
+	slices.SortStableFunc(run, func(a, b int) int { return cmp.Compare(l.Members[a].Class, l.Members[b].Class) })
+	return chunks(run, func(a, b int) bool { return l.Members[a].Class == l.Members[b].Class })
+}
+
+// chunks divides a list between neighbours that do not belong together.
+func chunks(list []int, together func(a, b int) bool) (chunks [][]int) {
+	for i, one := range list {
+		if i > 0 && together(list[i-1], one) {
+			chunks[len(chunks)-1] = append(chunks[len(chunks)-1], one)
+		} else {
+			chunks = append(chunks, []int{one})
 		}
-		runs[i] = append(runs[i], m)
 	}
-	slices.SortStableFunc(runs, func(a, b []int) int { return cmp.Compare(l.Members[a[0]].Class, l.Members[b[0]].Class) })
-	return runs
+	return chunks
 }

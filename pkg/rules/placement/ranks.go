@@ -3,7 +3,6 @@ package placement
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -70,7 +69,7 @@ func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 // Number ranks placed members that carry no numbers, so that members in one domain of a level with slices fill its
 // slices one after the other.
 func Number(on []Standing, levels []Level, label func(node int, key string) (string, bool)) {
-	levels = slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
+	levels = Sliced(levels)
 	values := func(standing Standing) []string {
 		list := make([]string, len(levels))
 		for i, level := range levels {
@@ -98,19 +97,10 @@ func Number(on []Standing, levels []Level, label func(node int, key string) (str
 // Gaps returns free numbers for a newcomer: in each incomplete slice, the finest slices first, and of these the
 // fullest. In a slice with inner slices it begins one of these. If no slice is incomplete, it returns the first free
 // number. taken are the numbers of the placed members, see Number, in order.
-func Gaps(taken []int, levels []Level) []int {
-	var sizes []int
-	for _, level := range levels {
-		if level.sliced() {
-			sizes = append(sizes, level.Slice)
-		}
-	}
-	list := vacancies(taken, sizes)
-	slices.SortStableFunc(list,
-		func(a, b vacancy) int { return cmp.Or(cmp.Compare(a.level, b.level), cmp.Compare(a.lacks, b.lacks)) })
-	ranks := make([]int, len(list))
-	for i, one := range list {
-		ranks[i] = one.rank
+func Gaps(taken []int, levels []Level) (ranks []int) {
+	gaps, _ := gapsOf(taken, levels)
+	for _, g := range gaps {
+		ranks = append(ranks, g.units[0][0])
 	}
 	if len(ranks) == 0 {
 		return []int{Free(taken, 0)}
@@ -118,72 +108,34 @@ func Gaps(taken []int, levels []Level) []int {
 	return ranks
 }
 
-// Numbers returns numbers for newcomers beside placed members: those of the best gaps, see Gaps.
-func Numbers(on []Standing, levels []Level, newcomers int) []int {
-	taken := make([]int, len(on), len(on)+newcomers)
+// Numbers returns numbers for newcomers beside placed members: those of the best gaps, see Gaps, and then the first
+// free ones.
+func Numbers(on []Standing, levels []Level, newcomers int) (numbers []int) {
+	taken := make([]int, len(on))
 	for i, standing := range on {
 		taken[i] = standing.Rank
 	}
-	slices.Sort(taken)
-	finest := math.MaxInt
-	for _, level := range levels {
-		if level.sliced() {
-			finest = level.Slice
+	gaps, known := gapsOf(taken, levels)
+	for _, g := range gaps {
+		for _, unit := range g.units {
+			numbers = append(numbers, unit...)
 		}
 	}
-	numbers := make([]int, 0, newcomers)
-	for len(numbers) < newcomers {
-		first := Gaps(taken, levels)[0]
-		for rank := first; rank/finest == first/finest && len(numbers) < newcomers; rank++ {
-			if i, found := slices.BinarySearch(taken, rank); !found {
-				numbers, taken = append(numbers, rank), slices.Insert(taken, i, rank)
-			}
+	for rank := 0; len(numbers) < newcomers; rank++ {
+		if !known[rank] {
+			numbers = append(numbers, rank)
 		}
 	}
-	return numbers
-}
-
-// vacancy is the first free number of an incomplete slice. Level counts from 1, the finest.
-type vacancy struct{ rank, level, lacks int }
-
-// vacancies lists those of slices of these sizes, the largest first.
-func vacancies(taken, sizes []int) (list []vacancy) {
-	if len(sizes) == 0 {
-		return nil
-	}
-	size, unit := sizes[0], 1
-	if len(sizes) > 1 {
-		unit = sizes[1]
-	}
-	for rest := taken; len(rest) > 0; {
-		slice, n := rest[0]/size, 1
-		for n < len(rest) && rest[n]/size == slice {
-			n++
-		}
-		if n < size {
-			list = append(list, vacancies(rest[:n], sizes[1:])...)
-			if rank := freeUnit(rest[:n], slice*size, unit); rank < (slice+1)*size {
-				list = append(list, vacancy{rank: rank, level: len(sizes), lacks: size - n})
-			}
-		}
-		rest = rest[n:]
-	}
-	return list
-}
-
-// freeUnit returns the start of the first unit, from a number on, with no number taken.
-func freeUnit(taken []int, from, unit int) int {
-	for {
-		i, _ := slices.BinarySearch(taken, from)
-		if i == len(taken) || taken[i] >= from+unit {
-			return from
-		}
-		from += unit
-	}
+	return numbers[:newcomers]
 }
 
 // Free returns the first number, from one on, that is not taken.
-func Free(taken []int, from int) int { return freeUnit(taken, from, 1) }
+func Free(taken []int, from int) int {
+	for i, _ := slices.BinarySearch(taken, from); i < len(taken) && taken[i] == from; i++ {
+		from++
+	}
+	return from
+}
 
 // Neighbours returns the members nearest to a rank on either side; a member of that very rank is on both.
 func Neighbours(on []Standing, rank int) []Standing {

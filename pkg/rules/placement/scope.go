@@ -200,10 +200,11 @@ func (s *solver) valueOn(g Gang, key string) (string, bool) {
 // share is how many members of a class a gang has, and how many of them would make up its minimum.
 type share struct{ class, have, want int }
 
+// mix returns the shares of the classes of members, of which some are chosen for the minimum, in order.
 func (s *solver) mix(members, chosen []int) []share {
 	at := map[int]int{}
 	var mix []share
-	for _, m := range members {
+	of := func(m int) *share {
 		class := s.Members[m].Class
 		i, ok := at[class]
 		if !ok {
@@ -211,10 +212,13 @@ func (s *solver) mix(members, chosen []int) []share {
 			at[class] = i
 			mix = append(mix, share{class: class})
 		}
-		mix[i].have++
+		return &mix[i]
+	}
+	for _, m := range members {
+		of(m).have++
 	}
 	for _, m := range chosen {
-		mix[at[s.Members[m].Class]].want++
+		of(m).want++
 	}
 	return mix
 }

@@ -245,7 +245,7 @@ func (t *tree) roomsOf(b *branch, depth, level, class int) []roomy {
 // asks the world only for slots and labels.
 func Most(w World, g Gang, nodes []int, class, members int) int {
 	s := newSolver(w, Problem{})
-	g.Levels = slices.DeleteFunc(slices.Clone(g.Levels), func(level Level) bool { return !level.sliced() })
+	g.Levels = Sliced(g.Levels)
 	t := s.grow(nodes, Gang{Levels: g.Levels})
 	slots := t.slotsOf(t.root, class)
 	if len(g.Levels) == 0 {

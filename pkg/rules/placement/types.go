@@ -1,6 +1,9 @@
 package placement
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // World is the cluster as a plan sees and changes it. Nodes and classes are indexes. A class is a set of members that
 // scheduling cannot tell apart; classes are numbered from the largest to the smallest.
@@ -11,7 +14,7 @@ type World interface {
 	Label(node int, key string) (value string, ok bool)
 	// Open returns offers for up to want members of a class on nodes of scope; tight asks for the fullest node first
 	// instead of the best scored.
-	Open(ctx context.Context, class int, scope []int, want int, tight bool) (Offers, error)
+	Open(class int, scope []int, want int, tight bool) Offers
 	// LackingExtra reports which of these gangs lack their extra if all get theirs at once, beside all placements. It
 	// takes nothing.
 	LackingExtra(ctx context.Context, extras []Extra) (lacking []int, err error)
@@ -57,6 +60,11 @@ type Level struct {
 }
 
 func (l Level) sliced() bool { return l.Slice > 0 }
+
+// Sliced returns those of some levels that have slices: the hard constraints of a layout.
+func Sliced(levels []Level) []Level {
+	return slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
+}
 
 // Standing is the node and rank of a placed member.
 type Standing struct{ Node, Rank int }

@@ -82,7 +82,7 @@ func (c *cluster) fits(class, node int) bool {
 	return c.Slots(class, node) > 0 && !c.refuses[[2]int{class, node}]
 }
 
-func (c *cluster) Open(_ context.Context, class int, scope []int, _ int, tight bool) (Offers, error) {
+func (c *cluster) Open(class int, scope []int, _ int, tight bool) Offers {
 	o := &ranked{cluster: c, class: class, nodes: slices.Clone(scope)}
 	slices.SortStableFunc(o.nodes, func(a, b int) int {
 		if tight {
@@ -90,7 +90,7 @@ func (c *cluster) Open(_ context.Context, class int, scope []int, _ int, tight b
 		}
 		return cmp.Compare(c.scoreOf(class, b), c.scoreOf(class, a))
 	})
-	return o, nil
+	return o
 }
 
 func (c *cluster) scoreOf(class, node int) int {
