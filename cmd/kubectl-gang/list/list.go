@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	kind = "GangList"
+	listKind = "GangList"
 
 	// unknown is what kubectl prints of what it does not know.
 	unknown = "<unknown>"
@@ -99,14 +99,14 @@ func (o *options) run(ctx context.Context) error {
 	}
 	columns := o.columns()
 	if !o.watch || len(gangs) > 0 {
-		if err := output.Print(printer, kind, columns, gangs); err != nil {
+		if err := output.Print(printer, listKind, columns, gangs); err != nil {
 			return err
 		}
 	}
 	if !o.watch {
 		return nil
 	}
-	return r.watch(ctx, gangs, func(changed []view.Gang) error { return output.Print(printer, kind, columns, changed) })
+	return r.watch(ctx, gangs, func(changed []view.Gang) error { return output.Print(printer, listKind, columns, changed) })
 }
 
 // in says in which namespace gangs were looked for; empty for all.

@@ -4,6 +4,7 @@ package queues
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := access.All[v1alpha1.Queue, v1alpha1.QueueList](ctx, o.Access)
+	list, err := access.All[*v1alpha1.Queue](ctx, o.Access, &v1alpha1.QueueList{})
 	if err != nil {
 		return err
 	}
@@ -85,14 +86,7 @@ func (o *options) run(ctx context.Context) error {
 // shown returns a function that reports which resources have a line.
 func (o *options) shown(queues []view.Queue, printer *output.Printer) func(v1.ResourceName) bool {
 	if len(o.resources) > 0 {
-		return func(name v1.ResourceName) bool {
-			for _, one := range o.resources {
-				if one == string(name) {
-					return true
-				}
-			}
-			return false
-		}
+		return func(name v1.ResourceName) bool { return slices.Contains(o.resources, string(name)) }
 	}
 	extended := false
 	for _, q := range queues {
