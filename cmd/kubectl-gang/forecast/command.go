@@ -68,7 +68,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	began := time.Now()
 	return o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) error {
-		o.Note("using %s", simulation.Origin())
+		o.Note("using %s", simulation.Origin)
 		pods, objects, err := o.read(ctx, simulation)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,7 +20,8 @@ import (
 // alone.
 const fast = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 
-// read reads an object or a list from a cluster.
+// read reads an object or a list from a cluster. Its errors are those of API servers, except that they say no more than
+// the path and the status.
 func read(ctx context.Context, base overlayserver.Base, path string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -40,14 +42,9 @@ func read(ctx context.Context, base overlayserver.Base, path string, into any) e
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		err := fmt.Errorf("reading %s: %s", path, response.Status)
-		switch response.StatusCode {
-		case http.StatusNotFound:
-			return &MissingError{err}
-		case http.StatusForbidden, http.StatusUnauthorized:
-			return &NotAllowedError{err}
-		}
-		return err
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: int32(response.StatusCode), Message: fmt.Sprintf("reading %s: %s", path, response.Status),
+		}}
 	}
 	body, err := io.ReadAll(response.Body)
 	switch {
@@ -63,30 +60,14 @@ func read(ctx context.Context, base overlayserver.Base, path string, into any) e
 	return nil
 }
 
-// MissingError means that an object does not exist, or that its kind is not served.
-type MissingError struct{ Err error }
+// IsNotAllowed reports whether an error means that the user may not read something.
+func IsNotAllowed(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-// Error implements error.
-func (e *MissingError) Error() string { return e.Err.Error() }
-
-// Unwrap returns what the API server said.
-func (e *MissingError) Unwrap() error { return e.Err }
-
-// NotAllowedError means that a user may not read something.
-type NotAllowedError struct{ Err error }
-
-// Error implements error.
-func (e *NotAllowedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns what the API server said.
-func (e *NotAllowedError) Unwrap() error { return e.Err }
-
-// Exists reports whether an object is in the cluster, and not on its way out. Where the user may not read it, it
-// returns a [NotAllowedError].
+// Exists reports whether an object is in the cluster, and not on its way out.
 func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
 	var object metav1.PartialObjectMetadata
 	err := s.Read(ctx, overlayserver.PathOf(resource, namespace, name), &object)
-	if IsNotFound(err) {
+	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	return err == nil && object.DeletionTimestamp == nil, err

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -10,20 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
-	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 )
-
-// IsNotFound reports whether an error means that a cluster does not have an object, or its kind.
-func IsNotFound(err error) bool {
-	var missing *MissingError
-	return errors.As(err, &missing)
-}
-
-// IsNotAllowed reports whether an error means that the user may not read something.
-func IsNotAllowed(err error) bool {
-	var notAllowed *NotAllowedError
-	return errors.As(err, &notAllowed)
-}
 
 // Check returns what is wrong with the question itself, whatever the cluster is like.
 func (q *Question) Check() error {
@@ -36,15 +22,7 @@ type Cluster struct{ base overlayserver.Base }
 
 // Cluster returns the cluster that is asked about, without a scheduler. A live one is not read yet.
 func (q *Question) Cluster(a *access.Access) (*Cluster, error) {
-	if q.source.dumpFile != "" {
-		dump, err := q.source.dump()
-		return &Cluster{dump}, err
-	}
-	config, err := a.Config()
-	if err != nil {
-		return nil, err
-	}
-	base, err := overlayserver.Live(config)
+	base, err := q.source.base(a)
 	return &Cluster{base}, err
 }
 
@@ -59,19 +37,8 @@ func (c *Cluster) Pods(ctx context.Context, namespace string) ([]*v1.Pod, error)
 	if err := c.Read(ctx, "/api/v1/namespaces/"+namespace+"/pods", &list); err != nil {
 		return nil, err
 	}
-	pods := make([]*v1.Pod, len(list.Items))
-	for i := range list.Items {
-		pods[i] = &list.Items[i]
-	}
-	return pods, nil
+	return access.Pointers(list.Items), nil
 }
 
 // Profiles returns the names of the scheduler's profiles, which pods ask for, in order.
 func (s *Simulation) Profiles() []string { return slices.Sorted(maps.Keys(s.scheduler.Profiles)) }
-
-// Reserves reports whether the profile of a pod makes pods use Reservations.
-func (s *Simulation) Reserves(pod *v1.Pod) bool { return s.scheduler.Set.Reserves(pod) }
-
-// Line returns where a pod or its gang stands among those that wait, once the scheduler has decided about it; false
-// where it does not wait.
-func (s *Simulation) Line(pod *v1.Pod) (scheduler.Line, bool) { return s.scheduler.Set.Line(pod) }
