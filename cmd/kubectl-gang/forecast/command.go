@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,8 +85,9 @@ func (o *options) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, one := range simulation.Beside(pods) {
-			o.Note("gang %s has %d pods in the cluster already, which count beside those of the manifests", one.Gang, one.Pods)
+		beside := simulation.Beside(pods)
+		for _, gang := range slices.Sorted(maps.Keys(beside)) {
+			o.Note("gang %s has %d pods in the cluster already, which count beside those of the manifests", gang, beside[gang])
 		}
 		reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
 		switch {

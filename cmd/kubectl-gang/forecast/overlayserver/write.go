@@ -131,7 +131,9 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	case "create/eviction", "delete/":
 		s.store.drop(at, old)
 		for _, claim := range claims {
-			s.store.release(claim, text(meta(old), "uid"))
+			if err := s.store.release(claim, types.UID(text(meta(old), "uid"))); err != nil {
+				return nil, err
+			}
 		}
 		return success, nil
 	case "update/", "update/status":
@@ -196,72 +198,56 @@ func (s *store) create(at ref, o object) object {
 }
 
 // bind binds a pod.
-func (s *store) bind(at ref, pod object, body []byte) error {
-	o, err := decode(body)
-	if err != nil {
+func (s *store) bind(at ref, old object, body []byte) error {
+	binding, pod := &v1.Binding{}, &v1.Pod{}
+	if err := decodeInto(body, binding); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	target, _ := o["target"].(object)
-	spec, _ := pod["spec"].(object)
-	if spec == nil || text(target, "name") == "" {
-		return apierrors.NewBadRequest("a binding needs a pod and a target.name")
+	if err := typed(old, pod); err != nil {
+		return err
 	}
-	if uid := text(meta(o), "uid"); uid != "" && uid != text(meta(pod), "uid") || text(spec, "nodeName") != "" {
+	switch {
+	case binding.Target.Name == "":
+		return apierrors.NewBadRequest("a binding needs a target.name")
+	case binding.UID != "" && binding.UID != pod.UID, pod.Spec.NodeName != "":
 		return apierrors.NewConflict(at.group(), at.name, errors.New("it is another pod, or has a node"))
 	}
-	spec["nodeName"] = text(target, "name")
-	if given, ok := meta(o)["annotations"].(object); ok {
-		annotations, _ := meta(pod)["annotations"].(object)
-		if annotations == nil {
-			annotations = object{}
-			meta(pod)["annotations"] = annotations
-		}
-		for key, value := range given {
-			annotations[key] = value
-		}
+	for key, value := range binding.Annotations {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}
-	status, _ := pod["status"].(object)
-	if status == nil {
-		status = object{}
-		pod["status"] = status
-	}
-	delete(status, "nominatedNodeName")
-	status["conditions"] = []any{object{"type": string(v1.PodScheduled), "status": "True", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}
-	s.put(at, pod, watch.Modified)
-	return nil
+	pod.Spec.NodeName, pod.Status.NominatedNodeName = binding.Target.Name, ""
+	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	return s.putTyped(at, pod, watch.Modified)
 }
 
 // release removes a deleted pod from a ResourceClaim, as kube-controller-manager does: a claim made for the pod is
 // deleted with it, and a claim that no pod uses is deallocated.
-func (s *store) release(one found, pod string) {
-	at, claim := one.at, clone(one.object)
-	if now, known := s.objects[at]; known { // it may have changed since
-		if now == nil {
-			return
-		}
-		claim = clone(now)
+func (s *store) release(one found, pod types.UID) error {
+	o := one.object
+	if now, known := s.objects[one.at]; known { // it may have changed since
+		o = now
 	}
-	for _, owner := range objectsOf(meta(claim)["ownerReferences"]) {
-		if text(owner, "uid") == pod {
-			s.drop(at, claim)
-			return
-		}
+	if o == nil {
+		return nil
 	}
-	status, _ := claim["status"].(object)
-	users := objectsOf(status["reservedFor"])
-	left := slices.DeleteFunc(slices.Clone(users), func(user object) bool { return text(user, "uid") == pod })
-	if len(left) == len(users) {
-		return
+	claim := &resourceapi.ResourceClaim{}
+	if err := typed(o, claim); err != nil {
+		return err
 	}
-	if len(left) == 0 {
-		delete(status, "allocation")
+	if slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == pod }) {
+		s.drop(one.at, clone(o))
+		return nil
 	}
-	rest := make([]any, 0, len(left))
-	for _, user := range left {
-		rest = append(rest, user)
+	users := len(claim.Status.ReservedFor)
+	claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor,
+		func(user resourceapi.ResourceClaimConsumerReference) bool { return user.UID == pod })
+	switch len(claim.Status.ReservedFor) {
+	case users:
+		return nil
+	case 0:
+		claim.Status.Allocation = nil
 	}
-	status["reservedFor"] = rest
-	s.put(at, claim, watch.Modified)
+	return s.putTyped(one.at, claim, watch.Modified)
 }
 
 // objectsOf returns the objects of a list.

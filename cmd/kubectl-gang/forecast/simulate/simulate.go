@@ -4,7 +4,6 @@ package simulate
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"time"
@@ -168,7 +167,6 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 }
 
 func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
-	began := time.Now()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	l := &looking{Simulation: s, pods: pods, unseen: len(pods), evictedFor: map[types.UID]*v1.ObjectReference{}}
@@ -183,7 +181,6 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		if err != nil {
 			return nil, err
 		}
-		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
 		decided = !l.behind() && decided
 		awaits, until := s.awaits(pods)
@@ -242,14 +239,8 @@ func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decisio
 	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool { return d.Last.Time.Before(since) })
 }
 
-// Count is how many pods a gang has.
-type Count struct {
-	Gang string
-	Pods int
-}
-
-// Beside counts the pods of the gangs of some pods that are in the cluster beside them and have not ended.
-func (s *Simulation) Beside(pods []*v1.Pod) (list []Count) {
+// Beside counts, by gang, the pods of the gangs of some pods that are in the cluster beside them and have not ended.
+func (s *Simulation) Beside(pods []*v1.Pod) map[string]int {
 	asked, counts := uidsOf(pods), map[string]int{}
 	gangs := sets.New[string]()
 	for _, pod := range pods {
@@ -262,8 +253,5 @@ func (s *Simulation) Beside(pods []*v1.Pod) (list []Count) {
 			counts[gang]++
 		}
 	}
-	for _, gang := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, Count{gang, counts[gang]})
-	}
-	return list
+	return counts
 }

@@ -23,9 +23,8 @@ import (
 // Verdict is what became of a pod.
 type Verdict struct {
 	Pod *v1.Pod
-	// Node is the one to which it would be bound; empty for none. Before is whether it has it already.
-	Node   string
-	Before bool
+	// Node is the one to which it is, or would be bound; empty for none.
+	Node string
 	// Reason and Message are why it would wait; stands is whether only a change from outside the scheduler can end that.
 	Reason, Message string
 	stands          bool
@@ -46,8 +45,6 @@ type Answer struct {
 	Victims, Others []*v1.Pod
 	// Undecided: it had not come to an end in the time that it had.
 	Undecided bool
-	// Took is how long it took, with all that had to be read.
-	Took time.Duration
 }
 
 // Placed counts the pods that have a node, or would.
@@ -156,7 +153,7 @@ func (l *looking) keptOut(ctx context.Context, verdicts []Verdict) {
 
 // verdict returns what is known of a pod, and of its gang if that has not been asked for before.
 func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explanation) Verdict {
-	v := Verdict{Pod: pod, Node: pod.Spec.NodeName, Before: pod.Spec.NodeName != ""}
+	v := Verdict{Pod: pod, Node: pod.Spec.NodeName}
 	changed := l.now[pod.UID]
 	if changed != nil {
 		v.Node = changed.Spec.NodeName
