@@ -128,7 +128,9 @@ func TestDecide(t *testing.T) {
 // TestMoreNodes: whether autoscalers help goes by the plan.
 func TestMoreNodes(t *testing.T) {
 	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Topology: "example.com/block", Min: 4}}}
-	why := func(reason string) []view.Wait { return []view.Wait{{Reason: reason, Message: "words do not count", Pods: 4}} }
+	why := func(reason string) []view.Wait {
+		return []view.Wait{{Reason: reason, Message: "words do not count", Pods: 4}}
+	}
 	for want, c := range map[MoreNodes]struct {
 		Case
 		scattered string

@@ -48,7 +48,7 @@ type kind struct {
 
 // keep adds an object.
 func (k *kind) keep(object runtime.Object) {
-	if pod, isPod := object.(*v1.Pod); !isPod || view.IsMember(pod) {
+	if pod, isPod := object.(*v1.Pod); !isPod || view.GangOf(pod) != "" {
 		k.objects = append(k.objects, object)
 	}
 }

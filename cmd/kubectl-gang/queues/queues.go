@@ -129,14 +129,6 @@ func lines(queues []view.Queue, shown func(v1.ResourceName) bool) []line {
 	return list
 }
 
-// closed marks a queue that is closed.
-func closed(is bool) string {
-	if is {
-		return " (closed)"
-	}
-	return ""
-}
-
 func columns() output.Columns[line] {
 	ofQueue := func(name string, wide bool, of func(line) any) output.Column[line] {
 		return output.Column[line]{Name: name, Wide: wide, Of: func(l line) any {
@@ -161,7 +153,13 @@ func columns() output.Columns[line] {
 		return amount.String()
 	}
 	return output.Columns[line]{
-		ofQueue("Name", false, func(l line) any { return strings.Repeat("  ", l.Depth) + l.Name + closed(l.Closed) }),
+		ofQueue("Name", false, func(l line) any {
+			name := strings.Repeat("  ", l.Depth) + l.Name
+			if l.Closed {
+				name += " (closed)"
+			}
+			return name
+		}),
 		ofQueue("Share", false, func(l line) any { return output.OrNone(l.Share) }),
 		ofQueue("Run/Wait", false, func(l line) any { return fmt.Sprintf("%d/%d", l.Running, l.Pending) }),
 		ofResource("Resource", false, func(r *view.QueueResource) any { return string(r.Name) }),

@@ -6,15 +6,43 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
 )
+
+// Cluster is one that is only read.
+type Cluster struct{ base overlayserver.Base }
+
+// Cluster returns the cluster that is asked about, without a scheduler. A live one is not read yet.
+func (q *Question) Cluster(a *access.Access) (*Cluster, error) {
+	base, err := q.source.base(a)
+	return &Cluster{base}, err
+}
+
+// Read reads an object or a list.
+func (c *Cluster) Read(ctx context.Context, path string, into any) error {
+	return read(ctx, c.base, path, into)
+}
+
+// Pods returns all pods of a namespace.
+func (c *Cluster) Pods(ctx context.Context, namespace string) ([]*v1.Pod, error) {
+	var list v1.PodList
+	if err := c.Read(ctx, "/api/v1/namespaces/"+namespace+"/pods", &list); err != nil {
+		return nil, err
+	}
+	return access.Pointers(list.Items), nil
+}
 
 // fast is how objects of the kinds of Kubernetes itself are read: protobuf costs a fraction of JSON. A dump has JSON
 // alone.
@@ -71,4 +99,36 @@ func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionRes
 		return false, nil
 	}
 	return err == nil && object.DeletionTimestamp == nil, err
+}
+
+// hasEnded selects the pods that the scheduler leaves out.
+const hasEnded = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+
+// Pods returns the pods of a namespace as they are in the cluster, also those that have ended. They are not to be
+// changed.
+func (s *Simulation) Pods(ctx context.Context, namespace string) ([]*v1.Pod, error) {
+	var listed []*v1.Pod
+	if err := s.await(ctx, func() (ok bool) { listed, ok = s.scheduler.Listed(); return ok }); err != nil {
+		return nil, err
+	}
+	// Later than the others, so that a pod that ends meanwhile is there: twice, maybe.
+	var list v1.PodList
+	path := "/api/v1/namespaces/" + namespace + "/pods?" + url.Values{"fieldSelector": {hasEnded}}.Encode()
+	if err := s.Read(ctx, path, &list); err != nil {
+		return nil, err
+	}
+	ended := map[types.UID]bool{}
+	var pods []*v1.Pod
+	for i := range list.Items {
+		if pod := &list.Items[i]; podutil.IsPodTerminal(pod) { // a dump selects nothing
+			ended[pod.UID] = true
+			pods = append(pods, pod)
+		}
+	}
+	for _, pod := range listed {
+		if pod.Namespace == namespace && !ended[pod.UID] {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
 }

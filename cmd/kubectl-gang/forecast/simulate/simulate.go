@@ -4,6 +4,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -124,6 +125,9 @@ func (s *Simulation) Kinds() (meta.RESTMapper, error) {
 
 // Set returns the plugins of the scheduler, which know what it has decided.
 func (s *Simulation) Set() *scheduler.Set { return s.scheduler.Set }
+
+// Profiles returns the names of the scheduler's profiles, which pods ask for, in order.
+func (s *Simulation) Profiles() []string { return slices.Sorted(maps.Keys(s.scheduler.Profiles)) }
 
 // Suppose adds objects to the cluster.
 func (s *Simulation) Suppose(more []Object) error {

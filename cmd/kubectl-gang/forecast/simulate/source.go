@@ -168,6 +168,12 @@ func (q *Question) AddFlags(flags *pflag.FlagSet) {
 	q.source.AddFlags(flags)
 }
 
+// Check returns what is wrong with the question itself, whatever the cluster is like.
+func (q *Question) Check() error {
+	_, err := readMore(q.nodes)
+	return err
+}
+
 // Ask calls a function with a simulation of the cluster, in which no scheduler runs yet, and with the nodes to add once
 // the answer without them is known; nil for none. The context ends at the timeout of the question.
 func (q *Question) Ask(ctx context.Context, a *access.Access, ask func(ctx context.Context, s *Simulation, more *More) error) error {
