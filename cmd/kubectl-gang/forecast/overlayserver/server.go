@@ -87,7 +87,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		object, err := s.write(r, info)
 		answer(w, object, err)
 	default:
-		refuse(w, apierrors.NewMethodNotSupported(refOf(info).group(), info.Verb))
+		refuse(w, apierrors.NewMethodNotSupported(refOf(info).GroupResource(), info.Verb))
 	}
 }
 

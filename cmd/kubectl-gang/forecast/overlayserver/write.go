@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -35,7 +34,7 @@ func (s *Server) find(r *http.Request, at ref) (object, error) {
 	s.store.mu.Unlock()
 	switch {
 	case known && o == nil:
-		return nil, apierrors.NewNotFound(at.group(), at.name)
+		return nil, apierrors.NewNotFound(at.GroupResource(), at.name)
 	case known:
 		return o, nil
 	}
@@ -71,7 +70,7 @@ func (s *Server) read(r *http.Request, at ref) (object, error) {
 		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.group(), at.name, text(o, "message"), 0, true)
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.GroupResource(), at.name, text(o, "message"), 0, true)
 	}
 	return o, nil
 }
@@ -105,7 +104,7 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		if p := options.Preconditions; p != nil && p.UID != nil && string(*p.UID) != text(meta(old), "uid") {
-			return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+			return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the UID differs"))
 		}
 		if len(options.DryRun) > 0 {
 			return success, nil
@@ -121,7 +120,7 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	defer s.store.mu.Unlock()
 	if now, known := s.store.objects[at]; known {
 		if now == nil {
-			return nil, apierrors.NewNotFound(at.group(), at.name)
+			return nil, apierrors.NewNotFound(at.GroupResource(), at.name)
 		}
 		old = clone(now) // it may have changed since
 	}
@@ -141,7 +140,7 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	case "patch/", "patch/status":
 		return s.store.patch(at, old, types.PatchType(r.Header.Get("Content-Type")), body)
 	}
-	return nil, apierrors.NewMethodNotSupported(at.group(), info.Verb+" "+info.Subresource)
+	return nil, apierrors.NewMethodNotSupported(at.GroupResource(), info.Verb+" "+info.Subresource)
 }
 
 // patch changes an object. mu is held.
@@ -151,7 +150,7 @@ func (s *store) patch(at ref, old object, kind types.PatchType, body []byte) (ob
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if uid := text(meta(changed), "uid"); uid != text(meta(old), "uid") {
-		return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+		return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the UID differs"))
 	}
 	return clone(s.put(at, changed, watch.Modified)), nil
 }
@@ -171,19 +170,17 @@ func (s *Server) make(at ref, body []byte) (object, error) {
 		return o, nil
 	}
 	if at.name = text(meta(o), "name"); at.name == "" {
-		at.name = text(meta(o), "generateName") + strings.ToLower(rand5())
+		at.name = text(meta(o), "generateName") + string(uuid.NewUUID())[:5]
 		meta(o)["name"] = at.name
 	}
 	if at.namespace != "" {
 		meta(o)["namespace"] = at.namespace
 	}
 	if s.store.objects[at] != nil {
-		return nil, apierrors.NewAlreadyExists(at.group(), at.name)
+		return nil, apierrors.NewAlreadyExists(at.GroupResource(), at.name)
 	}
 	return clone(s.store.create(at, o)), nil
 }
-
-func rand5() string { return string(uuid.NewUUID())[:5] }
 
 // create gives an object what the API server gives to new ones.
 func (s *store) create(at ref, o object) object {
@@ -210,7 +207,7 @@ func (s *store) bind(at ref, old object, body []byte) error {
 	case binding.Target.Name == "":
 		return apierrors.NewBadRequest("a binding needs a target.name")
 	case binding.UID != "" && binding.UID != pod.UID, pod.Spec.NodeName != "":
-		return apierrors.NewConflict(at.group(), at.name, errors.New("it is another pod, or has a node"))
+		return apierrors.NewConflict(at.GroupResource(), at.name, errors.New("it is another pod, or has a node"))
 	}
 	for key, value := range binding.Annotations {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
@@ -315,7 +312,7 @@ func (s *store) replace(at ref, old object, body []byte) (object, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if version := text(meta(o), "resourceVersion"); version != "" && version != text(meta(old), "resourceVersion") {
-		return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the object has been modified"))
+		return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the object has been modified"))
 	}
 	for _, key := range []string{"apiVersion", "kind"} {
 		if o[key] == nil {
