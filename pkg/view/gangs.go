@@ -84,10 +84,12 @@ type GangsIn struct {
 	Levels []string
 }
 
-// IsMember reports whether a pod is in a gang, going by the pod alone.
-func IsMember(pod *v1.Pod) bool {
-	_, _, ok := gangstate.KeyOf(pod)
-	return ok
+// GangOf returns the gang of a pod as namespace/name, going by the pod alone; empty where it is in none.
+func GangOf(pod *v1.Pod) string {
+	if key, _, ok := gangstate.KeyOf(pod); ok {
+		return key.String()
+	}
+	return ""
 }
 
 // Gangs lists all gangs, by namespace and name.

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,10 +36,7 @@ func Migrations(migrations []*v1alpha1.PodMigration) []Migration {
 		rows = append(rows, migrationRow(m))
 	}
 	slices.SortFunc(rows, func(a, b Migration) int {
-		if c := b.Created.Compare(a.Created.Time); c != 0 {
-			return c
-		}
-		return CompareNames(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+		return cmp.Or(b.Created.Compare(a.Created.Time), CompareNames(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name))
 	})
 	return rows
 }

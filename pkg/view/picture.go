@@ -30,12 +30,8 @@ type Line struct {
 	// Depth is how many domains are around it.
 	Depth int
 	Title string
-	Nodes int
-	Empty int
-	FreeCapacity
-	// Largest is the most that is free in one part of it.
-	Largest   int64
-	LargestIn string
+	// Domain is the nodes that the line is about: one node, or a domain of them.
+	*Domain
 	// Picture is what is used (#), held (+), free on nodes that take no pods (x) and free (.): node by node, or of all
 	// nodes at once where they are many. Of domains that have others inside it is empty.
 	Picture string
@@ -49,8 +45,7 @@ func (t *Topology) Lines(withNodes bool) []Line {
 }
 
 func (d *Domain) lines(depth int, withNodes bool) []Line {
-	line := Line{Depth: depth, Title: d.Title(), Nodes: d.Nodes, Empty: d.Empty, FreeCapacity: d.FreeCapacity,
-		Largest: d.Largest, LargestIn: d.LargestIn}
+	line := Line{Depth: depth, Title: d.Title(), Domain: d}
 	if len(d.Domains) == 0 {
 		line.Picture = d.picture()
 	}
@@ -62,12 +57,11 @@ func (d *Domain) lines(depth int, withNodes bool) []Line {
 		return list
 	}
 	for _, m := range d.Members {
-		node := Line{Depth: depth + 1, Title: m.Name, Nodes: 1, FreeCapacity: m.FreeCapacity,
-			Largest: m.Free, Picture: m.cell()}
+		node := &Domain{Nodes: 1, FreeCapacity: m.FreeCapacity, Largest: m.Free}
 		if m.Free == m.Total {
 			node.Empty = 1
 		}
-		list = append(list, node)
+		list = append(list, Line{Depth: depth + 1, Title: m.Name, Domain: node, Picture: m.cell()})
 	}
 	return list
 }

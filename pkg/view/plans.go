@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,22 +60,17 @@ func Plans(plans []*v1alpha1.DefragmentationPlan) []Plan {
 		rows = append(rows, plan(p))
 	}
 	slices.SortFunc(rows, func(a, b Plan) int {
-		switch endedA, endedB := a.ended(), b.ended(); {
-		case endedA != endedB && endedB:
-			return -1
-		case endedA != endedB:
-			return 1
-		}
-		if c := b.Created.Compare(a.Created.Time); c != 0 {
-			return c
-		}
-		return CompareNames(a.Name, b.Name)
+		return cmp.Or(a.rank()-b.rank(), b.Created.Compare(a.Created.Time), CompareNames(a.Name, b.Name))
 	})
 	return rows
 }
 
-func (p *Plan) ended() bool {
-	return p.Phase == string(v1alpha1.DefragmentationSucceeded) || p.Phase == string(v1alpha1.DefragmentationFailed)
+// rank is 1 for a plan that has ended, and 0 for others.
+func (p *Plan) rank() int {
+	if p.Phase == string(v1alpha1.DefragmentationSucceeded) || p.Phase == string(v1alpha1.DefragmentationFailed) {
+		return 1
+	}
+	return 0
 }
 
 func plan(p *v1alpha1.DefragmentationPlan) Plan {

@@ -106,7 +106,7 @@ func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
 func askedByGangs(pods []*v1.Pod, nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
 	count := map[v1.ResourceName]int{}
 	for _, pod := range pods {
-		if ended(pod) || !IsMember(pod) {
+		if ended(pod) || GangOf(pod) == "" {
 			continue
 		}
 		ok = true

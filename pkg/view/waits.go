@@ -23,6 +23,16 @@ type Wait struct {
 	Pods int `json:"pods"`
 }
 
+// AddWait counts a pod that waits for a reason, each reason once.
+func AddWait(waits []Wait, reason, message string) []Wait {
+	at := slices.IndexFunc(waits, func(w Wait) bool { return w.Reason == reason && w.Message == message })
+	if at < 0 {
+		waits, at = append(waits, Wait{Reason: reason, Message: message}), len(waits)
+	}
+	waits[at].Pods++
+	return waits
+}
+
 // Waits returns why the members of gangs wait, by gang: the most frequent reason first, and four
 // reasons at most.
 func Waits(pods []*v1.Pod) map[types.NamespacedName][]Wait {

@@ -46,7 +46,7 @@ func ContentsOf(o Objects) Contents {
 func gangs(o Objects, levels []string) []Gang {
 	in := view.GangsIn{PodGroups: o.PodGroups, Natives: o.Natives, Nodes: o.Nodes, Namespaces: o.Namespaces, Levels: levels}
 	for _, pod := range o.Pods {
-		if view.IsMember(pod) {
+		if view.GangOf(pod) != "" {
 			in.Pods = append(in.Pods, pod)
 		}
 	}

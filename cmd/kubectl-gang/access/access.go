@@ -41,7 +41,8 @@ type Access struct {
 	notes sync.Mutex
 	// refusedRead and refusedWrite are whether the API server refused something.
 	refusedRead, refusedWrite atomic.Bool
-	// served reports whether the cluster has a kind.
+	// client makes the client, once, and served reports whether the cluster has a kind.
+	client func() (client.Client, error)
 	served func(schema.GroupVersionResource) (bool, error)
 }
 
@@ -49,7 +50,7 @@ type Access struct {
 func New(streams genericiooptions.IOStreams) *Access {
 	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules()}
 	a.kubeconfig = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.files, &a.overrides)
-	a.served = a.isServed
+	a.client, a.served = sync.OnceValues(a.newClient), a.isServed
 	return a
 }
 
@@ -80,7 +81,9 @@ func (a *Access) impersonate(config *rest.Config) {
 // Client returns a client that reads and writes objects of the kinds that kubectl gang knows. Those of Kubernetes
 // come as protobuf. It asks the cluster for no list of kinds: the first request for a kind that is not served reports
 // that.
-func (a *Access) Client() (client.Client, error) {
+func (a *Access) Client() (client.Client, error) { return a.client() }
+
+func (a *Access) newClient() (client.Client, error) {
 	config, err := a.Config()
 	if err != nil {
 		return nil, err

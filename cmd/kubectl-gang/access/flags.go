@@ -1,6 +1,7 @@
 package access
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,15 +31,9 @@ func (a *Access) AddFlags(cmd *cobra.Command) {
 }
 
 func (a *Access) namespaces(cmd *cobra.Command) ([]string, error) {
-	c, err := a.Client()
-	if err != nil {
-		return nil, err
-	}
 	var names []string
-	err = Read[v1.NamespaceList](cmd.Context(), c, func(object runtime.Object) {
-		if namespace, ok := object.(*v1.Namespace); ok {
-			names = append(names, namespace.Name)
-		}
+	err := a.Read(cmd.Context(), &v1.NamespaceList{}, func(object runtime.Object) {
+		names = append(names, object.(*v1.Namespace).Name)
 	})
 	return names, err
 }
@@ -48,10 +43,5 @@ func (a *Access) contexts(*cobra.Command) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make([]string, 0, len(config.Contexts))
-	for name := range config.Contexts {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(config.Contexts)), nil
 }

@@ -17,50 +17,36 @@ import (
 // pageSize is how many objects a request asks for.
 const pageSize = 2000
 
-// NotServedError means that a cluster has no such kind.
-type NotServedError struct {
-	// Resource is what users call it: podgroups.scheduling.x-k8s.io.
-	Resource string
-}
-
-// Error implements error.
-func (e *NotServedError) Error() string { return "the cluster does not serve " + e.Resource }
-
-// IsNotServed reports whether an error means that a cluster has no such kind.
-func IsNotServed(err error) bool {
-	var notServed *NotServedError
-	return errors.As(err, &notServed)
-}
+// ErrNotServed is wrapped by an error which means that a cluster has no such kind.
+var ErrNotServed = errors.New("the cluster does not serve")
 
 // IgnoreNotServed notes that a cluster has no such kind, and returns any other error.
 func (a *Access) IgnoreNotServed(err error) error {
-	if err = a.Resolve(err); IsNotServed(err) {
+	if errors.Is(err, ErrNotServed) {
 		a.Note("%v", err)
 		return nil
 	}
 	return err
 }
 
-// Read calls each with every object that a list of type L has, page by page: Read[v1.PodList](...). The objects may be
-// kept. It returns a [NotServedError] where the cluster has no such kind, and a [RefusedError] where the user may not
-// list it.
-func Read[L any, P interface {
-	*L
-	client.ObjectList
-}](ctx context.Context, c client.Client, each func(runtime.Object), options ...client.ListOption) error {
-	resource, err := resourceOf(c, P(new(L)))
+// Read calls each with every object of the kind that an empty list is for, page by page. The objects may be kept. Its
+// error wraps [ErrNotServed] where the cluster has no such kind, and is Forbidden where the user may not list it.
+func (a *Access) Read(ctx context.Context, list client.ObjectList, each func(runtime.Object), options ...client.ListOption) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	resource, err := resourceOf(c, list)
 	if err != nil {
 		return err
 	}
 	name := resource.GroupResource().String()
 	for next := ""; ; {
-		page := P(new(L))
+		page := list.DeepCopyObject().(client.ObjectList)
 		err := c.List(ctx, page, append(options, client.Limit(pageSize), client.Continue(next))...)
 		switch {
-		case apierrors.IsNotFound(err):
-			return &NotServedError{Resource: name}
-		case apierrors.IsForbidden(err):
-			return &RefusedError{Doing: "listing", Resource: resource, Err: err}
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err) && a.isUnserved(resource):
+			return fmt.Errorf("%w %s", ErrNotServed, name)
 		case err != nil:
 			return fmt.Errorf("listing %s: %w", name, err)
 		}
@@ -73,28 +59,24 @@ func Read[L any, P interface {
 	}
 }
 
-// All returns all objects that a list of type L has: All[v1.Pod, v1.PodList](...). Of a kind that the cluster does not
-// serve there are none, and that is noted.
-func All[T any, L any, P interface {
-	*L
-	client.ObjectList
-}](ctx context.Context, a *Access) ([]*T, error) {
-	c, err := a.Client()
-	if err != nil {
-		return nil, err
-	}
-	var list []*T
-	err = a.IgnoreNotServed(Read[L, P](ctx, c, Into(&list)))
+// isUnserved reports whether a kind that the user may not list does not exist: an API server checks what a user may do
+// before it checks what exists. Where that cannot be found out, the refusal stands.
+func (a *Access) isUnserved(resource schema.GroupVersionResource) bool {
+	served, err := a.served(resource)
+	return err == nil && !served
+}
+
+// All returns all objects of the kind that an empty list is for. Of a kind that the cluster does not serve there are
+// none, and that is noted.
+func All[T runtime.Object](ctx context.Context, a *Access, empty client.ObjectList) ([]T, error) {
+	var list []T
+	err := a.IgnoreNotServed(a.Read(ctx, empty, Into(&list)))
 	return list, err
 }
 
-// Into returns a function that adds what it is called with to a list.
-func Into[T any](list *[]T) func(runtime.Object) {
-	return func(object runtime.Object) {
-		if typed, ok := object.(T); ok {
-			*list = append(*list, typed)
-		}
-	}
+// Into returns a function that adds what it is called with to a list of its type.
+func Into[T runtime.Object](list *[]T) func(runtime.Object) {
+	return func(object runtime.Object) { *list = append(*list, object.(T)) }
 }
 
 // resourceOf returns what the API calls the kind of a list.
@@ -109,4 +91,13 @@ func resourceOf(c client.Client, list client.ObjectList) (schema.GroupVersionRes
 		return schema.GroupVersionResource{}, fmt.Errorf("naming the kind of a list: %w", err)
 	}
 	return mapping.Resource, nil
+}
+
+// Pointers returns the addresses of all items.
+func Pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
 }

@@ -20,25 +20,26 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// answering returns a client for which a function answers lists.
-func answering(t *testing.T, list func(list client.ObjectList, o client.ListOptions) error) client.Client {
+// answering returns an access with a client for which a function answers lists.
+func answering(t *testing.T, list func(list client.ObjectList, o client.ListOptions) error) *Access {
 	t.Helper()
 	scheme, err := Scheme()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(Mapper()).WithInterceptorFuncs(interceptor.Funcs{
+	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(Mapper()).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
 			o := client.ListOptions{}
 			return list(l, *o.ApplyOptions(options))
 		},
 	}).Build()
+	return &Access{client: func() (client.Client, error) { return c, nil }}
 }
 
 // TestRead: all pages are read, each object is one of its own, and the options hold for each page.
 func TestRead(t *testing.T) {
 	var asked []string
-	c := answering(t, func(list client.ObjectList, o client.ListOptions) error {
+	a := answering(t, func(list client.ObjectList, o client.ListOptions) error {
 		asked = append(asked, fmt.Sprintf("%d of %s from %q", o.Limit, o.Namespace, o.Continue))
 		pods := list.(*v1.PodList)
 		for i := range 2 {
@@ -50,7 +51,7 @@ func TestRead(t *testing.T) {
 		return nil
 	})
 	var pods []*v1.Pod
-	if err := Read[v1.PodList](t.Context(), c, Into(&pods), client.InNamespace("team")); err != nil {
+	if err := a.Read(t.Context(), &v1.PodList{}, Into(&pods), client.InNamespace("team")); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -84,11 +85,11 @@ func TestReadFails(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var notes bytes.Buffer
-			a := New(genericiooptions.IOStreams{ErrOut: &notes})
+			a := answering(t, func(client.ObjectList, client.ListOptions) error { return c.err })
+			a.IOStreams = genericiooptions.IOStreams{ErrOut: &notes}
 			a.served = func(schema.GroupVersionResource) (bool, error) { return !c.unserved, c.unasked }
 			var queues []*v1alpha1.Queue
-			client := answering(t, func(client.ObjectList, client.ListOptions) error { return c.err })
-			err := a.IgnoreNotServed(Read[v1alpha1.QueueList](t.Context(), client, Into(&queues)))
+			err := a.IgnoreNotServed(a.Read(t.Context(), &v1alpha1.QueueList{}, Into(&queues)))
 			if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}

@@ -2,7 +2,6 @@ package access
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,41 +19,6 @@ const (
 	viewerRole   = "lockstep-viewer"
 	approverRole = "lockstep-plan-approver"
 )
-
-// RefusedError means that the user may not do something with a kind.
-type RefusedError struct {
-	// Doing is what was refused, such as listing.
-	Doing    string
-	Resource schema.GroupVersionResource
-	Err      error
-}
-
-// Error implements error.
-func (e *RefusedError) Error() string {
-	return fmt.Sprintf("%s %s: %v", e.Doing, e.Resource.GroupResource(), e.Err)
-}
-
-// Unwrap returns what the API server said.
-func (e *RefusedError) Unwrap() error { return e.Err }
-
-// IsRefused reports whether an error means that the user may not do something with a kind.
-func IsRefused(err error) bool {
-	var refused *RefusedError
-	return errors.As(err, &refused)
-}
-
-// Resolve returns a [NotServedError] for a refusal of a kind that the cluster does not serve, and any other error as it
-// is: an API server checks what a user may do before it checks what exists.
-func (a *Access) Resolve(err error) error {
-	var refused *RefusedError
-	if !errors.As(err, &refused) {
-		return err
-	}
-	if served, lookup := a.served(refused.Resource); lookup != nil || served {
-		return err // the report of a refusal is right whether the kind is served or not
-	}
-	return &NotServedError{Resource: refused.Resource.GroupResource().String()}
-}
 
 // isServed reports whether the cluster has a kind. Every user may ask that.
 func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
@@ -77,9 +41,13 @@ func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
 		func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
 }
 
-// MayWatch returns a [RefusedError] if the user may not watch a kind, in all namespaces if none is given. A watch that
+// MayWatch returns a Forbidden error if the user may not watch a kind, in all namespaces if none is given. A watch that
 // is refused would be tried for ever.
-func (a *Access) MayWatch(ctx context.Context, c client.Client, list client.ObjectList, namespace string) error {
+func (a *Access) MayWatch(ctx context.Context, list client.ObjectList, namespace string) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
 	resource, err := resourceOf(c, list)
 	if err != nil {
 		return err
@@ -99,8 +67,8 @@ func (a *Access) MayWatch(ctx context.Context, c client.Client, list client.Obje
 	if namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", namespace)
 	}
-	return &RefusedError{Doing: "watching", Resource: resource,
-		Err: apierrors.NewForbidden(resource.GroupResource(), "", fmt.Errorf("the user may not watch them %s", where))}
+	return fmt.Errorf("watching %s: %w", resource.GroupResource(),
+		apierrors.NewForbidden(resource.GroupResource(), "", fmt.Errorf("the user may not watch them %s", where)))
 }
 
 // Advice returns which ClusterRole has what the API server refused; empty where it refused nothing.

@@ -80,7 +80,7 @@ func (o *options) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := access.All[v1alpha1.DefragmentationPlan, v1alpha1.DefragmentationPlanList](ctx, o.Access)
+	list, err := access.All[*v1alpha1.DefragmentationPlan](ctx, o.Access, &v1alpha1.DefragmentationPlanList{})
 	if err != nil {
 		return err
 	}
@@ -134,12 +134,11 @@ func (o *options) approved(ctx context.Context, c client.Client, plan *v1alpha1.
 
 // complete suggests the names of plans.
 func (o *options) complete(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-	c, err := o.Client()
-	if err != nil || len(args) > 0 {
+	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var list []*v1alpha1.DefragmentationPlan
-	if err := access.Read[v1alpha1.DefragmentationPlanList](cmd.Context(), c, access.Into(&list)); err != nil {
+	if err := o.Read(cmd.Context(), &v1alpha1.DefragmentationPlanList{}, access.Into(&list)); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -52,14 +52,13 @@ func (o *options) alone(ctx context.Context, gang string, why error) (*Report, e
 	if r.reserve(beside.reservations, waiting(members)); len(r.Reservations) == 0 {
 		r.Reservations = nil // whether its profile uses any is not known
 	}
-	if g.Queue == v1alpha1.DefaultQueue && beside.namespace == nil {
+	if g.Queue == v1alpha1.DefaultQueue && len(beside.of.Namespaces) == 0 {
 		return r, nil // its namespace may name another
 	}
-	q := &Queue{Name: g.Queue}
-	switch err := q.read(ctx, cluster.Read); {
+	switch q, err := readQueue(ctx, cluster.Read, g.Queue); {
 	case err == nil:
 		r.Queue = q
-	case !simulate.IsNotFound(err): // where it is, there may be no queues at all
+	case !apierrors.IsNotFound(err): // where it is, there may be no queues at all
 		r.Notes = append(r.Notes, "the numbers of its queue "+g.Queue+" are not known: "+err.Error())
 	}
 	return r, nil

@@ -126,7 +126,7 @@ func (o *options) report(ctx context.Context, gang string, named, members []*v1.
 	simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
 	g := beside.row(gang, named)
 	aside := strangers(named, simulation.Profiles())
-	if len(members) == 0 && (g == nil || beside.group == nil && beside.native == nil) {
+	if len(members) == 0 && (g == nil || len(beside.of.PodGroups)+len(beside.of.Natives) == 0) {
 		return nil, &wrongError{o.unknown(ctx, simulation.Read, gang, aside)}
 	}
 	r := newReport(gang, members)
@@ -136,20 +136,21 @@ func (o *options) report(ctx context.Context, gang string, named, members []*v1.
 	if aside != "" {
 		r.Advice = append(r.Advice, aside)
 	}
-	origin := simulation.Origin()
-	r.Configuration = &origin
+	r.Configuration = &simulation.Origin
 	asked := waiting(members)
 	if len(members) > 0 {
-		r.Queue = queueOf(ctx, simulation, members[0])
+		if name := simulation.Set().QueueOf(members[0]); name != "" { // its profile has queues
+			r.Queue, _ = readQueue(ctx, simulation.Read, name) // the default queue exists without being created
+		}
 	}
 	if len(asked) == 0 {
 		return r, nil
 	}
 	var err error
-	if r.Leaderless, err = leaderless(ctx, simulation.Read, origin); err != nil {
+	if r.Leaderless, err = leaderless(ctx, simulation.Read, simulation.Origin); err != nil {
 		r.Notes = append(r.Notes, "whether a scheduler leads is not known: "+err.Error())
 	}
-	if simulation.Reserves(asked[0]) && beside.reservationsRead {
+	if simulation.Set().Reserves(asked[0]) && beside.reservationsRead {
 		r.reserve(beside.reservations, asked)
 	}
 	return r, o.decide(ctx, r, asked, simulation, more)
@@ -163,7 +164,7 @@ func (o *options) decide(ctx context.Context, r *Report, asked []*v1.Pod, simula
 		return err
 	}
 	r.add("now", answer, simulation, time.Time{})
-	if line, waits := simulation.Line(asked[0]); waits && answer.Placed() < len(asked) {
+	if line, waits := simulation.Set().Line(asked[0]); waits && answer.Placed() < len(asked) {
 		r.Line = &line
 	}
 	switch {

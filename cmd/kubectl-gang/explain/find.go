@@ -11,9 +11,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
@@ -93,7 +95,7 @@ func gangOf(ctx context.Context, cluster *simulate.Cluster, kind, namespace, nam
 func podOf(ctx context.Context, cluster *simulate.Cluster, namespace, name string) (*v1.Pod, error) {
 	var job batchv1.Job
 	if err := cluster.Read(ctx, "/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name, &job); err != nil {
-		if simulate.IsNotFound(err) {
+		if apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("there is no Job %s/%s", namespace, name)
 		}
 		return nil, err
@@ -156,24 +158,16 @@ func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, e
 		"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/" + namespace + "/podgroups": &groups,
 		"/apis/scheduling.k8s.io/v1beta1/namespaces/" + namespace + "/podgroups":    &natives,
 	} {
-		if err := read(ctx, path, list); err != nil && !simulate.IsNotFound(err) {
+		if err := read(ctx, path, list); err != nil && !apierrors.IsNotFound(err) {
 			problems = append(problems, err)
 		}
 	}
 	if len(problems) == 3 {
 		return nil, errors.Join(problems...)
 	}
-	var in view.GangsIn
-	for i := range pods.Items {
-		in.Pods = append(in.Pods, &pods.Items[i])
-	}
-	for i := range groups.Items {
-		in.PodGroups = append(in.PodGroups, &groups.Items[i])
-	}
-	for i := range natives.Items {
-		in.Natives = append(in.Natives, &natives.Items[i])
-	}
-	return view.Gangs(in), nil
+	return view.Gangs(view.GangsIn{
+		Pods: access.Pointers(pods.Items), PodGroups: access.Pointers(groups.Items), Natives: access.Pointers(natives.Items),
+	}), nil
 }
 
 // unknown returns the error that there is no gang of a name, with the nearest that there is. aside is what else is

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
@@ -23,9 +24,9 @@ func leaderless(ctx context.Context, read reader, of simulate.Origin) (string, e
 	var found coordinationv1.Lease
 	err := read(ctx, "/apis/coordination.k8s.io/v1/namespaces/"+namespace+"/leases/"+lease, &found)
 	switch {
-	case simulate.IsNotFound(err) && of.BuiltIn != "":
+	case apierrors.IsNotFound(err) && of.BuiltIn != "":
 		return "", nil
-	case simulate.IsNotFound(err):
+	case apierrors.IsNotFound(err):
 		return "there is no lease " + name, nil
 	case err != nil:
 		return "", err

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // shown is how many domains are printed. The data has more.
@@ -166,7 +166,7 @@ func (r *Report) details() (lines []string) {
 // unlessTold returns a message after a colon; empty where the verdict has it, or a case does.
 func (r *Report) unlessTold(message string) string {
 	for i := range r.Cases {
-		if slices.ContainsFunc(r.Cases[i].Why, func(w Word) bool { return w.Message == message }) {
+		if slices.ContainsFunc(r.Cases[i].Why, func(w view.Wait) bool { return w.Message == message }) {
 			return ", as below"
 		}
 	}
@@ -305,7 +305,7 @@ func lineWords(line *scheduler.Line) string {
 	if line.Queue != "" {
 		of = " in queue " + line.Queue
 	}
-	text := fmt.Sprintf("Line: number %s of %d that are complete and would still wait%s", strconv.Itoa(line.At), line.Of, of)
+	text := fmt.Sprintf("Line: number %d of %d that are complete and would still wait%s", line.At, line.Of, of)
 	if line.At > 1 && line.First != "" {
 		text += "; " + line.First + " comes first"
 	}

@@ -34,7 +34,7 @@ type Report struct {
 	Held    int `json:"held"`
 	Minimum int `json:"minimum"`
 	// Said is what the conditions of its pods say, each reason once.
-	Said []Word `json:"said,omitempty"`
+	Said []view.Wait `json:"said,omitempty"`
 	// MoreNodes is whether an autoscaler would help; empty where nothing waits, or that is not known.
 	MoreNodes MoreNodes `json:"moreNodes,omitempty"`
 	Queue     *Queue    `json:"queue,omitempty"`
@@ -57,6 +57,9 @@ type Report struct {
 	Pods    []Member `json:"pods"`
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
+
+	// there is how many of Members are not on their way out.
+	there int
 }
 
 // MoreNodes is whether an autoscaler would help pods that wait.
@@ -75,13 +78,6 @@ const (
 	MoreNodesNoHelp MoreNodes = "NoHelp"
 )
 
-// Word is what the conditions of pods say.
-type Word struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	Pods    int    `json:"pods"`
-}
-
 // Queue is the numbers of the gang's queue.
 type Queue struct {
 	Name       string          `json:"name"`
@@ -96,10 +92,10 @@ type Queue struct {
 
 // Case is what the scheduler decides.
 type Case struct {
-	Name      string `json:"case"`
-	Placed    int    `json:"placed"`
-	Undecided bool   `json:"undecided,omitempty"`
-	Why       []Word `json:"why,omitempty"`
+	Name      string      `json:"case"`
+	Placed    int         `json:"placed"`
+	Undecided bool        `json:"undecided,omitempty"`
+	Why       []view.Wait `json:"why,omitempty"`
 	// Placement is the last attempt to place it that failed, if that is why it waits: how many members fit in which
 	// domain.
 	Placement *decisions.Decision `json:"placement,omitempty"`
@@ -130,21 +126,23 @@ func newReport(gang string, members []*v1.Pod) *Report {
 		_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
 		if c != nil && c.Status == v1.ConditionFalse {
 			m.Reason, m.Since = c.Reason, c.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z")
-			r.Said = addWord(r.Said, c.Reason, c.Message)
+			r.Said = view.AddWait(r.Said, c.Reason, c.Message)
 		}
 		if pod.DeletionTimestamp != nil {
 			m.Phase = "Terminating"
 		}
-		switch {
-		case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
-			r.Members--
-		case pod.Spec.NodeName != "":
-			r.Bound++
-		default:
-			r.Waiting++
-			m.Reason = cmp.Or(m.Reason, waits(pod))
+		if !podutil.IsPodTerminal(pod) {
+			r.Members++
+			if pod.DeletionTimestamp == nil {
+				r.there++
+			}
+			if pod.Spec.NodeName != "" {
+				r.Bound++
+			} else {
+				r.Waiting++
+				m.Reason = cmp.Or(m.Reason, waits(pod))
+			}
 		}
-		r.Members++
 		r.Pods = append(r.Pods, m)
 	}
 	return r
@@ -155,14 +153,8 @@ func (r *Report) tell(g *view.Gang, profiles []string) {
 	if g == nil {
 		return
 	}
-	there := 0
-	for _, m := range r.Pods {
-		if m.Phase != "Terminating" && m.Phase != string(v1.PodSucceeded) && m.Phase != string(v1.PodFailed) {
-			there++
-		}
-	}
 	r.Phase, r.State, r.Held, r.Minimum = g.Phase, stands(g), g.Held, g.Minimum
-	if text := missing(g, there, profiles); text != "" {
+	if text := missing(g, r.there, profiles); text != "" {
 		r.Advice = append(r.Advice, text)
 	}
 }
@@ -178,8 +170,7 @@ func (r *Report) reserve(list []*v1alpha1.Reservation, waiting []*v1.Pod) {
 // waiting returns the members that are to get a node.
 func waiting(members []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool {
-		ended := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-		return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || ended
+		return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod)
 	})
 }
 
@@ -191,36 +182,14 @@ func waits(pod *v1.Pod) string {
 	return "NotTriedYet"
 }
 
-func addWord(words []Word, reason, message string) []Word {
-	at := slices.IndexFunc(words, func(w Word) bool { return w.Reason == reason && w.Message == message })
-	if at < 0 {
-		words, at = append(words, Word{Reason: reason, Message: message}), len(words)
-	}
-	words[at].Pods++
-	return words
-}
-
-// queueOf returns the queue of a pod; nil where there are none.
-func queueOf(ctx context.Context, simulation *simulate.Simulation, pod *v1.Pod) *Queue {
-	name := simulation.QueueOf(pod)
-	if name == "" {
-		return nil
-	}
-	q := &Queue{Name: name}
-	_ = q.read(ctx, simulation.Read) // the default queue exists without being created
-	return q
-}
-
-// read reads the numbers of a queue.
-func (q *Queue) read(ctx context.Context, read reader) error {
-	var object v1alpha1.Queue
-	if err := read(ctx, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+q.Name, &object); err != nil {
-		return err
-	}
-	q.Share, q.Deserved, q.Allocated, q.Requested = object.Status.Share, object.Status.Deserved,
-		object.Status.Allocated, object.Status.Requested
-	q.Capability, q.Pending, q.Closed = object.Spec.Capability, object.Status.PendingGangs, object.Spec.Closed
-	return nil
+// readQueue returns the numbers of a queue, as far as they can be read.
+func readQueue(ctx context.Context, read reader, name string) (*Queue, error) {
+	var q v1alpha1.Queue
+	err := read(ctx, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+name, &q)
+	return &Queue{
+		Name: name, Share: q.Status.Share, Deserved: q.Status.Deserved, Allocated: q.Status.Allocated, Requested: q.Status.Requested,
+		Capability: q.Spec.Capability, Pending: q.Status.PendingGangs, Closed: q.Spec.Closed,
+	}, err
 }
 
 // add adds what the scheduler decides about members in a case that it has looked at since a time.
@@ -231,7 +200,7 @@ func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.
 		if v := &answer.Verdicts[i]; v.Node != "" {
 			nodes[v.Node]++
 		} else {
-			c.Why = addWord(c.Why, cmp.Or(v.Reason, "Undecided"), v.Message)
+			c.Why = view.AddWait(c.Why, cmp.Or(v.Reason, "Undecided"), v.Message)
 		}
 	}
 	gangsOf := func(pods []*v1.Pod) []string {
@@ -243,9 +212,11 @@ func (r *Report) add(name string, answer *simulate.Answer, simulation *simulate.
 	}
 	c.Nodes, c.Victims, c.Others = counted(nodes), gangsOf(answer.Victims), gangsOf(answer.Others)
 	first := answer.Verdicts[0].Pod
-	c.decide(simulation.Decisions(r.Gang, began), simulation.Kept(first))
+	kept, _, _ := simulation.Set().Kept(first)
+	c.decide(simulation.Decisions(r.Gang, began), kept != "")
 	if len(r.Cases) == 0 && c.Placed < c.asked {
-		r.MoreNodes = moreNodes(&c, simulation.Why(first).Topology)
+		why, _ := simulation.Set().Gangs().Why(first)
+		r.MoreNodes = moreNodes(&c, why.Topology)
 	}
 	r.Cases = append(r.Cases, c)
 }
@@ -270,7 +241,7 @@ func (c *Case) decide(all []decisions.Decision, kept bool) {
 // keeps the gang waiting; empty for none.
 func moreNodes(c *Case, scattered string) MoreNodes {
 	switch {
-	case !slices.ContainsFunc(c.Why, func(w Word) bool { return w.Reason == v1alpha1.ReasonUnschedulable }):
+	case !slices.ContainsFunc(c.Why, func(w view.Wait) bool { return w.Reason == v1alpha1.ReasonUnschedulable }):
 		return MoreNodesNoHelp
 	case scattered != "":
 		return MoreNodesInOneDomain

@@ -83,20 +83,13 @@ func unusable(row *view.Reservation, owners, waiting int, named map[string]int) 
 	case others == waiting:
 		return "all members name another"
 	case row.Phase == string(v1alpha1.ReservationPending):
-		return "it holds nothing yet" + because(row)
+		return strings.TrimSuffix("it holds nothing yet: "+row.Message, ": ")
 	case row.Held == 0:
 		return "all of it has been used"
 	case full(row):
 		return "pods use all that it holds"
 	}
 	return ""
-}
-
-func because(row *view.Reservation) string {
-	if row.Message == "" {
-		return ""
-	}
-	return ": " + row.Message
 }
 
 // full reports whether pods use as much as a Reservation holds of some resource.

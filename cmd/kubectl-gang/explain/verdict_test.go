@@ -35,7 +35,7 @@ func placement(fits ...int) *decisions.Decision {
 // TestVerdict: the first line answers, and contradicts nothing below it.
 func TestVerdict(t *testing.T) {
 	waits := func(d *decisions.Decision, reason, message string) []Case {
-		return []Case{{Name: "now", asked: 10, Why: []Word{{Reason: reason, Message: message, Pods: 10}}, Placement: d}}
+		return []Case{{Name: "now", asked: 10, Why: []view.Wait{{Reason: reason, Message: message, Pods: 10}}, Placement: d}}
 	}
 	placed := []Case{{Name: "now", Placed: 4, asked: 4, Nodes: []string{"n-0 (4)"}}}
 	anywhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Fits: 1, Min: 4, Short: map[string]string{"nvidia.com/gpu": "24"}}}}
@@ -55,7 +55,7 @@ func TestVerdict(t *testing.T) {
 		"a/b: 2 of 2 members have a node; its minimum is not known":                                                              {Members: 2, Bound: 2},
 		"a/b waits: no scheduler leads, since there is no lease x/y; once one does: no rack has room for 10; best rack r fits 6": {State: "planning", Waiting: 10, Minimum: 10, Leaderless: "there is no lease x/y", Cases: waits(placement(6), unschedulable, noFit)},
 		// The built-in configuration has no queues: what it would place does not count beside what the scheduler has said.
-		"a/b waits: queue says no": {State: "queued", Waiting: 4, Minimum: 4, Configuration: builtIn, Cases: placed, Said: []Word{{"QueueCapability", "queue says no", 4}}},
+		"a/b waits: queue says no": {State: "queued", Waiting: 4, Minimum: 4, Configuration: builtIn, Cases: placed, Said: []view.Wait{{Reason: "QueueCapability", Message: "queue says no", Pods: 4}}},
 	} {
 		r.Gang = "a/b"
 		if r.judge(&view.Gang{}); r.Verdict != want {
@@ -66,13 +66,13 @@ func TestVerdict(t *testing.T) {
 
 // TestPrint: what nobody should miss is printed without -v, and no message twice.
 func TestPrint(t *testing.T) {
-	said := Word{unschedulable, noFit, 10}
+	said := view.Wait{Reason: unschedulable, Message: noFit, Pods: 10}
 	failed := placement(6, 5)
 	failed.Untried, failed.Refusals, failed.Visited = 3, map[string]int{"Insufficient nvidia.com/gpu": 7}, 8
 	search := &decisions.Decision{Need: "80 nvidia.com/gpu", Domains: []decisions.Domain{{Name: "rack r", Outcome: "short"}, {Name: "rack r", Outcome: "short"}}}
 	r := Report{
-		Gang: "a/b", Phase: "Pending", State: "waiting for room", Members: 10, Waiting: 10, Minimum: 10, Said: []Word{said}, MoreNodes: MoreNodesInOneDomain,
-		Cases: []Case{{Name: "now", asked: 10, Why: []Word{said}, Placement: failed, Search: search}, {Name: "with 1 more nodes like n-0", Placed: 10, asked: 10, chosen: "rack r"}},
+		Gang: "a/b", Phase: "Pending", State: "waiting for room", Members: 10, Waiting: 10, Minimum: 10, Said: []view.Wait{said}, MoreNodes: MoreNodesInOneDomain,
+		Cases: []Case{{Name: "now", asked: 10, Why: []view.Wait{said}, Placement: failed, Search: search}, {Name: "with 1 more nodes like n-0", Placed: 10, asked: 10, chosen: "rack r"}},
 	}
 	r.judge(&view.Gang{})
 	const brief = `a/b waits: no rack has room for 10; best rack r fits 6
@@ -128,7 +128,9 @@ func TestDecide(t *testing.T) {
 // TestMoreNodes: whether autoscalers help goes by the plan.
 func TestMoreNodes(t *testing.T) {
 	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Topology: "example.com/block", Min: 4}}}
-	why := func(reason string) []Word { return []Word{{reason, "words do not count", 4}} }
+	why := func(reason string) []view.Wait {
+		return []view.Wait{{Reason: reason, Message: "words do not count", Pods: 4}}
+	}
 	for want, c := range map[MoreNodes]struct {
 		Case
 		scattered string

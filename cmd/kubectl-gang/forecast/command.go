@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
@@ -68,7 +71,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	began := time.Now()
 	return o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) error {
-		o.Note("using %s", simulation.Origin())
+		o.Note("using %s", simulation.Origin)
 		pods, objects, err := o.read(ctx, simulation)
 		if err != nil {
 			return err
@@ -83,8 +86,9 @@ func (o *options) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, one := range simulation.Beside(pods) {
-			o.Note("gang %s has %d pods in the cluster already, which count beside those of the manifests", one.Gang, one.Pods)
+		beside := simulation.Beside(pods)
+		for _, gang := range slices.Sorted(maps.Keys(beside)) {
+			o.Note("gang %s has %d pods in the cluster already, which count beside those of the manifests", gang, beside[gang])
 		}
 		reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
 		switch {
@@ -214,4 +218,30 @@ func readFile(reader *workload.Reader, w *workload.Workload, name string, in io.
 		return fmt.Errorf("reading %s: %w", name, err)
 	}
 	return nil
+}
+
+// cluster is what pods would find in the cluster. What the user may not read is noted, and taken for empty.
+type cluster struct {
+	ctx        context.Context //nolint:containedctx // the context of one command
+	simulation *simulate.Simulation
+	note       func(format string, args ...any)
+}
+
+// Read implements workload.Cluster.
+func (c *cluster) Read(path string, into any) error {
+	return c.allowed(c.simulation.Read(c.ctx, path, into))
+}
+
+// Exists implements workload.Cluster.
+func (c *cluster) Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+	exists, err := c.simulation.Exists(c.ctx, resource, namespace, name)
+	return exists, c.allowed(err)
+}
+
+func (c *cluster) allowed(err error) error {
+	if simulate.IsNotAllowed(err) {
+		c.note("%v: the answer is as if there were none", err)
+		return nil
+	}
+	return err
 }

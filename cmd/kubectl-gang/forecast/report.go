@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // Report is what would be in one case.
@@ -24,20 +24,13 @@ type Report struct {
 	// Undecided: the scheduler had not come to an end in the time that it had.
 	Undecided bool `json:"undecided,omitempty"`
 	// Why is why pods would wait, each reason once.
-	Why     []Why    `json:"why,omitempty"`
-	Members []Member `json:"members"`
-	Victims []Victim `json:"victims,omitempty"`
+	Why     []view.Wait `json:"why,omitempty"`
+	Members []Member    `json:"members"`
+	Victims []Victim    `json:"victims,omitempty"`
 	// Others are the pods that would be evicted meanwhile for others which wait in the cluster.
 	Others []Victim `json:"evictedForOthers,omitempty"`
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
-}
-
-// Why is why some pods would wait.
-type Why struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-	Pods    int    `json:"pods"`
 }
 
 // Member is what would become of a pod.
@@ -68,12 +61,7 @@ func reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulat
 			continue
 		}
 		r.Members[i].Reason = cmp.Or(v.Reason, "Undecided")
-		at := slices.IndexFunc(r.Why, func(w Why) bool { return w.Reason == v.Reason && w.Message == v.Message })
-		if at < 0 {
-			r.Why = append(r.Why, Why{Reason: v.Reason, Message: v.Message})
-			at = len(r.Why) - 1
-		}
-		r.Why[at].Pods++
+		r.Why = view.AddWait(r.Why, v.Reason, v.Message)
 	}
 	victims := func(pods []*v1.Pod) (list []Victim) {
 		for _, pod := range pods {

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	kind = "GangList"
+	listKind = "GangList"
 
-	// unknown is what kubectl prints of what it does not know.
+	// unknown is what kubectl prints of what it does not know: every gang has what it stands for, where its user may read
+	// all that there is of it.
 	unknown = "<unknown>"
 
 	long = `List gangs, in whichever way they are one: by annotations, by a PodGroup of the community, by a native PodGroup, or by
@@ -99,14 +100,14 @@ func (o *options) run(ctx context.Context) error {
 	}
 	columns := o.columns()
 	if !o.watch || len(gangs) > 0 {
-		if err := output.Print(printer, kind, columns, gangs); err != nil {
+		if err := output.Print(printer, listKind, columns, gangs); err != nil {
 			return err
 		}
 	}
 	if !o.watch {
 		return nil
 	}
-	return r.watch(ctx, gangs, func(changed []view.Gang) error { return output.Print(printer, kind, columns, changed) })
+	return r.watch(ctx, gangs, func(changed []view.Gang) error { return output.Print(printer, listKind, columns, changed) })
 }
 
 // in says in which namespace gangs were looked for; empty for all.
@@ -120,14 +121,14 @@ func in(namespace string) string {
 func (o *options) columns() output.Columns[view.Gang] {
 	columns := output.Columns[view.Gang]{
 		{Name: "Name", Of: func(g view.Gang) any { return g.Name }},
-		{Name: "Phase", Of: func(g view.Gang) any { return orUnknown(g.Phase) }},
+		{Name: "Phase", Of: func(g view.Gang) any { return cmp.Or(g.Phase, unknown) }},
 		{Name: "Held/Bound/Min", Of: func(g view.Gang) any { return counts(&g) }},
 		{Name: "Queue", Of: func(g view.Gang) any { return g.Queue }},
 		{Name: "Priority", Of: func(g view.Gang) any { return output.OrNone(g.Priority) }},
 		{Name: "Domain", Of: func(g view.Gang) any { return output.OrNone(g.Domain) }},
-		{Name: "Reason", Of: func(g view.Gang) any { return orUnknown(g.Reason) }},
+		{Name: "Reason", Of: func(g view.Gang) any { return cmp.Or(g.Reason, unknown) }},
 		{Name: "Age", Of: func(g view.Gang) any { return output.Age(g.Created, time.Now()) }},
-		{Name: "Mode", Wide: true, Of: func(g view.Gang) any { return orUnknown(g.Mode) }},
+		{Name: "Mode", Wide: true, Of: func(g view.Gang) any { return cmp.Or(g.Mode, unknown) }},
 		{Name: "Members", Wide: true, Of: func(g view.Gang) any { return g.Members }},
 		{Name: "Running", Wide: true, Of: func(g view.Gang) any { return g.Running }},
 		{Name: "By", Wide: true, Of: func(g view.Gang) any { return string(g.Source) }},
@@ -149,7 +150,3 @@ func counts(g *view.Gang) string {
 	}
 	return fmt.Sprintf("%d/%d/%d", g.Held, g.Bound, g.Minimum)
 }
-
-// orUnknown returns a cell. Every gang has what it is for, where its user may read all there is
-// of it.
-func orUnknown(text string) string { return cmp.Or(text, unknown) }

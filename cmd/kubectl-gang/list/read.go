@@ -2,7 +2,9 @@ package list
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
@@ -21,118 +23,129 @@ import (
 // reader reads what gangs are made of.
 type reader struct {
 	*access.Access
-	client    client.Client
 	namespace string
 	selector  labels.Selector
 	levels    []string
 
-	groups, natives, nodes, queues aside
-	// listed is what was read; the kinds of it that are not watched stay as they were read.
-	listed view.GangsIn
+	pods, groups, natives, nodes, namespaces kind
 }
 
-// aside is a kind that gangs are read from beside pods. Where there is none, or the user may not read it, the rest is
-// still listed.
-type aside struct {
-	// without says what the table lacks then.
+// kind is a kind of objects that gangs are made of.
+type kind struct {
+	// object and list are an empty object and an empty list of it; namespace is where its objects are read.
+	object    client.Object
+	list      client.ObjectList
+	namespace string
+	// objects are those that there are, of pods the members of gangs.
+	objects []runtime.Object
+	// without says what the table lacks where there is no such kind, or the user may not read it, and lacking is why it
+	// was not read, nil if it was. Pods are not missed: without them there is no table.
 	without string
-	// lacking is why it was not read; nil if it was.
 	lacking error
 	// still is whether it is not watched, but stays as it was read.
 	still bool
 }
 
+// keep adds an object.
+func (k *kind) keep(object runtime.Object) {
+	if pod, isPod := object.(*v1.Pod); !isPod || view.GangOf(pod) != "" {
+		k.objects = append(k.objects, object)
+	}
+}
+
 // settle notes whether the kind was read, and returns what is wrong beyond that.
-func (a *aside) settle(err error) error {
-	if access.IsNotServed(err) || access.IsRefused(err) {
-		a.lacking, a.still = err, true
+func (k *kind) settle(err error) error {
+	if k.without != "" && (errors.Is(err, access.ErrNotServed) || apierrors.IsForbidden(err)) {
+		k.lacking, k.still = err, true
 		return nil
 	}
 	return err
 }
 
 func newReader(o *options, selector labels.Selector) (*reader, error) {
-	c, err := o.Client()
-	if err != nil {
-		return nil, err
-	}
 	namespace, err := o.Namespace(o.all)
 	if err != nil {
 		return nil, err
 	}
 	return &reader{
-		Access: o.Access, client: c, namespace: namespace, selector: selector, levels: o.levels,
-		groups: aside{without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods " +
-			"are left out"},
-		natives: aside{without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, " +
-			"and those without pods are left out"},
-		nodes:  aside{without: "DOMAIN is not known"},
-		queues: aside{without: "QUEUE leaves out what namespaces name"},
+		Access: o.Access, namespace: namespace, selector: selector, levels: o.levels,
+		pods: kind{object: &v1.Pod{}, list: &v1.PodList{}, namespace: namespace},
+		groups: kind{object: &coscheduling.PodGroup{}, list: &coscheduling.PodGroupList{}, namespace: namespace,
+			without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods are left out"},
+		natives: kind{object: &schedulingv1beta1.PodGroup{}, list: &schedulingv1beta1.PodGroupList{}, namespace: namespace,
+			without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, and those without " +
+				"pods are left out"},
+		nodes:      kind{object: &v1.Node{}, list: &v1.NodeList{}, without: "DOMAIN is not known"},
+		namespaces: kind{list: &v1.NamespaceList{}, still: true, without: "QUEUE leaves out what namespaces name"},
 	}, nil
+}
+
+// kinds are all kinds, as what they lack is noted.
+func (r *reader) kinds() []*kind {
+	return []*kind{&r.pods, &r.groups, &r.natives, &r.nodes, &r.namespaces}
 }
 
 // read lists the gangs that are asked for.
 func (r *reader) read(ctx context.Context) ([]view.Gang, error) {
-	in := &r.listed
-	inNamespace := client.InNamespace(r.namespace)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		return access.Read[v1.PodList](ctx, r.client, func(object runtime.Object) {
-			if pod, ok := object.(*v1.Pod); ok && view.IsMember(pod) {
-				in.Pods = append(in.Pods, pod)
+	for _, k := range r.kinds() {
+		group.Go(func() error {
+			if k == &r.namespaces && r.namespace != "" {
+				return k.settle(r.readNamespace(ctx))
 			}
-		}, inNamespace)
-	})
-	group.Go(func() error {
-		return r.groups.settle(r.Resolve(access.Read[coscheduling.PodGroupList](ctx, r.client,
-			access.Into(&in.PodGroups), inNamespace)))
-	})
-	group.Go(func() error {
-		return r.natives.settle(r.Resolve(access.Read[schedulingv1beta1.PodGroupList](ctx, r.client,
-			access.Into(&in.Natives), inNamespace)))
-	})
-	group.Go(func() error { return r.nodes.settle(access.Read[v1.NodeList](ctx, r.client, access.Into(&in.Nodes))) })
-	group.Go(func() error { return r.queues.settle(r.readNamespaces(ctx)) })
+			return k.settle(r.Read(ctx, k.list, k.keep, client.InNamespace(k.namespace)))
+		})
+	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	r.noteLacking()
-	return r.gangs(*in), nil
-}
-
-// noteLacking notes what the table lacks, and why.
-func (r *reader) noteLacking() {
-	for _, kind := range []*aside{&r.groups, &r.natives, &r.nodes, &r.queues} {
+	for _, k := range r.kinds() {
 		switch {
-		case access.IsRefused(kind.lacking):
-			r.Note("%s: %v", kind.without, kind.lacking)
-		case kind.lacking != nil && kind != &r.natives: // most clusters have none of these, and they are not missed
-			r.Note("%v", kind.lacking)
+		case apierrors.IsForbidden(k.lacking):
+			r.Note("%s: %v", k.without, k.lacking)
+		case k.lacking != nil && k != &r.natives: // most clusters have none of these, and they are not missed
+			r.Note("%v", k.lacking)
 		}
 	}
+	return r.gangs(), nil
 }
 
-func (r *reader) readNamespaces(ctx context.Context) error {
-	if r.namespace == "" {
-		return access.Read[v1.NamespaceList](ctx, r.client, access.Into(&r.listed.Namespaces))
+// readNamespace reads the one namespace whose gangs are asked for: its user may get it, and not list them all.
+func (r *reader) readNamespace(ctx context.Context) error {
+	c, err := r.Client()
+	if err != nil {
+		return err
 	}
 	namespace := &v1.Namespace{}
-	err := r.client.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace)
-	switch {
+	switch err := c.Get(ctx, client.ObjectKey{Name: r.namespace}, namespace); {
 	case apierrors.IsNotFound(err):
 		return nil // then there is nothing in it
-	case apierrors.IsForbidden(err):
-		return &access.RefusedError{Doing: "getting", Resource: v1.SchemeGroupVersion.WithResource("namespaces"), Err: err}
 	case err != nil:
-		return fmt.Errorf("getting namespaces %q: %w", r.namespace, err)
+		return fmt.Errorf("getting namespaces: %w", err)
 	}
-	r.listed.Namespaces = append(r.listed.Namespaces, namespace)
+	r.namespaces.keep(namespace)
 	return nil
 }
 
-// gangs returns the gangs that are asked for, of what was read.
-func (r *reader) gangs(in view.GangsIn) []view.Gang {
-	in.Namespaces, in.Levels = r.listed.Namespaces, r.levels
+// gangs returns the gangs that are asked for, of the objects that there are.
+func (r *reader) gangs() []view.Gang {
+	in := view.GangsIn{Levels: r.levels}
+	for _, k := range r.kinds() {
+		for _, object := range k.objects {
+			switch o := object.(type) {
+			case *v1.Pod:
+				in.Pods = append(in.Pods, o)
+			case *coscheduling.PodGroup:
+				in.PodGroups = append(in.PodGroups, o)
+			case *schedulingv1beta1.PodGroup:
+				in.Natives = append(in.Natives, o)
+			case *v1.Node:
+				in.Nodes = append(in.Nodes, o)
+			case *v1.Namespace:
+				in.Namespaces = append(in.Namespaces, o)
+			}
+		}
+	}
 	if len(in.Levels) == 0 {
 		in.Levels = view.Levels(in.Nodes)
 	}
@@ -144,13 +157,7 @@ func (r *reader) gangs(in view.GangsIn) []view.Gang {
 		return gangs
 	}
 	selected := view.Selected(in.Pods, r.selector)
-	var kept []view.Gang
-	for _, g := range gangs {
-		if selected(g) {
-			kept = append(kept, g)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(gangs, func(g view.Gang) bool { return !selected(g) })
 }
 
 // leaveOpen takes back what is said of a gang only because the PodGroup that has its minimum may not be read.
@@ -159,7 +166,7 @@ func (r *reader) leaveOpen(g *view.Gang) {
 	if g.Source == view.SourceNative {
 		from = &r.natives
 	}
-	if g.Reason == v1alpha1.ReasonGangUndefined && access.IsRefused(from.lacking) {
+	if g.Reason == v1alpha1.ReasonGangUndefined && apierrors.IsForbidden(from.lacking) {
 		g.Phase, g.Mode, g.Reason, g.Message = "", "", "", ""
 	}
 }

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
@@ -29,7 +30,6 @@ func (r *reader) watch(ctx context.Context, before []view.Gang, print func([]vie
 	if err := r.settleWatches(ctx); err != nil {
 		return err
 	}
-	r.listed.Pods = nil // the cache has them
 	// What the cache reports goes to stderr as it is: for example, that a watch is refused.
 	objects, err := r.cache()
 	if err != nil {
@@ -47,10 +47,10 @@ func (r *reader) watch(ctx context.Context, before []view.Gang, print func([]vie
 		return nil
 	}
 	for {
-		now, err := r.cached(ctx, objects)
-		if err != nil {
+		if err := r.refresh(ctx, objects); err != nil {
 			return ignoreDone(ctx, err)
 		}
+		now := r.gangs()
 		if changed := differing(before, now); len(changed) > 0 {
 			if err := print(changed); err != nil {
 				return err
@@ -74,22 +74,14 @@ func (r *reader) watch(ctx context.Context, before []view.Gang, print func([]vie
 
 // settleWatches finds out which kinds are listed and may not be watched; these stay as they are.
 func (r *reader) settleWatches(ctx context.Context) error {
-	if err := r.MayWatch(ctx, r.client, &v1.PodList{}, r.namespace); err != nil {
-		return err
-	}
-	for _, kind := range []struct {
-		*aside
-		list      client.ObjectList
-		namespace string
-	}{{&r.groups, &coscheduling.PodGroupList{}, r.namespace}, {&r.natives, &schedulingv1beta1.PodGroupList{}, r.namespace},
-		{&r.nodes, &v1.NodeList{}, ""}} {
-		if kind.still {
+	for _, k := range r.kinds() {
+		if k.still {
 			continue
 		}
-		err := r.MayWatch(ctx, r.client, kind.list, kind.namespace)
-		if access.IsRefused(err) {
+		err := r.MayWatch(ctx, k.list, k.namespace)
+		if k.without != "" && apierrors.IsForbidden(err) {
 			r.Note("what changes of these is not seen: %v", err)
-			kind.still, err = true, nil
+			k.still, err = true, nil
 		}
 		if err != nil {
 			return err
@@ -112,8 +104,12 @@ func (r *reader) cache() (cache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
+	scheme, err := access.Scheme()
+	if err != nil {
+		return nil, err
+	}
 	options := cache.Options{
-		Scheme: r.client.Scheme(), Mapper: access.Mapper(),
+		Scheme: scheme, Mapper: access.Mapper(),
 		// Which manager wrote a condition of a PodGroup counts; for pods it does not.
 		ByObject: map[client.Object]cache.ByObject{&v1.Pod{}: {Transform: cache.TransformStripManagedFields()}},
 	}
@@ -129,13 +125,6 @@ func (r *reader) cache() (cache.Cache, error) {
 
 // follow returns a channel that gets an element when something has changed.
 func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct{}, error) {
-	kinds := []client.Object{&v1.Pod{}}
-	for kind, still := range map[client.Object]bool{&coscheduling.PodGroup{}: r.groups.still,
-		&schedulingv1beta1.PodGroup{}: r.natives.still, &v1.Node{}: r.nodes.still} {
-		if !still {
-			kinds = append(kinds, kind)
-		}
-	}
 	changes := make(chan struct{}, 1)
 	tell := func() {
 		select {
@@ -143,54 +132,39 @@ func (r *reader) follow(ctx context.Context, objects cache.Cache) (<-chan struct
 		default: // it has one already
 		}
 	}
-	for _, kind := range kinds {
-		informer, err := objects.GetInformer(ctx, kind)
+	for _, k := range r.kinds() {
+		if k.still {
+			continue
+		}
+		informer, err := objects.GetInformer(ctx, k.object)
 		if err != nil {
-			return nil, fmt.Errorf("watching %T: %w", kind, err)
+			return nil, fmt.Errorf("watching %T: %w", k.object, err)
 		}
 		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(any) { tell() }, UpdateFunc: func(any, any) { tell() }, DeleteFunc: func(any) { tell() },
 		}); err != nil {
-			return nil, fmt.Errorf("watching %T: %w", kind, err)
+			return nil, fmt.Errorf("watching %T: %w", k.object, err)
 		}
 	}
 	return changes, nil
 }
 
-// cached returns the gangs as the cache has them, and what is not watched as it was listed.
-func (r *reader) cached(ctx context.Context, objects client.Reader) ([]view.Gang, error) {
-	in := r.listed
-	var pods v1.PodList
-	var groups coscheduling.PodGroupList
-	var natives schedulingv1beta1.PodGroupList
-	var nodes v1.NodeList
-	for _, kind := range []struct {
-		list  client.ObjectList
-		still bool
-		use   func()
-	}{
-		{&pods, false, func() { in.Pods = pointers(pods.Items) }},
-		{&groups, r.groups.still, func() { in.PodGroups = pointers(groups.Items) }},
-		{&natives, r.natives.still, func() { in.Natives = pointers(natives.Items) }},
-		{&nodes, r.nodes.still, func() { in.Nodes = pointers(nodes.Items) }},
-	} {
-		if kind.still {
+// refresh reads the kinds that are watched from the cache.
+func (r *reader) refresh(ctx context.Context, objects client.Reader) error {
+	for _, k := range r.kinds() {
+		if k.still {
 			continue
 		}
-		if err := objects.List(ctx, kind.list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("reading what is watched: %w", err)
+		list := k.list.DeepCopyObject().(client.ObjectList)
+		if err := objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("reading what is watched: %w", err)
 		}
-		kind.use()
+		k.objects = nil
+		if err := meta.EachListItem(list, func(object runtime.Object) error { k.keep(object); return nil }); err != nil {
+			return fmt.Errorf("reading what is watched: %w", err)
+		}
 	}
-	return r.gangs(in), nil
-}
-
-func pointers[T any](items []T) []*T {
-	list := make([]*T, len(items))
-	for i := range items {
-		list[i] = &items[i]
-	}
-	return list
+	return nil
 }
 
 // differing lists the gangs that are not as they were, and those of which nothing is left. Both lists are in order.

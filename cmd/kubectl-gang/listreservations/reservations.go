@@ -60,7 +60,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := access.All[v1alpha1.Reservation, v1alpha1.ReservationList](ctx, o.Access)
+	list, err := access.All[*v1alpha1.Reservation](ctx, o.Access, &v1alpha1.ReservationList{})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package queues
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,7 +69,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := access.All[v1alpha1.Queue, v1alpha1.QueueList](ctx, o.Access)
+	list, err := access.All[*v1alpha1.Queue](ctx, o.Access, &v1alpha1.QueueList{})
 	if err != nil {
 		return err
 	}
@@ -85,14 +86,7 @@ func (o *options) run(ctx context.Context) error {
 // shown returns a function that reports which resources have a line.
 func (o *options) shown(queues []view.Queue, printer *output.Printer) func(v1.ResourceName) bool {
 	if len(o.resources) > 0 {
-		return func(name v1.ResourceName) bool {
-			for _, one := range o.resources {
-				if one == string(name) {
-					return true
-				}
-			}
-			return false
-		}
+		return func(name v1.ResourceName) bool { return slices.Contains(o.resources, string(name)) }
 	}
 	extended := false
 	for _, q := range queues {
@@ -135,14 +129,6 @@ func lines(queues []view.Queue, shown func(v1.ResourceName) bool) []line {
 	return list
 }
 
-// closed marks a queue that is closed.
-func closed(is bool) string {
-	if is {
-		return " (closed)"
-	}
-	return ""
-}
-
 func columns() output.Columns[line] {
 	ofQueue := func(name string, wide bool, of func(line) any) output.Column[line] {
 		return output.Column[line]{Name: name, Wide: wide, Of: func(l line) any {
@@ -167,7 +153,13 @@ func columns() output.Columns[line] {
 		return amount.String()
 	}
 	return output.Columns[line]{
-		ofQueue("Name", false, func(l line) any { return strings.Repeat("  ", l.Depth) + l.Name + closed(l.Closed) }),
+		ofQueue("Name", false, func(l line) any {
+			name := strings.Repeat("  ", l.Depth) + l.Name
+			if l.Closed {
+				name += " (closed)"
+			}
+			return name
+		}),
 		ofQueue("Share", false, func(l line) any { return output.OrNone(l.Share) }),
 		ofQueue("Run/Wait", false, func(l line) any { return fmt.Sprintf("%d/%d", l.Running, l.Pending) }),
 		ofResource("Resource", false, func(r *view.QueueResource) any { return string(r.Name) }),

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
@@ -98,17 +99,13 @@ func (o *options) run(ctx context.Context) error {
 
 func (o *options) read(ctx context.Context) (view.TopologyIn, error) {
 	var in view.TopologyIn
-	c, err := o.Client()
-	if err != nil {
-		return in, err
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return access.Read[v1.NodeList](ctx, c, access.Into(&in.Nodes)) })
-	group.Go(func() error { return access.Read[v1.PodList](ctx, c, access.Into(&in.Pods)) })
+	group.Go(func() error { return o.Read(ctx, &v1.NodeList{}, access.Into(&in.Nodes)) })
+	group.Go(func() error { return o.Read(ctx, &v1.PodList{}, access.Into(&in.Pods)) })
 	var lacking error
 	group.Go(func() error {
-		lacking = o.IgnoreNotServed(access.Read[v1alpha1.ReservationList](ctx, c, access.Into(&in.Reservations)))
-		if access.IsRefused(lacking) {
+		lacking = o.IgnoreNotServed(o.Read(ctx, &v1alpha1.ReservationList{}, access.Into(&in.Reservations)))
+		if apierrors.IsForbidden(lacking) {
 			return nil
 		}
 		return lacking

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
@@ -82,10 +80,9 @@ func (rec *Recorder) Reads() int {
 // Write writes a dump of what was read.
 func (rec *Recorder) Write(w io.Writer) error {
 	rec.mu.Lock()
-	dump := &Dump{Version: rec.dump.Version, Taken: rec.dump.Taken, SchedulerConfig: rec.dump.SchedulerConfig, Answers: maps.Clone(rec.dump.Answers)}
-	rec.mu.Unlock()
+	defer rec.mu.Unlock()
 	zip := gzip.NewWriter(w)
-	if err := json.NewEncoder(zip).Encode(dump); err != nil {
+	if err := json.NewEncoder(zip).Encode(rec.dump); err != nil {
 		return fmt.Errorf("writing the dump: %w", err)
 	}
 	if err := zip.Close(); err != nil {
@@ -164,7 +161,6 @@ func (d *Dump) Read(r *http.Request) (*http.Response, error) {
 	if body, ok := d.Answers[keyOf(r.URL)]; ok {
 		return answered(http.StatusOK, body), nil
 	}
-	requests := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	info, err := requests.NewRequestInfo(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", r.URL.Path, err)

@@ -31,11 +31,12 @@ type Server struct {
 	// secret is the first part of all paths: a client that knows it may read what the process may. A kubeconfig gives no
 	// token to a server without TLS.
 	secret   string
-	requests request.RequestInfoFactory
 	listener net.Listener
 	http     http.Server
 	store    store
 }
+
+var requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // Start serves on the loopback interface, on a free port, to clients that have the kubeconfig that [Server.Kubeconfig]
 // writes.
@@ -44,10 +45,7 @@ func Start(base Base) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving what would be: %w", err)
 	}
-	s := &Server{
-		base: base, secret: "/" + rand.Text(), listener: listener, store: newStore(),
-		requests: request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
-	}
+	s := &Server{base: base, secret: "/" + rand.Text(), listener: listener, store: newStore()}
 	s.http = http.Server{Handler: http.StripPrefix(s.secret, s), ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = s.http.Serve(listener) }() // it ends with Close
 	return s, nil
@@ -72,7 +70,7 @@ func (s *Server) Kubeconfig(dir string) (string, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	info, err := s.requests.NewRequestInfo(r)
+	info, err := requests.NewRequestInfo(r)
 	if err != nil {
 		refuse(w, apierrors.NewBadRequest(err.Error()))
 		return
@@ -89,7 +87,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		object, err := s.write(r, info)
 		answer(w, object, err)
 	default:
-		refuse(w, apierrors.NewMethodNotSupported(refOf(info).group(), info.Verb))
+		refuse(w, apierrors.NewMethodNotSupported(refOf(info).GroupResource(), info.Verb))
 	}
 }
 

@@ -24,8 +24,6 @@ func refOf(info *request.RequestInfo) ref {
 	return ref{schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, info.Namespace, info.Name}
 }
 
-func (r ref) group() schema.GroupResource { return r.GroupResource() }
-
 // store is what differs from the base.
 type store struct {
 	mu sync.Mutex

@@ -64,7 +64,7 @@ func (s *Server) bindVolumes(r *http.Request, at ref, written object) error {
 			return err
 		}
 		Bind(claim, volume)
-		return s.store.putTyped(claimAt, claim, watch.Modified)
+		return s.putTyped(claimAt, claim, watch.Modified)
 	case pvcsResource:
 		claim := &v1.PersistentVolumeClaim{}
 		if err := typed(written, claim); err != nil || claim.Spec.VolumeName != "" || claim.Annotations[storagehelpers.AnnSelectedNode] == "" {
@@ -76,10 +76,10 @@ func (s *Server) bindVolumes(r *http.Request, at ref, written object) error {
 			return err
 		}
 		volume := Provisioned(claim, class.Provisioner)
-		if err := s.store.putTyped(ref{volumesResource, "", volume.Name}, volume, watch.Added); err != nil {
+		if err := s.putTyped(ref{volumesResource, "", volume.Name}, volume, watch.Added); err != nil {
 			return err
 		}
-		return s.store.putTyped(at, claim, watch.Modified)
+		return s.putTyped(at, claim, watch.Modified)
 	}
 	return nil
 }
@@ -100,13 +100,18 @@ func typed(o object, into any) error {
 }
 
 // putTyped stores an object that was made or changed.
+func (s *Server) putTyped(at ref, typed any, event watch.EventType) error {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.store.putTyped(at, typed, event)
+}
+
+// putTyped stores an object that was made or changed. mu is held.
 func (s *store) putTyped(at ref, typed any, event watch.EventType) error {
 	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 	if err != nil {
 		return fmt.Errorf("writing %s %s: %w", at.Resource, at.name, err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if event == watch.Added {
 		s.create(at, o)
 		return nil

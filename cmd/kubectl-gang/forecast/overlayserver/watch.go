@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,7 +34,7 @@ type watchEvent struct {
 // tell queues an event of an object for the watcher, if it watches it. The lock of the store is held: so events are in
 // order.
 func (w *watcher) tell(at ref, event watch.EventType, o object) {
-	if at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace || !w.labels.Matches(labelsOf(o)) || !w.fields.Matches(fieldsOf(o)) {
+	if at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace || !w.labels.Matches(labels.Set((&unstructured.Unstructured{Object: o}).GetLabels())) || !w.fields.Matches(fieldsOf(o)) {
 		return
 	}
 	w.events = append(w.events, watchEvent{event, clone(o)})
@@ -50,15 +51,6 @@ func (s *store) take(w *watcher) (events []watchEvent) {
 	events, w.events = w.events, nil
 	w.sending = len(events) > 0
 	return events
-}
-
-func labelsOf(o object) labels.Set {
-	set := labels.Set{}
-	given, _ := meta(o)["labels"].(object)
-	for key, value := range given {
-		set[key], _ = value.(string)
-	}
-	return set
 }
 
 // fieldsOf returns the fields by which pods are selected.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -35,7 +34,7 @@ func (s *Server) find(r *http.Request, at ref) (object, error) {
 	s.store.mu.Unlock()
 	switch {
 	case known && o == nil:
-		return nil, apierrors.NewNotFound(at.group(), at.name)
+		return nil, apierrors.NewNotFound(at.GroupResource(), at.name)
 	case known:
 		return o, nil
 	}
@@ -71,7 +70,7 @@ func (s *Server) read(r *http.Request, at ref) (object, error) {
 		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.group(), at.name, text(o, "message"), 0, true)
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.GroupResource(), at.name, text(o, "message"), 0, true)
 	}
 	return o, nil
 }
@@ -105,7 +104,7 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 		if p := options.Preconditions; p != nil && p.UID != nil && string(*p.UID) != text(meta(old), "uid") {
-			return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+			return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the UID differs"))
 		}
 		if len(options.DryRun) > 0 {
 			return success, nil
@@ -121,7 +120,7 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	defer s.store.mu.Unlock()
 	if now, known := s.store.objects[at]; known {
 		if now == nil {
-			return nil, apierrors.NewNotFound(at.group(), at.name)
+			return nil, apierrors.NewNotFound(at.GroupResource(), at.name)
 		}
 		old = clone(now) // it may have changed since
 	}
@@ -131,7 +130,9 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	case "create/eviction", "delete/":
 		s.store.drop(at, old)
 		for _, claim := range claims {
-			s.store.release(claim, text(meta(old), "uid"))
+			if err := s.store.release(claim, types.UID(text(meta(old), "uid"))); err != nil {
+				return nil, err
+			}
 		}
 		return success, nil
 	case "update/", "update/status":
@@ -139,7 +140,7 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	case "patch/", "patch/status":
 		return s.store.patch(at, old, types.PatchType(r.Header.Get("Content-Type")), body)
 	}
-	return nil, apierrors.NewMethodNotSupported(at.group(), info.Verb+" "+info.Subresource)
+	return nil, apierrors.NewMethodNotSupported(at.GroupResource(), info.Verb+" "+info.Subresource)
 }
 
 // patch changes an object. mu is held.
@@ -149,7 +150,7 @@ func (s *store) patch(at ref, old object, kind types.PatchType, body []byte) (ob
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if uid := text(meta(changed), "uid"); uid != text(meta(old), "uid") {
-		return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the UID differs"))
+		return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the UID differs"))
 	}
 	return clone(s.put(at, changed, watch.Modified)), nil
 }
@@ -169,19 +170,17 @@ func (s *Server) make(at ref, body []byte) (object, error) {
 		return o, nil
 	}
 	if at.name = text(meta(o), "name"); at.name == "" {
-		at.name = text(meta(o), "generateName") + strings.ToLower(rand5())
+		at.name = text(meta(o), "generateName") + string(uuid.NewUUID())[:5]
 		meta(o)["name"] = at.name
 	}
 	if at.namespace != "" {
 		meta(o)["namespace"] = at.namespace
 	}
 	if s.store.objects[at] != nil {
-		return nil, apierrors.NewAlreadyExists(at.group(), at.name)
+		return nil, apierrors.NewAlreadyExists(at.GroupResource(), at.name)
 	}
 	return clone(s.store.create(at, o)), nil
 }
-
-func rand5() string { return string(uuid.NewUUID())[:5] }
 
 // create gives an object what the API server gives to new ones.
 func (s *store) create(at ref, o object) object {
@@ -196,72 +195,56 @@ func (s *store) create(at ref, o object) object {
 }
 
 // bind binds a pod.
-func (s *store) bind(at ref, pod object, body []byte) error {
-	o, err := decode(body)
-	if err != nil {
+func (s *store) bind(at ref, old object, body []byte) error {
+	binding, pod := &v1.Binding{}, &v1.Pod{}
+	if err := decodeInto(body, binding); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	target, _ := o["target"].(object)
-	spec, _ := pod["spec"].(object)
-	if spec == nil || text(target, "name") == "" {
-		return apierrors.NewBadRequest("a binding needs a pod and a target.name")
+	if err := typed(old, pod); err != nil {
+		return err
 	}
-	if uid := text(meta(o), "uid"); uid != "" && uid != text(meta(pod), "uid") || text(spec, "nodeName") != "" {
-		return apierrors.NewConflict(at.group(), at.name, errors.New("it is another pod, or has a node"))
+	switch {
+	case binding.Target.Name == "":
+		return apierrors.NewBadRequest("a binding needs a target.name")
+	case binding.UID != "" && binding.UID != pod.UID, pod.Spec.NodeName != "":
+		return apierrors.NewConflict(at.GroupResource(), at.name, errors.New("it is another pod, or has a node"))
 	}
-	spec["nodeName"] = text(target, "name")
-	if given, ok := meta(o)["annotations"].(object); ok {
-		annotations, _ := meta(pod)["annotations"].(object)
-		if annotations == nil {
-			annotations = object{}
-			meta(pod)["annotations"] = annotations
-		}
-		for key, value := range given {
-			annotations[key] = value
-		}
+	for key, value := range binding.Annotations {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
 	}
-	status, _ := pod["status"].(object)
-	if status == nil {
-		status = object{}
-		pod["status"] = status
-	}
-	delete(status, "nominatedNodeName")
-	status["conditions"] = []any{object{"type": string(v1.PodScheduled), "status": "True", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}}
-	s.put(at, pod, watch.Modified)
-	return nil
+	pod.Spec.NodeName, pod.Status.NominatedNodeName = binding.Target.Name, ""
+	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	return s.putTyped(at, pod, watch.Modified)
 }
 
 // release removes a deleted pod from a ResourceClaim, as kube-controller-manager does: a claim made for the pod is
 // deleted with it, and a claim that no pod uses is deallocated.
-func (s *store) release(one found, pod string) {
-	at, claim := one.at, clone(one.object)
-	if now, known := s.objects[at]; known { // it may have changed since
-		if now == nil {
-			return
-		}
-		claim = clone(now)
+func (s *store) release(one found, pod types.UID) error {
+	o := one.object
+	if now, known := s.objects[one.at]; known { // it may have changed since
+		o = now
 	}
-	for _, owner := range objectsOf(meta(claim)["ownerReferences"]) {
-		if text(owner, "uid") == pod {
-			s.drop(at, claim)
-			return
-		}
+	if o == nil {
+		return nil
 	}
-	status, _ := claim["status"].(object)
-	users := objectsOf(status["reservedFor"])
-	left := slices.DeleteFunc(slices.Clone(users), func(user object) bool { return text(user, "uid") == pod })
-	if len(left) == len(users) {
-		return
+	claim := &resourceapi.ResourceClaim{}
+	if err := typed(o, claim); err != nil {
+		return err
 	}
-	if len(left) == 0 {
-		delete(status, "allocation")
+	if slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == pod }) {
+		s.drop(one.at, clone(o))
+		return nil
 	}
-	rest := make([]any, 0, len(left))
-	for _, user := range left {
-		rest = append(rest, user)
+	users := len(claim.Status.ReservedFor)
+	claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor,
+		func(user resourceapi.ResourceClaimConsumerReference) bool { return user.UID == pod })
+	switch len(claim.Status.ReservedFor) {
+	case users:
+		return nil
+	case 0:
+		claim.Status.Allocation = nil
 	}
-	status["reservedFor"] = rest
-	s.put(at, claim, watch.Modified)
+	return s.putTyped(one.at, claim, watch.Modified)
 }
 
 // objectsOf returns the objects of a list.
@@ -329,7 +312,7 @@ func (s *store) replace(at ref, old object, body []byte) (object, error) {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if version := text(meta(o), "resourceVersion"); version != "" && version != text(meta(old), "resourceVersion") {
-		return nil, apierrors.NewConflict(at.group(), at.name, errors.New("the object has been modified"))
+		return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the object has been modified"))
 	}
 	for _, key := range []string{"apiVersion", "kind"} {
 		if o[key] == nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -133,9 +134,12 @@ func flagOf(args []string, name string) string {
 	return ""
 }
 
-// WriteConfig writes a scheduler's configuration for a simulation into a directory, and returns its path. It leaves out
-// how to reach the API server, and leader election.
-func WriteConfig(dir string, config []byte) (string, error) {
+// writeConfig writes a scheduler's configuration for a simulation into a directory, and returns its path; empty for the
+// built-in one. It leaves out how to reach the API server, and leader election.
+func writeConfig(dir string, config []byte) (string, error) {
+	if config == nil {
+		return "", nil
+	}
 	fields := map[string]any{}
 	if err := yaml.Unmarshal(config, &fields); err != nil {
 		return "", fmt.Errorf("reading the scheduler's configuration: %w", err)
@@ -146,13 +150,9 @@ func WriteConfig(dir string, config []byte) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("writing the scheduler's configuration: %w", err)
 	}
-	file, err := os.CreateTemp(dir, "config-*.yaml")
-	if err != nil {
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
 		return "", fmt.Errorf("writing the scheduler's configuration: %w", err)
 	}
-	defer file.Close()
-	if _, err := file.Write(data); err != nil {
-		return "", fmt.Errorf("writing the scheduler's configuration: %w", err)
-	}
-	return file.Name(), nil
+	return file, nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -65,11 +66,7 @@ func (m *More) Suppose(ctx context.Context, s *Simulation) error {
 		return fmt.Errorf("checking --nodes: no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s", m.pool, strings.Join(poolLabels, ", "))
 	}
 	m.like = list.Items[at].Name
-	nodes := make([]*v1.Node, len(list.Items))
-	for i := range list.Items {
-		nodes[i] = &list.Items[i]
-	}
-	if place := view.Place(nodes[at], view.Levels(nodes)); place != "" {
+	if place := view.Place(&list.Items[at], view.Levels(access.Pointers(list.Items))); place != "" {
 		m.like += " (in " + place + ")"
 	}
 	var made []Object

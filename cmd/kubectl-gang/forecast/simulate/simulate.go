@@ -24,7 +24,7 @@ import (
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -44,21 +44,22 @@ var (
 
 // Simulation is a scheduler at work on what is only supposed.
 type Simulation struct {
-	ground    *Ground
+	*Ground
 	server    *overlayserver.Server
 	scheduler *schedulerapp.Simulated
 	dir       string
-	// kubeconfig is the path of the kubeconfig of the server.
-	kubeconfig string
-	ended      chan error
+	// kubeconfig is the path of the kubeconfig of the server, and configFile that of the scheduler's configuration; empty
+	// for the built-in one.
+	kubeconfig, configFile string
+	ended                  chan error
 	// told is how many of the pods that were evicted earlier answers have listed.
 	told int
 	stop context.CancelFunc
 }
 
 // New returns a simulation on a cluster, in which no scheduler is at work yet.
-func New(ground *Ground) (s *Simulation, err error) {
-	s = &Simulation{ground: ground, ended: make(chan error, 1), stop: func() {}}
+func New(ground *Ground) (_ *Simulation, err error) {
+	s := &Simulation{Ground: ground, ended: make(chan error, 1), stop: func() {}}
 	defer func() {
 		if err != nil {
 			s.Close()
@@ -70,14 +71,17 @@ func New(ground *Ground) (s *Simulation, err error) {
 	if s.dir, err = os.MkdirTemp("", "kubectl-gang"); err != nil {
 		return nil, fmt.Errorf("making a directory for a kubeconfig: %w", err)
 	}
-	s.kubeconfig, err = s.server.Kubeconfig(s.dir)
+	if s.kubeconfig, err = s.server.Kubeconfig(s.dir); err != nil {
+		return nil, err
+	}
+	s.configFile, err = writeConfig(s.dir, ground.SchedulerConfig)
 	return s, err
 }
 
 // Start starts a scheduler. It is called once.
 func (s *Simulation) Start(ctx context.Context) (err error) {
 	ctx, s.stop = context.WithCancel(ctx)
-	if s.scheduler, err = schedulerapp.NewSimulated(ctx, s.ground.ConfigFile, s.kubeconfig); err != nil {
+	if s.scheduler, err = schedulerapp.NewSimulated(ctx, s.configFile, s.kubeconfig); err != nil {
 		return err
 	}
 	go func() { s.ended <- s.scheduler.Run(ctx) }()
@@ -96,10 +100,9 @@ func (s *Simulation) await(ctx context.Context, read func() bool) error {
 	return nil
 }
 
-// Read reads an object or a list of the cluster, as it is without what is supposed. It returns a [MissingError] for
-// what is not there, and a [NotAllowedError] for what the user may not read.
+// Read reads an object or a list of the cluster, as it is without what is supposed.
 func (s *Simulation) Read(ctx context.Context, path string, into any) error {
-	return read(ctx, s.ground.Base, path, into)
+	return read(ctx, s.Base, path, into)
 }
 
 // Kinds asks the cluster which kinds it serves.
@@ -120,20 +123,11 @@ func (s *Simulation) Kinds() (meta.RESTMapper, error) {
 	return restmapper.NewDiscoveryRESTMapper(groups), nil
 }
 
-// Origin returns where the configuration of the scheduler comes from.
-func (s *Simulation) Origin() Origin { return s.ground.Origin }
+// Set returns the plugins of the scheduler, which know what it has decided.
+func (s *Simulation) Set() *scheduler.Set { return s.scheduler.Set }
 
-// Why returns why the gang of a pod waits, as values; the zero Explanation for a pod in none.
-func (s *Simulation) Why(pod *v1.Pod) gangstate.Explanation {
-	e, _ := s.scheduler.Set.Gangs().Why(pod)
-	return e
-}
-
-// Kept reports whether the queue of a pod, or of its gang, keeps it from being tried.
-func (s *Simulation) Kept(pod *v1.Pod) bool {
-	reason, _, _ := s.scheduler.Set.Kept(pod)
-	return reason != ""
-}
+// Profiles returns the names of the scheduler's profiles, which pods ask for, in order.
+func (s *Simulation) Profiles() []string { return slices.Sorted(maps.Keys(s.scheduler.Profiles)) }
 
 // Suppose adds objects to the cluster.
 func (s *Simulation) Suppose(more []Object) error {
@@ -145,9 +139,8 @@ func (s *Simulation) Suppose(more []Object) error {
 	return nil
 }
 
-// Close ends the simulation, and closes its ground. Nothing is left of them.
+// Close ends the simulation. Nothing is left of it.
 func (s *Simulation) Close() {
-	defer s.ground.Close()
 	s.stop()
 	logs.FlushLogs()
 	if s.server != nil {
@@ -178,26 +171,20 @@ func (s *Simulation) Decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 }
 
 func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error) {
-	began := time.Now()
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	l := &looking{
-		server: s.server, gangs: s.scheduler.Set.Gangs(), kept: s.scheduler.Set.Kept, profiles: s.Profiles(),
-		refusal: func(pod *v1.Pod) string { return s.scheduler.Refusal(ctx, pod) },
-		failed:  s.scheduler.Failed, pod: s.scheduler.Pod, pods: pods, unseen: len(pods), told: s.told, evictedFor: map[types.UID]*v1.ObjectReference{},
-	}
+	l := &looking{Simulation: s, pods: pods, unseen: len(pods), evictedFor: map[types.UID]*v1.ObjectReference{}}
 	asked := uidsOf(pods)
 	var last string
 	var since time.Time
 	for {
-		answer, err := l.look()
+		answer, err := l.look(ctx)
 		if refused := s.server.Refused(); refused != nil {
 			err = refused
 		}
 		if err != nil {
 			return nil, err
 		}
-		answer.Took = time.Since(began)
 		decided, quiet := answer.decided()
 		decided = !l.behind() && decided
 		awaits, until := s.awaits(pods)
@@ -256,17 +243,8 @@ func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decisio
 	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool { return d.Last.Time.Before(since) })
 }
 
-// QueueOf returns the queue of a pod; empty where its profile has no queues.
-func (s *Simulation) QueueOf(pod *v1.Pod) string { return s.scheduler.Set.QueueOf(pod) }
-
-// Count is how many pods a gang has.
-type Count struct {
-	Gang string
-	Pods int
-}
-
-// Beside counts the pods of the gangs of some pods that are in the cluster beside them and have not ended.
-func (s *Simulation) Beside(pods []*v1.Pod) (list []Count) {
+// Beside counts, by gang, the pods of the gangs of some pods that are in the cluster beside them and have not ended.
+func (s *Simulation) Beside(pods []*v1.Pod) map[string]int {
 	asked, counts := uidsOf(pods), map[string]int{}
 	gangs := sets.New[string]()
 	for _, pod := range pods {
@@ -279,8 +257,5 @@ func (s *Simulation) Beside(pods []*v1.Pod) (list []Count) {
 			counts[gang]++
 		}
 	}
-	for _, gang := range slices.Sorted(maps.Keys(counts)) {
-		list = append(list, Count{gang, counts[gang]})
-	}
-	return list
+	return counts
 }

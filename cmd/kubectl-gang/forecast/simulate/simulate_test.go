@@ -228,7 +228,11 @@ func TestPods(t *testing.T) {
 
 // TestQueuesNotRead: while the queues cannot be read nothing is decided, though the pods have that as their reason.
 func TestQueuesNotRead(t *testing.T) {
-	s, err := New(&Ground{Base: small(t), ConfigFile: "../../../../hack/demo/8-fairshare.yaml"})
+	config, err := os.ReadFile("../../../../hack/demo/8-fairshare.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(&Ground{Base: small(t), SchedulerConfig: config})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
@@ -31,12 +30,9 @@ func (s *Source) AddFlags(flags *pflag.FlagSet) {
 // Ground is a cluster as it is.
 type Ground struct {
 	Base overlayserver.Base
-	// ConfigFile is the scheduler's configuration; empty for the embedded one.
-	ConfigFile string
-	// SchedulerConfig is what is in it, and Origin is where it comes from.
+	// SchedulerConfig is the scheduler's configuration, nil for the built-in one, and Origin is where it comes from.
 	SchedulerConfig []byte
 	Origin          Origin
-	dir             string
 }
 
 // Origin is where the configuration comes from with which a scheduler simulates.
@@ -58,61 +54,50 @@ func (o Origin) String() string {
 	return "the scheduler's configuration of " + o.From
 }
 
-// Close removes what was written to files.
-func (g *Ground) Close() { _ = os.RemoveAll(g.dir) } // a directory for temporary files
-
 // Open looks for the cluster and the scheduler's configuration.
 func (s *Source) Open(ctx context.Context, a *access.Access) (*Ground, error) {
 	if err := s.log(); err != nil {
 		return nil, err
 	}
-	g := &Ground{}
-	config, err := s.base(ctx, a, g)
-	if err == nil && s.dumpFile == "" {
-		g.Origin.Lease, err = leaseOf(config)
-	}
-	if err == nil {
-		g.dir, err = os.MkdirTemp("", "kubectl-gang")
-	}
-	if err == nil && config != nil {
-		g.SchedulerConfig = config
-		g.ConfigFile, err = WriteConfig(g.dir, config)
-	}
+	base, err := s.base(a)
 	if err != nil {
-		g.Close()
 		return nil, err
 	}
-	return g, nil
+	g := &Ground{Base: base}
+	dump, isDump := base.(*overlayserver.Dump)
+	if isDump {
+		a.Note("the cluster is that of %s", dump.Taken.Local().Format(time.DateTime))
+	}
+	switch {
+	case s.configFile != "":
+		if g.SchedulerConfig, err = os.ReadFile(s.configFile); err != nil {
+			return nil, fmt.Errorf("reading --scheduler-config: %w", err)
+		}
+		g.Origin.From = s.configFile
+	case !isDump:
+		if err := g.find(ctx, a); err != nil {
+			return nil, err
+		}
+	case dump.SchedulerConfig != "":
+		g.SchedulerConfig, g.Origin.From = []byte(dump.SchedulerConfig), s.dumpFile
+	default:
+		g.Origin.BuiltIn = "the dump has none"
+	}
+	if !isDump {
+		g.Origin.Lease, err = leaseOf(g.SchedulerConfig)
+	}
+	return g, err
 }
 
-// base looks for the cluster, and returns the scheduler's configuration; nil for the embedded one.
-func (s *Source) base(ctx context.Context, a *access.Access, g *Ground) ([]byte, error) {
-	if s.dumpFile != "" {
-		dump, err := s.dump()
+// base looks for the cluster. A live one is not read yet.
+func (s *Source) base(a *access.Access) (overlayserver.Base, error) {
+	if s.dumpFile == "" {
+		config, err := a.Config()
 		if err != nil {
 			return nil, err
 		}
-		g.Base = dump
-		a.Note("the cluster is that of %s", dump.Taken.Local().Format(time.DateTime))
-		if s.configFile == "" && dump.SchedulerConfig != "" {
-			g.Origin.From = s.dumpFile
-			return []byte(dump.SchedulerConfig), nil
-		}
-		return s.config(ctx, nil, &g.Origin)
+		return overlayserver.Live(config)
 	}
-	config, err := a.Config()
-	if err != nil {
-		return nil, err
-	}
-	config.QPS, config.Burst = -1, 0
-	if g.Base, err = overlayserver.Live(config); err != nil {
-		return nil, err
-	}
-	return s.config(ctx, config, &g.Origin)
-}
-
-// dump reads the dump that is taken for the cluster.
-func (s *Source) dump() (*overlayserver.Dump, error) {
 	file, err := os.Open(s.dumpFile)
 	if err != nil {
 		return nil, fmt.Errorf("opening --dump: %w", err)
@@ -123,6 +108,27 @@ func (s *Source) dump() (*overlayserver.Dump, error) {
 		return nil, fmt.Errorf("reading --dump %s: %w", s.dumpFile, err)
 	}
 	return dump, nil
+}
+
+// find looks for the configuration of the scheduler that runs in the cluster. Where there is none, the built-in one is
+// used.
+func (g *Ground) find(ctx context.Context, a *access.Access) error {
+	config, err := a.Config()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	g.SchedulerConfig, g.Origin.From, err = ConfigOf(ctx, client)
+	switch {
+	case err != nil:
+		g.Origin.BuiltIn = err.Error()
+	case g.SchedulerConfig == nil:
+		g.Origin.BuiltIn = "neither a Deployment of lockstep-scheduler nor a ConfigMap kube-system/" + configMap + " was found"
+	}
+	return nil
 }
 
 // log directs the scheduler's log to where it was asked for, for the rest of the process.
@@ -148,34 +154,6 @@ func (s *Source) log() error {
 	return nil
 }
 
-// config returns the scheduler's configuration, of the flag or of the cluster; nil for the embedded one.
-func (s *Source) config(ctx context.Context, config *rest.Config, origin *Origin) ([]byte, error) {
-	if s.configFile != "" {
-		text, err := os.ReadFile(s.configFile)
-		if err != nil {
-			return nil, fmt.Errorf("reading --scheduler-config: %w", err)
-		}
-		origin.From = s.configFile
-		return text, nil
-	}
-	if config == nil {
-		origin.BuiltIn = "the dump has none"
-		return nil, nil
-	}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	text, where, err := ConfigOf(ctx, client)
-	switch origin.From = where; {
-	case err != nil:
-		origin.BuiltIn = err.Error()
-	case text == nil:
-		origin.BuiltIn = "neither a Deployment of lockstep-scheduler nor a ConfigMap kube-system/" + configMap + " was found"
-	}
-	return text, nil
-}
-
 // Question is the flags of commands that ask what would be.
 type Question struct {
 	source  Source
@@ -188,6 +166,12 @@ func (q *Question) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&q.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
 	flags.DurationVar(&q.timeout, "timeout", 30*time.Second, "How long the answer may take.")
 	q.source.AddFlags(flags)
+}
+
+// Check returns what is wrong with the question itself, whatever the cluster is like.
+func (q *Question) Check() error {
+	_, err := readMore(q.nodes)
+	return err
 }
 
 // Ask calls a function with a simulation of the cluster, in which no scheduler runs yet, and with the nodes to add once

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,17 +16,15 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
-	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 )
 
 // Verdict is what became of a pod.
 type Verdict struct {
 	Pod *v1.Pod
-	// Node is the one to which it would be bound; empty for none. Before is whether it has it already.
-	Node   string
-	Before bool
+	// Node is the one to which it is, or would be bound; empty for none.
+	Node string
 	// Reason and Message are why it would wait; stands is whether only a change from outside the scheduler can end that.
 	Reason, Message string
 	stands          bool
@@ -46,8 +45,6 @@ type Answer struct {
 	Victims, Others []*v1.Pod
 	// Undecided: it had not come to an end in the time that it had.
 	Undecided bool
-	// Took is how long it took, with all that had to be read.
-	Took time.Duration
 }
 
 // Placed counts the pods that have a node, or would.
@@ -92,25 +89,12 @@ func (a *Answer) words() string {
 	return text
 }
 
-// looking is how far the scheduler has come.
+// looking is how far the scheduler has come with some pods.
 type looking struct {
-	server *overlayserver.Server
-	gangs  *registry.Registry
-	// kept returns why queues keep a pod, before its condition says so: most are for a moment only.
-	kept func(*v1.Pod) (reason, message string, shut bool)
-	// profiles are the names of the schedulers that there are here; failed are the pods that were tried, and are not tried
-	// again yet.
-	profiles []string
-	failed   func() sets.Set[types.UID]
-	// refusal returns why a plugin keeps a pod out of the scheduling queue, which no condition says.
-	refusal func(*v1.Pod) string
-	// pod finds a pod by its name.
-	pod  func(namespace, name string) (*v1.Pod, error)
+	*Simulation
 	pods []*v1.Pod
 	// unseen is how many of the first pods may not have come to the scheduler yet.
 	unseen int
-	// told is how many of the pods that were evicted are left out.
-	told int
 	// changes is what was written when now and gone were read: the pods as they are, by UID, and those that were deleted.
 	changes int
 	now     map[types.UID]*v1.Pod
@@ -120,35 +104,32 @@ type looking struct {
 	said       int
 }
 
-// word is why the members of a gang wait, and what it is placed with.
-type word struct{ reason, message, group string }
-
-func (l *looking) look() (*Answer, error) {
+func (l *looking) look(ctx context.Context) (*Answer, error) {
 	if err := l.read(); err != nil {
 		return nil, err
 	}
 	answer := &Answer{}
-	words := map[string]word{} // by gang
+	explanations := map[string]gangstate.Explanation{} // by gang
 	for _, pod := range l.pods {
-		answer.Verdicts = append(answer.Verdicts, l.verdict(pod, words))
+		answer.Verdicts = append(answer.Verdicts, l.verdict(pod, explanations))
 	}
 	untold := func(v Verdict) bool { return v.Node == "" && v.Reason == "" }
 	if slices.ContainsFunc(answer.Verdicts, untold) {
-		failed := l.failed()
+		failed := l.scheduler.Failed()
 		for i := range answer.Verdicts {
 			if v := &answer.Verdicts[i]; untold(*v) && failed.Has(v.Pod.UID) {
 				v.Reason, v.Message = said(v.Pod) // a pod that has the same condition already is not written to again
 			}
 		}
-		l.keptOut(answer.Verdicts)
+		l.keptOut(ctx, answer.Verdicts)
 	}
-	answer.Victims, answer.Others = l.victims(words)
+	answer.Victims, answer.Others = l.victims(explanations)
 	return answer, nil
 }
 
 // keptOut gives pods without a verdict the reason that a plugin keeps them out of the scheduling queue, or another one
 // of their gang.
-func (l *looking) keptOut(verdicts []Verdict) {
+func (l *looking) keptOut(ctx context.Context, verdicts []Verdict) {
 	untold := func(v *Verdict) bool { return v.Node == "" && v.Reason == "" }
 	why := map[string]string{} // by gang
 	for i := range verdicts {
@@ -156,23 +137,23 @@ func (l *looking) keptOut(verdicts []Verdict) {
 		if !untold(v) {
 			continue
 		}
-		text := l.refusal(v.Pod)
-		if key, ok := l.gangs.GangOf(v.Pod); ok && text != "" {
-			why[key.String()] = fmt.Sprintf("pod %q of the gang: %s", v.Pod.Name, text)
+		text := l.scheduler.Refusal(ctx, v.Pod)
+		if gang := l.GangOf(v.Pod); gang != "" && text != "" {
+			why[gang] = fmt.Sprintf("pod %q of the gang: %s", v.Pod.Name, text)
 		} else if text != "" {
 			v.Reason, v.Message = ReasonKeptOut, text
 		}
 	}
 	for i := range verdicts {
-		if key, ok := l.gangs.GangOf(verdicts[i].Pod); ok && untold(&verdicts[i]) && why[key.String()] != "" {
-			verdicts[i].Reason, verdicts[i].Message = ReasonKeptOut, why[key.String()]
+		if text := why[l.GangOf(verdicts[i].Pod)]; text != "" && untold(&verdicts[i]) {
+			verdicts[i].Reason, verdicts[i].Message = ReasonKeptOut, text
 		}
 	}
 }
 
 // verdict returns what is known of a pod, and of its gang if that has not been asked for before.
-func (l *looking) verdict(pod *v1.Pod, words map[string]word) Verdict {
-	v := Verdict{Pod: pod, Node: pod.Spec.NodeName, Before: pod.Spec.NodeName != ""}
+func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explanation) Verdict {
+	v := Verdict{Pod: pod, Node: pod.Spec.NodeName}
 	changed := l.now[pod.UID]
 	if changed != nil {
 		v.Node = changed.Spec.NodeName
@@ -180,9 +161,9 @@ func (l *looking) verdict(pod *v1.Pod, words map[string]word) Verdict {
 	switch {
 	case v.Node != "":
 		return v
-	case !slices.Contains(l.profiles, pod.Spec.SchedulerName):
+	case l.scheduler.Profiles[pod.Spec.SchedulerName] == nil:
 		v.Reason, v.stands = ReasonOtherScheduler, true
-		v.Message = fmt.Sprintf("spec.schedulerName is %q, of which the scheduler has no profile: it has %s", pod.Spec.SchedulerName, strings.Join(l.profiles, ", "))
+		v.Message = fmt.Sprintf("spec.schedulerName is %q, of which the scheduler has no profile: it has %s", pod.Spec.SchedulerName, strings.Join(l.Profiles(), ", "))
 		return v
 	case len(pod.Spec.SchedulingGates) > 0:
 		v.Reason, v.Message, v.stands = v1.PodReasonSchedulingGated, "spec.schedulingGates is not empty: it is not scheduled before that is", true
@@ -190,29 +171,28 @@ func (l *looking) verdict(pod *v1.Pod, words map[string]word) Verdict {
 	case changed != nil:
 		v.Reason, v.Message = said(changed)
 	}
-	if key, ok := l.gangs.GangOf(pod); ok {
-		w, asked := words[key.String()]
+	if gang := l.GangOf(pod); gang != "" {
+		e, asked := explanations[gang]
 		if !asked {
-			e, _ := l.gangs.Why(pod)
-			w = word{e.Reason, e.Message, e.Group}
-			words[key.String()] = w
+			e, _ = l.Set().Gangs().Why(pod)
+			explanations[gang] = e
 		}
-		if w.reason != "" {
-			v.Reason, v.Message = w.reason, w.message
+		if e.Reason != "" {
+			v.Reason, v.Message = e.Reason, e.Message
 		}
 	}
-	if v.Reason == "" {
-		v.Reason, v.Message, v.stands = l.kept(pod)
+	if v.Reason == "" { // before its condition says so; most are for a moment only
+		v.Reason, v.Message, v.stands = l.Set().Kept(pod)
 	}
 	return v
 }
 
 // victims returns the pods that were evicted for those that were asked about, or for what is placed with them, and
 // those evicted for others.
-func (l *looking) victims(words map[string]word) (own, others []*v1.Pod) {
+func (l *looking) victims(explanations map[string]gangstate.Explanation) (own, others []*v1.Pod) {
 	asked, groups := uidsOf(l.pods), sets.New[string]()
-	for _, w := range words {
-		groups.Insert(w.group)
+	for _, e := range explanations {
+		groups.Insert(e.Group)
 	}
 	for _, pod := range l.gone {
 		preemptor := l.evictedFor[pod.UID]
@@ -227,11 +207,11 @@ func (l *looking) victims(words map[string]word) (own, others []*v1.Pod) {
 
 // groupOf returns the gang of a pod; "-" for a pod that is gone, or in none.
 func (l *looking) groupOf(ref *v1.ObjectReference) string {
-	pod, err := l.pod(ref.Namespace, ref.Name)
+	pod, err := l.scheduler.Pod(ref.Namespace, ref.Name)
 	if err != nil {
 		return "-" // pods that were asked about are recognized by their UID
 	}
-	if e, ok := l.gangs.Why(pod); ok {
+	if e, ok := l.Set().Gangs().Why(pod); ok {
 		return e.Group
 	}
 	return "-"
@@ -245,7 +225,7 @@ func (l *looking) behind() bool {
 		if slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
 			continue
 		}
-		if pod, err := l.pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || !l.gangs.Knows(asked) {
+		if pod, err := l.scheduler.Pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || !l.Set().Gangs().Knows(asked) {
 			return true
 		}
 	}

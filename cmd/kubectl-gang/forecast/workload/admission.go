@@ -9,12 +9,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	podutil "k8s.io/kubernetes/pkg/api/pod"
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1conversion "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/apis/core/validation"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/pkg/kube/podadmission"
 )
 
@@ -65,7 +65,7 @@ func (r lookups) RuntimeClass(_ context.Context, name string) (*nodev1.RuntimeCl
 	}
 	class := &nodev1.RuntimeClass{}
 	switch err := r.Cluster.Read("/apis/node.k8s.io/v1/runtimeclasses/"+name, class); {
-	case simulate.IsNotFound(err):
+	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -85,7 +85,7 @@ func (r lookups) LimitRanges(_ context.Context, namespace string) ([]v1.LimitRan
 	}
 	var list v1.LimitRangeList
 	err := r.Cluster.Read("/api/v1/namespaces/"+namespace+"/limitranges", &list)
-	if err != nil && !simulate.IsNotFound(err) { // a dump may have none
+	if err != nil && !apierrors.IsNotFound(err) { // a dump may have none
 		return nil, err
 	}
 	if r.limits == nil {

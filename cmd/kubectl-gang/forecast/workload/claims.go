@@ -80,7 +80,7 @@ func useDefaults(u *unstructured.Unstructured) error {
 // template returns the ResourceClaimTemplate of a name.
 func (r *Reader) template(w *Workload, namespace, name string) (*resourceapi.ResourceClaimTemplate, error) {
 	for _, u := range w.Objects {
-		if isTemplate(u) && u.GetNamespace() == namespace && u.GetName() == name {
+		if kindOf(u) == "ResourceClaimTemplate.resource.k8s.io" && u.GetNamespace() == namespace && u.GetName() == name {
 			template := &resourceapi.ResourceClaimTemplate{}
 			return template, convert(u, template)
 		}
@@ -95,9 +95,4 @@ func (r *Reader) template(w *Workload, namespace, name string) (*resourceapi.Res
 		}
 	}
 	return nil, fmt.Errorf("there is no ResourceClaimTemplate %q in namespace %q, neither in the manifests nor in the cluster", name, namespace)
-}
-
-func isTemplate(u *unstructured.Unstructured) bool {
-	gvk := u.GroupVersionKind()
-	return gvk.Group == resourceapi.GroupName && gvk.Kind == "ResourceClaimTemplate"
 }

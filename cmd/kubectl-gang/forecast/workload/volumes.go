@@ -49,7 +49,7 @@ func (r *Reader) provision(w *Workload) error {
 	var volumes []*unstructured.Unstructured
 	var there *static
 	for _, u := range w.Objects {
-		if u.GetKind() != "PersistentVolumeClaim" || u.GroupVersionKind().Group != "" {
+		if kindOf(u) != "PersistentVolumeClaim" {
 			continue
 		}
 		if classes == nil {
@@ -112,7 +112,7 @@ type static struct {
 func (r *Reader) static(w *Workload) (*static, error) {
 	s := &static{from: map[string]*unstructured.Unstructured{}}
 	for _, u := range w.Objects {
-		if u.GetKind() != "PersistentVolume" || u.GroupVersionKind().Group != "" {
+		if kindOf(u) != "PersistentVolume" {
 			continue
 		}
 		volume := &v1.PersistentVolume{}

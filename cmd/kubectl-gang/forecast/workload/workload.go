@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -15,11 +14,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
@@ -103,7 +105,7 @@ func (r *Reader) addClass(w *Workload, u *unstructured.Unstructured) error {
 	if u.IsList() {
 		return u.EachListItem(func(item runtime.Object) error { return r.addClass(w, item.(*unstructured.Unstructured)) })
 	}
-	if u.GroupVersionKind().GroupKind() != (schema.GroupKind{Group: schedulingv1.GroupName, Kind: "PriorityClass"}) {
+	if kindOf(u) != "PriorityClass.scheduling.k8s.io" {
 		return nil
 	}
 	class := &schedulingv1.PriorityClass{}
@@ -131,34 +133,33 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	}
 	u.SetUID(uuid.NewUUID())
 	u.SetCreationTimestamp(metav1.NewTime(r.Now))
-	if named && makesPods[u.GroupVersionKind().GroupKind()] {
+	kind := kindOf(u)
+	if named && makesPods.Has(kind) {
 		if slices.ContainsFunc(w.Makers, func(other *unstructured.Unstructured) bool {
-			return other.GroupVersionKind().GroupKind() == u.GroupVersionKind().GroupKind() && other.GetNamespace() == u.GetNamespace() && other.GetName() == u.GetName()
+			return kindOf(other) == kind && other.GetNamespace() == u.GetNamespace() && other.GetName() == u.GetName()
 		}) {
 			return errors.New("the manifests have it twice")
 		}
 		w.Makers = append(w.Makers, u)
 	}
-	switch u.GroupVersionKind().GroupKind() {
-	case schema.GroupKind{Kind: "Pod"}:
+	switch kind {
+	case "Pod":
 		pod := &v1.Pod{}
 		if err := convert(u, pod); err != nil {
 			return err
 		}
 		return r.finish(w, pod)
-	case schema.GroupKind{Group: "batch", Kind: "Job"}:
+	case "Job.batch":
 		return r.addJob(w, u)
-	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
+	case "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps":
 		return r.addReplicas(w, u)
-	}
-	kind := u.GroupVersionKind().GroupKind()
-	if ignored[kind] || kind.Group == "rbac.authorization.k8s.io" || kind.Group == "networking.k8s.io" {
-		return nil
-	}
-	if kind == (schema.GroupKind{Kind: "LimitRange"}) || kind == (schema.GroupKind{Kind: "ResourceQuota"}) {
+	case "LimitRange", "ResourceQuota":
 		return errors.New("those of manifests are not applied: leave it out, or create it in the cluster first")
 	}
-	if !known[kind] {
+	if group := u.GroupVersionKind().Group; ignored.Has(kind) || group == "rbac.authorization.k8s.io" || group == "networking.k8s.io" {
+		return nil
+	}
+	if !known.Has(kind) {
 		return errors.New("it is not known which pods it makes: write those, or their Job, and its PodGroup if it has one")
 	}
 	if err := useDefaults(u); err != nil {
@@ -180,7 +181,7 @@ func (r *Reader) merge(u *unstructured.Unstructured) error {
 	}
 	there := map[string]any{}
 	switch err := r.Cluster.Read(overlayserver.PathOf(mapping.Resource, namespace, u.GetName()), &there); {
-	case simulate.IsNotFound(err):
+	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
@@ -189,18 +190,9 @@ func (r *Reader) merge(u *unstructured.Unstructured) error {
 	if len(there) == 0 || merged.GetDeletionTimestamp() != nil { // it may not be read, or is on its way out
 		return nil
 	}
-	labels, annotations := merged.GetLabels(), merged.GetAnnotations()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	maps.Copy(labels, u.GetLabels())
-	maps.Copy(annotations, u.GetAnnotations())
-	merged.SetLabels(labels)
-	merged.SetAnnotations(annotations)
-	if spec := u.Object["spec"]; spec != nil && !keepsSpec[gvk.GroupKind()] {
+	merged.SetLabels(labels.Merge(merged.GetLabels(), u.GetLabels()))
+	merged.SetAnnotations(labels.Merge(merged.GetAnnotations(), u.GetAnnotations()))
+	if spec := u.Object["spec"]; spec != nil && !keepsSpec.Has(kindOf(u)) {
 		merged.Object["spec"] = spec
 	}
 	u.Object = merged.Object
@@ -208,30 +200,23 @@ func (r *Reader) merge(u *unstructured.Unstructured) error {
 }
 
 // keepsSpec are the kinds whose spec stays as it was made, except for what controllers write there.
-var keepsSpec = map[schema.GroupKind]bool{
-	{Kind: "Namespace"}: true, {Kind: "PersistentVolumeClaim"}: true, {Kind: "PersistentVolume"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true,
-}
+var keepsSpec = sets.New("Namespace", "PersistentVolumeClaim", "PersistentVolume", "ResourceClaim.resource.k8s.io")
 
 // makesPods are the kinds whose pods are known.
-var makesPods = map[schema.GroupKind]bool{
-	{Kind: "Pod"}: true, {Group: "batch", Kind: "Job"}: true, {Group: "apps", Kind: "Deployment"}: true, {Group: "apps", Kind: "ReplicaSet"}: true,
-	{Group: "apps", Kind: "StatefulSet"}: true,
-}
+var makesPods = sets.New("Pod", "Job.batch", "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps")
 
 // known are the kinds that a scheduler reads, and that make no pods.
-var known = map[schema.GroupKind]bool{
-	{Group: "scheduling.x-k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "PodGroup"}: true, {Group: "scheduling.k8s.io", Kind: "Workload"}: true,
-	{Group: "scheduling.lockstep.dev", Kind: "Queue"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaim"}: true, {Group: "resource.k8s.io", Kind: "ResourceClaimTemplate"}: true,
-	{Kind: "PersistentVolumeClaim"}: true, {Kind: "PersistentVolume"}: true, {Kind: "Namespace"}: true, {Group: "policy", Kind: "PodDisruptionBudget"}: true,
-	{Group: "storage.k8s.io", Kind: "StorageClass"}:         true,
-	{Group: "scheduling.lockstep.dev", Kind: "Reservation"}: true,
-}
+var known = sets.New("PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io", "Workload.scheduling.k8s.io",
+	"Queue.scheduling.lockstep.dev", "Reservation.scheduling.lockstep.dev",
+	"ResourceClaim.resource.k8s.io", "ResourceClaimTemplate.resource.k8s.io",
+	"PersistentVolumeClaim", "PersistentVolume", "StorageClass.storage.k8s.io", "Namespace", "PodDisruptionBudget.policy")
 
-// ignored are kinds that often come with pods, and that no scheduler reads.
-var ignored = map[schema.GroupKind]bool{
-	{Kind: "ConfigMap"}: true, {Kind: "Secret"}: true, {Kind: "Service"}: true, {Kind: "ServiceAccount"}: true, {Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}: true,
-	{Group: "scheduling.k8s.io", Kind: "PriorityClass"}: true, // read before
-}
+// ignored are kinds that often come with pods, and that no scheduler reads. PriorityClasses have been read before.
+var ignored = sets.New("ConfigMap", "Secret", "Service", "ServiceAccount", "HorizontalPodAutoscaler.autoscaling",
+	"PriorityClass.scheduling.k8s.io")
+
+// kindOf returns the kind and the group of an object: Job.batch.
+func kindOf(u *unstructured.Unstructured) string { return u.GroupVersionKind().GroupKind().String() }
 
 func convert(u *unstructured.Unstructured, into any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, into, true); err != nil {

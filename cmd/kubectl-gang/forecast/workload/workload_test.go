@@ -2,7 +2,6 @@ package workload
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,13 +10,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 )
 
 func newReader() *Reader {
@@ -58,7 +56,7 @@ func (there) Read(path string, into any) error {
 	if strings.Contains(path, "limitranges") {
 		return nil
 	}
-	return &simulate.MissingError{Err: errors.New("there is no " + path)}
+	return apierrors.NewNotFound(schema.GroupResource{}, path)
 }
 
 func (there) Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error) {
