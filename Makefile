@@ -12,6 +12,7 @@ RACKS ?= 4
 GPUS ?= 8
 CPU ?= 32
 MEMORY ?= 256Gi
+KUBE ?=
 
 # bench: which micro-benchmarks, and how often each, for benchstat. The end-to-end benchmark takes ARGS.
 BENCH ?= .
@@ -53,13 +54,14 @@ demo: build control-plane ## Tell the story of a few gangs on a local cluster
 	go run ./hack/demo
 
 .PHONY: up
-up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY)
-	@$(CLUSTER) up --name $(NAME) --nodes $(NODES) --zones $(ZONES) --racks $(RACKS) \
+up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY; KUBE=1.35 or 1.36: an older Kubernetes)
+	@$(CLUSTER) up --name $(NAME) --kubernetes '$(KUBE)' --nodes $(NODES) --zones $(ZONES) --racks $(RACKS) \
 		--gpus $(GPUS) --cpu $(CPU) --memory $(MEMORY)
 
 .PHONY: run
-run: has-cluster build ## Run the scheduler and the controller against the local cluster, until Ctrl-C
-	@$(CLUSTER) run --name $(NAME) -- $(ARGS)
+run: has-cluster build ## Run the scheduler and the controller against the local cluster, until Ctrl-C (FAIRSHARE=1, PAGE=1, DESCHEDULER=1)
+	@$(CLUSTER) run --name $(NAME) $(if $(filter 1,$(FAIRSHARE)),--fairshare) $(if $(filter 1,$(PAGE)),--page) \
+		$(if $(filter 1,$(DESCHEDULER)),--descheduler) -- $(ARGS)
 
 .PHONY: has-cluster
 has-cluster:

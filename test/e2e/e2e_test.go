@@ -34,6 +34,8 @@ var runner *scenario.Runner
 
 var control = flag.Bool("control", false, "run the scenarios with the stock scheduler, which must be reported to break every one of them")
 
+var kubernetes = flag.String("kubernetes", "", "run the scenarios on an API server of this version, such as 1.36")
+
 func TestMain(m *testing.M) {
 	// Before the flags of the command line, which win.
 	if err := flag.Set("test.parallel", atOnce); err != nil {
@@ -93,7 +95,7 @@ func setUp() error {
 	if err := localcluster.BuildCommands(context.Background()); err != nil {
 		return err
 	}
-	if err := localcluster.Build(context.Background(), os.Stderr); err != nil {
+	if err := localcluster.Build(context.Background(), os.Stderr, *kubernetes); err != nil {
 		return err
 	}
 	// The community's manifests; commands of a scenario have a home of their own, without modules.
@@ -105,6 +107,7 @@ func setUp() error {
 	if err != nil {
 		return err
 	}
+	fleet.Kubernetes = *kubernetes
 	runner = &scenario.Runner{
 		Fleet:      fleet,
 		Scheduler:  filepath.Join(root, "bin", "lockstep-scheduler"),
