@@ -14,6 +14,9 @@ CPU ?= 32
 MEMORY ?= 256Gi
 KUBE ?=
 
+# test-versions: beside the newest, on which make test runs everything.
+VERSIONS ?= 1.36 1.35
+
 # bench: which micro-benchmarks, and how often each, for benchstat. The end-to-end benchmark takes ARGS.
 BENCH ?= .
 COUNT ?= 6
@@ -127,6 +130,13 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 .PHONY: test-operators
 test-operators: ## Build the operators of training jobs, as they come, and run their jobs with lockstep-scheduler
 	go test -count=1 -timeout 60m ./test/operators -operators -v $(ARGS)
+
+# No part of test: it compiles the API servers of the older versions, which takes some 10 minutes on two cores.
+.PHONY: test-versions
+test-versions: build control-plane ## Run scenarios of each part on the versions of Kubernetes that are served (VERSIONS='1.36 1.35')
+	for version in $(VERSIONS); do \
+		go test -count=1 -timeout 60m ./test/e2e -run TestVersions -kubernetes $$version -v $(ARGS); \
+	done
 
 # No part of test. The order in which pods start, and who makes way, do not depend on how fast the machine is.
 .PHONY: test-busy
