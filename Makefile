@@ -12,6 +12,10 @@ RACKS ?= 4
 GPUS ?= 8
 CPU ?= 32
 MEMORY ?= 256Gi
+KUBE ?=
+
+# test-versions: beside the newest, on which make test runs everything.
+VERSIONS ?= 1.36 1.35
 
 # bench: which micro-benchmarks, and how often each, for benchstat. The end-to-end benchmark takes ARGS.
 BENCH ?= .
@@ -53,13 +57,14 @@ demo: build control-plane ## Tell the story of a few gangs on a local cluster
 	go run ./hack/demo
 
 .PHONY: up
-up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY)
-	@$(CLUSTER) up --name $(NAME) --nodes $(NODES) --zones $(ZONES) --racks $(RACKS) \
+up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY; KUBE=1.35 or 1.36: an older Kubernetes)
+	@$(CLUSTER) up --name $(NAME) --kubernetes '$(KUBE)' --nodes $(NODES) --zones $(ZONES) --racks $(RACKS) \
 		--gpus $(GPUS) --cpu $(CPU) --memory $(MEMORY)
 
 .PHONY: run
-run: has-cluster build ## Run the scheduler and the controller against the local cluster, until Ctrl-C
-	@$(CLUSTER) run --name $(NAME) -- $(ARGS)
+run: has-cluster build ## Run the scheduler and the controller against the local cluster, until Ctrl-C (FAIRSHARE=1, PAGE=1, DESCHEDULER=1)
+	@$(CLUSTER) run --name $(NAME) $(if $(filter 1,$(FAIRSHARE)),--fairshare) $(if $(filter 1,$(PAGE)),--page) \
+		$(if $(filter 1,$(DESCHEDULER)),--descheduler) -- $(ARGS)
 
 .PHONY: has-cluster
 has-cluster:
@@ -125,6 +130,13 @@ test-e2e: build control-plane ## Run the tests that need a cluster
 .PHONY: test-operators
 test-operators: ## Build the operators of training jobs, as they come, and run their jobs with lockstep-scheduler
 	go test -count=1 -timeout 60m ./test/operators -operators -v $(ARGS)
+
+# No part of test: it compiles the API servers of the older versions, which takes some 10 minutes on two cores.
+.PHONY: test-versions
+test-versions: build control-plane ## Run scenarios of each part on the versions of Kubernetes that are served (VERSIONS='1.36 1.35')
+	for version in $(VERSIONS); do \
+		go test -count=1 -timeout 60m ./test/e2e -run TestVersions -kubernetes $$version -v $(ARGS); \
+	done
 
 # No part of test. The order in which pods start, and who makes way, do not depend on how fast the machine is.
 .PHONY: test-busy

@@ -47,6 +47,9 @@ type TopologyLevel struct {
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
+// DefaultMaxInFlight is the default of BoundedBinderArgs.MaxInFlight.
+const DefaultMaxInFlight int32 = 48
+
 // BoundedBinderArgs are the arguments of the BoundedBinder plugin. See package
 // v1 for defaults.
 type BoundedBinderArgs struct {

@@ -21,8 +21,9 @@ import (
 )
 
 const usage = `Usage:
-  cluster up [--name N] [--nodes N] [--zones Z] [--racks R] [--gpus G] [--cpu C] [--memory M]
-  cluster run [--name N] [-- flag ...]   the scheduler, with these flags, and the controller
+  cluster up [--name N] [--kubernetes V] [--nodes N] [--zones Z] [--racks R] [--gpus G] [--cpu C] [--memory M]
+  cluster run [--name N] [--fairshare] [--page] [--descheduler] [-- flag ...]
+                                         the scheduler, with these flags, and the controller
   cluster down [--name N | --all]
   cluster list
   cluster build [tool ...]   without arguments: the control plane; prints the path of each tool
@@ -53,7 +54,7 @@ func run(ctx context.Context, args []string) error {
 	case "up":
 		return up(ctx, args)
 	case "run":
-		return runBoth(ctx, args)
+		return runAll(ctx, args)
 	case "down":
 		return down(ctx, args)
 	case "list":
@@ -80,6 +81,7 @@ func upOptions(args []string) (localcluster.Options, error) {
 	flags := newFlags("up")
 	o := localcluster.Options{Keep: true}
 	flags.StringVar(&o.Name, "name", localcluster.DefaultName, "name of the cluster")
+	flags.StringVar(&o.Kubernetes, "kubernetes", "", "version of the API server: "+strings.Join(localcluster.Releases(), ", ")+" (default the first)")
 	nodes := flags.Int("nodes", 16, "number of fake nodes")
 	zones := flags.Int("zones", 2, "number of zones that the racks are spread over; 0: none")
 	racks := flags.Int("racks", 4, "number of racks that the nodes are spread over; 0: none")
@@ -118,7 +120,7 @@ func up(ctx context.Context, args []string) error {
 	if crds, _ := filepath.Glob(filepath.Join(root, "manifests", "crds", "*.yaml")); len(crds) > 0 {
 		o.Manifests = []string{filepath.Join(root, "manifests", "crds")}
 	}
-	if err := localcluster.Build(ctx, os.Stderr); err != nil {
+	if err := localcluster.Build(ctx, os.Stderr, o.Kubernetes); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -201,7 +203,7 @@ func list() error {
 
 func build(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		return localcluster.Build(ctx, os.Stderr)
+		return localcluster.Build(ctx, os.Stderr, "")
 	}
 	if err := localcluster.BuildTools(ctx, os.Stderr, names...); err != nil {
 		return err

@@ -13,15 +13,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	applyv1 "k8s.io/client-go/applyconfigurations/core/v1"
+	applyrbacv1 "k8s.io/client-go/applyconfigurations/rbac/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
 const (
-	schedulerName  = "lockstep-scheduler"
-	controllerName = "lockstep-controller"
+	schedulerName   = "lockstep-scheduler"
+	controllerName  = "lockstep-controller"
+	deschedulerName = "lockstep-descheduler"
+
+	fairShareName = "FairShare"
+	pageAddress   = "127.0.0.1:8444"
+	fieldManager  = "make-run"
+
 	// configMap is where kubectl gang looks for the configuration of a scheduler that no Deployment runs.
 	configMap = "lockstep-scheduler-config"
 
@@ -29,11 +40,14 @@ const (
 	stopTimeout = 10 * time.Second
 )
 
-// runBoth runs the scheduler in the foreground and the controller beside it, until the scheduler ends.
-// Arguments after -- are the scheduler's.
-func runBoth(ctx context.Context, args []string) (err error) {
+// runAll runs the scheduler in the foreground and the controller beside it, and what else is asked for, until the
+// scheduler ends. Arguments after -- are the scheduler's.
+func runAll(ctx context.Context, args []string) (err error) {
 	flags := newFlags("run")
 	name := flags.String("name", localcluster.DefaultName, "name of the cluster")
+	fairShare := flags.Bool("fairshare", false, "run the scheduler with queues: its own configuration, and FairShare")
+	page := flags.Bool("page", false, "serve the page of lockstep-controller")
+	descheduler := flags.Bool("descheduler", false, "run lockstep-descheduler, whose plans wait for approval")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -45,56 +59,150 @@ func runBoth(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	bin := filepath.Join(root, "bin")
-	controller, err := c.Start(controllerName, filepath.Join(bin, controllerName), []string{
-		"--kubeconfig=" + c.Kubeconfig(), "--metrics-bind-address=0", "--health-probe-bind-address=0",
-	}, "")
-	if err != nil {
+	config, args := configOf(flags.Args())
+	switch {
+	case config == "":
+		config = filepath.Join(root, "cmd", "scheduler", "app", "default.yaml")
+	case *fairShare:
+		return fmt.Errorf("running with FairShare: %s is a configuration of its own; enable FairShare there", config)
+	}
+	if *fairShare {
+		if config, err = withFairShare(config, c.Dir()); err != nil {
+			return err
+		}
+	}
+	if err := publish(ctx, c, config); err != nil {
 		return err
 	}
-	defer func() {
-		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		err = errors.Join(err, controller.Stop(stopCtx))
-	}()
-	fmt.Printf("%s runs, too; its log is %s. Ctrl-C ends both.\n", controllerName, controller.LogFile)
+	others := []program{{controllerName, []string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--scheduler-config=" + config}}}
+	if *page {
+		token, err := pageToken(ctx, c, root)
+		if err != nil {
+			return err
+		}
+		others[0].args = append(others[0].args, "--page-bind-address="+pageAddress)
+		fmt.Printf("The page is at https://%s; the token for it: %s\n", pageAddress, token)
+	}
+	if *descheduler {
+		others = append(others, program{deschedulerName, []string{
+			"--policy-config-file=" + filepath.Join(root, "hack", "demo", "7-policy.yaml"), "--scheduler-config=" + config, "--descheduling-interval=10s", "--secure-port=0",
+		}})
+	}
+	bin := filepath.Join(root, "bin")
+	for _, other := range others {
+		stop, err := beside(ctx, c, bin, other)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	return foreground(ctx, filepath.Join(bin, schedulerName), append([]string{"--kubeconfig=" + c.Kubeconfig(), "--bind-address=127.0.0.1", "--config=" + config}, args...))
+}
+
+// program is one that runs beside the scheduler.
+type program struct {
+	name string
+	args []string
+}
+
+// beside starts a program, and returns how to stop it. If it ends before, it says so.
+func beside(ctx context.Context, c *localcluster.Cluster, bin string, p program) (stop func() error, err error) {
+	process, err := c.Start(p.name, filepath.Join(bin, p.name), append([]string{"--kubeconfig=" + c.Kubeconfig()}, p.args...), "")
+	if err != nil {
+		return nil, err
+	}
+	fmt.Printf("%s runs, too; its log is %s. Ctrl-C ends all.\n", p.name, process.LogFile)
 	ended := make(chan struct{})
-	defer close(ended)
 	go func() {
 		select {
-		case <-controller.Done():
-			fmt.Fprintf(os.Stderr, "%s has ended (%v): no status is written any more. See %s\n", controllerName, controller.Err(), controller.LogFile)
+		case <-process.Done():
+			fmt.Fprintf(os.Stderr, "%s has ended (%v). See %s\n", p.name, process.Err(), process.LogFile)
 		case <-ended:
 		}
 	}()
-	if err := publish(ctx, c, root, flags.Args()); err != nil {
-		return err
-	}
-	args = append([]string{"--kubeconfig=" + c.Kubeconfig(), "--bind-address=127.0.0.1"}, flags.Args()...)
-	return foreground(ctx, filepath.Join(bin, schedulerName), args)
+	return func() error {
+		close(ended)
+		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		defer cancel()
+		return process.Stop(stopCtx)
+	}, nil
 }
 
-// publish writes the configuration that a scheduler with these flags runs with to the ConfigMap where kubectl gang
-// looks for it.
-func publish(ctx context.Context, c *localcluster.Cluster, root string, args []string) error {
-	file := filepath.Join(root, "cmd", "scheduler", "app", "default.yaml")
-	for i, arg := range args {
-		if value, ok := strings.CutPrefix(arg, "--config="); ok {
-			file = value
-		} else if arg == "--config" && i+1 < len(args) {
-			file = args[i+1]
+// configOf takes --config out of the scheduler's arguments.
+func configOf(args []string) (config string, rest []string) {
+	for i := 0; i < len(args); i++ {
+		if value, ok := strings.CutPrefix(args[i], "--config="); ok {
+			config = value
+		} else if args[i] == "--config" && i+1 < len(args) {
+			i++
+			config = args[i]
+		} else {
+			rest = append(rest, args[i])
 		}
 	}
+	return config, rest
+}
+
+// withFairShare writes a configuration with FairShare in all profiles into a folder, and returns its path.
+func withFairShare(file, dir string) (string, error) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	var config configv1.KubeSchedulerConfiguration
+	if err := yaml.UnmarshalStrict(data, &config); err != nil {
+		return "", fmt.Errorf("reading the scheduler's configuration: %w", err)
+	}
+	for i := range config.Profiles {
+		all := &config.Profiles[i].Plugins.MultiPoint
+		all.Enabled = append(all.Enabled, configv1.Plugin{Name: fairShareName})
+	}
+	if data, err = yaml.Marshal(config); err != nil {
+		return "", fmt.Errorf("writing a configuration with FairShare: %w", err)
+	}
+	path := filepath.Join(dir, "fairshare.yaml")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return "", fmt.Errorf("writing a configuration with FairShare: %w", err)
+	}
+	return path, nil
+}
+
+// publish writes the configuration that the scheduler runs with to the ConfigMap where kubectl gang looks for it.
+func publish(ctx context.Context, c *localcluster.Cluster, file string) error {
 	config, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("reading the scheduler's configuration: %w", err)
 	}
 	maps := c.Clientset().CoreV1().ConfigMaps(metav1.NamespaceSystem)
 	object := applyv1.ConfigMap(configMap, metav1.NamespaceSystem).WithData(map[string]string{"config.yaml": string(config)})
-	if _, err := maps.Apply(ctx, object, metav1.ApplyOptions{FieldManager: "make-run", Force: true}); err != nil {
+	if _, err := maps.Apply(ctx, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 		return fmt.Errorf("publishing the scheduler's configuration: %w", err)
 	}
 	return nil
+}
+
+// pageToken returns a token of a user who may see the page.
+func pageToken(ctx context.Context, c *localcluster.Cluster, root string) (string, error) {
+	if err := c.Apply(ctx, localcluster.Roles(root)...); err != nil {
+		return "", err
+	}
+	const viewer, role = "lockstep-page-viewer", "lockstep-page-reader"
+	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	accounts := c.Clientset().CoreV1().ServiceAccounts(metav1.NamespaceSystem)
+	if _, err := accounts.Apply(ctx, applyv1.ServiceAccount(viewer, metav1.NamespaceSystem), options); err != nil {
+		return "", fmt.Errorf("making a user for the page: %w", err)
+	}
+	binding := applyrbacv1.ClusterRoleBinding(viewer).
+		WithSubjects(applyrbacv1.Subject().WithKind("ServiceAccount").WithNamespace(metav1.NamespaceSystem).WithName(viewer)).
+		WithRoleRef(applyrbacv1.RoleRef().WithAPIGroup(rbacv1.GroupName).WithKind("ClusterRole").WithName(role))
+	if _, err := c.Clientset().RbacV1().ClusterRoleBindings().Apply(ctx, binding, options); err != nil {
+		return "", fmt.Errorf("making a user for the page: %w", err)
+	}
+	request, err := accounts.CreateToken(ctx, viewer, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("making a token for the page: %w", err)
+	}
+	return request.Status.Token, nil
 }
 
 // nameArgument returns what make needs to mean a cluster.

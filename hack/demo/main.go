@@ -71,7 +71,7 @@ func run(ctx context.Context, p *printer) error {
 			return fmt.Errorf("finding %s (make build makes it): %w", name, err)
 		}
 	}
-	if err := localcluster.Build(ctx, os.Stderr); err != nil { // not part of the time that the start may take
+	if err := localcluster.Build(ctx, os.Stderr, ""); err != nil { // not part of the time that the start may take
 		return err
 	}
 	p.Title("Lockstep: gangs of pods start together, or wait without holding anything")

@@ -53,32 +53,6 @@ func check(profile framework.Framework) field.ErrorList {
 	return errs
 }
 
-// Complete enables Reservation and HeldCapacity in profiles that do not mention them: what a
-// process promises, all of its profiles have to keep. They come last, and so after Gang; but
-// Reservation comes before the binder, which does not know reserve pods.
-func Complete(profiles []schedconfig.KubeSchedulerProfile) {
-	for i := range profiles {
-		all, bind := &profiles[i].Plugins.MultiPoint, &profiles[i].Plugins.Bind
-		if !mentions(all, reservation.Name) {
-			all.Enabled = append(all.Enabled, schedconfig.Plugin{Name: reservation.Name, Weight: reservationWeight})
-		}
-		if at(*all, reservation.Name) >= 0 && !mentions(bind, reservation.Name) {
-			bind.Enabled = slices.Insert(bind.Enabled, at(*bind, gang.Name)+1, schedconfig.Plugin{Name: reservation.Name})
-		}
-		if !mentions(all, heldcapacity.Name) {
-			all.Enabled = append(all.Enabled, schedconfig.Plugin{Name: heldcapacity.Name})
-		}
-	}
-}
-
-// reservationWeight makes pods go to what is held for them, whatever other plugins score for another node.
-const reservationWeight = 100
-
-// mentions reports whether a profile enables or disables a plugin.
-func mentions(set *schedconfig.PluginSet, name string) bool {
-	return slices.ContainsFunc(slices.Concat(set.Enabled, set.Disabled), func(p schedconfig.Plugin) bool { return p.Name == name })
-}
-
 // promises reports whether plugins of a profile count on capacity that is held.
 func promises(profile framework.Framework) bool {
 	enabled := profile.ListPlugins()

@@ -89,9 +89,12 @@ func bindAsStock(handle fwk.Handle) func(context.Context, *v1.Binding) error {
 // New returns the factory of the plugin over slots that all profiles share.
 func New(slots *Slots) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		args, ok := object.(*config.BoundedBinderArgs)
-		if !ok {
-			return nil, fmt.Errorf("reading arguments of %s: want BoundedBinderArgs, got %T", Name, object)
+		args := &config.BoundedBinderArgs{MaxInFlight: config.DefaultMaxInFlight} // of a profile that does not name it
+		if object != nil {
+			var ok bool
+			if args, ok = object.(*config.BoundedBinderArgs); !ok {
+				return nil, fmt.Errorf("reading arguments of %s: want BoundedBinderArgs, got %T", Name, object)
+			}
 		}
 		if err := validation.BoundedBinderArgs(validation.Path(handle.ProfileName(), Name), args).ToAggregate(); err != nil {
 			return nil, fmt.Errorf("validating arguments of %s: %w", Name, err)

@@ -65,11 +65,12 @@ func TestBind(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	for sentence, c := range map[string]struct {
-		args runtime.Object
-		want string // in the error
+		args  runtime.Object
+		limit int
+		want  string // in the error
 	}{
-		"arguments of its own":    {args: &config.BoundedBinderArgs{MaxInFlight: 7}},
-		"no arguments":            {want: "want BoundedBinderArgs, got <nil>"},
+		"arguments of its own":    {args: &config.BoundedBinderArgs{MaxInFlight: 7}, limit: 7},
+		"no arguments":            {limit: 48},
 		"arguments of another":    {args: &config.GangArgs{}, want: "want BoundedBinderArgs, got *config.GangArgs"},
 		"a bound that bounds all": {args: &config.BoundedBinderArgs{}, want: "profiles[ours].pluginConfig[BoundedBinder].args.maxInFlight: Invalid value: 0"},
 	} {
@@ -82,7 +83,7 @@ func TestNew(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || plugin.Name() != Name || slots.limit != 7 {
+			if err != nil || plugin.Name() != Name || slots.limit != c.limit {
 				t.Errorf("plugin %v with a bound of %d, %v", plugin, slots.limit, err)
 			}
 		})

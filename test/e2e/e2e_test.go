@@ -34,6 +34,8 @@ var runner *scenario.Runner
 
 var control = flag.Bool("control", false, "run the scenarios with the stock scheduler, which must be reported to break every one of them")
 
+var kubernetes = flag.String("kubernetes", "", "run the scenarios on an API server of this version, such as 1.36")
+
 func TestMain(m *testing.M) {
 	// Before the flags of the command line, which win.
 	if err := flag.Set("test.parallel", atOnce); err != nil {
@@ -93,7 +95,7 @@ func setUp() error {
 	if err := localcluster.BuildCommands(context.Background()); err != nil {
 		return err
 	}
-	if err := localcluster.Build(context.Background(), os.Stderr); err != nil {
+	if err := localcluster.Build(context.Background(), os.Stderr, *kubernetes); err != nil {
 		return err
 	}
 	// The community's manifests; commands of a scenario have a home of their own, without modules.
@@ -105,6 +107,7 @@ func setUp() error {
 	if err != nil {
 		return err
 	}
+	fleet.Kubernetes = *kubernetes
 	runner = &scenario.Runner{
 		Fleet:      fleet,
 		Scheduler:  filepath.Join(root, "bin", "lockstep-scheduler"),
@@ -160,26 +163,31 @@ func TestScenarios(t *testing.T) {
 	var ran atomic.Int32
 	t.Cleanup(func() { allRan.Store(int(ran.Load()) == len(files)) })
 	for _, file := range files {
-		t.Run(testName(file), func(t *testing.T) {
-			ran.Add(1)
-			t.Parallel()
-			s, err := scenario.Load(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := !*control || useStock(s)
-			switch report := runner.Run(t.Context(), s); {
-			case report.Failed() && want:
-				t.Error(report)
-			case !report.Failed() && !want:
-				t.Errorf("scenario %s holds with the stock scheduler: it shows nothing", s.Name)
-			case want:
-				t.Log(report)
-			default:
-				t.Logf("in %s\n%s", report.Step, report.Failures[0])
-			}
-		})
+		runScenario(t, file, func() { ran.Add(1) })
 	}
+}
+
+// runScenario runs one as a subtest, beside others. If the subtest is asked for, it calls runs first.
+func runScenario(t *testing.T, file string, runs func()) {
+	t.Run(testName(file), func(t *testing.T) {
+		runs()
+		t.Parallel()
+		s, err := scenario.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := !*control || useStock(s)
+		switch report := runner.Run(t.Context(), s); {
+		case report.Failed() && want:
+			t.Error(report)
+		case !report.Failed() && !want:
+			t.Errorf("scenario %s holds with the stock scheduler: it shows nothing", s.Name)
+		case want:
+			t.Log(report)
+		default:
+			t.Logf("in %s\n%s", report.Step, report.Failures[0])
+		}
+	})
 }
 
 // useStock makes a scenario run with the stock scheduler. It reports whether the scenario still has

@@ -25,7 +25,7 @@ func TestPluginOfAnotherModule(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the example: %v\n%s", err, out)
 	}
-	if err := localcluster.Build(t.Context(), os.Stderr); err != nil {
+	if err := localcluster.Build(t.Context(), os.Stderr, ""); err != nil {
 		t.Fatal(err)
 	}
 	fleet, err := scenario.NewFleet()

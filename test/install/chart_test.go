@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
+	lockstepconfig "github.com/lockstep-sh/lockstep/apis/config"
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
 )
 
@@ -174,36 +177,61 @@ func TestChartRollsPodsWithTheirConfiguration(t *testing.T) {
 func TestChartConfigures(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]string{"Beside": "gangs/lockstep-scheduler", "Instead": "kube-system/kube-scheduler"} {
-		rendered := objects(t, template(t, "gangs", "scheduler.mode="+mode))
-		file := filepath.Join(t.TempDir(), "config.yaml")
-		text := rendered["ConfigMap gangs/lockstep-scheduler-config"].Object["data"].(map[string]any)["config.yaml"].(string)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		logger, _ := ktesting.NewTestContext(t)
-		config, err := options.LoadConfigFromFile(logger, file)
-		if err != nil {
-			t.Errorf("mode %s: %v", mode, err)
-			continue
-		}
+		config := configured(t, "scheduler.mode="+mode)
 		if got := config.LeaderElection.ResourceNamespace + "/" + config.LeaderElection.ResourceName; got != want {
 			t.Errorf("mode %s: lease %s, want %s", mode, got, want)
 		}
+		queues := configured(t, "scheduler.mode="+mode, "scheduler.fairShare.enabled=true", "scheduler.pluginArgs.Gang.defaultWaitTime=30m", "scheduler.pluginArgs.FairShare.window=8")
+		for _, profile := range queues.Profiles {
+			if all := profile.Plugins.MultiPoint.Enabled; all[len(all)-1].Name != "FairShare" {
+				t.Errorf("mode %s, profile %s: enabled are %v, want FairShare last", mode, profile.SchedulerName, all)
+			}
+			for _, plugin := range profile.PluginConfig {
+				switch args := plugin.Args.(type) {
+				case *lockstepconfig.GangArgs:
+					if args.DefaultWaitTime.Duration != 30*time.Minute {
+						t.Errorf("mode %s, profile %s: defaultWaitTime %s, want 30m", mode, profile.SchedulerName, args.DefaultWaitTime.Duration)
+					}
+				case *lockstepconfig.FairShareArgs:
+					if args.Window != 8 {
+						t.Errorf("mode %s, profile %s: window %d, want 8", mode, profile.SchedulerName, args.Window)
+					}
+				}
+			}
+		}
 	}
+}
+
+// configured returns the configuration that the chart makes of values, as the scheduler reads it.
+func configured(t *testing.T, values ...string) *schedconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	rendered := objects(t, template(t, "gangs", values...))
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	text := rendered["ConfigMap gangs/lockstep-scheduler-config"].Object["data"].(map[string]any)["config.yaml"].(string)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logger, _ := ktesting.NewTestContext(t)
+	config, err := options.LoadConfigFromFile(logger, file)
+	if err != nil {
+		t.Fatalf("values %q: %v", values, err)
+	}
+	return config
 }
 
 func TestChartRefusesValues(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"scheduler.mode=beside":                             "at '/scheduler/mode': value must be one of 'Beside', 'Instead'",
-		"scheduler.replica=3":                               "at '/scheduler': additional properties 'replica' not allowed",
-		"schedulers.replicas=3":                             "additional properties 'schedulers' not allowed",
-		"controller.replicas=-1":                            "at '/controller/replicas': minimum",
-		"controller.args={-v=4}":                            "at '/controller/args/0'",
-		"images.pullPolicy=Sometimes":                       "at '/images/pullPolicy'",
-		"images.tag=a/b":                                    "at '/images/tag'",
-		"descheduler.enabled=yes":                           "at '/descheduler/enabled': got string, want boolean",
-		"scheduler.podDisruptionBudget.maxUnavailable=many": "at '/scheduler/podDisruptionBudget/maxUnavailable'",
+		"scheduler.mode=beside":                               "at '/scheduler/mode': value must be one of 'Beside', 'Instead'",
+		"scheduler.replica=3":                                 "at '/scheduler': additional properties 'replica' not allowed",
+		"schedulers.replicas=3":                               "additional properties 'schedulers' not allowed",
+		"controller.replicas=-1":                              "at '/controller/replicas': minimum",
+		"controller.args={-v=4}":                              "at '/controller/args/0'",
+		"images.pullPolicy=Sometimes":                         "at '/images/pullPolicy'",
+		"images.tag=a/b":                                      "at '/images/tag'",
+		"descheduler.enabled=yes":                             "at '/descheduler/enabled': got string, want boolean",
+		"scheduler.config=x,scheduler.fairShare.enabled=true": "scheduler.config is the whole configuration",
+		"scheduler.podDisruptionBudget.maxUnavailable=many":   "at '/scheduler/podDisruptionBudget/maxUnavailable'",
 	} {
 		_, err := tool(t, "helm", "template", "lockstep", chart(), "--set", value)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -50,7 +50,7 @@ func prepare(ctx context.Context) (root string, err error) {
 	if err := localcluster.BuildCommands(ctx); err != nil {
 		return "", err
 	}
-	return root, localcluster.Build(ctx, os.Stderr)
+	return root, localcluster.Build(ctx, os.Stderr, "")
 }
 
 // test runs the scenarios in the folder of an operator, one after the other: some operators listen on a fixed port.

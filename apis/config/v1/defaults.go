@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
@@ -41,7 +42,7 @@ func SetDefaults_ReservationArgs(args *ReservationArgs) {
 //nolint:revive // the generator fixes the name
 func SetDefaults_BoundedBinderArgs(args *BoundedBinderArgs) {
 	if args.MaxInFlight == nil {
-		args.MaxInFlight = ptr.To[int32](48)
+		args.MaxInFlight = ptr.To(config.DefaultMaxInFlight)
 	}
 }
 

@@ -79,6 +79,9 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 	}
 	cliflag.PrintFlags(cmd.Flags())
 	ctx := server.SetupSignalContext()
+	if err := emulate(ctx, opts); err != nil {
+		return fmt.Errorf("finding out what the API server serves: %w", err)
+	}
 	set := scheduler.NewSet()
 	for _, extend := range extensions {
 		if err := extend(set); err != nil {

@@ -236,7 +236,7 @@ func TestBadConfiguration(t *testing.T) {
 			[]string{"profiles[ours].plugins: Required value: HeldCapacity is disabled"},
 		},
 		"promises of which it is not known whose they are": {
-			"profiles:\n" + withPlugins("ours") + "    preFilter: {enabled: [{name: HeldCapacity}]}\n",
+			"profiles:\n" + withPlugins("ours") + "    preFilter: {enabled: [{name: HeldCapacity}, {name: Gang}]}\n",
 			[]string{"profiles[ours].plugins.preFilter", "HeldCapacity", "Gang has to come before it"},
 		},
 		"arguments for a plugin that takes none": {

@@ -114,14 +114,40 @@ data:
 {{- end }}
 
 {{/*
-The KubeSchedulerConfiguration. Beside the default scheduler the lease is in the namespace of the release.
+The KubeSchedulerConfiguration: scheduler.config as it is, or that of the mode, with FairShare and the arguments of the
+values in each profile. Beside the default scheduler the lease is in the namespace of the release.
 */}}
 {{- define "lockstep.schedulerConfig" -}}
-{{- if .Values.scheduler.config }}
-{{- .Values.scheduler.config }}
-{{- else if eq .Values.scheduler.mode "Instead" }}
-{{- include "lockstep.file" (dict "root" . "file" "config/instead-of-default-scheduler.yaml") }}
+{{- $values := .Values.scheduler }}
+{{- if $values.config }}
+{{- if or $values.fairShare.enabled $values.pluginArgs }}
+{{- fail "scheduler.config is the whole configuration: put FairShare and the arguments of plugins in it, and leave out scheduler.fairShare and scheduler.pluginArgs" }}
+{{- end }}
+{{- $values.config }}
 {{- else }}
-{{- include "lockstep.file" (dict "root" . "file" "config/beside-default-scheduler.yaml") | replace "resourceNamespace: kube-system" (printf "resourceNamespace: %s" .Release.Namespace) }}
+{{- $text := include "lockstep.file" (dict "root" . "file" (printf "config/%s-default-scheduler.yaml" (ternary "instead-of" "beside" (eq $values.mode "Instead")))) }}
+{{- if ne $values.mode "Instead" }}
+{{- $text = replace "resourceNamespace: kube-system" (printf "resourceNamespace: %s" .Release.Namespace) $text }}
+{{- end }}
+{{- if or $values.fairShare.enabled $values.pluginArgs }}
+{{- $config := fromYaml $text }}
+{{- range $config.profiles }}
+{{- if $values.fairShare.enabled }}
+{{- $_ := set .plugins.multiPoint "enabled" (append .plugins.multiPoint.enabled (dict "name" "FairShare")) }}
+{{- end }}
+{{- $rest := list }}
+{{- range default list .pluginConfig }}
+{{- if not (hasKey $values.pluginArgs .name) }}
+{{- $rest = append $rest . }}
+{{- end }}
+{{- end }}
+{{- range $name, $args := $values.pluginArgs }}
+{{- $rest = append $rest (dict "name" $name "args" $args) }}
+{{- end }}
+{{- $_ := set . "pluginConfig" $rest }}
+{{- end }}
+{{- $text = toYaml $config }}
+{{- end }}
+{{- $text }}
 {{- end }}
 {{- end }}

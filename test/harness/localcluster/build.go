@@ -64,16 +64,6 @@ func (p program) output() string {
 
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
-// buildFlags stamp the Kubernetes version, without which kubectl and kwokctl cannot parse it.
-// VCS stamping is off: it would make every commit a new build, and fails in foreign-owned checkouts.
-// There is nothing else, and both modules have the same versions of what they share, so that what is
-// compiled for the control plane serves make build, go vet and go test, too.
-var buildFlags = []string{
-	"-buildvcs=false", "-ldflags",
-	"-s -w -X k8s.io/component-base/version.gitVersion=" + kubeVersion +
-		" -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37",
-}
-
 // kubeVersion is the version of k8s.io/kubernetes in hack/tools/go.mod.
 const kubeVersion = "v1.37.1"
 
@@ -82,9 +72,14 @@ const lockPoll = 200 * time.Millisecond
 
 // Build makes the control-plane binaries (etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
 // kubectl, kwok, kwokctl) from the pinned modules of hack/tools into <repository>/.local/bin.
+// With kubernetes, a name as in Options.Kubernetes, it makes what a cluster of that version needs beside them.
 // What is up to date is left alone. Progress lines go to progress, which may be nil.
-func Build(ctx context.Context, progress io.Writer) error {
-	return buildPrograms(ctx, progress, controlPlane)
+func Build(ctx context.Context, progress io.Writer, kubernetes string) error {
+	r, err := releaseNamed(kubernetes)
+	if err != nil {
+		return err
+	}
+	return buildPrograms(ctx, progress, append(r.programs(), controlPlane...))
 }
 
 // BuildCommands makes the commands of this repository in bin/, so that what is tested is the code as it is now.
@@ -121,6 +116,7 @@ func BuildTools(ctx context.Context, progress io.Writer, names ...string) error 
 // builder knows the inputs that all programs of a module share.
 type builder struct {
 	toolsDir, binDir, stampDir string
+	flags                      []string
 	inputs                     []byte // go.mod, go.sum, compiler
 	progress                   io.Writer
 }
@@ -167,10 +163,13 @@ func newBuilder(ctx context.Context, progress io.Writer, module string) (*builde
 	if progress == nil {
 		progress = io.Discard
 	}
+	r := releaseIn(module)
+	binDir := filepath.Join(root, ".local", "bin", r.module)
 	b := &builder{
 		toolsDir: filepath.Join(root, "hack", "tools", module),
-		binDir:   filepath.Join(root, ".local", "bin"),
-		stampDir: filepath.Join(root, ".local", "bin", ".stamps"),
+		binDir:   binDir,
+		stampDir: filepath.Join(binDir, ".stamps"),
+		flags:    r.buildFlags(),
 		progress: progress,
 	}
 	if err := os.MkdirAll(b.stampDir, 0o755); err != nil {
@@ -213,7 +212,7 @@ func (b *builder) stampPath(p program) string { return filepath.Join(b.stampDir,
 func (b *builder) stamp(p program) string {
 	sum := sha256.New()
 	sum.Write(b.inputs)
-	fmt.Fprintf(sum, "%s %q", p.pkg, buildFlags)
+	fmt.Fprintf(sum, "%s %q", p.pkg, b.flags)
 	return fmt.Sprintf("%x\n", sum.Sum(nil))
 }
 
@@ -255,7 +254,7 @@ func (b *builder) build(ctx context.Context, programs []program) error {
 	start := time.Now()
 	// Built aside and renamed: a cluster that runs the old binary keeps its file.
 	next := filepath.Join(b.binDir, ".next") + string(filepath.Separator)
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, buildFlags, []string{"-o", next}, packages)...)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, b.flags, []string{"-o", next}, packages)...)
 	cmd.Dir = b.toolsDir
 	cmd.Env = append(os.Environ(), "GOGC=400") // the compiler takes a fifth less CPU, and more memory
 	compiled := &lineCounter{}

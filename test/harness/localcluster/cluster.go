@@ -38,6 +38,10 @@ type Options struct {
 	// Name distinguishes clusters of one checkout. Default: "lockstep".
 	Name string
 
+	// Kubernetes is the version of the API server and the controller manager: one of Releases, or the same with the patch
+	// that is built. Default: the newest.
+	Kubernetes string
+
 	// Nodes are the fake nodes to create. They are Ready when Up returns.
 	Nodes []NodePool
 
@@ -97,7 +101,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Build(ctx, o.Progress); err != nil {
+	if err := Build(ctx, o.Progress, o.Kubernetes); err != nil {
 		return nil, err
 	}
 	if err := sweep(ctx); err != nil {

@@ -211,6 +211,10 @@ func (c *Cluster) kwokctlConfiguration(o Options) ([]byte, error) {
 }
 
 func (c *Cluster) kwokctlOptions(o Options) (map[string]any, error) {
+	r, err := releaseNamed(o.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
 	disable := []string{"kube-scheduler"}
 	if o.WithoutControllerManager {
 		disable = append(disable, "kube-controller-manager")
@@ -221,7 +225,7 @@ func (c *Cluster) kwokctlOptions(o Options) (map[string]any, error) {
 	bin := c.bin()
 	options := map[string]any{
 		"runtime":                     "binary",
-		"kubeVersion":                 kubeVersion,
+		"kubeVersion":                 r.version,
 		"bindAddress":                 loopback,
 		"disable":                     disable,
 		"disableQPSLimits":            true,
@@ -229,8 +233,8 @@ func (c *Cluster) kwokctlOptions(o Options) (map[string]any, error) {
 		"kubeFeatureGates":            o.FeatureGates,
 		"kubeRuntimeConfig":           o.RuntimeConfig,
 		"etcdBinary":                  filepath.Join(bin, "etcd"),
-		"kubeApiserverBinary":         filepath.Join(bin, "kube-apiserver"),
-		"kubeControllerManagerBinary": filepath.Join(bin, "kube-controller-manager"),
+		"kubeApiserverBinary":         filepath.Join(bin, r.module, "kube-apiserver"),
+		"kubeControllerManagerBinary": filepath.Join(bin, r.module, "kube-controller-manager"),
 		"kubeSchedulerBinary":         filepath.Join(bin, "kube-scheduler"),
 		"kwokControllerBinary":        filepath.Join(bin, "kwok"),
 		"kubectlBinary":               filepath.Join(bin, "kubectl"),

@@ -21,7 +21,7 @@ func Run(tb testing.TB, o Options) *Cluster {
 	if o.Name == "" {
 		o.Name = testName(tb.Name())
 	}
-	if err := Build(context.Background(), tb.Output()); err != nil {
+	if err := Build(context.Background(), tb.Output(), o.Kubernetes); err != nil {
 		tb.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), runTimeout)

@@ -20,6 +20,9 @@ import (
 // time that starting one does. A scenario has a control plane to itself while it runs. One that cannot
 // be cleaned of everything is taken down. It is safe for concurrent use.
 type Fleet struct {
+	// Kubernetes is the version of all control planes, as in [localcluster.Options]. It is set before the first starts.
+	Kubernetes string
+
 	root string
 
 	// starting is held while a control plane starts: several at once take too long for their parts.
@@ -127,7 +130,7 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 	}
 	s := &site{kind: kind, audit: o.AuditLog}
 	o.Manifests = append([]string{strays}, localcluster.Roles(f.root)...)
-	o.FeatureGates = kind.FeatureGates
+	o.Kubernetes, o.FeatureGates = f.Kubernetes, kind.FeatureGates
 	if kind.NativePodGroups {
 		o.FeatureGates = strings.TrimSuffix("GenericWorkload=true,"+kind.FeatureGates, ",")
 		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"
