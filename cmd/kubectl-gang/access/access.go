@@ -39,15 +39,17 @@ type Access struct {
 	kubeconfig clientcmd.ClientConfig
 
 	notes sync.Mutex
-	// refusedRead and refusedWrite are whether the API server refused something.
-	refusedRead, refusedWrite atomic.Bool
+	// refusedWrite is whether the API server refused to write something, and refusedReads what it refused to read.
+	refusedWrite atomic.Bool
+	mu           sync.Mutex
+	refusedReads map[schema.GroupResource]bool
 	// served reports whether the cluster has a kind.
 	served func(schema.GroupVersionResource) (bool, error)
 }
 
 // New returns an access by the flags that kubectl has.
 func New(streams genericiooptions.IOStreams) *Access {
-	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules()}
+	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules(), refusedReads: map[schema.GroupResource]bool{}}
 	a.kubeconfig = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.files, &a.overrides)
 	a.served = a.isServed
 	return a

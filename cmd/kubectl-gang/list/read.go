@@ -34,8 +34,8 @@ type reader struct {
 // aside is a kind that gangs are read from beside pods. Where there is none, or the user may not read it, the rest is
 // still listed.
 type aside struct {
-	// without says what the table lacks then.
-	without string
+	// without says what the table lacks then, and role is the ClusterRole that has it.
+	without, role string
 	// lacking is why it was not read; nil if it was.
 	lacking error
 	// still is whether it is not watched, but stays as it was read.
@@ -63,11 +63,11 @@ func newReader(o *options, selector labels.Selector) (*reader, error) {
 	return &reader{
 		Access: o.Access, client: c, namespace: namespace, selector: selector, levels: o.levels,
 		groups: aside{without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods " +
-			"are left out"},
+			"are left out", role: access.TenantRole},
 		natives: aside{without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, " +
-			"and those without pods are left out"},
-		nodes:  aside{without: "DOMAIN is not known"},
-		queues: aside{without: "QUEUE leaves out what namespaces name"},
+			"and those without pods are left out", role: access.TenantRole},
+		nodes:  aside{without: "DOMAIN is not known", role: access.ViewerRole},
+		queues: aside{without: "QUEUE leaves out what namespaces name", role: access.TenantRole},
 	}, nil
 }
 
@@ -105,7 +105,7 @@ func (r *reader) noteLacking() {
 	for _, kind := range []*aside{&r.groups, &r.natives, &r.nodes, &r.queues} {
 		switch {
 		case access.IsRefused(kind.lacking):
-			r.Note("%s: %v", kind.without, kind.lacking)
+			r.Note("%s: %v; ask for the ClusterRole %s", kind.without, kind.lacking, kind.role)
 		case kind.lacking != nil && kind != &r.natives: // most clusters have none of these, and they are not missed
 			r.Note("%v", kind.lacking)
 		}

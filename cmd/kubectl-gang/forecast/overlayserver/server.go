@@ -114,11 +114,21 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.Requ
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized {
 		s.store.mu.Lock()
-		s.store.refused = fmt.Errorf("the scheduler that decides has to read what the cluster's scheduler reads: %s %s: %s", info.Verb, r.URL.Path, response.Status)
+		s.store.refused = &NotAllowedError{fmt.Errorf("the scheduler that decides has to read what the cluster's scheduler reads: %s %s: %s",
+			info.Verb, r.URL.Path, response.Status)}
 		s.store.mu.Unlock()
 	}
 	relay(w, response)
 }
+
+// NotAllowedError means that a user may not read something.
+type NotAllowedError struct{ Err error }
+
+// Error implements error.
+func (e *NotAllowedError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what the API server said.
+func (e *NotAllowedError) Unwrap() error { return e.Err }
 
 func refuse(w http.ResponseWriter, err error) { answer(w, nil, err) }
 

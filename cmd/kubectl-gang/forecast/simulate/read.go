@@ -45,7 +45,7 @@ func read(ctx context.Context, base overlayserver.Base, path string, into any) e
 		case http.StatusNotFound:
 			return &MissingError{err}
 		case http.StatusForbidden, http.StatusUnauthorized:
-			return &NotAllowedError{err}
+			return &overlayserver.NotAllowedError{Err: err}
 		}
 		return err
 	}
@@ -72,17 +72,8 @@ func (e *MissingError) Error() string { return e.Err.Error() }
 // Unwrap returns what the API server said.
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// NotAllowedError means that a user may not read something.
-type NotAllowedError struct{ Err error }
-
-// Error implements error.
-func (e *NotAllowedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns what the API server said.
-func (e *NotAllowedError) Unwrap() error { return e.Err }
-
 // Exists reports whether an object is in the cluster, and not on its way out. Where the user may not read it, it
-// returns a [NotAllowedError].
+// returns a [overlayserver.NotAllowedError].
 func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
 	var object metav1.PartialObjectMetadata
 	err := s.Read(ctx, overlayserver.PathOf(resource, namespace, name), &object)

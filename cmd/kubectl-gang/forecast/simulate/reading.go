@@ -21,7 +21,7 @@ func IsNotFound(err error) bool {
 
 // IsNotAllowed reports whether an error means that the user may not read something.
 func IsNotAllowed(err error) bool {
-	var notAllowed *NotAllowedError
+	var notAllowed *overlayserver.NotAllowedError
 	return errors.As(err, &notAllowed)
 }
 

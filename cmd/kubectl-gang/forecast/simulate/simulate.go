@@ -97,7 +97,7 @@ func (s *Simulation) await(ctx context.Context, read func() bool) error {
 }
 
 // Read reads an object or a list of the cluster, as it is without what is supposed. It returns a [MissingError] for
-// what is not there, and a [NotAllowedError] for what the user may not read.
+// what is not there, and a [overlayserver.NotAllowedError] for what the user may not read.
 func (s *Simulation) Read(ctx context.Context, path string, into any) error {
 	return read(ctx, s.ground.Base, path, into)
 }
