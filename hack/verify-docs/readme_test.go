@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,8 +23,8 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestReadmesNameWhatUsersSee: every metric and every reason of an event or a condition in the code is in the text
-// about its plugin or command, or in docs/. What is in pkg and the API is in any of the texts.
+// TestReadmesNameWhatUsersSee: every reason of an event or a condition in the code is in the text about its plugin or
+// command, or in docs/. What is in pkg and the API is in any of the texts.
 func TestReadmesNameWhatUsersSee(t *testing.T) {
 	docs, all := texts(t, "docs"), everyReadme(t)
 	count := 0
@@ -35,7 +34,7 @@ func TestReadmesNameWhatUsersSee(t *testing.T) {
 			if root == "pkg" || root == "apis" {
 				said = docs + all
 			}
-			names := seen(t, dir)
+			names := reasonsOf(t, dir)
 			count += len(names)
 			for _, name := range names {
 				if !strings.Contains(said, name) {
@@ -45,7 +44,7 @@ func TestReadmesNameWhatUsersSee(t *testing.T) {
 		}
 	}
 	if count < 40 {
-		t.Errorf("%d metrics and reasons are found in all: they are not where this test looks", count)
+		t.Errorf("%d reasons are found in all: they are not where this test looks", count)
 	}
 }
 
@@ -123,43 +122,6 @@ func texts(t *testing.T, dir string) string {
 	return all
 }
 
-// seen returns the names of metrics and the values of constants that are reasons, in the code of a folder.
-func seen(t *testing.T, dir string) []string {
-	t.Helper()
-	names := reasonsOf(t, dir)
-	constants := map[string]string{}
-	note := func(name string) {
-		if name != "" {
-			names = append(names, name)
-		}
-	}
-	inspect(t, dir, func(_ string, node ast.Node) {
-		if spec, ok := node.(*ast.ValueSpec); ok {
-			for i, constant := range spec.Names {
-				if i >= len(spec.Values) {
-					break
-				}
-				constants[constant.Name] = text(spec.Values[i])
-			}
-		}
-	})
-	inspect(t, dir, func(file string, node ast.Node) {
-		switch n := node.(type) {
-		case *ast.CompositeLit:
-			note(metricOf(n))
-		case *ast.CallExpr:
-			if called, ok := n.Fun.(*ast.SelectorExpr); ok && called.Sel.Name == "NewDesc" && len(n.Args) > 0 {
-				name := joined(n.Args[0], constants)
-				if note(name); name == "" {
-					t.Errorf("%s: the name of a metric is not made of constants", file)
-				}
-			}
-		}
-	})
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
 // inspect calls see with every node of the code of a folder, except tests.
 func inspect(t *testing.T, dir string, see func(file string, node ast.Node)) {
 	t.Helper()
@@ -180,20 +142,6 @@ func inspect(t *testing.T, dir string, see func(file string, node ast.Node)) {
 			return true
 		})
 	}
-}
-
-// metricOf returns the name of the metric that the options of a literal make; empty if they make none.
-func metricOf(literal *ast.CompositeLit) string {
-	kind, ok := literal.Type.(*ast.SelectorExpr)
-	if !ok || !strings.HasSuffix(kind.Sel.Name, "Opts") {
-		return ""
-	}
-	fields := fieldsOf(literal)
-	name := text(fields["Name"])
-	if name == "" {
-		return ""
-	}
-	return strings.TrimPrefix(text(fields["Subsystem"])+"_"+name, "_")
 }
 
 // fieldsOf returns the values of a literal, by the names of fields.

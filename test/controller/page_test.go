@@ -39,6 +39,10 @@ func TestPage(t *testing.T) {
 		{"create", "serviceaccount", "viewer", "--namespace", system},
 		{"create", "serviceaccount", "stranger", "--namespace", system},
 		{"create", "clusterrolebinding", "viewer", "--clusterrole=lockstep-page-reader", "--serviceaccount=" + system + ":viewer"},
+		{"create", "serviceaccount", "guest", "--namespace", system},
+		{"create", "serviceaccount", "tenant", "--namespace", system},
+		{"create", "clusterrolebinding", "tenants", "--clusterrole=lockstep-page-tenant", "--serviceaccount=" + system + ":guest", "--serviceaccount=" + system + ":tenant"},
+		{"create", "rolebinding", "tenant", "--namespace", "page", "--clusterrole=view", "--serviceaccount=" + system + ":tenant"},
 	} {
 		n.kubectl(args...)
 	}
@@ -63,6 +67,19 @@ func TestPage(t *testing.T) {
 		t.Errorf("the files of the page: %d, %v", code, err)
 	}
 	await.NoError(t, "the page shows what there is", func() error { return shows(client, "https://"+page+"/overview", viewer) })
+	mine := "https://" + page + "/overview/mine"
+	for account, want := range map[string]int{"guest": 0, "tenant": 1} {
+		caller := token(t, c, account)
+		if code, err := get(client, "https://"+page+"/overview", caller); err != nil || code != http.StatusForbidden {
+			t.Errorf("who may see a part of the page gets all of it: %d, %v", code, err)
+		}
+		await.NoError(t, account+" sees the gangs of the namespaces whose pods it may list", func() error {
+			return hasGangs(client, mine, caller, want)
+		})
+	}
+	if code, err := get(client, mine, stranger); err != nil || code != http.StatusForbidden {
+		t.Errorf("who may see no part of the page: %d, %v", code, err)
+	}
 	flood(t, c, client, "https://"+page+"/overview", viewer)
 	renewed := trusting(t, certificates)
 	await.NoError(t, "the page is served with the new certificate", func() error {
@@ -139,8 +156,20 @@ func trusting(t *testing.T, dir string) *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
 }
 
-// shows reports whether the page shows the gang train, with the reason why its pod waits, and the nodes.
-func shows(client *http.Client, url, token string) error {
+// hasGangs reports whether so many gangs are shown to a caller.
+func hasGangs(client *http.Client, url, token string, want int) error {
+	var shown struct{ Gangs []json.RawMessage }
+	if err := read(client, url, token, &shown); err != nil {
+		return err
+	}
+	if len(shown.Gangs) != want {
+		return fmt.Errorf("%d gangs, want %d", len(shown.Gangs), want)
+	}
+	return nil
+}
+
+// read reads what is shown to a caller.
+func read(client *http.Client, url, token string, into any) error {
 	request, err := http.NewRequest(http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -154,6 +183,14 @@ func shows(client *http.Client, url, token string) error {
 	if err = errors.Join(err, response.Body.Close()); err != nil {
 		return err
 	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("reading what is shown: %w", err)
+	}
+	return nil
+}
+
+// shows reports whether the page shows the gang train, with the reason why its pod waits, and the nodes.
+func shows(client *http.Client, url, token string) error {
 	var shown struct {
 		Gangs []struct {
 			Namespace, Name, Phase, Reason string
@@ -164,8 +201,8 @@ func shows(client *http.Client, url, token string) error {
 			Nodes    int
 		}
 	}
-	if err := json.Unmarshal(body, &shown); err != nil {
-		return fmt.Errorf("reading what is shown: %w", err)
+	if err := read(client, url, token, &shown); err != nil {
+		return err
 	}
 	if len(shown.Gangs) != 1 || shown.Topology.Nodes != 4 {
 		return fmt.Errorf("%d gangs and %d nodes, want 1 and 4", len(shown.Gangs), shown.Topology.Nodes)

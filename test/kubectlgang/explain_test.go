@@ -68,7 +68,7 @@ var explanations = map[string]explanation{
 	"pretrain -n llm --as=member -v": {want: []string{
 		`llm/pretrain waits: gang "llm/pretrain" does not fit in any rack: `,
 		"State: Pending, waiting for room; 0 of 3 members have a node, 0 have one nominated; minimum 3\n",
-		"Note: what the scheduler would decide now is not known: ", "403 Forbidden\n",
+		"Note: what the scheduler would decide now is not known: that takes reading the whole cluster;", "lockstep-viewer\n",
 		"Note: what its namespace says of the queue is not known: reading /api/v1/namespaces/llm: 403",
 	}},
 	"empty -n llm --as=member":             {want: []string{"llm/empty waits: 0 of its minimum of 3 members are there\n", "Note: what the scheduler would decide now is not known: "}},

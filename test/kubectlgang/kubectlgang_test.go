@@ -35,6 +35,7 @@ func TestKubectlGang(t *testing.T) {
 	t.Run("WatchPodsOnly", s.testWatchPodsOnly)
 	t.Run("View", s.testView)
 	t.Run("Viewer", s.testViewer)
+	t.Run("Tenant", s.testTenant)
 	t.Run("Completion", s.testCompletion)
 	t.Run("Version", s.testVersion)
 	t.Run("Watch", s.testWatch)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
@@ -130,6 +133,90 @@ pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>`)
 			t.Errorf("%s may not list PodMigrations, or may write the status of PodGroups", user)
 		}
 	}
+}
+
+// testTenant: who has lockstep-tenant in one namespace, and lockstep-queue-viewer, reads the gangs of that namespace and
+// the queues, is told what is not shown to him, and reads nothing of other namespaces and of the cluster.
+func (s *stage) testTenant(t *testing.T) {
+	s.kubectl(t, "create", "serviceaccount", "tenant", "-n", "llm")
+	s.kubectl(t, "create", "rolebinding", "tenant", "-n", "llm", "--clusterrole=lockstep-tenant", "--serviceaccount=llm:tenant")
+	s.kubectl(t, "create", "clusterrolebinding", "tenants", "--clusterrole=lockstep-queue-viewer", "--serviceaccount=llm:tenant")
+	as := "--kubeconfig=" + s.kubeconfigOf(t, "llm", "tenant")
+	await.NoError(t, "the roles are bound", func() error {
+		_, _, err := s.try(t, "queues", as)
+		return err
+	})
+	stdout, stderr, err := s.try(t, "list", as)
+	if err != nil {
+		t.Errorf("kubectl gang list: %v", err)
+	}
+	table(t, stdout, `
+NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
+eval Running 0/2/2 vision 100 <none> MinimumBound <age>
+pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>`)
+	if strings.Count(stderr, "note: ") != 1 || !strings.HasPrefix(stderr, "note: DOMAIN is not known: listing nodes: nodes is forbidden: ") ||
+		!strings.HasSuffix(stderr, "; ask for the ClusterRole lockstep-viewer\n") {
+		t.Errorf("kubectl gang list notes %q", stderr)
+	}
+	if out := s.run(t, "queues", as); !regexp.MustCompile(`(?m)^  vision +12.5% +1/0 `).MatchString(out) {
+		t.Errorf("kubectl gang queues prints\n%s", out)
+	}
+	for args, wants := range map[string][]string{
+		"pretrain":     {`llm/pretrain waits: gang "llm/pretrain" does not fit in any rack: `},
+		"job/pretrain": {"llm/pretrain waits: "},
+		"eval -v":      {"llm/eval runs: 2 of 2 members have a node, and it needs 2\n", "\nQueue vision: deserves "},
+		"":             {"llm/pretrain waits: "}, // the only one that does
+	} {
+		out := s.run(t, append([]string{"explain", as}, strings.Fields(args)...)...)
+		refused := regexp.MustCompile(`Note: what the scheduler would decide now is not known: [^:]*\bnodes,\s[^:]*\bpersistentvolumes,\s[^:]*:\s+forbidden;\s+ask\s+for\s+the\s+ClusterRole\s+lockstep-viewer\n`)
+		if !refused.MatchString(out) {
+			t.Errorf("kubectl gang explain %s does not say what may not be read:\n%s", args, out)
+		}
+		for _, want := range wants {
+			if !strings.Contains(out, want) {
+				t.Errorf("kubectl gang explain %s does not say %q:\n%s", args, want, out)
+			}
+		}
+	}
+	for _, args := range []string{"list -A", "list -n team-a", "explain late -n team-a", "topology", "reservations", "defrag", "whatif -f testdata/job.yaml"} {
+		if stdout, stderr, err := s.try(t, append(strings.Fields(args), as)...); err == nil || stdout != "" || !strings.Contains(stderr, "\nnote: the ClusterRole lockstep-viewer has ") {
+			t.Errorf("kubectl gang %s: %v, %q, %q", args, err, stdout, stderr)
+		}
+	}
+	for args, allowed := range map[string]bool{
+		"get pods": true, "get events": true, "get podgroups.scheduling.x-k8s.io": true, "get podgroups.scheduling.k8s.io": true, "get queues": true,
+		"get namespace llm": true, "get pods -A": false, "get pods -n team-a": false, "get events -n team-a": false,
+		"get podgroups.scheduling.x-k8s.io -A": false, "get podgroups.scheduling.k8s.io -n team-a": false, "get namespaces": false, "get namespace team-a": false,
+		"get nodes": false, "get persistentvolumes": false, "get persistentvolumeclaims": false, "get secrets": false, "get configmaps": false,
+		"get reservations": false, "get defragmentationplans": false, "delete pod --all": false, "delete podgroups.scheduling.x-k8s.io --all": false,
+		"patch queue vision --type=merge -p {}": false,
+	} {
+		out, err := s.cluster.Kubectl(t.Context(), append(strings.Fields(args), as)...)
+		if allowed && err != nil || !allowed && (err == nil || !strings.Contains(err.Error(), "(Forbidden)")) {
+			t.Errorf("kubectl %s: %v, allowed should be %t\n%s", args, err, allowed, out)
+		}
+	}
+}
+
+// kubeconfigOf writes a kubeconfig of a service account, and returns its path.
+func (s *stage) kubeconfigOf(t *testing.T, namespace, account string) string {
+	t.Helper()
+	token, err := s.cluster.Kubectl(t.Context(), "create", "token", account, "-n", namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := clientcmd.LoadFromFile(s.cluster.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := config.Contexts[config.CurrentContext]
+	at.Namespace = namespace
+	config.AuthInfos[at.AuthInfo] = &clientcmdapi.AuthInfo{Token: strings.TrimSpace(token)}
+	file := filepath.Join(t.TempDir(), "kubeconfig.yaml")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // onlyWith are rules of the role lockstep-viewer that no command needs here.

@@ -12,10 +12,12 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // TestGate: a caller gets through only if the API server says that it may, and a wrong token is not a broken server.
@@ -52,7 +54,12 @@ func TestGate(t *testing.T) {
 					return authorizer.DecisionNoOpinion, "", c.unauthorized
 				}),
 			}
-			handler, err := g.Filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "data") }))
+			handler, err := g.Filter(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if caller, ok := request.UserFrom(r.Context()); !ok || caller.GetName() != c.user {
+					t.Errorf("the caller is %v", caller)
+				}
+				io.WriteString(w, "data")
+			}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -60,6 +67,34 @@ func TestGate(t *testing.T) {
 			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 			if body := w.Body.String(); w.Code != c.want || !strings.Contains(body, c.body) {
 				t.Errorf("%d %q, want %d and %q in it", w.Code, body, c.want, c.body)
+			}
+		})
+	}
+}
+
+// TestMayList: what is asked is a list in the namespace, by the user; that there is no answer is an error.
+func TestMayList(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		decision authorizer.Decision
+		err      error
+		want     bool
+	}{
+		"who may":                {decision: authorizer.DecisionAllow, want: true},
+		"who may not":            {decision: authorizer.DecisionNoOpinion},
+		"who must not":           {decision: authorizer.DecisionDeny},
+		"of whom it is not said": {decision: authorizer.DecisionNoOpinion, err: errors.New("no answer")},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			ann := &user.DefaultInfo{Name: "ann"}
+			g := &Gate{authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+				if a.GetUser() != user.Info(ann) || a.GetVerb() != "list" || a.GetAPIGroup() != "g" || a.GetResource() != "pods" || a.GetNamespace() != "n" || !a.IsResourceRequest() {
+					t.Errorf("asked about %+v", a)
+				}
+				return c.decision, "", c.err
+			})}
+			got, err := g.MayList(t.Context(), ann, schema.GroupResource{Group: "g", Resource: "pods"}, "n")
+			if got != c.want || !errors.Is(err, c.err) {
+				t.Errorf("%t, %v; want %t, %v", got, err, c.want, c.err)
 			}
 		})
 	}

@@ -25,6 +25,7 @@ const (
 
 // encoded is a value as it is served.
 type encoded struct {
+	value         any
 	plain, zipped []byte
 	etag          string
 }
@@ -46,7 +47,7 @@ func encode(value any) (*encoded, error) {
 		return nil, fmt.Errorf("compressing a %T: %w", value, err)
 	}
 	// Weak, since it is the same for both forms.
-	return &encoded{plain: plain, zipped: zipped.Bytes(), etag: fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))}, nil
+	return &encoded{value: value, plain: plain, zipped: zipped.Bytes(), etag: fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))}, nil
 }
 
 // document serves a value as JSON. However many requests come, it is made once in [reuse].
@@ -81,6 +82,11 @@ func (d *document) get(ctx context.Context) (*encoded, error) {
 // ServeHTTP implements http.Handler.
 func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, err := d.get(r.Context())
+	serve(w, r, e, err)
+}
+
+// serve answers a request with a value, or with the error that kept it from being read.
+func serve(w http.ResponseWriter, r *http.Request, e *encoded, err error) {
 	if err != nil {
 		klog.FromContext(r.Context()).Error(err, "Failed to read what the page shows", "path", r.URL.Path)
 		http.Error(w, "what is shown could not be read; the log of lockstep-controller says why", http.StatusServiceUnavailable)

@@ -19,6 +19,7 @@ import (
 const (
 	overviewPath = "/overview"
 	historyPath  = "/overview/history"
+	minePath     = "/overview/mine"
 )
 
 //go:embed assets
@@ -45,11 +46,16 @@ func New(reader client.Reader, c clock.WithTicker) *Page {
 // Filter wraps a handler so that it gets only the requests of callers that may have an answer.
 type Filter = func(logr.Logger, http.Handler) (http.Handler, error)
 
-// Handler serves the page. Filter is what requests for data have to pass.
-func (p *Page) Handler(logger logr.Logger, filter Filter) (http.Handler, error) {
+// Handler serves the page. Filter is what requests for data have to pass; mayList says what their callers may list.
+func (p *Page) Handler(logger logr.Logger, filter Filter, mayList MayList) (http.Handler, error) {
 	mux := http.NewServeMux()
-	for path, read := range map[string]func(context.Context) (any, error){overviewPath: p.contents, historyPath: p.past} {
-		handler, err := filter(logger.WithValues("path", path), &document{clock: p.clock, read: read})
+	overview := &document{clock: p.clock, read: p.contents}
+	for path, data := range map[string]http.Handler{
+		overviewPath: overview,
+		historyPath:  &document{clock: p.clock, read: p.past},
+		minePath:     newMine(overview, mayList),
+	} {
+		handler, err := filter(logger.WithValues("path", path), data)
 		if err != nil {
 			return nil, fmt.Errorf("protecting %s: %w", path, err)
 		}

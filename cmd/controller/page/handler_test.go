@@ -20,6 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,12 +34,19 @@ import (
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
-// filter lets the token reader in, knows stranger, and refuses all others.
+// filter lets the token reader in, and tenants get what is theirs; it knows stranger, and refuses all others.
 func filter(_ logr.Logger, handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.Header.Get("Authorization") {
 		case "Bearer reader":
 			handler.ServeHTTP(w, r)
+		case "Bearer red", "Bearer blue":
+			name := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if r.URL.Path != minePath {
+				http.Error(w, "Forbidden", http.StatusForbidden)
+				return
+			}
+			handler.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: name})))
 		case "Bearer stranger":
 			http.Error(w, "Forbidden", http.StatusForbidden)
 		default:
@@ -53,6 +63,18 @@ type fixture struct {
 	clock   *testingclock.FakeClock
 	lists   map[string]int // how often each kind was listed
 	fail    error          // the error of listing Nodes
+	rights  map[string]int // what users may list, and how often that was asked
+	silent  error          // the error of asking that
+}
+
+// mayList answers what users may list: "USER RESOURCE NAMESPACE".
+func (f *fixture) mayList(_ context.Context, caller user.Info, resource schema.GroupResource, namespace string) (bool, error) {
+	key := strings.TrimSpace(fmt.Sprint(caller.GetName(), " ", resource, " ", namespace))
+	_, allowed := f.rights[key]
+	if allowed {
+		f.rights[key]++
+	}
+	return allowed, f.silent
 }
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
@@ -79,7 +101,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	}).Build()
 	f.page = New(f.client, f.clock)
 	var err error
-	if f.handler, err = f.page.Handler(logr.Discard(), filter); err != nil {
+	if f.handler, err = f.page.Handler(logr.Discard(), filter, f.mayList); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -112,6 +134,10 @@ func TestWhoIsServed(t *testing.T) {
 		{"GET", historyPath, "", http.StatusUnauthorized},
 		{"GET", historyPath, "Bearer stranger", http.StatusForbidden},
 		{"GET", historyPath, "Bearer reader", http.StatusOK},
+		{"GET", minePath, "", http.StatusUnauthorized},
+		{"GET", minePath, "Bearer stranger", http.StatusForbidden},
+		{"GET", minePath, "Bearer red", http.StatusOK},
+		{"GET", overviewPath, "Bearer red", http.StatusForbidden},
 		{"GET", overviewPath + "?token=reader", "", http.StatusUnauthorized},
 		{"GET", overviewPath + "/", "", http.StatusNotFound},
 		{"GET", "//overview", "", http.StatusTemporaryRedirect},

@@ -40,7 +40,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("preparing to ask the API server who may see the page: %w", err)
 	}
 	page := New(mgr.GetClient(), clock.RealClock{})
-	handler, err := page.Handler(mgr.GetLogger().WithName("page"), guard.Filter)
+	handler, err := page.Handler(mgr.GetLogger().WithName("page"), guard.Filter, guard.MayList)
 	if err != nil {
 		return err
 	}

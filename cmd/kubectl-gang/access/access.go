@@ -39,8 +39,10 @@ type Access struct {
 	kubeconfig clientcmd.ClientConfig
 
 	notes sync.Mutex
-	// refusedRead and refusedWrite are whether the API server refused something.
-	refusedRead, refusedWrite atomic.Bool
+	// refusedWrite is whether the API server refused to write something, and refusedReads what it refused to read.
+	refusedWrite atomic.Bool
+	mu           sync.Mutex
+	refusedReads map[schema.GroupResource]bool
 	// client makes the client, once, and served reports whether the cluster has a kind.
 	client func() (client.Client, error)
 	served func(schema.GroupVersionResource) (bool, error)
@@ -48,7 +50,7 @@ type Access struct {
 
 // New returns an access by the flags that kubectl has.
 func New(streams genericiooptions.IOStreams) *Access {
-	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules()}
+	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules(), refusedReads: map[schema.GroupResource]bool{}}
 	a.kubeconfig = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.files, &a.overrides)
 	a.client, a.served = sync.OnceValues(a.newClient), a.isServed
 	return a

@@ -3,21 +3,29 @@ package access
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The ClusterRoles of manifests/rbac/users.yaml that users of kubectl gang need.
+// The ClusterRoles of manifests/rbac/users.yaml that users of kubectl gang need: for all that it reads, and for what it
+// reads in one namespace.
 const (
-	viewerRole   = "lockstep-viewer"
-	approverRole = "lockstep-plan-approver"
+	ViewerRole = "lockstep-viewer"
+	TenantRole = "lockstep-tenant"
+
+	queueViewerRole = "lockstep-queue-viewer"
+	approverRole    = "lockstep-plan-approver"
 )
 
 // isServed reports whether the cluster has a kind. Every user may ask that.
@@ -62,7 +70,7 @@ func (a *Access) MayWatch(ctx context.Context, list client.ObjectList, namespace
 	if review.Status.Allowed {
 		return nil
 	}
-	a.refusedRead.Store(true)
+	a.noteRefused(resource.GroupResource())
 	where := "at the cluster scope"
 	if namespace != "" {
 		where = fmt.Sprintf("in the namespace %q", namespace)
@@ -76,11 +84,49 @@ func (a *Access) Advice() string {
 	switch {
 	case a.refusedWrite.Load():
 		return fmt.Sprintf("the ClusterRole %s has what approving a plan needs", approverRole)
-	case a.refusedRead.Load():
-		return fmt.Sprintf("the ClusterRole %s has all that kubectl gang reads; in one namespace, view has what kubectl "+
-			"gang list needs", viewerRole)
+	case len(a.refused()) > 0:
+		return fmt.Sprintf("the ClusterRole %s has all that kubectl gang reads; %s has what list and explain need in one "+
+			"namespace, and %s what queues needs", ViewerRole, TenantRole, queueViewerRole)
 	}
 	return ""
+}
+
+// Refused says in one line what the user may not read, and which ClusterRole has it; empty where nothing was refused.
+// Resources of the core group are named, and the others if there are none of these.
+func (a *Access) Refused() string {
+	var core, others []string
+	for _, resource := range a.refused() {
+		if resource.Group == "" {
+			core = append(core, resource.Resource)
+		} else {
+			others = append(others, resource.String())
+		}
+	}
+	text := strings.Join(core, ", ")
+	switch {
+	case len(core)+len(others) == 0:
+		return ""
+	case len(core) == 0:
+		text = strings.Join(others, ", ")
+	case len(others) > 0:
+		text += " and others"
+	}
+	return fmt.Sprintf("%s: forbidden; ask for the ClusterRole %s", text, ViewerRole)
+}
+
+// refused returns the resources that the user may not read.
+func (a *Access) refused() []schema.GroupResource {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(a.refusedReads), func(x, y schema.GroupResource) int {
+		return strings.Compare(x.String(), y.String())
+	})
+}
+
+func (a *Access) noteRefused(resource schema.GroupResource) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusedReads[resource] = true
 }
 
 // roundTripper is a function that sends requests.
@@ -89,13 +135,25 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// noting returns a transport that remembers that something was refused, whichever request asked for it.
+// requests tells what is asked for by the paths of the API server.
+var requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// resourceAt returns which resource a request reads; its path in place of the name where that is of no resource.
+func resourceAt(r *http.Request) schema.GroupResource {
+	info, err := requests.NewRequestInfo(r)
+	if err != nil || !info.IsResourceRequest {
+		return schema.GroupResource{Resource: r.URL.Path}
+	}
+	return schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}
+}
+
+// noting returns a transport that remembers what was refused, whichever request asked for it.
 func (a *Access) noting(to http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := to.RoundTrip(r)
 		if err == nil && response.StatusCode == http.StatusForbidden {
 			if r.Method == http.MethodGet {
-				a.refusedRead.Store(true)
+				a.noteRefused(resourceAt(r))
 			} else {
 				a.refusedWrite.Store(true)
 			}

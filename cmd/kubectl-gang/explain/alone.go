@@ -10,12 +10,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // aloneTimeout is how long reading takes at most where no scheduler can be asked: the time for an answer may be over by
 // then.
 const aloneTimeout = 10 * time.Second
+
+// unread says what the user may not read that the scheduler reads. The error has whatever was refused first, so that it is
+// asked about what users know.
+func (o *options) unread(ctx context.Context, cluster *simulate.Cluster, why error) string {
+	for _, resource := range []string{"nodes", "persistentvolumes", "pods"} {
+		var list struct{}
+		_ = cluster.Read(ctx, "/api/v1/"+resource+"?limit=1", &list) // Access notes a refusal
+	}
+	if refused := o.Refused(); refused != "" {
+		return "that takes reading the whole cluster; " + refused
+	}
+	return why.Error()
+}
 
 // alone reports what is known of a gang without the scheduler, and why that could not be asked. It fails where not even
 // the pods can be read.
@@ -49,6 +63,9 @@ func (o *options) alone(ctx context.Context, gang string, why error) (*Report, e
 	}
 	defer r.judge(g)
 	r.Unasked, r.Notes = why.Error(), beside.notes
+	if simulate.IsNotAllowed(why) {
+		r.Unasked = o.unread(ctx, cluster, why)
+	}
 	if r.reserve(beside.reservations, waiting(members)); len(r.Reservations) == 0 {
 		r.Reservations = nil // whether its profile uses any is not known
 	}

@@ -38,10 +38,10 @@ type kind struct {
 	namespace string
 	// objects are those that there are, of pods the members of gangs.
 	objects []runtime.Object
-	// without says what the table lacks where there is no such kind, or the user may not read it, and lacking is why it
-	// was not read, nil if it was. Pods are not missed: without them there is no table.
-	without string
-	lacking error
+	// without says what the table lacks where there is no such kind, or the user may not read it; role is the ClusterRole
+	// that has it. lacking is why it was not read, nil if it was. Pods are not missed: without them there is no table.
+	without, role string
+	lacking       error
 	// still is whether it is not watched, but stays as it was read.
 	still bool
 }
@@ -71,12 +71,12 @@ func newReader(o *options, selector labels.Selector) (*reader, error) {
 		Access: o.Access, namespace: namespace, selector: selector, levels: o.levels,
 		pods: kind{object: &v1.Pod{}, list: &v1.PodList{}, namespace: namespace},
 		groups: kind{object: &coscheduling.PodGroup{}, list: &coscheduling.PodGroupList{}, namespace: namespace,
-			without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods are left out"},
+			without: "what PodGroups say of MIN, MODE, QUEUE and REASON is not known, and those without pods are left out", role: access.TenantRole},
 		natives: kind{object: &schedulingv1beta1.PodGroup{}, list: &schedulingv1beta1.PodGroupList{}, namespace: namespace,
 			without: "what native PodGroups say of MIN, QUEUE and REASON is not known, nor which are no gangs, and those without " +
-				"pods are left out"},
-		nodes:      kind{object: &v1.Node{}, list: &v1.NodeList{}, without: "DOMAIN is not known"},
-		namespaces: kind{list: &v1.NamespaceList{}, still: true, without: "QUEUE leaves out what namespaces name"},
+				"pods are left out", role: access.TenantRole},
+		nodes:      kind{object: &v1.Node{}, list: &v1.NodeList{}, without: "DOMAIN is not known", role: access.ViewerRole},
+		namespaces: kind{list: &v1.NamespaceList{}, still: true, without: "QUEUE leaves out what namespaces name", role: access.TenantRole},
 	}, nil
 }
 
@@ -102,7 +102,7 @@ func (r *reader) read(ctx context.Context) ([]view.Gang, error) {
 	for _, k := range r.kinds() {
 		switch {
 		case apierrors.IsForbidden(k.lacking):
-			r.Note("%s: %v", k.without, k.lacking)
+			r.Note("%s: %v; ask for the ClusterRole %s", k.without, k.lacking, k.role)
 		case k.lacking != nil && k != &r.natives: // most clusters have none of these, and they are not missed
 			r.Note("%v", k.lacking)
 		}

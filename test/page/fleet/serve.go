@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/cmd/controller/page"
@@ -41,7 +43,12 @@ func (f *Fleet) Page(ctx context.Context) (http.Handler, error) {
 			return nil, err
 		}
 	}
-	return p.Handler(logr.Discard(), byToken)
+	return p.Handler(logr.Discard(), byToken, mayList)
+}
+
+// mayList stands for the API server: nobody may list anything there.
+func mayList(context.Context, user.Info, schema.GroupResource, string) (bool, error) {
+	return false, nil
 }
 
 // byToken stands for the API server.

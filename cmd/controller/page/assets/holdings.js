@@ -58,7 +58,7 @@ const migrationColumns = [
 ];
 
 // drawMigrations draws the tables of plans and of PodMigrations.
-export function drawMigrations({ plans, migrations }) {
-  return [h("h2", {}, "Migrations"), table("DefragmentationPlans", planColumns, plans, "There are no DefragmentationPlans."),
+export function drawMigrations({ plans, migrations, mine }) {
+  return [h("h2", {}, "Migrations"), !mine && table("DefragmentationPlans", planColumns, plans, "There are no DefragmentationPlans."),
     table("PodMigrations", migrationColumns, migrations, "There are no PodMigrations.")];
 }

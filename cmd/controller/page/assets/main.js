@@ -7,11 +7,14 @@ import { drawTopology } from "./topology.js";
 const every = 5000; // milliseconds
 const views = { topology: drawTopology, gangs: drawGangs, queues: drawQueues, reservations: drawReservations, migrations: drawMigrations };
 
+const ofTenants = ["gangs", "queues", "migrations"];
+
 const at = (id) => document.getElementById(id);
 const navigation = document.querySelector("nav");
 
 let token = ""; // is in no storage, no address and no cookie
 let data = null;
+let mine = false; // the user may see a part only
 let timer = 0;
 const etags = {};
 
@@ -35,7 +38,9 @@ async function get(path) {
   return { path, etag: response.headers.get("ETag"), value: await response.json() };
 }
 
-const current = () => Object.hasOwn(views, location.hash.slice(1)) ? location.hash.slice(1) : "topology";
+const seen = (view) => Object.hasOwn(views, view) && (!mine || ofTenants.includes(view));
+
+const current = () => seen(location.hash.slice(1)) ? location.hash.slice(1) : mine ? "gangs" : "topology";
 
 function draw() {
   if (!data) {
@@ -44,6 +49,7 @@ function draw() {
   navigation.hidden = at("view").hidden = false;
   at("signin").hidden = true;
   for (const link of navigation.querySelectorAll("a")) {
+    link.hidden = !seen(link.hash.slice(1));
     if (link.hash === "#" + current()) {
       link.setAttribute("aria-current", "page");
     } else {
@@ -57,6 +63,7 @@ function draw() {
 function forget() {
   token = "";
   data = null;
+  mine = false;
   for (const path of Object.keys(etags)) {
     delete etags[path];
   }
@@ -71,22 +78,41 @@ function signIn(error) {
   at("signin").hidden = false;
   at("token").focus();
   if (error.status === 403) {
-    tell("The API server knows you, and does not let you get /overview. Ask for the ClusterRole lockstep-page-reader.");
+    tell("The API server knows you, and does not let you get /overview or /overview/mine. Ask for the ClusterRole lockstep-page-reader, " +
+      "or lockstep-page-tenant for what is in your namespaces.");
   } else {
     tell(tried ? "The API server does not know this token, or no longer." : "");
   }
+}
+
+// overview returns what the user may see: all of the cluster, or else the part that is theirs.
+async function overview() {
+  const before = token;
+  if (!mine) {
+    try {
+      return await get("overview");
+    } catch (error) {
+      if (error.status !== 403) {
+        throw error;
+      }
+    }
+  }
+  const part = await get("overview/mine");
+  mine = mine || before === token; // or else somebody else signed in meanwhile
+  return part;
 }
 
 async function update() {
   clearTimeout(timer);
   const before = token;
   try {
-    const [contents, history] = await Promise.all([get("overview"), current() === "queues" ? get("overview/history") : null]);
+    const contents = await overview();
+    const history = current() === "queues" && !mine ? await get("overview/history") : null;
     if (before !== token) {
       return; // somebody else signed in meanwhile
     }
     if (contents || history) {
-      data = { ...data, ...contents?.value, history: history?.value ?? data?.history };
+      data = { ...data, ...contents?.value, mine, history: history?.value ?? data?.history };
       for (const { path, etag } of [contents, history].filter(Boolean)) {
         etags[path] = etag;
       }
@@ -120,7 +146,7 @@ at("signin").addEventListener("submit", (event) => {
 });
 
 window.addEventListener("hashchange", () => {
-  if (Object.hasOwn(views, location.hash.slice(1))) {
+  if (seen(location.hash.slice(1))) {
     tell("");
     draw();
     update();

@@ -79,8 +79,8 @@ const columns = [
 ];
 
 // drawQueues draws the tree of queues, and how they stood in the last hour.
-export function drawQueues({ queues, history }, tell, redraw) {
+export function drawQueues({ queues, history, mine }, tell, redraw) {
   const lines = queues.flatMap((queue) => (queue.resources ?? [undefined]).map((resource, i) => ({ queue, resource, first: i === 0 })));
   return [h("h2", {}, "Queues"), table("Queues, with a line for each resource", columns, lines, "There are no queues."),
-    queues.length > 0 && h("h3", {}, "The last hour"), queues.length > 0 && charts(queues, history, redraw)];
+    queues.length > 0 && !mine && h("h3", {}, "The last hour"), queues.length > 0 && !mine && charts(queues, history, redraw)];
 }

@@ -112,7 +112,10 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.Requ
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized {
 		s.store.mu.Lock()
-		s.store.refused = fmt.Errorf("the scheduler that decides has to read what the cluster's scheduler reads: %s %s: %s", info.Verb, r.URL.Path, response.Status)
+		s.store.refused = &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: int32(response.StatusCode), Message: fmt.Sprintf("the scheduler that decides has to read what the cluster's scheduler reads: %s %s: %s",
+				info.Verb, r.URL.Path, response.Status),
+		}}
 		s.store.mu.Unlock()
 	}
 	relay(w, response)

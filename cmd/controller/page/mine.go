@@ -1,0 +1,137 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/lockstep-sh/lockstep/pkg/view"
+)
+
+const (
+	// scopes is for how many users it is remembered what they see, and remember for how long.
+	scopes   = 1000
+	remember = time.Minute
+)
+
+// MayList reports whether a user may list a resource in a namespace, or in all of the cluster if that is empty.
+type MayList = func(ctx context.Context, caller user.Info, resource schema.GroupResource, namespace string) (bool, error)
+
+// mine serves each caller the part of the overview that is theirs: gangs and migrations of the namespaces in which they
+// may list pods, and the queues if they may list these. Nodes, Reservations and plans are of the whole cluster.
+type mine struct {
+	overview *document
+	mayList  MayList
+
+	mu    sync.Mutex
+	known *cache.LRUExpireCache // scope by caller
+}
+
+func newMine(overview *document, mayList MayList) *mine {
+	return &mine{overview: overview, mayList: mayList, known: cache.NewLRUExpireCacheWithClock(scopes, overview.clock)}
+}
+
+// scope is what a caller may see.
+type scope struct {
+	// namespaces has whether the caller may list pods there, for those that were asked about.
+	namespaces map[string]bool
+	queues     bool
+}
+
+// ServeHTTP implements http.Handler.
+func (m *mine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e, err := m.read(r.Context())
+	serve(w, r, e, err)
+}
+
+func (m *mine) read(ctx context.Context) (*encoded, error) {
+	caller, ok := request.UserFrom(ctx)
+	if !ok {
+		return nil, errors.New("the request has no caller")
+	}
+	whole, err := m.overview.get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, ok := whole.value.(Contents)
+	if !ok {
+		return nil, fmt.Errorf("the overview is a %T", whole.value)
+	}
+	theirs, err := m.part(ctx, caller, all)
+	if err != nil {
+		return nil, err
+	}
+	return encode(theirs)
+}
+
+// part returns what a caller may see of an overview. It asks for one caller at a time, and again after a while.
+func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part, error) {
+	key, err := json.Marshal([]any{caller.GetName(), caller.GetUID(), caller.GetGroups(), caller.GetExtra()})
+	if err != nil {
+		return nil, fmt.Errorf("encoding a user: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := &scope{namespaces: map[string]bool{}}
+	if found, ok := m.known.Get(string(key)); ok {
+		s = found.(*scope) //nolint:errcheck // nothing else is in it
+	} else {
+		if s.queues, err = m.mayList(ctx, caller, schema.GroupResource{Group: "scheduling.lockstep.dev", Resource: "queues"}, ""); err != nil {
+			return nil, err
+		}
+		m.known.Add(string(key), s, remember)
+	}
+	for namespace := range namespacesOf(all) {
+		if _, asked := s.namespaces[namespace]; asked {
+			continue
+		}
+		if s.namespaces[namespace], err = m.mayList(ctx, caller, schema.GroupResource{Resource: "pods"}, namespace); err != nil {
+			delete(s.namespaces, namespace)
+			return nil, err
+		}
+	}
+	return s.of(all), nil
+}
+
+// namespacesOf returns the namespaces of all that is in one.
+func namespacesOf(all Contents) sets.Set[string] {
+	names := sets.New[string]()
+	for i := range all.Gangs {
+		names.Insert(all.Gangs[i].Namespace)
+	}
+	for i := range all.Migrations {
+		names.Insert(all.Migrations[i].Namespace)
+	}
+	return names
+}
+
+// part is what is shown of a scope.
+type part struct {
+	Gangs      []Gang           `json:"gangs"`
+	Queues     []view.Queue     `json:"queues"`
+	Migrations []view.Migration `json:"migrations"`
+}
+
+// of returns what is in the scope.
+func (s *scope) of(all Contents) *part {
+	p := &part{Queues: []view.Queue{}}
+	p.Gangs = slices.DeleteFunc(slices.Clone(all.Gangs), func(g Gang) bool { return !s.namespaces[g.Namespace] })
+	p.Migrations = slices.DeleteFunc(slices.Clone(all.Migrations), func(m view.Migration) bool { return !s.namespaces[m.Namespace] })
+	if s.queues {
+		p.Queues = all.Queues
+	}
+	return p
+}
