@@ -26,7 +26,10 @@ import (
 // poll is how often the goal is looked at while a plan is carried out: no watch is kept for it.
 const poll = 2 * time.Second
 
-var ended = moves.NewCounter("defragmentation", "plans_total", "DefragmentationPlans")
+var ended = moves.Served(metrics.NewCounterVec(&metrics.CounterOpts{
+	Namespace: "lockstep", Subsystem: "defragmentation", Name: "plans_total", StabilityLevel: metrics.ALPHA,
+	Help: "DefragmentationPlans that have come to their end, by phase and by the reason of their condition Complete.",
+}, []string{"phase", "reason"}))
 
 // reconciler brings plans on.
 type reconciler struct {

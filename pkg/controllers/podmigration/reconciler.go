@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
@@ -43,7 +44,10 @@ const (
 	eventMigrating = "Migrating"
 )
 
-var ended = moves.NewCounter("migration", "migrations_total", "PodMigrations")
+var ended = moves.Served(metrics.NewCounterVec(&metrics.CounterOpts{
+	Namespace: "lockstep", Subsystem: "migration", Name: "migrations_total", StabilityLevel: metrics.ALPHA,
+	Help: "PodMigrations that have come to their end, by phase and by the reason of their condition Complete.",
+}, []string{"phase", "reason"}))
 
 // reconciler brings PodMigrations on.
 type reconciler struct {

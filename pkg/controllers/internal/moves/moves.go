@@ -45,12 +45,8 @@ func Result(again time.Duration, err error) (reconcile.Result, error) {
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// NewCounter returns a served metric that counts objects of a kind as they end.
-func NewCounter(subsystem, name, kind string) *metrics.CounterVec {
-	counter := metrics.NewCounterVec(&metrics.CounterOpts{
-		Namespace: "lockstep", Subsystem: subsystem, Name: name, StabilityLevel: metrics.ALPHA,
-		Help: kind + " that have come to their end, by phase and by the reason of their condition Complete.",
-	}, []string{"phase", "reason"})
+// Served registers a metric that counts objects as they end, and returns it.
+func Served(counter *metrics.CounterVec) *metrics.CounterVec {
 	counter.Create(nil)
 	ctrlmetrics.Registry.MustRegister(counter)
 	return counter
