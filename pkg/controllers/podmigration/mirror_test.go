@@ -1,0 +1,93 @@
+package podmigration
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
+)
+
+// aMove returns a PodMigration of a plan that moves a pod of a gang.
+func aMove(name, plan, gang string, phase v1alpha1.MigrationPhase) *v1alpha1.PodMigration {
+	m := &v1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}}
+	if plan != "" {
+		m.Labels = map[string]string{v1alpha1.PlanLabel: plan}
+	}
+	m.Spec.PodGroup, m.Status.Phase = gang, phase
+	return m
+}
+
+// TestMirror: a PodGroup says how far the pods of its gang are moved by the plan of a PodMigration, as that is now; and
+// keeps what else it says.
+func TestMirror(t *testing.T) {
+	kind := schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
+	mapper.Add(kind, meta.RESTScopeNamespace)
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(2)}}}
+	group.SetGroupVersionKind(kind)
+	group.SetNamespace("ns")
+	group.SetName("g")
+	group.SetAnnotations(map[string]string{"example.com/kept": "yes"})
+	one := aMove("one", "p", "g", v1alpha1.MigrationPending)
+	alone := aMove("alone", "", "g", v1alpha1.MigrationPending)
+	api := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(group, one, alone,
+		aMove("two", "p", "g", v1alpha1.MigrationSucceeded), aMove("other-plan", "q", "g", v1alpha1.MigrationFailed),
+		aMove("other-gang", "p", "h", v1alpha1.MigrationFailed)).Build()
+	r := &reconciler{client: client.WithFieldOwner(api, moves.FieldOwner), live: api}
+	one.Status.Phase = v1alpha1.MigrationRunning // the cache is behind
+	for _, c := range []struct {
+		m    *v1alpha1.PodMigration
+		want string
+	}{
+		{one, `{"phase":"Running","pods":2,"moved":1}`}, {alone, `{"phase":"Pending","pods":1,"moved":0}`},
+	} {
+		if err := r.mirror(t.Context(), c.m); err != nil {
+			t.Fatal(err)
+		}
+		if err := api.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
+			t.Fatal(err)
+		}
+		annotations := group.GetAnnotations()
+		if got := annotations[v1alpha1.MigrationAnnotation]; got != c.want || annotations["example.com/kept"] != "yes" {
+			t.Errorf("after %s it says %v, want %s", c.m.Name, annotations, c.want)
+		}
+		if n, _, err := unstructured.NestedInt64(group.Object, "spec", "minMember"); err != nil || n != 2 {
+			t.Errorf("its minimum is %d, %v", n, err)
+		}
+	}
+}
+
+// TestOwnerOf: an event of a Reservation queues the PodMigration that it was made for, and no other one.
+func TestOwnerOf(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(aMove("one", "p", "g", ""), aMove("two", "p", "g", "")).Build()
+	for uid, want := range map[string]string{"uid-two": "two", "uid-none": "", "": ""} {
+		rsv := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
+		if uid != "" {
+			rsv.Labels = map[string]string{v1alpha1.MigrationLabel: uid}
+		}
+		name := ""
+		for _, request := range ownerOf(api)(t.Context(), rsv) {
+			name += request.Name
+		}
+		if name != want {
+			t.Errorf("of UID %q it queues %q, want %q", uid, name, want)
+		}
+	}
+}
