@@ -39,7 +39,7 @@ type kind struct {
 	// objects are those that there are, of pods the members of gangs.
 	objects []runtime.Object
 	// without says what the table lacks where there is no such kind, or the user may not read it, and lacking is why it
-	// was not read, nil if it was. Pods are not missed: without them there is no table.
+	// was not read, nil if it was. It is empty for pods, without which there is no table.
 	without string
 	lacking error
 	// still is whether it is not watched, but stays as it was read.
