@@ -7,6 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// DefaultMaxInFlight is the default of BoundedBinderArgs.MaxInFlight.
+const DefaultMaxInFlight int32 = 48
+
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 
 // GangArgs are the arguments of the Gang plugin. See package v1 for defaults.
@@ -46,9 +49,6 @@ type TopologyLevel struct {
 }
 
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-
-// DefaultMaxInFlight is the default of BoundedBinderArgs.MaxInFlight.
-const DefaultMaxInFlight int32 = 48
 
 // BoundedBinderArgs are the arguments of the BoundedBinder plugin. See package
 // v1 for defaults.

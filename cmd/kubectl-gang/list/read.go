@@ -38,8 +38,8 @@ type kind struct {
 	namespace string
 	// objects are those that there are, of pods the members of gangs.
 	objects []runtime.Object
-	// without says what the table lacks where there is no such kind, or the user may not read it; role is the ClusterRole
-	// that has it. lacking is why it was not read, nil if it was. Pods are not missed: without them there is no table.
+	// without says what the table lacks where there is no such kind, or the user may not read it; it is empty for pods,
+	// without which there is no table. role is the ClusterRole that has it. lacking is why it was not read, nil if it was.
 	without, role string
 	lacking       error
 	// still is whether it is not watched, but stays as it was read.

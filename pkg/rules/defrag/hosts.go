@@ -37,15 +37,16 @@ func (n nearNode) compare(m nearNode) int {
 }
 
 // shortlist is the best that were added, sorted, no more than most of them.
-type shortlist[T interface{ compare(other T) int }] struct {
-	list []T
-	most int
+type shortlist[T any] struct {
+	list    []T
+	most    int
+	compare func(a, b T) int
 }
 
 func (l *shortlist[T]) full() bool { return len(l.list) == l.most }
 
 // refuses reports whether something is no better than what is listed, and there is no place left.
-func (l *shortlist[T]) refuses(x T) bool { return l.full() && l.list[l.most-1].compare(x) <= 0 }
+func (l *shortlist[T]) refuses(x T) bool { return l.full() && l.compare(l.list[l.most-1], x) <= 0 }
 
 func (l *shortlist[T]) add(x T) {
 	if l.refuses(x) {
@@ -54,7 +55,7 @@ func (l *shortlist[T]) add(x T) {
 	if l.full() {
 		l.list = l.list[:l.most-1]
 	}
-	i, _ := slices.BinarySearchFunc(l.list, x, T.compare)
+	i, _ := slices.BinarySearchFunc(l.list, x, l.compare)
 	l.list = slices.Insert(l.list, i, x)
 }
 
@@ -68,7 +69,7 @@ func (s *search) hosts(it item, want int) (choices []choice, cut bool) {
 	if choices = roomy.list; roomy.full() {
 		return choices, true
 	}
-	near := shortlist[nearNode]{most: nearNodes + 2*want}
+	near := shortlist[nearNode]{most: nearNodes + 2*want, compare: nearNode.compare}
 	if it.pod < 0 {
 		near.most += nearMembers
 	}
@@ -98,7 +99,7 @@ func (s *search) may(it item, node int) bool {
 
 // roomy lists up to want nodes that have room, those with the least left over first.
 func (s *search) roomy(it item, nodes []int, want int) shortlist[choice] {
-	best := shortlist[choice]{most: want}
+	best := shortlist[choice]{most: want, compare: choice.compare}
 	s.steps += len(nodes)
 	for _, node := range nodes {
 		if it.pod >= 0 && node == s.Pods[it.pod].Node {
