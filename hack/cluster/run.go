@@ -30,7 +30,6 @@ const (
 	deschedulerName = "lockstep-descheduler"
 
 	fairShareName = "FairShare"
-	pageAddress   = "127.0.0.1:8444"
 	fieldManager  = "make-run"
 
 	// configMap is where kubectl gang looks for the configuration of a scheduler that no Deployment runs.
@@ -80,8 +79,13 @@ func runAll(ctx context.Context, args []string) (err error) {
 		if err != nil {
 			return err
 		}
-		others[0].args = append(others[0].args, "--page-bind-address="+pageAddress)
-		fmt.Printf("The page is at https://%s; the token for it: %s\n", pageAddress, token)
+		port, err := localcluster.FreePort()
+		if err != nil {
+			return err
+		}
+		address := fmt.Sprint("127.0.0.1:", port)
+		others[0].args = append(others[0].args, "--page-bind-address="+address)
+		fmt.Printf("The page is at https://%s; the token for it: %s\n", address, token)
 	}
 	if *descheduler {
 		others = append(others, program{deschedulerName, []string{

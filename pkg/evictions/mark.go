@@ -29,6 +29,9 @@ func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error
 	now, gone, err := e.setTarget(ctx, pod, v1.ConditionTrue, e.Texts.Begun, e.Profile, mark{Of: of})
 	switch {
 	case gone || err != nil:
+		if refuses(err) {
+			e.Underway.refuseUnexpectedly(pod.UID, e.Clock.Now())
+		}
 		return WasGone, err
 	case podutil.IsPodTerminal(now):
 		e.Unmark(ctx, pod)

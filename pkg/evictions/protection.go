@@ -41,7 +41,7 @@ func (r *Protection) until(of Owner, footprints []gangstate.Footprint, broken fu
 			}
 			later(since, r.MinRuntime(f.Running[0].Pod))
 		}
-		if r.Evicted != nil && !of.IsPod() {
+		if r.Cooldown > 0 && r.Evicted != nil && !of.IsPod() {
 			later(r.Evicted(Owner{Profile: of.Profile, Gang: f.Key}), r.Cooldown)
 		}
 	}

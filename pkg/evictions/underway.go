@@ -146,7 +146,6 @@ func (u *Underway) end(pod types.UID, now time.Time) *victimRecord {
 	if victim == nil || victim.hasEnded() {
 		return victim
 	}
-	u.dropEnded(now)
 	victim.ended = now
 	if !victim.owner.IsPod() {
 		u.recordEvicted(victim, now)
@@ -158,10 +157,6 @@ func (u *Underway) end(pod types.UID, now time.Time) *victimRecord {
 func (u *Underway) dropOldEnded(now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.dropEnded(now)
-}
-
-func (u *Underway) dropEnded(now time.Time) {
 	for pod, one := range u.victims {
 		if one.hasEnded() && now.Sub(one.ended) > endedFor {
 			u.remove(pod)

@@ -41,6 +41,7 @@ func TestUnderway(t *testing.T) {
 	later := now.Add(time.Hour)
 	u.AddVictims(known{}, hold.Holder{Group: "y"}, pods("d"))
 	u.PodDeleted("d", later)
+	u.dropOldEnded(later)
 	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))
 	}
@@ -97,6 +98,7 @@ func TestFreed(t *testing.T) {
 		t.Errorf("x at %s, y at %s; want x now, y never", at, u.LastFreed(y))
 	}
 	u.PodDeleted("d", now.Add(2*endedFor))
+	u.dropOldEnded(now.Add(2 * endedFor))
 	if !u.LastFreed(x).IsZero() || u.LastFreed(y).IsZero() {
 		t.Errorf("much later: x at %s, y at %s; want y only", u.LastFreed(x), u.LastFreed(y))
 	}

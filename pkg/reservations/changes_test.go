@@ -109,6 +109,31 @@ func TestTakenInBind(t *testing.T) {
 	})
 }
 
+// TestTakenBeforeTheWatchSaysSo: a reserve pod that was deleted is not bound with the others, although the watch has not
+// said so yet.
+func TestTakenBeforeTheWatchSaysSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := served(t, 2)
+		defer s.work.ShutDown()
+		pods := s.entries["r"].pods
+		first := make(chan error, 1)
+		go func() { first <- s.Bind(t.Context(), pods[0], "node-0") }()
+		synctest.Wait()
+		if err := s.store.Delete(pods[0].Namespace, pods[0].Name, &metav1.Preconditions{UID: &pods[0].UID}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Bind(t.Context(), pods[1], "node-1"); err == nil {
+			t.Error("the last was bound")
+		}
+		if err := <-first; err == nil {
+			t.Error("the first was bound")
+		}
+		if len(api.object.Status.Placements) > 0 {
+			t.Errorf("placed %v", api.object.Status.Placements)
+		}
+	})
+}
+
 // TestSpentIsSaid: that a placement was used is written in the end, also if this process leads only later, and
 // if others were used before.
 func TestSpentIsSaid(t *testing.T) {

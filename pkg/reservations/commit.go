@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -59,10 +60,13 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	mine := e.round
 	mine.at[index] = node
 	mine.writing = len(mine.at) == len(e.pods)
-	last := mine.writing
+	last, pods := mine.writing, maps.Clone(e.pods)
 	r.mu.Unlock()
 	if last {
-		err := r.commit(ctx, name, e, mine.at)
+		err := r.areThere(pods)
+		if err == nil {
+			err = r.commit(ctx, name, e, mine.at)
+		}
 		r.mu.Lock()
 		mine.err = err
 		if e.round == mine {
@@ -79,6 +83,17 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 		<-mine.done // it may have been written meanwhile
 	}
 	return mine.err
+}
+
+// areThere returns an error if one of the reserve pods was deleted, such as for a preemptor: the watch may not have said so
+// yet, and whoever deleted it counts on its place.
+func (r *Registry) areThere(pods map[int32]*v1.Pod) error {
+	for _, pod := range pods {
+		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {
+			return fmt.Errorf("reserve pod %s/%s was deleted", pod.Namespace, pod.Name)
+		}
+	}
+	return nil
 }
 
 // reservePodReleased records that a reserve pod released its place: the others of its Reservation release theirs, too.

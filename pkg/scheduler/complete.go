@@ -60,20 +60,25 @@ func arrange(p *schedconfig.Plugins) {
 	first(&p.PreFilter, gang.Name)
 	// Gang makes way for no single member. Then GangPreemption makes room for whole gangs, and for single pods by the
 	// same rules.
+	first(&p.PostFilter, gang.Name)
 	if at(p.MultiPoint, preemption.Name) >= 0 {
-		first(&p.PostFilter, preemption.Name)
+		if !mentions(&p.PostFilter, preemption.Name) {
+			p.PostFilter.Enabled = slices.Insert(p.PostFilter.Enabled, at(p.PostFilter, gang.Name)+1, schedconfig.Plugin{Name: preemption.Name})
+		}
 		replace(p, &p.PostFilter, names.DefaultPreemption)
 	}
-	first(&p.PostFilter, gang.Name)
 	if weight := &p.MultiPoint.Enabled[at(p.MultiPoint, gang.Name)].Weight; !mentions(&p.Score, gang.Name) && *weight == 0 {
 		p.Score.Enabled = slices.Insert(p.Score.Enabled, 0, schedconfig.Plugin{Name: gang.Name, Weight: gangWeight})
 	}
 	// Held members wait in Gang's Bind and not at Permit, which costs an API write for each of them.
-	if !mentions(&p.Bind, binder.Name) && !mentions(&p.MultiPoint, binder.Name) {
+	if !slices.ContainsFunc(p.Bind.Enabled, bindsPods) && !mentions(&p.MultiPoint, binder.Name) {
 		replace(p, &p.Bind, names.DefaultBinder, binder.Name)
 	}
 	first(&p.Bind, gang.Name)
 }
+
+// bindsPods reports whether a plugin at bind may be a binder: of ours, Gang and Reservation bind no pods of others.
+func bindsPods(p schedconfig.Plugin) bool { return p.Name != gang.Name && p.Name != reservation.Name }
 
 // first makes a plugin that is enabled at multiPoint the first at an extension point that does not name it.
 func first(point *schedconfig.PluginSet, name string) {
@@ -103,6 +108,7 @@ func mentions(set *schedconfig.PluginSet, name string) bool {
 	return at(*set, name) >= 0 || disables(set, name)
 }
 
+// disables reports whether a profile disables a plugin at an extension point, or all plugins.
 func disables(set *schedconfig.PluginSet, name string) bool {
-	return slices.ContainsFunc(set.Disabled, func(p schedconfig.Plugin) bool { return p.Name == name })
+	return slices.ContainsFunc(set.Disabled, func(p schedconfig.Plugin) bool { return p.Name == name || p.Name == "*" })
 }

@@ -66,6 +66,12 @@ func TestComplete(t *testing.T) {
 		"a binder at multiPoint counts, too": {schedconfig.Plugins{MultiPoint: with("Gang", "GangPreemption", "BoundedBinder", "-DefaultBinder")}, points{
 			whole.QueueSort, whole.PreFilter, whole.PostFilter, whole.Score, []string{"Gang", "Reservation"},
 		}},
+		"what a point names stands where it is, and the rest behind it": {schedconfig.Plugins{
+			MultiPoint: with("Gang", "GangPreemption"), PostFilter: set("Gang", "-DefaultPreemption"), Bind: set("Mine"),
+		}, points{whole.QueueSort, whole.PreFilter, whole.PostFilter, whole.Score, []string{"Gang", "Reservation", "Mine"}}},
+		"where all is disabled, nothing is added": {schedconfig.Plugins{
+			MultiPoint: with("Gang", "GangPreemption"), PostFilter: set("Gang", "-*"), Score: set("-*"),
+		}, points{whole.QueueSort, whole.PreFilter, []string{"Gang", "-*"}, []string{"-*"}, whole.Bind}},
 		"a profile without gangs beside one that has them gets only their order": {schedconfig.Plugins{MultiPoint: with()}, points{
 			QueueSort: whole.QueueSort, Bind: []string{"Reservation"},
 		}},

@@ -120,6 +120,12 @@ func (l *Ledger) nodeDeleted(node *v1.Node) {
 
 // isNews reports whether a value of an object has not been reported yet, and records that it is now.
 func (l *Ledger) isNews(object types.UID, key, value string) bool {
+	l.mu.RLock() // most are no news, and filters of many nodes ask at once
+	before, told := l.told[object][key]
+	l.mu.RUnlock()
+	if told && before == value {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if before, told := l.told[object][key]; told && before == value {

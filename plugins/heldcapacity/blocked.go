@@ -2,6 +2,7 @@ package heldcapacity
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -16,6 +17,8 @@ import (
 type blocked struct {
 	mu   sync.Mutex
 	pods map[types.UID]refusal
+	// waiting is how many of them each place refused: a node, anyNode or anyHold.
+	waiting map[string]int
 	// count is how often something has ended. freed is the count when something last did on a node, anyNode for whichever;
 	// anywhere is that when something last did that may help on any node.
 	count    int
@@ -57,8 +60,8 @@ func (b *blocked) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.began = b.count
-	if len(b.pods) == 0 {
-		clear(b.freed)
+	if len(b.freed) > 2*len(b.waiting)+manyNodes { // no cycle is under way that may come to wait for another place
+		maps.DeleteFunc(b.freed, func(place string, _ int) bool { return b.waiting[place] == 0 })
 	}
 }
 
@@ -71,12 +74,26 @@ func (b *blocked) addPod(pod *v1.Pod, nodes []string) {
 		nodes = []string{anyNode}
 	}
 	if b.pods == nil {
-		b.pods = map[types.UID]refusal{}
+		b.pods, b.waiting = map[types.UID]refusal{}, map[string]int{}
 	}
+	b.drop(pod.UID)
 	b.refusals++
 	r := refusal{pod: pod, nodes: nodes, seen: b.began, number: b.refusals}
 	b.pods[pod.UID] = r
+	for _, place := range nodes {
+		b.waiting[place]++
+	}
 	b.due = b.due || b.mayFit(r)
+}
+
+// drop forgets a pod. mu must be held.
+func (b *blocked) drop(pod types.UID) {
+	for _, place := range b.pods[pod].nodes {
+		if b.waiting[place]--; b.waiting[place] == 0 {
+			delete(b.waiting, place)
+		}
+	}
+	delete(b.pods, pod)
 }
 
 // mayFit reports whether something has ended that a pod has not seen, and that may help it. mu must be held.
@@ -99,15 +116,15 @@ func (b *blocked) note(node string, also ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.count++
-	b.due = true
 	if b.freed == nil {
 		b.freed = map[string]int{}
 	}
 	for _, place := range append(also, node, anyNode) {
 		b.freed[place] = b.count
+		b.due = b.due || b.waiting[place] > 0
 	}
 	if node == anyNode {
-		b.anywhere = b.count
+		b.anywhere, b.due = b.count, true
 	}
 }
 
@@ -126,7 +143,7 @@ func (b *blocked) takeRetries() []*v1.Pod {
 	for i, r := range ready {
 		pods[i] = r.pod
 		if b.pods[r.pod.UID].number == r.number {
-			delete(b.pods, r.pod.UID)
+			b.drop(r.pod.UID)
 		}
 	}
 	return pods

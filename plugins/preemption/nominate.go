@@ -85,7 +85,7 @@ func (pl *GangPreemption) dropOutranked(f *found) {
 	taken := f.nodes()
 	for _, holder := range f.outrank {
 		if slices.ContainsFunc(pl.Holds.NominationsOf(holder),
-			func(one hold.Hold) bool { return slices.Contains(taken, one.Node) }) {
+			func(one hold.Hold) bool { _, is := slices.BinarySearch(taken, one.Node); return is }) {
 			pl.Holds.DropNominations(holder) // with one place less a gang cannot start: it loses all of them
 		}
 	}

@@ -3,12 +3,15 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -21,7 +24,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
-// TestMakeRun does what a newcomer does: make run on a terminal, a sample, kubectl get podgroups, Ctrl-C.
+// TestMakeRun does what a newcomer does: make run on a terminal, with all that it can run, a sample, kubectl get
+// podgroups, a look at the page, Ctrl-C.
 func TestMakeRun(t *testing.T) {
 	root, err := localcluster.Root()
 	if err != nil {
@@ -34,7 +38,7 @@ func TestMakeRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("make", "run", "NAME="+c.Name(), fmt.Sprintf("ARGS=--secure-port=%d", port))
+	cmd := exec.Command("make", "run", "NAME="+c.Name(), "FAIRSHARE=1", "PAGE=1", "DESCHEDULER=1", fmt.Sprintf("ARGS=--secure-port=%d", port))
 	cmd.Dir = root
 	screen := startOnTerminal(t, cmd)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -51,6 +55,21 @@ func TestMakeRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	page := regexp.MustCompile(`The page is at (https://\S+); the token for it: (\S+)`).FindStringSubmatch(screen.text())
+	if page == nil {
+		t.Fatalf("make run does not say where the page is:\n%s", screen.text())
+	}
+	if err := seePage(ctx, page[1], page[2]); err != nil {
+		t.Error(err)
+	}
+	if config, err := c.Kubectl(ctx, "get", "configmap", "lockstep-scheduler-config", "-n", "kube-system", "-o", "yaml"); err != nil || !strings.Contains(config, "name: FairShare") {
+		t.Errorf("the configuration that is published, error %v, has no FairShare:\n%s", err, config)
+	}
+	for _, name := range []string{"lockstep-scheduler", "lockstep-controller", "lockstep-descheduler"} {
+		if len(named(c.Dir(), "bin/"+name)) == 0 {
+			t.Errorf("%s does not run", name)
+		}
+	}
 	screen.press(t, 3) // Ctrl-C
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -65,6 +84,25 @@ func TestMakeRun(t *testing.T) {
 	if left := named(c.Dir(), "bin/lockstep-"); len(left) > 0 {
 		t.Errorf("still running: %v", left)
 	}
+}
+
+// seePage asks for the data of the page.
+func seePage(ctx context.Context, url, token string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/overview", nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // it has made its certificate
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("looking at the page: %w", err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("looking at the page: %s", response.Status)
+	}
+	return nil
 }
 
 // named lists the commands of processes that have both words in their arguments.

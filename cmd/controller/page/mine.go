@@ -42,8 +42,11 @@ func newMine(overview *document, mayList MayList) *mine {
 	return &mine{overview: overview, mayList: mayList, known: cache.NewLRUExpireCacheWithClock(scopes, overview.clock)}
 }
 
-// scope is what a caller may see.
+// scope is what a caller may see. One request at a time asks for it.
 type scope struct {
+	mu sync.Mutex
+	// asked: queues is known.
+	asked bool
 	// namespaces has whether the caller may list pods there, for those that were asked about.
 	namespaces map[string]bool
 	queues     bool
@@ -75,24 +78,22 @@ func (m *mine) read(ctx context.Context) (*encoded, error) {
 	return encode(theirs)
 }
 
-// part returns what a caller may see of an overview. It asks for one caller at a time, and again after a while.
+// part returns what a caller may see of an overview. It asks again after a while.
 func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part, error) {
 	key, err := json.Marshal([]any{caller.GetName(), caller.GetUID(), caller.GetGroups(), caller.GetExtra()})
 	if err != nil {
 		return nil, fmt.Errorf("encoding a user: %w", err)
 	}
+	s := m.scopeOf(string(key))
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := &scope{namespaces: map[string]bool{}}
-	if found, ok := m.known.Get(string(key)); ok {
-		s = found.(*scope) //nolint:errcheck // nothing else is in it
-	} else {
+	if !s.asked {
 		if s.queues, err = m.mayList(ctx, caller, schema.GroupResource{Group: "scheduling.lockstep.dev", Resource: "queues"}, ""); err != nil {
 			return nil, err
 		}
-		m.known.Add(string(key), s, remember)
+		s.asked = true
 	}
 	for namespace := range namespacesOf(all) {
 		if _, asked := s.namespaces[namespace]; asked {
@@ -104,6 +105,18 @@ func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part,
 		}
 	}
 	return s.of(all), nil
+}
+
+// scopeOf returns what is known of a caller.
+func (m *mine) scopeOf(key string) *scope {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if found, ok := m.known.Get(key); ok {
+		return found.(*scope) //nolint:errcheck // nothing else is in it
+	}
+	s := &scope{namespaces: map[string]bool{}}
+	m.known.Add(key, s, remember)
+	return s
 }
 
 // namespacesOf returns the namespaces of all that is in one.

@@ -79,8 +79,11 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 	}
 	cliflag.PrintFlags(cmd.Flags())
 	ctx := server.SetupSignalContext()
-	if err := emulate(ctx, opts); err != nil {
-		return fmt.Errorf("finding out what the API server serves: %w", err)
+	if err := emulate(ctx, opts, true); err != nil {
+		if ctx.Err() != nil {
+			return nil // asked to end
+		}
+		return err
 	}
 	set := scheduler.NewSet()
 	for _, extend := range extensions {

@@ -16,6 +16,7 @@ import (
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/features"
 	"sigs.k8s.io/yaml"
 )
 
@@ -26,6 +27,8 @@ const (
 
 	// oldestTested is the oldest Kubernetes that is tested.
 	oldestTested = "1.35"
+	// nativeSince is the oldest that serves the PodGroups which kube-scheduler waits for with the gate GenericWorkload.
+	nativeSince = "1.37"
 
 	askTimeout = 5 * time.Second
 	askAgain   = time.Second
@@ -35,35 +38,47 @@ const (
 
 // emulate sets the feature gates. A scheduler uses no more of Kubernetes than its API server has: it would wait for ever
 // for kinds that an older one does not serve. So gates follow the version of the API server if that is older than the
-// Kubernetes that this program is built from, and --emulated-version is not set. It waits until the API server answers.
-func emulate(ctx context.Context, opts *options.Options) error {
+// Kubernetes that this program is built from, and --emulated-version is not set. If it is to wait, it asks until the API
+// server answers; else once.
+func emulate(ctx context.Context, opts *options.Options, wait bool) error {
 	flags := opts.Flags.FlagSet(featureFlags)
 	if flags.Changed(emulatedVersion) || opts.WriteConfigTo != "" {
 		return opts.ComponentGlobalsRegistry.Set()
 	}
-	info, err := askVersion(ctx, opts)
-	if apierrors.IsNotFound(err) {
-		return opts.ComponentGlobalsRegistry.Set() // it is no API server, but has what one answered, such as an old dump
-	}
-	if err != nil {
+	logger := klog.FromContext(ctx)
+	info, err := askVersion(ctx, opts, wait)
+	switch {
+	case apierrors.IsNotFound(err): // it is no API server, but has what one answered, such as an old dump
+		return opts.ComponentGlobalsRegistry.Set()
+	case apierrors.IsForbidden(err):
+		logger.Info("The version of the API server may not be read; if it is older than this program, set --emulated-version", "reason", err)
+		return opts.ComponentGlobalsRegistry.Set()
+	case err != nil:
 		return err
 	}
 	serves, err := served(info)
 	if err != nil {
 		return err
 	}
-	logger := klog.FromContext(ctx)
 	if serves.LessThan(version.MustParse(oldestTested)) {
 		logger.Info("Kubernetes is older than the oldest that Lockstep is tested with", "apiServer", info.GitVersion, "oldest", oldestTested)
 	}
 	own := opts.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).BinaryVersion()
-	if serves.LessThan(own) {
+	if serves.LessThan(version.MajorMinor(own.Major(), own.Minor())) {
 		logger.Info("Kubernetes is older than this program: features that came later are off", "apiServer", info.GitVersion, "emulatedVersion", serves)
 		if err := flags.Set(emulatedVersion, serves.String()); err != nil {
 			return fmt.Errorf("setting --%s to the version of the API server: %w", emulatedVersion, err)
 		}
 	}
-	return opts.ComponentGlobalsRegistry.Set()
+	if err := opts.ComponentGlobalsRegistry.Set(); err != nil {
+		return fmt.Errorf("setting feature gates for an API server of %s: %w", info.GitVersion, err)
+	}
+	gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
+	if gate != nil && gate.Enabled(features.GenericWorkload) && serves.LessThan(version.MustParse(nativeSince)) {
+		return fmt.Errorf("feature gate %s is on, and the API server, %s, has no native PodGroups that this program knows: leave it out below %s",
+			features.GenericWorkload, info.GitVersion, nativeSince)
+	}
+	return nil
 }
 
 // served returns the version, major and minor, of what an API server serves: the one that it emulates, if it says so.
@@ -79,8 +94,8 @@ func served(info *apiversion.Info) (*version.Version, error) {
 	return version.MajorMinor(v.Major(), v.Minor()), nil
 }
 
-// askVersion asks the API server for its version, until it answers or ctx is done.
-func askVersion(ctx context.Context, opts *options.Options) (info *apiversion.Info, err error) {
+// askVersion asks the API server for its version: once, or until it answers or ctx is done.
+func askVersion(ctx context.Context, opts *options.Options, untilAnswered bool) (info *apiversion.Info, err error) {
 	kubeconfig, err := kubeconfigOf(opts)
 	if err != nil {
 		return nil, err
@@ -98,11 +113,12 @@ func askVersion(ctx context.Context, opts *options.Options) (info *apiversion.In
 	var failed error
 	err = wait.PollUntilContextCancel(ctx, askAgain, true, func(context.Context) (bool, error) {
 		info, failed = client.ServerVersion()
-		if failed != nil && !apierrors.IsNotFound(failed) && asked%askTold == 0 {
+		answered := failed == nil || apierrors.IsNotFound(failed) || apierrors.IsForbidden(failed)
+		if !answered && untilAnswered && asked%askTold == 0 {
 			logger.Error(failed, "The API server does not say which version it has; asking again", "server", config.Host)
 		}
 		asked++
-		return failed == nil || apierrors.IsNotFound(failed), nil
+		return answered || !untilAnswered, nil
 	})
 	if err = cmp.Or(failed, err); err != nil {
 		return nil, fmt.Errorf("asking the API server for its version: %w", err)

@@ -58,7 +58,7 @@ func TestEmulate(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			registry := basecompatibility.NewComponentGlobalsRegistry()
-			if err := registry.Register(basecompatibility.DefaultKubeComponent, basecompatibility.NewEffectiveVersionFromString("1.37", "1.33", "1.33"), nil); err != nil {
+			if err := registry.Register(basecompatibility.DefaultKubeComponent, basecompatibility.NewEffectiveVersionFromString("1.37.1+lockstep-1", "1.33", "1.33"), nil); err != nil {
 				t.Fatal(err)
 			}
 			opts := options.NewOptionsWithComponentGlobalsRegistry(registry)
@@ -72,7 +72,7 @@ func TestEmulate(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := emulate(t.Context(), opts); err != nil {
+			if err := emulate(t.Context(), opts, true); err != nil {
 				t.Fatal(err)
 			}
 			if got := registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).EmulationVersion().String(); got != c.want {
@@ -94,7 +94,7 @@ func TestEmulateBadFiles(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			opts := options.NewOptions()
 			opts.ConfigFile, opts.Deprecated.Kubeconfig = c.config, c.kubeconfig
-			if err := emulate(t.Context(), opts); err == nil || !strings.Contains(err.Error(), c.want) {
+			if err := emulate(t.Context(), opts, true); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %s", err, c.want)
 			}
 		})

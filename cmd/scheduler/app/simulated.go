@@ -44,7 +44,7 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 	opts := options.NewOptions()
 	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
 	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
-	if err := errors.Join(emulate(ctx, opts), useDefaults(func() string { return kubeconfig })); err != nil {
+	if err := errors.Join(emulate(ctx, opts, false), useDefaults(func() string { return kubeconfig })); err != nil {
 		return nil, err
 	}
 	s := &Simulated{Set: lockstep.NewSet()}

@@ -32,7 +32,7 @@ func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, e
 	opts := options.NewOptions()
 	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
 	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
-	if err := errors.Join(emulate(ctx, opts), useDefaults(func() string { return kubeconfig })); err != nil {
+	if err := errors.Join(emulate(ctx, opts, false), useDefaults(func() string { return kubeconfig })); err != nil {
 		return nil, err
 	}
 	s := &Standby{Set: lockstep.NewSet(), snapshot: cache.NewEmptySnapshot()}

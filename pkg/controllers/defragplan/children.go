@@ -87,7 +87,7 @@ func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue str
 func nodesOf(p *v1alpha1.DefragmentationPlan, pod client.ObjectKey) (nodes []string) {
 	for _, place := range p.Status.Places {
 		if place.Namespace == pod.Namespace && place.PodName == pod.Name {
-			nodes = append(nodes, slices.Repeat([]string{place.NodeName}, int(place.Members))...)
+			nodes = append(nodes, slices.Repeat([]string{place.NodeName}, max(0, int(place.Members)))...)
 		}
 	}
 	return nodes

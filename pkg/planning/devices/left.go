@@ -15,8 +15,9 @@ import (
 // count is the devices of a class by node: all, and those that are free. Counting is expensive if many are allocated,
 // so changes by an overlay are counted separately.
 type count struct {
-	bounded   bool
-	on        []nodeDevices
+	bounded bool
+	on      []nodeDevices
+	// free is nil while it is unknown which devices are allocated.
 	all, free map[string]int
 	// node is the node of each device.
 	node func() map[structured.DeviceID]string
@@ -26,11 +27,11 @@ type count struct {
 }
 
 // Bounds bounds how many devices of a class could be allocated on nodes: all, if nothing were allocated, and free, as
-// it was before the overlay changed anything. bounded is false if the class selects devices that several nodes reach,
-// or that can be allocated more than once, and while that is unknown.
+// it was before the overlay changed anything, nil while that is unknown. bounded is false if the class selects devices
+// that several nodes reach, or that can be allocated more than once.
 func (o *Overlay) Bounds(class string) (all, free map[string]int, bounded bool) {
 	c, err := o.counted(class)
-	if err != nil || c == nil || !c.bounded { // the filters report errors
+	if err != nil || !c.bounded { // the filters report errors
 		return nil, nil, false
 	}
 	return c.all, c.free, true
@@ -39,7 +40,7 @@ func (o *Overlay) Bounds(class string) (all, free map[string]int, bounded bool) 
 // Left bounds how many more devices of a class could be allocated on a node; see Bounds.
 func (o *Overlay) Left(class, node string) (left int, bounded bool, err error) {
 	c, err := o.counted(class)
-	if c == nil {
+	if err != nil || c.free == nil {
 		return 0, false, err
 	}
 	if c.delta == nil || c.version != o.version {
@@ -65,7 +66,7 @@ func (o *Overlay) Among(class string,
 			continue
 		case err != nil:
 			return 0, nil, fmt.Errorf("reading claim %s: %w", name, err)
-		case c == nil || !c.bounded || claim.Status.Allocation == nil:
+		case c.free == nil || !c.bounded || claim.Status.Allocation == nil:
 			untold = append(untold, claim)
 			continue
 		}
@@ -78,27 +79,30 @@ func (o *Overlay) Among(class string,
 	return len(ids), untold, nil
 }
 
-// counted returns the count of a class without the overlay's changes; nil if it is unknown at the moment.
+// counted returns the count of a class without the overlay's changes.
 func (o *Overlay) counted(class string) (c *count, err error) {
 	if c := o.counts[class]; c != nil {
 		return c, nil
 	}
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	if o.allocated == nil {
-		if o.allocated, err = o.s.real.ResourceClaims().ListAllAllocatedDevices(); err != nil {
-			return nil, nil // it is being changed
-		}
+	if o.counts == nil {
 		o.counts = map[string]*count{}
+		if o.allocated, err = o.s.real.ResourceClaims().ListAllAllocatedDevices(); err != nil {
+			o.allocated = nil // it is being changed: unknown, for as long as the overlay lives
+		}
 	}
-	c = &count{all: map[string]int{}, free: map[string]int{}}
+	c = &count{all: map[string]int{}}
+	if o.allocated != nil {
+		c.free = map[string]int{}
+	}
 	if c.on, c.bounded, err = o.s.stock.devicesOf(class); err != nil {
 		return nil, err
 	}
 	for _, on := range c.on {
 		c.all[on.node] += len(on.ids)
 		for _, id := range on.ids {
-			if !o.allocated.Has(id) {
+			if c.free != nil && !o.allocated.Has(id) {
 				c.free[on.node]++
 			}
 		}

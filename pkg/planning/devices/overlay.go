@@ -36,7 +36,8 @@ type Overlay struct {
 	freed map[types.UID]*resourceapi.ResourceClaim
 	// signalled are the claims that the plugin reserves during Take.
 	signalled []types.UID
-	// allocated are the devices that claims have; counts are the counts by class. Both are computed when first needed.
+	// allocated are the devices that claims have, nil if unknown; counts are the counts by class. Both are computed when
+	// first needed.
 	allocated sets.Set[structured.DeviceID]
 	counts    map[string]*count
 }

@@ -66,6 +66,9 @@ func (w *planState) deviceBounds(c *class, all bool) (on []int) {
 		if all {
 			devices = total
 		}
+		if devices == nil {
+			return
+		}
 		if on == nil {
 			on = slices.Repeat([]int{math.MaxInt32}, w.tx.Len())
 		}

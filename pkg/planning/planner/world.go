@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -225,7 +226,7 @@ func (w *planState) volatile(class int) bool {
 func (w *planState) prepare(ctx context.Context, c *class, pod *v1.Pod) (*whatif.View, error) {
 	v, status := w.tx.View(ctx, pod, c.holders...)
 	if ok, err := isSuccess(status, "preparing", pod); !ok {
-		c.rejected, c.rejectedForGood = status.Message(), isPermanent(status)
+		c.rejected, c.rejectedForGood = cmp.Or(status.Message(), "rejected by "+status.Plugin()), isPermanent(status)
 		return nil, err
 	}
 	return v, nil

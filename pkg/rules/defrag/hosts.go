@@ -41,6 +41,8 @@ type shortlist[T any] struct {
 	list    []T
 	most    int
 	compare func(a, b T) int
+	// dropped: something that was added is not listed.
+	dropped bool
 }
 
 func (l *shortlist[T]) full() bool { return len(l.list) == l.most }
@@ -49,6 +51,7 @@ func (l *shortlist[T]) full() bool { return len(l.list) == l.most }
 func (l *shortlist[T]) refuses(x T) bool { return l.full() && l.compare(l.list[l.most-1], x) <= 0 }
 
 func (l *shortlist[T]) add(x T) {
+	l.dropped = l.dropped || l.full()
 	if l.refuses(x) {
 		return
 	}
@@ -74,7 +77,7 @@ func (s *search) hosts(it item, want int) (choices []choice, cut bool) {
 		near.most += nearMembers
 	}
 	s.tightNodes(it, nodes, &near)
-	cut = near.full()
+	cut = near.dropped
 	for _, n := range near.list {
 		more, short := s.pushing(it, n.node, want)
 		choices, cut = append(choices, more...), cut || short

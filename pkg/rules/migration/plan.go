@@ -343,7 +343,11 @@ const reservingText = "the targets are being reserved; no pod is evicted before 
 func (s *planStep) reserving() {
 	s.out.Hold, s.out.Make = true, s.movesToCreate()
 	s.set(v1alpha1.DefragmentationReasonReserving, reservingText)
-	if s.out.Again = s.p.Status.StartTime.Add(reserveWithin); s.now.Before(s.out.Again) {
+	s.out.Again = s.now.Add(reserveWithin)
+	if start := s.p.Status.StartTime; start != nil {
+		s.out.Again = start.Add(reserveWithin)
+	}
+	if s.now.Before(s.out.Again) {
 		return
 	}
 	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed,

@@ -38,10 +38,9 @@ func gapsIn(taken []int, size, inside int, known map[int]bool) []*gap {
 	of := map[int]*gap{} // by slice
 	for _, rank := range taken {
 		if of[rank/size] == nil {
-			of[rank/size] = &gap{slice: rank / size, lacks: size}
+			of[rank/size] = &gap{slice: rank / size}
 			gaps = append(gaps, of[rank/size])
 		}
-		of[rank/size].lacks--
 	}
 	for _, g := range gaps {
 		var free []int
@@ -50,6 +49,7 @@ func gapsIn(taken []int, size, inside int, known map[int]bool) []*gap {
 				known[rank], free = true, append(free, rank)
 			}
 		}
+		g.lacks = len(free) // beside what the gaps inside take
 		g.units = chunks(free, func(a, b int) bool { return a/inside == b/inside })
 	}
 	gaps = slices.DeleteFunc(gaps, func(g *gap) bool { return len(g.units) == 0 })

@@ -21,7 +21,7 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 }
 
 // RequestsOfTemplate returns the requests of a pod of a template. As the API server does when it creates the pod, it
-// lets a limit stand in for a missing request.
+// lets a limit stand in for a missing request; for that of the whole pod the requests of its containers come first.
 func RequestsOfTemplate(template *v1.PodTemplateSpec) v1.ResourceList {
 	pod := &v1.Pod{Spec: *template.Spec.DeepCopy()}
 	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -29,8 +29,18 @@ func RequestsOfTemplate(template *v1.PodTemplateSpec) v1.ResourceList {
 			requestLimits(&containers[i].Resources)
 		}
 	}
-	if pod.Spec.Resources != nil {
-		requestLimits(pod.Spec.Resources)
+	if all := pod.Spec.Resources; all != nil && len(all.Limits) > 0 {
+		if all.Requests == nil {
+			all.Requests = v1.ResourceList{}
+		}
+		sum := resourcehelper.AggregateContainerRequests(countable(pod), resourcehelper.PodResourcesOptions{})
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			amount, has := sum[name]
+			if _, said := all.Requests[name]; has && !said {
+				all.Requests[name] = amount
+			}
+		}
+		requestLimits(all)
 	}
 	return Requests(pod)
 }

@@ -5,6 +5,7 @@ package idle
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
@@ -100,13 +102,20 @@ func (o Options) profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
 	return p
 }
 
-// Start starts the informers, and returns when they have everything, and their handlers have got it.
+// Start starts the informers, and returns when they have everything, and their handlers have got it, and when what
+// happens to pods and nodes from now on reaches them.
 func (s *Scheduler) Start() {
 	s.Informers.Start(s.Context.Done())
 	s.Informers.WaitForCacheSync(s.Context.Done())
-	for !s.devicesKnown() {
+	for !s.devicesKnown() || !s.watches("pods") || !s.watches("nodes") {
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// watches reports whether an informer watches a resource: a fake API server tells a new watch nothing of what happened
+// since the list.
+func (s *Scheduler) watches(resource string) bool {
+	return slices.ContainsFunc(s.Client.Actions(), func(action clienttesting.Action) bool { return action.Matches("watch", resource) })
 }
 
 // devicesKnown reports whether the tracker of devices has all that informers have. Nothing else reports that.
@@ -114,10 +123,10 @@ func (s *Scheduler) devicesKnown() bool {
 	api, manager := s.Informers.Resource().V1(), s.Framework.SharedDRAManager()
 	claims, err1 := manager.ResourceClaims().List()
 	known, err2 := manager.ResourceSlices().ListWithDeviceTaintRules()
-	slices, err3 := api.ResourceSlices().Lister().List(labels.Everything())
+	stored, err3 := api.ResourceSlices().Lister().List(labels.Everything())
 	classes, err4 := api.DeviceClasses().Lister().List(labels.Everything())
 	allocated, err5 := manager.ResourceClaims().ListAllAllocatedDevices()
-	if errors.Join(err1, err2, err3, err4, err5) != nil || len(claims) != len(api.ResourceClaims().Informer().GetStore().ListKeys()) || len(known) != len(slices) {
+	if errors.Join(err1, err2, err3, err4, err5) != nil || len(claims) != len(api.ResourceClaims().Informer().GetStore().ListKeys()) || len(known) != len(stored) {
 		return false
 	}
 	for _, claim := range claims {
