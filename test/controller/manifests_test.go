@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
+	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
@@ -165,7 +166,7 @@ func checkPermissions(t *testing.T, c *localcluster.Cluster, list []permission) 
 }
 
 // TestSchedulerConfigurations: the scheduler configurations pass the strict decoding of kube-scheduler,
-// agree on the one queue-sort plugin that a process may have, and enable what the scheduler enables without
+// are completed with the one queue-sort plugin that a process may have, and enable what the scheduler enables without
 // a configuration.
 func TestSchedulerConfigurations(t *testing.T) {
 	files, err := filepath.Glob(manifest(t, "config", "*-scheduler.yaml"))
@@ -184,6 +185,7 @@ func TestSchedulerConfigurations(t *testing.T) {
 			t.Errorf("loading %s: %v", filepath.Base(file), err)
 			continue
 		}
+		scheduler.Complete(loaded.Profiles)
 		for _, profile := range loaded.Profiles {
 			enabled := profile.Plugins.QueueSort.Enabled
 			if len(enabled) != 1 || enabled[0].Name != "GangQueueSort" {
