@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
-	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
@@ -185,7 +185,7 @@ func TestSchedulerConfigurations(t *testing.T) {
 			t.Errorf("loading %s: %v", filepath.Base(file), err)
 			continue
 		}
-		scheduler.Complete(loaded.Profiles)
+		lockstep.Complete(loaded.Profiles)
 		for _, profile := range loaded.Profiles {
 			enabled := profile.Plugins.QueueSort.Enabled
 			if len(enabled) != 1 || enabled[0].Name != "GangQueueSort" {
