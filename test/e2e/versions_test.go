@@ -23,7 +23,7 @@ var onEachVersion = []string{
 	"gangs/every-way-to-join-makes-the-same-gang",
 	"gangs/gangs-start-whole-or-not-at-all",
 	"gangs/groups-across-namespaces-start-together",
-	"gangs/single-pods-land-where-the-stock-scheduler-puts-them",
+	"gangs/the-match-policy-says-what-a-replacement-needs",
 	"integrations/a-job-run-again-is-a-gang-again",
 	"integrations/gangs-start-without-the-podgroup-crd",
 	"integrations/mistakes-in-keys-do-not-pass",
