@@ -14,7 +14,7 @@ var onEachVersion = []string{
 	"defragmentation/a-member-of-a-running-gang-is-moved",
 	"defragmentation/moves-that-share-a-budget-go-one-by-one",
 	"defragmentation/one-plan-makes-room-for-a-gang",
-	"devices-and-volumes/a-leftover-claim-delays-only-its-gang",
+	"devices-and-volumes/pods-are-evicted-only-where-devices-become-free",
 	"devices-and-volumes/devices-of-victims-are-held-for-their-preemptor",
 	"devices-and-volumes/members-claim-a-device-each",
 	"devices-and-volumes/members-get-a-local-volume-each",
