@@ -85,8 +85,8 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	return mine.err
 }
 
-// areThere returns an error if one of the reserve pods was deleted, such as for a preemptor: the watch may not have said so
-// yet, and whoever deleted it counts on its place.
+// areThere returns an error if one of the reserve pods was deleted, such as for a preemptor, which then takes its place.
+// The watch may not have said so yet.
 func (r *Registry) areThere(pods map[int32]*v1.Pod) error {
 	for _, pod := range pods {
 		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {

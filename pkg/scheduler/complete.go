@@ -67,7 +67,7 @@ func arrange(p *schedconfig.Plugins) {
 		}
 		replace(p, &p.PostFilter, names.DefaultPreemption)
 	}
-	if weight := &p.MultiPoint.Enabled[at(p.MultiPoint, gang.Name)].Weight; !mentions(&p.Score, gang.Name) && *weight == 0 {
+	if p.MultiPoint.Enabled[at(p.MultiPoint, gang.Name)].Weight == 0 && !mentions(&p.Score, gang.Name) {
 		p.Score.Enabled = slices.Insert(p.Score.Enabled, 0, schedconfig.Plugin{Name: gang.Name, Weight: gangWeight})
 	}
 	// Held members wait in Gang's Bind and not at Permit, which costs an API write for each of them.

@@ -38,15 +38,15 @@ const (
 
 // emulate sets the feature gates. A scheduler uses no more of Kubernetes than its API server has: it would wait for ever
 // for kinds that an older one does not serve. So gates follow the version of the API server if that is older than the
-// Kubernetes that this program is built from, and --emulated-version is not set. If it is to wait, it asks until the API
-// server answers; else once.
-func emulate(ctx context.Context, opts *options.Options, wait bool) error {
+// Kubernetes that this program is built from, and --emulated-version is not set. It asks the API server once, or until it
+// answers.
+func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) error {
 	flags := opts.Flags.FlagSet(featureFlags)
 	if flags.Changed(emulatedVersion) || opts.WriteConfigTo != "" {
 		return opts.ComponentGlobalsRegistry.Set()
 	}
 	logger := klog.FromContext(ctx)
-	info, err := askVersion(ctx, opts, wait)
+	info, err := askVersion(ctx, opts, untilAnswered)
 	switch {
 	case apierrors.IsNotFound(err): // it is no API server, but has what one answered, such as an old dump
 		return opts.ComponentGlobalsRegistry.Set()

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
-	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 )
 
 // name is that of the controller in logs and metrics.
@@ -36,18 +36,8 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding DefragmentationPlans to the scheme: %w", err)
 	}
-	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		for _, kind := range []string{"DefragmentationPlan", "PodMigration", "Reservation"} {
-			if !crds.Await(ctx, mgr.GetRESTMapper(), v1alpha1.SchemeGroupVersion.WithKind(kind)) {
-				return nil
-			}
-		}
-		return start(mgr, o)
-	})
-	if err := mgr.Add(wait); err != nil {
-		return fmt.Errorf("adding the %s controller: %w", name, err)
-	}
-	return nil
+	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"), func(context.Context) error { return start(mgr, o) },
+		v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), v1alpha1.SchemeGroupVersion.WithKind("Reservation"))
 }
 
 func start(mgr manager.Manager, o Options) error {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
-	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 )
 
 // name is the name of the controller in logs and metrics.
@@ -26,18 +26,8 @@ func Setup(mgr manager.Manager) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding PodMigrations to the scheme: %w", err)
 	}
-	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		for _, kind := range []string{"PodMigration", "Reservation"} {
-			if !crds.Await(ctx, mgr.GetRESTMapper(), v1alpha1.SchemeGroupVersion.WithKind(kind)) {
-				return nil
-			}
-		}
-		return start(mgr)
-	})
-	if err := mgr.Add(wait); err != nil {
-		return fmt.Errorf("adding the %s controller: %w", name, err)
-	}
-	return nil
+	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), func(context.Context) error { return start(mgr) },
+		v1alpha1.SchemeGroupVersion.WithKind("Reservation"))
 }
 
 func start(mgr manager.Manager) error {

@@ -19,11 +19,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 )
 
-// WhenServed adds to a manager what starts when the API server serves a kind.
-func WhenServed(mgr manager.Manager, kind schema.GroupVersionKind, start func(context.Context) error) error {
+// WhenServed adds to a manager what starts when the API server serves a kind, and all others that are given.
+func WhenServed(mgr manager.Manager, kind schema.GroupVersionKind, start func(context.Context) error, others ...schema.GroupVersionKind) error {
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
-		if !crds.Await(ctx, mgr.GetRESTMapper(), kind) {
-			return nil
+		for _, one := range append([]schema.GroupVersionKind{kind}, others...) {
+			if !crds.Await(ctx, mgr.GetRESTMapper(), one) {
+				return nil
+			}
 		}
 		return start(ctx)
 	})
