@@ -102,32 +102,26 @@ func checkRoles(requested map[scenario.Request]bool) error {
 		return err
 	}
 	var errs []error
-	for _, file := range roleFiles {
-		granted, err := grantedIn(filepath.Join(root, "manifests", filepath.FromSlash(file)))
+	granted := map[scenario.Request]bool{}
+	for _, file := range slices.Concat(roleFiles, optionalRoles) {
+		rules, err := grantedIn(filepath.Join(root, "manifests", filepath.FromSlash(file)))
 		if err != nil {
 			return err
 		}
-		for _, g := range granted {
-			if !requested[g] && !reads(g, requested) && notInScenarios[permission(g)] == "" {
-				errs = append(errs, fmt.Errorf("manifests/%s grants %s, which no scenario needs: remove it, or say in notInScenarios who does", file, permission(g)))
+		optional := slices.Contains(optionalRoles, file)
+		for _, rule := range rules {
+			granted[rule] = true
+			if !optional && !requested[rule] && !reads(rule, requested) && notInScenarios[permission(rule)] == "" {
+				errs = append(errs, fmt.Errorf("manifests/%s grants %s, which no scenario needs: remove it, or say in notInScenarios who does", file, permission(rule)))
 			}
-		}
-	}
-	later := map[scenario.Request]bool{}
-	for _, file := range optionalRoles {
-		granted, err := grantedIn(filepath.Join(root, "manifests", filepath.FromSlash(file)))
-		if err != nil {
-			return err
-		}
-		for _, g := range granted {
-			later[g] = true
 		}
 	}
 	for r := range requested {
 		allowed := r
 		allowed.Forbidden = false
-		// An API server that has just started refuses all requests, until it has read the roles.
-		if r.Forbidden && !requested[allowed] && !later[allowed] {
+		// An API server that has just started refuses all requests, until it has read the roles. Roles of Kubernetes
+		// grant some of what the accounts ask for.
+		if r.Forbidden && !requested[allowed] && !granted[allowed] {
 			errs = append(errs, fmt.Errorf("manifests/ do not grant %s, which was asked for", permission(r)))
 		}
 	}
