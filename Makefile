@@ -53,7 +53,8 @@ SCHEDULER ?= bin/lockstep-scheduler
 ##@ Try it
 
 .PHONY: demo
-demo: build control-plane ## Tell the story of a few gangs on a local cluster
+demo: COMMANDS := scheduler controller
+demo: build ## Tell the story of a few gangs on a local cluster
 	go run ./hack/demo
 
 .PHONY: up
@@ -91,7 +92,7 @@ build: ## Build the commands into bin/
 	done
 
 .PHONY: control-plane
-control-plane: ## Build etcd, kube-apiserver and the rest of a local cluster (some 6 minutes the first time)
+control-plane: ## Build etcd, kube-apiserver, and the rest that tests need of Kubernetes (some 6 minutes the first time)
 	@$(CLUSTER) build
 
 .PHONY: generate

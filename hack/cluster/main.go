@@ -203,7 +203,7 @@ func list() error {
 
 func build(ctx context.Context, names []string) error {
 	if len(names) == 0 {
-		return localcluster.Build(ctx, os.Stderr, "")
+		return localcluster.Build(ctx, os.Stderr, "", "kube-scheduler")
 	}
 	if err := localcluster.BuildTools(ctx, os.Stderr, names...); err != nil {
 		return err

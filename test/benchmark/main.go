@@ -103,7 +103,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := o.binaries(ctx); err != nil {
 		return err
 	}
-	if err := localcluster.Build(ctx, os.Stderr, ""); err != nil {
+	if err := localcluster.Build(ctx, os.Stderr, "", "kube-scheduler"); err != nil {
 		return err
 	}
 	upCtx, cancel := context.WithTimeout(ctx, upTimeout)

@@ -95,7 +95,7 @@ func setUp() error {
 	if err := localcluster.BuildCommands(context.Background()); err != nil {
 		return err
 	}
-	if err := localcluster.Build(context.Background(), os.Stderr, *kubernetes); err != nil {
+	if err := localcluster.Build(context.Background(), os.Stderr, *kubernetes, "kube-scheduler"); err != nil {
 		return err
 	}
 	// The community's manifests; commands of a scenario have a home of their own, without modules.

@@ -32,14 +32,14 @@ type program struct {
 var controlPlane = []program{
 	{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver"},
 	{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager"},
-	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
 	{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
 	{name: "etcd", pkg: "go.etcd.io/etcd/server/v3"},
 	{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
 	{name: "kwokctl", pkg: "sigs.k8s.io/kwok/cmd/kwokctl"},
 }
 
-// tools is what make verify, make generate, make bench and make release need, built on demand.
+// tools is what make verify, make generate, make bench and make release need, and the scheduler that tests and benchmarks
+// run beside ours, built on demand.
 var tools = []program{
 	{name: "benchstat", pkg: "golang.org/x/perf/cmd/benchstat"},
 	{name: "controller-gen", pkg: "sigs.k8s.io/controller-tools/cmd/controller-gen"},
@@ -49,6 +49,7 @@ var tools = []program{
 	{name: "defaulter-gen", pkg: "k8s.io/code-generator/cmd/defaulter-gen"},
 	{name: "go-errorlint", pkg: "github.com/polyfloyd/go-errorlint"},
 	{name: "helm", pkg: "helm.sh/helm/v4/cmd/helm", module: "helm"},
+	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
 	{name: "logcheck", pkg: "sigs.k8s.io/logtools/logcheck"},
 	{name: "staticcheck", pkg: "honnef.co/go/tools/cmd/staticcheck"},
 }
@@ -70,16 +71,20 @@ const kubeVersion = "v1.37.1"
 // lockPoll is the interval of looking whether the other build that runs is done.
 const lockPoll = 200 * time.Millisecond
 
-// Build makes the control-plane binaries (etcd, kube-apiserver, kube-controller-manager, kube-scheduler,
-// kubectl, kwok, kwokctl) from the pinned modules of hack/tools into <repository>/.local/bin.
+// Build makes the control-plane binaries (etcd, kube-apiserver, kube-controller-manager, kubectl, kwok, kwokctl) from the
+// pinned modules of hack/tools into <repository>/.local/bin, and the tools that are named.
 // With kubernetes, a name as in Options.Kubernetes, it makes what a cluster of that version needs beside them.
 // What is up to date is left alone. Progress lines go to progress, which may be nil.
-func Build(ctx context.Context, progress io.Writer, kubernetes string) error {
+func Build(ctx context.Context, progress io.Writer, kubernetes string, toolNames ...string) error {
 	r, err := releaseNamed(kubernetes)
 	if err != nil {
 		return err
 	}
-	return buildPrograms(ctx, progress, append(r.programs(), controlPlane...))
+	also, err := toolsNamed(toolNames)
+	if err != nil {
+		return err
+	}
+	return buildPrograms(ctx, progress, slices.Concat(r.programs(), controlPlane, also))
 }
 
 // BuildCommands makes the commands of this repository in bin/, so that what is tested is the code as it is now.
@@ -98,19 +103,27 @@ func BuildCommands(ctx context.Context) error {
 
 // BuildTools makes the named programs, of the control plane or of the tools for verify and generate.
 func BuildTools(ctx context.Context, progress io.Writer, names ...string) error {
+	wanted, err := toolsNamed(names)
+	if err != nil {
+		return err
+	}
+	return buildPrograms(ctx, progress, wanted)
+}
+
+func toolsNamed(names []string) ([]program, error) {
 	known := map[string]program{}
-	for _, p := range append(append([]program{}, controlPlane...), tools...) {
+	for _, p := range slices.Concat(controlPlane, tools) {
 		known[p.name] = p
 	}
 	wanted := make([]program, 0, len(names))
 	for _, name := range names {
 		p, ok := known[name]
 		if !ok {
-			return fmt.Errorf("building %s: no such tool", name)
+			return nil, fmt.Errorf("building %s: no such tool", name)
 		}
 		wanted = append(wanted, p)
 	}
-	return buildPrograms(ctx, progress, wanted)
+	return wanted, nil
 }
 
 // builder knows the inputs that all programs of a module share.
