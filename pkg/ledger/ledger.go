@@ -71,6 +71,8 @@ type Holds struct {
 	onRenominate []func(types.UID)
 	// onChange are called with the pods whose holds have changed.
 	onChange []func([]types.UID)
+	// others are no holds: pods of higher priority may take their places.
+	others otherNominees
 }
 
 // New returns an empty ledger.

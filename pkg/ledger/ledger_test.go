@@ -287,6 +287,56 @@ func TestNominator(t *testing.T) {
 	}
 }
 
+// TestOtherNominees: what a scheduler outside this process nominates counts as long as its pod says so, and a moment
+// longer where it is bound.
+func TestOtherNominees(t *testing.T) {
+	pod := func(nominated, bound string) *v1.Pod {
+		return st.MakePod().Name("p").UID("p").NominatedNodeName(nominated).Node(bound).Obj()
+	}
+	gated := pod("n", "")
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "gate"}}
+	for sentence, c := range map[string]struct {
+		versions []*v1.Pod // nil: it is gone
+		want     string    // the node where it counts
+		freed    []string
+	}{
+		"it waits":                     {[]*v1.Pod{pod("", "")}, "", nil},
+		"it is nominated":              {[]*v1.Pod{pod("", ""), pod("n", ""), pod("n", "")}, "n", nil},
+		"and withdrawn":                {[]*v1.Pod{pod("n", ""), pod("", "")}, "", []string{"n"}},
+		"and moved":                    {[]*v1.Pod{pod("n", ""), pod("m", "")}, "m", []string{"n"}},
+		"and deleted":                  {[]*v1.Pod{pod("n", ""), nil}, "", []string{"n"}},
+		"it is bound":                  {[]*v1.Pod{pod("n", ""), pod("n", "n")}, "n", nil},
+		"and runs":                     {[]*v1.Pod{pod("n", ""), pod("n", "n"), pod("n", "n")}, "", []string{"n"}},
+		"it ran before":                {[]*v1.Pod{pod("n", "n"), pod("n", "n")}, "", nil},
+		"it may not be scheduled yet":  {[]*v1.Pod{gated}, "", nil},
+		"it was bound to another node": {[]*v1.Pod{pod("n", ""), pod("n", "m"), pod("n", "m")}, "", []string{"n"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			h := New()
+			var freed []string
+			h.OnFreed(func(node string) { freed = append(freed, node) })
+			var before *v1.Pod
+			for _, now := range c.versions {
+				if now == nil {
+					h.OtherGone(before)
+				} else {
+					h.OtherSeen(before, now)
+				}
+				before = now
+			}
+			for _, node := range []string{"m", "n"} {
+				on := h.Nominator(listed{}, func(*v1.Pod) bool { return false }).NominatedPodsForNode(node)
+				if counts := len(on) == 1; counts != (node == c.want) {
+					t.Errorf("on %s: %v, want it on %q", node, on, c.want)
+				}
+			}
+			if diff := cmp.Diff(c.freed, freed); diff != "" {
+				t.Errorf("freed (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // listed is a nominator that lists the same pods for each node.
 type listed []fwk.PodInfo
 

@@ -152,6 +152,13 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	for _, profile := range sched.Profiles {
 		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
 	}
+	api, factory, err := whatIsStored(sched)
+	if err != nil {
+		return err
+	}
+	if err := s.listenToOthers(sched, factory); err != nil {
+		return err
+	}
 	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, func(event fwk.ClusterEvent, before, after any, pass func()) {
 		s.room.PassOn(ctx, func() { s.events.Heard(event, before, after) }, pass)
 	}, func(before, now *v1.Pod) bool {
@@ -159,10 +166,6 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	})
 	s.wrapFailureHandler(sched)
 	if err := s.gangs.Start(ctx); err != nil {
-		return err
-	}
-	api, factory, err := whatIsStored(sched)
-	if err != nil {
 		return err
 	}
 	s.room.Start(ctx, queue, factory.Core().V1().Pods().Lister())
@@ -191,6 +194,27 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 			s.queues.Again(one)
 		}
 	}
+}
+
+// listenToOthers makes what schedulers outside this process have nominated count.
+func (s *Set) listenToOthers(sched *scheduler.Scheduler, factory informers.SharedInformerFactory) error {
+	other := func(pod *v1.Pod) bool { return sched.Profiles[pod.Spec.SchedulerName] == nil }
+	_, err := s.watched.ListenToPods(factory, watches.Nominations, watches.PodListener{
+		Seen: func(before, now *v1.Pod) {
+			if other(now) {
+				s.holds.OtherSeen(before, now)
+			}
+		},
+		Gone: func(last *v1.Pod) {
+			if other(last) {
+				s.holds.OtherGone(last)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watching pods of other schedulers: %w", err)
+	}
+	return nil
 }
 
 // deleted reports whether a pod whose cycle or binding failed was deleted meanwhile, or is being deleted. It is not

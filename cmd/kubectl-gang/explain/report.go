@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/view"
@@ -58,8 +59,9 @@ type Report struct {
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
 
-	// there is how many of Members are not on their way out.
-	there int
+	// there is how many of Members are not on their way out; turnedAway are the pods that kubelets refused.
+	there      int
+	turnedAway []*v1.Pod
 }
 
 // MoreNodes is whether an autoscaler would help pods that wait.
@@ -131,6 +133,9 @@ func newReport(gang string, members []*v1.Pod) *Report {
 		if pod.DeletionTimestamp != nil {
 			m.Phase = "Terminating"
 		}
+		if gangstate.KubeletRefusal(pod) != "" {
+			m.Reason, r.turnedAway = pod.Status.Reason, append(r.turnedAway, pod)
+		}
 		if !podutil.IsPodTerminal(pod) {
 			r.Members++
 			if pod.DeletionTimestamp == nil {
@@ -155,6 +160,9 @@ func (r *Report) tell(g *view.Gang, profiles []string) {
 	}
 	r.Phase, r.State, r.Held, r.Minimum = g.Phase, stands(g), g.Held, g.Minimum
 	if text := missing(g, r.there, profiles); text != "" {
+		if refused := gangstate.TextTurnedAway(r.turnedAway); refused != "" {
+			r.Advice = append(r.Advice, refused)
+		}
 		r.Advice = append(r.Advice, text)
 	}
 }

@@ -78,8 +78,11 @@ func incomplete(f facts) string {
 	if f.claimless > 0 {
 		aside = append(aside, gangstate.TextLacksClaims(f.claimless))
 	}
-	if f.Failed > 0 {
-		aside = append(aside, fmt.Sprintf("%d failed", f.Failed))
+	if n := f.Failed - len(f.TurnedAway); n > 0 {
+		aside = append(aside, fmt.Sprintf("%d failed", n))
+	}
+	if text := gangstate.TextTurnedAway(f.TurnedAway); text != "" {
+		aside = append(aside, text)
 	}
 	return gangstate.TextIncomplete(f.key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.stage, f.stages), aside...)
 }

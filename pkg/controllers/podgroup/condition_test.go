@@ -65,6 +65,9 @@ func TestCondition(t *testing.T) {
 		"a claim of a member is not made yet":              {nil, "", pods("waiting", "claimless"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 without ResourceClaims from their template)")},
 		"a gate keeps a member back":                       {nil, "", pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
 		"a member failed":                                  {bound, objects.FieldOwner, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
+		"a kubelet refused one":                            {bound, objects.FieldOwner, pods("running", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu))")},
+		"one failed, and two were refused":                 {bound, objects.FieldOwner, pods("running", "failed", "turned away", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed; 2 refused: pod train-3: Refused by the kubelet of node: OutOfcpu (no cpu))")},
+		"one was refused, and another is there":            {one, objects.FieldOwner, pods("running", "turned away", "running"), bound},
 		"complete":                                         {one, objects.FieldOwner, pods("waiting", "waiting"), awaiting},
 		"complete, and nothing was said":                   {nil, "", pods("waiting", "waiting"), awaiting},
 		"the scheduler's explanation stands":               {short, scheduler, pods("refused", "refused"), short},
@@ -202,5 +205,30 @@ func TestMessageStaysWhileFactsDo(t *testing.T) {
 	}
 	if len(seen) != 1 {
 		t.Errorf("messages: %v, want one", fmt.Sprint(seen))
+	}
+}
+
+// TestMemberRefusedEvent: once for each refusal, and not for other pods that fail.
+func TestMemberRefusedEvent(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failed int32 // as the status has it
+		pods   []*v1.Pod
+		want   string
+	}{
+		"a kubelet refused one": {0, pods("running", "turned away"),
+			`gang "team/train": 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu)`},
+		"it was told":        {1, pods("running", "turned away"), ""},
+		"one failed":         {0, pods("running", "failed"), ""},
+		"nothing has failed": {0, pods("running", "waiting"), ""},
+	} {
+		pg := group(2, schedulingv1alpha1.PodGroupRunning)
+		pg.Status.Failed = tc.failed
+		got := ""
+		if e := turnedAway(pg, observe(key, wishesOf(pg), tc.pods, &gangstate.History{})); e != nil {
+			got = e.Note
+		}
+		if got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
 	}
 }

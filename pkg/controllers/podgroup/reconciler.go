@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,6 +45,7 @@ type follower struct {
 // reconciler keeps the status of community PodGroups up to date.
 type reconciler struct {
 	follower
+	recorder events.EventRecorder
 	// pruned: the API server dropped the conditions of the last write, because the CRD lacks them. Conditions are then
 	// written only together with other fields, which also shows when the CRD has been replaced.
 	pruned atomic.Bool
@@ -77,7 +79,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if pruned {
 		fields["conditions"] = conditions
 	}
-	return r.write(ctx, pg, fields)
+	result, err := r.write(ctx, pg, fields)
+	if e := turnedAway(pg, facts); e != nil && err == nil && result.IsZero() {
+		e.Record(r.recorder)
+	}
+	return result, err
 }
 
 // historyOf returns the history of a gang, which is used by one reconciliation at a time.

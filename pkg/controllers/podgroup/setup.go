@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -44,7 +45,8 @@ var (
 func Setup(mgr manager.Manager, workers int) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
 	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error {
-		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described}}
+		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described},
+			recorder: mgr.GetEventRecorder(objects.FieldOwner)}
 		return r.start(ctx, mgr, name, &coscheduling.PodGroup{}, r, workers)
 	})
 }
@@ -119,6 +121,9 @@ func StripPod(object any) (any, error) {
 			pod.Spec.InitContainers, pod.Spec.Resources
 	}
 	stripped.Status.Phase, stripped.Status.ResourceClaimStatuses = pod.Status.Phase, pod.Status.ResourceClaimStatuses
+	if gangstate.KubeletRefusal(pod) != "" {
+		stripped.Status.Reason, stripped.Status.Message = pod.Status.Reason, pod.Status.Message
+	}
 	for i := range pod.Status.Conditions {
 		switch pod.Status.Conditions[i].Type {
 		case v1.PodScheduled, v1.DisruptionTarget:

@@ -14,7 +14,7 @@ import (
 
 // What is dropped from the cache is not needed.
 func TestStripPodKeepsFacts(t *testing.T) {
-	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed"}
+	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed", "turned away"}
 	full := func() []*v1.Pod {
 		return with(pods(words...), func(i int, p *v1.Pod) {
 			p.Spec.Priority = ptr.To(int32(i))
@@ -26,6 +26,9 @@ func TestStripPodKeepsFacts(t *testing.T) {
 			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodReady})
 			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{
 				Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(epoch), Message: "long"}}}}
+			if words[i] == "turned away" {
+				p.Status.ContainerStatuses = nil
+			}
 			if i == 5 {
 				p.DeletionTimestamp = ptr.To(metav1.NewTime(epoch))
 			}

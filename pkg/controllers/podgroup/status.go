@@ -61,7 +61,7 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.P
 		return schedulingv1alpha1.PodGroupPending
 	case f.unfinished == 0 && f.Up.Reaches(&f.Stage) && f.lastStage():
 		return schedulingv1alpha1.PodGroupFinished
-	case !complete && f.Failed > 0 && f.All.Reaches(&f.Stage):
+	case !complete && f.Failed > len(f.TurnedAway) && f.All.Reaches(&f.Stage):
 		return schedulingv1alpha1.PodGroupFailed
 	case f.Up.Reaches(&f.Stage):
 		return schedulingv1alpha1.PodGroupRunning

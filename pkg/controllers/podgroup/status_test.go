@@ -24,7 +24,7 @@ var (
 )
 
 // pods returns pods from a word for each. A word is "waiting", "gated", "claimless", "refused",
-// "expired", "bound", "running", "succeeded" or "failed".
+// "expired", "bound", "running", "succeeded", "failed" or "turned away".
 func pods(words ...string) []*v1.Pod {
 	list := make([]*v1.Pod, len(words))
 	for i, word := range words {
@@ -60,8 +60,11 @@ func pod(i int, word string) *v1.Pod {
 	}
 	p.Spec.NodeName = "node"
 	p.Status.Phase = map[string]v1.PodPhase{
-		"bound": v1.PodPending, "running": v1.PodRunning, "succeeded": v1.PodSucceeded, "failed": v1.PodFailed,
+		"bound": v1.PodPending, "running": v1.PodRunning, "succeeded": v1.PodSucceeded, "failed": v1.PodFailed, "turned away": v1.PodFailed,
 	}[word]
+	if word == "turned away" {
+		p.Status.Reason, p.Status.Message = "OutOfcpu", "Pod was rejected: no cpu"
+	}
 	if p.Status.Phase == "" {
 		panic(word)
 	}
@@ -126,6 +129,10 @@ func TestPhase(t *testing.T) {
 		"all failed":                            {failed, 2, pods("failed", "failed"), failed},
 		"a failed one has a successor":          {failed, 3, pods("running", "running", "failed", "waiting"), unknown},
 		"the successor of a failed one runs":    {unknown, 3, pods("running", "running", "failed", "running"), running},
+		"a kubelet refused one":                 {running, 3, pods("running", "running", "turned away"), unknown},
+		"kubelets refused all":                  {Scheduled, 2, pods("turned away", "turned away"), pending},
+		"one was refused, another failed":       {running, 3, pods("running", "failed", "turned away"), failed},
+		"the successor of a refused one runs":   {unknown, 2, pods("running", "turned away", "running"), running},
 		"an extra member failed":                {running, 2, pods("running", "running", "failed"), running},
 		"one failed before all were there":      {pending, 3, pods("failed", "waiting"), pending},
 		"finished, and cleaned up":              {finished, 2, nil, finished},

@@ -29,6 +29,8 @@ type Facts struct {
 	All Count
 	// Succeeded are the members that ran to success, also those that are gone; Failed are the pods that failed.
 	Succeeded, Failed int
+	// TurnedAway are those of the pods that failed that kubelets refused: see KubeletRefusal.
+	TurnedAway []*v1.Pod
 }
 
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
@@ -96,6 +98,9 @@ func (f *Facts) count(history *History) {
 		default:
 			f.Failed++
 			f.All.add(1, role)
+			if KubeletRefusal(pod) != "" {
+				f.TurnedAway = append(f.TurnedAway, pod)
+			}
 		}
 	}
 	succeeded.addAll(history.Gone(), 1)

@@ -1,0 +1,27 @@
+package podgroup
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
+)
+
+// EventMemberRefused: the kubelet of its node did not take a member. It is on the PodGroup.
+const EventMemberRefused = "MemberRefused"
+
+// turnedAway returns the event that kubelets have refused members; nil if no more have failed than the status says.
+func turnedAway(pg *coscheduling.PodGroup, f facts) *status.Event {
+	text := gangstate.TextTurnedAway(f.TurnedAway)
+	if text == "" || f.Failed <= int(pg.Status.Failed) {
+		return nil
+	}
+	return &status.Event{
+		On:   status.PodGroupReference(coscheduling.Kind.GroupVersion().String(), pg.Namespace, pg.Name, pg.UID),
+		Type: v1.EventTypeWarning, Reason: EventMemberRefused, Action: "Watching",
+		Note: fmt.Sprintf("gang %q: %s", f.key, text),
+	}
+}
