@@ -32,21 +32,27 @@ func TestAlerts(t *testing.T) {
 	goPrometheus(t, "test", "-count=1", ".")
 }
 
-// TestReadmeNamesAlerts: it has a row for every alert, with its threshold's reason, and none for an alert that does not
-// exist.
-func TestReadmeNamesAlerts(t *testing.T) {
-	readme := string(read(t, "README.md"))
+// TestDocsSayWhatAlertsMean: each alert has a heading of its own, to which it links, and no alert that does not exist has one.
+func TestDocsSayWhatAlertsMean(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "monitoring.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := string(text)
 	names := map[string]bool{}
 	for _, group := range alerts(t) {
 		for _, rule := range group.Rules {
 			names[rule.Alert] = true
-			if !strings.Contains(readme, "\n| `"+rule.Alert+"` |") {
-				t.Errorf("README.md has no row for %s", rule.Alert)
+			if !strings.Contains(docs, "\n### "+rule.Alert+"\n\n`"+rule.Labels["severity"]+"`: ") {
+				t.Errorf("docs/monitoring.md has no heading for %s, with its severity %s", rule.Alert, rule.Labels["severity"])
+			}
+			if want := "docs/monitoring.md#" + strings.ToLower(rule.Alert); rule.Annotations["runbook_url"] != want {
+				t.Errorf("runbook_url of %s: %q, want %q", rule.Alert, rule.Annotations["runbook_url"], want)
 			}
 		}
 	}
-	if rows := strings.Count(readme, "\n| `Lockstep"); rows != len(names) {
-		t.Errorf("README.md has %d rows, for %d alerts", rows, len(names))
+	if headings := strings.Count(docs, "\n### Lockstep"); headings != len(names) {
+		t.Errorf("docs/monitoring.md has %d headings, for %d alerts", headings, len(names))
 	}
 }
 
@@ -107,7 +113,10 @@ func dashboard(t *testing.T) (all []query) {
 
 // group is a group of alerts.
 type group struct {
-	Rules []struct{ Alert, Expr string }
+	Rules []struct {
+		Alert, Expr         string
+		Labels, Annotations map[string]string
+	}
 }
 
 func alerts(t *testing.T) []group {
