@@ -11,12 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
@@ -52,33 +54,30 @@ func TestChartWritesPools(t *testing.T) {
 		}
 		return all
 	}
-	if want, got := plain(t, kustomize(t, "pools")), policies(template(t, system, trainingPool...)); len(got) != len(want) {
-		t.Errorf("policies: %d of %d", len(got), len(want))
-	} else {
-		for key := range want {
-			// The namespace of the release is one of the system's.
-			wanted := strings.Replace(fmt.Sprint(want[key]), "['kube-system']", "['kube-system', 'kube-system']", 1)
-			if fmt.Sprint(got[key]) != wanted {
-				t.Errorf("%s:\ngot  %s\nwant %s", key, fmt.Sprint(got[key]), wanted)
-			}
-		}
+	if diff := cmp.Diff(plain(t, kustomize(t, "pools")), policies(template(t, system, trainingPool...))); diff != "" {
+		t.Errorf("policies (-kustomize +chart):\n%s", diff)
 	}
-	two := template(t, "gangs", append(slices.Clip(trainingPool), "pools[1].name=batch", "pools[1].nodeSelector.example\\.com/for=batch",
-		"pools[1].taint.key=example.com/batch", "pools[1].taint.value=yes", "pools[1].taint.effect=NoExecute")...)
+	two := fmt.Sprint(policies(template(t, "gangs", append(slices.Clip(trainingPool), "pools[1].name=batch", "pools[1].nodeSelector.example\\.com/for=batch",
+		"pools[1].taint.key=example.com/batch", "pools[1].taint.value=yes", "pools[1].taint.effect=NoExecute")...)))
 	for _, want := range []string{
 		"{'name': 'batch', 'label': 'example.com/for', 'labelValue': 'batch', 'key': 'example.com/batch', 'value': 'yes', 'effect': 'NoExecute'}",
 		"request.namespace in ['kube-system', 'gangs']",
 	} {
 		if !strings.Contains(two, want) {
-			t.Errorf("two pools: no %s in\n%s", want, two)
+			t.Errorf("two pools: no %s in %s", want, two)
 		}
 	}
-	if old := policies(mustRun(t, "helm", slices.Concat([]string{"template", "lockstep", chart(), "--kube-version", "1.35.0"}, set(trainingPool))...)); len(old) != 2 {
+	flags := append(set(trainingPool), "--kube-version", "1.35.0")
+	if old := policies(mustRun(t, "helm", append([]string{"template", "lockstep", chart()}, flags...)...)); len(old) != 2 {
 		t.Errorf("policies for Kubernetes 1.35: %d, want those that it serves, 2", len(old))
 	}
 	for _, profile := range configured(t, trainingPool...).Profiles {
-		if args := fmt.Sprint(profile.PluginConfig); !strings.Contains(args, "AddedAffinity:&NodeAffinity{") {
-			t.Errorf("profile %s may leave the pools: %s", profile.SchedulerName, args)
+		i := slices.IndexFunc(profile.PluginConfig, func(c schedconfig.PluginConfig) bool { return c.Name == "NodeAffinity" })
+		added := profile.PluginConfig[i].Args.(*schedconfig.NodeAffinityArgs).AddedAffinity
+		if want := text(t, &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{
+			{MatchExpressions: []v1.NodeSelectorRequirement{expression("pool", v1.NodeSelectorOpIn, "training")}},
+		}}}); text(t, added) != want {
+			t.Errorf("profile %s: added affinity %s, want %s", profile.SchedulerName, text(t, added), want)
 		}
 	}
 }
@@ -114,6 +113,14 @@ func TestPools(t *testing.T) {
 	t.Run("1,000 pods", p.testThousand)
 }
 
+// stockConfig gives the stock scheduler the client limits that ours has.
+const stockConfig = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection:
+  qps: 2000
+  burst: 4000
+`
+
 // pooled is a cluster with a pool.
 type pooled struct {
 	*localcluster.Cluster
@@ -140,7 +147,7 @@ func (p *pooled) install() {
 		p.t.Fatal(err)
 	}
 	p.start(filepath.Join(root, "bin", ours), account, mounted.Data["config.yaml"])
-	p.start(stock, p.Kubeconfig(), "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nclientConnection:\n  qps: 2000\n  burst: 4000\n")
+	p.start(stock, p.Kubeconfig(), stockConfig)
 	await.Until(p.t, "the policies hold", func() bool {
 		given, err := p.tried(pod("probe", tolerates(named)))
 		if err != nil || given.Spec.SchedulerName != ours {
