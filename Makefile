@@ -137,6 +137,7 @@ test-operators: ## Build the operators of training jobs, as they come, and run t
 test-versions: build control-plane ## Run scenarios of each part on the versions of Kubernetes that are served (VERSIONS='1.36 1.35')
 	for version in $(VERSIONS); do \
 		go test -count=1 -timeout 60m ./test/e2e -run TestVersions -kubernetes $$version -v $(ARGS); \
+		go test -count=1 ./test/install -run TestPools -kubernetes $$version -v; \
 	done
 
 # No part of test: it builds another commit. Without FROM that is the last tag.

@@ -392,7 +392,7 @@ func TestChartAndInstall(t *testing.T) {
 
 // ofChart are the files that a chart may have: no overlays, samples or texts of this repository.
 var ofChart = regexp.MustCompile(`^lockstep/(Chart\.yaml|values\.yaml|values\.schema\.json|\.helmignore|templates/[a-zA-Z_-]+\.(yaml|tpl|txt)|` +
-	`crds/[a-z0-9_.-]+\.yaml|files/(base|config|rbac|descheduler/workload|descheduler-cron/workload|gangs-by-owner|keys)/[a-z-]+\.yaml|` +
+	`crds/[a-z0-9_.-]+\.yaml|files/(base|config|rbac|descheduler/workload|descheduler-cron/workload|gangs-by-owner|keys|pools)/[a-z-]+\.yaml|` +
 	`files/monitoring/(alerts\.yaml|dashboard\.json|role-binding\.yaml))$`)
 
 // secretLimit is how large a Secret may be. Helm stores the chart in one, with its release.

@@ -82,7 +82,7 @@ func lifeOfARelease(ctx context.Context, t *testing.T, c *localcluster.Cluster) 
 func allIsAccepted(ctx context.Context, t *testing.T, c *localcluster.Cluster) {
 	all := map[string]string{
 		"the chart":               template(t, release),
-		"the chart, all on":       withoutOperator(template(t, release, everything...)),
+		"the chart, all on":       withoutOperator(template(t, release, slices.Concat(everything, trainingPool)...)),
 		"the chart, in a CronJob": withoutOperator(template(t, release, append(slices.Clip(everything), "descheduler.schedule=*/10 * * * *")...)),
 		"the chart, instead":      template(t, system, "scheduler.mode=Instead"),
 		"the CRDs of the chart":   mustRun(t, "helm", "show", "crds", chart()),

@@ -366,6 +366,7 @@ func configured(t *testing.T, values ...string) *schedconfig.KubeSchedulerConfig
 
 func TestChartRefusesValues(t *testing.T) {
 	t.Parallel()
+	training := strings.Join(trainingPool, ",")
 	for value, want := range map[string]string{
 		"scheduler.mode=beside":                               "at '/scheduler/mode': value must be one of 'Beside', 'Instead'",
 		"scheduler.replica=3":                                 "at '/scheduler': additional properties 'replica' not allowed",
@@ -381,6 +382,14 @@ func TestChartRefusesValues(t *testing.T) {
 		"controller.extraEnv[0]=A=1":                          "at '/controller/extraEnv/0': got string, want object",
 		"page.ingress.host=gangs.test":                        "page.ingress.host is set, and page.enabled is not",
 		"networkPolicy.from=x":                                "at '/networkPolicy': additional properties 'from' not allowed",
+		"pools[0].name=a":                                     "at '/pools/0': missing properties 'nodeSelector', 'taint'",
+		"pools[0].nodeSelector=a":                             "at '/pools/0/nodeSelector': got string, want object",
+		training + ",pools[0].nodeSelector.zone=a":            "at '/pools/0/nodeSelector': maxProperties: got 2, want 1",
+		training + ",pools[0].name=it's":                      "at '/pools/0/name': 'it\\'s' does not match pattern",
+		training + ",pools[0].taint.effect=PreferNoSchedule":  "at '/pools/0/taint/effect': value must be one of 'NoSchedule', 'NoExecute'",
+		training + ",scheduler.mode=Instead":                  "pools: they are for a scheduler beside the default one",
+		training + ",scheduler.config=x":                      "pools: scheduler.config is the whole configuration",
+		training + ",scheduler.pluginArgs.NodeAffinity.x=y":   "scheduler.pluginArgs.NodeAffinity: it follows from pools",
 	} {
 		_, err := tool(t, "helm", "template", "lockstep", chart(), "--set", value)
 		if err == nil || !strings.Contains(err.Error(), want) {
