@@ -80,7 +80,7 @@ func (s *stage) runAsShown(t *testing.T, args string, more ...string) {
 	if err != nil {
 		t.Fatalf("running %s: %v\n%s", command, err, stderr)
 	}
-	want, got := strings.Split(shown, "\n"), strings.Split(stdout+stderr, "\n")
+	want, got := strings.Split(strings.TrimSpace(shown), "\n"), strings.Split(strings.TrimSpace(stdout+stderr), "\n")
 	for _, lines := range [][]string{want, got} {
 		for i := range lines {
 			lines[i] = strings.TrimRight(withoutTimes(lines[i]), " ")
