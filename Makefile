@@ -96,7 +96,7 @@ control-plane: ## Build etcd, kube-apiserver, and the rest that tests need of Ku
 	@$(CLUSTER) build
 
 .PHONY: generate
-generate: ## Write deep copies, defaults, conversions and CRDs
+generate: ## Write deep copies, defaults, conversions, CRDs, policies and pictures of terminals
 	hack/generate.sh
 
 .PHONY: release

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Writes everything in the repository that is generated: deep copies, defaults and conversions of
-# apis/, the CRDs in manifests/crds/, and the policies in manifests/keys/. Run by make generate; make verify runs it in a copy.
+# apis/, the CRDs in manifests/crds/, the policies in manifests/keys/, and the terminals in docs/pictures/. Run by make
+# generate; make verify runs it in a copy.
 set -o errexit -o nounset -o pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -54,6 +55,14 @@ cp "$scratch"/ours/*.yaml "$crds"
 
 go run ./hack/keypolicy > "$scratch/policies.yaml"
 cp "$scratch/policies.yaml" manifests/keys/policies.yaml
+
+# draw NAME COMMAND: a picture of what docs/kubectl-gang.md shows of a command.
+draw() {
+  go run ./hack/terminal "$2" < docs/kubectl-gang.md > "$scratch/$1.svg"
+  cp "$scratch/$1.svg" "docs/pictures/$1.svg"
+}
+draw terminal-topology "kubectl gang topology"
+draw terminal-explain "kubectl gang explain pretrain -n llm --nodes +1:gpu-2"
 
 # What was not written just now belongs to types that are gone.
 find apis -name 'zz_generated.*.go' ! -newer "$scratch/start" -delete

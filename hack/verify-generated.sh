@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generated code, CRDs and policies are what make generate would write. It runs in a copy, which is then compared.
+# Generated code, CRDs, policies and pictures are what make generate would write. It runs in a copy, which is then compared.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 compare() {
@@ -11,7 +11,7 @@ compare() {
   mkdir -p "$copy/.local"
   ln -s "$PWD/.local/bin" "$copy/.local/bin"
   "$copy/hack/generate.sh" || status=$?
-  for folder in apis manifests/crds manifests/keys; do
+  for folder in apis manifests/crds manifests/keys docs/pictures; do
     diff --recursive --unified "$folder" "$copy/$folder" || status=$?
   done
   rm -rf "$copy"

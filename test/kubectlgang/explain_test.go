@@ -33,7 +33,7 @@ var explanations = map[string]explanation{
 		"Now: 0 of 3 placed\n",
 		"Predicted with the scheduler's configuration of testdata/scheduler.yaml\n",
 	}},
-	"llm/pretrain --nodes +1:gpu-2": {want: []string{"With 1 more nodes like gpu-2 (in zone=z0, rack=r1) the scheduler would place 3 pods in rack r1\n"}},
+	"llm/pretrain --nodes +1:gpu-2": {want: []string{"With 1 more node like gpu-2 (in zone=z0, rack=r1) the scheduler would place 3 pods in rack r1\n"}},
 	"eval -n llm":                   {want: []string{"llm/eval runs: 2 of 2 members have a node, and it needs 2\n"}},
 	// As kubectl names objects.
 	"job/pretrain -n llm":  {want: []string{"llm/pretrain waits: no rack has room for 3"}},
@@ -93,6 +93,9 @@ func (s *stage) testExplain(t *testing.T) {
 			t.Error(err)
 		}
 	}()
+	for _, args := range []string{"explain pretrain -n llm --nodes +1:gpu-2", "explain tonight -n llm"} {
+		s.runAsShown(t, args, "--scheduler-config=testdata/scheduler.yaml")
+	}
 	config, err := os.ReadFile("testdata/scheduler.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,8 @@ type stage struct {
 	binary  string
 	// audit is the log of all requests.
 	audit string
+	// shown is what the docs show of commands that were not run yet.
+	shown map[string]string
 }
 
 // begin starts a cluster of two zones, four racks and eight nodes with eight GPUs each, with a scheduler and a

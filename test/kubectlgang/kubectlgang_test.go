@@ -3,6 +3,8 @@ package kubectlgang_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,11 +16,13 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/view"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/transcript"
 )
 
-// TestKubectlGang looks at one cluster with every command.
+// TestKubectlGang looks at one cluster with every command. What docs/kubectl-gang.md shows of it is compared.
 func TestKubectlGang(t *testing.T) {
 	s := begin(t)
+	s.shown = shownInDocs(t)
 	t.Run("Nothing", s.testNothing)
 	for _, file := range []string{"gangs.yaml", "reservation.yaml", "plan.yaml"} {
 		s.apply(t, file)
@@ -41,6 +45,50 @@ func TestKubectlGang(t *testing.T) {
 	t.Run("Watch", s.testWatch)
 	t.Run("Plan", s.testPlan)
 	t.Run("NotServed", s.testNotServed)
+	for command := range s.shown {
+		t.Errorf("docs/kubectl-gang.md shows what %q prints, and no test compares it", command)
+	}
+}
+
+// shownInDocs returns what docs/kubectl-gang.md shows of commands, but for those that package whatif_test runs.
+func shownInDocs(t *testing.T) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "kubectl-gang.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{}
+	for _, command := range transcript.Of(string(text)) {
+		if !strings.Contains(command.Line, " whatif ") {
+			shown[command.Line] = command.Output
+		}
+	}
+	return shown
+}
+
+// runAsShown runs kubectl gang, with arguments that users need not give, and compares all that it prints with what the
+// docs show: ages may differ.
+func (s *stage) runAsShown(t *testing.T, args string, more ...string) {
+	t.Helper()
+	command := "kubectl gang " + args
+	shown, ok := s.shown[command]
+	if !ok {
+		t.Fatalf("docs/kubectl-gang.md does not show what %q prints", command)
+	}
+	delete(s.shown, command)
+	stdout, stderr, err := s.try(t, append(strings.Fields(args), more...)...)
+	if err != nil {
+		t.Fatalf("running %s: %v\n%s", command, err, stderr)
+	}
+	want, got := strings.Split(strings.TrimSpace(shown), "\n"), strings.Split(strings.TrimSpace(stdout+stderr), "\n")
+	for _, lines := range [][]string{want, got} {
+		for i := range lines {
+			lines[i] = strings.TrimRight(withoutTimes(lines[i]), " ")
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-docs/kubectl-gang.md +printed):\n%s", command, diff)
+	}
 }
 
 // awaitAll waits until all that has room runs and is held, and the queues count it.
@@ -67,6 +115,13 @@ func (s *stage) awaitAll(t *testing.T) {
 	}
 }
 
+var age, instant = regexp.MustCompile(` \d+[smh]+\d*s?( |$)`), regexp.MustCompile(`\d{4}-\d\d-\d\dT\S+Z`)
+
+// withoutTimes returns a line with <age> and <time> for ages and times.
+func withoutTimes(line string) string {
+	return instant.ReplaceAllString(age.ReplaceAllString(line, " <age>$1"), "<time>")
+}
+
 // table compares a table with what is wanted of it: <age> and <time> stand for any, and spaces count as one.
 func table(t *testing.T, got, want string) {
 	t.Helper()
@@ -76,10 +131,9 @@ func table(t *testing.T, got, want string) {
 		}
 		return lines
 	}
-	age, at := regexp.MustCompile(` \d+[smh]+\d*s?( |$)`), regexp.MustCompile(`\d{4}-\d\d-\d\dT\S+Z`)
 	lines := split(got)
 	for i := range lines {
-		lines[i] = at.ReplaceAllString(age.ReplaceAllString(lines[i], " <age>$1"), "<time>")
+		lines[i] = withoutTimes(lines[i])
 	}
 	if diff := cmp.Diff(split(want), lines); diff != "" {
 		t.Errorf("table (-want +got):\n%s\n%s", diff, got)
@@ -104,12 +158,7 @@ func (s *stage) testNothing(t *testing.T) {
 }
 
 func (s *stage) testList(t *testing.T) {
-	table(t, s.run(t, "list", "-A"), `
-NAMESPACE NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
-llm eval Running 0/2/2 vision 100 rack=r0 MinimumBound <age>
-llm pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>
-team-a job.train Running 0/2/2 default 0 rack=r3 MinimumBound <age>
-team-a late Pending 0/0/2 default 0 <none> GangIncomplete <age>`)
+	s.runAsShown(t, "list -A")
 	table(t, s.run(t, "list", "-n", "team-a", "-o", "wide", "--no-headers", "--level", "topology.kubernetes.io/zone"), `
 job.train Running 0/2/2 default 0 zone=z1 MinimumBound <age> Strict 2 2 Owner lockstep-scheduler gang "team-a/job.train" has its minimum of 2 members bound
 late Pending 0/0/2 default 0 <none> GangIncomplete <age> Strict 1 0 NativePodGroup lockstep-scheduler gang "team-a/late" has 1 of 2 members`)
@@ -139,14 +188,7 @@ func (s *stage) testListAsData(t *testing.T) {
 }
 
 func (s *stage) testQueues(t *testing.T) {
-	table(t, s.run(t, "queues"), `
-NAME SHARE RUN/WAIT RESOURCE DUE/STATED USED PENDING CAPABILITY
-interns (closed) 0% 0/0
-research 21.9% 1/1 nvidia.com/gpu 38/- 14 24 -
-vision 12.5% 1/0 nvidia.com/gpu 8/- 8 0 16`)
-	if out := s.run(t, "queues"); !strings.Contains(out, "\n  vision ") {
-		t.Errorf("vision does not stand below its parent:\n%s", out)
-	}
+	s.runAsShown(t, "queues")
 	if out := s.run(t, "queues", "-o", "wide"); !strings.Contains(out, "nothing more is admitted: set spec.closed to false to open the queue") {
 		t.Errorf("it is not told why interns is closed:\n%s", out)
 	}
@@ -157,6 +199,7 @@ vision 12.5% 1/0 nvidia.com/gpu 8/- 8 0 16`)
 }
 
 func (s *stage) testReservations(t *testing.T) {
+	s.runAsShown(t, "reservations")
 	table(t, s.run(t, "reservations", "-o", "wide"), `
 NAME PHASE HELD/REPLICAS USED NODES ALLOCATED EXPIRES REASON AGE OWNERS MESSAGE
 tonight Available 2/2 0 gpu-6 0/6 nvidia.com/gpu <age> Available <age> gang llm/tonight, or pods with app=tonight in team-a 2 placements are held until <time>`)
@@ -167,15 +210,7 @@ tonight Available 2/2 0 gpu-6 0/6 nvidia.com/gpu <age> Available <age> gang llm/
 }
 
 func (s *stage) testTopology(t *testing.T) {
-	table(t, s.run(t, "topology"), `
-DOMAIN TOTAL USED HELD FREE PICTURE
-nvidia.com/gpu on all nodes 64 11 6 47
-zone z0 32 9 0 23
-rack r0 16 9 0 7 [########][#.......]
-rack r1 16 0 0 16 [........][........]
-zone z1 32 2 6 24
-rack r2 16 0 0 16 [........][........]
-rack r3 16 2 6 8 [++++++..][##......]`)
+	s.runAsShown(t, "topology")
 	if out := s.run(t, "topology", "-o", "wide"); !strings.Contains(out, "24 (zone z1)") {
 		t.Errorf("there is no largest part:\n%s", out)
 	}
@@ -202,17 +237,11 @@ func (s *stage) testPlan(t *testing.T) {
 		}
 		return err
 	})
-	table(t, s.run(t, "defrag"), `
-NAME PHASE FOR MOVED RESTARTS REASON AGE
-for-tonight Planned 2 x 8 nvidia.com/gpu in one rack 0/2 3 AwaitingApproval <age>`)
+	s.runAsShown(t, "defrag")
 	if out := s.run(t, "defrag", "-o", "jsonpath={.items[0].mode}"); out != "Approval" {
 		t.Errorf("the mode is %q, want Approval", out)
 	}
-	table(t, s.run(t, "defrag", "for-tonight"), `
-MOVE NAMESPACE POD GANG FROM TO AFTER PHASE WHY
-0 team-a train-0 job.train gpu-7 gpu-1 <none> <none> its rack is to be free
-1 team-a single-0 <none> gpu-1 gpu-2 0 <none> to make room for train-0`)
-	const approved = "defragmentationplans.scheduling.lockstep.dev/for-tonight approved: 2 moves\n"
+	s.runAsShown(t, "defrag for-tonight")
 	if _, stderr, err := s.try(t, "defrag", "for-tonight", "--approve", "--as=viewer"); err == nil || !strings.Contains(stderr, "note: the ClusterRole lockstep-plan-approver has ") {
 		t.Errorf("approved by whoever may only look: %v, %s", err, stderr)
 	}
@@ -223,9 +252,7 @@ MOVE NAMESPACE POD GANG FROM TO AFTER PHASE WHY
 			t.Errorf("who may approve a plan changes %s of it: %v, %s", spec, err, out)
 		}
 	}
-	if out := s.run(t, "defrag", "for-tonight", "--approve", "--as=approver"); out != approved {
-		t.Errorf("it prints %q, want %q", out, approved)
-	}
+	s.runAsShown(t, "defrag for-tonight --approve", "--as=approver")
 	if out, err := s.cluster.Kubectl(t.Context(), "get", "dfp", "for-tonight", "-o", "jsonpath={.spec.approved}"); err != nil || out != "true" {
 		t.Errorf("spec.approved is %q: %v", out, err)
 	}

@@ -72,7 +72,7 @@ func TestPrint(t *testing.T) {
 	search := &decisions.Decision{Need: "80 nvidia.com/gpu", Domains: []decisions.Domain{{Name: "rack r", Outcome: "short"}, {Name: "rack r", Outcome: "short"}}}
 	r := Report{
 		Gang: "a/b", Phase: "Pending", State: "waiting for room", Members: 10, Waiting: 10, Minimum: 10, Said: []view.Wait{said}, MoreNodes: MoreNodesInOneDomain,
-		Cases: []Case{{Name: "now", asked: 10, Why: []view.Wait{said}, Placement: failed, Search: search}, {Name: "with 1 more nodes like n-0", Placed: 10, asked: 10, chosen: "rack r"}},
+		Cases: []Case{{Name: "now", asked: 10, Why: []view.Wait{said}, Placement: failed, Search: search}, {Name: "with 1 more node like n-0", Placed: 10, asked: 10, chosen: "rack r"}},
 	}
 	r.judge(&view.Gang{})
 	const brief = `a/b waits: no rack has room for 10; best rack r fits 6
@@ -80,7 +80,7 @@ DOMAIN   FITS   SHORT
 rack r   6/10   16 nvidia.com/gpu
 rack s   5/10   16 nvidia.com/gpu
 and 3 more
-With 1 more nodes like n-0 the scheduler would place 10 pods in rack r
+With 1 more node like n-0 the scheduler would place 10 pods in rack r
 `
 	var out bytes.Buffer
 	if err := r.print(output.NewFlags(), &out, false); err != nil || out.String() != brief {

@@ -337,7 +337,7 @@ func TestExplain(t *testing.T) {
 		"Autoscalers: one may add nodes for it: its pods are Unschedulable\n",
 		"Line: number 1 of 2 that are complete and would still wait in queue default\n",
 		"Now: 0 of 9 placed\n",
-		"With 1 more nodes like node-0 (in rack=r0) the scheduler would place ",
+		"With 1 more node like node-0 (in rack=r0) the scheduler would place ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("explain does not say %q:\n%s", want, out)

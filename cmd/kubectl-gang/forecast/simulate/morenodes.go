@@ -51,7 +51,11 @@ const maxMore = 10000
 
 // String returns the title of what is reported of it.
 func (m *More) String() string {
-	return fmt.Sprintf("with %d more nodes like %s", m.count, cmp.Or(m.like, "those of "+m.pool))
+	nodes := "nodes"
+	if m.count == 1 {
+		nodes = "node"
+	}
+	return fmt.Sprintf("with %d more %s like %s", m.count, nodes, cmp.Or(m.like, "those of "+m.pool))
 }
 
 // Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster, with its place in the
