@@ -1,4 +1,4 @@
-package reservations
+package owners
 
 import (
 	"fmt"
@@ -9,13 +9,12 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/owners"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
-// ownersOf returns which pods may use a Reservation. The schema rejects what it cannot parse.
-func ownersOf(r *v1alpha1.Reservation) ([]owners.Owner, error) {
-	list := make([]owners.Owner, len(r.Spec.Owners))
+// OfReservation returns which pods may use a Reservation. The schema rejects what it cannot parse.
+func OfReservation(r *v1alpha1.Reservation) ([]Owner, error) {
+	list := make([]Owner, len(r.Spec.Owners))
 	for i := range r.Spec.Owners {
 		one, err := ownerOf(&r.Spec.Owners[i], reservationstate.Namespace(r))
 		if err != nil {
@@ -26,7 +25,7 @@ func ownersOf(r *v1alpha1.Reservation) ([]owners.Owner, error) {
 	return list, nil
 }
 
-func ownerOf(o *v1alpha1.ReservationOwner, namespace string) (one owners.Owner, err error) {
+func ownerOf(o *v1alpha1.ReservationOwner, namespace string) (one Owner, err error) {
 	if o.Object != nil {
 		if one.Pod = o.Object.UID; one.Pod == "" {
 			one.Named = types.NamespacedName{Namespace: o.Object.Namespace, Name: o.Object.Name}
@@ -37,7 +36,7 @@ func ownerOf(o *v1alpha1.ReservationOwner, namespace string) (one owners.Owner, 
 		if err != nil {
 			return one, fmt.Errorf("controller.apiVersion: %w", err)
 		}
-		one.Controller = &owners.Controller{Group: gv.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: c.UID}
+		one.Controller = &Controller{Group: gv.Group, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, UID: c.UID}
 	}
 	if o.LabelSelector != nil {
 		if one.Selector, err = metav1.LabelSelectorAsSelector(o.LabelSelector); err != nil {
