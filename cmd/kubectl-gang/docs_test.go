@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatif"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
@@ -65,7 +65,7 @@ func TestFields(t *testing.T) {
 	for row, value := range map[string]any{
 		"`explain` | `GangExplanation`": explain.Report{}, "one of `cases` | ": explain.Case{}, "`placement`, `search` | ": decisions.Decision{},
 		"one of `fits` | ": decisions.Fit{}, "`list` | `GangList`": view.Gang{}, "`queues` | `QueueList`": view.Queue{},
-		"one of `resources` | ": view.QueueResource{}, "`whatif` | `WhatIf`": forecast.Report{},
+		"one of `resources` | ": view.QueueResource{}, "`whatif` | `WhatIf`": whatif.Report{},
 	} {
 		_, after, found := strings.Cut(doc, "| "+row)
 		if !found {

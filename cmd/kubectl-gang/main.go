@@ -18,11 +18,11 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/dump"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatif"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/defrag"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/dump"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/list"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/listreservations"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -78,7 +78,7 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 	cmd.SetErr(a.ErrOut)
 	a.AddFlags(cmd)
 	cmd.AddCommand(
-		list.New(a), explain.New(a), forecast.New(a), queues.New(a), listreservations.New(a), showtopology.New(a),
+		list.New(a), explain.New(a), whatif.New(a), queues.New(a), listreservations.New(a), showtopology.New(a),
 		defrag.New(a), dump.New(a), newVersion(a.IOStreams),
 	)
 	return cmd

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 )
 
 // leaderless returns why no scheduler leads, by its lease; empty where one does, or none has to. Where the scheduler's

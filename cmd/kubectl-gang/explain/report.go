@@ -12,7 +12,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/view"

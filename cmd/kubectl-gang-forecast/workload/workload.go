@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/ownergroup"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )

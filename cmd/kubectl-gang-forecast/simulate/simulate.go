@@ -23,7 +23,7 @@ import (
 
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	resourcedefaults "k8s.io/kubernetes/pkg/apis/resource/v1"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 )
 
 // claims returns the ResourceClaims that kube-controller-manager would make for a pod from templates: those of the

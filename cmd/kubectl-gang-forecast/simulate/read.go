@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
 )
 
 // Cluster is one that is only read.

@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 )
 
@@ -228,7 +228,7 @@ func TestPods(t *testing.T) {
 
 // TestQueuesNotRead: while the queues cannot be read nothing is decided, though the pods have that as their reason.
 func TestQueuesNotRead(t *testing.T) {
-	config, err := os.ReadFile("../../../../hack/demo/8-fairshare.yaml")
+	config, err := os.ReadFile("../../../hack/demo/8-fairshare.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	storagehelpers "k8s.io/component-helpers/storage/volume"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 )
 
 // claimVolumes adds what a StatefulSet makes of its volumeClaimTemplates for a pod: a claim by each, which the pod

@@ -1,5 +1,5 @@
-// Package forecast is the command that reports what the scheduler would do with pods that are not created.
-package forecast
+// Package whatif is the command that reports what the scheduler would do with pods that are not created.
+package whatif
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/workload"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/workload"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 )
 
