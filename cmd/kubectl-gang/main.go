@@ -19,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/dump"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/forecast"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatif"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/defrag"
@@ -78,7 +79,7 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 	cmd.SetErr(a.ErrOut)
 	a.AddFlags(cmd)
 	cmd.AddCommand(
-		list.New(a), explain.New(a), whatif.New(a), queues.New(a), listreservations.New(a), showtopology.New(a),
+		list.New(a), explain.New(a, forecast.Gang), whatif.New(a), queues.New(a), listreservations.New(a), showtopology.New(a),
 		defrag.New(a), dump.New(a), newVersion(a.IOStreams),
 	)
 	return cmd

@@ -11,15 +11,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/klog/v2"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
 type options struct {
 	*access.Access
 	file    string
-	from    simulate.Source
+	from    source.Source
 	timeout time.Duration
 }
 
@@ -47,12 +47,12 @@ what changes meanwhile may be in one list and not in another.`,
 func (o *options) run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	ground, err := o.from.Open(ctx, o.Access)
+	ground, err := simulate.Open(ctx, o.Access, &o.from)
 	if err != nil {
 		return err
 	}
 	o.Note("using %s", ground.Origin)
-	recorder := overlayserver.NewRecorder(ground.Base, string(ground.SchedulerConfig))
+	recorder := source.NewRecorder(ground.Base, string(ground.SchedulerConfig))
 	if err := record(ctx, ground, recorder); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (o *options) run(ctx context.Context) (err error) {
 var ofPods = []string{"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges", "/apis/node.k8s.io/v1/runtimeclasses"}
 
 // record makes a scheduler read all that it needs.
-func record(ctx context.Context, ground *simulate.Ground, recorder *overlayserver.Recorder) error {
+func record(ctx context.Context, ground *simulate.Ground, recorder *source.Recorder) error {
 	ground.Base = recorder
 	simulation, err := simulate.New(ground)
 	if err != nil {

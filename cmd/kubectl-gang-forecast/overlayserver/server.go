@@ -5,29 +5,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-)
 
-// Base is the cluster below.
-type Base interface {
-	// Read answers a request for something to be read, as the API server does that has it.
-	Read(r *http.Request) (*http.Response, error)
-}
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+)
 
 // Server is the overlay. It is safe for concurrent use.
 type Server struct {
-	base Base
+	base source.Base
 	// secret is the first part of all paths: a client that knows it may read what the process may. A kubeconfig gives no
 	// token to a server without TLS.
 	secret   string
@@ -36,11 +35,9 @@ type Server struct {
 	store    store
 }
 
-var requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
 // Start serves on the loopback interface, on a free port, to clients that have the kubeconfig that [Server.Kubeconfig]
 // writes.
-func Start(base Base) (*Server, error) {
+func Start(base source.Base) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("serving what would be: %w", err)
@@ -70,7 +67,7 @@ func (s *Server) Kubeconfig(dir string) (string, error) {
 
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	info, err := requests.NewRequestInfo(r)
+	info, err := access.Requests.NewRequestInfo(r)
 	if err != nil {
 		refuse(w, apierrors.NewBadRequest(err.Error()))
 		return
@@ -119,6 +116,22 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.Requ
 		s.store.mu.Unlock()
 	}
 	relay(w, response)
+}
+
+// relay hands on an answer.
+func relay(w http.ResponseWriter, response *http.Response) {
+	for _, key := range []string{"Content-Type", "Content-Encoding"} {
+		if value := response.Header.Get(key); value != "" {
+			w.Header().Set(key, value)
+		}
+	}
+	w.WriteHeader(response.StatusCode)
+	_, _ = io.Copy(w, response.Body) // the client is gone, and asks again
+}
+
+// asksForMetadata reports whether a request is for the metadata of objects only.
+func asksForMetadata(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header.Values("Accept"), func(accept string) bool { return strings.Contains(accept, "as=PartialObjectMetadata") })
 }
 
 func refuse(w http.ResponseWriter, err error) { answer(w, nil, err) }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
 // below is a cluster with two pods, one of which runs.
@@ -29,8 +32,8 @@ const below = `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVer
 	 "spec": {"nodeName": "n", "containers": [{"name": "main", "env": [{"name": "PASSWORD", "value": "secret"}], "args": ["secret"], "command": ["secret"]}]}},
 	{"metadata": {"namespace": "other", "name": "waits", "uid": "u2", "resourceVersion": "6"}, "spec": {"containers": [{"name": "main"}]}}]}`
 
-func baseOf(answers map[string]string) *Dump {
-	d := &Dump{Version: dumpVersion, Answers: map[string]json.RawMessage{}}
+func baseOf(answers map[string]string) *source.Dump {
+	d := &source.Dump{Answers: map[string]json.RawMessage{}}
 	for path, body := range answers {
 		d.Answers[path] = json.RawMessage(body)
 	}
@@ -38,7 +41,7 @@ func baseOf(answers map[string]string) *Dump {
 }
 
 // serve starts an overlay on a base, and returns a client that sends and reads protobuf where there is any.
-func serve(t *testing.T, base Base) (*Server, kubernetes.Interface) {
+func serve(t *testing.T, base source.Base) (*Server, kubernetes.Interface) {
 	t.Helper()
 	s, err := Start(base)
 	if err != nil {
@@ -223,7 +226,7 @@ func TestSecret(t *testing.T) {
 
 // TestDump: a dump answers as the cluster did, and has nothing that may be secret.
 func TestDump(t *testing.T) {
-	recorder := NewRecorder(baseOf(map[string]string{"/api/v1/pods?fieldSelector=status.phase%21%3DFailed": below, "/api": `{"kind":"APIVersions"}`}), "config")
+	recorder := source.NewRecorder(baseOf(map[string]string{"/api/v1/pods?fieldSelector=status.phase%21%3DFailed": below, "/api": `{"kind":"APIVersions"}`}), "config")
 	for _, path := range []string{"/api/v1/pods?limit=500&resourceVersion=0&fieldSelector=status.phase!=Failed", "/api", "/apis/nothing"} {
 		response, err := recorder.Read(httptest.NewRequest(http.MethodGet, path, nil))
 		if err != nil {
@@ -235,7 +238,7 @@ func TestDump(t *testing.T) {
 	if err := recorder.Write(&file); err != nil {
 		t.Fatal(err)
 	}
-	dump, err := ReadDump(&file)
+	dump, err := source.ReadDump(&file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +258,7 @@ func TestDump(t *testing.T) {
 	if list, err := client.CoreV1().Pods("other").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 1 || list.Items[0].Name != "waits" {
 		t.Errorf("the pods of a namespace are %v, %v; want waits", list.Items, err)
 	}
-	if _, err := ReadDump(strings.NewReader("{}")); err == nil {
+	if _, err := source.ReadDump(strings.NewReader("{}")); err == nil {
 		t.Error("what is no dump was read")
 	}
 }
@@ -264,7 +267,8 @@ func TestDump(t *testing.T) {
 type refusing struct{}
 
 func (refusing) Read(*http.Request) (*http.Response, error) {
-	return answered(http.StatusForbidden, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)), nil
+	const refusal = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`
+	return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(strings.NewReader(refusal))}, nil
 }
 
 func TestRefused(t *testing.T) {
@@ -282,7 +286,7 @@ func TestRefused(t *testing.T) {
 
 // TestUnreachable: a client of the overlay would ask for ever where there is no cluster below.
 func TestUnreachable(t *testing.T) {
-	base, err := Live(&rest.Config{Host: "https://127.0.0.1:1"})
+	base, err := source.Live(&rest.Config{Host: "https://127.0.0.1:1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,31 +329,6 @@ func TestClaimsOfThoseEvicted(t *testing.T) {
 		}
 		if got := fmt.Sprint(claim.Status.Allocation != nil, " ", users); got != want {
 			t.Errorf("claim %s is allocated and used: %s, want %s", name, got, want)
-		}
-	}
-}
-
-// TestSpare: a dump has nothing of what containers run, also in templates, and all that a scheduler looks at.
-func TestSpare(t *testing.T) {
-	const container = `{"name": "main", "env": [{"value": "secret"}], "envFrom": [{"secretRef": {}}], "args": ["secret"], "command": ["secret"],
-		"lifecycle": {"preStop": {"exec": {"command": ["secret"]}}}, "livenessProbe": {"httpGet": {"httpHeaders": [{"value": "secret"}]}},
-		"readinessProbe": {"exec": {"command": ["secret"]}}, "startupProbe": {"exec": {"command": ["secret"]}}, "ports": [{"hostPort": 1}], "resources": {"requests": {"cpu": "1"}}}`
-	for kind, body := range map[string]string{
-		"pods":        `{"items": [{"spec": {"containers": [%s], "initContainers": [%[1]s], "ephemeralContainers": [%[1]s]}}]}`,
-		"replicasets": `{"items": [{"spec": {"template": {"spec": {"containers": [%s], "initContainers": [%[1]s]}}}}]}`,
-		"any kind":    `{"items": [{"spec": {"parts": [{"template": {"spec": {"containers": [%s]}}}]}}]}`,
-	} {
-		got, err := spare([]byte(fmt.Sprintf(body, container)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(string(got), "secret") {
-			t.Errorf("%s: %s", kind, got)
-		}
-		for _, want := range []string{`"hostPort":1`, `"cpu":"1"`} {
-			if !strings.Contains(string(got), want) {
-				t.Errorf("%s lack %s: %s", kind, want, got)
-			}
 		}
 	}
 }

@@ -1,12 +1,10 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -25,59 +24,32 @@ var poolLabels = []string{
 	"node.kubernetes.io/instance-type", "pool",
 }
 
-// More is nodes that are supposed to be added.
-type More struct {
-	count int
-	pool  string
-	// like is the node that they are copies of, and where it is, once they were added.
-	like string
-}
-
-// readMore reads +COUNT:POOL; nil for an empty text.
-func readMore(text string) (*More, error) {
-	if text == "" {
-		return nil, nil
-	}
-	number, pool, ok := strings.Cut(strings.TrimPrefix(text, "+"), ":")
-	count, err := strconv.Atoi(number)
-	if err != nil || !ok || count < 1 || count > maxMore || pool == "" {
-		return nil, fmt.Errorf("checking --nodes: %q is not +COUNT:POOL, such as +4:a100, with a count from 1 to %d", text, maxMore)
-	}
-	return &More{count: count, pool: pool}, nil
-}
-
-// maxMore is the most nodes that may be added.
-const maxMore = 10000
-
-// String returns the title of what is reported of it.
-func (m *More) String() string {
-	return fmt.Sprintf("with %d more nodes like %s", m.count, cmp.Or(m.like, "those of "+m.pool))
-}
-
-// Suppose adds the nodes to a simulation: copies of the first of the pool in the cluster, with its place in the
-// topology. The pool is the name of a node, KEY=VALUE of a label, or the value of a label by which clouds name pools.
-func (m *More) Suppose(ctx context.Context, s *Simulation) error {
+// Add adds nodes to a simulation: copies of the first of the pool in the cluster, with its place in the topology. The
+// pool is the name of a node, KEY=VALUE of a label, or the value of a label by which clouds name pools. Add returns the
+// title of what is reported of it.
+func (s *Simulation) Add(ctx context.Context, more *source.More) (title string, err error) {
 	var list v1.NodeList
 	if err := s.Read(ctx, "/api/v1/nodes", &list); err != nil {
-		return err
+		return "", err
 	}
-	at := slices.IndexFunc(list.Items, func(node v1.Node) bool { return inPool(&node, m.pool) })
+	at := slices.IndexFunc(list.Items, func(node v1.Node) bool { return inPool(&node, more.Pool) })
 	if at < 0 {
-		return fmt.Errorf("checking --nodes: no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s", m.pool, strings.Join(poolLabels, ", "))
+		return "", fmt.Errorf("checking --nodes: no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s", more.Pool, strings.Join(poolLabels, ", "))
 	}
-	m.like = list.Items[at].Name
-	if place := view.Place(&list.Items[at], view.Levels(access.Pointers(list.Items))); place != "" {
-		m.like += " (in " + place + ")"
+	model := &list.Items[at]
+	title = fmt.Sprintf("with %d more nodes like %s", more.Count, model.Name)
+	if place := view.Place(model, view.Levels(access.Pointers(list.Items))); place != "" {
+		title += " (in " + place + ")"
 	}
 	var made []Object
-	for i := range m.count {
-		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(like(&list.Items[at], fmt.Sprintf("new-%s-%d", list.Items[at].Name, i+1)))
+	for i := range more.Count {
+		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(like(model, fmt.Sprintf("new-%s-%d", model.Name, i+1)))
 		if err != nil {
-			return fmt.Errorf("making a node: %w", err)
+			return "", fmt.Errorf("making a node: %w", err)
 		}
 		made = append(made, Object{Resource: Nodes, Object: o})
 	}
-	return s.Suppose(made)
+	return title, s.Suppose(made)
 }
 
 func inPool(node *v1.Node, pool string) bool {

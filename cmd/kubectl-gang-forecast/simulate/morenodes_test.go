@@ -10,20 +10,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-func TestReadMore(t *testing.T) {
-	for text, want := range map[string]*More{"": nil, "+4:a100": {count: 4, pool: "a100"}, "2:pool=x": {count: 2, pool: "pool=x"}} {
-		got, err := readMore(text)
-		if err != nil || (got == nil) != (want == nil) || got != nil && *got != *want {
-			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"4", "+x:a", "+0:a", "-1:a", "+4:", "+99999:a"} {
-		if _, err := readMore(text); err == nil {
-			t.Errorf("%q was read", text)
-		}
-	}
-}
-
 // TestNewNode: a new node is like one of the pool, except for what is that node's own.
 func TestNewNode(t *testing.T) {
 	node := &v1.Node{

@@ -11,16 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 )
 
 // full returns a cluster of so many nodes, with one pod on each that has all its GPUs.
-func full(tb testing.TB, count int) *overlayserver.Dump {
+func full(tb testing.TB, count int) *source.Dump {
 	tb.Helper()
 	base := small(tb)
 	var some v1.NodeList
-	if err := read(tb.Context(), base, "/api/v1/nodes", &some); err != nil {
+	if err := (&source.Cluster{Base: base}).Read(tb.Context(), "/api/v1/nodes", &some); err != nil {
 		tb.Fatal(err)
 	}
 	nodes := v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "3"}}

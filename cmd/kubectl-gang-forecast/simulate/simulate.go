@@ -21,9 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 
-	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
-
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
+	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
@@ -98,11 +97,6 @@ func (s *Simulation) await(ctx context.Context, read func() bool) error {
 		return fmt.Errorf("waiting for the scheduler to read the cluster: %w", err)
 	}
 	return nil
-}
-
-// Read reads an object or a list of the cluster, as it is without what is supposed.
-func (s *Simulation) Read(ctx context.Context, path string, into any) error {
-	return read(ctx, s.Base, path, into)
 }
 
 // Kinds asks the cluster which kinds it serves.

@@ -23,14 +23,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 )
 
 // big is a cluster of eight nodes without pods, or another one of many: its nodes and pods come as protobuf, as an API
 // server gives them.
 type big struct {
-	*overlayserver.Dump
+	*source.Dump
 	nodes, pods []byte
 }
 
@@ -49,13 +49,13 @@ func (b *big) Read(r *http.Request) (*http.Response, error) {
 }
 
 // small returns a cluster of eight nodes with eight GPUs each, and nothing else.
-func small(tb testing.TB) *overlayserver.Dump {
+func small(tb testing.TB) *source.Dump {
 	tb.Helper()
 	data, err := os.ReadFile("testdata/cluster.json")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	dump := &overlayserver.Dump{}
+	dump := &source.Dump{}
 	if err := json.Unmarshal(data, dump); err != nil {
 		tb.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func many(tb testing.TB, nodes int) *big {
 	tb.Helper()
 	var list v1.NodeList
 	b := &big{Dump: small(tb)}
-	if err := read(tb.Context(), b.Dump, "/api/v1/nodes", &list); err != nil {
+	if err := (&source.Cluster{Base: b.Dump}).Read(tb.Context(), "/api/v1/nodes", &list); err != nil {
 		tb.Fatal(err)
 	}
 	var nodeList v1.NodeList
@@ -117,11 +117,11 @@ func member(name, gang string, least int) *v1.Pod {
 }
 
 // ask makes a scheduler decide about a gang of so many members, each with a GPU.
-func ask(tb testing.TB, base overlayserver.Base, members int, changes ...func(*v1.Pod)) *Answer {
+func ask(tb testing.TB, base source.Base, members int, changes ...func(*v1.Pod)) *Answer {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
-	s, err := New(&Ground{Base: base})
+	s, err := New(&Ground{Cluster: &source.Cluster{Base: base}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestPods(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := New(&Ground{Base: base})
+	s, err := New(&Ground{Cluster: &source.Cluster{Base: base}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestQueuesNotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(&Ground{Base: small(t), SchedulerConfig: config})
+	s, err := New(&Ground{Cluster: &source.Cluster{Base: small(t)}, SchedulerConfig: config})
 	if err != nil {
 		t.Fatal(err)
 	}

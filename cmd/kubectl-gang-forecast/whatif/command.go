@@ -22,13 +22,14 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/workload"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
 type options struct {
 	*access.Access
 	files   []string
 	preempt bool
-	simulate.Question
+	source.Question
 	output *output.Flags
 }
 
@@ -70,7 +71,7 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	return o.Ask(ctx, o.Access, func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) error {
+	return simulate.Ask(ctx, o.Access, &o.Question, func(ctx context.Context, simulation *simulate.Simulation, more *source.More) error {
 		o.Note("using %s", simulation.Origin)
 		pods, objects, err := o.read(ctx, simulation)
 		if err != nil {
@@ -99,13 +100,14 @@ func (o *options) run(ctx context.Context) error {
 		case answer.Undecided:
 			o.Note("there was no time left to ask with more nodes: see --timeout")
 		default:
-			if err := more.Suppose(ctx, simulation); err != nil {
+			title, err := simulation.Add(ctx, more)
+			if err != nil {
 				return err
 			}
 			if answer, err = simulation.Decide(ctx, pods); err != nil {
 				return err
 			}
-			reports = append(reports, reportOf(more.String(), answer, simulation, time.Since(began)))
+			reports = append(reports, reportOf(title, answer, simulation, time.Since(began)))
 		}
 		return print(o.output, o.Out, reports, o.preempt)
 	})
@@ -125,7 +127,7 @@ func (o *options) missing(ctx context.Context, simulation *simulate.Simulation, 
 		}
 		group.Go(func() error {
 			exists, err := simulation.Exists(ctx, mapping.Resource, u.GetNamespace(), u.GetName())
-			if simulate.IsNotAllowed(err) {
+			if source.IsNotAllowed(err) {
 				o.Note("whether %s %s/%s is in the cluster already is not known: %v", u.GetKind(),
 					u.GetNamespace(), u.GetName(), err)
 				return nil
@@ -155,7 +157,7 @@ func (o *options) homeless(ctx context.Context, simulation *simulate.Simulation,
 		known[pod.Namespace] = true
 		exists, err := simulation.Exists(ctx, v1.SchemeGroupVersion.WithResource("namespaces"), "", pod.Namespace)
 		switch {
-		case simulate.IsNotAllowed(err):
+		case source.IsNotAllowed(err):
 		case err != nil:
 			return err
 		case !exists:
@@ -239,7 +241,7 @@ func (c *cluster) Exists(resource schema.GroupVersionResource, namespace, name s
 }
 
 func (c *cluster) allowed(err error) error {
-	if simulate.IsNotAllowed(err) {
+	if source.IsNotAllowed(err) {
 		c.note("%v: the answer is as if there were none", err)
 		return nil
 	}

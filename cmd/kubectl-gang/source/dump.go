@@ -1,4 +1,4 @@
-package overlayserver
+package source
 
 import (
 	"bytes"
@@ -12,9 +12,15 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 )
+
+// object is one of any kind, as JSON has it.
+type object = map[string]any
 
 // dumpVersion is the version of the form of dumps.
 const dumpVersion = 1
@@ -114,19 +120,12 @@ func spare(body []byte) ([]byte, error) {
 	if err := json.Unmarshal(body, &o); err != nil {
 		return nil, err
 	}
-	items, isList := o["items"].([]any)
-	if !isList {
+	if _, isList := o["items"].([]any); !isList {
 		return body, nil
 	}
-	for _, item := range items {
-		item, ok := item.(object)
-		if !ok {
-			continue
-		}
-		delete(meta(item), "managedFields")
-		if annotations, ok := meta(item)["annotations"].(object); ok {
-			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
-		}
+	for _, item := range objectsOf(o["items"]) {
+		unstructured.RemoveNestedField(item, "metadata", "managedFields")
+		unstructured.RemoveNestedField(item, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
 		spareContainers(item)
 	}
 	return json.Marshal(o)
@@ -161,7 +160,7 @@ func (d *Dump) Read(r *http.Request) (*http.Response, error) {
 	if body, ok := d.Answers[keyOf(r.URL)]; ok {
 		return answered(http.StatusOK, body), nil
 	}
-	info, err := requests.NewRequestInfo(r)
+	info, err := access.Requests.NewRequestInfo(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", r.URL.Path, err)
 	}
@@ -188,15 +187,18 @@ func (d *Dump) find(info *request.RequestInfo) object {
 		}
 		list := d.list(key)
 		var own []any
-		for _, item := range itemsOf(list) {
+		for _, item := range objectsOf(list["items"]) {
+			one := unstructured.Unstructured{Object: item}
 			// In a request for a Namespace, info.Namespace is its own name.
-			if info.Namespace != "" && info.Resource != "namespaces" && text(meta(item), "namespace") != info.Namespace {
+			if info.Namespace != "" && info.Resource != "namespaces" && one.GetNamespace() != info.Namespace {
 				continue
 			}
-			if info.Name != "" && text(meta(item), "name") == info.Name {
-				o := clone(item)
-				o["apiVersion"], o["kind"] = list["apiVersion"], strings.TrimSuffix(text(list, "kind"), "List")
-				return o
+			if info.Name != "" && one.GetName() == info.Name {
+				of := unstructured.Unstructured{Object: list}
+				one.Object = runtime.DeepCopyJSON(item)
+				one.SetAPIVersion(of.GetAPIVersion())
+				one.SetKind(strings.TrimSuffix(of.GetKind(), "List"))
+				return one.Object
 			}
 			own = append(own, item)
 		}
@@ -229,14 +231,15 @@ func (d *Dump) list(key string) object {
 	return list
 }
 
-func itemsOf(list object) (items []object) {
-	all, _ := list["items"].([]any)
-	for _, item := range all {
+// objectsOf returns the objects of a list.
+func objectsOf(list any) (objects []object) {
+	items, _ := list.([]any)
+	for _, item := range items {
 		if o, ok := item.(object); ok {
-			items = append(items, o)
+			objects = append(objects, o)
 		}
 	}
-	return items
+	return objects
 }
 
 // keyOf returns the key of a request: of its query only the selectors matter.
