@@ -31,7 +31,7 @@ LDFLAGS := -s -w \
 	-X $(STAMP).gitMajor=1 -X $(STAMP).gitMinor=37 \
 	-X $(STAMP).gitCommit=$(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 
-# One binary per command: cmd/kubectl-gang is bin/kubectl-gang, any other cmd/X is bin/lockstep-X.
+# One binary per command: cmd/kubectl-X is bin/kubectl-X, any other cmd/X is bin/lockstep-X.
 COMMANDS := $(patsubst cmd/%/main.go,%,$(wildcard cmd/*/main.go))
 
 CLUSTER := go run ./hack/cluster

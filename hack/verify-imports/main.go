@@ -4,7 +4,8 @@
 //
 // No plugin imports another one, and no controller another one. The packages of pkg/rules turn values into values: they
 // have no client, no scheduler and no log. Nothing but test and hack imports test and hack; tests may import test/helpers.
-// What judges the scheduler imports nothing of it. Run it at the top of the repository.
+// What judges the scheduler imports nothing of it, and kubectl-gang is built without it. Run it at the top of the
+// repository.
 package main
 
 import (
@@ -29,10 +30,17 @@ const helpers = "test/helpers/"
 // judge is the package that decides whether the scheduler did well.
 const judge = "test/chaos/invariant"
 
+// The package of kube-scheduler, and the program that is built without it, so that it is small.
+const (
+	scheduler = "k8s.io/kubernetes/pkg/scheduler"
+	small     = module + "cmd/kubectl-gang"
+)
+
 // pkg is what go list prints about a package.
 type pkg struct {
 	ImportPath                         string
 	Imports, TestImports, XTestImports []string
+	Deps                               []string
 }
 
 func main() {
@@ -50,7 +58,7 @@ func main() {
 }
 
 func run() ([]string, error) {
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "./...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -73,6 +81,9 @@ func check(p pkg) []string {
 	imports := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
 	slices.Sort(imports)
 	var violations []string
+	if p.ImportPath == small && slices.Contains(p.Deps, scheduler) {
+		violations = append(violations, fmt.Sprintf("%s imports %s, itself or by another: what runs the scheduler is in cmd/kubectl-gang-forecast", small, scheduler))
+	}
 	for _, path := range slices.Compact(imports) {
 		if path == p.ImportPath { // an external test
 			continue

@@ -79,3 +79,20 @@ func TestHelpers(t *testing.T) {
 		})
 	}
 }
+
+// TestSmall: kubectl-gang is built without the scheduler, whatever imports it.
+func TestSmall(t *testing.T) {
+	for name, c := range map[string]struct {
+		path string
+		deps []string
+		bad  int
+	}{
+		"without it":                       {small, []string{scheduler + "/apis/config"}, 0},
+		"with it":                          {small, []string{module + "pkg/x", scheduler}, 1},
+		"the program that is there for it": {small + "-forecast", []string{scheduler}, 0},
+	} {
+		if got := check(pkg{ImportPath: c.path, Deps: c.deps}); len(got) != c.bad {
+			t.Errorf("%s: violations %q, want %d", name, got, c.bad)
+		}
+	}
+}

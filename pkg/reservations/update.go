@@ -60,7 +60,7 @@ func (r *Registry) update(now *v1alpha1.Reservation) {
 	if ended {
 		return
 	}
-	who, err := ownersOf(now)
+	who, err := owners.OfReservation(now)
 	if err != nil {
 		klog.Background().Error(err, "Failed to read the owners of a Reservation; no pod may use it", "reservation", now.Name)
 	}

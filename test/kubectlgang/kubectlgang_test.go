@@ -35,6 +35,8 @@ func TestKubectlGang(t *testing.T) {
 	t.Run("Topology", s.testTopology)
 	t.Run("Refused", s.testRefused)
 	t.Run("Explain", s.testExplain)
+	t.Run("WithoutForecasts", s.testWithoutForecasts)
+	t.Run("Interrupted", s.testInterrupted)
 	t.Run("PodsOnly", s.testPodsOnly)
 	t.Run("WatchPodsOnly", s.testWatchPodsOnly)
 	t.Run("View", s.testView)

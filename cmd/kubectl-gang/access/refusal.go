@@ -135,12 +135,12 @@ type roundTripper func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// requests tells what is asked for by the paths of the API server.
-var requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+// Requests tells what is asked for by the paths of the API server.
+var Requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // resourceAt returns which resource a request reads; its path in place of the name where that is of no resource.
 func resourceAt(r *http.Request) schema.GroupResource {
-	info, err := requests.NewRequestInfo(r)
+	info, err := Requests.NewRequestInfo(r)
 	if err != nil || !info.IsResourceRequest {
 		return schema.GroupResource{Resource: r.URL.Path}
 	}

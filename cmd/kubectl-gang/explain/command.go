@@ -4,30 +4,33 @@ package explain
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 type options struct {
 	*access.Access
-	simulate.Question
-	output  *output.Flags
-	verbose bool
+	source.Question
+	forecast Forecaster
+	output   *output.Flags
+	verbose  bool
 }
 
 // New makes the command.
-func New(a *access.Access) *cobra.Command {
-	o := &options{Access: a, output: output.NewFlags()}
+func New(a *access.Access, forecast Forecaster) *cobra.Command {
+	o := &options{Access: a, forecast: forecast, output: output.NewFlags()}
 	cmd := &cobra.Command{
 		Use:   "explain [GANG | TYPE/NAME]",
 		Short: "Tell where a gang stands, and why it waits",
@@ -56,7 +59,8 @@ func (o *options) run(ctx context.Context, name string) error {
 	if _, err := o.output.Printer(o.Out); err != nil {
 		return err
 	}
-	if err := o.Check(); err != nil {
+	more, err := o.More()
+	if err != nil {
 		return err
 	}
 	began := time.Now()
@@ -64,123 +68,119 @@ func (o *options) run(ctx context.Context, name string) error {
 	if err != nil || gang == "" {
 		return err
 	}
-	var r *Report
-	err = o.Ask(ctx, o.Access,
-		func(ctx context.Context, simulation *simulate.Simulation, more *simulate.More) (err error) {
-			r, err = o.ask(ctx, gang, simulation, more)
-			return err
-		})
-	var wrong *wrongError
-	if err != nil && !errors.As(err, &wrong) && ctx.Err() == nil {
-		r, err = o.alone(ctx, gang, err)
-	}
+	r, err := o.report(ctx, gang)
 	if err != nil {
 		return err
+	}
+	if more != nil && len(r.Cases) == 1 && r.Cases[0].Undecided && r.Cases[0].Placed < r.Cases[0].Asked {
+		r.Advice = append(r.Advice, "There was no time left to ask with more nodes: see --timeout")
 	}
 	r.Seconds = time.Since(began).Seconds()
 	return r.print(o.output, o.Out, o.verbose)
 }
 
-// wrongError means that the question has no answer, though the scheduler can be asked.
-type wrongError struct{ error }
+// readTimeout is how long reading takes at most that does not go along with a forecast: the time for an answer may be
+// over by then.
+const readTimeout = 10 * time.Second
 
-// Unwrap returns what is wrong.
-func (e *wrongError) Unwrap() error { return e.error }
-
-// ask asks the scheduler. An error is a [wrongError], or else why the scheduler could not be asked.
-func (o *options) ask(ctx context.Context, gang string, simulation *simulate.Simulation,
-	more *simulate.More) (*Report, error) {
-	if err := simulation.Start(ctx); err != nil {
+// report reports how a gang stands, with what the scheduler decides about it, or why that could not be asked. It fails
+// where not even the pods can be read.
+func (o *options) report(ctx context.Context, gang string) (*Report, error) {
+	cluster, err := o.Cluster(o.Access)
+	if err != nil {
 		return nil, err
 	}
-	var pods []*v1.Pod
 	var beside *beside
-	reading, readCtx := errgroup.WithContext(ctx)
-	reading.Go(func() (err error) {
-		pods, err = simulation.Pods(readCtx, gang[:strings.Index(gang, "/")])
-		return err
-	})
-	reading.Go(func() error { return simulation.Ready(readCtx) })
-	reading.Go(func() error {
-		beside = readBeside(readCtx, simulation.Read, gang)
-		return nil
-	})
-	if err := reading.Wait(); err != nil {
-		return nil, err
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+		beside = readBeside(ctx, cluster.Read, gang)
+	}()
+	forecast, why := o.forecast(ctx, o.Access, &o.Question, gang)
+	if wrong := (*WrongError)(nil); errors.As(why, &wrong) || why != nil && ctx.Err() != nil {
+		return nil, why
 	}
-	named := sorted(pods, func(pod *v1.Pod) bool { return view.GangOf(pod) == gang })
-	members := slices.DeleteFunc(slices.Clone(named), func(pod *v1.Pod) bool { return simulation.GangOf(pod) != gang })
-	return o.report(ctx, gang, named, members, beside, simulation, more)
-}
-
-// sorted returns some of the pods, in order of their names.
-func sorted(pods []*v1.Pod, is func(*v1.Pod) bool) []*v1.Pod {
-	some := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !is(pod) })
-	slices.SortFunc(some, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	return some
-}
-
-// report asks the scheduler about the members that wait. named are all pods that name the gang, also
-// those that no profile of it schedules.
-func (o *options) report(ctx context.Context, gang string, named, members []*v1.Pod, beside *beside,
-	simulation *simulate.Simulation, more *simulate.More) (*Report, error) {
-	g := beside.row(gang, named)
-	aside := strangers(named, simulation.Profiles())
-	if len(members) == 0 && (g == nil || len(beside.of.PodGroups)+len(beside.of.Natives) == 0) {
-		return nil, &wrongError{o.unknown(ctx, simulation.Read, gang, aside)}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if why != nil {
+		pods, err := cluster.Pods(ctx, gang[:strings.Index(gang, "/")])
+		if err != nil {
+			return nil, unasked(err, why)
+		}
+		named := Naming(pods, gang)
+		forecast = &Forecast{Named: named, Members: named}
 	}
-	r := newReport(gang, members)
+	<-read
+	g := beside.row(gang, forecast.Named)
+	if g == nil && why != nil || len(forecast.Members) == 0 && (g == nil || len(beside.of.PodGroups)+len(beside.of.Natives) == 0) {
+		if why != nil {
+			return nil, unasked(o.unknown(ctx, cluster.Read, gang, strings.Join(beside.notes, "; ")), why)
+		}
+		return nil, o.unknown(ctx, cluster.Read, gang, strangers(forecast.Named, forecast.Profiles))
+	}
+	r := newReport(gang, forecast.Members)
 	defer r.judge(g)
 	r.Notes = beside.notes
-	r.tell(g, simulation.Profiles())
-	if aside != "" {
-		r.Advice = append(r.Advice, aside)
+	if g != nil && (g.Minimum > 0 || beside.groupsRead) { // or else its PodGroup may say more than its pods
+		r.tell(g, forecast.Profiles)
 	}
-	r.Configuration = &simulation.Origin
-	asked := waiting(members)
-	if len(members) > 0 {
-		if name := simulation.Set().QueueOf(members[0]); name != "" { // its profile has queues
-			r.Queue, _ = readQueue(ctx, simulation.Read, name) // the default queue exists without being created
-		}
-	}
-	if len(asked) == 0 {
+	if why == nil {
+		r.addForecast(ctx, cluster.Read, forecast, beside)
 		return r, nil
 	}
-	var err error
-	if r.Leaderless, err = leaderless(ctx, simulation.Read, simulation.Origin); err != nil {
-		r.Notes = append(r.Notes, "whether a scheduler leads is not known: "+err.Error())
-	}
-	if simulation.Set().Reserves(asked[0]) && beside.reservationsRead {
-		r.reserve(beside.reservations, asked)
-	}
-	return r, o.decide(ctx, r, asked, simulation, more)
+	r.Unasked = o.unread(ctx, cluster, why)
+	r.addUnasked(ctx, cluster.Read, g, Waiting(forecast.Members), beside)
+	return r, nil
 }
 
-// decide adds what the scheduler decides about members that wait.
-func (o *options) decide(ctx context.Context, r *Report, asked []*v1.Pod, simulation *simulate.Simulation,
-	more *simulate.More) error {
-	answer, err := simulation.Decide(ctx, asked)
-	if err != nil {
-		return err
+// unasked returns an error with why the scheduler could not be asked.
+func unasked(err, why error) error {
+	return fmt.Errorf("%w; and the scheduler could not be asked: %w", err, why)
+}
+
+// addUnasked adds the queue and the Reservations of members that wait, as far as they are known without the scheduler.
+func (r *Report) addUnasked(ctx context.Context, read reader, g *view.Gang, waiting []*v1.Pod, beside *beside) {
+	if r.reserve(beside.reservations, waiting); len(r.Reservations) == 0 {
+		r.Reservations = nil // whether its profile uses any is not known
 	}
-	r.add("now", answer, simulation, time.Time{})
-	if line, waits := simulation.Set().Line(asked[0]); waits && answer.Placed() < len(asked) {
-		r.Line = &line
+	if g.Queue == v1alpha1.DefaultQueue && len(beside.of.Namespaces) == 0 {
+		return // its namespace may name another
 	}
-	switch {
-	case more == nil || answer.Placed() == len(asked):
-		return nil
-	case answer.Undecided:
-		r.Advice = append(r.Advice, "There was no time left to ask with more nodes: see --timeout")
-		return nil
+	switch q, err := readQueue(ctx, read, g.Queue); {
+	case err == nil:
+		r.Queue = q
+	case !apierrors.IsNotFound(err): // where it is, there may be no queues at all
+		r.Notes = append(r.Notes, "the numbers of its queue "+g.Queue+" are not known: "+err.Error())
 	}
-	began := time.Now()
-	if err := more.Suppose(ctx, simulation); err != nil {
-		return &wrongError{err}
+}
+
+// addForecast adds what the scheduler says.
+func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, beside *beside) {
+	r.Configuration, r.Line, r.MoreNodes, r.Cases = &f.Configuration, f.Line, f.MoreNodes, f.Cases
+	if text := strangers(f.Named, f.Profiles); text != "" {
+		r.Advice = append(r.Advice, text)
 	}
-	if answer, err = simulation.Decide(ctx, asked); err != nil {
-		return err
+	if f.Queue != "" {
+		r.Queue, _ = readQueue(ctx, read, f.Queue) // the default queue exists without being created
 	}
-	r.add(more.String(), answer, simulation, began)
-	return nil
+	waiting := Waiting(f.Members)
+	if len(waiting) == 0 {
+		return
+	}
+	var err error
+	if r.Leaderless, err = leaderless(ctx, read, f.Configuration); err != nil {
+		r.Notes = append(r.Notes, "whether a scheduler leads is not known: "+err.Error())
+	}
+	if f.Reserves && beside.reservationsRead {
+		r.reserve(beside.reservations, waiting)
+	}
+}
+
+// Naming returns the pods that name a gang, in order of their names.
+func Naming(pods []*v1.Pod, gang string) []*v1.Pod {
+	named := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return view.GangOf(pod) != gang })
+	slices.SortFunc(named, func(a, b *v1.Pod) int { return strings.Compare(a.Name, b.Name) })
+	return named
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
@@ -48,7 +48,7 @@ func (o *options) find(ctx context.Context, name string) (string, error) {
 	case kind == "podgroup":
 		return namespace + "/" + second, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	cluster, err := o.Cluster(o.Access)
 	if err != nil {
@@ -61,7 +61,7 @@ func (o *options) find(ctx context.Context, name string) (string, error) {
 }
 
 // gangOf returns the gang of a pod, or of the pods of a Job.
-func gangOf(ctx context.Context, cluster *simulate.Cluster, kind, namespace, name string) (string, error) {
+func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name string) (string, error) {
 	pods, err := cluster.Pods(ctx, namespace)
 	if err != nil {
 		return "", err
@@ -92,7 +92,7 @@ func gangOf(ctx context.Context, cluster *simulate.Cluster, kind, namespace, nam
 }
 
 // podOf returns a pod as a Job makes it.
-func podOf(ctx context.Context, cluster *simulate.Cluster, namespace, name string) (*v1.Pod, error) {
+func podOf(ctx context.Context, cluster *source.Cluster, namespace, name string) (*v1.Pod, error) {
 	var job batchv1.Job
 	if err := cluster.Read(ctx, "/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name, &job); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -115,7 +115,7 @@ func namesOf(pods []*v1.Pod) (names []string) {
 
 // onlyOne returns the only gang of a namespace that waits. It lists those that do where they are several, and notes
 // where there is none.
-func (o *options) onlyOne(ctx context.Context, cluster *simulate.Cluster, namespace string) (string, error) {
+func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespace string) (string, error) {
 	gangs, err := gangsIn(ctx, cluster.Read, namespace)
 	if err != nil {
 		return "", err

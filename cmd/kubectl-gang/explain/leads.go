@@ -10,12 +10,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
 // leaderless returns why no scheduler leads, by its lease; empty where one does, or none has to. Where the scheduler's
 // configuration is not known, it may need no lease. A lease that cannot be read is an error.
-func leaderless(ctx context.Context, read reader, of simulate.Origin) (string, error) {
+func leaderless(ctx context.Context, read reader, of source.Origin) (string, error) {
 	name := of.Lease
 	if name == "" {
 		return "", nil

@@ -59,5 +59,5 @@ func strangers(pods []*v1.Pod, profiles []string) string {
 		return ""
 	}
 	return fmt.Sprintf("Pods of it name a scheduler that is no profile of the configuration: %s; set "+
-		"spec.schedulerName to %s", strings.Join(counted(counts), ", "), strings.Join(profiles, " or "))
+		"spec.schedulerName to %s", strings.Join(Counted(counts), ", "), strings.Join(profiles, " or "))
 }

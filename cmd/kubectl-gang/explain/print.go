@@ -12,7 +12,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
-	"github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
@@ -109,7 +108,7 @@ func (r *Report) summary() (lines []string) {
 			}
 			continue
 		}
-		if c.Placed == c.asked && len(c.Victims) == 0 {
+		if c.Placed == c.Asked && len(c.Victims) == 0 {
 			lines = append(lines, fmt.Sprintf("%s the scheduler would place %d pods%s", upper(c.Name), c.Placed, c.at()))
 		} else {
 			lines = append(lines, upper(c.Name)+": "+c.why(r.Gang))
@@ -186,7 +185,7 @@ var autoscaler = map[MoreNodes]string{
 
 // details are the lines of a case that -v adds.
 func (c *Case) details(r *Report) (lines []string) {
-	text := fmt.Sprintf("%s: %d of %d placed", upper(c.Name), c.Placed, c.asked)
+	text := fmt.Sprintf("%s: %d of %d placed", upper(c.Name), c.Placed, c.Asked)
 	if len(c.Nodes) > 0 {
 		text += ", on " + strings.Join(c.Nodes, ", ")
 	}
@@ -246,7 +245,7 @@ func searched(d *decisions.Decision) (lines []string) {
 		lines = append(lines, fmt.Sprintf("    and %d more", more))
 	}
 	for _, bundle := range d.Bundles {
-		lines = append(lines, fmt.Sprintf("    chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f", bundle.Pods,
+		lines = append(lines, fmt.Sprintf("    Chosen: %d pods of %s (%s), gain %.2f, cost %.2f, ROI %.2f", bundle.Pods,
 			bundle.Gang, bundle.Kind, bundle.Gain, bundle.Cost, bundle.ROI))
 	}
 	return lines
@@ -300,7 +299,7 @@ func amounts(list v1.ResourceList) string {
 }
 
 // lineWords says where a gang stands among those that wait.
-func lineWords(line *scheduler.Line) string {
+func lineWords(line *Line) string {
 	of := ""
 	if line.Queue != "" {
 		of = " in queue " + line.Queue

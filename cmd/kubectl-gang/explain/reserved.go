@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/reservations"
+	"github.com/lockstep-sh/lockstep/pkg/rules/owners"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -31,7 +31,7 @@ type Reserved struct {
 // reserved lists the Reservations that members which wait may use, or name. Of those that have ended it lists only the
 // ones that they name.
 func reserved(list []*v1alpha1.Reservation, waiting []*v1.Pod) ([]Reserved, error) {
-	owned, err := reservations.Owned(list, waiting)
+	owned, err := owners.Owned(list, waiting)
 	if err != nil {
 		return nil, fmt.Errorf("reading the owners of Reservations: %w", err)
 	}

@@ -85,22 +85,22 @@ func (c *Case) why(gang string) string {
 	switch {
 	case c.Undecided:
 		return "the scheduler came to no end in the time it had; see --timeout"
-	case c.Placed == c.asked && len(c.Victims) > 0:
+	case c.Placed == c.Asked && len(c.Victims) > 0:
 		return "it starts" + c.at() + " by evicting " + few(c.Victims)
-	case c.Placed == c.asked:
+	case c.Placed == c.Asked:
 		return "there is room for it, and it starts" + c.at()
 	}
 	text := c.lacks(gang)
 	if c.Placed > 0 {
-		text = fmt.Sprintf("%d of %d get a node; for the others: %s", c.Placed, c.asked, text)
+		text = fmt.Sprintf("%d of %d get a node; for the others: %s", c.Placed, c.Asked, text)
 	}
 	return text
 }
 
 // at says where members are placed.
 func (c *Case) at() string {
-	if c.chosen != "" {
-		return " in " + c.chosen
+	if c.Chosen != "" {
+		return " in " + c.Chosen
 	}
 	return " on " + few(c.Nodes)
 }

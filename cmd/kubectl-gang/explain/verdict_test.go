@@ -9,8 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
@@ -35,12 +35,12 @@ func placement(fits ...int) *decisions.Decision {
 // TestVerdict: the first line answers, and contradicts nothing below it.
 func TestVerdict(t *testing.T) {
 	waits := func(d *decisions.Decision, reason, message string) []Case {
-		return []Case{{Name: "now", asked: 10, Why: []view.Wait{{Reason: reason, Message: message, Pods: 10}}, Placement: d}}
+		return []Case{{Name: "now", Asked: 10, Why: []view.Wait{{Reason: reason, Message: message, Pods: 10}}, Placement: d}}
 	}
-	placed := []Case{{Name: "now", Placed: 4, asked: 4, Nodes: []string{"n-0 (4)"}}}
+	placed := []Case{{Name: "now", Placed: 4, Asked: 4, Nodes: []string{"n-0 (4)"}}}
 	anywhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Fits: 1, Min: 4, Short: map[string]string{"nvidia.com/gpu": "24"}}}}
 	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Topology: "example.com/block", Min: 4}}}
-	builtIn := &simulate.Origin{BuiltIn: "none was found"}
+	builtIn := &source.Origin{BuiltIn: "none was found"}
 	for want, r := range map[string]Report{
 		"a/b waits: no rack has room for 10; best rack r fits 6":                                {State: "waiting for room", Waiting: 10, Minimum: 10, Cases: waits(placement(6, 5), unschedulable, noFit)},
 		"a/b waits: no rack has room for any of its 10 members":                                 {State: "waiting for room", Waiting: 10, Minimum: 10, Cases: waits(placement(0), unschedulable, noFit)},
@@ -48,7 +48,7 @@ func TestVerdict(t *testing.T) {
 		"a/b waits: no node has the label example.com/block, which it requires as its topology": {State: "waiting for room", Waiting: 4, Minimum: 4, Cases: waits(nowhere, unschedulable, noFit)},
 		"a/b waits: " + ceiling: {State: "queued", Waiting: 4, Minimum: 4, Cases: waits(nil, "QueueCapability", ceiling)},
 		"a/b waits: there is room for it, and it starts on n-0 (4)":                                                              {State: "planning", Waiting: 4, Minimum: 4, Cases: placed},
-		"a/b waits: it starts in rack r by evicting a/low (8)":                                                                   {State: "planning", Waiting: 4, Minimum: 4, Cases: []Case{{Placed: 4, asked: 4, chosen: "rack r", Victims: []string{"a/low (8)"}}}},
+		"a/b waits: it starts in rack r by evicting a/low (8)":                                                                   {State: "planning", Waiting: 4, Minimum: 4, Cases: []Case{{Placed: 4, Asked: 4, Chosen: "rack r", Victims: []string{"a/low (8)"}}}},
 		"a/b waits: 1 of its minimum of 2 members are there":                                                                     {State: "gathering", Members: 1, Waiting: 1, Minimum: 2, Cases: waits(nil, "GangIncomplete", "")},
 		"a/b runs: 2 of 2 members have a node, and it needs 2":                                                                   {State: "bound", Members: 2, Bound: 2, Minimum: 2},
 		"a/b runs with 4 of 12 members, and it needs 4; 8 wait: " + strings.TrimPrefix(noFit, `gang "a/b": `):                    {State: "bound", Members: 12, Bound: 4, Waiting: 8, Minimum: 4, Cases: waits(nil, unschedulable, noFit)},
@@ -72,7 +72,7 @@ func TestPrint(t *testing.T) {
 	search := &decisions.Decision{Need: "80 nvidia.com/gpu", Domains: []decisions.Domain{{Name: "rack r", Outcome: "short"}, {Name: "rack r", Outcome: "short"}}}
 	r := Report{
 		Gang: "a/b", Phase: "Pending", State: "waiting for room", Members: 10, Waiting: 10, Minimum: 10, Said: []view.Wait{said}, MoreNodes: MoreNodesInOneDomain,
-		Cases: []Case{{Name: "now", asked: 10, Why: []view.Wait{said}, Placement: failed, Search: search}, {Name: "with 1 more node like n-0", Placed: 10, asked: 10, chosen: "rack r"}},
+		Cases: []Case{{Name: "now", Asked: 10, Why: []view.Wait{said}, Placement: failed, Search: search}, {Name: "with 1 more node like n-0", Placed: 10, Asked: 10, Chosen: "rack r"}},
 	}
 	r.judge(&view.Gang{})
 	const brief = `a/b waits: no rack has room for 10; best rack r fits 6
@@ -96,52 +96,6 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 101 {
 			t.Errorf("line %q is longer than 100 columns", line)
-		}
-	}
-}
-
-// TestDecide: which of the decisions are why a gang waits.
-func TestDecide(t *testing.T) {
-	evict := decisions.Decision{Kind: decisions.Preemption, Result: decisions.Evict}
-	none := decisions.Decision{Kind: decisions.Preemption, Result: decisions.NoVictims}
-	all := []decisions.Decision{*placement(6), none, evict, {Kind: decisions.Placement, Result: decisions.Placed, Chosen: "rack r"}}
-	waits, placed, evicts := Case{asked: 10}, Case{asked: 10, Placed: 10}, Case{asked: 10, Placed: 10, Victims: []string{"a/low (8)"}}
-	kept := Case{asked: 10}
-	waits.decide(all[:2], false)
-	placed.decide(all, false)
-	evicts.decide(all, false)
-	kept.decide(all[:2], true)
-	if waits.Placement == nil || waits.Search == nil || waits.Search.Result != decisions.NoVictims {
-		t.Errorf("waiting: %+v", waits)
-	}
-	if placed.Placement != nil || placed.Search != nil || placed.chosen != "rack r" {
-		t.Errorf("placed: %+v", placed)
-	}
-	if evicts.Search == nil || evicts.Search.Result != decisions.Evict {
-		t.Errorf("placed by evicting others: %+v", evicts)
-	}
-	if kept.Placement != nil || kept.Search != nil {
-		t.Errorf("kept by its queue: %+v", kept)
-	}
-}
-
-// TestMoreNodes: whether autoscalers help goes by the plan.
-func TestMoreNodes(t *testing.T) {
-	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Topology: "example.com/block", Min: 4}}}
-	why := func(reason string) []view.Wait {
-		return []view.Wait{{Reason: reason, Message: "words do not count", Pods: 4}}
-	}
-	for want, c := range map[MoreNodes]struct {
-		Case
-		scattered string
-	}{
-		MoreNodesHelp:        {Case{Why: why(unschedulable), Placement: placement(6)}, ""},
-		MoreNodesInOneDomain: {Case{Why: why(unschedulable), Placement: placement(6)}, "rack"},
-		MoreNodesWithLabel:   {Case{Why: why(unschedulable), Placement: nowhere}, ""},
-		MoreNodesNoHelp:      {Case{Why: why("QueueCapability")}, ""},
-	} {
-		if got := moreNodes(&c.Case, c.scattered); got != want {
-			t.Errorf("it says %s, want %s", got, want)
 		}
 	}
 }

@@ -1,0 +1,22 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatif"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/test/helpers/gangdocs"
+)
+
+// TestDocs: of the commands for assistants, and the fields of what is printed as data, those that kubectl-gang does not
+// know.
+func TestDocs(t *testing.T) {
+	program := func() *cobra.Command { return newCommand(access.New(genericiooptions.NewTestIOStreamsDiscard())) }
+	if n := gangdocs.Commands(t, program, func(cmd *cobra.Command) bool { return cmd.Name() == "whatif" }); n == 0 {
+		t.Error("no command was found")
+	}
+	gangdocs.Fields(t, map[string]any{"`whatif` | `WhatIf`": whatif.Report{}})
+}

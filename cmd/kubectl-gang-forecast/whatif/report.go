@@ -1,0 +1,152 @@
+package whatif
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/view"
+)
+
+// Report is what would be in one case.
+type Report struct {
+	// Case is which case it is: now, or with more nodes.
+	Case string `json:"case"`
+	// Placed of Pods would have a node.
+	Placed int `json:"placed"`
+	Pods   int `json:"pods"`
+	// Undecided: the scheduler had not come to an end in the time that it had.
+	Undecided bool `json:"undecided,omitempty"`
+	// Why is why pods would wait, each reason once.
+	Why     []view.Wait `json:"why,omitempty"`
+	Members []Member    `json:"members"`
+	Victims []Victim    `json:"victims,omitempty"`
+	// Others are the pods that would be evicted meanwhile for others which wait in the cluster.
+	Others []Victim `json:"evictedForOthers,omitempty"`
+	// Seconds is how long the answer took, from when the cluster was asked first.
+	Seconds float64 `json:"seconds"`
+}
+
+// Member is what would become of a pod.
+type Member struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Gang      string `json:"gang,omitempty"`
+	Node      string `json:"node,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+}
+
+// Victim is a pod that would be evicted.
+type Victim struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Gang      string `json:"gang,omitempty"`
+	Node      string `json:"node"`
+	Priority  int32  `json:"priority"`
+}
+
+func reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulation, took time.Duration) Report {
+	r := Report{Case: name, Placed: answer.Placed(), Pods: len(answer.Verdicts),
+		Undecided: answer.Undecided, Seconds: took.Seconds()}
+	for i := range answer.Verdicts {
+		v := &answer.Verdicts[i]
+		r.Members = append(r.Members, Member{v.Pod.Namespace, v.Pod.Name, simulation.GangOf(v.Pod), v.Node, v.Reason})
+		if v.Node != "" {
+			continue
+		}
+		r.Members[i].Reason = cmp.Or(v.Reason, "Undecided")
+		r.Why = view.AddWait(r.Why, v.Reason, v.Message)
+	}
+	victims := func(pods []*v1.Pod) (list []Victim) {
+		for _, pod := range pods {
+			list = append(list, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName, priorityOf(pod)})
+		}
+		return list
+	}
+	r.Victims, r.Others = victims(answer.Victims), victims(answer.Others)
+	return r
+}
+
+func priorityOf(pod *v1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+var (
+	memberColumns = output.Columns[Member]{
+		{Name: "NAMESPACE", Of: func(m Member) any { return m.Namespace }},
+		{Name: "POD", Of: func(m Member) any { return m.Pod }},
+		{Name: "GANG", Of: func(m Member) any { return cmp.Or(m.Gang, "<none>") }},
+		{Name: "NODE", Of: func(m Member) any { return cmp.Or(m.Node, "<none>") }},
+		{Name: "REASON", Of: func(m Member) any { return m.Reason }},
+	}
+	victimColumns = output.Columns[Victim]{
+		{Name: "NAMESPACE", Of: func(v Victim) any { return v.Namespace }},
+		{Name: "VICTIM", Of: func(v Victim) any { return v.Pod }},
+		{Name: "GANG", Of: func(v Victim) any { return cmp.Or(v.Gang, "<none>") }},
+		{Name: "NODE", Of: func(v Victim) any { return v.Node }},
+		{Name: "PRIORITY", Of: func(v Victim) any { return v.Priority }},
+	}
+)
+
+// print prints reports: as words and tables, or as data.
+func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) error {
+	p, err := flags.Printer(out)
+	if err != nil {
+		return err
+	}
+	if !p.IsTable() {
+		return output.Print(p, "WhatIf", nil, reports)
+	}
+	for i := range reports {
+		r := &reports[i]
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		if _, err := io.WriteString(out, r.words(preempt)); err != nil {
+			return fmt.Errorf("writing what would be: %w", err)
+		}
+		if err := output.Table(flags, out, memberColumns, r.Members); err != nil {
+			return err
+		}
+		if len(r.Victims) == 0 {
+			continue
+		}
+		fmt.Fprintf(out, "\nIt would evict %d pods:\n", len(r.Victims))
+		if err := output.Table(flags, out, victimColumns, r.Victims); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// words returns the sentences before the tables.
+func (r *Report) words(preempt bool) string {
+	var b strings.Builder
+	title := strings.ToUpper(r.Case[:1]) + r.Case[1:]
+	switch {
+	case r.Undecided:
+		fmt.Fprintf(&b, "%s: not decided after %.1f s; %d of %d pods would be placed so far.\n", title,
+			r.Seconds, r.Placed, r.Pods)
+	default:
+		fmt.Fprintf(&b, "%s: %d of %d pods would be placed.\n", title, r.Placed, r.Pods)
+	}
+	for _, why := range r.Why {
+		fmt.Fprintf(&b, "  %d wait, %s: %s\n", why.Pods, cmp.Or(why.Reason, "Undecided"), why.Message)
+	}
+	if len(r.Others) > 0 {
+		fmt.Fprintf(&b, "  Meanwhile it would evict %d pods for others that wait in the cluster.\n", len(r.Others))
+	}
+	if len(r.Why) > 0 && !preempt {
+		fmt.Fprintln(&b, "  No pods are evicted for them here: see with --preempt what would be.")
+	}
+	return b.String()
+}
