@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,10 +14,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	klabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2/ktesting"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/yaml"
 
 	lockstepconfig "github.com/lockstep-sh/lockstep/apis/config"
 	_ "github.com/lockstep-sh/lockstep/apis/config/scheme"
@@ -69,7 +72,7 @@ func TestChartIsTheManifests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, got := plain(t, kustomize(t, tc.overlays...)), plain(t, template(t, system, tc.values...))
+			want, got := plain(t, kustomize(t, tc.overlays...)), plain(t, template(t, system, append(tc.values, "images.tag=latest")...))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("objects (-kustomize +chart):\n%s", diff)
 			}
@@ -131,6 +134,8 @@ func TestChartWritesValues(t *testing.T) {
 		"scheduler.podLabels.app\\.kubernetes\\.io/name=other", "scheduler.tolerations[0].operator=Exists",
 		"scheduler.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key=metadata.name",
 		"controller.image=elsewhere/controller@sha256:0", "controller.nodeMarks.enabled=true", "controller.podAnnotations.a=b",
+		"controller.extraEnv[0].name=GODEBUG", "controller.extraVolumes[0].name=tls", "controller.extraVolumeMounts[0].name=tls",
+		"controller.serviceAccount.name=own", "controller.serviceAccount.annotations.role=b", "page.enabled=true", "page.ingress.host=gangs.test",
 		"descheduler.podDisruptionBudget.maxUnavailable=1", // it is not enabled
 	))
 	for _, tc := range []struct{ object, path, want string }{
@@ -150,6 +155,16 @@ func TestChartWritesValues(t *testing.T) {
 		{"Deployment gangs/lockstep-controller", "spec template spec containers", "--reservation-mark-nodes"},
 		{"Deployment gangs/lockstep-controller", "spec template metadata annotations", "map[a:b checksum/config:"},
 		{"ClusterRoleBinding /lockstep-controller:node-marks", "roleRef", "name:lockstep-controller:node-marks"},
+		{"Deployment gangs/lockstep-controller", "spec template spec containers", "--page-bind-address=:8444"},
+		{"Deployment gangs/lockstep-controller", "spec template spec containers", "env:[map[name:GODEBUG]]"},
+		{"Deployment gangs/lockstep-controller", "spec template spec containers", "readOnly:true] map[name:tls]]"},
+		{"Deployment gangs/lockstep-controller", "spec template spec volumes", "name:config] map[name:tls]]"},
+		{"Deployment gangs/lockstep-controller", "spec template spec serviceAccountName", "own"},
+		{"ServiceAccount gangs/own", "metadata annotations", "map[role:b]"},
+		{"ClusterRoleBinding /lockstep-controller", "subjects", "[map[kind:ServiceAccount name:own namespace:gangs]]"},
+		{"RoleBinding gangs/lockstep-controller:leader-election", "subjects", "[map[kind:ServiceAccount name:own namespace:gangs]]"},
+		{"Deployment gangs/lockstep-scheduler", "spec template spec serviceAccountName", "lockstep-scheduler"},
+		{"Ingress gangs/lockstep-page", "spec rules", "host:gangs.test"},
 	} {
 		if got := field(rendered[tc.object], tc.path); !strings.Contains(got, tc.want) {
 			t.Errorf("%s, %s: got %s, want %s in it", tc.object, tc.path, got, tc.want)
@@ -157,6 +172,136 @@ func TestChartWritesValues(t *testing.T) {
 	}
 	if rendered["PodDisruptionBudget gangs/lockstep-descheduler"] != nil {
 		t.Error("a PodDisruptionBudget of a descheduler that is not there")
+	}
+}
+
+// TestServiceOfThePage: it leads to the port where the controller serves it.
+func TestServiceOfThePage(t *testing.T) {
+	t.Parallel()
+	rendered := objects(t, template(t, system, "page.enabled=true"))
+	for _, port := range list(rendered["Service kube-system/lockstep-page"], "spec", "ports") {
+		args := field(rendered["Deployment kube-system/lockstep-controller"], "spec template spec containers")
+		if flag := fmt.Sprintf("--page-bind-address=:%v", port["targetPort"]); !strings.Contains(args, flag) {
+			t.Errorf("the Service leads to port %v, and the controller lacks %s", port["targetPort"], flag)
+		}
+	}
+	selector := field(rendered["Service kube-system/lockstep-page"], "spec selector")
+	if labels := field(rendered["Deployment kube-system/lockstep-controller"], "spec selector matchLabels"); selector != labels {
+		t.Errorf("the Service selects %s, want %s", selector, labels)
+	}
+}
+
+// scraped are the jobs of manifests/monitoring/scrape.yaml, and the names of their ports.
+func scraped(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "manifests", "monitoring", "scrape.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Jobs []struct {
+			Name    string `json:"job_name"`
+			Relabel []struct {
+				Regex string `json:"regex"`
+			} `json:"relabel_configs"`
+		} `json:"scrape_configs"`
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	ports := map[string]string{}
+	for _, job := range file.Jobs {
+		ports[job.Name] = job.Relabel[0].Regex
+	}
+	return ports
+}
+
+// TestPodsThatAreScraped: the PodMonitor and the NetworkPolicy find each job of scrape.yaml, by labels and a port that its pods have.
+func TestPodsThatAreScraped(t *testing.T) {
+	t.Parallel()
+	rendered := objects(t, template(t, system, "monitoring.podMonitor.enabled=true", "networkPolicy.enabled=true", "descheduler.enabled=true"))
+	monitor, policy := rendered["PodMonitor kube-system/lockstep"], rendered["NetworkPolicy kube-system/lockstep"]
+	jobs := scraped(t)
+	if len(jobs) != 3 {
+		t.Errorf("scrape.yaml has jobs %v, want 3", jobs)
+	}
+	for job, port := range jobs {
+		deployment := rendered["Deployment kube-system/"+job]
+		labels, _, _ := unstructured.NestedStringMap(deployment.Object, "spec", "template", "metadata", "labels")
+		if name, _, _ := unstructured.NestedString(monitor.Object, "spec", "jobLabel"); labels[name] != job {
+			t.Errorf("%s: the label %q of its pods is %q, want the name of the job", job, name, labels[name])
+		}
+		for object, path := range map[*unstructured.Unstructured]string{monitor: "selector", policy: "podSelector"} {
+			selected, _, _ := unstructured.NestedStringMap(object.Object, "spec", path, "matchLabels")
+			if len(selected) == 0 || !klabels.SelectorFromSet(selected).Matches(klabels.Set(labels)) {
+				t.Errorf("%s %v does not select %v", object.GetKind(), selected, labels)
+			}
+		}
+		byPort := func(item map[string]any) bool { return item["port"] == port }
+		if !strings.Contains(field(deployment, "spec template spec containers"), "name:"+port) ||
+			!slices.ContainsFunc(list(monitor, "spec", "podMetricsEndpoints"), byPort) ||
+			!strings.Contains(field(policy, "spec ingress"), "map[port:"+port+"]") {
+			t.Errorf("%s: port %s is not in the deployment, the PodMonitor and the NetworkPolicy", job, port)
+		}
+	}
+	for _, endpoint := range list(monitor, "spec", "podMetricsEndpoints") {
+		want := map[string]any{
+			"port": endpoint["port"], "scheme": "https", "tlsConfig": map[string]any{"insecureSkipVerify": true},
+			"authorization": map[string]any{"credentials": map[string]any{"name": "lockstep-metrics", "key": "token"}},
+		}
+		if diff := cmp.Diff(want, endpoint); diff != "" {
+			t.Errorf("endpoint of the PodMonitor (-want +got):\n%s", diff)
+		}
+	}
+	if got := rendered["Secret kube-system/lockstep-metrics"].GetAnnotations()["kubernetes.io/service-account.name"]; rendered["ServiceAccount kube-system/"+got] == nil {
+		t.Errorf("the token is that of %q, which is not there", got)
+	}
+}
+
+// TestPrometheusRule: its groups are those of alerts.yaml, with whole links.
+func TestPrometheusRule(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile(filepath.Join(root, "manifests", "monitoring", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{}
+	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(data), "runbook_url: ", "runbook_url: https://docs.test/")), &want); err != nil {
+		t.Fatal(err)
+	}
+	rule := objects(t, template(t, system, "monitoring.prometheusRule.enabled=true", "monitoring.prometheusRule.runbooks=https://docs.test/",
+		"monitoring.prometheusRule.labels.release=prometheus"))["PrometheusRule kube-system/lockstep"]
+	if diff := cmp.Diff(want, rule.Object["spec"]); diff != "" {
+		t.Errorf("rules (-alerts.yaml +chart):\n%s", diff)
+	}
+	if rule.GetLabels()["release"] != "prometheus" {
+		t.Errorf("labels %v, want that of the values", rule.GetLabels())
+	}
+}
+
+// TestNetworkPolicy: the page is for all, unless values say who may reach it; metrics are for the namespace of Prometheus.
+func TestNetworkPolicy(t *testing.T) {
+	t.Parallel()
+	const prometheus, proxy = "from:[map[namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:monitoring]]]]", "from:[map[podSelector:map[]]]"
+	for name, tc := range map[string]struct {
+		values []string
+		want   string
+	}{
+		"without the page":  {nil, "[map[" + prometheus + " ports:[map[port:https] map[port:https-metrics]]]]"},
+		"the page, for all": {[]string{"page.enabled=true"}, "[map[" + prometheus + " ports:[map[port:https] map[port:https-metrics]]] map[ports:[map[port:8444]]]]"},
+		"for some": {[]string{"page.enabled=true", "json:networkPolicy.pageFrom=[{\"podSelector\":{}}]", "json:networkPolicy.metricsFrom=[{\"podSelector\":{}}]"},
+			"[map[" + proxy + " ports:[map[port:https] map[port:https-metrics]]] map[" + proxy + " ports:[map[port:8444]]]]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy := objects(t, template(t, system, append(tc.values, "networkPolicy.enabled=true")...))["NetworkPolicy kube-system/lockstep"]
+			if got := field(policy, "spec ingress"); got != tc.want {
+				t.Errorf("ingress: %s\nwant %s", got, tc.want)
+			}
+			if got := field(policy, "spec policyTypes"); got != "[Ingress]" {
+				t.Errorf("policyTypes: %s, want the way in, and nothing said about the way out", got)
+			}
+		})
 	}
 }
 
@@ -225,6 +370,10 @@ func TestChartRefusesValues(t *testing.T) {
 		"scheduler.mode=beside":                               "at '/scheduler/mode': value must be one of 'Beside', 'Instead'",
 		"scheduler.replica=3":                                 "at '/scheduler': additional properties 'replica' not allowed",
 		"schedulers.replicas=3":                               "additional properties 'schedulers' not allowed",
+		"scheduler.serviceAccount.create=false":               "at '/scheduler/serviceAccount': additional properties 'create' not allowed",
+		"controller.extraEnv[0]=A=1":                          "at '/controller/extraEnv/0': got string, want object",
+		"page.ingress.host=gangs.test":                        "page.ingress.host is set, and page.enabled is not",
+		"networkPolicy.from=x":                                "at '/networkPolicy': additional properties 'from' not allowed",
 		"controller.replicas=-1":                              "at '/controller/replicas': minimum",
 		"controller.args={-v=4}":                              "at '/controller/args/0'",
 		"images.pullPolicy=Sometimes":                         "at '/images/pullPolicy'",

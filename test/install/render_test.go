@@ -135,13 +135,13 @@ func template(t *testing.T, namespace string, values ...string) string {
 }
 
 // set returns the flags of helm for values such as scheduler.replicas=3; file:scheduler.config=PATH is what is in a
-// file.
+// file, json:page.ingress={} is JSON.
 func set(values []string) []string {
 	var flags []string
 	for _, value := range values {
 		flag := "--set"
-		if rest, ok := strings.CutPrefix(value, "file:"); ok {
-			flag, value = "--set-file", rest
+		if kind, rest, ok := strings.Cut(value, ":"); ok && (kind == "file" || kind == "json") {
+			flag, value = "--set-"+kind, rest
 		}
 		flags = append(flags, flag, value)
 	}

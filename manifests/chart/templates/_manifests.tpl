@@ -51,6 +51,12 @@ Writes values into the template of a pod, in place. Takes what lockstep.workload
 {{- $_ := set $pod $field $value }}
 {{- end }}
 {{- end }}
+{{- with $values.extraEnv }}
+{{- $_ := set $container "env" . }}
+{{- end }}
+{{- $_ := set $container "volumeMounts" (concat $container.volumeMounts $values.extraVolumeMounts) }}
+{{- $_ := set $pod "volumes" (concat $pod.volumes $values.extraVolumes) }}
+{{- $_ := set $pod "serviceAccountName" (include "lockstep.serviceAccount" (dict "root" .root "name" $pod.serviceAccountName)) }}
 {{- $metadata := .template.metadata }}
 {{- $_ := set $metadata "labels" (merge $metadata.labels $values.podLabels) }}
 {{- $_ := set $metadata "annotations" (merge (dict "checksum/config" (sha256sum .config)) $values.podAnnotations) }}
@@ -65,8 +71,19 @@ Writes values into the template of a pod, in place. Takes what lockstep.workload
 {{- end }}
 
 {{/*
-Puts an object into the release: its namespace and labels, in place. What the API server has in kube-system stays there. Takes
-root and object.
+The name in the release of a service account of manifests/. Takes root and name.
+*/}}
+{{- define "lockstep.serviceAccount" -}}
+{{- $name := .name }}
+{{- with index .root.Values (trimPrefix "lockstep-" .name) }}
+{{- $name = default $name .serviceAccount.name }}
+{{- end }}
+{{- $name }}
+{{- end }}
+
+{{/*
+Puts an object into the release: its namespace, its labels, and the names and annotations of service accounts, in place. What the
+API server has in kube-system stays there. Takes root and object.
 */}}
 {{- define "lockstep.adopt" -}}
 {{- $metadata := .object.metadata }}
@@ -77,7 +94,14 @@ root and object.
 {{- range .object.subjects }}
 {{- if eq .kind "ServiceAccount" }}
 {{- $_ := set . "namespace" $.root.Release.Namespace }}
+{{- $_ := set . "name" (include "lockstep.serviceAccount" (dict "root" $.root "name" .name)) }}
 {{- end }}
+{{- end }}
+{{- if eq .object.kind "ServiceAccount" }}
+{{- with (index .root.Values (trimPrefix "lockstep-" $metadata.name)).serviceAccount.annotations }}
+{{- $_ := set $metadata "annotations" . }}
+{{- end }}
+{{- $_ := set $metadata "name" (include "lockstep.serviceAccount" (dict "root" .root "name" $metadata.name)) }}
 {{- end }}
 {{- $_ := set $metadata "labels" (merge (fromYaml (include "lockstep.labels" .root)) (default dict $metadata.labels)) }}
 {{- end }}
