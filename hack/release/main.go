@@ -1,4 +1,4 @@
-// Command release makes in dist/ what a release consists of: binaries for each platform with their SBOMs, the
+// Command release makes in dist/ what a release consists of: binaries for each platform with their SBOMs and licences, the
 // Dockerfile of the images, whose context dist is, the chart, install.yaml, and SHA256SUMS of all of it. What it makes
 // of one commit is the same each time, byte by byte: no times, no paths of the machine. Run it by make release.
 package main
@@ -72,6 +72,7 @@ func (r *release) make(ctx context.Context) error {
 		make func(context.Context) error
 	}{
 		{"binaries and their SBOMs", r.binaries},
+		{"LICENSES", r.licenses},
 		{"Dockerfile", r.dockerfile},
 		{"chart", r.chart},
 		{"install.yaml", r.install},

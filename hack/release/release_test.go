@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
@@ -149,7 +152,7 @@ func TestCheckStatic(t *testing.T) {
 	}
 }
 
-// TestDockerfile: each program that runs in the cluster has an image of nothing but itself, as the user that the
+// TestDockerfile: each program that runs in the cluster has an image of nothing but itself and its licences, as the user that the
 // manifests name.
 func TestDockerfile(t *testing.T) {
 	data, err := os.ReadFile("Dockerfile")
@@ -162,7 +165,7 @@ func TestDockerfile(t *testing.T) {
 			got = append(got, line)
 		}
 	}
-	want := []string{"FROM scratch AS base", "USER 65532:65532"}
+	want := []string{"FROM scratch AS base", "COPY LICENSES /LICENSES", "USER 65532:65532"}
 	for _, name := range []string{"lockstep-scheduler", "lockstep-controller", "lockstep-descheduler"} {
 		want = append(want, "FROM base AS "+name, "ARG TARGETARCH",
 			"COPY linux/${TARGETARCH}/"+name+" /"+name, `ENTRYPOINT ["/`+name+`"]`)
@@ -177,6 +180,171 @@ func TestDockerfile(t *testing.T) {
 	for _, command := range all {
 		if !isPlugin(command) && !strings.Contains(string(data), "FROM base AS "+binaryName(command)+"\n") {
 			t.Errorf("cmd/%s has no image", command)
+		}
+	}
+}
+
+// TestLicenses: the modules of a binary are listed, with the version that replaces theirs; a text that several have is there once.
+func TestLicenses(t *testing.T) {
+	root, err := localcluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &release{root: root, out: t.TempDir()}
+	file := filepath.Join(r.out, "linux", "amd64", "release")
+	if _, err := r.command(t.Context(), nil, "go", "build", "-o", file, "./hack/release"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file+bomSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.licenses(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(r.out, licensesFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(data)
+	for _, want := range []string{"\nLockstep\n", "\nGo and its standard library\n", "\nk8s.io/apimachinery v0.37.", "\nsigs.k8s.io/yaml v", "Copyright 2009 The Go Authors"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s lacks %q", licensesFile, want)
+		}
+	}
+	license, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count := strings.Count(got, strings.TrimSpace(string(license))); count != 1 {
+		t.Errorf("the licence of Lockstep is there %d times, want 1", count)
+	}
+	if strings.Contains(got, "\ngithub.com/google/go-cmp ") {
+		t.Errorf("%s has a module that only tests need", licensesFile)
+	}
+	if _, err := licensesIn(t.TempDir()); err == nil {
+		t.Error("a module without a licence is no error")
+	}
+}
+
+// TestPush: each image is pushed for all platforms, signed by its digest, and has the SBOM of each platform; so are the chart and the
+// checksums signed.
+func TestPush(t *testing.T) {
+	root, err := localcluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dist, programs, log := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "log")
+	dockerfile, err := os.ReadFile("Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(file, text string, mode os.FileMode) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	images := []string{"lockstep-scheduler", "lockstep-controller", "lockstep-descheduler"}
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, image := range images {
+			write(filepath.Join(dist, "linux", arch, image+bomSuffix), "{}", 0o600)
+		}
+	}
+	write(filepath.Join(dist, "Dockerfile"), string(dockerfile), 0o600)
+	for _, file := range []string{"lockstep-0.2.0.tgz", sumsFile, licensesFile} {
+		write(filepath.Join(dist, file), "", 0o600)
+	}
+	// The programs that it calls write down what they are called with.
+	for program, prints := range map[string]string{"docker": "", "cosign": "", "jq": "sha256:1", "helm": "Digest: sha256:2"} {
+		write(filepath.Join(programs, program), fmt.Sprintf("#!/bin/sh\necho %s \"$@\" >> %s\necho %s\n", program, log, prints), 0o700)
+	}
+	push := func(version string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), filepath.Join(root, "hack", "release", "push.sh"), dist)
+		cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "VERSION="+version, "REGISTRY=host/project")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := push("v9.9.9"); err == nil || !strings.Contains(out, "appVersion") {
+		t.Errorf("a version that is not that of the chart: %v, %s", err, out)
+	}
+	version := appVersion(t, root)
+	if out, err := push(version); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	called, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"helm push " + dist + "/lockstep-0.2.0.tgz oci://host/project/charts\n", "cosign sign --yes host/project/charts/lockstep@sha256:2\n",
+		"cosign sign-blob --yes --bundle " + dist + "/SHA256SUMS.sigstore.json " + dist + "/SHA256SUMS\n",
+	}
+	for _, image := range images {
+		want = append(want, "docker buildx build --target "+image+" --platform linux/amd64,linux/arm64 --tag host/project/"+image+":"+version+" ",
+			"cosign sign --yes --recursive host/project/"+image+"@sha256:1\n")
+		for _, arch := range []string{"amd64", "arm64"} {
+			want = append(want, "cosign attest --yes --type cyclonedx --predicate "+dist+"/linux/"+arch+"/"+image+bomSuffix+" host/project/"+image+"@sha256:1\n")
+		}
+	}
+	for _, line := range want {
+		if strings.Count(string(called), line) != 1 {
+			t.Errorf("it was not called once: %s\nin\n%s", line, called)
+		}
+	}
+	list, err := exec.CommandContext(t.Context(), "tar", "--list", "--file", filepath.Join(dist, "lockstep-"+version+"-linux-arm64.tar.gz")).CombinedOutput()
+	if err != nil {
+		t.Fatalf("listing the archive of linux/arm64: %v\n%s", err, list)
+	}
+	for _, file := range append(images, licensesFile) {
+		if !strings.Contains(string(list), file) {
+			t.Errorf("the archive of linux/arm64 lacks %s:\n%s", file, list)
+		}
+	}
+}
+
+// appVersion returns that of the chart.
+func appVersion(t *testing.T, root string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(root, "manifests", "chart", "Chart.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var chart struct{ Version, AppVersion string }
+	if err := yaml.Unmarshal(data, &chart); err != nil {
+		t.Fatal(err)
+	}
+	if want := chartVersion(chart.AppVersion); chart.Version != want {
+		t.Errorf("version of the chart: %s, want that of its appVersion, %s", chart.Version, want)
+	}
+	return chart.AppVersion
+}
+
+// TestReleaseWorkflow: it can be read, its commands parse, and the commands of this repository in it exist.
+func TestReleaseWorkflow(t *testing.T) {
+	data, err := os.ReadFile(filepath.Join("..", "..", ".github", "workflows", "release.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct{ Uses, Run string }
+		}
+	}
+	if err := yaml.Unmarshal(data, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	commands := ""
+	for _, step := range workflow.Jobs["release"].Steps {
+		parse := exec.CommandContext(t.Context(), "bash", "-n")
+		parse.Stdin = strings.NewReader(step.Run)
+		if out, err := parse.CombinedOutput(); err != nil {
+			t.Errorf("parsing %s: %v\n%s", step.Run, err, out)
+		}
+		commands += step.Run + "\n"
+	}
+	for _, want := range []string{"make release ", "hack/release/push.sh\n"} {
+		if !strings.Contains(commands, want) {
+			t.Errorf("its commands lack %q:\n%s", want, commands)
 		}
 	}
 }
@@ -225,7 +393,7 @@ func TestChartAndInstall(t *testing.T) {
 // ofChart are the files that a chart may have: no overlays, samples or texts of this repository.
 var ofChart = regexp.MustCompile(`^lockstep/(Chart\.yaml|values\.yaml|values\.schema\.json|\.helmignore|templates/[a-zA-Z_-]+\.(yaml|tpl|txt)|` +
 	`crds/[a-z0-9_.-]+\.yaml|files/(base|config|rbac|descheduler/workload|descheduler-cron/workload|gangs-by-owner|keys)/[a-z-]+\.yaml|` +
-	`files/monitoring/(dashboard\.json|role-binding\.yaml))$`)
+	`files/monitoring/(alerts\.yaml|dashboard\.json|role-binding\.yaml))$`)
 
 // secretLimit is how large a Secret may be. Helm stores the chart in one, with its release.
 const secretLimit = 1 << 20

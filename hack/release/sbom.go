@@ -7,9 +7,12 @@ import (
 	"os"
 )
 
+// bomSuffix is what the name of an SBOM has behind that of its binary.
+const bomSuffix = ".cdx.json"
+
 // sbom lists what a binary is made of, beside it.
 func (r *release) sbom(ctx context.Context, binary string) error {
-	file := binary + ".cdx.json"
+	file := binary + bomSuffix
 	if _, err := r.command(ctx, nil, r.tool("cyclonedx-gomod"), "bin", "-json", "-noserial", "-notimestamp", "-std",
 		"-version", r.version, "-output", file, binary); err != nil {
 		return err
