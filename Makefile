@@ -139,6 +139,11 @@ test-versions: build control-plane ## Run scenarios of each part on the versions
 		go test -count=1 -timeout 60m ./test/e2e -run TestVersions -kubernetes $$version -v $(ARGS); \
 	done
 
+# No part of test: it builds another commit. Without FROM that is the last tag.
+.PHONY: test-upgrade
+test-upgrade: build control-plane ## Go from another commit to this checkout and back while gangs run and wait (FROM=COMMIT)
+	go test -count=1 ./test/upgrade -v -from '$(or $(FROM),$(shell git describe --tags --abbrev=0 2>/dev/null))' $(ARGS)
+
 # No part of test. The order in which pods start, and who makes way, do not depend on how fast the machine is.
 .PHONY: test-busy
 test-busy: build control-plane ## Run scenarios of order, queues and preemption while all cores are busy
