@@ -53,7 +53,7 @@ SCHEDULER ?= bin/lockstep-scheduler
 ##@ Try it
 
 .PHONY: demo
-demo: COMMANDS := scheduler controller
+demo: COMMANDS := scheduler controller descheduler
 demo: build ## Tell the story of a few gangs on a local cluster
 	go run ./hack/demo
 

@@ -17,10 +17,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
@@ -214,11 +216,33 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api startup.
 			return nil, nil // the scheduler shuts down, maybe before it began
 		}
 		s.slots.WaitForRoom(ctx)
-		s.room.Wait(ctx)
-		entity, err := next(logger)
-		s.room.Took(podOf(entity))
-		s.events.Begin()
-		return entity, err
+		for {
+			s.room.Wait(ctx)
+			entity, err := next(logger)
+			pod := podOf(entity)
+			if s.room.Keeps(ctx, pod) {
+				s.room.Took(pod)
+				s.events.Begin()
+				return entity, err
+			}
+			putBack(ctx, sched.SchedulingQueue, factory.Core().V1().Pods().Lister(), pod)
+		}
+	}
+}
+
+// putBack returns a pod that was taken from the scheduling queue to its gate.
+func putBack(ctx context.Context, to queue.SchedulingQueue, pods corelisters.PodLister, taken *v1.Pod) {
+	exists := func() (now *v1.Pod, ok bool) {
+		now, err := pods.Pods(taken.Namespace).Get(taken.Name)
+		return now, err == nil && now.UID == taken.UID
+	}
+	now, ok := exists()
+	if ok && now.Spec.NodeName == "" {
+		to.Add(ctx, now)
+	}
+	to.Done(taken.UID)
+	if _, ok := exists(); !ok { // it was not in the queue when that was told
+		to.Delete(klog.FromContext(ctx), taken)
 	}
 }
 

@@ -98,6 +98,10 @@ func setUp() error {
 	if err := localcluster.Build(context.Background(), os.Stderr, *kubernetes, "kube-scheduler"); err != nil {
 		return err
 	}
+	stock, err := localcluster.Binary("kube-scheduler")
+	if err != nil {
+		return err
+	}
 	// The community's manifests; commands of a scenario have a home of their own, without modules.
 	plugins, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/scheduler-plugins").Output()
 	if err != nil {
@@ -112,6 +116,7 @@ func setUp() error {
 		Fleet:      fleet,
 		Scheduler:  filepath.Join(root, "bin", "lockstep-scheduler"),
 		Controller: filepath.Join(root, "bin", "lockstep-controller"),
+		Programs:   map[string]string{"kube-scheduler": stock},
 		Variables:  map[string]string{"SCHEDULER_PLUGINS": strings.TrimSpace(string(plugins))},
 	}
 	return nil

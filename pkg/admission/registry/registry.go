@@ -308,6 +308,13 @@ func (r *Registry) Lead(ctx context.Context, group hold.Holder) (leader *v1.Pod)
 	return leader
 }
 
+// GiveBack takes its turn from a group, whose leader is not placed: it waits for another.
+func (r *Registry) GiveBack(ctx context.Context, group hold.Holder) {
+	if p := r.all()[group.Profile]; p != nil {
+		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.GiveBack(group.Group, now) })
+	}
+}
+
 // GroupOf returns the group of the gang of a pod; false if the pod is in none that is known.
 func (r *Registry) GroupOf(pod *v1.Pod) (group hold.Holder, ok bool) {
 	group.Profile = pod.Spec.SchedulerName

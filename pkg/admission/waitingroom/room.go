@@ -67,6 +67,8 @@ type Gangs interface {
 	Turn(group hold.Holder) (gangstate.Turn, bool)
 	// Lead gives a group its turn, and activates its leader, which it returns; nil if the group does not wait.
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
+	// GiveBack takes its turn from a group, whose leader is not placed: it waits for another.
+	GiveBack(ctx context.Context, group hold.Holder)
 	// GroupOf returns the group of the gang of a pod; false if the pod is in none.
 	GroupOf(pod *v1.Pod) (hold.Holder, bool)
 	// Serves reports whether a profile has gangs.
@@ -188,7 +190,34 @@ func (r *Room) Ask(ctx context.Context) {
 	}
 }
 
-// Took is called by the scheduling thread when it has taken a pod; nil for a native pod group, or none.
+// Keeps is called by the scheduling thread when it has taken a pod; nil for a native pod group, or none. It reports
+// whether the job of the pod keeps its turn, if it has one. Otherwise the pod has to wait at its gate again.
+func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
+	if pod == nil {
+		return true
+	}
+	group, member := r.groupOf(pod)
+	if turn, begun := r.turn(); begun || turn != nameOf(group) {
+		return true
+	}
+	r.asking.Lock()
+	defer r.asking.Unlock()
+	r.noteFreed()
+	r.locked(func() {
+		now := r.clock.Now()
+		r.refresh(now)
+		if keeps = r.room.Keeps(nameOf(group), now, elsewhere{r}, r.letsInQueues(now)); !keeps {
+			r.leader = ""
+		}
+	})
+	if !keeps && member {
+		r.gangs.GiveBack(ctx, group)
+	}
+	return keeps
+}
+
+// Took is called by the scheduling thread when the cycle of what it has taken begins: of a pod; nil for a native pod
+// group, or none.
 func (r *Room) Took(pod *v1.Pod) {
 	r.idle.Store(false)
 	r.locked(func() {
@@ -198,14 +227,11 @@ func (r *Room) Took(pod *v1.Pod) {
 	if pod == nil {
 		return
 	}
-	group, member := r.gangs.GroupOf(pod)
+	group, _ := r.groupOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.cycleBegan = now
-	if !member {
-		group = single(pod)
-	}
 	r.room.Begin(nameOf(group), now)
 	if r.leader == pod.UID {
 		r.leader, r.taken = "", pod.UID
@@ -222,10 +248,7 @@ func (r *Room) Took(pod *v1.Pod) {
 func (r *Room) Next(ctx context.Context) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
-	if freed := r.holds.Freed(); freed != r.freed {
-		r.freed = freed
-		r.Happen(turns.Freed)
-	}
+	r.noteFreed()
 	for _, pod := range r.queues.Called() {
 		r.activate(ctx, pod)
 	}
@@ -237,6 +260,14 @@ func (r *Room) Next(ctx context.Context) {
 		if pod := r.letIn(ctx, job, byPolicy); pod != nil && r.queue.Gated(pod) {
 			r.locked(func() { r.room.PassOver(job.Name) })
 		}
+	}
+}
+
+// noteFreed notes that holds have ended. asking is held.
+func (r *Room) noteFreed() {
+	if freed := r.holds.Freed(); freed != r.freed {
+		r.freed = freed
+		r.Happen(turns.Freed)
 	}
 }
 
@@ -289,11 +320,31 @@ func (r *Room) next() (job turns.Job, byPolicy, ok bool) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.refresh(now)
-	job, byPolicy, ok, again := r.room.Next(now, elsewhere{r}, r.passing == 0 || now.Sub(r.passingSince) > longestPassing)
+	job, byPolicy, ok, again := r.room.Next(now, elsewhere{r}, r.letsInQueues(now))
 	if !again.IsZero() {
 		r.timer.Reset(max(again.Sub(now), time.Millisecond))
 	}
 	return job, byPolicy, ok
+}
+
+// letsInQueues reports whether jobs of queues may be let in.
+func (r *Room) letsInQueues(now time.Time) bool {
+	return r.passing == 0 || now.Sub(r.passingSince) > longestPassing
+}
+
+// turn returns the job that was let in last, until its attempt is over, and whether the attempt has begun.
+func (r *Room) turn() (name string, begun bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.room.Turn()
+}
+
+// groupOf returns the group of the gang of a pod, and whether it is in one; otherwise what the pod is alone.
+func (r *Room) groupOf(pod *v1.Pod) (group hold.Holder, member bool) {
+	if group, member = r.gangs.GroupOf(pod); !member {
+		group = single(pod)
+	}
+	return group, member
 }
 
 // refresh offers the touched groups that wait for their turn, and withdraws those that no longer do.
@@ -332,12 +383,9 @@ func (r *Room) jobOf(group hold.Holder, turn gangstate.Turn) turns.Job {
 // the pod: the present explanation may not be the last. until is when it may be tried at the earliest, or when the
 // attempt that keeps it from that is over; zero for at once.
 func (r *Room) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
-	group, member := r.gangs.GroupOf(pod)
+	group, _ := r.groupOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !member {
-		group = single(pod)
-	}
 	now := r.clock.Now()
 	r.refresh(now)
 	awaits, until = r.room.Awaits(nameOf(group), now, elsewhere{r})

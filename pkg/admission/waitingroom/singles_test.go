@@ -56,6 +56,54 @@ func TestSinglesWaitTheirTurn(t *testing.T) {
 	}
 }
 
+// TestTurnsThatAreGivenBack: a pod or a gang whose turn has come waits for another if something happens before its cycle
+// begins that may help one of higher rank.
+func TestTurnsThatAreGivenBack(t *testing.T) {
+	s := newStage(t)
+	high, low, leader := s.single("high", 9), s.single("low", -1), member("gang", 0)
+	s.come("gang")
+	s.tries()
+	next := func(want *v1.Pod) {
+		t.Helper()
+		s.let = nil
+		if s.Next(s.ctx); !slices.Equal(s.let, []string{want.Name}) {
+			t.Fatalf("let in: %v, want %s", s.let, want.Name)
+		}
+	}
+	misses := func(pod *v1.Pod) {
+		t.Helper()
+		next(pod)
+		if !s.Keeps(s.ctx, pod) {
+			t.Errorf("%s does not keep its turn, and nothing has happened", pod.Name)
+		}
+		if pod == leader {
+			s.fail("gang")
+			return
+		}
+		s.Took(pod)
+		s.Failed(s.ctx, pod, &framework.FitError{Pod: pod})
+	}
+	isLate := func(pod *v1.Pod) {
+		t.Helper()
+		next(pod)
+		if s.holds.ReportFreed(); s.Keeps(s.ctx, pod) {
+			t.Errorf("%s keeps its turn, though the one before it may fit by now", pod.Name)
+		}
+	}
+	s.holds.ReportFreed()
+	misses(high)
+	isLate(leader)
+	misses(high)
+	misses(leader)
+	isLate(low)
+	if s.Enters(low) {
+		t.Error("low may enter the scheduling queue without a turn")
+	}
+	misses(high)
+	misses(leader)
+	misses(low)
+}
+
 // TestSinglesThatAreGone: a pod that is gone has no turn, and keeps nobody waiting.
 func TestSinglesThatAreGone(t *testing.T) {
 	s := newStage(t)

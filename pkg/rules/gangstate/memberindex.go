@@ -54,6 +54,9 @@ func indexOf(pod *v1.Pod) index {
 }
 
 func readIndex(value string) (int, bool) {
+	if value == "" {
+		return 0, false // an error costs more than all else here
+	}
 	n, err := memberIndex.ParseInteger(value)
 	return n, err == nil
 }

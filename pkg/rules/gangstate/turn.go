@@ -54,6 +54,14 @@ func (s *Gangs) Lead(group string, now time.Time) (leader *v1.Pod, e Effects) {
 	return m.pod, s.take()
 }
 
+// GiveBack takes the turn of a group from it before its attempt has begun. It waits for another.
+func (s *Gangs) GiveBack(group string, now time.Time) Effects {
+	if grp := s.groupOf(group); grp != nil && grp.phase == inTurn && !grp.visited && grp.replans == 0 {
+		s.enterPhase(grp, awaiting, now)
+	}
+	return s.take()
+}
+
 // groupOf returns a group by its name; nil if there is no such group.
 func (s *Gangs) groupOf(group string) *group {
 	namespace, name, _ := strings.Cut(group, "/") // annotations may name a gang as no object could be named

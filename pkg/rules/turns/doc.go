@@ -3,7 +3,8 @@
 // A job is what starts together: the gangs of a group, or one pod. Single pods in no queue are jobs once they did not fit;
 // before, kube-scheduler's own queue has them. These are the rules:
 //
-//  1. One job at a time is let in, and has its turn until its attempt is over.
+//  1. One job at a time is let in, and has its turn until its attempt is over. If something happens before its attempt
+//     begins that brings another job before it, it waits for another turn.
 //  2. A job that did not fit rests until something happens that could help it, or for a minute. Then it is a candidate, as
 //     is one that was never tried.
 //  3. The first candidate in order has the next turn. Jobs of queues are in the order of the policy, others in that of

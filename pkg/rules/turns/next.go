@@ -17,9 +17,7 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 	if r.turn.of != nil {
 		r.end(r.turn.of)
 	}
-	r.wake(now, elsewhere)
-	r.restCovered(now, elsewhere)
-	r.announce()
+	r.update(now, elsewhere)
 	j, late, until := r.choose(now, queues)
 	if j == nil {
 		if len(r.candidates) == 0 {
@@ -31,8 +29,38 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 		r.take(j)
 		j.phase = in
 	}
-	r.turn = turn{of: j, since: now, late: late}
+	r.turn = turn{of: j, since: now, late: late, byPolicy: byPolicy, changes: r.view.changes}
 	return j.Job, byPolicy, true, now.Add(showUp)
+}
+
+// Keeps reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not if
+// something has happened meanwhile that brings another job before it: that one did not fit in what was free when the job
+// was let in, and may now. The job is a candidate again then. Turns that the policy has admitted are kept.
+func (r *Room) Keeps(name string, now time.Time, elsewhere Elsewhere, queues bool) bool {
+	given := r.turn
+	j := given.of
+	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == r.view.changes {
+		return true
+	}
+	r.listen(elsewhere)
+	r.take(j)
+	r.enter(j)
+	r.update(now, elsewhere)
+	if r.first(queues) != j {
+		return false
+	}
+	r.take(j)
+	j.phase = in
+	r.turn = given
+	r.turn.changes = r.view.changes
+	return true
+}
+
+// update brings up to date which jobs are candidates.
+func (r *Room) update(now time.Time, elsewhere Elsewhere) {
+	r.wake(now, elsewhere)
+	r.restCovered(now, elsewhere)
+	r.announce()
 }
 
 // restCovered lets the candidates rest whose attempts would fail. It costs a look at each, after an attempt that failed.

@@ -113,8 +113,11 @@ type turn struct {
 	// since is when it was let in, or when its attempt began.
 	since time.Time
 	begun bool
-	// failed: the attempt before it placed nothing. late: it was let in since it was not looked at for too long.
-	failed, late bool
+	// failed: the attempt before it placed nothing. late: it was let in since it was not looked at for too long. byPolicy:
+	// the policy had to admit it.
+	failed, late, byPolicy bool
+	// changes is the view's count when it was let in.
+	changes uint64
 }
 
 // New returns an empty room. policy is nil where no job waits in a queue.

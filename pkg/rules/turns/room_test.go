@@ -125,6 +125,13 @@ func (w *world) fail(members int, cost time.Duration) {
 	w.Vain()
 }
 
+// begin says whether the job that has its turn keeps it, and notes it if it does not.
+func (w *world) begin() {
+	if name, _ := w.Turn(); !w.Keeps(name, w.now, w, !w.passing) {
+		w.log = append(w.log, "-"+name)
+	}
+}
+
 // tryAll lets all attempts fail until it is nobody's turn. Each job asks for more than the one before it.
 func (w *world) tryAll(cost time.Duration) {
 	for members := 100; w.next() != "nobody"; members-- {
@@ -157,6 +164,48 @@ func TestStories(t *testing.T) {
 				w.next()
 			},
 			"a nobody nobody a",
+		},
+		"a turn is over if something happens before it begins that brings another job before it": {
+			func(w *world) {
+				w.come(strict("a", 2), pod("b", 1))
+				w.next()
+				w.fail(2, 0)
+				w.next()
+				w.begin() // nothing has happened
+				w.Happen(Freed)
+				w.begin()
+				w.next()
+				w.Happen(Freed)
+				w.begin() // it is the first
+				w.fail(2, 0)
+				w.next()
+			},
+			"a b -b a b",
+		},
+		"as is that of a job that waits in a queue": {
+			func(w *world) {
+				w.come(queued("1", strict("a", 2)), queued("2", strict("b", 1)))
+				w.next()
+				w.fail(2, 0)
+				w.next()
+				w.Happen(Freed)
+				w.begin()
+				w.next()
+			},
+			"a b -b a",
+		},
+		"but not that of one that the policy has to admit": {
+			func(w *world) {
+				w.come(strict("a", 2))
+				w.next()
+				w.fail(2, 0)
+				w.has = []Job{queued("1", strict("pod", 0))}
+				w.next()
+				w.Happen(Freed)
+				w.begin()
+				w.next()
+			},
+			"a pod nobody",
 		},
 		"a pod that comes to a node helps only what depends on others": {
 			func(w *world) {
