@@ -74,6 +74,9 @@ func installed() string {
 	var places []string
 	if self, err := os.Executable(); err == nil {
 		places = append(places, filepath.Join(filepath.Dir(self), forecasts))
+		if real, err := filepath.EvalSymlinks(self); err == nil {
+			places = append(places, filepath.Join(filepath.Dir(real), forecasts))
+		}
 	}
 	for _, place := range append(places, forecasts) {
 		if path, err := exec.LookPath(place); err == nil {

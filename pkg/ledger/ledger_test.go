@@ -287,8 +287,8 @@ func TestNominator(t *testing.T) {
 	}
 }
 
-// TestOtherNominees: what a scheduler outside this process nominates counts as long as its pod says so, and a moment
-// longer where it is bound.
+// TestOtherNominees: what a scheduler outside this process nominates counts as long as its pod says so, and is not
+// bound.
 func TestOtherNominees(t *testing.T) {
 	pod := func(nominated, bound string) *v1.Pod {
 		return st.MakePod().Name("p").UID("p").NominatedNodeName(nominated).Node(bound).Obj()
@@ -305,8 +305,8 @@ func TestOtherNominees(t *testing.T) {
 		"and withdrawn":                {[]*v1.Pod{pod("n", ""), pod("", "")}, "", []string{"n"}},
 		"and moved":                    {[]*v1.Pod{pod("n", ""), pod("m", "")}, "m", []string{"n"}},
 		"and deleted":                  {[]*v1.Pod{pod("n", ""), nil}, "", []string{"n"}},
-		"it is bound":                  {[]*v1.Pod{pod("n", ""), pod("n", "n")}, "n", nil},
-		"and runs":                     {[]*v1.Pod{pod("n", ""), pod("n", "n"), pod("n", "n")}, "", []string{"n"}},
+		"it is bound":                  {[]*v1.Pod{pod("n", ""), pod("n", "n")}, "", nil},
+		"and ends":                     {[]*v1.Pod{pod("n", ""), pod("n", "n"), nil}, "", nil},
 		"it ran before":                {[]*v1.Pod{pod("n", "n"), pod("n", "n")}, "", nil},
 		"it may not be scheduled yet":  {[]*v1.Pod{gated}, "", nil},
 		"it was bound to another node": {[]*v1.Pod{pod("n", ""), pod("n", "m"), pod("n", "m")}, "", []string{"n"}},
@@ -320,7 +320,7 @@ func TestOtherNominees(t *testing.T) {
 				if now == nil {
 					h.OtherGone(before)
 				} else {
-					h.OtherSeen(before, now)
+					h.OtherSeen(now)
 				}
 				before = now
 			}

@@ -21,30 +21,29 @@ type otherNominees struct {
 	on    map[string][]fwk.PodInfo
 }
 
-// OtherSeen takes in a version of a pod of a scheduler outside this process; before is nil for the first one. As for
-// kube-scheduler's own pods, room on the node that is nominated to it is left free by pods of no higher priority. Once it
-// is bound that lasts until its next change: the snapshot of the cycle that runs may not have it yet.
-func (h *Holds) OtherSeen(before, now *v1.Pod) {
-	node := now.Status.NominatedNodeName
-	switch {
-	case len(now.Spec.SchedulingGates) > 0, before != nil && before.Spec.NodeName != "":
-		node = ""
-	case now.Spec.NodeName != "":
-		return
+// OtherSeen takes in a version of a pod of a scheduler outside this process. As for kube-scheduler's own pods, room on the
+// node that is nominated to it is left free by pods of no higher priority, until it is bound. OtherSeen reports whether such
+// room is free now.
+func (h *Holds) OtherSeen(now *v1.Pod) (freed bool) {
+	if len(now.Spec.SchedulingGates) > 0 || now.Spec.NodeName != "" {
+		return h.nominateOther(now, "")
 	}
-	h.nominateOther(now, node)
+	return h.nominateOther(now, now.Status.NominatedNodeName)
 }
 
-// OtherGone takes in that such a pod is gone.
-func (h *Holds) OtherGone(last *v1.Pod) { h.nominateOther(last, "") }
+// OtherGone takes in that such a pod is gone, and reports whether room that was nominated to it is free now.
+func (h *Holds) OtherGone(last *v1.Pod) (freed bool) { return h.nominateOther(last, "") }
 
-func (h *Holds) nominateOther(pod *v1.Pod, node string) {
+func (h *Holds) nominateOther(pod *v1.Pod, node string) (freed bool) {
 	if node == "" && h.others.count.Load() == 0 {
-		return
+		return false
 	}
-	if was := h.others.put(pod, node); was != "" && was != node {
-		h.ReportFreed(was)
+	was := h.others.put(pod, node)
+	if was == "" || was == node || was == pod.Spec.NodeName {
+		return false
 	}
+	h.ReportFreed(was)
+	return true
 }
 
 // put makes a pod a nominee on a node, empty for none, and returns the node on which it was one.
@@ -69,7 +68,9 @@ func (o *otherNominees) put(pod *v1.Pod, node string) (was string) {
 }
 
 func (o *otherNominees) add(pod *v1.Pod, node string) {
-	info, err := framework.NewPodInfo(pod)
+	own := *pod
+	own.Status.NominatedNodeName = "" // or DefaultPreemption would clear it in the API
+	info, err := framework.NewPodInfo(&own)
 	if err != nil {
 		return // such a pod is never placed
 	}

@@ -156,7 +156,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	if err != nil {
 		return err
 	}
-	if err := s.listenToOthers(sched, factory); err != nil {
+	if err := s.listenToOthers(ctx, sched, factory); err != nil {
 		return err
 	}
 	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, func(event fwk.ClusterEvent, before, after any, pass func()) {
@@ -196,18 +196,23 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 	}
 }
 
-// listenToOthers makes what schedulers outside this process have nominated count.
-func (s *Set) listenToOthers(sched *scheduler.Scheduler, factory informers.SharedInformerFactory) error {
+// listenToOthers makes what schedulers outside this process have nominated count. Where such room is free again, the
+// scheduling queue hears of it as if the pod had left the node, as for nominations of this scheduler.
+func (s *Set) listenToOthers(ctx context.Context, sched *scheduler.Scheduler, factory informers.SharedInformerFactory) error {
 	other := func(pod *v1.Pod) bool { return sched.Profiles[pod.Spec.SchedulerName] == nil }
+	waiting := sched.SchedulingQueue
+	left := func(pod *v1.Pod) {
+		waiting.MoveAllToActiveOrBackoffQueue(klog.FromContext(ctx), framework.EventAssignedPodDelete, pod, nil, nil)
+	}
 	_, err := s.watched.ListenToPods(factory, watches.Nominations, watches.PodListener{
 		Seen: func(before, now *v1.Pod) {
-			if other(now) {
-				s.holds.OtherSeen(before, now)
+			if other(now) && s.holds.OtherSeen(now) {
+				left(before)
 			}
 		},
 		Gone: func(last *v1.Pod) {
-			if other(last) {
-				s.holds.OtherGone(last)
+			if other(last) && s.holds.OtherGone(last) {
+				left(last)
 			}
 		},
 	})

@@ -243,6 +243,8 @@ func owned(kind string) option {
 
 func ofLockstep(pod *v1.Pod) { pod.Labels["app.kubernetes.io/part-of"] = "lockstep" }
 
+func gpuTest(pod *v1.Pod) { pod.Labels["app"] = "nvidia-cuda-validator" }
+
 func static(pod *v1.Pod) {
 	pod.Annotations = map[string]string{v1.MirrorPodAnnotationKey: "hash"}
 }
@@ -342,6 +344,7 @@ func (p *pooled) testGiven(t *testing.T) {
 		"of a DaemonSet":                    {[]option{tolerates(everyTaint), owned("DaemonSet")}, other, nil, nil},
 		"of a ReplicaSet":                   {[]option{tolerates(everyTaint), owned("ReplicaSet")}, other, nil, terms(that(away))},
 		"static":                            {[]option{tolerates(everyTaint), static, on("pool-0")}, other, nil, nil},
+		"tests GPUs for GPU Operator":       {[]option{tolerates(named), gpuTest, on("pool-0")}, other, nil, nil},
 		"names its node":                    {[]option{on("other-0")}, other, nil, terms(that(away))},
 		"names its node, in the system":     {[]option{on("pool-0"), in(system)}, other, nil, nil},
 		"names its node, ours":              {[]option{on("pool-0"), scheduler(ours)}, ours, nil, terms(that(away))},

@@ -200,6 +200,9 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	if turn, begun := r.turn(); begun || turn != nameOf(group) {
 		return true
 	}
+	if turn, _ := r.gangs.Turn(group); member && (turn.Leader == nil || turn.Leader.UID != pod.UID) {
+		return true // it does not plan its group
+	}
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	r.noteFreed()

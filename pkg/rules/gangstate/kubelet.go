@@ -10,7 +10,7 @@ import (
 
 // KubeletRefusal returns, for users, why the kubelet of its node did not take a pod; empty for any other pod. Kubelets
 // refuse pods for which they have no room, whichever scheduler was faster. Such a pod has failed, with a reason, and no
-// container of it was ever reported. It is no failure of its gang, which lacks a member until another is made.
+// container of it is reported. It is no failure of its gang, which lacks a member until another is made.
 func KubeletRefusal(pod *v1.Pod) string {
 	status := &pod.Status
 	if status.Phase != v1.PodFailed || pod.Spec.NodeName == "" || status.Reason == "" ||

@@ -4,7 +4,7 @@
 // before, kube-scheduler's own queue has them. These are the rules:
 //
 //  1. One job at a time is let in, and has its turn until its attempt is over. If something happens before its attempt
-//     begins that brings another job before it, it waits for another turn.
+//     begins that brings another job before it, it waits for another turn; one that goes ahead of the first in order, only once.
 //  2. A job that did not fit rests until something happens that could help it, or for a minute. Then it is a candidate, as
 //     is one that was never tried.
 //  3. The first candidate in order has the next turn. Jobs of queues are in the order of the policy, others in that of

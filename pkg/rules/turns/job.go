@@ -76,6 +76,8 @@ type job struct {
 	fresh bool
 	// called: its pod has come to the gate of the scheduling queue again, so something may help it.
 	called bool
+	// ahead: it was let in ahead of the first in order. gaveBack: it has given back its turn since it was tried.
+	ahead, gaveBack bool
 	// begun: an attempt is under way.
 	begun bool
 	last  attempt

@@ -26,8 +26,9 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 		return Job{}, false, false, earliest(until, r.wakeAt)
 	}
 	if byPolicy = j.phase == in; !byPolicy {
+		j.ahead = j != r.first(queues)
 		r.take(j)
-		j.phase = in
+		j.phase, j.called = in, false
 	}
 	r.turn = turn{of: j, since: now, late: late, byPolicy: byPolicy, changes: r.view.changes}
 	return j.Job, byPolicy, true, now.Add(showUp)
@@ -35,18 +36,20 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 
 // Keeps reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not if
 // something has happened meanwhile that brings another job before it: that one did not fit in what was free when the job
-// was let in, and may now. The job is a candidate again then. Turns that the policy has admitted are kept.
+// was let in, and may now. The job is a candidate again then. A job that goes ahead of the first in order, by rules 5 to 7,
+// gives its turn back once until it is tried. Turns that the policy has admitted are kept.
 func (r *Room) Keeps(name string, now time.Time, elsewhere Elsewhere, queues bool) bool {
 	given := r.turn
 	j := given.of
-	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == r.view.changes {
+	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == r.view.changes || j.ahead && j.gaveBack {
 		return true
 	}
 	r.listen(elsewhere)
 	r.take(j)
 	r.enter(j)
 	r.update(now, elsewhere)
-	if r.first(queues) != j {
+	if r.first(queues || j.Queue != "") != j {
+		j.gaveBack = true
 		return false
 	}
 	r.take(j)

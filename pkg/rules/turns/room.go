@@ -226,7 +226,7 @@ func (r *Room) Begin(name string, now time.Time) {
 }
 
 func (r *Room) begin(j *job) {
-	j.begun, j.last.seen, j.last.changes, j.last.coveredBy = true, r.cycle, j.Changes, nil
+	j.begun, j.gaveBack, j.last.seen, j.last.changes, j.last.coveredBy = true, false, r.cycle, j.Changes, nil
 }
 
 // Outcome is what an attempt that failed has found.

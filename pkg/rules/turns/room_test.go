@@ -182,6 +182,35 @@ func TestStories(t *testing.T) {
 			},
 			"a b -b a b",
 		},
+		"one that goes ahead of the first in order gives it back once": {
+			func(w *world) {
+				w.come(strict("a", 2), strict("b", 1))
+				w.tryAll(0)
+				w.now = w.now.Add(time.Minute)
+				w.Happen(Freed)
+				w.next() // b, which was not looked at for a minute
+				w.Happen(Freed)
+				w.begin()
+				w.next()
+				w.fail(50, 0)
+				w.Happen(Freed)
+				w.next()
+				w.Happen(Freed)
+				w.begin()
+				w.next()
+			},
+			"a b nobody b -b a b nobody",
+		},
+		"a job of a queue keeps it while events are passed on, if it is the first": {
+			func(w *world) {
+				w.come(queued("1", strict("a", 2)))
+				w.next()
+				w.Happen(Freed)
+				w.passing = true
+				w.begin()
+			},
+			"a",
+		},
 		"as is that of a job that waits in a queue": {
 			func(w *world) {
 				w.come(queued("1", strict("a", 2)), queued("2", strict("b", 1)))
