@@ -143,7 +143,7 @@ test-versions: build control-plane ## Run scenarios of each part on the versions
 # No part of test: it builds another commit. Without FROM that is the last tag.
 .PHONY: test-upgrade
 test-upgrade: build control-plane ## Go from another commit to this checkout and back while gangs run and wait (FROM=COMMIT)
-	go test -count=1 ./test/upgrade -v -from '$(or $(FROM),$(shell git describe --tags --abbrev=0 2>/dev/null))' $(ARGS)
+	go test -count=1 ./test/install/upgrade -v -from '$(or $(FROM),$(shell git describe --tags --abbrev=0 2>/dev/null))' $(ARGS)
 
 # No part of test. The order in which pods start, and who makes way, do not depend on how fast the machine is.
 .PHONY: test-busy

@@ -18,7 +18,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 

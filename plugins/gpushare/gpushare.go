@@ -25,8 +25,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.

@@ -11,7 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 )
 
 // described is what the cards of a node are read from: its annotation, if any, and its allocatable memory.

@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gpucards"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 

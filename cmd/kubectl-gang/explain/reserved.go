@@ -9,7 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/owners"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate/owners"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 )
 
 // TestGrown: no other pod is evicted for a gang that needs more members than the plan has places for, whether it was

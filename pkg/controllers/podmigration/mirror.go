@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
-	"github.com/lockstep-sh/lockstep/pkg/rules/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 )
 
 // state is how far the pods of a gang have been moved, as its PodGroup shows it.
