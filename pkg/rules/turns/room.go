@@ -23,8 +23,8 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
-	// mostInVain is how many turns in a row a job may have in vain, with pauses in which nobody goes ahead, until the next
-	// in order has one.
+	// mostInVain is how many more turns in a row a job may have in vain, with pauses in which nobody goes ahead, until the
+	// next in order has one.
 	mostInVain = 10
 	// strictPause is the longest pause in which nobody goes ahead of a job that waits for its end.
 	strictPause = 20 * time.Millisecond
