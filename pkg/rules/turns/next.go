@@ -18,7 +18,8 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 		r.end(r.turn.of)
 	}
 	r.update(now, elsewhere)
-	j, late, until := r.choose(now, queues)
+	first := r.first(queues)
+	j, late, until := r.choose(now, first, queues)
 	if j == nil {
 		if len(r.candidates) == 0 {
 			r.turnsInVain = 0 // all were looked at
@@ -26,7 +27,7 @@ func (r *Room) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 		return Job{}, false, false, earliest(until, r.wakeAt)
 	}
 	if byPolicy = j.phase == in; !byPolicy {
-		j.ahead = j != r.first(queues)
+		j.ahead = j != first
 		r.take(j)
 		j.phase, j.called = in, false
 	}
@@ -173,34 +174,33 @@ func (r *Room) coveredBy(j *job, now time.Time) *failedAttempt {
 }
 
 // choose returns the job whose turn it is, and whether that is because it was not looked at for too long; nil for none,
-// and until when that is so by time alone.
-func (r *Room) choose(now time.Time, queues bool) (next *job, late bool, until time.Time) {
-	next = r.first(queues)
-	if next == nil {
+// and until when that is so by time alone. first is the first in order.
+func (r *Room) choose(now time.Time, first *job, queues bool) (next *job, late bool, until time.Time) {
+	if first == nil {
 		return nil, false, time.Time{}
 	}
-	if next.pauses(r, now) {
-		end := next.pauseEnds(r)
+	if first.pauses(r, now) {
+		end := first.pauseEnds(r)
 		if end.Sub(now) <= strictPause {
 			return nil, false, end
 		}
-		if other := r.meanwhile(now, next, queues); other != nil {
+		if other := r.meanwhile(now, first, queues); other != nil {
 			return other, false, time.Time{}
 		}
 		return nil, false, earliest(end, now.Add(lookAgain))
 	}
-	if r.inVain == next.Name && r.turnsInVain >= mostInVain {
+	if r.inVain == first.Name && r.turnsInVain >= mostInVain {
 		r.turnsInVain = 0
-		if other := r.second(now, next, queues); other != nil {
+		if other := r.second(now, first, queues); other != nil {
 			return other, false, time.Time{}
 		}
 	}
 	if r.turn.failed && !r.turn.late {
-		if other := r.overdue(now, next, queues); other != nil {
+		if other := r.overdue(now, first, queues); other != nil {
 			return other, true, time.Time{}
 		}
 	}
-	return next, false, time.Time{}
+	return first, false, time.Time{}
 }
 
 // pauses reports whether a job has to wait for the end of a pause.
