@@ -17,12 +17,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/informers"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
-	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/utils/clock"
@@ -169,7 +167,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		return err
 	}
 	s.room.Start(ctx, queue, factory.Core().V1().Pods().Lister())
-	s.pace(ctx, sched, api, factory)
+	s.pace(ctx, sched, queue, api, factory)
 	return nil
 }
 
@@ -237,7 +235,7 @@ func deleted(profile framework.Framework, pod *v1.Pod, why error) bool {
 
 // pace makes the first cycle wait until what comes first is known, and each cycle until there is room for another
 // binding.
-func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api startup.API, factory informers.SharedInformerFactory) {
+func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, queue *gatedqueue.Queue, api startup.API, factory informers.SharedInformerFactory) {
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		s.lead.Do(func() { s.begin(ctx, sched, api, factory) })
@@ -254,24 +252,8 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, api startup.
 				s.events.Begin()
 				return entity, err
 			}
-			putBack(ctx, sched.SchedulingQueue, factory.Core().V1().Pods().Lister(), pod)
+			queue.PutBack(ctx, pod, factory.Core().V1().Pods().Lister())
 		}
-	}
-}
-
-// putBack returns a pod that was taken from the scheduling queue to its gate.
-func putBack(ctx context.Context, to queue.SchedulingQueue, pods corelisters.PodLister, taken *v1.Pod) {
-	exists := func() (now *v1.Pod, ok bool) {
-		now, err := pods.Pods(taken.Namespace).Get(taken.Name)
-		return now, err == nil && now.UID == taken.UID
-	}
-	now, ok := exists()
-	if ok && now.Spec.NodeName == "" {
-		to.Add(ctx, now)
-	}
-	to.Done(taken.UID)
-	if _, ok := exists(); !ok { // it was not in the queue when that was told
-		to.Delete(klog.FromContext(ctx), taken)
 	}
 }
 

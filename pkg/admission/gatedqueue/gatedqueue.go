@@ -22,6 +22,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -154,6 +155,22 @@ func (q *Queue) Delete(logger klog.Logger, pod *v1.Pod) {
 		q.SchedulingQueue.Delete(logger, pod)
 	}
 	q.forget(pod.UID)
+}
+
+// PutBack returns a pod that was taken from the queue and not tried, unless it is gone or has a node: it waits here if the
+// gates refuse it. A pod that is deleted leaves pods before Delete is called.
+func (q *Queue) PutBack(ctx context.Context, taken *v1.Pod, pods corelisters.PodLister) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	pod, err := pods.Pods(taken.Namespace).Get(taken.Name)
+	switch {
+	case err != nil, pod.UID != taken.UID, pod.Spec.NodeName != "":
+	case q.gated(ctx, pod):
+		q.pods[pod.UID] = gatedPod{pod, time.Now()}
+	default:
+		q.SchedulingQueue.Add(ctx, pod)
+	}
+	q.SchedulingQueue.Done(taken.UID)
 }
 
 // Activate lets pods that wait here into the queue, which calls PreEnqueue once more, and passes the

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -168,5 +170,43 @@ func TestEventsAreTold(t *testing.T) {
 	q.MoveAllToActiveOrBackoffQueue(klog.Background(), fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, pod("a").Obj(), nil, nil)
 	if diff := cmp.Diff([]string{"heard AssignedPod a", "move AssignedPod"}, rec.calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+func (r *recorder) Done(pod types.UID) { r.calls = append(r.calls, "done "+string(pod)) }
+
+// TestPutBack: a pod that was taken and not tried is in one place afterwards, and in none if it is gone.
+func TestPutBack(t *testing.T) {
+	now := pod("a").Label("version", "now").Obj()
+	for name, c := range map[string]struct {
+		gate   gate
+		stored *v1.Pod
+		calls  []string
+		waits  *v1.Pod
+	}{
+		"the gate refuses it":           {gate{"a": true}, now, []string{"done a"}, now},
+		"the gate lets it through":      {gate{}, now, []string{"add a", "done a"}, nil},
+		"it is gone":                    {gate{"a": true}, nil, []string{"done a"}, nil},
+		"it has a node":                 {gate{"a": true}, pod("a").Node("n").Obj(), []string{"done a"}, nil},
+		"another pod has its name":      {gate{"a": true}, pod("a").UID("b").Obj(), []string{"done a"}, nil},
+		"another, which is let through": {gate{}, pod("a").UID("b").Obj(), []string{"done a"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			behind := &recorder{}
+			q := &Queue{SchedulingQueue: behind, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, pods: map[types.UID]gatedPod{}}
+			stored := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+			if c.stored != nil {
+				if err := stored.Add(c.stored); err != nil {
+					t.Fatal(err)
+				}
+			}
+			q.PutBack(t.Context(), pod("a").Obj(), corelisters.NewPodLister(stored))
+			if diff := cmp.Diff(c.calls, behind.calls); diff != "" {
+				t.Errorf("calls (-want +got):\n%s", diff)
+			}
+			if q.pods["a"].Pod != c.waits || len(q.pods) > 1 {
+				t.Errorf("wait: %v", q.pods)
+			}
+		})
 	}
 }

@@ -308,7 +308,7 @@ func (r *Registry) Lead(ctx context.Context, group hold.Holder) (leader *v1.Pod)
 	return leader
 }
 
-// GiveBack takes its turn from a group, whose leader is not placed: it waits for another.
+// GiveBack takes the turn from a group that has not used it: the group waits for another.
 func (r *Registry) GiveBack(ctx context.Context, group hold.Holder) {
 	if p := r.all()[group.Profile]; p != nil {
 		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.GiveBack(group.Group, now) })

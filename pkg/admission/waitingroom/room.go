@@ -67,7 +67,7 @@ type Gangs interface {
 	Turn(group hold.Holder) (gangstate.Turn, bool)
 	// Lead gives a group its turn, and activates its leader, which it returns; nil if the group does not wait.
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
-	// GiveBack takes its turn from a group, whose leader is not placed: it waits for another.
+	// GiveBack takes the turn from a group that has not used it: the group waits for another.
 	GiveBack(ctx context.Context, group hold.Holder)
 	// GroupOf returns the group of the gang of a pod; false if the pod is in none.
 	GroupOf(pod *v1.Pod) (hold.Holder, bool)
