@@ -35,9 +35,10 @@ func Run(streams genericiooptions.IOStreams, run func(ctx context.Context, a *ac
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(collectFrom)
 	}
-	// Also when the terminal is closed, or the process that reads the output, so that nothing is left in the directory for
-	// temporary files.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// Also when the terminal is closed, so that nothing is left in the directory for temporary files. A write to a pipe
+	// or a connection that nobody reads is an error of that write alone.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE)
 	a := access.New(output.Clean(streams))
 	err := run(ctx, a)
 	stop()
