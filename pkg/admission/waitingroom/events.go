@@ -67,11 +67,11 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	r.gangs.Failed(ctx, pod, why)
 	group, member := r.gangs.GroupOf(pod)
 	r.locked(func() {
-		if name, begun := r.room.Turn(); begun && member && name == nameOf(group) {
-			r.room.PassOver(name)
+		if name, begun := r.line.Turn(); begun && member && name == nameOf(group) {
+			r.line.PassOver(name)
 		}
 		if r.taken == pod.UID {
-			r.room.Vain()
+			r.line.Vain()
 		}
 		if !member && r.isSingle(pod) {
 			r.failSingle(pod, why)
@@ -81,7 +81,7 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 
 // Happen notes something that may help jobs that did not fit.
 func (r *Room) Happen(change turns.Change) {
-	r.locked(func() { r.room.Happen(change) })
+	r.locked(func() { r.line.Happen(change) })
 	r.Rouse()
 }
 
@@ -103,7 +103,7 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 				outcome.Holder = hold.Holder{Profile: profile, Group: missed.RoomFor}
 			}
 			turn, _ := r.gangs.Turn(group)
-			r.room.Fail(r.jobOf(group, turn), outcome, r.clock.Now())
+			r.line.Fail(r.jobOf(group, turn), outcome, r.clock.Now())
 		}
 		for _, group := range e.Touched {
 			r.touched[hold.Holder{Profile: profile, Group: group}] = true

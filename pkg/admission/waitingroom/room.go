@@ -39,7 +39,7 @@ type Room struct {
 	freed uint64
 	// mu guards what follows. The lock of the gangs is taken under it, never the other way round.
 	mu   sync.Mutex
-	room *turns.Room
+	line *turns.Line
 	// touched are the groups that have changed since the last refresh.
 	touched map[hold.Holder]bool
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
@@ -110,7 +110,7 @@ type SchedulingQueue interface {
 func New(gangs Gangs, queues Queues, holds *ledger.Holds, evictions Evictions, by clock.WithTicker) *Room {
 	r := &Room{
 		gangs: gangs, queues: queues, holds: holds, evictions: evictions, clock: by,
-		room: turns.New(queues), touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
+		line: turns.New(queues), touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
 	}
 	r.timer = r.clock.NewTimer(never)
 	return r
@@ -209,7 +209,7 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	r.locked(func() {
 		now := r.clock.Now()
 		r.refresh(now)
-		if keeps = r.room.Keeps(nameOf(group), now, elsewhere{r}, r.letsInQueues(now)); !keeps {
+		if keeps = r.line.Keeps(nameOf(group), now, elsewhere{r}, r.letsInQueues(now)); !keeps {
 			r.leader = ""
 		}
 	})
@@ -225,7 +225,7 @@ func (r *Room) Took(pod *v1.Pod) {
 	r.idle.Store(false)
 	r.locked(func() {
 		r.taken = ""
-		r.room.BeginCycle()
+		r.line.BeginCycle()
 	})
 	if pod == nil {
 		return
@@ -235,11 +235,11 @@ func (r *Room) Took(pod *v1.Pod) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.cycleBegan = now
-	r.room.Begin(nameOf(group), now)
+	r.line.Begin(nameOf(group), now)
 	if r.leader == pod.UID {
 		r.leader, r.taken = "", pod.UID
-		name, _ := r.room.Turn()
-		r.room.PassOver(name) // its cycle is over when somebody asks again
+		name, _ := r.line.Turn()
+		r.line.PassOver(name) // its cycle is over when somebody asks again
 	}
 }
 
@@ -261,7 +261,7 @@ func (r *Room) Next(ctx context.Context) {
 			return
 		}
 		if pod := r.letIn(ctx, job, byPolicy); pod != nil && r.queue.Gated(pod) {
-			r.locked(func() { r.room.PassOver(job.Name) })
+			r.locked(func() { r.line.PassOver(job.Name) })
 		}
 	}
 }
@@ -284,13 +284,13 @@ func (r *Room) letIn(ctx context.Context, job turns.Job, byPolicy bool) *v1.Pod 
 		r.locked(func() { r.leader = "" })
 		leader := r.gangs.Lead(ctx, job.Holder)
 		if leader == nil {
-			r.locked(func() { r.room.Withdraw(job.Name) })
+			r.locked(func() { r.line.Withdraw(job.Name) })
 		}
 		return leader
 	}
 	pod := r.queues.Admit(ctx, job.Name)
 	if pod == nil {
-		r.locked(func() { r.room.PassOver(job.Name) })
+		r.locked(func() { r.line.PassOver(job.Name) })
 		return nil
 	}
 	r.locked(func() {
@@ -323,7 +323,7 @@ func (r *Room) next() (job turns.Job, byPolicy, ok bool) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.refresh(now)
-	job, byPolicy, ok, again := r.room.Next(now, elsewhere{r}, r.letsInQueues(now))
+	job, byPolicy, ok, again := r.line.Next(now, elsewhere{r}, r.letsInQueues(now))
 	if !again.IsZero() {
 		r.timer.Reset(max(again.Sub(now), time.Millisecond))
 	}
@@ -339,7 +339,7 @@ func (r *Room) letsInQueues(now time.Time) bool {
 func (r *Room) turn() (name string, begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.room.Turn()
+	return r.line.Turn()
 }
 
 // groupOf returns the group of the gang of a pod, and whether it is in one; otherwise what the pod is alone.
@@ -355,9 +355,9 @@ func (r *Room) refresh(now time.Time) {
 	for group := range r.touched {
 		switch turn, waits := r.gangs.Turn(group); {
 		case !waits:
-			r.room.Withdraw(nameOf(group))
+			r.line.Withdraw(nameOf(group))
 		case !turn.Has:
-			r.room.Offer(r.jobOf(group, turn), now)
+			r.line.Offer(r.jobOf(group, turn), now)
 		}
 	}
 	clear(r.touched)
@@ -391,7 +391,7 @@ func (r *Room) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.refresh(now)
-	awaits, until = r.room.Awaits(nameOf(group), now, elsewhere{r})
+	awaits, until = r.line.Awaits(nameOf(group), now, elsewhere{r})
 	return awaits || elsewhere{r}.Making(single(pod)), until // for a pod that is placed alone, or is in no gang
 }
 

@@ -31,7 +31,7 @@ func (r *Room) Enters(pod *v1.Pod) (enters bool) {
 	if r.singles.Load() == 0 || pod.Status.NominatedNodeName != "" {
 		return true // it did not fail, or has its place
 	}
-	r.locked(func() { enters = r.room.Enters(nameOf(single(pod))) })
+	r.locked(func() { enters = r.line.Enters(nameOf(single(pod))) })
 	if !enters {
 		r.Rouse()
 	}
@@ -59,10 +59,10 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 		outcome, r.unfit = r.found, ""
 		outcome.Cost = now.Sub(r.cycleBegan)
 	}
-	if !r.room.Has(job.Name) {
+	if !r.line.Has(job.Name) {
 		r.singles.Add(1)
 	}
-	r.room.Fail(job, outcome, now)
+	r.line.Fail(job, outcome, now)
 }
 
 // Forget forgets a pod in no gang that has a node, is gone, or is in a gang now.
@@ -74,16 +74,16 @@ func (r *Room) Forget(pod *v1.Pod) {
 
 // forget forgets a single job, if it is known. mu is held.
 func (r *Room) forget(name string) {
-	if r.room.Has(name) {
+	if r.line.Has(name) {
 		r.singles.Add(-1)
-		r.room.Withdraw(name)
+		r.line.Withdraw(name)
 	}
 }
 
 // Renew records that a pod in no gang has changed: it may fit now.
 func (r *Room) Renew(pod *v1.Pod) {
 	if r.singles.Load() > 0 {
-		r.locked(func() { r.room.Renew(nameOf(single(pod)), r.clock.Now()) })
+		r.locked(func() { r.line.Renew(nameOf(single(pod)), r.clock.Now()) })
 		r.Rouse()
 	}
 }

@@ -38,7 +38,7 @@ type chaos struct {
 	withdrawn map[types.NamespacedName][]types.UID
 	losing    map[types.UID]bool
 	// turns is where the groups wait for their turns.
-	turns *room
+	turns *waitingLine
 	// checks are made after each input, beside those of the watch.
 	checks []func()
 	// holders are the groups in whose name the ledger holds the places of members.
@@ -70,7 +70,7 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 		objects: map[Key]map[Kind]*Object{}, holders: map[types.UID]string{},
 	}
 	s := New(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
-	c.turns = newRoom(s)
+	c.turns = newLine(s)
 	c.turns.elsewhere = elsewhere{making: map[string]bool{}, promised: map[string]bool{}}
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()

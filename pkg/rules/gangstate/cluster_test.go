@@ -182,7 +182,7 @@ type cluster struct {
 	// attempts are the attempts that were made.
 	attempts []attempted
 	// turns is where the groups wait for their turns. old: the next cycle does not know of what happened since the last.
-	turns *room
+	turns *waitingLine
 	old   bool
 	log   []string
 }
@@ -202,7 +202,7 @@ func newCluster(t *testing.T, room map[string]int) *cluster {
 		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
 		claiming: map[types.NamespacedName]types.UID{}, between: map[types.UID]func(){},
 	}
-	c.turns = newRoom(s)
+	c.turns = newLine(s)
 	c.watch = newWatch(s, func(format string, args ...any) {
 		t.Helper()
 		t.Fatalf("after %q: %s", c.log, fmt.Sprintf(format, args...))

@@ -23,5 +23,5 @@
 // So what becomes free goes to the first in order that can use it, nobody starves, and what it costs to look does not
 // grow with the number of jobs that wait for the same.
 //
-// A Room is a state machine over values: it reads no clock, takes no lock and knows no client.
+// A Line is a state machine over values: it reads no clock, takes no lock and knows no client.
 package turns

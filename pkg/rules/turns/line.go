@@ -73,8 +73,8 @@ type Elsewhere interface {
 	Promised(holder hold.Holder) bool
 }
 
-// Room has the jobs that wait. It is not safe for concurrent use.
-type Room struct {
+// Line has the jobs that wait. It is not safe for concurrent use.
+type Line struct {
 	policy Policy
 	jobs   map[string]*job
 	// resting are the jobs that a change or time may make candidates. coupled is how many of them a pod that comes to a
@@ -120,60 +120,60 @@ type turn struct {
 	changes uint64
 }
 
-// New returns an empty room. policy is nil where no job waits in a queue.
-func New(policy Policy) *Room {
-	return &Room{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
+// New returns an empty line. policy is nil where no job waits in a queue.
+func New(policy Policy) *Line {
+	return &Line{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
 }
 
 // Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
-func (r *Room) Offer(offered Job, now time.Time) {
-	j := r.jobs[offered.Name]
+func (l *Line) Offer(offered Job, now time.Time) {
+	j := l.jobs[offered.Name]
 	if j == nil {
-		j = &job{Job: offered, phase: in, came: now, fresh: !offered.Tried, index: -1, last: attempt{at: now, changes: offered.Changes - 1, seen: r.view}}
-		r.jobs[offered.Name] = j
+		j = &job{Job: offered, phase: in, came: now, fresh: !offered.Tried, index: -1, last: attempt{at: now, changes: offered.Changes - 1, seen: l.view}}
+		l.jobs[offered.Name] = j
 	}
 	before := j.phase
-	r.take(j)
+	l.take(j)
 	j.Job = offered
 	if before == candidate && !j.Blocked && !now.Before(j.NotBefore) {
-		r.enter(j)
+		l.enter(j)
 	} else {
-		r.rest(j)
+		l.rest(j)
 	}
 }
 
 // Enters reports whether the pod of a single job may enter the scheduling queue: it is not known to have failed, or has
 // its turn. Otherwise it is a candidate from now on: kube-scheduler brings a pod to the gate if something may help it.
-func (r *Room) Enters(name string) bool {
-	j := r.jobs[name]
+func (l *Line) Enters(name string) bool {
+	j := l.jobs[name]
 	if j == nil || j.phase == in {
 		return true
 	}
-	j.called, r.look = true, true
+	j.called, l.look = true, true
 	return false
 }
 
 // Renew records that a job has changed itself: it may fit then, whatever happens.
-func (r *Room) Renew(name string, now time.Time) {
-	switch j := r.jobs[name]; {
+func (l *Line) Renew(name string, now time.Time) {
+	switch j := l.jobs[name]; {
 	case j == nil:
 	case j.phase == in:
 		j.Changes++ // which the attempt may not know of
 	default:
 		changed := j.Job
 		changed.Changes++
-		r.Offer(changed, now)
+		l.Offer(changed, now)
 	}
 }
 
 // Has reports whether a job is known.
-func (r *Room) Has(name string) bool { return r.jobs[name] != nil }
+func (l *Line) Has(name string) bool { return l.jobs[name] != nil }
 
 // Withdraw removes a job that does not wait any more.
-func (r *Room) Withdraw(name string) {
-	if j := r.jobs[name]; j != nil {
-		r.take(j)
-		delete(r.jobs, name)
+func (l *Line) Withdraw(name string) {
+	if j := l.jobs[name]; j != nil {
+		l.take(j)
+		delete(l.jobs, name)
 	}
 }
 
@@ -193,40 +193,40 @@ const (
 )
 
 // Happen records what has happened.
-func (r *Room) Happen(change Change) {
+func (l *Line) Happen(change Change) {
 	switch change {
 	case VictimEnded:
-		r.view.ends++
+		l.view.ends++
 	case NodesChanged:
-		r.view.nodes++
+		l.view.nodes++
 	case PodsMoved:
-		r.view.moves++
-		r.look = r.look || r.coupled > 0
+		l.view.moves++
+		l.look = l.look || l.coupled > 0
 		return
 	case Freed:
 	}
-	r.view.changes++
-	clear(r.failed)
-	r.look = true
+	l.view.changes++
+	clear(l.failed)
+	l.look = true
 }
 
 // BeginCycle records that a scheduling cycle begins. It does not know of what happens from here on.
-func (r *Room) BeginCycle() { r.cycle = r.view }
+func (l *Line) BeginCycle() { l.cycle = l.view }
 
 // Begin records that the attempt of a job that was let in begins, in the present cycle.
-func (r *Room) Begin(name string, now time.Time) {
-	j := r.jobs[name]
+func (l *Line) Begin(name string, now time.Time) {
+	j := l.jobs[name]
 	if j == nil || j.phase != in {
 		return
 	}
-	r.begin(j)
-	if r.turn.of == j {
-		r.turn.begun, r.turn.since = true, now
+	l.begin(j)
+	if l.turn.of == j {
+		l.turn.begun, l.turn.since = true, now
 	}
 }
 
-func (r *Room) begin(j *job) {
-	j.begun, j.gaveBack, j.last.seen, j.last.changes, j.last.coveredBy = true, false, r.cycle, j.Changes, nil
+func (l *Line) begin(j *job) {
+	j.begun, j.gaveBack, j.last.seen, j.last.changes, j.last.coveredBy = true, false, l.cycle, j.Changes, nil
 }
 
 // Outcome is what an attempt that failed has found.
@@ -251,40 +251,40 @@ type Outcome struct {
 }
 
 // Fail records that the attempt of a job failed. The job rests.
-func (r *Room) Fail(missed Job, o Outcome, now time.Time) {
+func (l *Line) Fail(missed Job, o Outcome, now time.Time) {
 	name := missed.Name
-	if r.jobs[name] == nil {
+	if l.jobs[name] == nil {
 		missed.Tried = true
-		r.Offer(missed, now)
+		l.Offer(missed, now)
 	}
-	j := r.jobs[name]
+	j := l.jobs[name]
 	if !j.begun {
-		r.begin(j) // it was placed without its turn, as far as it got
+		l.begin(j) // it was placed without its turn, as far as it got
 	}
 	first := j.fresh
-	r.take(j)
+	l.take(j)
 	a := &j.last
 	// A hopeless job is not helped by any pod that comes to a node.
 	a.at, a.hopeless, a.coupled, a.shape, a.why, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Why, o.Holder
 	j.fresh, j.begun = false, false
-	if a.shape.Key != 0 && a.seen.changes == r.view.changes { // a pod that came to a node meanwhile helps no job with a shape
+	if a.shape.Key != 0 && a.seen.changes == l.view.changes { // a pod that came to a node meanwhile helps no job with a shape
 		key := a.shape.Key
-		r.failed[key] = append(slices.DeleteFunc(r.failed[key], func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
+		l.failed[key] = append(slices.DeleteFunc(l.failed[key], func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
 			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
-		r.restedCovered = false
+		l.restedCovered = false
 	}
-	if r.turn.failed = !o.Some; o.Some || r.inVain != name || pauseAfter(o.Cost) > strictPause {
-		r.inVain, r.turnsInVain = name, 0
+	if l.turn.failed = !o.Some; o.Some || l.inVain != name || pauseAfter(o.Cost) > strictPause {
+		l.inVain, l.turnsInVain = name, 0
 	} else {
-		r.turnsInVain++
+		l.turnsInVain++
 	}
 	switch {
 	case j.Single:
-		r.singlesNotBefore = later(r.singlesNotBefore, now.Add(pauseAfter(o.Cost)))
+		l.singlesNotBefore = later(l.singlesNotBefore, now.Add(pauseAfter(o.Cost)))
 	case !o.Some:
-		r.pause(o.Cost, first, now)
+		l.pause(o.Cost, first, now)
 	}
-	r.rest(j)
+	l.rest(j)
 }
 
 // pauseAfter returns how long no job of its kind is tried again after an attempt that placed nothing.
@@ -292,95 +292,95 @@ func pauseAfter(cost time.Duration) time.Duration { return min(cost*(retryShare-
 
 // pause keeps attempts that fail within their share of the thread. The pauses of newcomers do not add up: each is tried
 // once, and the others need not wait for all that came.
-func (r *Room) pause(cost time.Duration, first bool, now time.Time) {
+func (l *Line) pause(cost time.Duration, first bool, now time.Time) {
 	from := now
-	if !first && r.notBefore.After(now) {
-		from = r.notBefore
+	if !first && l.notBefore.After(now) {
+		from = l.notBefore
 	}
-	if until := from.Add(pauseAfter(cost)); until.After(r.notBefore) {
-		r.notBefore = until
+	if until := from.Add(pauseAfter(cost)); until.After(l.notBefore) {
+		l.notBefore = until
 	}
-	if limit := now.Add(retryAnyway); r.notBefore.After(limit) {
-		r.notBefore = limit
+	if limit := now.Add(retryAnyway); l.notBefore.After(limit) {
+		l.notBefore = limit
 	}
 }
 
 // PassOver ends the turn of a job that was let in, and does not come: something else keeps it back. It stays let in.
-func (r *Room) PassOver(name string) {
-	if j := r.turn.of; j != nil && j.Name == name {
-		r.end(j)
+func (l *Line) PassOver(name string) {
+	if j := l.turn.of; j != nil && j.Name == name {
+		l.end(j)
 	}
 }
 
 // Vain records that an attempt placed nothing of which nothing else is reported.
-func (r *Room) Vain() { r.turn.failed = true }
+func (l *Line) Vain() { l.turn.failed = true }
 
 // Turn returns the job that was let in last, until its attempt is over, and whether the attempt has begun.
-func (r *Room) Turn() (name string, begun bool) {
-	if r.turn.of == nil {
+func (l *Line) Turn() (name string, begun bool) {
+	if l.turn.of == nil {
 		return "", false
 	}
-	return r.turn.of.Name, r.turn.begun
+	return l.turn.of.Name, l.turn.begun
 }
 
 // end ends the turn of a job.
-func (r *Room) end(j *job) {
-	if r.turn.of == j {
-		r.turn.of = nil
+func (l *Line) end(j *job) {
+	if l.turn.of == j {
+		l.turn.of = nil
 	}
 }
 
 // take takes a job out of its phase.
-func (r *Room) take(j *job) {
+func (l *Line) take(j *job) {
 	switch j.phase {
 	case resting:
 		if j.last.coupled {
-			r.coupled--
+			l.coupled--
 		}
-		delete(r.resting, j)
+		delete(l.resting, j)
 	case candidate:
-		delete(r.candidates, j)
+		delete(l.candidates, j)
 		switch {
 		case j.Queue == "":
-			heap.Remove(r.heapOf(j), j.index)
+			heap.Remove(l.heapOf(j), j.index)
 		case j.announced:
 			j.announced = false
-			r.policy.RemoveCandidate(j.Name)
+			l.policy.RemoveCandidate(j.Name)
 		}
 	case in:
-		r.end(j)
+		l.end(j)
 	}
 }
 
 // rest lets a job rest.
-func (r *Room) rest(j *job) {
+func (l *Line) rest(j *job) {
 	j.phase = resting
-	r.resting[j] = true
+	l.resting[j] = true
 	if j.last.coupled {
-		r.coupled++
+		l.coupled++
 	}
-	r.look = r.look || j.fresh || j.last.changes != j.Changes || j.last.seen != r.view
-	r.wakeAt = earliest(r.wakeAt, j.last.at.Add(retryAnyway))
+	l.look = l.look || j.fresh || j.last.changes != j.Changes || j.last.seen != l.view
+	l.wakeAt = earliest(l.wakeAt, j.last.at.Add(retryAnyway))
 	if !j.NotBefore.IsZero() {
-		r.wakeAt = earliest(r.wakeAt, j.NotBefore)
+		l.wakeAt = earliest(l.wakeAt, j.NotBefore)
 	}
 }
 
 // heapOf returns the heap for a candidate in no queue.
-func (r *Room) heapOf(j *job) *heaps.Heap[*job] {
+func (l *Line) heapOf(j *job) *heaps.Heap[*job] {
 	if j.Single {
-		return &r.singles
+		return &l.singles
 	}
-	return &r.gangs
+	return &l.gangs
 }
 
 // enter makes a job a candidate.
-func (r *Room) enter(j *job) {
+func (l *Line) enter(j *job) {
 	j.phase, j.called = candidate, false
-	r.candidates[j] = true
+	l.candidates[j] = true
 	if j.Queue == "" {
-		heap.Push(r.heapOf(j), j)
+		heap.Push(l.heapOf(j), j)
 	} else {
-		r.entered = append(r.entered, j)
+		l.entered = append(l.entered, j)
 	}
 }

@@ -14,9 +14,9 @@ import (
 
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is what happens outside a room, and a policy that orders jobs of queues by the name of their queue, then by rank.
+// world is what happens outside a line, and a policy that orders jobs of queues by the name of their queue, then by rank.
 type world struct {
-	*Room
+	*Line
 	t   *testing.T
 	now time.Time
 	// making and promised are the jobs for which room is being made, or kept.
@@ -32,7 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: start, told: map[string]Job{}, making: map[string]bool{}, promised: map[string]bool{}}
-	w.Room = New(w)
+	w.Line = New(w)
 	return w
 }
 

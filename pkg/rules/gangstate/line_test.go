@@ -7,17 +7,17 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// room is where the groups of a Gangs wait for their turns.
-type room struct {
-	*turns.Room
+// waitingLine is where the groups of a Gangs wait for their turns.
+type waitingLine struct {
+	*turns.Line
 	s         *Gangs
 	elsewhere elsewhere
 }
 
-func newRoom(s *Gangs) *room { return &room{Room: turns.New(nil), s: s} }
+func newLine(s *Gangs) *waitingLine { return &waitingLine{Line: turns.New(nil), s: s} }
 
 // note takes in what effects say of groups.
-func (r *room) note(e Effects, now time.Time) {
+func (r *waitingLine) note(e Effects, now time.Time) {
 	for _, missed := range e.Missed {
 		o := missed.Outcome
 		if missed.RoomFor != "" {
@@ -35,14 +35,14 @@ func (r *room) note(e Effects, now time.Time) {
 	}
 }
 
-func (r *room) job(group string) turns.Job {
+func (r *waitingLine) job(group string) turns.Job {
 	t, _ := r.s.Turn(group)
 	t.Job.Name, t.Job.Holder = group, hold.Holder{Group: group}
 	return t.Job
 }
 
 // next gives the next group its turn; false if it is no one's.
-func (r *room) next(now time.Time) (Effects, bool) {
+func (r *waitingLine) next(now time.Time) (Effects, bool) {
 	job, _, ok, _ := r.Next(now, r.elsewhere, true)
 	if !ok {
 		return Effects{}, false
