@@ -55,12 +55,8 @@ func newCommand() *cobra.Command {
 		if err != nil {
 			return fmt.Errorf("reading --dry-run: %w", err)
 		}
-		kubeconfig, err := kubeconfigOf(cmd)
-		if err != nil {
-			return err
-		}
 		ctrl.SetLogger(klog.Background())
-		s := &schedulers{ctx: cmd.Context(), kubeconfig: kubeconfig, config: schedulerConfig, by: map[string]*defragmentation.Scheduler{}}
+		s := &schedulers{ctx: cmd.Context(), kubeconfig: kubeconfigOf(cmd), config: schedulerConfig, by: map[string]*defragmentation.Scheduler{}}
 		defragmentation.Register(pluginregistry.PluginRegistry, defragmentation.Options{Scheduler: s.of, DryRun: func() bool { return dryRun }, Ended: func(err error) { failed = err }})
 		return nil
 	}
@@ -68,13 +64,13 @@ func newCommand() *cobra.Command {
 }
 
 // kubeconfigOf returns the kubeconfig that the command was given; empty for the one in the cluster.
-func kubeconfigOf(cmd *cobra.Command) (string, error) {
+func kubeconfigOf(cmd *cobra.Command) string {
 	for _, flag := range []string{"client-connection-kubeconfig", "kubeconfig"} {
 		if f := cmd.Flags().Lookup(flag); f != nil && f.Value.String() != "" {
-			return f.Value.String(), nil
+			return f.Value.String()
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // schedulers are the standby schedulers that follow the cluster, by their configuration. The descheduler makes its
@@ -88,18 +84,18 @@ type schedulers struct {
 	by map[string]*defragmentation.Scheduler
 }
 
-func (s *schedulers) of(_ context.Context, configFile string) (*defragmentation.Scheduler, error) {
+func (s *schedulers) of(configFile string) (*defragmentation.Scheduler, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	configFile = cmp.Or(configFile, s.config)
 	if known := s.by[configFile]; known != nil {
 		return known, nil
 	}
-	standby, err := schedulerapp.NewStandby(s.ctx, configFile, s.kubeconfig)
+	c, err := s.client()
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.client()
+	standby, err := schedulerapp.NewStandby(s.ctx, configFile, s.kubeconfig)
 	if err != nil {
 		return nil, err
 	}

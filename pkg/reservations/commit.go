@@ -63,7 +63,7 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	last, pods := mine.writing, maps.Clone(e.pods)
 	r.mu.Unlock()
 	if last {
-		err := r.areThere(pods)
+		err := r.checkStored(pods)
 		if err == nil {
 			err = r.commit(ctx, name, e, mine.at)
 		}
@@ -85,9 +85,9 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	return mine.err
 }
 
-// areThere returns an error if one of the reserve pods was deleted, such as for a preemptor, which then takes its place.
+// checkStored returns an error if one of the reserve pods was deleted, such as for a preemptor, which then takes its place.
 // The watch may not have said so yet.
-func (r *Registry) areThere(pods map[int32]*v1.Pod) error {
+func (r *Registry) checkStored(pods map[int32]*v1.Pod) error {
 	for _, pod := range pods {
 		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {
 			return fmt.Errorf("reserve pod %s/%s was deleted", pod.Namespace, pod.Name)

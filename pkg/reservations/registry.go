@@ -72,7 +72,7 @@ type Registry struct {
 	places map[hold.ID]*place
 	// cards are the places on GPU cards, by node.
 	cards  map[string]map[hold.ID]*place
-	owners owners.Index[string]
+	owners owners.Index
 	// users are the pods with an allocation annotation, and those that are about to use a placement; of is the same by
 	// placement.
 	users map[types.UID]*user
@@ -361,11 +361,14 @@ func (r *Registry) Use(pod *v1.Pod, node string, id hold.ID, d ledger.Demand) bo
 func (r *Registry) PodBound(pod *v1.Pod) {
 	r.mu.RLock()
 	u := r.users[pod.UID]
+	var now user
+	if u != nil {
+		now = *u
+	}
 	r.mu.RUnlock()
-	if u == nil || u.bound {
+	if u == nil || now.bound {
 		return
 	}
-	now := *u
 	now.bound, now.gone = true, false
 	r.podRuns(&now, u)
 	r.mu.RLock()

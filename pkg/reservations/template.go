@@ -20,6 +20,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/podadmission"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -37,13 +39,11 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 	}}
 	r.Spec.Template.Spec.DeepCopyInto(&pod.Spec)
 	corev1.SetObjectDefaults_Pod(pod)
-	if name := r.Spec.Template.Spec.SchedulerName; name == "" {
-		pod.Spec.SchedulerName = reservationstate.DefaultScheduler
-	}
+	pod.Spec.SchedulerName = reservationstate.SchedulerName(r)
 	pod.Spec.SchedulingGroup = nil
-	maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return slices.Contains(gangLabels, key) })
+	maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return slices.Contains(gangstate.MemberLabels, key) })
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
-		return slices.Contains(gangLabels, key) || strings.HasPrefix(key, gangAnnotations) &&
+		return slices.Contains(gangstate.MemberLabels, key) || strings.HasPrefix(key, keys.KoordinatorPrefix) &&
 			!slices.Contains(topologyAnnotations, key) ||
 			key == v1alpha1.MinByRoleAnnotation || key == v1alpha1.GangAnnotation || slices.Contains(written, key)
 	})
@@ -65,12 +65,6 @@ var topologyAnnotations = []string{
 	v1alpha1.TopologySpreadAnnotation, v1alpha1.NetworkTopologySpecAnnotation,
 }
 
-// gangLabels make a pod a member of a gang. A template is often that of the future job; the reserve pods are no members
-// of its gang.
-var gangLabels = []string{
-	v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel,
-}
-
 // written are the annotations that record what a pod uses; those of a pod that the template was copied from are
 // meaningless.
 var written = []string{
@@ -78,8 +72,6 @@ var written = []string{
 	v1alpha1.GPUCardMemoryAnnotation,
 	v1alpha1.InPlaceOfAnnotation, // which the Reservation itself sets
 }
-
-const gangAnnotations = "gang.scheduling.koordinator.sh/"
 
 // refusal returns why no place is sought for a template; empty if one is. The schema checks the shape of a template;
 // this checks what the API server checks of pods, and what cannot be reserved.

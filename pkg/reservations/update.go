@@ -64,8 +64,8 @@ func (r *Registry) update(now *v1alpha1.Reservation) {
 	if err != nil {
 		klog.Background().Error(err, "Failed to read the owners of a Reservation; no pod may use it", "reservation", now.Name)
 	}
-	e, keep, drop, told := r.recordReservation(now, who)
-	if told {
+	e, keep, drop, specChanged := r.recordReservation(now, who)
+	if specChanged {
 		r.charges.Recheck()
 	}
 	fresh := r.holdPlaces(e, keep, drop)
@@ -75,22 +75,22 @@ func (r *Registry) update(now *v1alpha1.Reservation) {
 		if slices.Contains(fresh, p) {
 			r.chargePlace(p) // for what no pod uses of it
 		}
-		if told || slices.Contains(fresh, p) {
+		if specChanged || slices.Contains(fresh, p) {
 			r.holds.ReportFreed(p.node) // pods that wait for it may use it now
 		}
 	}
 }
 
-// recordReservation records a Reservation. keep are its places, drop the holds to end; told: its spec has changed.
+// recordReservation records a Reservation. keep are its places, and drop the holds to end.
 func (r *Registry) recordReservation(now *v1alpha1.Reservation,
-	who []owners.Owner) (e *entry, keep []*place, drop []hold.ID, told bool) {
+	who []owners.Owner) (e *entry, keep []*place, drop []hold.ID, specChanged bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e = r.entries[now.Name]; e == nil {
 		e = &entry{places: map[int32]*place{}}
 		r.entries[now.Name] = e
 	}
-	told = e.object == nil || e.object.Generation != now.Generation
+	specChanged = e.object == nil || e.object.Generation != now.Generation
 	e.object = now
 	if e.template == nil {
 		e.template = templateOf(now)
@@ -117,7 +117,7 @@ func (r *Registry) recordReservation(now *v1alpha1.Reservation,
 	}
 	r.owners.Set(now.Name, who...)
 	r.held.Store(int64(len(r.places)))
-	return e, keep, drop, told
+	return e, keep, drop, specChanged
 }
 
 // isOlder reports whether an object is an earlier version of another; false if they cannot be compared.

@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // reasonDelay is how long to wait for more reasons why reserve pods have no place.
@@ -118,7 +118,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 			fmt.Sprintf("spec.replicas: %d: profile %q does not have the plugin %s, and would not place them together; name "+
 				"another profile in spec.template.spec.schedulerName", len(missing), e.template.Spec.SchedulerName, gangPlugin))
 	}
-	if !slices.Equal(sortedKeys(pods), missing) || !r.stored(pods) {
+	if !slices.Equal(sortedKeys(pods), missing) || r.checkStored(pods) != nil {
 		var refused *refusedError
 		switch err := r.createReservePods(ctx, e, now, missing, profile.preempts); {
 		case errors.As(err, &refused):
@@ -179,16 +179,6 @@ func (r *Registry) profile(name string) (profile, bool) {
 	defer r.mu.RUnlock()
 	p, ours := r.profiles[name]
 	return p, ours
-}
-
-// stored reports whether all reserve pods exist: one may have been chosen as a victim.
-func (r *Registry) stored(pods map[int32]*v1.Pod) bool {
-	for _, pod := range pods {
-		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {
-			return false
-		}
-	}
-	return true
 }
 
 // writeDelay is how long the controller has to write that a placement was used.
@@ -314,8 +304,8 @@ func (r *Registry) chargeReservation(name string) {
 
 // reservePodChanged records why a reserve pod has no place.
 func (r *Registry) reservePodChanged(pod *v1.Pod) {
-	_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if condition == nil || condition.Status != v1.ConditionFalse || condition.Message == "" {
+	condition := status.WaitCondition(pod)
+	if condition == nil || condition.Message == "" {
 		return
 	}
 	name, index, _ := reservepods.PlacementOf(pod)

@@ -6,12 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-
-	"golang.org/x/time/rate"
 )
 
 // PendingCondition is why some pods wait. The zero value means that there is nothing to write.
@@ -123,7 +122,7 @@ func (l *Lane[K]) turn(ctx context.Context, key K) {
 	}
 }
 
-// step is what is to be done next for a key.
+// step is the next work for a key.
 type step struct {
 	saying PendingCondition
 	kind   kind

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,15 +17,13 @@ import (
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
-	"golang.org/x/time/rate"
-
 	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
 )
 
 // Writer is the one of a process, for all its lanes. It is safe for concurrent use.
 type Writer struct {
 	leading leadership.Signal
-	// attempts are the last write to each pod of late, by UID. They know what the watch of pods has not delivered yet.
+	// attempts has the latest write to each pod, by UID, for a minute or more. They know what the watch of pods has not delivered yet.
 	attempts *cache.Expiring
 	// reasons bounds the writes that give pods another reason, over all lanes.
 	reasons *rate.Limiter
@@ -167,11 +166,8 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Pend
 // says reports whether the status of a pod says that it waits, for this reason and with this message. On a
 // pod that kube-scheduler has tried, its own words may stand after the message: see [Before].
 func says(pod *v1.Pod, reason, message string) bool {
-	if !Gives(pod, reason) {
-		return false
-	}
-	word := WaitCondition(pod)
-	return word.Message == message || strings.HasPrefix(word.Message, message+between)
+	c := WaitCondition(pod)
+	return c != nil && c.Reason == reason && (c.Message == message || strings.HasPrefix(c.Message, message+between))
 }
 
 // Gives reports whether the status of a pod says that it waits for this reason, in whatever words.

@@ -9,6 +9,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -185,7 +186,7 @@ func (r *reader) gang(key gangstate.Key, s *seen) Gang {
 			asked = pod
 		}
 		g.Schedulers = append(g.Schedulers, pod.Spec.SchedulerName)
-		if pod.DeletionTimestamp != nil || ended(pod) {
+		if pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
 			continue
 		}
 		if priority := pod.Spec.Priority; priority != nil && (g.Priority == nil || *priority < *g.Priority) {
@@ -267,10 +268,6 @@ func (r *reader) shared(key string, nodes map[string]bool) (value string, one bo
 		values[value] = true
 	}
 	return value, len(values) == 1
-}
-
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // Selected returns a function that reports whether a selector matches a pod of a gang.

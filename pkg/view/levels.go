@@ -2,6 +2,7 @@ package view
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,15 +32,10 @@ func Levels(nodes []*v1.Node) []string {
 			domains[key][value] = true
 		}
 	}
-	keys := make([]string, 0, len(domains))
-	for key := range domains {
-		keys = append(keys, key)
-	}
 	rank := func(key string) int { return slices.Index(wellKnown, topology.ShortKey(key)) }
-	slices.SortFunc(keys, func(a, b string) int {
+	return slices.SortedFunc(maps.Keys(domains), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(domains[a]), len(domains[b])), cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b))
 	})
-	return keys
 }
 
 // Place words where a node is in levels of a topology: "zone=z1, rack=r0"; empty where it has no label of them.

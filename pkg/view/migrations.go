@@ -45,10 +45,7 @@ func migrationRow(m *v1alpha1.PodMigration) Migration {
 	row := Migration{
 		Namespace: m.Namespace, Name: m.Name, Pod: m.Spec.PodName, Gang: m.Spec.PodGroup,
 		From: m.Spec.SourceNode, To: m.Spec.TargetNode,
-		Phase: string(m.Status.Phase), Suspended: m.Spec.Suspend, Created: m.CreationTimestamp,
-	}
-	if row.Phase == "" {
-		row.Phase = string(v1alpha1.MigrationPending)
+		Phase: string(cmp.Or(m.Status.Phase, v1alpha1.MigrationPending)), Suspended: m.Spec.Suspend, Created: m.CreationTimestamp,
 	}
 	if m.Status.Successor != nil {
 		row.Successor = m.Status.Successor.Name

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 )
 
 // Plan is a DefragmentationPlan, and how far it has come.
@@ -67,7 +68,7 @@ func Plans(plans []*v1alpha1.DefragmentationPlan) []Plan {
 
 // rank is 1 for a plan that has ended, and 0 for others.
 func (p *Plan) rank() int {
-	if p.Phase == string(v1alpha1.DefragmentationSucceeded) || p.Phase == string(v1alpha1.DefragmentationFailed) {
+	if migration.PlanEnded(v1alpha1.DefragmentationPhase(p.Phase)) {
 		return 1
 	}
 	return 0
@@ -76,11 +77,8 @@ func (p *Plan) rank() int {
 func plan(p *v1alpha1.DefragmentationPlan) Plan {
 	s := &p.Status
 	row := Plan{
-		Name: p.Name, Phase: string(s.Phase), Mode: string(modeOf(p)), Approved: p.Spec.Approved, Goal: s.Goal,
+		Name: p.Name, Phase: string(cmp.Or(s.Phase, v1alpha1.DefragmentationPending)), Mode: string(modeOf(p)), Approved: p.Spec.Approved, Goal: s.Goal,
 		Moves: s.MoveCount, Moved: s.MovedCount, Restarts: s.Restarts, Created: p.CreationTimestamp,
-	}
-	if row.Phase == "" {
-		row.Phase = string(v1alpha1.DefragmentationPending)
 	}
 	for _, capacity := range []*v1alpha1.GangCapacity{s.Predicted, s.Achieved} {
 		if capacity != nil {

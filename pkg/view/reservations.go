@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,12 +50,9 @@ func Reservations(reservations []*v1alpha1.Reservation) []Reservation {
 
 func reservationRow(r *v1alpha1.Reservation) Reservation {
 	row := Reservation{
-		Name: r.Name, Phase: string(r.Status.Phase), Replicas: reservationstate.Replicas(r), Used: int(r.Status.OwnerCount),
+		Name: r.Name, Phase: string(cmp.Or(r.Status.Phase, v1alpha1.ReservationPending)), Replicas: reservationstate.Replicas(r), Used: int(r.Status.OwnerCount),
 		Allocatable: r.Status.Allocatable, Allocated: r.Status.Allocated, Ended: r.Status.EndTime,
 		Created: r.CreationTimestamp,
-	}
-	if row.Phase == "" {
-		row.Phase = string(v1alpha1.ReservationPending)
 	}
 	for _, p := range held(r) {
 		row.Held++

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
@@ -106,7 +107,7 @@ func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
 func askedByGangs(pods []*v1.Pod, nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
 	count := map[v1.ResourceName]int{}
 	for _, pod := range pods {
-		if ended(pod) || GangOf(pod) == "" {
+		if podutil.IsPodTerminal(pod) || GangOf(pod) == "" {
 			continue
 		}
 		ok = true
@@ -164,7 +165,7 @@ func freeCapacityOf(node *v1.Node, name v1.ResourceName, used, held int64) FreeC
 func usedOn(pods []*v1.Pod, name v1.ResourceName) map[string]int64 {
 	used := map[string]int64{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName != "" && !ended(pod) {
+		if pod.Spec.NodeName != "" && !podutil.IsPodTerminal(pod) {
 			used[pod.Spec.NodeName] += resource.OfPod(pod)[name]
 		}
 	}

@@ -7,8 +7,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // maxWaits is how many reasons a gang has at most: members that wait for much the same reason give it
@@ -39,19 +41,18 @@ func Waits(pods []*v1.Pod) map[types.NamespacedName][]Wait {
 	counts := map[types.NamespacedName]map[Wait]int{}
 	for _, pod := range pods {
 		key, _, ok := gangstate.KeyOf(pod)
-		if !ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || ended(pod) {
+		if !ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
 			continue
 		}
-		for _, c := range pod.Status.Conditions {
-			if c.Type != v1.PodScheduled || c.Status != v1.ConditionFalse {
-				continue
-			}
-			of := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
-			if counts[of] == nil {
-				counts[of] = map[Wait]int{}
-			}
-			counts[of][Wait{Reason: c.Reason, Message: c.Message}]++
+		c := status.WaitCondition(pod)
+		if c == nil {
+			continue
 		}
+		of := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
+		if counts[of] == nil {
+			counts[of] = map[Wait]int{}
+		}
+		counts[of][Wait{Reason: c.Reason, Message: c.Message}]++
 	}
 	waits := make(map[types.NamespacedName][]Wait, len(counts))
 	for of, count := range counts {

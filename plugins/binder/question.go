@@ -111,8 +111,8 @@ func (q *question) judge(live *v1.Pod, err error, now time.Time) (outcome, strin
 	return again, ""
 }
 
-// open reports whether the pod may have been bound before it was gone: a call was not answered, and no look can show
-// its outcome any more.
+// open reports whether the pod may have been bound before it was gone: a call was not answered, and no later look
+// can show its outcome.
 func (q *question) open(live *v1.Pod, err error) bool {
 	return !q.openUntil.IsZero() && (err != nil || live.UID != q.uid)
 }

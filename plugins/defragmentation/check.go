@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // check makes the moves in a what-if, with all plugins of the profiles, and then places the gang or pod that waits. It
@@ -86,8 +86,7 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 // copyOf returns a pod like another, as its Reservation would have it.
 func copyOf(pod *v1.Pod, number int) *v1.Pod {
 	template := migration.TemplateOf(pod)
-	for _, key := range []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel,
-		v1alpha1.PodGroupMinAvailableLabel} {
+	for _, key := range gangstate.MemberLabels {
 		delete(template.Labels, key)
 	}
 	copied := &v1.Pod{

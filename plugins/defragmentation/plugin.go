@@ -61,7 +61,7 @@ type Scheduler struct {
 // Options are what the plugin needs beside its arguments.
 type Options struct {
 	// Scheduler returns the scheduler with a configuration file; for an empty name the embedded one.
-	Scheduler func(ctx context.Context, configFile string) (*Scheduler, error)
+	Scheduler func(configFile string) (*Scheduler, error)
 	// DryRun reports whether the descheduler was told to change nothing: then plans are only logged.
 	DryRun func() bool
 	// Ended is called with the result of each round; nil means success. The descheduler itself only logs it.
@@ -87,7 +87,7 @@ func New(o Options) pluginregistry.PluginBuilder {
 		if !ok {
 			return nil, fmt.Errorf("reading arguments of %s: want DefragmentationArgs, got %T", Name, object)
 		}
-		scheduler, err := o.Scheduler(ctx, args.SchedulerConfig)
+		scheduler, err := o.Scheduler(args.SchedulerConfig)
 		if err != nil {
 			return nil, fmt.Errorf("making %s: %w", Name, err)
 		}

@@ -132,16 +132,17 @@ func (r *round) candidates(d *demand, room *planner.Simulation,
 // movable reports whether a pod may be moved at all.
 func (r *round) movable(d *demand, pod *v1.Pod) bool {
 	_, ours := r.scheduler.Profiles[pod.Spec.SchedulerName]
+	controller := metav1.GetControllerOfNoCopy(pod)
 	switch {
 	case !ours, pod.Status.Phase != v1.PodRunning, pod.DeletionTimestamp != nil, bound(pod):
 	case !r.nodes.Has(pod.Spec.NodeName), r.resting.Has(pod.Spec.NodeName), r.critical.Has(pod.Spec.NodeName):
 	case corev1helpers.PodPriority(pod) > d.priority:
 	case r.owns(pod): // it stays on what is reserved for it
-	case metav1.GetControllerOf(pod) == nil && !r.args.EvictBarePods, !r.evictable(pod.Namespace):
+	case controller == nil && !r.args.EvictBarePods, !r.evictable(pod.Namespace):
 	case slices.ContainsFunc(pod.Spec.Volumes, attached), len(pod.Spec.ResourceClaims) > 0:
-	case metav1.GetControllerOf(pod) == nil:
+	case controller == nil:
 		return true // the evictor refuses every such pod
-	case !r.madeAgain(metav1.GetControllerOf(pod)):
+	case !r.madeAgain(controller):
 	default:
 		return r.handle.Evictor().Filter(pod)
 	}
@@ -335,10 +336,7 @@ func (p *problem) kind(pod *v1.Pod, one defrag.Pod) int {
 // cost returns what it costs to restart a pod: 1. the pod; 2. its pod-deletion-cost; 3. how long it has run, in
 // seconds.
 func (p *problem) cost(now time.Time, pod *v1.Pod) defrag.Cost {
-	deletion, err := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations)
-	if err != nil {
-		deletion = 0
-	}
+	deletion, _ := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations) // 0 if it is invalid
 	since := pod.CreationTimestamp.Time
 	if pod.Status.StartTime != nil {
 		since = pod.Status.StartTime.Time

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
@@ -121,13 +122,9 @@ func (c *limits) shift(path []string, amount queueing.Vector, n int64) {
 	}
 }
 
+// limitsIn returns the limits that the queue of a pod is at; nil for none.
 func limitsIn(state fwk.CycleState) *limits {
-	data, err := state.Read(limitsKey)
-	if err != nil {
-		return nil // its queue is at no limit
-	}
-	c, _ := data.(*limits)
-	return c
+	return cyclestate.Read[*limits](state, limitsKey)
 }
 
 // SimulatesNodeLocally marks that nodes are judged by what PreFilter found: what pods give back

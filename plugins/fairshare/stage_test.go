@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	configv1 "github.com/lockstep-sh/lockstep/apis/config/v1"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -34,7 +35,7 @@ func gpus(n int64) queueing.Vector { return queueing.Vector{gpu: n} }
 // nothing that runs by itself.
 func newDispatcher(t testing.TB, total int64, window int, queues ...queueing.Queue) *Dispatcher {
 	t.Helper()
-	d := NewDispatcher(noGangs{}, ledger.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil, nil)
+	d := NewDispatcher(noGangs{}, ledger.New(), func(hold.Holder) int { return 0 }, make(chan struct{}), nil, watches.New())
 	d.holds.OnChange(d.holdsChanged)
 	d.clock = testingclock.NewFakeClock(time.Unix(1000, 0))
 	namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})

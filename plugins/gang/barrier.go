@@ -79,7 +79,7 @@ func (pl *Gang) open(uid types.UID, refusal string) {
 	if !atPermit {
 		return
 	}
-	waiting := pl.handle.GetWaitingPod(uid)
+	waiting := pl.fw.GetWaitingPod(uid)
 	if waiting == nil {
 		return
 	}
@@ -115,7 +115,7 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return nil
 	}
 	pl.barrier.add(pod.UID)
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Reserved(pod.UID, node, now) })
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Reserved(pod.UID, node, now) })
 	return nil
 }
 
@@ -131,7 +131,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
 	pl.claims.Enqueue(pod)
 }
 
@@ -141,7 +141,7 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return nil, 0
 	}
 	var wait, ahead bool
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
 		wait, e = s.Permitted(pod.UID, now)
 		ahead = s.GoesAhead(pod.UID)
 		return e
@@ -226,5 +226,5 @@ func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.BoundTo(pod.UID, now) })
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.BoundTo(pod.UID, now) })
 }

@@ -33,12 +33,7 @@ func sharedClaim(a *gangstate.Attempt) string {
 	named := map[types.NamespacedName]bool{}
 	for _, need := range a.Gangs {
 		for _, pod := range need.Pending {
-			for i := range pod.Spec.ResourceClaims {
-				name := pod.Spec.ResourceClaims[i].ResourceClaimName
-				if name == nil {
-					continue
-				}
-				claim := types.NamespacedName{Namespace: pod.Namespace, Name: *name}
+			for _, claim := range gangstate.NamedClaims(pod) {
 				if named[claim] {
 					return claim.String()
 				}
@@ -71,7 +66,7 @@ func (pl *Gang) inherit(ctx context.Context, shared Shared) {
 // Withdraw reports whether the allocation of a claim may be taken back. If so, no member that it is reserved for
 // proceeds until Withdrawn.
 func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reservedFor []types.UID) (may bool) {
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
 		may, e = s.Withdraw(claim, reservedFor, now)
 		return e
 	})
@@ -80,12 +75,12 @@ func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reserv
 
 // Withdrawn notes that kube-scheduler sees the outcome for a claim.
 func (pl *Gang) Withdrawn(ctx context.Context, claim types.NamespacedName) {
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Withdrawn(claim, now) })
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Withdrawn(claim, now) })
 }
 
 // goThrough notes that a member is about to be bound: all other calls for it have been made.
 func (pl *Gang) goThrough(ctx context.Context, pod *v1.Pod) {
 	if len(pod.Spec.ResourceClaims) > 0 {
-		pl.input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
+		pl.gangs.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
 	}
 }

@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
@@ -50,16 +51,12 @@ type visitState struct {
 	beside place
 }
 
-// Clone returns the same state, which does not change after PreFilter.
+// Clone shares the state: after PreFilter only PreScore writes it.
 func (s *visitState) Clone() fwk.StateData { return s }
 
+// visitOf returns what PreFilter has written; nil if it did not get to the pod.
 func visitOf(state fwk.CycleState) *visitState {
-	data, err := state.Read(visitKey)
-	if err != nil {
-		return nil // PreFilter did not get to this pod
-	}
-	s, _ := data.(*visitState)
-	return s
+	return cyclestate.Read[*visitState](state, visitKey)
 }
 
 // PreFilter finds out what the cycle of this pod is for. For the leader of a group it
@@ -195,7 +192,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
 	pl.reconsider(a)
-	if result.Hopeless && pl.turns != nil {
+	if result.Hopeless {
 		pl.turns.Hopeless(leaderOf(a))
 	}
 	(&planner.Unplaced{Attempt: a.Without(accepted)}).Write(state)
@@ -205,7 +202,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 // withinCeilings returns the members that a plan for a NonStrict group places without a queue exceeding its ceiling, and
 // whether these are all. The queues let in such a group if there is room for one member.
 func (pl *Gang) withinCeilings(a *gangstate.Attempt, result *planner.Plan) (within []*v1.Pod, all bool) {
-	if a.Strict || pl.turns == nil || len(result.Nodes) == 0 {
+	if a.Strict || len(result.Nodes) == 0 {
 		return nil, true
 	}
 	var placed []*v1.Pod
@@ -295,7 +292,7 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 			return other, rivals[:n+1], nil, nil
 		}
 	}
-	elsewhere = pl.gangs.PartialHolders(a.Priority(), pl.handle.ProfileName())
+	elsewhere = pl.gangs.PartialHolders(a.Priority(), pl.fw.ProfileName())
 	if len(elsewhere) == 0 {
 		return result, nil, nil, nil
 	}
@@ -379,7 +376,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	case gangstate.Follow:
 		membersUnfit.Inc()
 		pl.order.ForgetPlan(pod.UID) // it is tried again once the other members have come
-		pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unfit(pod.UID, now) })
+		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unfit(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
 		if pl.preempts && planner.UnplacedOf(state) != nil {
@@ -389,7 +386,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	case gangstate.Wait:
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	case gangstate.Alone:
-		if visit.extra && !pl.preempts {
+		if pl.ready(); visit.extra && !pl.preempts {
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
 		}
 	}
@@ -414,7 +411,7 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 
 // reasons returns a number that stands for the reasons of all nodes, and whether no pod that goes makes any of them fit.
 func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless bool) {
-	nodes, err := pl.handle.SnapshotSharedLister().NodeInfos().List()
+	nodes, err := pl.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return 0, false
 	}
@@ -438,7 +435,7 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 		// The attempt has failed nevertheless; it represents no other.
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		_, e := s.Planned(visit.attempt, gangstate.Outcome{
 			Cost: now.Sub(visit.began), Coupled: podclass.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),
 		}, now)
@@ -449,7 +446,7 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 // refusedEarly handles a member that another plugin refused in PreFilter before
 // this plugin ran: its group's attempt is over.
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
-	pl.input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		switch v := s.BeginCycle(pod); v.Verdict {
 		case gangstate.Follow:
 			return s.Unfit(pod.UID, now)

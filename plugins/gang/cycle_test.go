@@ -31,7 +31,7 @@ import (
 // cycles failed.
 func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, failed int) {
 	t.Helper()
-	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
+	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	for _, pod := range pods {
 		s.podSeen(s.ctx, pod)
 	}
@@ -194,7 +194,7 @@ func TestNominatedMembersAreTheirGangs(t *testing.T) {
 				pods = append(pods, st.MakePod().Namespace("default").Name("stranger").UID("stranger").SchedulerName(testProfile).
 					Priority(int32(c.strangers)).NominatedNodeName("node-0000").Req(map[v1.ResourceName]string{gpu: "8"}).Obj())
 			}
-			known := s.handle.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
+			known := s.fw.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
 			s.see(pods...)
 			for _, pod := range pods {
 				if err := known.Add(pod); err != nil {
@@ -319,10 +319,10 @@ func TestClaimsWithoutAVolumeYet(t *testing.T) {
 // provision makes a claim, without a volume, and waits until the filters see that claim for the pod.
 func (s *stage) provision(t *testing.T, claim *v1.PersistentVolumeClaim, pod *v1.Pod) {
 	t.Helper()
-	if _, err := s.handle.ClientSet().CoreV1().PersistentVolumeClaims(claim.Namespace).Create(s.ctx, claim, metav1.CreateOptions{}); err != nil {
+	if _, err := s.fw.ClientSet().CoreV1().PersistentVolumeClaims(claim.Namespace).Create(s.ctx, claim, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	go s.handle.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
+	go s.fw.SharedInformerFactory().Core().V1().PersistentVolumeClaims().Informer().RunWithContext(s.ctx)
 	await.Until(t, "the filters know that claim "+claim.Name+" has no volume", func() bool {
 		state := framework.NewCycleState()
 		whatif.MarkSimulated(state)

@@ -16,10 +16,7 @@ import (
 
 // recordDecision adds a decision for a group to the log. It looks at each member that was placed.
 func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result *planner.Plan, placed int) {
-	if pl.decisions == nil {
-		return
-	}
-	d := decisions.Decision{Kind: decisions.Placement, Profile: pl.handle.ProfileName(), Result: decisions.Unplaced}
+	d := decisions.Decision{Kind: decisions.Placement, Profile: pl.fw.ProfileName(), Result: decisions.Unplaced}
 	var needs []string
 	for i, need := range a.Gangs {
 		d.Gangs = append(d.Gangs, need.Key.String())

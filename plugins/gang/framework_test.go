@@ -26,10 +26,12 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
 	"github.com/lockstep-sh/lockstep/pkg/admission/waitingroom"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
@@ -58,17 +60,25 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	return newStageWith(tb, nil, nodes, pods...)
 }
 
+// noTurns keep no gang waiting.
+type noTurns struct{}
+
+func (noTurns) Keeps(*v1.Pod) (reason, message string)    { return "", "" }
+func (noTurns) Limits([]*v1.Pod) (reason, message string) { return "", "" }
+func (noTurns) Within(members []*v1.Pod) []*v1.Pod        { return members }
+func (noTurns) Hopeless(*v1.Pod)                          {}
+
 // newStageWith is newStage with more objects that the API server has, and that the scheduler knows.
 func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Helper()
 	s := &stage{}
 	holds := ledger.New()
-	s.registry = registry.New(holds, nil, nil)
+	s.registry = registry.New(holds, nil, watches.New())
 	s.time = &ahead{}
 	s.room = waitingroom.New(s.registry, noQueues{}, holds, &s.victims, s.time)
 	s.room.Start(tb.Context(), noQueues{}, nil)
 	s.registry.SetRoom(s.room)
-	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(closed()), Leading: closed()}
+	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(closed()), Leading: closed(), Decisions: decisions.New(), Turns: noTurns{}}
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return heldCapacity{holds}, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,11 +39,10 @@ const Name = "Gang"
 
 // Gang is the plugin, one for each profile.
 type Gang struct {
-	handle fwk.Handle
-	fw     framework.Framework
-	clock  clock.WithTicker
-	holds  *ledger.Holds
-	order  *positions.Order
+	fw    framework.Framework
+	clock clock.WithTicker
+	holds *ledger.Holds
+	order *positions.Order
 	// plugins are the plugins of all profiles that implement more than kube-scheduler calls.
 	plugins *extension.Plugins
 	// gangs are the gangs of the profile.
@@ -94,14 +92,14 @@ type Shared struct {
 	Holds   *ledger.Holds
 	Order   *positions.Order
 	Plugins *extension.Plugins
-	// Turns keeps gangs waiting that could be placed; nil where nothing does.
+	// Turns keeps gangs waiting that could be placed.
 	Turns Turns
 	// Statuses writes into the status of pods why they wait.
 	Statuses *status.Writer
 	// Leading is closed once this process schedules. Until then another process may,
 	// and the plugin reports nothing to users.
 	Leading leadership.Signal
-	// Decisions remembers what is decided; nil where that is not needed.
+	// Decisions remembers what is decided.
 	Decisions *decisions.Log
 }
 
@@ -114,8 +112,7 @@ type Turns interface {
 	Limits(members []*v1.Pod) (reason, message string)
 	// Within returns those of some members, in order, which could be placed without a queue exceeding its ceiling.
 	Within(members []*v1.Pod) []*v1.Pod
-	// Hopeless is called where what a pod represents would not fit if everything else were gone:
-	// it is of no use to keep others waiting for it.
+	// Hopeless is called for a pod whose job would not fit into an empty cluster: others need not wait for it.
 	Hopeless(pod *v1.Pod)
 }
 
@@ -135,7 +132,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &Gang{
-			handle: handle, fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, decisions: shared.Decisions,
+			fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, decisions: shared.Decisions,
 		}
 		pl.barrier.doors = map[types.UID]*door{}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
@@ -170,13 +167,13 @@ func (pl *Gang) newRequester(class string, leads leadership.Signal) (*provisioni
 	if class == "" {
 		return nil, nil // nodes are not requested
 	}
-	requests, err := dynamic.NewForConfig(pl.handle.KubeConfig())
+	requests, err := dynamic.NewForConfig(pl.fw.KubeConfig())
 	if err != nil {
 		return nil, fmt.Errorf("making a client for ProvisioningRequests: %w", err)
 	}
 	return provisioning.New(provisioning.Options{
-		SchedulerName: pl.handle.ProfileName(), ClassName: class, Client: pl.handle.ClientSet(), Requests: requests,
-		Recorder: pl.handle.EventRecorder(), Clock: pl.clock, Leading: leads, Explain: pl.Explanation,
+		SchedulerName: pl.fw.ProfileName(), ClassName: class, Client: pl.fw.ClientSet(), Requests: requests,
+		Recorder: pl.fw.EventRecorder(), Clock: pl.clock, Leading: leads, Explain: pl.Explanation,
 	}), nil
 }
 
@@ -233,11 +230,6 @@ func (pl *Gang) Act(ctx context.Context, e gangstate.Effects) {
 	pl.activate(ctx, e.Activate)
 }
 
-// input passes an input to the gangs of the profile.
-func (pl *Gang) input(ctx context.Context, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
-	pl.gangs.Input(ctx, f)
-}
-
 // activate moves pods in the queue to where they are tried again. Pods that are not in the queue are ignored:
 // PreEnqueue is called when they come.
 func (pl *Gang) activate(ctx context.Context, pods []*v1.Pod) {
@@ -248,13 +240,5 @@ func (pl *Gang) activate(ctx context.Context, pods []*v1.Pod) {
 	for _, pod := range pods {
 		byName[pod.Namespace+"/"+pod.Name] = pod
 	}
-	pl.handle.Activate(klog.FromContext(ctx), byName)
-}
-
-// keeps returns why a member waits for its turn; an empty reason means that it does not.
-func (pl *Gang) keeps(member *v1.Pod) (reason, message string) {
-	if pl.turns == nil {
-		return "", ""
-	}
-	return pl.turns.Keeps(member)
+	pl.fw.Activate(klog.FromContext(ctx), byName)
 }

@@ -49,13 +49,13 @@ func (t *statusReporter) mark(ctx context.Context, m mark) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, status.WriteTimeout)
 	defer cancel()
-	pod, err := t.pl.handle.ClientSet().CoreV1().Pods(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	pod, err := t.pl.fw.ClientSet().CoreV1().Pods(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil // the pod is gone
 	}
 	if err != nil {
 		return fmt.Errorf("marking pod %s: %w", m.NamespacedName, err)
 	}
-	timedOut(pod).Record(t.pl.handle.EventRecorder())
+	timedOut(pod).Record(t.pl.fw.EventRecorder())
 	return nil
 }

@@ -26,7 +26,7 @@ func (pl *Gang) weigh(e *gangstate.Explanation) {
 		e.Reason, e.Message = v1alpha1.ReasonPreemptionInProgress, fmt.Sprintf("gang %q waits for pods to end that make room for it", e.Gang)
 	case slices.ContainsFunc(e.Pending, pl.reserves):
 		e.Reason = v1alpha1.ReasonAwaitingReservation
-	case pl.turns != nil:
+	default:
 		if reason, message := pl.turns.Limits(e.Pending); reason != "" {
 			e.Reason, e.Message = reason, message
 		}

@@ -77,7 +77,7 @@ func (pl *Gang) placeOf(pod *v1.Pod, need *gangstate.Need) place {
 // planner.CapacityIn costs.
 func (pl *Gang) choose(ctx context.Context, b *place, nodes []fwk.NodeInfo) error {
 	for _, s := range b.candidates {
-		b.at = allowedDomainOf(s)
+		b.at, b.neighbours = allowedDomainOf(s), nil
 		if !slices.ContainsFunc(nodes, func(info fwk.NodeInfo) bool { return b.at.allows(info.Node()) }) {
 			continue
 		}

@@ -26,7 +26,7 @@ type placedMembers struct {
 // placedMembersOf looks the others up. Where members carry no numbers it numbers those that are placed.
 func (pl *Gang) placedMembersOf(pod *v1.Pod, need *gangstate.Need) *placedMembers {
 	c, placed := &placedMembers{ranks: []int{need.Ranks[pod.UID]}}, map[types.UID]bool{pod.UID: true}
-	infos := pl.handle.SnapshotSharedLister().NodeInfos()
+	infos := pl.fw.SnapshotSharedLister().NodeInfos()
 	for _, other := range need.Placed {
 		placed[other.Pod.UID] = true
 		info, err := infos.Get(other.Node)

@@ -51,7 +51,7 @@ func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *stat
 		marks:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
 		due:      map[gangstate.Key]time.Time{}, lastReported: map[gangstate.Key]telling{},
 	}
-	t.lane = status.NewLane(statuses, pl.handle.ClientSet(), qps, t.say)
+	t.lane = status.NewLane(statuses, pl.fw.ClientSet(), qps, t.say)
 	return t
 }
 
@@ -89,7 +89,7 @@ func (t *statusReporter) run(ctx context.Context) {
 	t.all()
 	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
 		for _, bad := range t.problems.take(t.pl.clock.Now()) {
-			badValue(bad).Record(t.pl.handle.EventRecorder())
+			badValue(bad).Record(t.pl.fw.EventRecorder())
 		}
 		for _, key := range t.dueNow() {
 			if t.pl.requests != nil {
@@ -184,7 +184,7 @@ func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, 
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what the queue keeps waiting
-		reason, message := t.pl.keeps(pod)
+		reason, message := t.pl.turns.Keeps(pod)
 		if reason == v1alpha1.ReasonUnschedulable && e.Reason != "" && e.Reason != reason {
 			break // nodes would give its queue a larger share, and not help the gang
 		}

@@ -174,7 +174,7 @@ func TestWhetherNodesHelpOne(t *testing.T) {
 func (s *stage) attempt(t *testing.T, outcome gangstate.Outcome) {
 	t.Helper()
 	led := false
-	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 		for _, key := range g.Keys() {
 			g.Lead(key.String(), now) // it is tried again
 		}
@@ -227,7 +227,7 @@ func TestPodGroupRefused(t *testing.T) {
 	s.reporter = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
-	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 		return g.Describe(gangstate.Community, key, &gangstate.Object{}, now, now)
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
@@ -263,7 +263,7 @@ func TestPodGroupMadeAgain(t *testing.T) {
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.see(makeMembers("train", 3, 1, nil)...)
 	for i, uid := range []types.UID{"one", "one", "another"} {
-		s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+		s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 			return g.Describe(gangstate.Community, key, &gangstate.Object{UID: uid}, now, now)
 		})
 		if i == 0 {

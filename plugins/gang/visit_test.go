@@ -27,7 +27,7 @@ func plainPod(name string, gpus string) *v1.Pod {
 
 // open admits members that the plugin sees from now on.
 func (s *stage) open() {
-	s.input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
+	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 }
 
 // see passes pods to the plugin, as the API server would.
@@ -39,7 +39,7 @@ func (s *stage) see(pods ...*v1.Pod) {
 
 // podSeen passes a pod to the gangs of the profile, and gives its group its turn.
 func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
-	s.input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.See(pod, now) })
+	s.gangs.Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.See(pod, now) })
 	if pod.Spec.NodeName != "" {
 		s.holds.PodBound(pod.UID, pod.Spec.NodeName)
 	}
@@ -50,7 +50,7 @@ func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
 
 // podGone removes a pod from the gangs of the profile.
 func (s *stage) podGone(ctx context.Context, pod *v1.Pod) {
-	s.input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Gone(pod.UID, now) })
+	s.gangs.Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Gone(pod.UID, now) })
 	s.holds.DropNomination(pod.UID)
 }
 

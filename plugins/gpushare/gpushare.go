@@ -70,7 +70,7 @@ func (pl *GPUShare) Name() string { return Name }
 func (pl *GPUShare) DependsOnHolds() {}
 
 // New returns the factory of the plugin over a ledger that all profiles share. plugins are those among which
-// it finds keepers. watched passes on the pods; nil where nobody else listens to them.
+// it finds keepers. watched passes on the pods.
 func New(shared *Ledger, plugins *extension.Plugins, watched *watches.Watches) frameworkruntime.PluginFactory {
 	return func(_ context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {

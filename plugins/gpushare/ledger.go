@@ -1,6 +1,7 @@
 package gpushare
 
 import (
+	"maps"
 	"strconv"
 	"sync"
 
@@ -83,15 +84,11 @@ func (l *Ledger) reservationOf(pod types.UID) (reservation, bool) {
 	return r, ok
 }
 
-// on lists the pods of a node.
+// reservationsOn lists the reservations on a node, by pod.
 func (l *Ledger) reservationsOn(node string) map[types.UID]reservation {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	list := make(map[types.UID]reservation, len(l.byNode[node]))
-	for pod, r := range l.byNode[node] {
-		list[pod] = r
-	}
-	return list
+	return maps.Clone(l.byNode[node])
 }
 
 // podChanged drops a bound pod from the ledger where its annotation differs: it was edited.

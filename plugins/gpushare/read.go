@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
@@ -44,8 +45,11 @@ func readLayout(d described) layout {
 }
 
 // largest returns the memory of the largest card.
-func (l layout) largest() int64 {
-	return slices.Max(append(l.sizes, 0))
+func (l layout) largest() (most int64) {
+	for _, size := range l.sizes {
+		most = max(most, size)
+	}
+	return most
 }
 
 // describedOn returns what the cards of a node are read from.
@@ -187,10 +191,8 @@ func (pl *GPUShare) cardOf(pod *v1.Pod, memory int64, node *v1.Node, cards int) 
 // scheduledCondition returns whether the API server has a pod on a node. The node
 // name does not show that: pods that a what-if adds have one.
 func scheduledCondition(pod *v1.Pod) v1.ConditionStatus {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
-			return c.Status
-		}
+	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil {
+		return c.Status
 	}
 	return v1.ConditionUnknown
 }

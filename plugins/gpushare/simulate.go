@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 )
 
 var cycleKey fwk.StateKey = "lockstep.dev/" + Name
@@ -61,12 +63,7 @@ func (c *cycle) addArrival(pod *v1.Pod, fresh bool) {
 // cycleOf returns what PreFilter has written; nil where the pod needs no GPU memory, or
 // where PreFilter did not run.
 func cycleOf(state fwk.CycleState) *cycle {
-	data, err := state.Read(cycleKey)
-	if err != nil {
-		return nil // PreFilter has not written it
-	}
-	c, _ := data.(*cycle)
-	return c
+	return cyclestate.Read[*cycle](state, cycleKey)
 }
 
 // touch notes the pods of a node as the snapshot has them, before the first change to it.

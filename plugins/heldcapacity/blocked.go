@@ -65,8 +65,8 @@ func (b *blocked) begin() {
 	}
 }
 
-// addPod records a pod that these nodes refused in the present cycle. Where something has ended on one of them
-// meanwhile, it is to be tried again.
+// addPod records a pod that these nodes refused in the present cycle. If something has ended on one of them since the
+// cycle began, the pod is due for another try.
 func (b *blocked) addPod(pod *v1.Pod, nodes []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

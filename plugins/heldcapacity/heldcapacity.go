@@ -37,8 +37,8 @@ type HeldCapacity struct {
 	blocked blocked
 	// granters are the plugins of the profile that know what is held for pods.
 	granters func() []ledger.Granter
-	// dependents are the plugins that refuse pods for what is held, too.
-	dependents func() []ledger.Dependent
+	// refusers are the names of the plugins whose refusals end when a hold does.
+	refusers func() []string
 	// devices returns the simulator of devices; made for the first pod that needs any while some are held.
 	devices func() (*devices.Simulator, error)
 }
@@ -131,7 +131,7 @@ func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() || !errors.As(why, &unfit) {
 		return
 	}
-	ours := pl.names()
+	ours := pl.refusers()
 	if !slices.ContainsFunc(ours, unfit.Diagnosis.UnschedulablePlugins.Has) {
 		return
 	}
@@ -145,22 +145,6 @@ func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 		nodes = []string{anyHold}
 	}
 	pl.blocked.addPod(pod, nodes)
-}
-
-// names returns the plugins whose refusals end when a hold does.
-func (pl *HeldCapacity) names() []string {
-	names := []string{Name}
-	for _, granter := range pl.granters() {
-		if plugin, ok := granter.(fwk.Plugin); ok {
-			names = append(names, plugin.Name())
-		}
-	}
-	for _, dependent := range pl.dependents() {
-		if plugin, ok := dependent.(fwk.Plugin); ok {
-			names = append(names, plugin.Name())
-		}
-	}
-	return names
 }
 
 // Heard rouses pods that may fit now, by what the scheduler's cache has taken in.
@@ -219,8 +203,18 @@ func New(holds *ledger.Holds, events *cacheevents.Events, plugins *extension.Plu
 func newPlugin(holds *ledger.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework,
 	clock clock.WithTicker) *HeldCapacity {
 	pl := &HeldCapacity{handle: fw, holds: holds, clock: clock}
-	pl.dependents = sync.OnceValue(func() []ledger.Dependent { return extension.Of[ledger.Dependent](plugins, fw) })
 	// once all are made
+	pl.refusers = sync.OnceValue(func() []string {
+		names := []string{Name}
+		for _, plugin := range extension.Of[fwk.Plugin](plugins, fw) {
+			_, grants := plugin.(ledger.Granter)
+			_, depends := plugin.(ledger.Dependent)
+			if grants || depends {
+				names = append(names, plugin.Name())
+			}
+		}
+		return names
+	})
 	pl.granters = sync.OnceValue(func() []ledger.Granter { return extension.Of[ledger.Granter](plugins, fw) })
 	pl.devices = sync.OnceValues(func() (*devices.Simulator, error) { return devices.New(context.Background(), fw) })
 	holds.OnFreed(pl.blocked.released)

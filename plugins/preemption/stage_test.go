@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -53,7 +54,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Helper()
 	s := &stage{}
 	plugins := extension.New()
-	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Promises: noPromises{}, Underway: evictions.NewUnderway(), Decisions: decisions.New()}))}
+	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Promises: noPromises{}, Underway: evictions.NewUnderway(), Watches: watches.New(), Decisions: decisions.New()}))}
 	if more != nil {
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
@@ -55,12 +56,7 @@ func (c *cycle) Clone() fwk.StateData {
 
 // cycleOf returns what PreFilter has written; nil if nothing is held for the pod.
 func cycleOf(state fwk.CycleState) *cycle {
-	data, err := state.Read(cycleKey)
-	if err != nil {
-		return nil // there is none
-	}
-	c, _ := data.(*cycle)
-	return c
+	return cyclestate.Read[*cycle](state, cycleKey)
 }
 
 // PreFilter looks up what is held for the pod. It sends a pod that is placed alone to the node with its best placement,

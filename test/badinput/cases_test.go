@@ -151,7 +151,7 @@ func badNames() []any {
 	return []any{"", "a/b", "..", "a%2fb", "A b", "\x1b[31m", "ü", strings.Repeat("x", 254), 7, nil}
 }
 
-func badTimes(more ...any) []any { return append([]any{never, longAgo, tooLong, "1", "", 7}, more...) }
+func badTimes(more ...any) []any { return append([]any{never, longAgo, tooLong, "1", "", "10 minutes", 7}, more...) }
 
 func migrations() []sample {
 	good := values{"podName": "p", "podUID": "u", "sourceNode": "node-0", "targetNode": "node-1"}
@@ -227,7 +227,7 @@ func reservations() []sample {
 func queues() []sample {
 	list := of("Queue", true, values{}, map[string][]any{
 		"parent": {"no-such-parent", 7}, "deserved": append(amounts(), values{"a b": "1"}, values{"\x1b[31m": "1"}),
-		"guarantee": {values{"cpu": "-1"}, "x"}, "capability": {values{"cpu": "-1"}, values{"a b": "1"}}, "minRuntime": {never, longAgo, 7}, "priority": {1 << 33, "x"},
+		"guarantee": {values{"cpu": "-1"}, "x"}, "capability": {values{"cpu": "-1"}, values{"a b": "1"}}, "minRuntime": badTimes(), "priority": {1 << 33, "x"},
 		"pools": {[]any{values{"name": "default"}}, []any{values{}}},
 	})
 	exceeds := values{"guarantee": values{"cpu": "2"}, "deserved": values{"cpu": "1"}, "capability": values{"cpu": "1"}}

@@ -44,13 +44,10 @@ func ContentsOf(o Objects) Contents {
 }
 
 func gangs(o Objects, levels []string) []Gang {
-	in := view.GangsIn{PodGroups: o.PodGroups, Natives: o.Natives, Nodes: o.Nodes, Namespaces: o.Namespaces, Levels: levels}
-	for _, pod := range o.Pods {
-		if view.GangOf(pod) != "" {
-			in.Pods = append(in.Pods, pod)
-		}
-	}
-	waits, list := view.Waits(in.Pods), view.Gangs(in)
+	waits := view.Waits(o.Pods)
+	list := view.Gangs(view.GangsIn{
+		Pods: o.Pods, PodGroups: o.PodGroups, Natives: o.Natives, Nodes: o.Nodes, Namespaces: o.Namespaces, Levels: levels,
+	})
 	rows := make([]Gang, 0, len(list))
 	for _, g := range list {
 		rows = append(rows, Gang{Gang: g, Waits: waits[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}]})

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
 )
 
@@ -29,6 +29,9 @@ type Verdict struct {
 	Reason, Message string
 	stands          bool
 }
+
+// isOpen reports whether neither a node nor a reason is known.
+func (v *Verdict) isOpen() bool { return v.Node == "" && v.Reason == "" }
 
 // ReasonOtherScheduler is the reason of a pod that no profile of the configuration schedules.
 const ReasonOtherScheduler = "OtherScheduler"
@@ -113,11 +116,10 @@ func (l *looking) look(ctx context.Context) (*Answer, error) {
 	for _, pod := range l.pods {
 		answer.Verdicts = append(answer.Verdicts, l.verdict(pod, explanations))
 	}
-	untold := func(v Verdict) bool { return v.Node == "" && v.Reason == "" }
-	if slices.ContainsFunc(answer.Verdicts, untold) {
+	if slices.ContainsFunc(answer.Verdicts, func(v Verdict) bool { return v.isOpen() }) {
 		failed := l.scheduler.Failed()
 		for i := range answer.Verdicts {
-			if v := &answer.Verdicts[i]; untold(*v) && failed.Has(v.Pod.UID) {
+			if v := &answer.Verdicts[i]; v.isOpen() && failed.Has(v.Pod.UID) {
 				v.Reason, v.Message = said(v.Pod) // a pod that has the same condition already is not written to again
 			}
 		}
@@ -130,11 +132,10 @@ func (l *looking) look(ctx context.Context) (*Answer, error) {
 // keptOut gives pods without a verdict the reason that a plugin keeps them out of the scheduling queue, or another one
 // of their gang.
 func (l *looking) keptOut(ctx context.Context, verdicts []Verdict) {
-	untold := func(v *Verdict) bool { return v.Node == "" && v.Reason == "" }
 	why := map[string]string{} // by gang
 	for i := range verdicts {
 		v := &verdicts[i]
-		if !untold(v) {
+		if !v.isOpen() {
 			continue
 		}
 		text := l.scheduler.Refusal(ctx, v.Pod)
@@ -145,7 +146,7 @@ func (l *looking) keptOut(ctx context.Context, verdicts []Verdict) {
 		}
 	}
 	for i := range verdicts {
-		if text := why[l.GangOf(verdicts[i].Pod)]; text != "" && untold(&verdicts[i]) {
+		if text := why[l.GangOf(verdicts[i].Pod)]; text != "" && verdicts[i].isOpen() {
 			verdicts[i].Reason, verdicts[i].Message = ReasonKeptOut, text
 		}
 	}
@@ -289,7 +290,7 @@ func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
 
 // said returns why a pod waits, as its status has it.
 func said(pod *v1.Pod) (reason, message string) {
-	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+	if c := status.WaitCondition(pod); c != nil {
 		return c.Reason, c.Message
 	}
 	return "", ""

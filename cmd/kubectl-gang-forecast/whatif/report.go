@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -65,19 +66,12 @@ func reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulat
 	}
 	victims := func(pods []*v1.Pod) (list []Victim) {
 		for _, pod := range pods {
-			list = append(list, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName, priorityOf(pod)})
+			list = append(list, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName, corev1helpers.PodPriority(pod)})
 		}
 		return list
 	}
 	r.Victims, r.Others = victims(answer.Victims), victims(answer.Others)
 	return r
-}
-
-func priorityOf(pod *v1.Pod) int32 {
-	if pod.Spec.Priority == nil {
-		return 0
-	}
-	return *pod.Spec.Priority
 }
 
 var (

@@ -68,7 +68,6 @@ DefragmentationPlans. It reads with the rights of its user, and writes nothing u
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gang"},
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
 	}
 	cmd.SetIn(a.In)
 	cmd.SetOut(a.Out)

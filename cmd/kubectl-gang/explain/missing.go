@@ -14,7 +14,7 @@ import (
 // missing returns what to look at where a gang has fewer pods than it starts with; empty where it has enough. there is
 // how many it has; profiles are the schedulers that pods may name, empty where that is not known.
 func missing(g *view.Gang, there int, profiles []string) string {
-	if there >= g.Minimum || slices.Contains([]string{"bound", "ended"}, stands(g)) {
+	if there >= g.Minimum || slices.Contains([]string{"bound", "ended", "evicted"}, stands(g)) {
 		return ""
 	}
 	text, others := "See whether", "the others"

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
@@ -13,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -86,9 +88,8 @@ func newReport(gang string, members []*v1.Pod) *Report {
 	r := &Report{Gang: gang, Pods: []Member{}}
 	for _, pod := range members {
 		m := Member{Pod: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
-		_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-		if c != nil && c.Status == v1.ConditionFalse {
-			m.Reason, m.Since = c.Reason, c.LastTransitionTime.UTC().Format("2006-01-02T15:04:05Z")
+		if c := status.WaitCondition(pod); c != nil {
+			m.Reason, m.Since = c.Reason, c.LastTransitionTime.UTC().Format(time.RFC3339)
 			r.Said = view.AddWait(r.Said, c.Reason, c.Message)
 		}
 		if pod.DeletionTimestamp != nil {

@@ -25,7 +25,7 @@ func (r *Report) judge(g *view.Gang) {
 	case starts:
 		r.Verdict = fmt.Sprintf("%s runs with %d of %d members%s; %d wait%s: %s", r.Gang, r.Bound, r.Members, r.needs(),
 			r.Waiting, singular(r.Waiting), r.why(g))
-	case r.Waiting == 0 && r.Minimum == 0:
+	case r.Waiting == 0 && r.Minimum == 0 && r.State != "evicted":
 		r.Verdict = fmt.Sprintf("%s: %d of %d members have a node; its minimum is not known", r.Gang, r.Bound, r.Members)
 	default:
 		r.Verdict = r.Gang + " waits: " + r.why(g)

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -41,14 +39,11 @@ type Simulated struct {
 // NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
 // the API server. It is called once in a process.
 func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulated, error) {
-	opts := options.NewOptions()
-	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
-	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
-	if err := errors.Join(emulate(ctx, opts, false), useDefaults(func() string { return kubeconfig })); err != nil {
+	opts, err := unservedOptions(ctx, configFile, kubeconfig)
+	if err != nil {
 		return nil, err
 	}
 	s := &Simulated{Set: lockstep.NewSet()}
-	var err error
 	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig) })
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)

@@ -29,14 +29,11 @@ type Standby struct {
 // NewStandby makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
 // the caller, or empty for the one in the cluster. The cluster is read when Look is called first.
 func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, error) {
-	opts := options.NewOptions()
-	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
-	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
-	if err := errors.Join(emulate(ctx, opts, false), useDefaults(func() string { return kubeconfig })); err != nil {
+	opts, err := unservedOptions(ctx, configFile, kubeconfig)
+	if err != nil {
 		return nil, err
 	}
 	s := &Standby{Set: lockstep.NewSet(), snapshot: cache.NewEmptySnapshot()}
-	var err error
 	s.config, s.Scheduler, err = build(ctx, opts, s.Set, standBy, scheduler.WithNodeInfoSnapshot(s.snapshot))
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that only looks: %w", err)
@@ -66,4 +63,12 @@ func (s *Standby) follow(ctx context.Context) error {
 		return fmt.Errorf("waiting for what is in the cluster: %w", ctx.Err())
 	}
 	return nil
+}
+
+// unservedOptions returns the options of a scheduler that serves nothing.
+func unservedOptions(ctx context.Context, configFile, kubeconfig string) (*options.Options, error) {
+	opts := options.NewOptions()
+	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
+	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
+	return opts, errors.Join(emulate(ctx, opts, false), useDefaults(func() string { return kubeconfig }))
 }

@@ -127,22 +127,22 @@ func (q *Queue) keep(ctx context.Context, g gatedPod) bool {
 func (q *Queue) Update(ctx context.Context, oldPod, newPod *v1.Pod) {
 	q.mu.Lock()
 	before, waits := q.pods[oldPod.UID]
-	if !waits {
-		q.mu.Unlock()
+	delete(q.pods, oldPod.UID)
+	stays := waits && q.gated(ctx, newPod)
+	if stays {
+		q.pods[newPod.UID] = gatedPod{newPod, before.since}
+	}
+	q.mu.Unlock()
+	switch {
+	case stays:
+	case waits:
+		q.SchedulingQueue.Add(ctx, newPod)
+	default:
 		q.SchedulingQueue.Update(ctx, oldPod, newPod)
 		if q.moved(oldPod, newPod) {
 			q.SchedulingQueue.Activate(klog.FromContext(ctx), map[string]*v1.Pod{newPod.Namespace + "/" + newPod.Name: newPod})
 		}
-		return
 	}
-	delete(q.pods, oldPod.UID)
-	if q.gated(ctx, newPod) {
-		q.pods[newPod.UID] = gatedPod{newPod, before.since}
-		q.mu.Unlock()
-		return
-	}
-	q.mu.Unlock()
-	q.SchedulingQueue.Add(ctx, newPod)
 }
 
 // Delete forgets a pod.

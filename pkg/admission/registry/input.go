@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Look calls do with the gangs of the profile, to read from them. do runs under their
-// lock, and must not call out.
+// Look calls do with the gangs of the profile, under their lock. do must not call out. Effects of what it changes are
+// carried out with the next Input.
 func (p *Profile) Look(do func(s *gangstate.Gangs)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,9 +61,7 @@ func (p *Profile) input(f func(s *gangstate.Gangs, now time.Time) gangstate.Effe
 		do()
 	}
 	p.mu.Unlock()
-	if p.room != nil {
-		p.room.Note(p.name, &e)
-	}
+	p.room.Note(p.name, &e)
 	act(e)
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
@@ -24,12 +23,12 @@ type natives struct {
 
 // untold returns what is to be reported of such a PodGroup, one of whose pods this is.
 func (n *natives) untold(key gangstate.Key, pod *v1.Pod) (untold []gangstate.Report) {
-	group := n.basic(key)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	group := n.groups[key]
 	if group == nil {
 		return nil
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	for _, problem := range group.ProblemsWith(pod) {
 		if n.told[key].Has(problem.Key) {
 			continue
@@ -130,21 +129,17 @@ func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
 	if source != gangstate.FromSchedulingGroup || p.leaveNative {
 		return
 	}
-	if reports := p.natives.untold(key, pod); len(reports) > 0 {
-		p.adapter.Act(ctx, gangstate.Effects{Problems: reports})
-	}
+	p.report(ctx, p.natives.untold(key, pod))
 }
 
 // adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name.
 func (r *Registry) adopt(ctx context.Context, key gangstate.Key) {
-	pods, err := r.pods.Pods(key.Namespace).List(labels.Everything())
+	pods, err := r.podsByGang.ByIndex(gangIndex, key.String())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they are in no gang until they change", "podGroup", key)
 		return
 	}
 	for _, pod := range pods {
-		if name, _, ok := gangstate.KeyOf(pod); ok && name == key {
-			r.podSeen(ctx, nil, pod)
-		}
+		r.podSeen(ctx, nil, pod.(*v1.Pod))
 	}
 }

@@ -7,8 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -35,13 +33,11 @@ func groupedPod() *v1.Pod {
 
 func withPods(t *testing.T, s *stage, pods ...*v1.Pod) {
 	t.Helper()
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for _, pod := range pods {
-		if err := indexer.Add(pod); err != nil {
+		if err := s.podsByGang.Add(pod); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.pods = corelisters.NewPodLister(indexer)
 }
 
 // knows reports whether the state machine has a pod as a member of a gang.

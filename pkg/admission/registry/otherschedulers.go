@@ -74,13 +74,13 @@ func (r *Registry) textOtherSchedulers(key gangstate.Key, profile string) string
 		klog.Background().Error(err, "Failed to look up the pods of a gang", "gang", key)
 		return ""
 	}
-	count, others := 0, []string{}
+	var others []string
 	for _, object := range objects {
 		if name := object.(*v1.Pod).Spec.SchedulerName; name != profile {
-			count++
 			others = append(others, name)
 		}
 	}
+	count := len(others)
 	if count == 0 {
 		return ""
 	}

@@ -23,7 +23,6 @@ import (
 // watchGroups watches the PodGroups of both kinds, each from when the API server
 // serves it. Gangs by annotation need neither.
 func (r *Registry) watchGroups(ctx context.Context, handle fwk.Handle) error {
-	r.pods = handle.SharedInformerFactory().Core().V1().Pods().Lister()
 	client, err := pgclientset.NewForConfig(handle.KubeConfig())
 	if err != nil {
 		return fmt.Errorf("making a client for PodGroups: %w", err)

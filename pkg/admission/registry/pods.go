@@ -46,9 +46,7 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 		return
 	}
 	outside, moved := r.Outside(pod), old != nil && gangstate.Moved(old, pod)
-	if r.room != nil {
-		r.singleSeen(old, pod, outside)
-	}
+	r.singleSeen(old, pod, outside)
 	p.tellIgnored(ctx, old, pod)
 	if outside {
 		p.tellNative(ctx, pod)
@@ -90,9 +88,7 @@ func (p *Profile) tellOutside(ctx context.Context, old, pod *v1.Pod) {
 	for _, problem := range gangstate.ProblemsOutside(pod, p.defaults) {
 		reports = append(reports, gangstate.Report{Pod: pod, Problem: problem})
 	}
-	if len(reports) > 0 {
-		p.adapter.Act(ctx, gangstate.Effects{Problems: reports})
-	}
+	p.report(ctx, reports)
 }
 
 // tellIgnored reports the keys that a pod without a node has got and that have no effect on it.
@@ -111,8 +107,13 @@ func (p *Profile) tellIgnored(ctx context.Context, old, pod *v1.Pod) {
 			reports = append(reports, gangstate.Report{Gang: key, Pod: pod, Problem: problem})
 		}
 	}
-	if len(reports) > 0 {
-		p.adapter.Act(ctx, gangstate.Effects{Problems: reports})
+	p.report(ctx, reports)
+}
+
+// report has problems reported to the users of pods.
+func (p *Profile) report(ctx context.Context, problems []gangstate.Report) {
+	if len(problems) > 0 {
+		p.adapter.Act(ctx, gangstate.Effects{Problems: problems})
 	}
 }
 
@@ -124,9 +125,7 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 	}
 	p.adapter.Gone(pod.UID)
 	if r.Outside(pod) {
-		if r.room != nil {
-			r.room.Forget(pod)
-		}
+		r.room.Forget(pod)
 		return
 	}
 	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Gone(pod.UID, now) })

@@ -17,7 +17,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -35,17 +34,15 @@ import (
 type Registry struct {
 	clock clock.WithTicker
 	holds *ledger.Holds
-	// watches gets what is watched; nil where it is not needed.
+	// watches gets what is watched.
 	watches *watches.Watches
 	// victims returns how many victims of a holder have not ended; nil where nothing is evicted.
 	victims func(holder hold.Holder) int
-	// room has the groups that wait for their turn. It is nil in tests of gangs alone.
+	// room has the groups that wait for their turn.
 	room Room
 	// leaveNative: the scheduler runs native pod groups itself.
 	leaveNative bool
 	natives     natives
-	// pods are the pods that kube-scheduler knows.
-	pods corelisters.PodLister
 	// moved are called when the PodGroup of a gang names another queue than before.
 	moved []func(profile string, key gangstate.Key)
 
@@ -81,7 +78,7 @@ type Room interface {
 
 // New returns a registry without profiles. victims returns how many victims of a holder in the ledger
 // have not ended, and is called under the lock of the gangs; nil where nothing is evicted. watched
-// gets what is watched; nil where it is not needed.
+// gets what is watched.
 func New(holds *ledger.Holds, victims func(holder hold.Holder) int, watched *watches.Watches) *Registry {
 	r := &Registry{
 		clock: clock.RealClock{}, holds: holds, watches: watched, victims: victims,
@@ -178,14 +175,12 @@ func (r *Registry) Serves(profile string) bool { return r.all()[profile] != nil 
 
 // Enters reports whether a pod in no gang may enter the scheduling queue.
 func (p *Profile) Enters(pod *v1.Pod) bool {
-	return p.room == nil || p.room.Enters(pod)
+	return p.room.Enters(pod)
 }
 
 // Unfit notes what the cycle of a pod in no gang has found that is about to fail.
 func (p *Profile) Unfit(pod *v1.Pod, found turns.Outcome) {
-	if p.room != nil {
-		p.room.Unfit(pod, found)
-	}
+	p.room.Unfit(pod, found)
 }
 
 // Holder returns the name of a group of this profile in the ledger, which all profiles share.
@@ -284,9 +279,7 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 
 // Changed is called when something has changed that may help gangs which did not fit.
 func (r *Registry) Changed() {
-	if r.room != nil {
-		r.room.Changed()
-	}
+	r.room.Changed()
 }
 
 // Turn returns a group that waits for its turn, or has it; false if it does neither.

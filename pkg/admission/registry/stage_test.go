@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
 const testProfile = "lockstep-scheduler"
@@ -56,6 +57,16 @@ func (adapter) Explanation(gangstate.Key) (gangstate.Explanation, bool) {
 	return gangstate.Explanation{}, false
 }
 
+// noRoom has no job that waits.
+type noRoom struct{}
+
+func (noRoom) Note(string, *gangstate.Effects) {}
+func (noRoom) Changed()                        {}
+func (noRoom) Enters(*v1.Pod) bool             { return true }
+func (noRoom) Unfit(*v1.Pod, turns.Outcome)    {}
+func (noRoom) Forget(*v1.Pod)                  {}
+func (noRoom) Renew(*v1.Pod)                   {}
+
 func newStage(tb testing.TB, profiles ...string) *stage {
 	tb.Helper()
 	var silent klog.Logger
@@ -64,7 +75,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 	s := &stage{ctx: ctx, acted: map[string]gangstate.Effects{}, Registry: New(ledger.New(), nil, watches.New())}
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
-	s.pods = factory.Core().V1().Pods().Lister()
+	s.SetRoom(noRoom{})
 	var err error
 	if s.podsByGang, err = indexPods(factory.Core().V1().Pods().Informer()); err != nil {
 		tb.Fatal(err)

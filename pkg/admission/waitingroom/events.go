@@ -67,7 +67,7 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	r.gangs.Failed(ctx, pod, why)
 	group, member := r.gangs.GroupOf(pod)
 	r.locked(func() {
-		if name, begun := r.line.Turn(); begun && member && name == nameOf(group) {
+		if name, begun := r.line.Turn(); begun && member && name == group.String() {
 			r.line.PassOver(name)
 		}
 		if r.taken == pod.UID {
@@ -105,7 +105,7 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 			turn, _ := r.gangs.Turn(group)
 			r.line.Fail(r.jobOf(group, turn), outcome, r.clock.Now())
 		}
-		for _, group := range e.Touched {
+		for group := range e.Touched {
 			r.touched[hold.Holder{Profile: profile, Group: group}] = true
 		}
 		if len(r.touched) > mostTouched {

@@ -110,8 +110,9 @@ type SchedulingQueue interface {
 func New(gangs Gangs, queues Queues, holds *ledger.Holds, evictions Evictions, by clock.WithTicker) *Room {
 	r := &Room{
 		gangs: gangs, queues: queues, holds: holds, evictions: evictions, clock: by,
-		line: turns.New(queues), touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
+		touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
 	}
+	r.line = turns.New(queues, elsewhere{r})
 	r.timer = r.clock.NewTimer(never)
 	return r
 }
@@ -143,6 +144,11 @@ func (r *Room) run(ctx context.Context) {
 func (r *Room) call(ctx context.Context) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
+	r.bringCalled(ctx)
+}
+
+// bringCalled brings to the gate what the queues have called. asking is held.
+func (r *Room) bringCalled(ctx context.Context) {
 	for _, pod := range r.queues.Called() {
 		r.activate(ctx, pod)
 	}
@@ -197,7 +203,7 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 		return true
 	}
 	group, member := r.groupOf(pod)
-	if turn, begun := r.turn(); begun || turn != nameOf(group) {
+	if turn, begun := r.turn(); begun || turn != group.String() {
 		return true
 	}
 	if turn, _ := r.gangs.Turn(group); member && (turn.Leader == nil || turn.Leader.UID != pod.UID) {
@@ -209,7 +215,7 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	r.locked(func() {
 		now := r.clock.Now()
 		r.refresh(now)
-		if keeps = r.line.Keeps(nameOf(group), now, elsewhere{r}, r.letsInQueues(now)); !keeps {
+		if keeps = r.line.Keeps(group.String(), now, r.letsInQueues(now)); !keeps {
 			r.leader = ""
 		}
 	})
@@ -235,7 +241,7 @@ func (r *Room) Took(pod *v1.Pod) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.cycleBegan = now
-	r.line.Begin(nameOf(group), now)
+	r.line.Begin(group.String(), now)
 	if r.leader == pod.UID {
 		r.leader, r.taken = "", pod.UID
 		name, _ := r.line.Turn()
@@ -252,9 +258,7 @@ func (r *Room) Next(ctx context.Context) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	r.noteFreed()
-	for _, pod := range r.queues.Called() {
-		r.activate(ctx, pod)
-	}
+	r.bringCalled(ctx)
 	for ctx.Err() == nil {
 		job, byPolicy, ok := r.next()
 		if !ok {
@@ -323,7 +327,7 @@ func (r *Room) next() (job turns.Job, byPolicy, ok bool) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.refresh(now)
-	job, byPolicy, ok, again := r.line.Next(now, elsewhere{r}, r.letsInQueues(now))
+	job, byPolicy, ok, again := r.line.Next(now, r.letsInQueues(now))
 	if !again.IsZero() {
 		r.timer.Reset(max(again.Sub(now), time.Millisecond))
 	}
@@ -355,7 +359,7 @@ func (r *Room) refresh(now time.Time) {
 	for group := range r.touched {
 		switch turn, waits := r.gangs.Turn(group); {
 		case !waits:
-			r.line.Withdraw(nameOf(group))
+			r.line.Withdraw(group.String())
 		case !turn.Has:
 			r.line.Offer(r.jobOf(group, turn), now)
 		}
@@ -370,12 +374,9 @@ func (r *Room) locked(what func()) {
 	what()
 }
 
-// nameOf returns the name of the job of a group.
-func nameOf(group hold.Holder) string { return group.Profile + "/" + group.Group }
-
 func (r *Room) jobOf(group hold.Holder, turn gangstate.Turn) turns.Job {
 	job := turn.Job
-	job.Name, job.Holder = nameOf(group), group
+	job.Name, job.Holder = group.String(), group
 	if turn.Leader != nil {
 		job.Queue = r.queues.QueueOf(turn.Leader)
 	}
@@ -391,7 +392,7 @@ func (r *Room) Awaits(pod *v1.Pod) (awaits bool, until time.Time) {
 	defer r.mu.Unlock()
 	now := r.clock.Now()
 	r.refresh(now)
-	awaits, until = r.line.Awaits(nameOf(group), now, elsewhere{r})
+	awaits, until = r.line.Awaits(group.String(), now)
 	return awaits || elsewhere{r}.Making(single(pod)), until // for a pod that is placed alone, or is in no gang
 }
 

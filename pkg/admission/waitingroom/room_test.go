@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -130,7 +131,7 @@ func (s *stage) offer(pod, queue string, after int) {
 func newStage(t *testing.T) *stage {
 	s := &stage{t: t, ctx: t.Context(), time: clocktesting.NewFakeClock(time.Now()), victims: map[hold.Holder]map[types.UID]bool{}, kept: map[string]bool{}}
 	holds := ledger.New()
-	gangs := registry.New(holds, nil, nil)
+	gangs := registry.New(holds, nil, watches.New())
 	s.book = queueing.NewBook("default", nil)
 	s.book.SetLimits(queueing.Limits{Window: 100})
 	s.book.SetTotal(queueing.Vector{gpu: 8})

@@ -31,7 +31,7 @@ func (r *Room) Enters(pod *v1.Pod) (enters bool) {
 	if r.singles.Load() == 0 || pod.Status.NominatedNodeName != "" {
 		return true // it did not fail, or has its place
 	}
-	r.locked(func() { enters = r.line.Enters(nameOf(single(pod))) })
+	r.locked(func() { enters = r.line.Enters(single(pod).String()) })
 	if !enters {
 		r.Rouse()
 	}
@@ -47,11 +47,11 @@ func (r *Room) Unfit(pod *v1.Pod, found turns.Outcome) {
 // nowhere is tried again after kube-scheduler's backoff. mu is held.
 func (r *Room) failSingle(pod *v1.Pod, why error) {
 	if unfit := new(framework.FitError); !errors.As(why, &unfit) {
-		r.forget(nameOf(single(pod)))
+		r.forget(single(pod).String())
 		return
 	}
 	job := turns.Job{
-		Name: nameOf(single(pod)), Holder: single(pod), Single: true, Strict: true, Tried: true,
+		Name: single(pod).String(), Holder: single(pod), Single: true, Strict: true, Tried: true,
 		Rank: turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Name: pod.Namespace + "/" + pod.Name},
 	}
 	now, outcome := r.clock.Now(), turns.Outcome{}
@@ -68,7 +68,7 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 // Forget forgets a pod in no gang that has a node, is gone, or is in a gang now.
 func (r *Room) Forget(pod *v1.Pod) {
 	if r.singles.Load() > 0 {
-		r.locked(func() { r.forget(nameOf(single(pod))) })
+		r.locked(func() { r.forget(single(pod).String()) })
 	}
 }
 
@@ -83,7 +83,7 @@ func (r *Room) forget(name string) {
 // Renew records that a pod in no gang has changed: it may fit now.
 func (r *Room) Renew(pod *v1.Pod) {
 	if r.singles.Load() > 0 {
-		r.locked(func() { r.line.Renew(nameOf(single(pod)), r.clock.Now()) })
+		r.locked(func() { r.line.Renew(single(pod).String(), r.clock.Now()) })
 		r.Rouse()
 	}
 }

@@ -137,7 +137,7 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 	return why, false, nil
 }
 
-// unusable returns why a node that the goal is to have takes no pods; empty if all do.
+// unusable returns why a node that is planned for the goal takes no pods; empty if all do.
 func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPlan, _ *migration.PlanSeen) (string, error) {
 	nodes := sets.New[string]()
 	for _, place := range p.Status.Places {

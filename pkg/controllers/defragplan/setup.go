@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 )
 
@@ -41,9 +42,9 @@ func Setup(mgr manager.Manager, o Options) error {
 }
 
 func start(mgr manager.Manager, o Options) error {
-	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), moves.FieldOwner),
+	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), objects.FieldOwner),
 		live:     moves.Reader{Reader: mgr.GetAPIReader()},
-		recorder: mgr.GetEventRecorder(moves.FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
+		recorder: mgr.GetEventRecorder(objects.FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
 		suspicions: map[types.UID]suspicion{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.DefragmentationPlan{}).

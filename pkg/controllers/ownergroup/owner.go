@@ -47,9 +47,9 @@ func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner
 		d.wish = ofJob(object, succeeded(pods, object))
 	case *unstructured.Unstructured:
 		if owner.Kind == gangstate.OwnerJobSet {
-			d.wish, err = r.ofJobSet(object, key, pods)
+			d.wish, err = wishOfJobSet(object, key, pods)
 		} else {
-			d.wish, err = r.ofGroup(object, pods)
+			d.wish, err = wishOfGroup(object, pods)
 		}
 	}
 	return d, err
@@ -93,8 +93,7 @@ func newOwner(kind gangstate.OwnerKind) client.Object {
 	return u
 }
 
-func (r *reconciler) ofJobSet(object *unstructured.Unstructured, key types.NamespacedName,
-	pods []*v1.Pod) (wish, error) {
+func wishOfJobSet(object *unstructured.Unstructured, key types.NamespacedName, pods []*v1.Pod) (wish, error) {
 	js := &jobSet{}
 	if err := convert(object, js); err != nil {
 		return wish{}, err
@@ -103,7 +102,7 @@ func (r *reconciler) ofJobSet(object *unstructured.Unstructured, key types.Names
 	return ofJobSet(js, func(rj *replicatedJob) bool { return asks(js, rj, asked) == key.Name }), nil
 }
 
-func (r *reconciler) ofGroup(object *unstructured.Unstructured, pods []*v1.Pod) (wish, error) {
+func wishOfGroup(object *unstructured.Unstructured, pods []*v1.Pod) (wish, error) {
 	lws := &leaderWorkerSet{}
 	if err := convert(object, lws); err != nil {
 		return wish{}, err

@@ -193,7 +193,7 @@ func StripJob(object any) (any, error) {
 			Labels: keys.Under(job.Labels), Annotations: keys.Under(job.Annotations)},
 		Spec: batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions,
 			Suspend:  job.Spec.Suspend,
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: keys.Under(job.Spec.Template.Annotations)}}},
+			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: keys.Under(job.Spec.Template.Annotations), Labels: keys.Under(job.Spec.Template.Labels)}}},
 		Status: batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
 	}, nil
 }

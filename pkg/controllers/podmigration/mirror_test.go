@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 )
 
 // aMove returns a PodMigration of a plan that moves a pod of a gang.
@@ -46,7 +46,7 @@ func TestMirror(t *testing.T) {
 	api := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(group, one, alone,
 		aMove("two", "p", "g", v1alpha1.MigrationSucceeded), aMove("other-plan", "q", "g", v1alpha1.MigrationFailed),
 		aMove("other-gang", "p", "h", v1alpha1.MigrationFailed)).Build()
-	r := &reconciler{client: client.WithFieldOwner(api, moves.FieldOwner), live: api}
+	r := &reconciler{client: client.WithFieldOwner(api, objects.FieldOwner), live: api}
 	one.Status.Phase = v1alpha1.MigrationRunning // the cache is behind
 	for _, c := range []struct {
 		m    *v1alpha1.PodMigration

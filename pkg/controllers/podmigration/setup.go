@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 )
 
@@ -31,9 +32,9 @@ func Setup(mgr manager.Manager) error {
 }
 
 func start(mgr manager.Manager) error {
-	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), moves.FieldOwner),
+	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), objects.FieldOwner),
 		live:     moves.Reader{Reader: mgr.GetAPIReader()},
-		recorder: mgr.GetEventRecorder(moves.FieldOwner), clock: clock.RealClock{}}
+		recorder: mgr.GetEventRecorder(objects.FieldOwner), clock: clock.RealClock{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.PodMigration{}).
 		Watches(&v1alpha1.Reservation{}, handler.EnqueueRequestsFromMapFunc(ownerOf(mgr.GetClient()))).

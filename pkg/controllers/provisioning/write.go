@@ -86,20 +86,28 @@ func ownerOf(e gangstate.Explanation) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: first.Name, UID: first.UID}
 }
 
+// awaitTurn returns when the rate limit allows another call.
+func (r *Requester) awaitTurn(ctx context.Context) error {
+	if err := r.writes.Wait(ctx); err != nil {
+		return fmt.Errorf("waiting for the rate limit: %w", err)
+	}
+	return nil
+}
+
 // create writes the templates, and then the request. An object that exists under the same name is the same.
 func (r *Requester) create(ctx context.Context, request Request) error {
 	for i := range request.Templates {
 		template := &request.Templates[i]
-		if err := r.writes.Wait(ctx); err != nil {
-			return fmt.Errorf("waiting for the rate limit: %w", err)
+		if err := r.awaitTurn(ctx); err != nil {
+			return err
 		}
 		if _, err := r.Client.CoreV1().PodTemplates(template.Namespace).Create(ctx, template,
 			metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("making PodTemplate %s: %w", klog.KObj(template), err)
 		}
 	}
-	if err := r.writes.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for the rate limit: %w", err)
+	if err := r.awaitTurn(ctx); err != nil {
+		return err
 	}
 	_, err := r.Requests.Resource(Resource).Namespace(request.Object.GetNamespace()).Create(ctx,
 		request.Object, metav1.CreateOptions{})
@@ -122,8 +130,8 @@ func (r *Requester) withdraw(ctx context.Context, made []*unstructured.Unstructu
 
 func (r *Requester) delete(ctx context.Context, request *unstructured.Unstructured) error {
 	namespace, uid := request.GetNamespace(), request.GetUID()
-	if err := r.writes.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for the rate limit: %w", err)
+	if err := r.awaitTurn(ctx); err != nil {
+		return err
 	}
 	only := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 	err := r.Requests.Resource(Resource).Namespace(namespace).Delete(ctx, request.GetName(), only)
@@ -131,8 +139,8 @@ func (r *Requester) delete(ctx context.Context, request *unstructured.Unstructur
 		return fmt.Errorf("deleting ProvisioningRequest %s: %w", klog.KObj(request), err)
 	}
 	for _, name := range TemplatesOf(request) {
-		if err := r.writes.Wait(ctx); err != nil {
-			return fmt.Errorf("waiting for the rate limit: %w", err)
+		if err := r.awaitTurn(ctx); err != nil {
+			return err
 		}
 		if err := r.Client.CoreV1().PodTemplates(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
 			!apierrors.IsNotFound(err) {
@@ -173,8 +181,8 @@ func (r *Requester) annotate(ctx context.Context, pod *v1.Pod, name, class any) 
 	if err != nil {
 		return fmt.Errorf("annotating pod %s: %w", klog.KObj(pod), err)
 	}
-	if err := r.writes.Wait(ctx); err != nil {
-		return fmt.Errorf("waiting for the rate limit: %w", err)
+	if err := r.awaitTurn(ctx); err != nil {
+		return err
 	}
 	_, err = r.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {

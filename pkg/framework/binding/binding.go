@@ -10,6 +10,8 @@ import (
 	"maps"
 
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 )
 
 // ErrDeleted is why a pod was not bound that was deleted before.
@@ -34,14 +36,9 @@ func Annotate(state fwk.CycleState, name, value string) {
 	state.Write(key, all)
 }
 
-// Annotations returns the annotations that the pod of a cycle is to get; nil for none.
+// Annotations returns the annotations that the pod of a cycle gets when it is bound; nil for none.
 func Annotations(state fwk.CycleState) map[string]string {
-	data, err := state.Read(key)
-	if err != nil {
-		return nil // no plugin added any
-	}
-	n, _ := data.(notes)
-	return n
+	return cyclestate.Read[notes](state, key)
 }
 
 const openKey fwk.StateKey = "lockstep.dev/BindingLeftOpen"

@@ -44,9 +44,6 @@ type podListeners struct {
 // which calls them by stage, one after the other. It returns a function that reports whether all listeners have had
 // every pod of the first list. It fails once the handler has had an event.
 func (w *Watches) ListenToPods(factory informers.SharedInformerFactory, at Stage, l PodListener) (cache.InformerSynced, error) {
-	if w == nil {
-		w = New() // the caller listens alone
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pods.begun {
@@ -58,7 +55,7 @@ func (w *Watches) ListenToPods(factory informers.SharedInformerFactory, at Stage
 		return w.pods.handler.HasSynced, nil
 	}
 	informer := factory.Core().V1().Pods().Informer()
-	watch := newWatch(&Watch{name: "pods", synced: informer.HasSynced, store: informer.GetStore(), handler: w.podHandler()})
+	watch := &Watch{name: "pods", synced: informer.HasSynced, store: informer.GetStore(), handler: w.podHandler(), handled: map[string]string{}}
 	handler, err := informer.AddEventHandler(watch)
 	if err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)

@@ -102,18 +102,3 @@ func TestListenersHaveSynced(t *testing.T) {
 		t.Errorf("seen: %v, want 2 each", seen)
 	}
 }
-
-// TestListenAlone: without a record of watches, a listener has a handler of its own.
-func TestListenAlone(t *testing.T) {
-	factory := informers.NewSharedInformerFactory(fake.NewClientset(pod("a", "1", "10")), 0)
-	seen := 0
-	var none *Watches
-	has, err := none.ListenToPods(factory, Gangs, PodListener{Seen: func(*v1.Pod, *v1.Pod) { seen++ }, Gone: func(*v1.Pod) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory.Start(t.Context().Done())
-	if !cache.WaitForCacheSync(t.Context().Done(), has) || seen != 1 {
-		t.Errorf("seen: %d pods, want 1", seen)
-	}
-}

@@ -9,6 +9,7 @@ package watches
 
 import (
 	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,8 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Watches is the watches of a process. It is safe for concurrent use. A nil one remembers
-// nothing.
+// Watches is the watches of a process. It is safe for concurrent use.
 type Watches struct {
 	mu   sync.Mutex
 	all  []*Watch
@@ -31,7 +31,7 @@ func New() *Watches { return &Watches{} }
 func (w *Watches) All() []*Watch {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]*Watch(nil), w.all...)
+	return slices.Clone(w.all)
 }
 
 // Shared returns the handler to register at an informer that the scheduler watches by, too. The
@@ -50,17 +50,10 @@ func (w *Watches) Own(name string, resource schema.GroupVersionResource, selecto
 }
 
 func (w *Watches) addWatch(watch *Watch) cache.ResourceEventHandler {
-	if w == nil {
-		return watch.handler
-	}
+	watch.handled = map[string]string{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.all = append(w.all, newWatch(watch))
-	return watch
-}
-
-func newWatch(watch *Watch) *Watch {
-	watch.handled = map[string]string{}
+	w.all = append(w.all, watch)
 	return watch
 }
 
@@ -141,7 +134,7 @@ func Deleted[T any](do func(T)) func(object any) {
 	}
 }
 
-// note remembers the revision of the new object, and drops the one of the object before; they may
+// recordRevision remembers the revision of the new object, and drops the one of the object before; they may
 // be two objects of one name.
 func (w *Watch) recordRevision(before, now any) {
 	w.mu.Lock()

@@ -67,11 +67,3 @@ func TestOwn(t *testing.T) {
 		t.Error("the scheduler's informer is a plugin's own")
 	}
 }
-
-// TestNone: without Watches, a handler is registered as it is.
-func TestNone(t *testing.T) {
-	var none *Watches
-	if _, ok := none.Shared("somebody's pods", informer(), cache.ResourceEventHandlerFuncs{}).(cache.ResourceEventHandlerFuncs); !ok {
-		t.Error("a handler is wrapped, and nobody asks")
-	}
-}

@@ -4,10 +4,12 @@ package crds
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -60,10 +62,5 @@ func Served(ctx context.Context, client discovery.DiscoveryInterface, resource s
 	if err != nil {
 		return false, fmt.Errorf("discovering %s: %w", resource.GroupVersion(), err)
 	}
-	for _, r := range list.APIResources {
-		if r.Name == resource.Resource {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
 }

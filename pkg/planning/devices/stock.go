@@ -8,7 +8,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/ptr"
 )
 
 // stock is the devices of nodes by class. It is not safe for concurrent use.
@@ -92,7 +91,7 @@ func (s *stock) selectDevices(m match) selection {
 		device := &spec.Devices[i]
 		if matches(s.compiled, m.class, spec.Driver, device) {
 			found.ids = append(found.ids, structured.MakeDeviceID(spec.Driver, spec.Pool.Name, device.Name))
-			found.shared = found.shared || spec.NodeName == nil || ptr.Deref(device.AllowMultipleAllocations, false)
+			found.shared = found.shared || spec.NodeName == nil || isMultiplyAllocatable(*device)
 		}
 	}
 	s.selected[m] = found

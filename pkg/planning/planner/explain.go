@@ -82,7 +82,7 @@ func (s Shortage) text() string {
 	if !s.Resources.Zero() {
 		parts = append(parts, s.Resources.String())
 	}
-	for _, class := range sortedKeys(s.Devices) {
+	for _, class := range slices.Sorted(maps.Keys(s.Devices)) {
 		parts = append(parts, fmt.Sprintf("%d of device class %s", s.Devices[class], class))
 	}
 	if len(parts) == 0 {

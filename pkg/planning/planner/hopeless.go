@@ -28,8 +28,8 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 		if g.Min == 0 {
 			continue // it runs
 		}
-		most, afloat, domains := w.mostEmpty(g, w.minResources[i])
-		if most >= g.Min && afloat {
+		most, satisfied, domains := w.mostEmpty(g, w.minResources[i])
+		if most >= g.Min && satisfied {
 			continue
 		}
 		some = true
@@ -53,7 +53,7 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 
 // mostEmpty bounds how many members of a gang empty nodes would take, in one domain if it requires one. satisfied: some
 // domain could meet its minResources as well. domains is the number of domains.
-func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, afloat bool, domains int) {
+func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, satisfied bool, domains int) {
 	count := map[int]int{}
 	for _, member := range g.Members {
 		count[w.classOf[member]]++
@@ -65,9 +65,9 @@ func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, aflo
 	for _, d := range list {
 		fit := w.fitEmpty(g, count, d.Nodes)
 		most = max(most, fit)
-		afloat = afloat || fit >= g.Min && w.satisfiedWhenEmpty(f, d.Nodes)
+		satisfied = satisfied || fit >= g.Min && w.satisfiedWhenEmpty(f, d.Nodes)
 	}
-	return most, afloat, len(list)
+	return most, satisfied, len(list)
 }
 
 // satisfiedWhenEmpty reports whether empty nodes could meet a gang's minResources; true for none.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
 
 	fwk "k8s.io/kube-scheduler/framework"
@@ -84,7 +85,7 @@ func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns
 	// Attempts with different members are comparable only if they are identical.
 	for _, g := range problem.Gangs {
 		out.Number(int64(g.Min))
-		for _, role := range sortedKeys(g.MinByRole) {
+		for _, role := range slices.Sorted(maps.Keys(g.MinByRole)) {
 			out.Text(role)
 			out.Number(int64(g.MinByRole[role]))
 		}
@@ -122,16 +123,7 @@ func (w *planState) constraints(out podclass.Hash, class int) {
 		out.Text(port.IP, port.Protocol)
 		out.Number(int64(port.Number))
 	}
-	for _, name := range sortedKeys(w.classes[class].Demand.Request) {
+	for _, name := range slices.Sorted(maps.Keys(w.classes[class].Demand.Request)) {
 		out.Text(string(name))
 	}
-}
-
-func sortedKeys[K ~string, V any](m map[K]V) []K {
-	keys := make([]K, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }

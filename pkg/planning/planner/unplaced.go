@@ -3,6 +3,7 @@ package planner
 import (
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -22,10 +23,5 @@ func (u *Unplaced) Write(state fwk.CycleState) { state.Write(unplacedKey, u) }
 
 // UnplacedOf returns what a pod represents; nil if it represents only itself.
 func UnplacedOf(state fwk.CycleState) *Unplaced {
-	data, err := state.Read(unplacedKey)
-	if err != nil {
-		return nil // it represents only itself
-	}
-	u, _ := data.(*Unplaced)
-	return u
+	return cyclestate.Read[*Unplaced](state, unplacedKey)
 }

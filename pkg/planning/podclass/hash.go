@@ -1,7 +1,6 @@
 package podclass
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -55,8 +54,7 @@ func (w Hash) Holders(list []hold.Holder) {
 
 // Resources writes amounts, by name.
 func (w Hash) Resources(list v1.ResourceList) {
-	names := slices.SortedFunc(maps.Keys(list), func(a, b v1.ResourceName) int { return cmp.Compare(a, b) })
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(list)) {
 		quantity := list[name]
 		w.Text(string(name))
 		w.Number(quantity.MilliValue())

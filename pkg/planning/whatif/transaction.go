@@ -82,7 +82,7 @@ func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transacti
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
-	t := &Transaction{fw: fw, hooks: hooks, nodes: append([]fwk.NodeInfo(nil), nodes...), version: make([]int, len(nodes)),
+	t := &Transaction{fw: fw, hooks: hooks, nodes: slices.Clone(nodes), version: make([]int, len(nodes)),
 		own: sets.New[types.UID](), contending: sets.New[types.UID]()}
 	t.nominees = sync.OnceValue(t.listNominees)
 	if !interdependent {

@@ -171,7 +171,7 @@ func (l *ListWatch) push(event watch.Event) {
 	l.signal()
 }
 
-// next returns the event that the reflector is to have next.
+// next returns the oldest event that the reflector has not received.
 func (l *ListWatch) next() (watch.Event, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

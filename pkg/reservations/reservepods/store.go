@@ -2,6 +2,7 @@ package reservepods
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 
@@ -172,11 +173,7 @@ func (s *Store) watch(watcher func(watch.Event)) map[cache.ObjectName]*v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers = append(s.watchers, watcher)
-	pods := make(map[cache.ObjectName]*v1.Pod, len(s.pods))
-	for name, pod := range s.pods {
-		pods[name] = pod
-	}
-	return pods
+	return maps.Clone(s.pods)
 }
 
 // take makes pods what they are after an event.

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -72,7 +73,7 @@ func (a *Attempt) Priority() int32 {
 	priority := int32(math.MinInt32)
 	for _, need := range a.Gangs {
 		for _, pod := range need.Pending {
-			priority = max(priority, priorityOf(pod))
+			priority = max(priority, corev1helpers.PodPriority(pod))
 		}
 	}
 	return priority
@@ -143,15 +144,22 @@ type Placed struct {
 func (s *Gangs) attempt(grp *group) *Attempt {
 	grp.visited, grp.attempted, grp.tried = true, true, grp.pool()
 	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning.N > 0 })
-	a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict(), PreemptionDelay: grp.preemptionDelay(), Missed: grp.missed()}
-	for _, g := range grp.gangs {
-		a.Gangs = append(a.Gangs, g.wants())
-	}
+	a := grp.newAttempt()
+	a.PreemptionDelay, a.Missed = grp.preemptionDelay(), grp.missed()
 	if grp.yields() {
 		a.Outstanding = s.outstanding(grp, a.Priority())
 	}
 	if a.Shared() == "" {
 		s.reportScope(grp)
+	}
+	return a
+}
+
+// newAttempt returns what the gangs of a group want.
+func (g *group) newAttempt() *Attempt {
+	a := &Attempt{Group: g.key().String(), Leader: g.leader, Strict: g.strict()}
+	for _, gang := range g.gangs {
+		a.Gangs = append(a.Gangs, gang.wants())
 	}
 	return a
 }
@@ -168,10 +176,7 @@ func (s *Gangs) Waiting() []*Attempt {
 	slices.SortFunc(groups, compareRank)
 	var list []*Attempt
 	for _, grp := range groups {
-		a := &Attempt{Group: grp.key().String(), Leader: grp.leader, Strict: grp.strict()}
-		for _, g := range grp.gangs {
-			a.Gangs = append(a.Gangs, g.wants())
-		}
+		a := grp.newAttempt()
 		if leader := grp.pickLeader(); leader != nil {
 			a.Leader = cmp.Or(a.Leader, leader.pod.UID)
 		}

@@ -31,7 +31,7 @@ func benchGangs() *Gangs {
 func seeAll(s *Gangs, pods []*v1.Pod) {
 	groups := map[string]bool{}
 	for _, pod := range pods {
-		for _, group := range s.See(pod, start).Touched {
+		for group := range s.See(pod, start).Touched {
 			groups[group] = true
 		}
 	}

@@ -25,8 +25,8 @@ func newClaimTurns() claimTurns {
 	return claimTurns{users: map[types.NamespacedName]map[*member]bool{}, turn: map[types.NamespacedName]*member{}}
 }
 
-// namedClaims returns the claims that a pod names, and other pods may name, too.
-func namedClaims(pod *v1.Pod) []types.NamespacedName {
+// NamedClaims returns the claims that a pod names, and other pods may name, too.
+func NamedClaims(pod *v1.Pod) []types.NamespacedName {
 	var claims []types.NamespacedName
 	for i := range pod.Spec.ResourceClaims {
 		if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil {
@@ -38,7 +38,7 @@ func namedClaims(pod *v1.Pod) []types.NamespacedName {
 
 // add records the claims of a new member.
 func (t *claimTurns) add(m *member) {
-	m.claims = namedClaims(m.pod)
+	m.claims = NamedClaims(m.pod)
 	for _, claim := range m.claims {
 		if t.users[claim] == nil {
 			t.users[claim] = map[*member]bool{}

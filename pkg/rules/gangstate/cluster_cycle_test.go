@@ -78,7 +78,7 @@ func (c *cluster) park(id types.UID, alone bool) {
 func (c *cluster) follow(pod *v1.Pod, node string) {
 	used := c.used()
 	used[node] -= sizeOf(pod) // held for the pod itself
-	for _, claim := range namedClaims(pod) {
+	for _, claim := range NamedClaims(pod) {
 		if other, busy := c.claiming[claim]; busy {
 			c.fail("pod %s comes for claim %s while it is allocated or reserved for %s", pod.UID, claim.Name, other)
 		}
@@ -108,7 +108,7 @@ func (c *cluster) reserve(id types.UID, node string) {
 
 // goAhead makes the calls for the claims of a pod, which waits then.
 func (c *cluster) goAhead(id types.UID) {
-	for _, claim := range namedClaims(c.pods[id]) {
+	for _, claim := range NamedClaims(c.pods[id]) {
 		c.claiming[claim] = id
 	}
 	c.tasks = append(c.tasks, func() {

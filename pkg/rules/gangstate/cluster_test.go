@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -356,7 +357,7 @@ func (c *cluster) before(a, b *v1.Pod) bool {
 		return 0
 	}
 	return cmp.Or(
-		cmp.Compare(priorityOf(b), priorityOf(a)), cmp.Compare(late(x), late(y)), x.Created.Compare(y.Created),
+		cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)), cmp.Compare(late(x), late(y)), x.Created.Compare(y.Created),
 		cmp.Compare(x.Gang, y.Gang), compareMembers(&member{pod: a}, &member{pod: b})) < 0
 }
 

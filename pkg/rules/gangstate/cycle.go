@@ -46,12 +46,9 @@ func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
 	if !ok {
 		return true, ""
 	}
-	m := s.memberOf(pod)
-	if m == nil {
-		// See has not been called for this version yet, or for a newer one already: it activates the pod if need be.
-		return false, gatedReason(key)
-	}
-	if m.admitted {
+	// A pod is no member if See has not been called for this version yet, or for a newer one already: it activates the
+	// pod if need be.
+	if m := s.memberOf(pod); m != nil && m.admitted {
 		m.outdated = false // its cycle is yet to begin
 		return true, ""
 	}
@@ -102,7 +99,7 @@ func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 	v := Cycle{Group: grp.key().String()}
 	switch {
 	case m.state == Planned && !s.turns.mayClaim(m):
-		v.Verdict, v.Reason = Wait, TextClaimTurn(m.claims)
+		v.Verdict, v.Reason = Wait, textClaimTurn(m.claims)
 	case m.state == Planned:
 		v.Verdict, v.Node = Follow, m.node
 	case !m.eligible():
@@ -154,7 +151,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	for _, g := range grp.gangs {
 		g.failure = failure{cmp.Or(o.Reason, v1alpha1.ReasonUnschedulable), o.Why[g.key], o.Scattered[g.key], a.Leader}
 		if !g.failure.none() && a.EvictsIn(now) > 0 {
-			g.failure.message += TextPreemptionDelay(a.PreemptionDelay)
+			g.failure.message += textPreemptionDelay(a.PreemptionDelay)
 			g.failure.leader = "" // kube-scheduler does not report that
 		}
 		s.tell(g)
@@ -327,7 +324,7 @@ func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
 	}
 	why := map[Key]string{}
 	for _, need := range v.Attempt.Gangs {
-		why[need.Key] = TextNoNodes(need.Key, need.Spec.Min)
+		why[need.Key] = textNoNodes(need.Key, need.Spec.Min)
 	}
 	_, e := s.Planned(v.Attempt, Outcome{Why: why, Hopeless: true}, now)
 	return e

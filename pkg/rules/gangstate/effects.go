@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -39,7 +40,7 @@ type Effects struct {
 	// Missed are the attempts that did not place all.
 	Missed []Missed
 	// Touched are the groups of which [Gangs.Turn] may say something else now.
-	Touched []string
+	Touched sets.Set[string]
 }
 
 // Missed is what an attempt has found that did not place all of its group.

@@ -155,7 +155,6 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	s.number(m)
 	s.turns.add(m)
 	g.note(m.pod)
-	g.group.ranked = false
 	g.relive(m)
 	g.enter(m)
 	s.listen(m)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -172,7 +173,7 @@ func (g *group) priority() int32 {
 			if m.state == Released || m.state == Bound {
 				continue
 			}
-			if p := priorityOf(m.pod); first || p > priority {
+			if p := corev1helpers.PodPriority(m.pod); first || p > priority {
 				priority, first = p, false
 			}
 		}

@@ -165,7 +165,7 @@ func (i *incarnation) of(controller types.UID) *part {
 
 // tidy forgets a controller that has nothing.
 func (i *incarnation) tidy(controller types.UID) {
-	if p := i.parts[controller]; p != nil && p.unfinished+p.finished.N+p.gone.N == 0 && p.first.IsZero() {
+	if p := i.parts[controller]; p.unfinished+p.finished.N+p.gone.N == 0 && p.first.IsZero() {
 		delete(i.parts, controller)
 	}
 }

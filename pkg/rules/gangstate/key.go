@@ -48,6 +48,9 @@ const (
 	FromOwner
 )
 
+// MemberLabels are the labels that make a pod a member of a gang.
+var MemberLabels = []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel}
+
 // KeyOf returns the gang that a pod belongs to. The first match of the ways wins. It is cheap: the
 // scheduler calls it for every pod that it queues.
 func KeyOf(pod *v1.Pod) (Key, Source, bool) {

@@ -45,11 +45,12 @@ type Layout struct {
 // Wished returns the levels by which the gang itself asks to be laid out. If one domain of one of
 // them takes it, it is laid out as it asks.
 func (l *Layout) Wished() []string {
+	if l.Custom {
+		return nil
+	}
 	var wished []string
 	for _, level := range l.Levels {
-		if !l.Custom {
-			wished = append(wished, level.Key)
-		}
+		wished = append(wished, level.Key)
 	}
 	return wished
 }
@@ -80,12 +81,8 @@ type Level struct {
 	Slice int
 }
 
-// maxSlices is how many levels may have slices, and maxLayers how many layers a gang may wish for: each that is bad is
-// reported.
-const (
-	maxSlices = keys.MaxSlices
-	maxLayers = 16
-)
+// maxLayers bounds the layers that a gang may wish for: each bad one is reported.
+const maxLayers = 16
 
 func (p *parser) parseLayout(topology *Topology) {
 	p.spec.RequiredTopology = p.parseRequired()
@@ -118,7 +115,7 @@ func (p *parser) parseSpread() bool {
 	const key = v1alpha1.TopologySpreadAnnotation
 	value, onObject := p.value(key)
 	if value != "" && value != v1alpha1.TopologySpreadEven {
-		p.bad(onObject, key, value, keys.ValueOf(key).Want, "as few domains as can be")
+		p.wrongValue(onObject, key, value, "as few domains as can be")
 	}
 	return value == v1alpha1.TopologySpreadEven
 }
@@ -160,7 +157,7 @@ func (p *parser) parseSlices() []Level {
 	}
 	levels, err := readSlices(value)
 	if err != nil {
-		p.bad(onObject, v1alpha1.TopologySlicesAnnotation, value, keys.ValueOf(v1alpha1.TopologySlicesAnnotation).Want, "no slices")
+		p.wrongValue(onObject, v1alpha1.TopologySlicesAnnotation, value, "no slices")
 		return nil
 	}
 	return levels
@@ -174,7 +171,7 @@ func readSlices(value string) ([]Level, error) {
 	if err := json.Unmarshal([]byte(value), &read); err != nil {
 		return nil, fmt.Errorf("reading slices: %w", err)
 	}
-	if read == nil || len(read) > maxSlices {
+	if read == nil || len(read) > keys.MaxSlices {
 		return nil, errors.New("reading slices: null, or too many")
 	}
 	var levels []Level
@@ -206,7 +203,7 @@ func (p *parser) parseGather(topology *Topology) (must string, prefer []string) 
 		} `json:"gatherStrategy"`
 	}
 	if err := json.Unmarshal([]byte(value), &read); err != nil {
-		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, keys.ValueOf(v1alpha1.NetworkTopologySpecAnnotation).Want, "no topology")
+		p.wrongValue(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, "no topology")
 		return "", nil
 	}
 	if len(read.GatherStrategy) == 0 {

@@ -14,7 +14,18 @@ type waitingLine struct {
 	elsewhere elsewhere
 }
 
-func newLine(s *Gangs) *waitingLine { return &waitingLine{Line: turns.New(nil), s: s} }
+func newLine(s *Gangs) *waitingLine {
+	r := &waitingLine{s: s}
+	r.Line = turns.New(noQueues{}, &r.elsewhere)
+	return r
+}
+
+// noQueues is the policy where no job is in a queue.
+type noQueues struct{}
+
+func (noQueues) AddCandidates([]turns.Job)           {}
+func (noQueues) RemoveCandidate(string)              {}
+func (noQueues) First(turns.Which) (turns.Job, bool) { return turns.Job{}, false }
 
 // note takes in what effects say of groups.
 func (r *waitingLine) note(e Effects, now time.Time) {
@@ -25,7 +36,7 @@ func (r *waitingLine) note(e Effects, now time.Time) {
 		}
 		r.Fail(r.job(missed.Group), o, now)
 	}
-	for _, group := range e.Touched {
+	for group := range e.Touched {
 		switch t, waits := r.s.Turn(group); {
 		case !waits:
 			r.Withdraw(group)
@@ -43,7 +54,7 @@ func (r *waitingLine) job(group string) turns.Job {
 
 // next gives the next group its turn; false if it is no one's.
 func (r *waitingLine) next(now time.Time) (Effects, bool) {
-	job, _, ok, _ := r.Next(now, r.elsewhere, true)
+	job, _, ok, _ := r.Next(now, true)
 	if !ok {
 		return Effects{}, false
 	}

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -156,7 +157,7 @@ func (m *member) observe(pod *v1.Pod) {
 // old first; 4. name, with the numbers in it by value; 5. UID.
 func compareMembers(a, b *member) int {
 	return cmp.Or(
-		cmp.Compare(priorityOf(b.pod), priorityOf(a.pod)),
+		cmp.Compare(corev1helpers.PodPriority(b.pod), corev1helpers.PodPriority(a.pod)),
 		compareRanks(a.index(), b.index()),
 		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
 		compareNatural(a.pod.Name, b.pod.Name),
@@ -170,13 +171,6 @@ func (m *member) index() index {
 		m.number, m.read = indexOf(m.pod), m.pod
 	}
 	return m.number
-}
-
-func priorityOf(pod *v1.Pod) int32 {
-	if pod.Spec.Priority != nil {
-		return *pod.Spec.Priority
-	}
-	return 0
 }
 
 func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }

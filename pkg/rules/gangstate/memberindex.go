@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,13 +65,7 @@ func readIndex(value string) (int, bool) {
 // compareRanks orders members of one priority: 1. those without an index first, which lead the
 // others if there are any; 2. series; 3. index.
 func compareRanks(a, b index) int {
-	if a.known != b.known {
-		if b.known {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(compareNatural(a.series, b.series), cmp.Compare(a.n, b.n))
+	return cmp.Or(compareLast(a.known, b.known), compareNatural(a.series, b.series), cmp.Compare(a.n, b.n))
 }
 
 // compareNatural orders names with the numbers in them by value: train-2 before train-10.
@@ -86,7 +81,8 @@ func compareNatural(a, b string) int {
 		}
 		x, y := digits(a[i:]), digits(b[j:])
 		i, j = i+len(x), j+len(y)
-		if c := cmp.Or(cmp.Compare(len(trimZeros(x)), len(trimZeros(y))), cmp.Compare(trimZeros(x), trimZeros(y))); c != 0 {
+		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
 			return c
 		}
 	}
@@ -95,20 +91,8 @@ func compareNatural(a, b string) int {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-func digits(s string) string {
-	n := 0
-	for n < len(s) && isDigit(s[n]) {
-		n++
-	}
-	return s[:n]
-}
-
-func trimZeros(s string) string {
-	for len(s) > 1 && s[0] == '0' {
-		s = s[1:]
-	}
-	return s
-}
+// digits returns the digits that a text begins with.
+func digits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
 
 // numbering is the series in which members of a gang are numbered. A series that has no members for a while keeps its
 // place, or the others would change their numbers: until another one begins.

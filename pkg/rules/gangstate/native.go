@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -93,12 +94,12 @@ func (o *Object) Single() bool { return o != nil && o.Basic && !o.Whole }
 
 // ProblemsWith returns what is not understood of a PodGroup, given one of its pods.
 func (o *Object) ProblemsWith(pod *v1.Pod) []Problem {
-	if o.Priority == nil || *o.Priority == priorityOf(pod) {
+	if o.Priority == nil || *o.Priority == corev1helpers.PodPriority(pod) {
 		return o.Problems
 	}
 	return append(slices.Clone(o.Problems), Problem{
 		Key: fieldPriority, Value: strconv.Itoa(int(*o.Priority)), OnObject: true,
-		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, priorityOf(pod)), Used: "the priority of each pod",
+		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, corev1helpers.PodPriority(pod)), Used: "the priority of each pod",
 	})
 }
 

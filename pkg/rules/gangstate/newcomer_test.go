@@ -95,7 +95,7 @@ func TestNewcomersDoNotAddUp(t *testing.T) {
 	}
 	c.run()
 	c.turns.Happen(turns.Freed)
-	if _, until := c.turns.Awaits("a/e", c.now, elsewhere{}); until.Sub(c.now) > time.Second {
+	if _, until := c.turns.Awaits("a/e", c.now); until.Sub(c.now) > time.Second {
 		t.Errorf("nobody is tried again for %s", until.Sub(c.now))
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -83,7 +84,7 @@ func (g *gang) runsWith() int32 {
 	priority := int32(math.MinInt32)
 	for _, m := range g.members {
 		if m.state == Released || m.state == Bound {
-			priority = max(priority, priorityOf(m.pod))
+			priority = max(priority, corev1helpers.PodPriority(m.pod))
 		}
 	}
 	return priority

@@ -104,9 +104,9 @@ func isLabel(name string) bool {
 	return name != ""
 }
 
-// AskedInVain returns what is wrong if a pod asks to be in the gang of its owner, and is in no
+// askedInVain returns what is wrong if a pod asks to be in the gang of its owner, and is in no
 // gang; nil if nothing is. An empty value asks for nothing, whatever the namespace says.
-func AskedInVain(pod *v1.Pod) *Problem {
+func askedInVain(pod *v1.Pod) *Problem {
 	value := pod.Annotations[v1alpha1.GangAnnotation]
 	if value == "" {
 		return nil
@@ -133,7 +133,7 @@ func CheckPod(pod *v1.Pod) error {
 	}
 	if pod.Spec.NodeName == "" && AsksUnknownGang(pod) {
 		return fmt.Errorf("%s; correct it on the template that the pod is made from, or remove it to have the pod scheduled alone",
-			AskedInVain(pod).Fault())
+			askedInVain(pod).Fault())
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
 		return nil
 	}
 	var problems []Problem
-	if problem := AskedInVain(pod); problem != nil {
+	if problem := askedInVain(pod); problem != nil {
 		problems = append(problems, *problem)
 	}
 	fields := fieldsOf(pod)

@@ -138,14 +138,14 @@ func TestAskedInVain(t *testing.T) {
 			if c.want != "" {
 				want = &Problem{Key: v1alpha1.GangAnnotation, Value: c.pod.Annotations[v1alpha1.GangAnnotation], Want: c.want, Used: c.used}
 			}
-			if diff := cmp.Diff(want, AskedInVain(c.pod)); diff != "" {
-				t.Errorf("AskedInVain (-want +got):\n%s", diff)
+			if diff := cmp.Diff(want, askedInVain(c.pod)); diff != "" {
+				t.Errorf("askedInVain (-want +got):\n%s", diff)
 			}
 		})
 	}
 	empty := asking("", "apps/v1", "ReplicaSet", "web", nil)
 	empty.Annotations = map[string]string{v1alpha1.GangAnnotation: ""}
-	if p := AskedInVain(empty); p != nil {
+	if p := askedInVain(empty); p != nil {
 		t.Errorf("an empty value opts out, and gets %v", p)
 	}
 }

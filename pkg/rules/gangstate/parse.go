@@ -94,6 +94,11 @@ func (p *parser) bad(onObject bool, key, value, want, used string) {
 	p.problems = append(p.problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: onObject})
 }
 
+// wrongValue reports a value that is none of those that its key takes.
+func (p *parser) wrongValue(onObject bool, key, value, used string) {
+	p.bad(onObject, key, value, keys.ValueOf(key).Want, used)
+}
+
 func (p *parser) parseMin() int {
 	key, value := p.pod.min()
 	n, err := minimum.ParseInteger(value)
@@ -192,7 +197,7 @@ func (p *parser) parseWait(defaultWait time.Duration) (time.Duration, bool) {
 		case p.spec.Mode == NonStrict:
 			used = fmt.Sprintf("%s, the default", defaultWait)
 		}
-		p.bad(onObject, v1alpha1.WaitingTimeAnnotation, value, keys.ValueOf(v1alpha1.WaitingTimeAnnotation).Want, used)
+		p.wrongValue(onObject, v1alpha1.WaitingTimeAnnotation, value, used)
 	}
 	return defaultWait, false
 }
@@ -227,7 +232,7 @@ func (p *parser) parsePreemptionDelay(of string) time.Duration {
 	}
 	delay, err := time.ParseDuration(value)
 	if err != nil || delay < 0 {
-		p.bad(onObject, v1alpha1.PreemptionDelayAnnotation, value, keys.ValueOf(v1alpha1.PreemptionDelayAnnotation).Want, fmt.Sprintf("0s: the %s may evict others at once", of))
+		p.wrongValue(onObject, v1alpha1.PreemptionDelayAnnotation, value, fmt.Sprintf("0s: the %s may evict others at once", of))
 		return 0
 	}
 	return delay
@@ -238,7 +243,7 @@ func (p *parser) parseEvictBy() string {
 	case "", v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend:
 		return value
 	default:
-		p.bad(onObject, v1alpha1.EvictByAnnotation, value, keys.ValueOf(v1alpha1.EvictByAnnotation).Want,
+		p.wrongValue(onObject, v1alpha1.EvictByAnnotation, value,
 			"what the namespace, or the scheduler's configuration, says")
 		return ""
 	}
@@ -306,7 +311,7 @@ func (p *parser) parseRoles() map[string]int {
 	}
 	roles, err := readRoles(value)
 	if err != nil {
-		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, keys.ValueOf(v1alpha1.MinByRoleAnnotation).Want, "no minimum by role")
+		p.wrongValue(onObject, v1alpha1.MinByRoleAnnotation, value, "no minimum by role")
 		return nil
 	}
 	if len(roles) == 0 {
@@ -360,7 +365,7 @@ func (p *parser) parsePreferred() string {
 	const key = v1alpha1.PreferredTopologyAnnotation
 	value, onObject := p.value(key)
 	if value != "" && len(validation.IsQualifiedName(value)) > 0 {
-		p.bad(onObject, key, value, keys.ValueOf(key).Want, "no topology")
+		p.wrongValue(onObject, key, value, "no topology")
 		return ""
 	}
 	return value

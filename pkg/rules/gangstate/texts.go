@@ -25,9 +25,9 @@ func TextUndefined(key Key, madeFor types.UID) string {
 	return fmt.Sprintf("gang %q has no minimum: its PodGroup states none that can be used", key)
 }
 
-// TextStaleOwner is for members whose owner has only its name in common with the one for which the gang's PodGroup was
+// textStaleOwner is for members whose owner has only its name in common with the one for which the gang's PodGroup was
 // made.
-func TextStaleOwner(key Key, pods int) string {
+func textStaleOwner(key Key, pods int) string {
 	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs", key, pods)
 }
 
@@ -82,18 +82,18 @@ func textAwaitsGroup(key Key, lacks string) string {
 	return fmt.Sprintf("gang %q waits for its group: %s", key, lacks)
 }
 
-// TextNoNodes is for a gang that was to be placed while there are no nodes at all.
-func TextNoNodes(key Key, minimum int) string {
+// textNoNodes is for a gang that was to be placed while there are no nodes at all.
+func textNoNodes(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q: 0 of %d members fit: the cluster has no nodes", key, minimum)
 }
 
-// TextPreemptionDelay is added for a gang that may not evict pods yet.
-func TextPreemptionDelay(delay time.Duration) string {
+// textPreemptionDelay is added for a gang that may not evict pods yet.
+func textPreemptionDelay(delay time.Duration) string {
 	return fmt.Sprintf("; it evicts no pods in the first %s, so that nodes can be added (%s)", delay, v1alpha1.PreemptionDelayAnnotation)
 }
 
-// TextClaimTurn is for a member that waits for others with which it shares claims.
-func TextClaimTurn(claims []types.NamespacedName) string {
+// textClaimTurn is for a member that waits for others with which it shares claims.
+func textClaimTurn(claims []types.NamespacedName) string {
 	names := make([]string, len(claims))
 	for i, claim := range claims {
 		names[i] = claim.String()
@@ -109,9 +109,9 @@ func TextStage(stage, stages int) string {
 	return fmt.Sprintf(" for stage %d of %d", stage, stages)
 }
 
-// TextLosesClaims is for pods from which the allocation of ResourceClaims is being taken back, for the aside
+// textLosesClaims is for pods from which the allocation of ResourceClaims is being taken back, for the aside
 // of [TextIncomplete].
-func TextLosesClaims(pods int) string {
+func textLosesClaims(pods int) string {
 	return fmt.Sprintf("%d whose ResourceClaims are being deallocated", pods)
 }
 

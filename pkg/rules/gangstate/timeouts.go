@@ -2,6 +2,7 @@ package gangstate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -56,10 +57,9 @@ func later(a, b time.Time) time.Time {
 // wrote any; 0 for none. It is the annotation, if there is one: a NonStrict gang without any has
 // the default, unless it has time for its rounds; a Strict one has none.
 func (g *group) waitTime() (wait time.Duration, set bool) {
-	strict, rounds := g.strict(), false
+	strict, rounds := g.strict(), g.hasRounds()
 	for _, gang := range g.gangs {
 		set = set || gang.spec.WaitTimeSet
-		rounds = rounds || gang.spec.RoundTime > 0
 	}
 	for _, gang := range g.gangs {
 		has := gang.spec.WaitTimeSet || !strict && gang.spec.RoundTime == 0 && (set || !rounds)
@@ -102,12 +102,7 @@ func (g *group) setClocks(now time.Time) {
 
 // hasRounds reports whether a round of the group ends with its time, and another begins.
 func (g *group) hasRounds() bool {
-	for _, gang := range g.gangs {
-		if gang.spec.RoundTime > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.RoundTime > 0 })
 }
 
 // runOut ends what has had its time, and reports whether anything did.
@@ -116,8 +111,8 @@ func (s *Gangs) runOut(grp *group, now time.Time) bool {
 		s.expire(grp, wait, now)
 		return true
 	}
-	if time := grp.roundTime(); time > 0 && !grp.clocks.round.IsZero() && now.Sub(grp.clocks.round) >= time {
-		s.endRound(grp, time, now)
+	if limit := grp.roundTime(); limit > 0 && !grp.clocks.round.IsZero() && now.Sub(grp.clocks.round) >= limit {
+		s.endRound(grp, limit, now)
 		return true
 	}
 	return false

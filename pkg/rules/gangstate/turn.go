@@ -1,11 +1,11 @@
 package gangstate
 
 import (
-	"slices"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -74,9 +74,10 @@ func (s *Gangs) groupOf(group string) *group {
 
 // touch notes that Turn may say something else of a group.
 func (s *Gangs) touch(grp *group) {
-	if name := grp.key().String(); !slices.Contains(s.effects.Touched, name) {
-		s.effects.Touched = append(s.effects.Touched, name)
+	if s.effects.Touched == nil {
+		s.effects.Touched = sets.New[string]()
 	}
+	s.effects.Touched.Insert(grp.key().String())
 }
 
 // GroupOf returns the name of the group of a pod's gang; false if the pod is in none.

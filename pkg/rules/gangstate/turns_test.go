@@ -52,7 +52,7 @@ func (q *queue) settle() {
 	for {
 		waiting, seen := q.waiting(), len(q.attempts)
 		if !q.step() && !q.retry() {
-			_, _, _, again := q.turns.Next(q.now, q.turns.elsewhere, true)
+			_, _, _, again := q.turns.Next(q.now, true)
 			if again.IsZero() || again.Sub(q.now) > 30*time.Second {
 				q.checkRest()
 				return
@@ -72,7 +72,7 @@ func (q *queue) settle() {
 func (q *queue) checkRest() {
 	for uid := range q.s.members {
 		group, _ := q.s.GroupOf(q.pods[uid])
-		if awaits, _ := q.turns.Awaits(group, q.now, elsewhere{}); awaits {
+		if awaits, _ := q.turns.Awaits(group, q.now); awaits {
 			q.fail("group %s awaits an attempt that does not come", group)
 		}
 	}
@@ -121,7 +121,7 @@ func TestPauseAfterAnAttempt(t *testing.T) {
 			q.add(podsNamed("p", 8, of("train"), needs(8), says(modeKey, c.mode))...)
 			q.run()
 			q.turns.Happen(turns.Freed)
-			_, until := q.turns.Awaits("a/train", q.now, elsewhere{})
+			_, until := q.turns.Awaits("a/train", q.now)
 			if pause := max(0, until.Sub(q.now)); pause != c.want || len(q.attempts) != 1 {
 				t.Errorf("a pause of %s after %d attempts, want %s after one", pause, len(q.attempts), c.want)
 			}

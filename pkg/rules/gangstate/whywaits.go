@@ -45,7 +45,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	}
 	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
 	if newer := g.sorted(func(m *member) bool { return m.state == Pending && m.staleOwner }); len(newer) > 0 {
-		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, TextStaleOwner(key, len(newer))
+		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, textStaleOwner(key, len(newer))
 		return e, true
 	}
 	e.Pending = podsOf(g.sorted((*member).waits))
@@ -145,7 +145,7 @@ func (g *gang) incomplete(have int) string {
 		aside = append(aside, TextRefusedPods(len(refused), refused[0].pod.Name, refused[0].refused))
 	}
 	if n := g.countOf(func(m *member) bool { return len(m.losing) > 0 }); n > 0 {
-		aside = append(aside, TextLosesClaims(n))
+		aside = append(aside, textLosesClaims(n))
 	}
 	return TextIncomplete(g.key, have, g.spec.Min, TextStage(g.spec.Stage()), aside...)
 }
@@ -169,9 +169,7 @@ func (g *gang) undefined() string {
 func (g *gang) source() Source {
 	source := FromOwner
 	for _, m := range g.members {
-		if _, s, ok := KeyOf(m.pod); ok {
-			source = min(source, s)
-		}
+		source = min(source, sourceOf(m.pod))
 	}
 	return source
 }

@@ -58,7 +58,7 @@ func (h Holder) Compare(other Holder) int {
 	return cmp.Or(cmp.Compare(h.Profile, other.Profile), cmp.Compare(h.Group, other.Group))
 }
 
-// String returns the holder's name in logs.
+// String returns profile/group: the name of the job of the holder, and its name in logs.
 func (h Holder) String() string { return h.Profile + "/" + h.Group }
 
 // ID identifies a hold. The hold of a pod has IDOf the pod; a hold for no pod yet has an ID that no pod has, such as

@@ -226,14 +226,11 @@ func (f *filling) place(ctx context.Context, members []int) error {
 		x, y := f.Members[a].Class, f.Members[b].Class
 		return cmp.Or(cmp.Compare(btoi(x != f.lead), btoi(y != f.lead)), cmp.Compare(x, y))
 	})
-	for i, m := range members {
-		class := f.Members[m].Class
-		rest := i
-		for rest < len(members) && f.Members[members[rest]].Class == class {
-			rest++
-		}
-		if _, err := f.takePlace(ctx, m, rest-i); err != nil {
-			return err
+	for _, alike := range chunks(members, func(a, b int) bool { return f.Members[a].Class == f.Members[b].Class }) {
+		for i, m := range alike {
+			if _, err := f.takePlace(ctx, m, len(alike)-i); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

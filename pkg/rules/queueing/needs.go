@@ -102,7 +102,7 @@ func (j *job) part() Needs {
 	return j.need()
 }
 
-// take makes a job ask for one of its options. A job that is admitted is charged with it.
+// take makes a job ask for one of its options. It charges nothing: see [Book.retake].
 func (j *job) take(at int) {
 	if j.at != at || j.needs == nil {
 		j.at = at

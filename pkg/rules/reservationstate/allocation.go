@@ -2,8 +2,6 @@ package reservationstate
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,24 +28,12 @@ func (a Allocation) String() string {
 	return string(text)
 }
 
-// ParseAllocation parses the annotation's value.
-func ParseAllocation(value string) (Allocation, error) {
-	var a Allocation
-	if err := json.Unmarshal([]byte(value), &a); err != nil {
-		return Allocation{}, fmt.Errorf("reading %q: %w", value, err)
-	}
-	if a.Name == "" || a.UID == "" || a.Index < 0 {
-		return Allocation{}, fmt.Errorf("reading %q: %w", value, errors.New("want a name, a uid, and an index from 0"))
-	}
-	return a, nil
-}
-
 // AllocationOf returns what a pod uses; false if it uses nothing, or its annotation cannot be parsed.
 func AllocationOf(pod *v1.Pod) (Allocation, bool) {
-	value, ok := pod.Annotations[v1alpha1.ReservationAllocatedAnnotation]
-	if !ok {
+	var a Allocation
+	err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.ReservationAllocatedAnnotation]), &a)
+	if err != nil || a.Name == "" || a.UID == "" || a.Index < 0 {
 		return Allocation{}, false
 	}
-	a, err := ParseAllocation(value)
-	return a, err == nil
+	return a, true
 }

@@ -50,12 +50,9 @@ func podOf(r *v1alpha1.Reservation, index int32, node string, asked v1.ResourceL
 		pod.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: of}
 	}
 	pod.Spec = v1.PodSpec{
-		SchedulerName: template.Spec.SchedulerName, NodeName: node,
+		SchedulerName: SchedulerName(r), NodeName: node,
 		NodeSelector: template.Spec.NodeSelector, Affinity: template.Spec.Affinity, Tolerations: template.Spec.Tolerations,
 		Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: asked}}},
-	}
-	if pod.Spec.SchedulerName == "" {
-		pod.Spec.SchedulerName = DefaultScheduler
 	}
 	return pod
 }

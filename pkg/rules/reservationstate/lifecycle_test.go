@@ -341,29 +341,30 @@ func TestAllocation(t *testing.T) {
 	if got := want.String(); got != `{"name":"tonight","uid":"x","index":3}` {
 		t.Errorf("written: %s", got)
 	}
-	if got, err := ParseAllocation(want.String()); err != nil || got != want {
-		t.Errorf("read: %+v, %v", got, err)
+	if got, ok := AllocationOf(podWith(want.String())); !ok || got != want {
+		t.Errorf("read: %+v, %t", got, ok)
 	}
 	for _, value := range []string{"", "null", "{}", "tonight", `{"name":"a"}`, `{"uid":"x"}`, `{"name":"a","uid":"x","index":-1}`, `{"name":"a","uid":"x","index":9999999999}`} {
-		if got, err := ParseAllocation(value); err == nil {
-			t.Errorf("%q: %+v, want an error", value, got)
-		}
-		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ReservationAllocatedAnnotation: value}}}
-		if got, ok := AllocationOf(pod); ok {
+		if got, ok := AllocationOf(podWith(value)); ok {
 			t.Errorf("a pod with %q uses %+v, want nothing", value, got)
 		}
 	}
 }
 
-func FuzzParseAllocation(f *testing.F) {
+// podWith returns a pod with a value of the annotation that says which placement it uses.
+func podWith(allocation string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ReservationAllocatedAnnotation: allocation}}}
+}
+
+func FuzzAllocationOf(f *testing.F) {
 	f.Add(`{"name":"tonight","uid":"x","index":3}`)
 	f.Fuzz(func(t *testing.T, value string) {
-		a, err := ParseAllocation(value)
-		if err != nil {
+		a, ok := AllocationOf(podWith(value))
+		if !ok {
 			return
 		}
-		if b, err := ParseAllocation(a.String()); err != nil || b != a {
-			t.Errorf("%q is %+v, and read again %+v, %v", value, a, b, err)
+		if b, ok := AllocationOf(podWith(a.String())); !ok || b != a {
+			t.Errorf("%q is %+v, and read again %+v, %t", value, a, b, ok)
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package reservationstate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -113,8 +112,7 @@ func (l *snapshot) textAwaited(r *v1alpha1.Reservation, now time.Time) string {
 	why := "condition Scheduled tells why"
 	if at := untriedAt(r); !at.IsZero() && !now.Before(at) {
 		why = fmt.Sprintf("no scheduler has tried: see that a lockstep-scheduler runs, and has the profile %q that "+
-			"spec.template.spec.schedulerName asks for",
-			cmp.Or(r.Spec.Template.Spec.SchedulerName, DefaultScheduler))
+			"spec.template.spec.schedulerName asks for", SchedulerName(r))
 	}
 	return fmt.Sprintf("%d of %d placements are held: %s; it waits until %s", len(l.placements),
 		Replicas(r), why, textEnd(r))

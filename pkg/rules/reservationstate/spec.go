@@ -35,10 +35,12 @@ func Missing(r *v1alpha1.Reservation) (missing []int32) {
 // Namespace returns the namespace of the reserve pods, and of the pods that a selector of owners
 // without a namespace selects.
 func Namespace(r *v1alpha1.Reservation) string {
-	if namespace := r.Spec.Template.Namespace; namespace != "" {
-		return namespace
-	}
-	return metav1.NamespaceDefault
+	return cmp.Or(r.Spec.Template.Namespace, metav1.NamespaceDefault)
+}
+
+// SchedulerName returns the scheduler that looks for the places of a Reservation.
+func SchedulerName(r *v1alpha1.Reservation) string {
+	return cmp.Or(r.Spec.Template.Spec.SchedulerName, DefaultScheduler)
 }
 
 // OpenTo reports whether pods of a namespace may use a Reservation: its owners must name the namespace. A pod's creator

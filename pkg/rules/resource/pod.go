@@ -11,9 +11,9 @@ const absurd = 1e30
 
 var absurdQuantity = resource.MustParse("1e30")
 
-// Requests returns what kube-scheduler counts for a pod: its containers, its init containers if
-// they ask for more, and its overhead; for a pod that was resized the larger of what it has and
-// what it is to have. More than 1e30 counts as that, which nothing has.
+// Requests returns what kube-scheduler counts for a pod: its containers, its init containers if they ask for more, and
+// its overhead; for a pod that is being resized, the larger of its current and its requested amount. More than 1e30
+// counts as 1e30, which nothing has.
 func Requests(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodRequests(countable(pod), resourcehelper.PodResourcesOptions{
 		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true,

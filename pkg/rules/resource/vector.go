@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +49,7 @@ func (v Vector) String() string {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b v1.ResourceName) int { return cmp.Compare(a, b) })
+	slices.Sort(names)
 	parts := make([]string, len(names))
 	for i, name := range names {
 		amount := quantity(name, v[name])
@@ -64,7 +63,7 @@ func quantity(name v1.ResourceName, amount int64) resource.Quantity {
 	switch {
 	case name == v1.ResourceCPU:
 		return *resource.NewMilliQuantity(amount, resource.DecimalSI)
-	case name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
+	case divides(name):
 		return *resource.NewQuantity(amount, resource.BinarySI)
 	default:
 		return *resource.NewQuantity(amount, resource.DecimalSI)

@@ -39,8 +39,8 @@ type Policy interface {
 	AddCandidates(jobs []Job)
 	// RemoveCandidate tells the policy that a job is no longer a candidate.
 	RemoveCandidate(name string)
-	// First returns the first of these jobs in order, as things are; false for none. Limits let in what the policy has, and
-	// always candidates.
+	// First returns the first of these jobs in order, as things are; false for none. Limits apply to the jobs that the policy
+	// has, and not to candidates.
 	First(which Which) (first Job, ok bool)
 }
 
@@ -75,8 +75,9 @@ type Elsewhere interface {
 
 // Line has the jobs that wait. It is not safe for concurrent use.
 type Line struct {
-	policy Policy
-	jobs   map[string]*job
+	policy    Policy
+	elsewhere Elsewhere
+	jobs      map[string]*job
 	// resting are the jobs that a change or time may make candidates. coupled is how many of them a pod that comes to a
 	// node may help.
 	resting map[*job]bool
@@ -120,9 +121,9 @@ type turn struct {
 	changes uint64
 }
 
-// New returns an empty line. policy is nil where no job waits in a queue.
-func New(policy Policy) *Line {
-	return &Line{policy: policy, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
+// New returns an empty line.
+func New(policy Policy, elsewhere Elsewhere) *Line {
+	return &Line{policy: policy, elsewhere: elsewhere, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
 }
 
 // Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
@@ -294,15 +295,10 @@ func pauseAfter(cost time.Duration) time.Duration { return min(cost*(retryShare-
 // once, and the others need not wait for all that came.
 func (l *Line) pause(cost time.Duration, first bool, now time.Time) {
 	from := now
-	if !first && l.notBefore.After(now) {
-		from = l.notBefore
+	if !first {
+		from = later(now, l.notBefore)
 	}
-	if until := from.Add(pauseAfter(cost)); until.After(l.notBefore) {
-		l.notBefore = until
-	}
-	if limit := now.Add(retryAnyway); l.notBefore.After(limit) {
-		l.notBefore = limit
-	}
+	l.notBefore = earliest(later(l.notBefore, from.Add(pauseAfter(cost))), now.Add(retryAnyway))
 }
 
 // PassOver ends the turn of a job that was let in, and does not come: something else keeps it back. It stays let in.
@@ -312,7 +308,7 @@ func (l *Line) PassOver(name string) {
 	}
 }
 
-// Vain records that an attempt placed nothing of which nothing else is reported.
+// Vain records an attempt that placed nothing and has no other report.
 func (l *Line) Vain() { l.turn.failed = true }
 
 // Turn returns the job that was let in last, until its attempt is over, and whether the attempt has begun.

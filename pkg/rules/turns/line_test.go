@@ -32,7 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: start, told: map[string]Job{}, making: map[string]bool{}, promised: map[string]bool{}}
-	w.Line = New(w)
+	w.Line = New(w, w)
 	return w
 }
 
@@ -102,7 +102,7 @@ func (w *world) come(jobs ...Job) {
 
 // next lets in the next job, and notes which.
 func (w *world) next() string {
-	j, _, ok, _ := w.Next(w.now, w, !w.passing)
+	j, _, ok, _ := w.Next(w.now, !w.passing)
 	if !ok {
 		j.Name = "nobody"
 	}
@@ -127,7 +127,7 @@ func (w *world) fail(members int, cost time.Duration) {
 
 // begin says whether the job that has its turn keeps it, and notes it if it does not.
 func (w *world) begin() {
-	if name, _ := w.Turn(); !w.Keeps(name, w.now, w, !w.passing) {
+	if name, _ := w.Turn(); !w.Keeps(name, w.now, !w.passing) {
 		w.log = append(w.log, "-"+name)
 	}
 }
@@ -602,7 +602,7 @@ func TestAwaits(t *testing.T) {
 	w := newWorld(t)
 	awaits := func(want bool, until time.Time, when string) {
 		t.Helper()
-		if got, at := w.Awaits("a", w.now, w); got != want || want && !at.Equal(until) {
+		if got, at := w.Awaits("a", w.now); got != want || want && !at.Equal(until) {
 			t.Errorf("%s: awaits an attempt %t, by %v; want %t, %v", when, got, at, want, until)
 		}
 	}
@@ -638,14 +638,14 @@ func BenchmarkNext(b *testing.B) {
 				w.come(strict(fmt.Sprintf("job-%04d", i), 0))
 			}
 			for members := jobs; ; members-- {
-				if _, _, ok, _ := w.Next(w.now, w, true); !ok {
+				if _, _, ok, _ := w.Next(w.now, true); !ok {
 					break
 				}
 				w.fail(members, 0)
 			}
 			for b.Loop() {
 				w.Happen(Freed)
-				if _, _, ok, _ := w.Next(w.now, w, true); !ok {
+				if _, _, ok, _ := w.Next(w.now, true); !ok {
 					b.Fatal("no job is next")
 				}
 				w.fail(1, 0)

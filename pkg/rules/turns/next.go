@@ -9,15 +9,15 @@ import (
 // Next lets in the job whose turn it is; ok is false if there is none. byPolicy says whether the policy returned the job,
 // and has to admit it. Jobs of queues are considered only if queues is set. again is when there may be a job by time alone;
 // zero for never.
-func (l *Line) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, byPolicy, ok bool, again time.Time) {
-	l.listen(elsewhere)
+func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, again time.Time) {
+	l.listen()
 	if until := l.busy(); now.Before(until) {
 		return Job{}, false, false, until
 	}
 	if l.turn.of != nil {
 		l.end(l.turn.of)
 	}
-	l.update(now, elsewhere)
+	l.update(now)
 	first := l.first(queues)
 	j, late, until := l.choose(now, first, queues)
 	if j == nil {
@@ -39,16 +39,16 @@ func (l *Line) Next(now time.Time, elsewhere Elsewhere, queues bool) (next Job, 
 // something has happened meanwhile that brings another job before it: that one did not fit in what was free when the job
 // was let in, and may now. The job is a candidate again then. A job that goes ahead of the first in order, by rules 5 to 7,
 // gives its turn back once until it is tried. Turns that the policy has admitted are kept.
-func (l *Line) Keeps(name string, now time.Time, elsewhere Elsewhere, queues bool) bool {
+func (l *Line) Keeps(name string, now time.Time, queues bool) bool {
 	given := l.turn
 	j := given.of
 	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == l.view.changes || j.ahead && j.gaveBack {
 		return true
 	}
-	l.listen(elsewhere)
+	l.listen()
 	l.take(j)
 	l.enter(j)
-	l.update(now, elsewhere)
+	l.update(now)
 	if l.first(queues || j.Queue != "") != j {
 		j.gaveBack = true
 		return false
@@ -61,20 +61,20 @@ func (l *Line) Keeps(name string, now time.Time, elsewhere Elsewhere, queues boo
 }
 
 // update brings up to date which jobs are candidates.
-func (l *Line) update(now time.Time, elsewhere Elsewhere) {
-	l.wake(now, elsewhere)
-	l.restCovered(now, elsewhere)
+func (l *Line) update(now time.Time) {
+	l.wake(now)
+	l.restCovered(now)
 	l.announce()
 }
 
 // restCovered lets the candidates rest whose attempts would fail. It costs a look at each, after an attempt that failed.
-func (l *Line) restCovered(now time.Time, elsewhere Elsewhere) {
+func (l *Line) restCovered(now time.Time) {
 	if l.restedCovered || len(l.failed) == 0 {
 		return
 	}
 	l.restedCovered = true
 	for j := range l.candidates {
-		if m := l.coveredBy(j, now); m != nil && !elsewhere.Promised(j.holder()) {
+		if m := l.coveredBy(j, now); m != nil && !l.elsewhere.Promised(j.holder()) {
 			l.take(j)
 			j.last.seen, j.last.at, j.last.coveredBy, j.fresh = l.view, now, m, false
 			l.rest(j)
@@ -110,10 +110,10 @@ func (l *Line) busy() time.Time {
 
 // listen stops failed attempts from covering others once room is made for their jobs: a preemptor finds victims that the next
 // one may find, too.
-func (l *Line) listen(elsewhere Elsewhere) {
+func (l *Line) listen() {
 	for _, alike := range l.failed {
 		for _, m := range alike {
-			if !m.void && (elsewhere.Making(m.holder) || elsewhere.Promised(m.holder)) {
+			if !m.void && (l.elsewhere.Making(m.holder) || l.elsewhere.Promised(m.holder)) {
 				m.void, l.look = true, true
 			}
 		}
@@ -121,14 +121,14 @@ func (l *Line) listen(elsewhere Elsewhere) {
 }
 
 // wake makes candidates of the jobs that may fit by now. It costs a look at each job that rests, if anything has changed.
-func (l *Line) wake(now time.Time, elsewhere Elsewhere) {
+func (l *Line) wake(now time.Time) {
 	if !l.look && (l.wakeAt.IsZero() || now.Before(l.wakeAt)) {
 		return
 	}
 	l.look, l.wakeAt = false, time.Time{}
 	for j := range l.resting {
 		switch {
-		case l.due(j, now, elsewhere):
+		case l.due(j, now):
 			l.take(j)
 			l.enter(j)
 			l.restedCovered = false
@@ -142,7 +142,7 @@ func (l *Line) wake(now time.Time, elsewhere Elsewhere) {
 
 // due reports whether a job that rests may fit by now. While victims make room for it, the end of a victim is no reason
 // to try it: it needs all that were chosen for it, and what others leave is promised.
-func (l *Line) due(j *job, now time.Time, elsewhere Elsewhere) bool {
+func (l *Line) due(j *job, now time.Time) bool {
 	a := &j.last
 	switch {
 	case j.Blocked, now.Before(j.NotBefore):
@@ -156,7 +156,7 @@ func (l *Line) due(j *job, now time.Time, elsewhere Elsewhere) bool {
 	case a.seen.withoutEnds() != l.view.withoutEnds():
 		return true
 	default:
-		return a.seen.ends != l.view.ends && !elsewhere.Making(j.holder())
+		return a.seen.ends != l.view.ends && !l.elsewhere.Making(j.holder())
 	}
 }
 
@@ -220,7 +220,7 @@ func (j *job) pauseEnds(l *Line) time.Time {
 // that the policy has and of single pods, or the one that came first of those that were never tried, if the first in order
 // was looked at since; nil for none.
 func (l *Line) meanwhile(now time.Time, first *job, queues bool) (next *job) {
-	if queues && l.policy != nil {
+	if queues {
 		if has, ok := l.policy.First(Had); ok {
 			next = l.had(has)
 		}
@@ -247,7 +247,7 @@ func (l *Line) first(queues bool) (first *job) {
 			first = candidates[0]
 		}
 	}
-	if !queues || l.policy == nil {
+	if !queues {
 		return first
 	}
 	if has, ok := l.policy.First(All); ok {
@@ -270,9 +270,11 @@ func (l *Line) second(now time.Time, first *job, queues bool) (second *job) {
 			}
 		}
 	}
-	if queues && l.policy != nil {
-		if has, ok := l.policy.First(Had); ok && has.Name != first.Name && better(l.had(has)) {
-			second = l.had(has)
+	if queues {
+		if has, ok := l.policy.First(Had); ok && has.Name != first.Name {
+			if j := l.had(has); better(j) {
+				second = j
+			}
 		}
 	}
 	return second
@@ -296,7 +298,7 @@ func (l *Line) overdue(now time.Time, first *job, queues bool) *job {
 			return j
 		}
 	}
-	if queues && l.policy != nil {
+	if queues {
 		if has, ok := l.policy.First(Late); ok && has.Name != first.Name {
 			return l.had(has)
 		}
@@ -333,13 +335,13 @@ const awaitedFailures = 3
 // Awaits reports whether a job is being tried, or will be as things are: what is reported about it may not be final. So
 // it may be while victims make room for it, and in the first pauses after rounds that failed. until is when it may be
 // tried at the earliest, or when the attempt that keeps it from that is over; zero for at once.
-func (l *Line) Awaits(name string, now time.Time, elsewhere Elsewhere) (awaits bool, until time.Time) {
+func (l *Line) Awaits(name string, now time.Time) (awaits bool, until time.Time) {
 	j := l.jobs[name]
 	if j == nil {
 		return false, time.Time{}
 	}
 	comes := func(at time.Time) bool {
-		return (j.phase == candidate || j.phase == resting && l.due(j, at, elsewhere)) && l.coveredBy(j, now) == nil
+		return (j.phase == candidate || j.phase == resting && l.due(j, at)) && l.coveredBy(j, now) == nil
 	}
 	switch {
 	case l.turn.of == j:
@@ -360,7 +362,7 @@ func (l *Line) Awaits(name string, now time.Time, elsewhere Elsewhere) (awaits b
 	case j.Failures > 0 && j.Failures <= awaitedFailures && comes(later(now, j.NotBefore)): // its plan failed: there is a pause
 		return true, j.NotBefore
 	default:
-		return elsewhere.Making(j.holder()), time.Time{}
+		return l.elsewhere.Making(j.holder()), time.Time{}
 	}
 }
 

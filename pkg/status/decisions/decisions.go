@@ -119,7 +119,7 @@ type Bundle struct {
 	ROI  float64 `json:"roi"`
 }
 
-// Log remembers decisions. It is safe for concurrent use. A nil one remembers nothing.
+// Log remembers decisions. It is safe for concurrent use.
 type Log struct {
 	mu sync.Mutex
 	// groups has the decisions of each group, in the order in which they were last made.
@@ -132,9 +132,6 @@ func New() *Log { return &Log{groups: map[string][]Decision{}} }
 // Add adds what was decided now for a group of a profile. It reports whether the decision is new: not one that is
 // remembered for the group.
 func (l *Log) Add(group string, now time.Time, d Decision) bool {
-	if l == nil {
-		return false
-	}
 	if more := len(d.Domains) - Domains; more > 0 {
 		d.Domains, d.Untried = slices.Clone(d.Domains[:Domains]), d.Untried+more
 	}
@@ -206,9 +203,6 @@ func (l *Log) Of(gang string) []Decision {
 // All returns everything that is remembered, by profile and gangs, and for each in the order in which it was last
 // decided.
 func (l *Log) All() []Decision {
-	if l == nil {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var all []Decision

@@ -95,13 +95,6 @@ func TestList(t *testing.T) {
 	}
 }
 
-func TestNone(t *testing.T) {
-	var l *Log
-	if l.Add("ns/a", start, Decision{}) || l.All() != nil || len(l.Of("ns/a")) > 0 {
-		t.Error("one that is none remembers")
-	}
-}
-
 // BenchmarkAdd measures the cost in each cycle of a gang.
 func BenchmarkAdd(b *testing.B) {
 	l := New()

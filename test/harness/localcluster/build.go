@@ -241,6 +241,7 @@ func (b *builder) lock(ctx context.Context) (unlock func(), err error) {
 			return func() { _ = file.Close() }, nil // closing unlocks
 		}
 		if err != syscall.EWOULDBLOCK {
+			_ = file.Close()
 			return nil, fmt.Errorf("locking the build: %w", err)
 		}
 		if !told {

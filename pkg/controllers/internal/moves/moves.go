@@ -25,12 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 )
-
-// FieldOwner is the field manager of what the controllers write.
-const FieldOwner = objects.FieldOwner
 
 // Retry is how soon to look again at what was changed just now, or had changed since it was read.
 const Retry = 200 * time.Millisecond

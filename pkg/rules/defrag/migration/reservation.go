@@ -173,7 +173,7 @@ func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 	}
 	// The template is no member of the pod's gang, and has a node of its own.
 	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {
-		return strings.HasPrefix(key, v1alpha1.GroupName+"/") || strings.HasPrefix(key, "gang.scheduling.koordinator.sh/") || strings.HasPrefix(key, "kubectl.kubernetes.io/")
+		return strings.HasPrefix(key, keys.Prefix) || strings.HasPrefix(key, keys.KoordinatorPrefix) || strings.HasPrefix(key, "kubectl.kubernetes.io/")
 	})
 	return t
 }

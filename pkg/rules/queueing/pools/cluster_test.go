@@ -440,7 +440,7 @@ func TestTolerates(t *testing.T) {
 		"less than":        {v1.Toleration{Key: "k", Operator: v1.TolerationOpLt, Value: "4"}, false},
 		"more than a word": {v1.Toleration{Key: "k", Operator: v1.TolerationOpGt, Value: "x"}, false},
 	} {
-		if got := tolerates(c.t, of); got != c.want {
+		if got := tolerateAll([]v1.Toleration{c.t}, []v1.Taint{of}); got != c.want {
 			t.Errorf("%s: %v", sentence, got)
 		}
 	}

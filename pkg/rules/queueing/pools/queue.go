@@ -22,9 +22,9 @@ func Queue(q *v1alpha1.Queue) queueing.Queue {
 		one.MinRuntime = &q.Spec.MinRuntime.Duration
 	}
 	for _, p := range q.Spec.Pools {
-		for to, list := range map[*resource.Vector]v1.ResourceList{&one.Deserved: p.Deserved, &one.Guarantee: p.Guarantee, &one.Capability: p.Capability} {
-			maps.Copy(*to, resource.FromList(list).In(p.Name))
-		}
+		maps.Copy(one.Deserved, resource.FromList(p.Deserved).In(p.Name))
+		maps.Copy(one.Guarantee, resource.FromList(p.Guarantee).In(p.Name))
+		maps.Copy(one.Capability, resource.FromList(p.Capability).In(p.Name))
 	}
 	return one
 }

@@ -3,10 +3,11 @@ package pools
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 )
 
 // taints is a set of taints that keep pods off nodes, and the nodes that have exactly these.
@@ -58,30 +59,10 @@ func lasting(list []v1.Toleration) ([]v1.Toleration, string) {
 	return kept, strings.Join(slices.Compact(keys), " ")
 }
 
+// tolerateAll reports whether each of some taints is tolerated.
 func tolerateAll(list []v1.Toleration, taints []v1.Taint) bool {
-	return !slices.ContainsFunc(taints, func(taint v1.Taint) bool {
-		return !slices.ContainsFunc(list, func(t v1.Toleration) bool { return tolerates(t, taint) })
-	})
-}
-
-// tolerates reports whether a toleration tolerates a taint, as kube-scheduler does.
-func tolerates(t v1.Toleration, taint v1.Taint) bool {
-	if t.Effect != "" && t.Effect != taint.Effect || t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	switch t.Operator {
-	case v1.TolerationOpExists:
-		return true
-	case v1.TolerationOpGt, v1.TolerationOpLt:
-		bound, err1 := strconv.ParseInt(t.Value, 10, 64)
-		value, err2 := strconv.ParseInt(taint.Value, 10, 64)
-		if err1 != nil || err2 != nil {
-			return false // only numbers are compared
-		}
-		return t.Operator == v1.TolerationOpGt && value > bound || t.Operator == v1.TolerationOpLt && value < bound
-	default:
-		return t.Value == taint.Value
-	}
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, list, nil, true)
+	return !untolerated
 }
 
 // taintsOf returns the set of a node's taints; nil for none.

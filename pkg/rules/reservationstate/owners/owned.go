@@ -9,7 +9,7 @@ import (
 // Owned returns, by name, how many of some pods own each of these Reservations, without Reservations that none owns. It
 // ignores whether a pod names another Reservation. It fails if the owners of one cannot be parsed.
 func Owned(list []*v1alpha1.Reservation, pods []*v1.Pod) (map[string]int, error) {
-	var index Index[string]
+	var index Index
 	for _, r := range list {
 		of, err := OfReservation(r)
 		if err != nil {

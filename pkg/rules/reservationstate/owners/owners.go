@@ -3,7 +3,6 @@
 package owners
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -76,10 +75,10 @@ func (c *Controller) made(pod *v1.Pod) bool {
 // Index is entries by their owners. To find those of a pod takes a few look-ups, one for each of its labels, and a
 // match for each selector of its namespace that names no label with a value. It is not safe for concurrent use. The
 // zero Index is empty.
-type Index[K cmp.Ordered] struct {
-	entries map[K][]Owner
+type Index struct {
+	entries map[string][]Owner
 	// byKey has the entries by the keys that their owners are found by.
-	byKey map[any]map[K]int
+	byKey map[any]map[string]int
 }
 
 // The keys that owners are found by, the narrowest first.
@@ -127,9 +126,9 @@ func labelsOf(o *Owner) []any {
 }
 
 // Set gives an entry these owners, and no others. Without owners the entry is removed.
-func (x *Index[K]) Set(entry K, owners ...Owner) {
+func (x *Index) Set(entry string, owners ...Owner) {
 	if x.entries == nil {
-		x.entries, x.byKey = map[K][]Owner{}, map[any]map[K]int{}
+		x.entries, x.byKey = map[string][]Owner{}, map[any]map[string]int{}
 	}
 	for i := range x.entries[entry] {
 		x.count(keysOf(&x.entries[entry][i]), entry, -1)
@@ -144,10 +143,10 @@ func (x *Index[K]) Set(entry K, owners ...Owner) {
 	}
 }
 
-func (x *Index[K]) count(keys []any, entry K, by int) {
+func (x *Index) count(keys []any, entry string, by int) {
 	for _, key := range keys {
 		if x.byKey[key] == nil {
-			x.byKey[key] = map[K]int{}
+			x.byKey[key] = map[string]int{}
 		}
 		if x.byKey[key][entry] += by; x.byKey[key][entry] == 0 {
 			delete(x.byKey[key], entry)
@@ -159,16 +158,16 @@ func (x *Index[K]) count(keys []any, entry K, by int) {
 }
 
 // Of returns, in order, the entries with an owner that matches a pod.
-func (x *Index[K]) Of(pod *v1.Pod) []K {
+func (x *Index) Of(pod *v1.Pod) []string {
 	if len(x.entries) == 0 {
 		return nil
 	}
-	var found map[K]bool // mostly none is made
+	var found map[string]bool // mostly none is made
 	look := func(key any) {
 		for entry := range x.byKey[key] {
 			if !found[entry] && slices.ContainsFunc(x.entries[entry], func(o Owner) bool { return o.matches(pod) }) {
 				if found == nil {
-					found = map[K]bool{}
+					found = map[string]bool{}
 				}
 				found[entry] = true
 			}
@@ -188,6 +187,3 @@ func (x *Index[K]) Of(pod *v1.Pod) []K {
 	}
 	return slices.Sorted(maps.Keys(found))
 }
-
-// Len returns how many entries there are.
-func (x *Index[K]) Len() int { return len(x.entries) }

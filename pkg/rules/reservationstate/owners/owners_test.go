@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,7 +67,7 @@ func TestMatches(t *testing.T) {
 			if got := c.owner.matches(c.pod); got != c.want {
 				t.Errorf("it matches: %t", got)
 			}
-			var x Index[string]
+			var x Index
 			x.Set("entry", c.owner)
 			if found := len(x.Of(c.pod)) == 1; found != c.want {
 				t.Errorf("it is found: %t", found)
@@ -106,10 +107,10 @@ func TestIndex(t *testing.T) {
 		}
 		return o
 	}
-	var x Index[int]
-	all, hits := map[int][]Owner{}, 0
+	var x Index
+	all, hits := map[string][]Owner{}, 0
 	for range 20000 {
-		entry := r.IntN(12)
+		entry := strconv.Itoa(r.IntN(12))
 		delete(all, entry)
 		for range r.IntN(3) {
 			all[entry] = append(all[entry], owner())
@@ -121,7 +122,7 @@ func TestIndex(t *testing.T) {
 			pod.Labels["tier"] = name(2)
 		}
 		pod.Annotations = map[string]string{v1alpha1.GangNameAnnotation: name(3)}
-		var want []int
+		var want []string
 		for entry, owners := range all {
 			if slices.ContainsFunc(owners, func(o Owner) bool { return o.matches(pod) }) {
 				want = append(want, entry)
@@ -132,17 +133,17 @@ func TestIndex(t *testing.T) {
 		if diff := cmp.Diff(want, x.Of(pod)); diff != "" {
 			t.Fatalf("found (-want +got):\n%s", diff)
 		}
-		if x.Len() != len(all) {
-			t.Fatalf("%d entries, want %d", x.Len(), len(all))
+		if len(x.entries) != len(all) {
+			t.Fatalf("%d entries, want %d", len(x.entries), len(all))
 		}
 	}
 	if hits < 1000 {
 		t.Errorf("only %d pods had an owner", hits)
 	}
 	for entry := range 12 {
-		x.Set(entry)
+		x.Set(strconv.Itoa(entry))
 	}
-	if len(x.byKey)+x.Len() != 0 {
-		t.Errorf("%d keys and %d entries are left behind", len(x.byKey), x.Len())
+	if len(x.byKey)+len(x.entries) != 0 {
+		t.Errorf("%d keys and %d entries are left behind", len(x.byKey), len(x.entries))
 	}
 }

@@ -1,6 +1,7 @@
 package owners
 
 import (
+	"cmp"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,9 +43,7 @@ func ownerOf(o *v1alpha1.ReservationOwner, namespace string) (one Owner, err err
 		if one.Selector, err = metav1.LabelSelectorAsSelector(o.LabelSelector); err != nil {
 			return one, fmt.Errorf("labelSelector: %w", err)
 		}
-		if one.Namespace = o.Namespace; one.Namespace == "" {
-			one.Namespace = namespace
-		}
+		one.Namespace = cmp.Or(o.Namespace, namespace)
 	}
 	if o.PodGroup != "" {
 		key, err := gangstate.ParseKey(o.PodGroup)
