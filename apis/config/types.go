@@ -79,6 +79,13 @@ type ReservationArgs struct {
 // for that long.
 const MaxEvictionCooldown = 24 * time.Hour
 
+// DefaultEvictedHold is the default of FairShareArgs.EvictedHold, the longest pause of the Job controller, and
+// MaxEvictedHold bounds it.
+const (
+	DefaultEvictedHold = 10 * time.Minute
+	MaxEvictedHold     = 24 * time.Hour
+)
+
 // MinSearchTimeout and MaxSearchTimeout bound GangPreemptionArgs.SearchTimeout: no search ends in
 // less, and no scheduler may stand still for longer.
 const (
@@ -147,6 +154,9 @@ type FairShareArgs struct {
 	// BypassHold is how long later ones wait for it at most. Then MaxBypass may be placed before
 	// it again. Both double each time. More than 0.
 	BypassHold metav1.Duration
+	// EvictedHold is how long what a gang had when it was evicted counts as asked for in its queue, while its pods are made
+	// again. All profiles of a process need the same value. 0, for not at all, to 24h.
+	EvictedHold metav1.Duration
 	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
 	Tiers []PolicyTier
 	// ExplanationQPS bounds the writes per second that only change the words in which pods say why

@@ -41,6 +41,7 @@ func (in *FairShareArgs) DeepCopyInto(out *FairShareArgs) {
 	*out = *in
 	out.TypeMeta = in.TypeMeta
 	out.BypassHold = in.BypassHold
+	out.EvictedHold = in.EvictedHold
 	if in.Tiers != nil {
 		in, out := &in.Tiers, &out.Tiers
 		*out = make([]PolicyTier, len(*in))

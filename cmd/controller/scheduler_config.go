@@ -23,7 +23,7 @@ const (
 // queues returns the options of the controller of Queues: those of the flags, unless the scheduler's configuration
 // says more. changed reports which flags were given.
 func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, error) {
-	flags := queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies}
+	flags := queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies, EvictedHold: lockstepconfig.DefaultEvictedHold}
 	if o.schedulerConfig == "" {
 		return flags, nil
 	}
@@ -58,7 +58,7 @@ func fromScheduler(file string) (queuestatus.Options, error) {
 			return o, fmt.Errorf("reading the scheduler's configuration %s: %w", file, err)
 		}
 		o.SchedulerNames = append(o.SchedulerNames, profile.SchedulerName)
-		o.Pools, o.DeviceClasses, o.Policies = args.Pools, args.DeviceClasses, nil // all profiles say the same, or the scheduler does not start
+		o.Pools, o.DeviceClasses, o.EvictedHold, o.Policies = args.Pools, args.DeviceClasses, args.EvictedHold.Duration, nil // all profiles say the same, or the scheduler does not start
 		for _, policy := range []lockstepconfig.PolicyName{lockstepconfig.PolicyProportion, lockstepconfig.PolicyCapacity} {
 			if lockstepconfig.HasPolicy(args.Tiers, policy) {
 				o.Policies = append(o.Policies, string(policy))

@@ -70,7 +70,7 @@ func (e *Evictor) WholeJobs(together []gangstate.Footprint, victims []*v1.Pod) (
 		}
 		byJob := map[types.UID]WholeJob{}
 		for _, member := range together[i].Running {
-			if owner := jobOf(member.Pod); owner != nil {
+			if owner := JobOf(member.Pod); owner != nil {
 				byJob[owner.UID] = WholeJob{Name: types.NamespacedName{Namespace: member.Pod.Namespace, Name: owner.Name},
 					UID: owner.UID}
 			}
@@ -81,7 +81,7 @@ func (e *Evictor) WholeJobs(together []gangstate.Footprint, victims []*v1.Pod) (
 				return nil, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
 			}
 			for _, pod := range pods {
-				if owner := jobOf(pod); owner != nil && owner.UID == job.UID && staysOnNode(pod) {
+				if owner := JobOf(pod); owner != nil && owner.UID == job.UID && staysOnNode(pod) {
 					job.Pods = append(job.Pods, pod)
 				}
 			}
@@ -94,8 +94,8 @@ func (e *Evictor) WholeJobs(together []gangstate.Footprint, victims []*v1.Pod) (
 	return jobs, nil
 }
 
-// jobOf returns the Job that controls a pod; nil for none.
-func jobOf(pod *v1.Pod) *metav1.OwnerReference {
+// JobOf returns the Job that controls a pod; nil for none.
+func JobOf(pod *v1.Pod) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil || owner.Kind != "Job" || owner.APIVersion != batchv1.SchemeGroupVersion.String() {
 		return nil

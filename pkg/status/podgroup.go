@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // fieldManager owns what the scheduler writes on PodGroups.
@@ -33,13 +34,31 @@ func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gang
 	if err != nil {
 		return fmt.Errorf("writing condition of PodGroup %s: %w", gang, err)
 	}
+	force := true
+	return patchGroup(ctx, groups, gang, types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
+}
+
+// WriteEvicted writes what a gang has that is about to be evicted on its PodGroup, see [v1alpha1.EvictedAnnotation].
+func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangstate.Key, group types.UID, evicted queueing.Evicted) error {
+	value, err := evicted.Annotation()
+	if err != nil {
+		return err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": group, "annotations": map[string]string{v1alpha1.EvictedAnnotation: value}}})
+	if err != nil {
+		return fmt.Errorf("writing annotation of PodGroup %s: %w", gang, err)
+	}
+	return patchGroup(ctx, groups, gang, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+}
+
+// patchGroup patches a PodGroup, if it is there.
+func patchGroup(ctx context.Context, groups pgclientset.Interface, gang gangstate.Key, kind types.PatchType, patch []byte, options metav1.PatchOptions,
+	subresources ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
-	force := true
-	_, err = groups.SchedulingV1alpha1().PodGroups(gang.Namespace).Patch(ctx, gang.Name, types.ApplyPatchType, patch,
-		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
+	_, err := groups.SchedulingV1alpha1().PodGroups(gang.Namespace).Patch(ctx, gang.Name, kind, patch, options, subresources...)
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing condition of PodGroup %s: %w", gang, err)
+		return fmt.Errorf("writing PodGroup %s: %w", gang, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // there returns the last known version of a pod; nil if it is gone or has ended. The scheduler and the gangs may still
@@ -150,6 +151,22 @@ func (d *Dispatcher) reenter(job string) {
 			d.book.Offer(d.job(job, pod, want), d.moment())
 		}
 	}
+}
+
+// Evicted returns what some pods of a gang have that are about to be evicted, for the annotation of its PodGroup; false
+// where their queue does not ask for it until they are made again.
+func (d *Dispatcher) Evicted(pods []*v1.Pod) (queueing.Evicted, bool) {
+	defer d.lock()()
+	first, had := pods[0], resource.Vector{}
+	if !d.served[first.Spec.SchedulerName] || d.args.EvictedHold.Duration == 0 {
+		return queueing.Evicted{}, false
+	}
+	for _, pod := range pods {
+		if u, counted := d.book.Counted(string(pod.UID)); counted && u.Runs {
+			had.Add(u.Amount, 1)
+		}
+	}
+	return queueing.NewEvicted(d.clock.Now(), first.Spec.SchedulerName, d.queueOf(first), had), true
 }
 
 // QueueOf returns the queue of a pod; empty where its profile has no queues.

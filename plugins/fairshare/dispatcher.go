@@ -121,9 +121,10 @@ type placed struct {
 type Gangs interface {
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gangstate.Want, bool)
-	// QueueOf returns the queue that the PodGroup of a gang names; empty for none. OnMove registers a
-	// function that is called when the PodGroup names another queue than before.
+	// QueueOf returns the queue that the PodGroup of a gang names, and Evicted what it says of its eviction; empty for
+	// none. OnMove registers a function that is called when the PodGroup names another than before.
 	QueueOf(profile string, key gangstate.Key) string
+	Evicted(profile string, key gangstate.Key) string
 	OnMove(moved func(profile string, key gangstate.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
 	Running(profile string, key gangstate.Key) []gangstate.Footprint
@@ -195,7 +196,8 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		d.share(nodes, args.DeviceClasses)
 	}
 	d.args = args
-	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration})
+	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration,
+		EvictedHold: args.EvictedHold.Duration})
 	d.book.SetPolicies(policiesOf(args.Tiers))
 	d.served[handle.ProfileName()] = true
 	d.mu.Unlock()
@@ -290,7 +292,10 @@ func holders(pod *v1.Pod, want gangstate.Want) []hold.Holder {
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing.Job {
 	j := queueing.Job{
 		Name: name, Title: titleOf(pod, want), Holders: holders(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
-		Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
+		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
+	}
+	if j.Created.IsZero() {
+		j.Created = pod.CreationTimestamp.Time
 	}
 	var counted []*v1.Pod
 	for _, one := range want.Pods {

@@ -180,6 +180,7 @@ func (noGangs) WaitsForRoom(*v1.Pod) bool                           { return tru
 func (noGangs) Whole(*v1.Pod) bool                                  { return true }
 func (noGangs) QueueOf(string, gangstate.Key) string                { return "" }
 func (noGangs) OnMove(func(string, gangstate.Key))                  {}
+func (noGangs) Evicted(string, gangstate.Key) string                { return "" }
 func (noGangs) Synced() bool                                        { return true }
 func (noGangs) Changed()                                            {}
 func (noGangs) Yield(context.Context, []hold.Holder)                {}

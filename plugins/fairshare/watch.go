@@ -217,9 +217,16 @@ func (d *Dispatcher) drop(uid types.UID) {
 	d.usage.Drop(uid)
 }
 
-// gangMoved moves a gang whose PodGroup names another queue.
+// gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangstate.Key) {
-	d.change(func() { d.moveAll(maps.Clone(d.members[groupName(profile, key)])) })
+	evicted := queueing.ReadEvicted(d.gangs.Evicted(profile, key))
+	if evicted.Scheduler != profile {
+		evicted = queueing.Evicted{}
+	}
+	d.change(func() {
+		d.moveAll(maps.Clone(d.members[groupName(profile, key)]))
+		d.book.SetEvicted(groupName(profile, key), evicted, d.clock.Now())
+	})
 }
 
 // namespaceSeen moves the pods of a namespace that names another queue than before.

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -59,6 +60,8 @@ type Shared struct {
 	Plugins *extension.Plugins
 	// Promises are holds for pods that do not exist yet.
 	Promises Promises
+	// Queues says what gangs have in their queues.
+	Queues Queues
 	// Underway tracks the evictions of all profiles.
 	Underway *evictions.Underway
 	// Watches registers the plugin's watches; nil for no registration.
@@ -122,6 +125,12 @@ type Gangs interface {
 	Synced() bool
 	// Changed signals that gangs which did not fit may fit now.
 	Changed()
+}
+
+// Queues says what gangs have in their queues.
+type Queues interface {
+	// Evicted returns what some pods of a gang have that are about to be evicted, to be recorded; false for nothing.
+	Evicted(pods []*v1.Pod) (queueing.Evicted, bool)
 }
 
 // New returns the factory of the plugin.

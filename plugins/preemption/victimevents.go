@@ -57,6 +57,30 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footpr
 	}
 }
 
+// recordDemand records on the PodGroups of gangs that are about to go whole what they have, so that their queues ask for
+// it until their pods are made again.
+func (e *execution) recordDemand(ctx context.Context, together []gangstate.Footprint) {
+	for _, one := range together {
+		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangstate.Community {
+			continue
+		}
+		var pods []*v1.Pod
+		for _, member := range one.Running {
+			pods = append(pods, member.Pod)
+		}
+		evicted, counts := e.Queues.Evicted(pods)
+		if !counts {
+			continue
+		}
+		if job := evictions.JobOf(pods[0]); job != nil {
+			evicted.Job = job.Name
+		}
+		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, evicted); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to record what a gang has that is evicted; its queue does not ask for it", "gang", one.Key)
+		}
+	}
+}
+
 // successors says who makes the pods of an evicted gang again, and when if that is known.
 func successors(owner *metav1.OwnerReference, suspended bool) string {
 	switch {

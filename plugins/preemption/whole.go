@@ -49,6 +49,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 		e.unmarkAll(ctx, pods, marked)
 		return err
 	}
+	e.recordDemand(ctx, together)
 	left := e.evictor.SuspendJobs(ctx, jobs, e.d.String())
 	errs := e.parallel(ctx, len(pods), func(i int) error {
 		if marked[i] == hasEnded {

@@ -75,6 +75,7 @@ func SetDefaults_FairShareArgs(args *FairShareArgs) {
 	setNumber(&args.Window, 256)
 	setNumber(&args.MaxBypass, 100)
 	setDuration(&args.BypassHold, time.Minute)
+	setDuration(&args.EvictedHold, config.DefaultEvictedHold)
 	setNumber(&args.ExplanationQPS, 10)
 	if args.Tiers == nil {
 		args.Tiers = []PolicyTier{{Policies: []Policy{

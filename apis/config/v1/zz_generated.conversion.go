@@ -149,6 +149,9 @@ func autoConvert_v1_FairShareArgs_To_config_FairShareArgs(in *FairShareArgs, out
 	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.BypassHold, &out.BypassHold, s); err != nil {
 		return err
 	}
+	if err := metav1.Convert_Pointer_v1_Duration_To_v1_Duration(&in.EvictedHold, &out.EvictedHold, s); err != nil {
+		return err
+	}
 	out.Tiers = *(*[]config.PolicyTier)(unsafe.Pointer(&in.Tiers))
 	if err := metav1.Convert_Pointer_int32_To_int32(&in.ExplanationQPS, &out.ExplanationQPS, s); err != nil {
 		return err
@@ -171,6 +174,9 @@ func autoConvert_config_FairShareArgs_To_v1_FairShareArgs(in *config.FairShareAr
 		return err
 	}
 	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.BypassHold, &out.BypassHold, s); err != nil {
+		return err
+	}
+	if err := metav1.Convert_v1_Duration_To_Pointer_v1_Duration(&in.EvictedHold, &out.EvictedHold, s); err != nil {
 		return err
 	}
 	out.Tiers = *(*[]PolicyTier)(unsafe.Pointer(&in.Tiers))

@@ -60,6 +60,11 @@ func (in *FairShareArgs) DeepCopyInto(out *FairShareArgs) {
 		*out = new(metav1.Duration)
 		**out = **in
 	}
+	if in.EvictedHold != nil {
+		in, out := &in.EvictedHold, &out.EvictedHold
+		*out = new(metav1.Duration)
+		**out = **in
+	}
 	if in.Tiers != nil {
 		in, out := &in.Tiers, &out.Tiers
 		*out = make([]PolicyTier, len(*in))

@@ -101,6 +101,9 @@ func FairShareArgs(path *field.Path, args *config.FairShareArgs) field.ErrorList
 	errs := within(path.Child("window"), args.Window, 1, 10000)
 	errs = append(errs, within(path.Child("maxBypass"), args.MaxBypass, 0, 1000000)...)
 	errs = append(errs, positive(path.Child("bypassHold"), args.BypassHold)...)
+	if hold := args.EvictedHold.Duration; hold < 0 || hold > config.MaxEvictedHold {
+		errs = append(errs, field.Invalid(path.Child("evictedHold"), hold.String(), fmt.Sprintf("must be in the range 0s to %s", config.MaxEvictedHold)))
+	}
 	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
 	errs = append(errs, policyTiers(path.Child("tiers"), args.Tiers)...)
 	errs = append(errs, deviceClasses(path.Child("deviceClasses"), args.DeviceClasses)...)

@@ -167,7 +167,9 @@ const (
 )
 
 // EvictedAnnotation is written on a Job when it is suspended to evict its pods, and removed when it is resumed: a JSON
-// object that says when and for whom (annotation on Jobs).
+// object that says when and for whom. On the PodGroup of a gang in a queue of FairShare it is written when the gang is
+// evicted whole, and removed when its pods have been made again: it says when, and what they had, for which the queue
+// still asks (annotation on Jobs and PodGroups).
 const EvictedAnnotation = "scheduling.lockstep.dev/evicted"
 
 // Strategies of NetworkTopologySpecAnnotation.

@@ -65,9 +65,9 @@ func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangst
 	for _, p := range r.all() {
 		moved := false
 		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-			before := s.QueueOf(key)
+			queue, evicted := s.QueueOf(key), s.Evicted(key)
 			effects := s.Describe(kind, key, said, created, now)
-			moved = s.QueueOf(key) != before
+			moved = s.QueueOf(key) != queue || s.Evicted(key) != evicted
 			return effects
 		})
 		if moved {
@@ -76,7 +76,7 @@ func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangst
 	}
 }
 
-// tellMoved reports that the PodGroup of a gang of a profile names another queue than before.
+// tellMoved reports that the PodGroup of a gang of a profile names another queue, or eviction, than before.
 func (r *Registry) tellMoved(profile string, key gangstate.Key) {
 	for _, tell := range r.moved {
 		tell(profile, key)

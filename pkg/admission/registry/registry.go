@@ -148,7 +148,7 @@ func (r *Registry) Start(ctx context.Context) error {
 // SetRoom sets where groups wait for their turn. SetRoom has to be called before Start.
 func (r *Registry) SetRoom(room Room) { r.room = room }
 
-// OnMove registers a function that is called whenever the PodGroup of a gang names another queue than
+// OnMove registers a function that is called whenever the PodGroup of a gang names another queue, or another eviction, than
 // before, with no lock held. OnMove has to be called before Start.
 func (r *Registry) OnMove(moved func(profile string, key gangstate.Key)) {
 	r.moved = append(r.moved, moved)
@@ -238,6 +238,12 @@ func (r *Registry) QueueOf(profile string, key gangstate.Key) (queue string) {
 	}
 	r.look(profile, func(s *gangstate.Gangs) { queue = s.QueueOf(key) })
 	return queue
+}
+
+// Evicted returns what the PodGroup of a gang of a profile says of its eviction; empty for nothing.
+func (r *Registry) Evicted(profile string, key gangstate.Key) (evicted string) {
+	r.look(profile, func(s *gangstate.Gangs) { evicted = s.Evicted(key) })
+	return evicted
 }
 
 // Placing reports whether a holder is a group that waits for nothing but room.

@@ -212,19 +212,22 @@ func TestMessageStaysWhileFactsDo(t *testing.T) {
 func TestMemberRefusedEvent(t *testing.T) {
 	for name, tc := range map[string]struct {
 		failed int32 // as the status has it
+		told   int
 		pods   []*v1.Pod
 		want   string
 	}{
-		"a kubelet refused one": {0, pods("running", "turned away"),
+		"a kubelet refused one": {0, 0, pods("running", "turned away"),
 			`gang "team/train": 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu)`},
-		"it was told":        {1, pods("running", "turned away"), ""},
-		"one failed":         {0, pods("running", "failed"), ""},
-		"nothing has failed": {0, pods("running", "waiting"), ""},
+		"it was told":                        {1, 1, pods("running", "turned away"), ""},
+		"it was told by another process":     {1, 0, pods("running", "turned away"), ""},
+		"it was told, and another one fails": {1, 1, pods("running", "turned away", "failed"), ""},
+		"one failed":                         {0, 0, pods("running", "failed"), ""},
+		"nothing has failed":                 {0, 0, pods("running", "waiting"), ""},
 	} {
 		pg := group(2, schedulingv1alpha1.PodGroupRunning)
 		pg.Status.Failed = tc.failed
 		got := ""
-		if e := turnedAway(pg, observe(key, wishesOf(pg), tc.pods, &gangstate.History{})); e != nil {
+		if e := turnedAway(pg, observe(key, wishesOf(pg), tc.pods, &gangstate.History{}), tc.told); e != nil {
 			got = e.Note
 		}
 		if got != tc.want {

@@ -61,7 +61,7 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 		return reconcile.Result{}, nil
 	}
 	facts := observe(gangstate.Key(request.NamespacedName), gangstate.ReadNative(pg), pods,
-		r.historyOf(request.NamespacedName))
+		&r.historyOf(request.NamespacedName).History)
 	want := nativeConditions(pg, pods, facts, metav1.NewTime(r.clock.Now()))
 	if equality.Semantic.DeepEqual(pg.Status.Conditions, want) {
 		return reconcile.Result{}, nil

@@ -42,10 +42,19 @@ type follower struct {
 	histories sync.Map
 }
 
+// history is what is known of a gang from before. It is used by one reconciliation at a time.
+type history struct {
+	gangstate.History
+	// turnedAway is how many of its pods kubelets had refused when that was last told.
+	turnedAway int
+}
+
 // reconciler keeps the status of community PodGroups up to date.
 type reconciler struct {
 	follower
 	recorder events.EventRecorder
+	// jobs reads Jobs from the API server.
+	jobs client.Reader
 	// pruned: the API server dropped the conditions of the last write, because the CRD lacks them. Conditions are then
 	// written only together with other fields, which also shows when the CRD has been replaced.
 	pruned atomic.Bool
@@ -66,7 +75,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	facts := observe(gangstate.Key(request.NamespacedName), wishesOf(pg), pods, r.historyOf(request.NamespacedName))
+	known := r.historyOf(request.NamespacedName)
+	facts := observe(gangstate.Key(request.NamespacedName), wishesOf(pg), pods, &known.History)
 	want := nextStatus(pg, facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {
@@ -74,22 +84,25 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	fields := changes(pg.Status, want)
 	if len(fields) == 0 {
-		return reconcile.Result{}, nil
+		known.turnedAway = len(facts.TurnedAway)
+		return r.endEvicted(ctx, pg, facts, want.Phase)
 	}
 	if pruned {
 		fields["conditions"] = conditions
 	}
-	result, err := r.write(ctx, pg, fields)
-	if e := turnedAway(pg, facts); e != nil && err == nil && result.IsZero() {
-		e.Record(r.recorder)
+	result, err := r.write(ctx, pg, fields) // what else there is to write follows: the PodGroup changes with it
+	if err == nil && result.IsZero() {
+		if e := turnedAway(pg, facts, known.turnedAway); e != nil {
+			e.Record(r.recorder)
+		}
+		known.turnedAway = len(facts.TurnedAway)
 	}
 	return result, err
 }
 
-// historyOf returns the history of a gang, which is used by one reconciliation at a time.
-func (f *follower) historyOf(key types.NamespacedName) *gangstate.History {
-	history, _ := f.histories.LoadOrStore(key, &gangstate.History{})
-	return history.(*gangstate.History)
+func (f *follower) historyOf(key types.NamespacedName) *history {
+	known, _ := f.histories.LoadOrStore(key, &history{})
+	return known.(*history)
 }
 
 // members returns the pods of a gang, from the cache and not to be changed.

@@ -46,7 +46,7 @@ func Setup(mgr manager.Manager, workers int) error {
 	coscheduling.AddToScheme(mgr.GetScheme())
 	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error {
 		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described},
-			recorder: mgr.GetEventRecorder(objects.FieldOwner)}
+			recorder: mgr.GetEventRecorder(objects.FieldOwner), jobs: mgr.GetAPIReader()}
 		return r.start(ctx, mgr, name, &coscheduling.PodGroup{}, r, workers)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -41,6 +42,9 @@ type cluster struct {
 	// byNamespace and byGang are the queues that namespaces and PodGroups name.
 	byNamespace map[string]string
 	byGang      map[gangstate.Key]string
+	// evicted are gangs that were evicted, and evictedHold is for how long what they had counts.
+	evicted     map[gangstate.Key]queueing.Evicted
+	evictedHold time.Duration
 	// schedulers are those that use queues, by the scheduler name of pods.
 	schedulers map[string]bool
 	rules      share.Rules
@@ -68,6 +72,14 @@ func memberOf(pod *v1.Pod) member {
 	return member{pod: pod.UID}
 }
 
+// groupOf returns the name of a gang in the book; empty for a pod in none.
+func groupOf(as member) string {
+	if as.scheduler == "" {
+		return ""
+	}
+	return as.scheduler + "/" + as.gang.String()
+}
+
 // statuses returns the status of each queue, by name. now is the transition time of conditions that change. What
 // queues use and deserve is counted as in the scheduler.
 func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, error) {
@@ -75,7 +87,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	if err != nil {
 		return nil, err
 	}
-	tree, book := c.tree(), c.book()
+	tree, book := c.tree(), c.book(now.Time)
 	c.count(book, nodes)
 	total := nodes.Total()
 	sums := map[string]*sum{}
@@ -91,10 +103,21 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		if _, known := chains[of.Queue]; !known {
 			chains[of.Queue] = chain(tree, of.Queue)
 		}
+		as := memberOf(pod)
+		_, evicted := c.evicted[as.gang]
 		for _, at := range chains[of.Queue] {
-			sums[at].add(of)
+			if !evicted || of.Demand != queueing.Hopeless { // else it is part of what its gang had
+				sums[at].add(of)
+			}
 			if i < len(c.pods) {
-				sums[at].member(memberOf(pod), of.Runs)
+				sums[at].member(as, of.Runs)
+			}
+		}
+	}
+	for name, amount := range book.Awaited() {
+		for _, at := range chain(tree, name) {
+			if sums[at] != nil {
+				sums[at].requested.Add(amount, 1)
 			}
 		}
 	}
@@ -137,7 +160,7 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) {
 			counter.SetForeign(pod)
 		case c.counts(pod):
 			counter.Count(pod, pod.Spec.NodeName, queueing.Usage{
-				Queue: c.queueOf(pod), Runs: pod.Spec.NodeName != "", Demand: demandOf(pod),
+				Queue: c.queueOf(pod), Group: groupOf(memberOf(pod)), Runs: pod.Spec.NodeName != "", Demand: demandOf(pod),
 			})
 		}
 	}
@@ -167,10 +190,14 @@ func (caller) HeldChanged() {}
 // Recounted implements usage.Caller.
 func (caller) Recounted(string) {}
 
-// book returns a book with all queues, in which nothing is counted yet.
-func (c *cluster) book() *queueing.Book {
+// book returns a book with all queues, and what evicted gangs had, in which nothing else is counted yet.
+func (c *cluster) book(now time.Time) *queueing.Book {
 	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.SetPolicies(queueing.Policies{Rules: c.rules})
+	book.SetLimits(queueing.Limits{EvictedHold: c.evictedHold})
+	for key, e := range c.evicted {
+		book.SetEvicted(groupOf(member{scheduler: e.Scheduler, gang: key}), e, now)
+	}
 	queues := make([]queueing.Queue, len(c.queues))
 	for i, q := range c.queues {
 		queues[i] = pools.Queue(q)

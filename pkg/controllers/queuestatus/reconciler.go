@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
@@ -45,6 +46,8 @@ type reconciler struct {
 	schedulers map[string]bool
 	rules      share.Rules
 	pools      []config.Pool
+	// evictedHold is for how long what evicted gangs had counts.
+	evictedHold time.Duration
 	// last is when it last ran, and next when it may run again.
 	last, next time.Time
 	// devices are the devices that nodes have.
@@ -84,13 +87,18 @@ func (r *reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if len(failures) > 0 {
 		return reconcile.Result{}, errors.Join(failures...)
 	}
+	for _, e := range c.evicted { // what ends then is no event
+		if left := e.At.Add(r.evictedHold).Sub(now); left > 0 && (result.RequeueAfter == 0 || left < result.RequeueAfter) {
+			result.RequeueAfter = left
+		}
+	}
 	return result, nil
 }
 
 // read reads the cluster from the cache. Nothing of it may be changed. Where there are no
 // queues, it returns nil.
 func (r *reconciler) read(ctx context.Context) (*cluster, error) {
-	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools, devices: r.devices}
+	c := &cluster{schedulers: r.schedulers, rules: r.rules, pools: r.pools, evictedHold: r.evictedHold, devices: r.devices}
 	var queues v1alpha1.QueueList
 	if err := r.client.List(ctx, &queues, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing queues: %w", err)
@@ -123,7 +131,7 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 	if c.reserved, err = r.reserved(ctx); err != nil {
 		return nil, err
 	}
-	c.byGang, err = r.byGang(ctx)
+	c.byGang, c.evicted, err = r.byGang(ctx)
 	return c, err
 }
 
@@ -163,9 +171,10 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 	return pods, nil
 }
 
-// byGang returns the queues that PodGroups name. The community's PodGroup takes precedence over the native one.
-func (r *reconciler) byGang(ctx context.Context) (map[gangstate.Key]string, error) {
-	queues := map[gangstate.Key]string{}
+// byGang returns the queues that PodGroups name, and what they had that were evicted. The community's PodGroup takes
+// precedence over the native one.
+func (r *reconciler) byGang(ctx context.Context) (queues map[gangstate.Key]string, evicted map[gangstate.Key]queueing.Evicted, err error) {
+	queues, evicted = map[gangstate.Key]string{}, map[gangstate.Key]queueing.Evicted{}
 	for _, kind := range []schema.GroupVersionKind{native, community} {
 		if !r.watches(kind) {
 			continue
@@ -173,16 +182,20 @@ func (r *reconciler) byGang(ctx context.Context) (map[gangstate.Key]string, erro
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("listing PodGroups of %s: %w", kind.GroupVersion(), err)
+			return nil, nil, fmt.Errorf("listing PodGroups of %s: %w", kind.GroupVersion(), err)
 		}
 		for i := range list.Items {
 			object := &list.Items[i]
+			key := gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
 			if queue := object.GetLabels()[v1alpha1.QueueLabel]; queue != "" {
-				queues[gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}] = queue
+				queues[key] = queue
+			}
+			if value, ok := object.GetAnnotations()[v1alpha1.EvictedAnnotation]; ok {
+				evicted[key] = queueing.ReadEvicted(value)
 			}
 		}
 	}
-	return queues, nil
+	return queues, evicted, nil
 }
 
 func (r *reconciler) watches(kind schema.GroupVersionKind) bool {

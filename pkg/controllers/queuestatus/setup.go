@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -59,9 +60,10 @@ type Options struct {
 	// Policies are the policies for shares of queues that FairShare uses in any tier: proportion,
 	// capacity.
 	Policies []string
-	// Pools and DeviceClasses are those of FairShareArgs.
+	// Pools, DeviceClasses and EvictedHold are those of FairShareArgs.
 	Pools         []config.Pool
 	DeviceClasses map[string]v1.ResourceName
+	EvictedHold   time.Duration
 }
 
 func (o Options) validate() error {
@@ -100,7 +102,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		return fmt.Errorf("adding queues to the scheme: %w", err)
 	}
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(),
-		pools: o.Pools, devices: devices.NewCounts(o.DeviceClasses)}
+		pools: o.Pools, evictedHold: o.EvictedHold, devices: devices.NewCounts(o.DeviceClasses)}
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name] = true
 	}
@@ -222,5 +224,6 @@ func namespaceDiffers(was, is *v1.Namespace) bool {
 }
 
 func groupDiffers(was, is client.Object) bool {
-	return was.GetLabels()[v1alpha1.QueueLabel] != is.GetLabels()[v1alpha1.QueueLabel]
+	return was.GetLabels()[v1alpha1.QueueLabel] != is.GetLabels()[v1alpha1.QueueLabel] ||
+		was.GetAnnotations()[v1alpha1.EvictedAnnotation] != is.GetAnnotations()[v1alpha1.EvictedAnnotation]
 }

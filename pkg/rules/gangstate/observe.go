@@ -25,7 +25,7 @@ type Facts struct {
 	Bound Count
 	// Up are the members that run, or ran to the end.
 	Up Count
-	// All are the members and the pods that failed.
+	// All are the members and the pods that failed, except those in whose place there is another.
 	All Count
 	// Succeeded are the members that ran to success, also those that are gone; Failed are the pods that failed.
 	Succeeded, Failed int
@@ -86,6 +86,12 @@ func hasEnded(pod *v1.Pod) bool {
 
 func (f *Facts) count(history *History) {
 	var succeeded Count
+	filled := map[seat]bool{}
+	for _, pod := range f.Pods {
+		if at := seatOf(pod); at.series != "" && !hasEnded(pod) {
+			filled[at] = true
+		}
+	}
 	for _, pod := range f.Pods {
 		role := roleOf(pod)
 		switch {
@@ -96,8 +102,9 @@ func (f *Facts) count(history *History) {
 		case pod.Status.Phase == v1.PodSucceeded:
 			succeeded.add(1, role)
 		default:
-			f.Failed++
-			f.All.add(1, role)
+			if f.Failed++; !filled[seatOf(pod)] {
+				f.All.add(1, role)
+			}
 			if KubeletRefusal(pod) != "" {
 				f.TurnedAway = append(f.TurnedAway, pod)
 			}
@@ -109,6 +116,14 @@ func (f *Facts) count(history *History) {
 		c.addAll(succeeded, 1)
 	}
 }
+
+// seat is the number of a pod among those of its controller, which makes another with that number for one that failed.
+type seat struct {
+	controller types.UID
+	index
+}
+
+func seatOf(pod *v1.Pod) seat { return seat{originOf(pod).controller, indexOf(pod)} }
 
 func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	placed := pod.Spec.NodeName != ""

@@ -189,3 +189,24 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		}
 	}
 }
+
+// TestObserveReplaced: a pod that failed and has been made again counts once, if its controller numbers its pods.
+func TestObserveReplaced(t *testing.T) {
+	number := func(n int) func(*v1.Pod) {
+		return labeled("batch.kubernetes.io/job-completion-index", strconv.Itoa(n))
+	}
+	failed := func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }
+	for sentence, c := range map[string]struct {
+		pods []*v1.Pod
+		all  int
+	}{
+		"it is replaced":               {[]*v1.Pod{podOf("a", byJob("j"), number(0), failed), podOf("b", byJob("j"), number(0)), podOf("c", byJob("j"), number(1))}, 2},
+		"it is not":                    {[]*v1.Pod{podOf("a", byJob("j"), number(0), failed), podOf("c", byJob("j"), number(1))}, 2},
+		"another Job has that number":  {[]*v1.Pod{podOf("a", byJob("i"), number(0), failed), podOf("c", byJob("i"), number(1)), podOf("b", byJob("j"), number(0))}, 3},
+		"its Job does not number them": {[]*v1.Pod{podOf("a", byJob("j"), failed), podOf("b", byJob("j"))}, 2},
+	} {
+		if f := Observe(Key{"a", "x"}, &Object{Min: 3}, c.pods, &History{}, Defaults{}); f.All.N != c.all || f.Failed != 1 {
+			t.Errorf("%s: %d in all, %d failed; want %d, 1", sentence, f.All.N, f.Failed, c.all)
+		}
+	}
+}

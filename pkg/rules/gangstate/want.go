@@ -2,6 +2,7 @@ package gangstate
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -22,6 +23,9 @@ type Want struct {
 	// Begun: part of the minimum is bound already: its release was interrupted, or members
 	// were lost. The rest comes before everything of its rank.
 	Begun bool
+	// Created is when the first of the gangs, or the oldest member that any had, came to be; zero where the pod goes by
+	// itself. So pods that are made again keep the place of those before them.
+	Created time.Time
 	// Never: it evicts no pod.
 	Never bool
 	// Parts: the pods may be placed one by one, and hold their places until all have theirs.
@@ -41,9 +45,12 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 		reaches, mends := m.gang.makesUp(m.pod)
 		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends, Never: m.gang.spec.Never}, true
 	}
-	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Parts: !m.gang.group.strict()}
+	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Created: m.gang.group.created(), Parts: !m.gang.group.strict()}
 	for _, g := range m.gang.group.gangs {
 		want.Never = want.Never || g.spec.Never
+		if want.Created.IsZero() || !g.oldest.IsZero() && g.oldest.Before(want.Created) {
+			want.Created = g.oldest
+		}
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true
@@ -84,6 +91,15 @@ func (s *Gangs) QueueOf(key Key) string {
 		return ""
 	}
 	return g.queue()
+}
+
+// Evicted returns what the PodGroup of a gang says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for nothing.
+func (s *Gangs) Evicted(key Key) string {
+	g := s.gangs[key]
+	if g == nil || g.object() == nil {
+		return ""
+	}
+	return g.object().Annotations[v1alpha1.EvictedAnnotation]
 }
 
 func (g *gang) queue() string {

@@ -69,7 +69,7 @@ var Table = []Key{
 		Pattern: space + count + space + `(,` + space + count + space + `)*`}},
 	{Name: v1alpha1.PreemptionDelayAnnotation, AnnotationOf: gangs, Value: Value{Kind: Duration, Zero: true, Want: "a duration such as 90s or 10m"}},
 	{Name: v1alpha1.EvictByAnnotation, AnnotationOf: []Object{Pod, PodGroup, Namespace}, Value: oneOf(v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend)},
-	{Name: v1alpha1.EvictedAnnotation, AnnotationOf: []Object{Owner}},
+	{Name: v1alpha1.EvictedAnnotation, AnnotationOf: []Object{Owner, PodGroup}},
 	{Name: v1alpha1.MinByRoleAnnotation, AnnotationOf: gangs, Value: Value{
 		Kind: Pattern, Want: "a JSON object from role to a minimum of 0 to 100000", Pattern: object(`"` + labelValue + `"` + space + `:` + space + `(0|` + number + `)`)}},
 	{Name: v1alpha1.RoleLabel, LabelOf: []Object{Pod}},

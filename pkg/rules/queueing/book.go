@@ -38,7 +38,10 @@ type accounts struct {
 	// running is what each group has running, and promised is what is promised to each job.
 	running  map[string]Vector
 	promised map[string]Needs
-	shares   map[string]share.Share
+	// asked is what each group asks for or has, and evicted are the groups that were evicted.
+	asked   map[string]Vector
+	evicted map[string]*evictedGroup
+	shares  map[string]share.Share
 	// stale: the shares have to be recomputed.
 	stale bool
 	// freed are queues of which nothing is left.
@@ -91,7 +94,7 @@ func NewBook(standard string, victims func(hold.Holder) int) *Book {
 		victims: victims, missed: map[string]*missed{},
 		accounts: accounts{
 			total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{},
-			promised: map[string]Needs{}, stale: true,
+			promised: map[string]Needs{}, asked: map[string]Vector{}, evicted: map[string]*evictedGroup{}, stale: true,
 		},
 		line: line{
 			jobs: map[string]*job{}, timed: map[string]*job{}, holding: map[*job]bool{}, candidates: map[string]*job{},
@@ -205,10 +208,14 @@ func (b *Book) relink() {
 
 // described returns the queues that have a description, as package share takes them.
 func (b *Book) described() map[string]share.Queue {
-	list := make(map[string]share.Queue, len(b.queues))
+	list, awaited := make(map[string]share.Queue, len(b.queues)), b.Awaited()
 	for name, q := range b.queues {
 		if q.spec != nil {
 			request, idle := q.requested, q.idle
+			if more := awaited[name]; more != nil {
+				request = maps.Clone(request)
+				request.Add(more, 1)
+			}
 			if b.closed(q) {
 				request, idle = q.allocated, nil // nothing comes to it any more
 			}

@@ -33,6 +33,8 @@ type Limits struct {
 	// BypassHold is how long they wait at first. Each time it is twice as long, and twice as many may
 	// pass.
 	BypassHold time.Duration
+	// EvictedHold is how long what an evicted gang had counts as asked for while its pods are made again.
+	EvictedHold time.Duration
 }
 
 // SetLimits sets the limits.

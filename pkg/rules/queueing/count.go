@@ -181,6 +181,10 @@ func (b *Book) ask(q *queue, u Usage, amount Vector, n int64) {
 		q.idle.Add(amount, n)
 		b.stale = true
 	}
+	if u.Group != "" {
+		resource.AddTo(b.asked, u.Group, amount, n)
+		b.stale = b.stale || b.evicted[u.Group] != nil
+	}
 	comes := b.shares[u.Queue].Fair
 	for name, more := range amount {
 		before := q.requested[name]

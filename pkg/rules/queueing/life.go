@@ -39,6 +39,9 @@ func (b *Book) Offer(offered Job, at Moment) {
 		since = j.since
 	}
 	b.demand(j, offered.Pods, Hopeless)
+	if offered.Gang {
+		b.comeBack(offered.Pods)
+	}
 	j.deserved = nil
 	b.offer(offered)
 	j.since = since
@@ -240,6 +243,7 @@ func (b *Book) Tick(at Moment) Effects {
 		}
 	}
 	b.expireReservations(at.Now)
+	b.expireEvicted(at.Now)
 	b.retry(at)
 	b.effects.Freed = b.Freed()
 	return b.take()

@@ -1,0 +1,75 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+)
+
+// jobInterval is how often the Job of an evicted gang is looked at, which may finish without making pods again.
+const jobInterval = 10 * time.Second
+
+// endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended, or
+// its Job has, or is gone.
+func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
+	value, evicted := pg.Annotations[v1alpha1.EvictedAnnotation]
+	if !evicted {
+		return reconcile.Result{}, nil
+	}
+	e := queueing.ReadEvicted(value)
+	if !isBack(f, e) && phase != schedulingv1alpha1.PodGroupFinished && e.Counts(r.clock.Now(), config.MaxEvictedHold) {
+		if ended, err := r.jobEnded(ctx, pg, e.Job); err != nil || !ended {
+			return reconcile.Result{RequeueAfter: jobInterval}, err
+		}
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, pg.ResourceVersion, v1alpha1.EvictedAnnotation)
+	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
+	err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldOwner))
+	return objects.Written(err, settle, fmt.Sprintf("the eviction of PodGroup %s/%s", pg.Namespace, pg.Name))
+}
+
+// isBack reports whether a gang has its minimum of members that were all made after it was evicted.
+func isBack(f facts, e queueing.Evicted) bool {
+	for _, pod := range f.Pods {
+		if pod.CreationTimestamp.Time.Before(e.At) {
+			return false
+		}
+	}
+	return f.Stage.Min > 0 && f.Members.Reaches(&f.Stage)
+}
+
+// jobEnded reports whether the Job that made a gang has finished or is gone. What another controller made is
+// that one's to end, and to make again.
+func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (bool, error) {
+	if owner := metav1.GetControllerOfNoCopy(pg); name == "" || owner != nil && owner.Kind != "Job" {
+		return false, nil
+	}
+	job := &batchv1.Job{}
+	err := r.jobs.Get(ctx, client.ObjectKey{Namespace: pg.Namespace, Name: name}, job)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Job %s/%s: %w", pg.Namespace, name, err)
+	}
+	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind != "CronJob" {
+		return false, nil
+	}
+	for _, c := range job.Status.Conditions {
+		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
+			return true, nil
+		}
+	}
+	return err != nil, nil
+}

@@ -1,0 +1,104 @@
+package podgroup
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+)
+
+// TestEndEvicted: what a PodGroup says of an eviction goes when its gang is back, or never comes back.
+func TestEndEvicted(t *testing.T) {
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	before, after := at.Add(-time.Minute), at.Add(time.Minute)
+	job := func(kind batchv1.JobConditionType, owner string) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}}
+		if kind != "" {
+			j.Status.Conditions = []batchv1.JobCondition{{Type: kind, Status: v1.ConditionTrue}}
+		}
+		if owner != "" {
+			j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: owner, Name: "o", UID: "o", Controller: new(true)}}
+		}
+		return j
+	}
+	running := job("", "")
+	for sentence, c := range map[string]struct {
+		pods  []time.Time // when they were created
+		of    string      // the kind of the PodGroup's owner
+		phase schedulingv1alpha1.PodGroupPhase
+		job   *batchv1.Job
+		later time.Duration
+		ends  bool
+	}{
+		"it has no pods":                   {job: running},
+		"its pods are being evicted":       {pods: []time.Time{before, before}, job: running},
+		"one has been made again":          {pods: []time.Time{after}, job: running},
+		"both have":                        {pods: []time.Time{at, after}, job: running, ends: true},
+		"one of the old ones runs still":   {pods: []time.Time{before, after, after}, job: running},
+		"it has ended":                     {phase: schedulingv1alpha1.PodGroupFinished, job: running, ends: true},
+		"its Job has failed":               {job: job(batchv1.JobFailed, ""), ends: true},
+		"its Job is complete":              {job: job(batchv1.JobComplete, ""), ends: true},
+		"its Job is suspended":             {job: job(batchv1.JobSuspended, "")},
+		"its Job is gone":                  {ends: true},
+		"the Job of a CronJob has failed":  {job: job(batchv1.JobFailed, "CronJob"), ends: true},
+		"a JobSet makes failed Jobs again": {job: job(batchv1.JobFailed, "JobSet")},
+		"and those that are gone":          {of: "JobSet"},
+		"it was long ago":                  {job: running, later: 25 * time.Hour, ends: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			evicted := queueing.NewEvicted(at, "s", "q", queueing.Vector{v1.ResourceCPU: 1000})
+			evicted.Job = "train"
+			value, err := evicted.Annotation()
+			if err != nil {
+				t.Fatal(err)
+			}
+			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: value}}}
+			if c.of != "" {
+				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: c.of, Name: "o", UID: "o", Controller: new(true)}}
+			}
+			scheme := runtime.NewScheme()
+			coscheduling.AddToScheme(scheme)
+			if err := batchv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pg)
+			if c.job != nil {
+				builder = builder.WithObjects(c.job)
+			}
+			r := &reconciler{follower: follower{client: builder.Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute + c.later))}}
+			r.jobs = r.client
+			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
+				t.Fatal(err)
+			}
+			var pods []*v1.Pod
+			for i, created := range c.pods {
+				p := pod(i, "waiting")
+				p.CreationTimestamp = metav1.NewTime(created)
+				pods = append(pods, p)
+			}
+			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.Object{Min: 2}, pods, &gangstate.History{})
+			result, err := r.endEvicted(t.Context(), pg, f, c.phase)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
+				t.Fatal(err)
+			}
+			if _, stands := pg.Annotations[v1alpha1.EvictedAnnotation]; stands == c.ends || stands != (result.RequeueAfter == jobInterval) {
+				t.Errorf("it stands: %v, and is looked at again after %v", stands, result.RequeueAfter)
+			}
+		})
+	}
+}

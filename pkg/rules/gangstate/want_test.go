@@ -1,0 +1,38 @@
+package gangstate
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// TestPlaceOfPodsMadeAgain: pods that are made again have the place of those before them, as long as the gang is known.
+func TestPlaceOfPodsMadeAgain(t *testing.T) {
+	key := Key{"a", "x"}
+	old, fresh := podOf("old", of("x"), aged(time.Hour)), podOf("fresh", of("x"))
+	group := &Object{Min: 1}
+	for sentence, c := range map[string]struct {
+		group time.Time
+		pods  []*v1.Pod
+		want  time.Time
+	}{
+		"its PodGroup came first":        {start.Add(-2 * time.Hour), []*v1.Pod{old, fresh}, start.Add(-2 * time.Hour)},
+		"its first pod did":              {start.Add(-time.Minute), []*v1.Pod{old, fresh}, start.Add(-time.Hour)},
+		"before this process began both": {start.Add(-time.Minute), []*v1.Pod{fresh}, start.Add(-time.Minute)},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := New(Defaults{}, Backoff{})
+			s.Describe(Community, key, group, c.group, start)
+			for i, pod := range c.pods {
+				s.See(pod, start)
+				if i < len(c.pods)-1 {
+					s.Gone(pod.UID, start)
+				}
+			}
+			if want, ok := s.Wants(fresh); !ok || !want.Created.Equal(c.want) {
+				t.Errorf("it came %v before, want %v", start.Sub(want.Created), start.Sub(c.want))
+			}
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package queueing
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+)
+
+// Evicted is what a gang had in its queue when it was evicted. Until its pods have been made again its queue asks for
+// that. It is the value of [v1alpha1.EvictedAnnotation] on the PodGroup of the gang, and survives whoever wrote it.
+type Evicted struct {
+	// At is when it was evicted, in seconds, as the creation of pods.
+	At time.Time `json:"at"`
+	// Scheduler is the profile that its pods name, and Queue their queue.
+	Scheduler string `json:"scheduler"`
+	Queue     string `json:"queue"`
+	// Job is the Job that made the first of them; empty for none.
+	Job string `json:"job,omitempty"`
+	// Requests are what they had, by pool of nodes.
+	Requests map[string]v1.ResourceList `json:"requests"`
+}
+
+// NewEvicted returns what some pods of a gang had in all.
+func NewEvicted(at time.Time, scheduler, queue string, had Vector) Evicted {
+	e := Evicted{At: at.UTC().Truncate(time.Second), Scheduler: scheduler, Queue: queue, Requests: map[string]v1.ResourceList{}}
+	for pool, amount := range had.ByPool() {
+		e.Requests[pool] = amount.List()
+	}
+	return e
+}
+
+// ReadEvicted reads the value of the annotation; the zero value from one that is not there, or that nobody wrote here.
+func ReadEvicted(value string) (e Evicted) {
+	if json.Unmarshal([]byte(value), &e) != nil {
+		return Evicted{}
+	}
+	return e
+}
+
+// Annotation returns the value of the annotation.
+func (e Evicted) Annotation() (string, error) {
+	value, err := json.Marshal(e)
+	if err != nil {
+		return "", fmt.Errorf("encoding the eviction of a gang: %w", err)
+	}
+	return string(value), nil
+}
+
+// Counts reports whether it still counts, if it does for so long. The time may be that of another clock.
+func (e Evicted) Counts(now time.Time, hold time.Duration) bool { return now.Sub(e.At).Abs() < hold }
+
+// evictedGroup is a group that was evicted.
+type evictedGroup struct {
+	Evicted
+	had Vector
+	// back: it has been offered since, and asks for itself.
+	back bool
+}
+
+// SetEvicted sets what a group had when it was evicted; the zero value ends that.
+func (b *Book) SetEvicted(group string, e Evicted, now time.Time) {
+	before := b.evicted[group]
+	switch {
+	case before != nil && before.At.Equal(e.At):
+		return // it may be back since
+	case e.Counts(now, b.limits.EvictedHold):
+		had := Vector{}
+		for pool, list := range e.Requests {
+			had.Add(resource.FromList(list).In(pool), 1)
+		}
+		b.evicted[group] = &evictedGroup{Evicted: e, had: had}
+	case before == nil:
+		return
+	default:
+		delete(b.evicted, group)
+	}
+	b.stale = true
+}
+
+// expireEvicted ends what has counted for long enough.
+func (b *Book) expireEvicted(now time.Time) {
+	for group, e := range b.evicted {
+		if !e.Counts(now, b.limits.EvictedHold) {
+			delete(b.evicted, group)
+			b.stale = true
+		}
+	}
+}
+
+// comeBack notes that the groups of some pods ask for themselves again.
+func (b *Book) comeBack(pods []string) {
+	for _, pod := range pods {
+		if e := b.evicted[b.usages[pod].Group]; e != nil && !e.back {
+			e.back, b.stale = true, true
+		}
+	}
+}
+
+// Awaited returns, by queue, what groups that were evicted had, without what they have or ask for now: pods of theirs
+// that have not ended yet, or that have been made again.
+func (b *Book) Awaited() map[string]Vector {
+	sums := map[string]Vector{}
+	for group, e := range b.evicted {
+		if e.back {
+			continue
+		}
+		rest := Vector{}
+		for name, amount := range e.had {
+			rest[name] = max(0, amount-b.asked[group][name])
+		}
+		resource.AddTo(sums, e.Queue, rest, 1)
+	}
+	return sums
+}
