@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
-	"strings"
 	"sync"
 	"time"
 
@@ -84,10 +82,8 @@ func (h *History) play(server *overlayserver.Server, dir string, log func(string
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for of, example := range map[schema.GroupVersionResource]any{pods: v1.Pod{}, nodes: v1.Node{}, podGroups: coscheduling.PodGroup{}, queues: v1alpha1.Queue{}, budgets: policyv1.PodDisruptionBudget{}} {
-		if err := r.observe(ctx, of, reflect.TypeOf(example)); err != nil {
-			return nil, nil, err
-		}
+	if err := r.observe(ctx); err != nil {
+		return nil, nil, err
 	}
 	if err := r.startScheduler(); err != nil {
 		return nil, nil, err
@@ -115,11 +111,11 @@ func (h *History) play(server *overlayserver.Server, dir string, log func(string
 	return nil, r.judge.Counts, nil
 }
 
-// observe shows the judge all objects of a resource, as they change.
-func (r *run) observe(ctx context.Context, of schema.GroupVersionResource, kind reflect.Type) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://memory"+strings.TrimSuffix(overlayserver.PathOf(of, "", ""), "/")+"?watch=true", nil)
+// observe shows the judge all pods, as they change.
+func (r *run) observe(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://memory/api/v1/pods?watch=true", nil)
 	if err != nil {
-		return fmt.Errorf("watching %s: %w", of.Resource, err)
+		return fmt.Errorf("watching pods: %w", err)
 	}
 	answer, err := r.RoundTrip(request)
 	if err != nil {
@@ -129,36 +125,40 @@ func (r *run) observe(ctx context.Context, of schema.GroupVersionResource, kind 
 		defer answer.Body.Close()
 		decoder := json.NewDecoder(answer.Body)
 		for {
-			object := reflect.New(kind).Interface()
 			event := struct {
 				Type   watch.EventType
-				Object any
-			}{Object: object}
+				Object *v1.Pod
+			}{}
 			if err := decoder.Decode(&event); err != nil {
 				return // the history is over
 			}
-			r.see(object, event.Type == watch.Deleted)
+			r.see(event.Object, event.Type == watch.Deleted)
 		}
 	}()
 	return nil
 }
 
-func (r *run) see(object any, gone bool) {
+// show shows the judge another object, as it is from now on.
+func (r *run) show(object any, gone bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.judge.Observe(time.Now(), object, gone)
+}
+
+func (r *run) see(pod *v1.Pod, gone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hear()
-	if pod, ok := object.(*v1.Pod); ok {
-		before := r.before[pod.UID]
-		if before != nil && (gone || before.Spec.NodeName != pod.Spec.NodeName || before.Status.NominatedNodeName != pod.Status.NominatedNodeName) {
-			r.moves++
-			r.log("%s   pod %s: on %q, nominated %q, gone %t", time.Now().Format("15:04:05.000"), pod.Name, pod.Spec.NodeName, pod.Status.NominatedNodeName, gone)
-		}
-		r.before[pod.UID] = pod
-		if gang := r.gangs[gangOf(pod)]; gone && gang != nil && gang.Again && before != nil && disrupted(pod) {
-			r.again = append(r.again, pod)
-		}
+	before := r.before[pod.UID]
+	if before != nil && (gone || before.Spec.NodeName != pod.Spec.NodeName || before.Status.NominatedNodeName != pod.Status.NominatedNodeName) {
+		r.moves++
+		r.log("%s   pod %s: on %q, nominated %q, gone %t", time.Now().Format("15:04:05.000"), pod.Name, pod.Spec.NodeName, pod.Status.NominatedNodeName, gone)
 	}
-	r.judge.Observe(time.Now(), object, gone)
+	r.before[pod.UID] = pod
+	if gang := r.gangs[gangOf(pod)]; gone && gang != nil && gang.Again && before != nil && disrupted(pod) {
+		r.again = append(r.again, pod)
+	}
+	r.judge.Observe(time.Now(), pod, gone)
 }
 
 // hear shows the judge the events that were written since it last did.
@@ -245,6 +245,9 @@ func (r *run) take(ctx context.Context, s *Step) error {
 			return err
 		}
 	}
+	r.mu.Lock()
+	r.judge.Happened(time.Now())
+	r.mu.Unlock()
 	switch {
 	case s.Node != nil:
 		return r.addNode(s.Node)
@@ -255,17 +258,19 @@ func (r *run) take(ctx context.Context, s *Step) error {
 	case s.Queue != nil:
 		return r.setQueue(ctx, s.Queue)
 	case s.Budget != nil:
-		return r.add(budgets, &policyv1.PodDisruptionBudget{TypeMeta: metav1.TypeMeta{Kind: "PodDisruptionBudget", APIVersion: "policy/v1"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.Budget.Of},
+		budget := &policyv1.PodDisruptionBudget{TypeMeta: metav1.TypeMeta{Kind: "PodDisruptionBudget", APIVersion: "policy/v1"}, ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: s.Budget.Of},
 			Spec:   policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{ofLabel: s.Budget.Of}}},
-			Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1}})
+			Status: policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1}}
+		r.show(budget, false)
+		return r.add(budgets, budget)
 	case s.Late != nil:
 		if g := r.gangs[s.Late.Gang]; g != nil && r.unfinished(g.Name) {
 			return r.add(pods, r.member(g, s.Late.Name))
 		}
 	case s.Cordon != "":
-		return r.patch(ctx, nodes, s.Cordon, `{"spec":{"unschedulable":true}}`)
+		return r.cordon(ctx, s.Cordon, true)
 	case s.Uncordon != "":
-		return r.patch(ctx, nodes, s.Uncordon, `{"spec":{"unschedulable":false}}`)
+		return r.cordon(ctx, s.Uncordon, false)
 	case s.Remove != "":
 		return r.removeNode(ctx, s.Remove)
 	case s.End != "":
@@ -322,8 +327,21 @@ func gpus(n int) v1.ResourceList {
 func (r *run) addNode(n *Node) error {
 	has := gpus(n.GPUs)
 	has[v1.ResourceCPU], has[v1.ResourceMemory], has[v1.ResourcePods] = resource.MustParse("32"), resource.MustParse("256Gi"), resource.MustParse("110")
-	return r.add(nodes, &v1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{v1.LabelHostname: n.Name, rackLabel: n.Rack}},
-		Status: v1.NodeStatus{Capacity: has, Allocatable: has, Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}})
+	node := &v1.Node{TypeMeta: metav1.TypeMeta{Kind: "Node", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: map[string]string{v1.LabelHostname: n.Name, rackLabel: n.Rack}},
+		Status: v1.NodeStatus{Capacity: has, Allocatable: has, Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}}}
+	r.show(node, false)
+	return r.add(nodes, node)
+}
+
+func (r *run) cordon(ctx context.Context, name string, off bool) error {
+	for _, o := range r.server.Made(nodes) {
+		node := &v1.Node{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, node); err == nil && node.Name == name {
+			node.Spec.Unschedulable = off
+			r.show(node, false)
+		}
+	}
+	return r.patch(ctx, nodes, name, fmt.Sprintf(`{"spec":{"unschedulable":%t}}`, off))
 }
 
 func (r *run) pod(name string, size int, priority int32, queue string) *v1.Pod {
@@ -369,9 +387,10 @@ func (r *run) addGang(g *Gang) error {
 	r.gangs[g.Name] = g
 	r.mu.Unlock()
 	if g.PodGroup {
-		group := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: g.Name, Annotations: g.says()}}
+		group := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.Now(), Namespace: namespace, Name: g.Name, Annotations: g.says()}}
 		group.Spec.MinMember = int32(g.Min)
 		group.APIVersion, group.Kind = coscheduling.Kind.ToAPIVersionAndKind()
+		r.show(group, false)
 		if err := r.add(podGroups, group); err != nil {
 			return err
 		}
@@ -392,6 +411,7 @@ func (r *run) setQueue(ctx context.Context, q *Queue) error {
 		queue.Spec.Capability = gpus(q.Capability)
 		limit = fmt.Sprintf(`{"nvidia.com/gpu":"%d"}`, q.Capability)
 	}
+	r.show(queue, false)
 	for _, o := range r.server.Made(queues) {
 		if o["metadata"].(map[string]any)["name"] == q.Name {
 			return r.patch(ctx, queues, q.Name, fmt.Sprintf(`{"spec":{"weight":%d,"capability":%s}}`, q.Weight, limit))
@@ -435,6 +455,7 @@ func (r *run) deletePods(ctx context.Context, of func(*v1.Pod) bool) error {
 
 // removeNode removes a node, and the pods on it, as the garbage collector does.
 func (r *run) removeNode(ctx context.Context, name string) error {
+	r.show(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, true)
 	if err := gone(r.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 		return err
 	}
@@ -456,5 +477,6 @@ func (r *run) deleteGang(ctx context.Context, name string) error {
 	if err := r.deletePods(ctx, func(pod *v1.Pod) bool { return gangOf(pod) == name }); err != nil {
 		return err
 	}
+	r.show(&coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}}, true)
 	return gone(r.client.CoreV1().RESTClient().Delete().AbsPath(overlayserver.PathOf(podGroups, namespace, name)).Do(ctx).Error())
 }

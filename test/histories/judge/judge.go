@@ -80,16 +80,11 @@ func (j *Judge) Observe(at time.Time, object any, gone bool) {
 	switch o := object.(type) {
 	case *v1.Node:
 		put(j.nodes, o.Name, o, gone)
-		j.Happened(at)
 	case *coscheduling.PodGroup:
-		if j.groups[o.Name] == nil || gone { // the scheduler writes its status
-			j.Happened(at)
-		}
 		put(j.groups, o.Name, o, gone)
 	case *v1alpha1.Queue:
 		put(j.queues, o.Name, o, gone)
 		j.changed = true
-		j.Happened(at)
 	case *policyv1.PodDisruptionBudget:
 		put(j.budgets, o.Name, o, gone)
 	case *v1.Pod:
@@ -143,7 +138,7 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 	}
 	if name := gangOf(pod); name != "" {
 		g := j.gangs()[name]
-		if g == nil {
+		if g == nil || g.running == 0 { // "new members go alone, until nothing of it runs" (gang/README.md)
 			delete(j.started, name)
 		} else if g.known && g.bound() >= g.min {
 			j.started[name] = true

@@ -30,7 +30,7 @@ type world struct {
 	groups  map[string]*coscheduling.PodGroup
 	queues  map[string]*v1alpha1.Queue
 	budgets map[string]*policyv1.PodDisruptionBudget
-	// started are the gangs that had their minimum and have unfinished pods since.
+	// started are the gangs that had their minimum, and of which something ran since.
 	started map[string]bool
 }
 
@@ -184,7 +184,7 @@ func (w *world) units() (all []unit) {
 		u := unit{job: name, queue: g.queue, size: g.size, priority: g.priority, created: g.created, topology: g.topology, nonStrict: g.mode == v1alpha1.ModeNonStrict}
 		switch {
 		case !g.waits():
-		case w.started[name]:
+		case w.started[name] || g.succeeded >= g.min:
 			u.count, u.extra, u.nonStrict = 1, g.bound() >= g.min, false
 			if len(g.domains) == 1 {
 				u.domain = slices.Collect(maps.Keys(g.domains))[0]
@@ -193,8 +193,8 @@ func (w *world) units() (all []unit) {
 				u.pods = []*v1.Pod{pod}
 				all = append(all, u)
 			}
-		case g.bound() == 0 && len(g.pending) >= g.min:
-			u.count, u.minimum, u.pods = g.min, true, g.pending
+		case g.running == 0 && g.bound()+len(g.pending) >= g.min:
+			u.count, u.minimum, u.pods = g.min-g.succeeded, true, g.pending
 			all = append(all, u)
 		}
 	}
