@@ -51,6 +51,7 @@ type cluster struct {
 	config string
 	stop   context.CancelFunc
 	ended  chan struct{}
+	began  time.Time
 
 	// fuse is after how many more bindings and deletions of pods the scheduler is dead: nothing that it writes arrives
 	// any more. Below 0 it is not lit.
@@ -219,7 +220,7 @@ func (c *cluster) startScheduler() error {
 		cancel()
 		return err
 	}
-	c.stop, c.ended = cancel, make(chan struct{})
+	c.stop, c.ended, c.began = cancel, make(chan struct{}), time.Now()
 	go func() {
 		defer close(c.ended)
 		_ = scheduler.Run(ctx) // it ends with ctx
@@ -227,8 +228,9 @@ func (c *cluster) startScheduler() error {
 	return nil
 }
 
-// stopScheduler ends it, whatever it does.
+// stopScheduler ends it, whatever it does. One that has just been started leaves goroutines behind.
 func (c *cluster) stopScheduler() {
+	time.Sleep(time.Until(c.began.Add(time.Second)))
 	c.stop()
 	<-c.ended
 	time.Sleep(time.Second)

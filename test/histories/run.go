@@ -101,7 +101,7 @@ func (h *History) play(server *overlayserver.Server, dir string, log func(string
 			time.Sleep(time.Duration(*step.Soon) * time.Millisecond)
 			continue
 		}
-		if err := r.rest(); err != nil {
+		if err := r.rest(ctx); err != nil {
 			return []string{err.Error()}, r.judge.Counts, nil
 		}
 		if found := r.judge.Found(); len(found) > 0 {
@@ -203,8 +203,11 @@ func disrupted(pod *v1.Pod) bool {
 var errRestless = errors.New("restless: pods are bound, nominated or evicted for ever")
 
 // rest returns when nothing happens any more, and lets the judge judge.
-func (r *run) rest() error {
+func (r *run) rest(ctx context.Context) error {
 	for range restless {
+		if err := r.collect(ctx); err != nil {
+			return err
+		}
 		moves := r.moved()
 		time.Sleep(quiet)
 		if r.moved() != moves {
@@ -453,13 +456,22 @@ func (r *run) deletePods(ctx context.Context, of func(*v1.Pod) bool) error {
 	return nil
 }
 
-// removeNode removes a node, and the pods on it, as the garbage collector does.
+// collect deletes the pods on nodes that are gone, as the garbage collector does.
+func (r *run) collect(ctx context.Context) error {
+	there := map[string]bool{"": true}
+	for _, o := range r.server.Made(nodes) {
+		there[o["metadata"].(map[string]any)["name"].(string)] = true
+	}
+	return r.deletePods(ctx, func(pod *v1.Pod) bool { return !there[pod.Spec.NodeName] && !hasEnded(pod) })
+}
+
+// removeNode removes a node, and the pods on it.
 func (r *run) removeNode(ctx context.Context, name string) error {
 	r.show(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, true)
 	if err := gone(r.client.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 		return err
 	}
-	return r.deletePods(ctx, func(pod *v1.Pod) bool { return pod.Spec.NodeName == name && !hasEnded(pod) })
+	return r.collect(ctx)
 }
 
 // end ends a pod that runs.

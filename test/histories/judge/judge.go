@@ -122,7 +122,7 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 	if gone && evicted(pod) {
 		j.evict(pod)
 	}
-	if lost := gone || ended(pod); lost && gangOf(pod) != "" && before.Spec.NodeName != "" {
+	if lost := gone || ended(pod); lost && gangOf(pod) != "" {
 		j.disturbed[gangOf(pod)] = true
 	}
 	if !gone && running(pod) && before.Spec.NodeName == "" {
@@ -427,6 +427,11 @@ func (j *Judge) judgePlaced(victim, preemptor *v1.Pod) {
 	if now == nil || ended(now) || j.disturbed[gangOf(preemptor)] {
 		return
 	}
+	for _, s := range j.starts { // "until they are bound, the gang gives up, or a preemptor of higher priority needs them"
+		if s.priority > priority(preemptor) && (!j.queued || s.queue == j.queueOf(preemptor)) {
+			return
+		}
+	}
 	j.Counts["placed"]++
 	if now.Spec.NodeName == "" && (g == nil || g.bound() < g.min) {
 		j.violate("placed", "pod %s was evicted for %s, which waits (%s)", victim.Name, jobOf(preemptor), told(unit{pods: []*v1.Pod{now}}))
@@ -463,12 +468,23 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 			u.domain = j.nodes[s.pods[0].Spec.NodeName].Labels[u.topology]
 		}
 	}
-	free, bundles := e.before.free(false), map[string][]*v1.Pod{}
+	free, bundles, lost := e.before.free(false), map[string][]*v1.Pod{}, map[string]int{}
+	for _, pod := range e.pods {
+		lost[gangOf(pod)]++
+	}
+	for _, s := range j.starts { // their room was promised already
+		for _, pod := range s.pods {
+			if s.job != preemptor {
+				free.add(pod, -1)
+			}
+		}
+	}
+	gangs := e.before.gangs()
 	for _, pod := range e.pods {
 		free.add(pod, 1)
 		name := pod.Name
-		if g := j.gangs()[gangOf(pod)]; gangOf(pod) != "" && (g == nil || g.running == 0) {
-			name = gangOf(pod)
+		if g := gangs[gangOf(pod)]; g != nil && g.bound()-lost[g.name] < g.min {
+			name = g.name // it goes whole
 		}
 		bundles[name] = append(bundles[name], pod)
 	}
