@@ -280,12 +280,18 @@ func held(u unit, among []unit) bool {
 	return slices.ContainsFunc(among, func(o unit) bool { return o.nonStrict && o.minimum && o.job != u.job })
 }
 
+// aboveCeiling reports whether something waits in another queue than u's because of a ceiling. It keeps its share, and
+// so may keep u out: what did not fit lends it, what was not tried does not.
+func (j *Judge) aboveCeiling(u unit, among []unit) bool {
+	return slices.ContainsFunc(among, func(o unit) bool { return o.queue != u.queue && !j.below(o.queue, o.need()) })
+}
+
 // judgeIdle: "tried again ... when a change can help: a node, a pod that ends, a new member" (behaviour.md), and "whatever
 // can be placed is, in the end" (fairshare/README.md): nothing waits beside room for all of it. Where there are no
 // queues, nor does it beside room that pods of lower priority have: "Makes room for a gang or a single pod that does not
 // fit" (preemption/README.md).
 func (j *Judge) judgeIdle(u unit, waiting []unit) {
-	if held(u, waiting) {
+	if held(u, waiting) || j.aboveCeiling(u, waiting) {
 		return
 	}
 	j.Counts["idle"]++
@@ -294,7 +300,7 @@ func (j *Judge) judgeIdle(u unit, waiting []unit) {
 		j.violate("idle", "%s waits for %d x %d GPUs (%s), and free are %v", u.job, u.count, u.size, told(u), free)
 		return
 	}
-	if j.queued || u.extra {
+	if j.queued || u.extra || u.nonStrict { // a NonStrict gang that holds some evicts for the rest beside it
 		return
 	}
 	j.Counts["preempts"]++
@@ -522,6 +528,9 @@ func (j *Judge) limited(e *eviction, u unit) bool {
 	}
 	if slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return j.queueOf(p) != u.queue }) {
 		j.judgeReclaim(e, u)
+		return true
+	}
+	if j.aboveCeiling(u, e.units) {
 		return true
 	}
 	deserved := e.before.deserved(e.units)
