@@ -270,10 +270,10 @@ func (w *world) fits(u unit, free room) bool {
 	return false
 }
 
-// used returns what a queue and those below it have bound.
+// used returns what a queue and those below it have bound: on a node that is gone nothing is used.
 func (w *world) used(queue string) (sum int64) {
 	for _, pod := range w.pods {
-		if running(pod) && slices.Contains(w.above(w.queueOf(pod)), queue) {
+		if running(pod) && w.nodes[pod.Spec.NodeName] != nil && slices.Contains(w.above(w.queueOf(pod)), queue) {
 			sum += size(pod)
 		}
 	}
