@@ -35,9 +35,11 @@ type Judge struct {
 	changed   bool
 	restarted bool // the scheduler was
 	// happened is when something last happened that may let something start.
-	happened  time.Time
-	preemptor map[types.UID]types.UID // by victim, as events say
-	found     []string
+	happened time.Time
+	// nodesChanged is when nodes last came, went or were cordoned.
+	nodesChanged time.Time
+	preemptor    map[types.UID]types.UID // by victim, as events say
+	found        []string
 	// Counts is how often each promise was put to the test.
 	Counts map[string]int
 }
@@ -57,6 +59,8 @@ type eviction struct {
 	pods   []*v1.Pod
 	before world // as it was when the first went
 	units  []unit
+	// shaken: nodes changed a moment before, so that what was decided may not have known that.
+	shaken bool
 }
 
 // New returns a judge; queued is whether the scheduler has queues.
@@ -80,6 +84,7 @@ func (j *Judge) Observe(at time.Time, object any, gone bool) {
 	switch o := object.(type) {
 	case *v1.Node:
 		put(j.nodes, o.Name, o, gone)
+		j.nodesChanged = at
 	case *coscheduling.PodGroup:
 		put(j.groups, o.Name, o, gone)
 	case *v1alpha1.Queue:
@@ -183,7 +188,7 @@ func (j *Judge) evict(pod *v1.Pod) {
 		before := j.world
 		before.nodes, before.pods, before.groups = maps.Clone(j.nodes), maps.Clone(j.pods), maps.Clone(j.groups)
 		before.queues, before.budgets, before.started = maps.Clone(j.queues), maps.Clone(j.budgets), maps.Clone(j.started)
-		j.evictions = append(j.evictions, &eviction{before: before, units: j.units()})
+		j.evictions = append(j.evictions, &eviction{before: before, units: j.units(), shaken: j.now.Sub(j.nodesChanged) < burst})
 	}
 	j.evictions[0].pods = append(j.evictions[0].pods, pod)
 }
@@ -407,7 +412,7 @@ func (j *Judge) judgeEvictions() {
 			j.judgePlaced(pod, preemptor)
 			j.judgeVictimGang(pod)
 		}
-		if len(victims) == 1 && !j.restarted {
+		if len(victims) == 1 && !j.restarted && !e.shaken {
 			j.judgeNecessary(e, slices.Collect(maps.Keys(victims))[0])
 		}
 	}
@@ -543,6 +548,11 @@ func (j *Judge) judgeReclaim(e *eviction, u unit) {
 	for _, q := range e.before.queues {
 		if q.Spec.Parent != "" || len(q.Spec.Deserved)+len(q.Spec.Guarantee) > 0 {
 			return
+		}
+	}
+	for _, g := range e.before.gangs() {
+		if g.known && g.bound() < g.min && slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) == g.name }) {
+			return // "when a gang that was below its minimum loses pods, evict the rest of it"
 		}
 	}
 	j.Counts["reclaim"]++
