@@ -160,6 +160,12 @@ test-forecasts: build control-plane ## Ask kubectl gang whatif in all scenarios 
 test-page: ## Look at the page of lockstep-controller in a headless Chromium, which has to be installed
 	cd test/page/browser && go test -count=1 -v . $(ARGS)
 
+# No part of test, which runs the first 20. Each takes a fraction of a second.
+.PHONY: test-histories
+test-histories: COUNT := 1000
+test-histories: ## Make up what happens to small clusters, and judge what the scheduler does (SEED, COUNT; ARGS='-history FILE')
+	go test -count=1 -timeout 0 ./test/histories -v -seed $(SEED) -histories $(COUNT) $(ARGS)
+
 .PHONY: chaos
 chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, BADINPUT=0, SCHEDULER=stock)
 	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -badinput=$(BADINPUT) -scheduler $(SCHEDULER) $(ARGS)

@@ -27,8 +27,12 @@ var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "l
 // helpers is the folder of what helps tests of any package.
 const helpers = "test/helpers/"
 
-// judge is the package that decides whether the scheduler did well.
-const judge = "test/chaos/invariant"
+// judge is the package that decides whether the scheduler did well, and reader the one that decides whether it did what is
+// documented: that one knows the types of its API.
+const (
+	judge  = "test/chaos/invariant"
+	reader = "test/histories/judge"
+)
 
 // The package of kube-scheduler, and the program that is built without it, so that it is small.
 const (
@@ -109,6 +113,8 @@ func forbidden(from, path string) string {
 		return ""
 	case from == judge || strings.HasPrefix(from, judge+"/"):
 		return "what judges the scheduler shares nothing with it"
+	case from == reader && !strings.HasPrefix(to, "apis/"):
+		return "what judges the scheduler shares nothing with it but the types of its API"
 	}
 	target, other := place(to)
 	switch {

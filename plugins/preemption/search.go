@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -51,8 +52,8 @@ func (f *found) textNumbers(d *demand) string {
 	return text
 }
 
-// search looks for a solution: first in the place of nominations and incomplete holds of lower priority, since that
-// costs no pod; then where promises make way; then by evictions beside all holds; then by both. A preemptor that may
+// search looks for a solution: first in the place of nominations, those of other queues excepted, and incomplete holds of
+// lower priority, since that costs no pod; then where promises make way; then by evictions beside all holds; then by both. A preemptor that may
 // not evict has only the first two. It returns nil if there is none. The argument searchTimeout bounds all of it: at
 // the timeout the running step ends with its best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
@@ -61,10 +62,11 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
 	}
+	rounds := sync.OnceValue(func() []extension.Round { return pl.points.Rounds(ctx, d.gang, d.need) })
 	var outranked []hold.Holder
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
-			func(holder hold.Holder) bool { return holder == own })
+			func(holder hold.Holder) bool { return holder == own || pl.inAnotherQueue(holder, d, rounds()) })
 		outranked = append(outranked, pl.Gangs.PartialHolders(d.gang.Priority, "")...)
 	}
 	if len(outranked) > 0 {
@@ -84,7 +86,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if len(outranked) > 0 {
 		besides = append(besides, outranked)
 	}
-	for i, round := range pl.points.Rounds(ctx, d.gang, d.need) {
+	for i, round := range rounds() {
 		for j, outrank := range besides {
 			if i+j > 0 && pl.timeIsUp(d) {
 				return nil, nil
@@ -95,6 +97,19 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 		}
 	}
 	return nil, nil
+}
+
+// inAnotherQueue reports whether room is being made for pods of another queue than a preemptor's. It does not make way:
+// between queues priority does not count, and those that were evicted for it would have gone in vain.
+func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds []extension.Round) bool {
+	if len(rounds) == 0 || rounds[0].Queue == nil {
+		return false
+	}
+	queueOf := rounds[0].Queue
+	return slices.ContainsFunc(pl.Holds.NominationsOf(holder), func(one hold.Hold) bool {
+		pod, exists := pl.podByUID(one.For)
+		return exists && queueOf(pod) != "" && queueOf(pod) != queueOf(d.leader)
+	})
 }
 
 // searchRound searches as if the outranked holders held nothing, without the nodes to avoid, by evicting the pods that

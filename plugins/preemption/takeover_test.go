@@ -7,8 +7,10 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -57,6 +59,34 @@ func TestTakenOver(t *testing.T) {
 			s.execution(first, chosen).carryOut(s.ctx)
 			if got := s.left(t); got != "high-0 high-1 low-0 low-1" {
 				t.Errorf("left: %s; want the victims gone", got)
+			}
+		})
+	}
+}
+
+// TestNotTakenOver: room that is being made for another queue stays that queue's, whatever the priorities.
+func TestNotTakenOver(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		queue string
+		want  bool
+	}{"of the same queue": {"a", true}, "of another": {"b", false}} {
+		t.Run(sentence, func(t *testing.T) {
+			low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
+			queues := map[types.UID]string{low[0].UID: "a", low[1].UID: "a", high[0].UID: c.queue, high[1].UID: c.queue}
+			plugin := &tiered{
+				tiers: []extension.Tier{{Gangs: true, Permits: func(pod *v1.Pod) bool { return pod.UID == victims[0].UID || pod.UID == victims[1].UID }}},
+				queue: func(pod *v1.Pod) string { return queues[pod.UID] },
+			}
+			s := newStageWith(t, plugin, []*v1.Node{node("n0", 4, "r0")}, victims, low[0], low[1], high[0], high[1], victims[0], victims[1])
+			first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
+			chosen, err := s.search(s.ctx, first)
+			if err != nil || chosen == nil || len(chosen.victims) != 2 {
+				t.Fatalf("chosen %v, %v", chosen, err)
+			}
+			s.promise(first, chosen)
+			taken, err := s.search(s.ctx, second)
+			if err != nil || (taken != nil && len(taken.outrank) > 0) != c.want {
+				t.Errorf("taken %+v, %v; want it taken: %t", taken, err, c.want)
 			}
 		})
 	}

@@ -17,10 +17,11 @@ import (
 type tiered struct {
 	opinion
 	tiers []extension.Tier
+	queue func(*v1.Pod) string
 }
 
 func (r *tiered) VictimRounds(context.Context, extension.Gang, victim.Vector) []extension.Round {
-	return []extension.Round{{Name: "test", Order: victim.Preempt(), Tiers: r.tiers}}
+	return []extension.Round{{Name: "test", Order: victim.Preempt(), Tiers: r.tiers, Queue: r.queue}}
 }
 
 // TestTiers: the first tier that finds any victim decides, domain by domain.

@@ -71,7 +71,7 @@ func (s *store) note(at ref, o object, event watch.EventType) {
 	s.changes++
 	meta(o)["resourceVersion"] = strconv.FormatInt(s.revision, 10)
 	for w := range s.watchers {
-		w.tell(at, event, o)
+		w.tell(at, event, s.objects[at], o)
 	}
 }
 

@@ -32,9 +32,15 @@ type watchEvent struct {
 }
 
 // tell queues an event of an object for the watcher, if it watches it. The lock of the store is held: so events are in
-// order.
-func (w *watcher) tell(at ref, event watch.EventType, o object) {
-	if at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace || !w.labels.Matches(labels.Set((&unstructured.Unstructured{Object: o}).GetLabels())) || !w.fields.Matches(fieldsOf(o)) {
+// order. An object that its selectors no longer select, and did when it was old, is gone for the watcher.
+func (w *watcher) tell(at ref, event watch.EventType, old, o object) {
+	switch {
+	case at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace:
+		return
+	case w.selects(o):
+	case old != nil && w.selects(old):
+		event = watch.Deleted
+	default:
 		return
 	}
 	w.events = append(w.events, watchEvent{event, clone(o)})
@@ -42,6 +48,10 @@ func (w *watcher) tell(at ref, event watch.EventType, o object) {
 	case w.ready <- struct{}{}:
 	default:
 	}
+}
+
+func (w *watcher) selects(o object) bool {
+	return w.labels.Matches(labels.Set((&unstructured.Unstructured{Object: o}).GetLabels())) && w.fields.Matches(fieldsOf(o))
 }
 
 // take returns the events to send. All that it returned before have been sent.
@@ -82,7 +92,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 	s.store.mu.Lock()
 	for _, at := range s.store.order {
 		if o := s.store.objects[at]; o != nil {
-			one.tell(at, watch.Added, o)
+			one.tell(at, watch.Added, nil, o)
 		}
 	}
 	s.store.watchers[one] = true

@@ -1,0 +1,634 @@
+package judge
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// Judge takes in what is seen of a cluster, in order, and says what should not have been.
+type Judge struct {
+	world
+	queued bool // whether there are queues
+	now    time.Time
+	seen   map[types.UID]*v1.Pod // all pods ever seen, as they were last
+	// partial is since when gangs are bound in part that have not started.
+	partial map[string]time.Time
+	// waited is what waited at the last rest.
+	waited []unit
+	// starts and evictions are those since the last rest; disturbed are the gangs that lost pods otherwise, and changed
+	// is whether queues were changed.
+	starts    []start
+	evictions []*eviction
+	disturbed map[string]bool
+	changed   bool
+	restarted bool // the scheduler was
+	// happened is when something last happened that may let something start.
+	happened time.Time
+	// nodesChanged is when nodes last came, went or were cordoned.
+	nodesChanged time.Time
+	preemptor    map[types.UID]types.UID // by victim, as events say
+	found        []string
+	// Counts is how often each promise was put to the test.
+	Counts map[string]int
+}
+
+// start is a unit that was bound.
+type start struct {
+	unit
+	free room            // before
+	used map[string]bool // the queues that could not have taken more
+	pods []*v1.Pod       // as they are bound
+	rest []*v1.Pod       // pods of others that were bound after it began
+	late time.Duration   // after something happened
+}
+
+// eviction is what the scheduler evicted for one preemptor.
+type eviction struct {
+	pods   []*v1.Pod
+	before world // as it was when the first went
+	units  []unit
+	// shaken: nodes changed a moment before, so that what was decided may not have known that.
+	shaken bool
+}
+
+// New returns a judge; queued is whether the scheduler has queues.
+func New(queued bool) *Judge {
+	return &Judge{world: newWorld(), queued: queued, seen: map[types.UID]*v1.Pod{}, partial: map[string]time.Time{}, disturbed: map[string]bool{}, preemptor: map[types.UID]types.UID{}, Counts: map[string]int{}}
+}
+
+// Found returns what was found.
+func (j *Judge) Found() []string { return j.found }
+
+func (j *Judge) violate(promise, format string, args ...any) {
+	j.found = append(j.found, promise+": "+fmt.Sprintf(format, args...))
+}
+
+// Preempted takes in an event: a pod was evicted for another.
+func (j *Judge) Preempted(victim, preemptor types.UID) { j.preemptor[victim] = preemptor }
+
+// Observe takes in an object as it is now, or as it was when it was deleted.
+func (j *Judge) Observe(at time.Time, object any, gone bool) {
+	j.now = at
+	switch o := object.(type) {
+	case *v1.Node:
+		put(j.nodes, o.Name, o, gone)
+		j.nodesChanged = at
+	case *coscheduling.PodGroup:
+		put(j.groups, o.Name, o, gone)
+	case *v1alpha1.Queue:
+		put(j.queues, o.Name, o, gone)
+		j.changed = true
+	case *policyv1.PodDisruptionBudget:
+		put(j.budgets, o.Name, o, gone)
+	case *v1.Pod:
+		j.pod(o, gone)
+	}
+}
+
+// Happened takes in that something happened that may let something start.
+func (j *Judge) Happened(at time.Time) { j.happened = at }
+
+// Restarted takes in that the scheduler begins anew. What the one before it had begun, it has begun to end.
+func (j *Judge) Restarted(at time.Time) {
+	j.restarted = true
+	j.Happened(at)
+	for name := range j.partial {
+		j.partial[name] = at.Add(prompt)
+	}
+}
+
+func put[K comparable, V any](in map[K]V, key K, value V, gone bool) {
+	if gone {
+		delete(in, key)
+	} else {
+		in[key] = value
+	}
+}
+
+func (j *Judge) pod(pod *v1.Pod, gone bool) {
+	old := j.pods[pod.UID]
+	before := old
+	if before == nil {
+		before = &v1.Pod{}
+	}
+	j.seen[pod.UID] = pod
+	if gone && evicted(pod) {
+		j.evict(pod)
+	}
+	if lost := gone || ended(pod); lost && gangOf(pod) != "" {
+		j.disturbed[gangOf(pod)] = true
+	}
+	if !gone && running(pod) && before.Spec.NodeName == "" {
+		j.begin(pod)
+	}
+	if old == nil || gone || ended(pod) || before.Spec.NodeName != pod.Spec.NodeName || before.Status.NominatedNodeName != pod.Status.NominatedNodeName {
+		j.Happened(j.now)
+	}
+	put(j.pods, pod.UID, pod, gone)
+	if !gone && running(pod) && before.Spec.NodeName == "" {
+		j.judgeNode(pod)
+		j.judgeCapability(pod)
+	}
+	if name := gangOf(pod); name != "" {
+		g := j.gangs()[name]
+		if g == nil || g.running == 0 { // "new members go alone, until nothing of it runs" (gang/README.md)
+			delete(j.started, name)
+		} else if g.known && g.bound() >= g.min {
+			j.started[name] = true
+		}
+		j.judgePartial(name, g)
+	}
+}
+
+// evicted reports whether the scheduler evicted a pod that is gone.
+func evicted(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
+	})
+}
+
+// begin notes that a pod is being bound, and what was free before its unit was.
+func (j *Judge) begin(pod *v1.Pod) {
+	for i := range j.starts {
+		s := &j.starts[i]
+		if s.minimum && s.job == jobOf(pod) && len(s.pods) < s.count {
+			s.pods = append(s.pods, pod)
+			return
+		}
+	}
+	for i := range j.starts {
+		j.starts[i].rest = append(j.starts[i].rest, pod)
+	}
+	for _, u := range j.units() {
+		if slices.ContainsFunc(u.pods, func(p *v1.Pod) bool { return p.UID == pod.UID }) {
+			s := start{unit: u, free: j.free(false), used: map[string]bool{}, pods: []*v1.Pod{pod}, late: j.now.Sub(j.happened)}
+			for _, w := range j.waited {
+				s.used[w.job] = !j.below(w.queue, w.need())
+			}
+			j.starts = append(j.starts, s)
+			return
+		}
+	}
+}
+
+func (j *Judge) evict(pod *v1.Pod) {
+	if len(j.evictions) == 0 {
+		before := j.world
+		before.nodes, before.pods, before.groups = maps.Clone(j.nodes), maps.Clone(j.pods), maps.Clone(j.groups)
+		before.queues, before.budgets, before.started = maps.Clone(j.queues), maps.Clone(j.budgets), maps.Clone(j.started)
+		j.evictions = append(j.evictions, &eviction{before: before, units: j.units(), shaken: j.now.Sub(j.nodesChanged) < burst})
+	}
+	j.evictions[0].pods = append(j.evictions[0].pods, pod)
+}
+
+// judgeNode: "So no node is oversold" (behaviour.md).
+func (j *Judge) judgeNode(pod *v1.Pod) {
+	j.Counts["oversold"]++
+	node := j.nodes[pod.Spec.NodeName]
+	if node == nil {
+		return
+	}
+	sum := int64(0)
+	for _, p := range j.pods {
+		if running(p) && p.Spec.NodeName == node.Name {
+			sum += size(p)
+		}
+	}
+	if has := node.Status.Allocatable[GPU]; sum > has.Value() {
+		j.violate("oversold", "node %s has %d GPUs, %d are used with pod %s", node.Name, has.Value(), sum, pod.Name)
+	}
+}
+
+// judgeCapability: "No capability is ever exceeded, nor that of a queue above"; "A gang with only part of its minimum
+// bound, interrupted or having lost members, ... passes all limits" (fairshare/README.md).
+func (j *Judge) judgeCapability(pod *v1.Pod) {
+	if !j.queued || j.disturbed[gangOf(pod)] {
+		return
+	}
+	j.Counts["capability"]++
+	if !j.below(j.queueOf(pod), 0) {
+		j.violate("capability", "queue %s uses %d with pod %s", j.queueOf(pod), j.used(j.queueOf(pod)), pod.Name)
+	}
+}
+
+// burst is how long the bindings of a gang may take: no time passes between them.
+const burst = time.Second
+
+// judgePartial: a gang is bound whole or not at all: "released together" (gang/README.md).
+func (j *Judge) judgePartial(name string, g *gang) {
+	since, was := j.partial[name]
+	part := g != nil && g.known && !j.started[name] && g.bound() > 0 && g.bound() < g.min && !j.disturbed[name]
+	switch {
+	case part && !was:
+		j.partial[name] = j.now
+	case was:
+		if j.now.Sub(since) > burst && !j.disturbed[name] {
+			j.violate("all or nothing", "gang %s was bound in part for %v", name, j.now.Sub(since))
+		}
+		if !part {
+			delete(j.partial, name)
+		}
+	}
+}
+
+// Rest judges what there is when nothing happens any more.
+func (j *Judge) Rest(at time.Time) {
+	j.now = at
+	waiting := j.units()
+	gangs := j.gangs()
+	for _, name := range slices.Sorted(maps.Keys(gangs)) {
+		j.judgePartial(name, gangs[name])
+		j.judgeTopology(gangs[name])
+	}
+	for _, u := range waiting {
+		j.judgeIdle(u, waiting)
+	}
+	j.judgeLate(waiting)
+	j.judgeOrder(waiting)
+	j.judgeEvictions()
+	j.waited, j.starts, j.evictions, j.disturbed, j.changed = waiting, nil, nil, map[string]bool{}, false
+	j.restarted = false
+	for name, g := range gangs {
+		if g.known && g.bound() < g.min && g.bound() > 0 {
+			j.disturbed[name] = true // it is in repair
+		}
+	}
+}
+
+// judgeTopology: "required-topology: all members inside one domain of it, always"; "Later members stay in the required
+// domain" (behaviour.md).
+func (j *Judge) judgeTopology(g *gang) {
+	if g.topology == "" || g.running == 0 {
+		return
+	}
+	j.Counts["topology"]++
+	if len(g.domains) > 1 {
+		j.violate("topology", "gang %s is in %v", g.name, slices.Sorted(maps.Keys(g.domains)))
+	}
+}
+
+// held reports whether a NonStrict gang other than u waits, and so may hold room: "What fits is held, out of reach of all
+// other pods" (behaviour.md).
+func held(u unit, among []unit) bool {
+	return slices.ContainsFunc(among, func(o unit) bool { return o.nonStrict && o.minimum && o.job != u.job })
+}
+
+// aboveCeiling reports whether something waits in another queue than u's because of a ceiling. It keeps its share, and
+// so may keep u out: what did not fit lends it, what was not tried does not.
+func (j *Judge) aboveCeiling(u unit, among []unit) bool {
+	return slices.ContainsFunc(among, func(o unit) bool { return o.queue != u.queue && !j.below(o.queue, o.need()) })
+}
+
+// judgeIdle: "tried again ... when a change can help: a node, a pod that ends, a new member" (behaviour.md), and "whatever
+// can be placed is, in the end" (fairshare/README.md): nothing waits beside room for all of it. Where there are no
+// queues, nor does it beside room that pods of lower priority have: "Makes room for a gang or a single pod that does not
+// fit" (preemption/README.md).
+func (j *Judge) judgeIdle(u unit, waiting []unit) {
+	if held(u, waiting) || j.aboveCeiling(u, waiting) {
+		return
+	}
+	j.Counts["idle"]++
+	free := j.free(false)
+	if j.fits(u, free) && (!j.queued || j.open(u.queue) && j.below(u.queue, u.need())) {
+		j.violate("idle", "%s waits for %d x %d GPUs (%s), and free are %v", u.job, u.count, u.size, told(u), free)
+		return
+	}
+	if j.queued || u.extra || u.nonStrict { // a NonStrict gang that holds some evicts for the rest beside it
+		return
+	}
+	j.Counts["preempts"]++
+	for _, pod := range j.pods {
+		if running(pod) && priority(pod) < u.priority {
+			free.add(pod, 1)
+		}
+	}
+	if j.fits(u, free) {
+		j.violate("preempts", "%s of priority %d waits for %d x %d GPUs (%s), and with those of lower priority there are %v", u.job, u.priority, u.count, u.size, told(u), free)
+	}
+}
+
+// prompt is within what time something starts that something helped; a gang that nothing helped is tried after a minute.
+const prompt = 15 * time.Second
+
+// judgeLate: "tried again, by priority and then age, when a change can help" (behaviour.md), not some time later. Pauses
+// after searches for victims are longer, and what NonStrict gangs hold is given back later.
+func (j *Judge) judgeLate(waiting []unit) {
+	if len(j.evictions) > 0 || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
+		return
+	}
+	for _, s := range j.starts {
+		j.Counts["late"]++
+		if s.late > prompt && !s.nonStrict {
+			j.violate("late", "%s started %v after anything had happened", s.job, s.late)
+		}
+	}
+}
+
+// open reports whether a queue and all above it admit pods.
+func (j *Judge) open(queue string) bool {
+	return !slices.ContainsFunc(j.above(queue), func(name string) bool {
+		q := j.queues[name]
+		return q == nil && name != defaultQueue || q != nil && q.Spec.Closed
+	})
+}
+
+// told returns what the first pod of a unit says of itself.
+func told(u unit) string {
+	for _, c := range u.pods[0].Status.Conditions {
+		if c.Type == v1.PodScheduled {
+			return c.Reason + ": " + c.Message
+		}
+	}
+	return "nothing said"
+}
+
+// judgeOrder: "by priority, then ... age" (gang/README.md); "Inside a queue the order is: priority, gangs that do not run
+// yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
+// and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
+// rank after it is not counted, nor is room that was made by evictions.
+func (j *Judge) judgeOrder(waiting []unit) {
+	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
+		return
+	}
+	for _, w := range j.waited {
+		if !slices.ContainsFunc(waiting, func(u unit) bool { return u.job == w.job && u.count == w.count && u.pods[0].UID == w.pods[0].UID }) {
+			continue
+		}
+		for _, s := range j.starts {
+			if !w.before(s.unit) || j.queued && w.queue != s.queue || len(j.evictions) > 0 || s.nonStrict || j.disturbed[w.job] || j.disturbed[s.job] {
+				continue
+			}
+			j.Counts["order"]++
+			free := maps.Clone(s.free)
+			for _, pod := range s.rest {
+				if u, ok := j.unitOf(pod); !ok || !w.before(u) {
+					free.add(pod, -1)
+				}
+			}
+			if j.fits(w, free) && !s.used[w.job] {
+				j.violate("order", "%s of priority %d, made %s, waits and would have fitted into %v when %s of priority %d, made %s, started", w.job, w.priority, w.created.Format(time.TimeOnly), free, s.job, s.priority, s.created.Format(time.TimeOnly))
+			}
+		}
+	}
+}
+
+// unitOf returns the unit with which a pod was bound since the last rest.
+func (j *Judge) unitOf(pod *v1.Pod) (unit, bool) {
+	for _, s := range j.starts {
+		if slices.ContainsFunc(s.pods, func(p *v1.Pod) bool { return p.UID == pod.UID }) {
+			return s.unit, true
+		}
+	}
+	return unit{}, false
+}
+
+// judgeEvictions judges what was evicted since the last rest.
+func (j *Judge) judgeEvictions() {
+	for _, e := range j.evictions {
+		victims := map[string][]*v1.Pod{} // by the job of the preemptor
+		for _, pod := range e.pods {
+			preemptor := j.seen[j.preemptor[pod.UID]]
+			if preemptor == nil && j.restarted {
+				continue // the event is lost
+			}
+			if preemptor == nil {
+				j.violate("evictions", "no event says for which pod %s was evicted", pod.Name)
+				return
+			}
+			victims[jobOf(preemptor)] = append(victims[jobOf(preemptor)], pod)
+			j.judgePriority(pod, preemptor)
+			j.judgePlaced(pod, preemptor)
+			j.judgeVictimGang(pod)
+		}
+		if len(victims) == 1 && !j.restarted && !e.shaken {
+			j.judgeNecessary(e, slices.Collect(maps.Keys(victims))[0])
+		}
+	}
+}
+
+// judgePriority: "Only pods of a lower priority than every member of the preemptor ... With FairShare ... by default pods
+// of lower priority in the same queue, then what other queues have beyond their share" (preemption/README.md).
+func (j *Judge) judgePriority(victim, preemptor *v1.Pod) {
+	if j.queued && j.queueOf(victim) != j.queueOf(preemptor) {
+		return
+	}
+	j.Counts["priority"]++
+	if priority(victim) >= priority(preemptor) {
+		j.violate("priority", "pod %s of priority %d was evicted for %s of priority %d", victim.Name, priority(victim), preemptor.Name, priority(preemptor))
+	}
+}
+
+// judgePlaced: "It evicts only if a what-if with all filters of the profile then places the preemptor's whole minimum"
+// (preemption/README.md): at rest it has a place, unless it is gone.
+func (j *Judge) judgePlaced(victim, preemptor *v1.Pod) {
+	now := j.pods[preemptor.UID]
+	g := j.gangs()[gangOf(preemptor)]
+	if now == nil || ended(now) || j.disturbed[gangOf(preemptor)] {
+		return
+	}
+	for _, s := range j.starts { // "until they are bound, the gang gives up, or a preemptor of higher priority needs them"
+		if s.priority > priority(preemptor) && (!j.queued || s.queue == j.queueOf(preemptor)) {
+			return
+		}
+	}
+	j.Counts["placed"]++
+	if now.Spec.NodeName == "" && (g == nil || g.bound() < g.min) {
+		j.violate("placed", "pod %s was evicted for %s, which waits (%s)", victim.Name, jobOf(preemptor), told(unit{pods: []*v1.Pod{now}}))
+	}
+}
+
+// judgeVictimGang: "The rest of a gang goes whole, on all nodes"; "evictBrokenGangs: when a gang that was below its
+// minimum loses pods, evict the rest of it" (preemption/README.md).
+func (j *Judge) judgeVictimGang(victim *v1.Pod) {
+	g := j.gangs()[gangOf(victim)]
+	if g == nil || g.running == 0 {
+		return
+	}
+	j.Counts["victim gangs"]++
+	if g.bound() < g.min {
+		j.violate("victim gangs", "gang %s lost pod %s and runs on with %d of %d", g.name, victim.Name, g.bound(), g.min)
+	}
+}
+
+// judgeNecessary: "Victims are taken in this order until the preemptor fits; then those that it can do without are spared"
+// (preemption/README.md): with any one of them it would not fit. A single pod that could have taken the place of another
+// on its node comes before it by "Lower priority; then victims that violate no PodDisruptionBudget".
+func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
+	at := slices.IndexFunc(e.units, func(u unit) bool { return u.job == preemptor })
+	if at < 0 {
+		return
+	}
+	u := e.units[at]
+	if held(u, e.units) || j.limited(e, u) {
+		return
+	}
+	for _, s := range j.starts { // the domain that was cleared for it
+		if s.job == preemptor && u.topology != "" && j.nodes[s.pods[0].Spec.NodeName] != nil {
+			u.domain = j.nodes[s.pods[0].Spec.NodeName].Labels[u.topology]
+		}
+	}
+	free, bundles, lost := e.before.free(false), map[string][]*v1.Pod{}, map[string]int{}
+	for _, pod := range e.pods {
+		lost[gangOf(pod)]++
+	}
+	for _, s := range j.starts { // their room was promised already
+		for _, pod := range s.pods {
+			if s.job != preemptor {
+				free.add(pod, -1)
+			}
+		}
+	}
+	gangs := e.before.gangs()
+	for _, pod := range e.pods {
+		free.add(pod, 1)
+		name := pod.Name
+		if g := gangs[gangOf(pod)]; g != nil && g.bound()-lost[g.name] < g.min {
+			name = g.name // it goes whole
+		}
+		bundles[name] = append(bundles[name], pod)
+	}
+	if !e.before.fits(u, free) {
+		return // more ended than was evicted
+	}
+	for _, name := range slices.Sorted(maps.Keys(bundles)) {
+		j.Counts["necessary"]++
+		spared := maps.Clone(free)
+		for _, pod := range bundles[name] {
+			spared.add(pod, -1)
+		}
+		if e.before.fits(u, spared) {
+			j.violate("necessary", "%s (%d x %d GPUs) evicted %s without need: %v would have been free", u.job, u.count, u.size, names(bundles[name]), spared)
+		}
+	}
+	for _, victim := range e.pods {
+		for _, other := range e.before.sorted() {
+			if gangOf(victim) != "" || gangOf(other) != "" || e.before.queueOf(victim) != e.before.queueOf(other) || !running(other) || other.Spec.NodeName != victim.Spec.NodeName || size(other) != size(victim) || slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return p.UID == other.UID }) {
+				continue
+			}
+			j.Counts["cheaper"]++
+			if c := cmp.Compare(priority(other), priority(victim)); c < 0 || c == 0 && e.before.violates(victim) && !e.before.violates(other) {
+				j.violate("cheaper", "pod %s was evicted for %s, and %s on the same node would have done", victim.Name, u.job, other.Name)
+			}
+		}
+	}
+}
+
+// limited reports whether a limit of its queue may have been in a preemptor's way, or room was reclaimed, which
+// judgeReclaim judges.
+func (j *Judge) limited(e *eviction, u unit) bool {
+	if !j.queued {
+		return false
+	}
+	if slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return j.queueOf(p) != u.queue }) {
+		j.judgeReclaim(e, u)
+		return true
+	}
+	if j.aboveCeiling(u, e.units) {
+		return true
+	}
+	deserved := e.before.deserved(e.units)
+	return !e.before.below(u.queue, u.need()) || float64(e.before.used(u.queue)+u.need()) > deserved[u.queue]
+}
+
+// judgeReclaim: "A queue never has more than it deserves after it reclaimed"; "all queues together lose less of what they
+// deserve than the preemptor asks for" (fairshare/README.md).
+func (j *Judge) judgeReclaim(e *eviction, u unit) {
+	for _, q := range e.before.queues {
+		if q.Spec.Parent != "" || len(q.Spec.Deserved)+len(q.Spec.Guarantee) > 0 {
+			return
+		}
+	}
+	for _, g := range e.before.gangs() {
+		if g.known && g.bound() < g.min && slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) == g.name }) {
+			return // "when a gang that was below its minimum loses pods, evict the rest of it"
+		}
+	}
+	j.Counts["reclaim"]++
+	deserved := e.before.deserved(e.units)
+	if has := float64(e.before.used(u.queue) + u.need()); has > deserved[u.queue]+1 {
+		j.violate("reclaim", "queue %s reclaimed for %s and has %v, and deserves %.2f of %v", u.queue, u.job, has, deserved[u.queue], deserved)
+	}
+	lost := 0.0
+	for name, due := range deserved {
+		had, taken := e.before.used(name), int64(0)
+		for _, pod := range e.pods {
+			if e.before.queueOf(pod) == name {
+				taken += size(pod)
+			}
+		}
+		lost += max(0, due-float64(had-taken)) - max(0, due-float64(had))
+	}
+	if lost >= float64(u.need()) {
+		j.violate("reclaim", "queues lost %.2f of what they deserve (%v) to %s, which asks for %d: evicted %s", lost, deserved, u.job, u.need(), names(e.pods))
+	}
+}
+
+// deserved divides the cluster by weight, clamped by capability and by what is asked for: "All capacity is shared by
+// weight ... and clamped by guarantee, by capability, and by what is asked for" (fairshare/README.md).
+func (w *world) deserved(waiting []unit) map[string]float64 {
+	asks, weights, left := map[string]float64{}, map[string]float64{}, 0.0
+	for _, gpus := range w.free(true) {
+		left += float64(gpus)
+	}
+	empty := w.free(true)
+	for _, pod := range w.pods {
+		if running(pod) {
+			asks[w.queueOf(pod)] += float64(size(pod))
+			if _, ok := empty[pod.Spec.NodeName]; !ok {
+				left += float64(size(pod)) // on a cordoned node what is used counts
+			}
+		}
+	}
+	for _, u := range waiting {
+		if w.fits(u, empty) {
+			asks[u.queue] += float64(u.need())
+		}
+	}
+	for name := range asks {
+		weights[name] = 1
+		if q := w.queues[name]; q != nil {
+			weights[name] = float64(max(q.Spec.Weight, 1))
+			if limit, ok := q.Spec.Capability[GPU]; ok {
+				asks[name] = min(asks[name], float64(limit.Value()))
+			}
+		}
+	}
+	due := map[string]float64{}
+	for len(weights) > 0 && left > 1e-9 {
+		sum := 0.0
+		for _, weight := range weights {
+			sum += weight
+		}
+		step := math.Inf(1) // until the first has what it asks for
+		for name, weight := range weights {
+			step = min(step, (asks[name]-due[name])/weight)
+		}
+		step = min(step, left/sum)
+		for name, weight := range weights {
+			due[name] += step * weight
+			left -= step * weight
+		}
+		maps.DeleteFunc(weights, func(name string, _ float64) bool { return asks[name]-due[name] < 1e-9 })
+	}
+	return due
+}
+
+func names(pods []*v1.Pod) string {
+	var all []string
+	for _, pod := range pods {
+		all = append(all, pod.Name)
+	}
+	return strings.Join(all, ", ")
+}
