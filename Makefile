@@ -50,6 +50,9 @@ MOVES ?= 0
 BADINPUT ?= 1
 SCHEDULER ?= bin/lockstep-scheduler
 
+# up and chaos: how many nodes are run by kubelets, in place of those of KWOK.
+KUBELETS ?=
+
 ##@ Try it
 
 .PHONY: demo
@@ -58,8 +61,8 @@ demo: build ## Tell the story of a few gangs on a local cluster
 	go run ./hack/demo
 
 .PHONY: up
-up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY; KUBE=1.35 or 1.36: an older Kubernetes)
-	@$(CLUSTER) up --name $(NAME) --kubernetes '$(KUBE)' --nodes $(NODES) --zones $(ZONES) --racks $(RACKS) \
+up: ## Start a local cluster (NAME, NODES or KUBELETS, ZONES, RACKS, GPUS, CPU, MEMORY; KUBE=1.35 or 1.36: an older Kubernetes)
+	@$(CLUSTER) up --name $(NAME) --kubernetes '$(KUBE)' --nodes $(or $(KUBELETS),$(NODES)) $(if $(KUBELETS),--kubelets) --zones $(ZONES) --racks $(RACKS) \
 		--gpus $(GPUS) --cpu $(CPU) --memory $(MEMORY)
 
 .PHONY: run
