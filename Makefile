@@ -153,6 +153,11 @@ test-upgrade: build control-plane ## Go from another commit to this checkout and
 test-busy: build control-plane ## Run scenarios of order, queues and preemption while all cores are busy
 	go test -count=1 -timeout 60m ./test/e2e -run '$(or $(RUN),TestScenarios/(waiting|queues|reclaim|preemption)/)' -busy -v $(ARGS)
 
+# No part of test: it compiles kubelet, and starts a control plane for each scenario.
+.PHONY: test-kubelets
+test-kubelets: build control-plane ## Run scenarios of each part on nodes with kubelets, which refuse pods that do not fit
+	go test -count=1 -timeout 60m ./test/e2e -run '$(or $(RUN),TestKubelets)' -kubelets -v $(ARGS)
+
 # Tests ask in some of them; in all it takes 20 minutes on two cores.
 .PHONY: test-forecasts
 test-forecasts: build control-plane ## Ask kubectl gang whatif in all scenarios what pods will come to, and compare
