@@ -169,8 +169,8 @@ test-page: ## Look at the page of lockstep-controller in a headless Chromium, wh
 	cd test/page/browser && go test -count=1 -v . $(ARGS)
 
 .PHONY: chaos
-chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, BADINPUT=0, SCHEDULER=stock)
-	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -badinput=$(BADINPUT) -scheduler $(SCHEDULER) $(ARGS)
+chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, KUBELETS=20, BADINPUT=0, SCHEDULER=stock)
+	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -badinput=$(BADINPUT) -kubelets=$(or $(KUBELETS),0) -scheduler $(SCHEDULER) $(ARGS)
 
 .PHONY: bench
 bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too
