@@ -50,6 +50,9 @@ MOVES ?= 0
 BADINPUT ?= 1
 SCHEDULER ?= bin/lockstep-scheduler
 
+# up and chaos: how many nodes are run by kubelets, in place of those of KWOK.
+KUBELETS ?=
+
 ##@ Try it
 
 .PHONY: demo
@@ -58,8 +61,8 @@ demo: build ## Tell the story of a few gangs on a local cluster
 	go run ./hack/demo
 
 .PHONY: up
-up: ## Start a local cluster (NAME, NODES, ZONES, RACKS, GPUS, CPU, MEMORY; KUBE=1.35 or 1.36: an older Kubernetes)
-	@$(CLUSTER) up --name $(NAME) --kubernetes '$(KUBE)' --nodes $(NODES) --zones $(ZONES) --racks $(RACKS) \
+up: ## Start a local cluster (NAME, NODES or KUBELETS, ZONES, RACKS, GPUS, CPU, MEMORY; KUBE=1.35 or 1.36: an older Kubernetes)
+	@$(CLUSTER) up --name $(NAME) --kubernetes '$(KUBE)' --nodes $(or $(KUBELETS),$(NODES)) $(if $(KUBELETS),--kubelets) --zones $(ZONES) --racks $(RACKS) \
 		--gpus $(GPUS) --cpu $(CPU) --memory $(MEMORY)
 
 .PHONY: run
@@ -150,6 +153,11 @@ test-upgrade: build control-plane ## Go from another commit to this checkout and
 test-busy: build control-plane ## Run scenarios of order, queues and preemption while all cores are busy
 	go test -count=1 -timeout 60m ./test/e2e -run '$(or $(RUN),TestScenarios/(waiting|queues|reclaim|preemption)/)' -busy -v $(ARGS)
 
+# No part of test: it compiles kubelet, and starts a control plane for each scenario.
+.PHONY: test-kubelets
+test-kubelets: build control-plane ## Run scenarios of each part on nodes with kubelets, which refuse pods that do not fit
+	go test -count=1 -timeout 60m ./test/e2e -run '$(or $(RUN),TestKubelets)' -kubelets -v $(ARGS)
+
 # Tests ask in some of them; in all it takes 20 minutes on two cores.
 .PHONY: test-forecasts
 test-forecasts: build control-plane ## Ask kubectl gang whatif in all scenarios what pods will come to, and compare
@@ -167,8 +175,8 @@ test-histories: ## Make up what happens to small clusters, and judge what the sc
 	go test -count=1 -timeout 0 ./test/histories -v -seed $(SEED) -histories $(COUNT) $(ARGS)
 
 .PHONY: chaos
-chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, BADINPUT=0, SCHEDULER=stock)
-	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -badinput=$(BADINPUT) -scheduler $(SCHEDULER) $(ARGS)
+chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, KUBELETS=20, BADINPUT=0, SCHEDULER=stock)
+	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -badinput=$(BADINPUT) -kubelets=$(or $(KUBELETS),0) -scheduler $(SCHEDULER) $(ARGS)
 
 .PHONY: bench
 bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too

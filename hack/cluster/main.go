@@ -21,7 +21,7 @@ import (
 )
 
 const usage = `Usage:
-  cluster up [--name N] [--kubernetes V] [--nodes N] [--zones Z] [--racks R] [--gpus G] [--cpu C] [--memory M]
+  cluster up [--name N] [--kubernetes V] [--nodes N] [--kubelets] [--zones Z] [--racks R] [--gpus G] [--cpu C] [--memory M]
   cluster run [--name N] [--fairshare] [--page] [--descheduler] [-- flag ...]
                                          the scheduler, with these flags, and the controller
   cluster down [--name N | --all]
@@ -82,7 +82,8 @@ func upOptions(args []string) (localcluster.Options, error) {
 	o := localcluster.Options{Keep: true}
 	flags.StringVar(&o.Name, "name", localcluster.DefaultName, "name of the cluster")
 	flags.StringVar(&o.Kubernetes, "kubernetes", "", "version of the API server: "+strings.Join(localcluster.Releases(), ", ")+" (default the first)")
-	nodes := flags.Int("nodes", 16, "number of fake nodes")
+	nodes := flags.Int("nodes", 16, "number of nodes")
+	flags.BoolVar(&o.Kubelets, "kubelets", false, "run a kubelet for each node, whose containers do nothing, in place of KWOK")
 	zones := flags.Int("zones", 2, "number of zones that the racks are spread over; 0: none")
 	racks := flags.Int("racks", 4, "number of racks that the nodes are spread over; 0: none")
 	gpus := flags.Int64("gpus", 8, "GPUs per node; 0: none")
@@ -120,7 +121,7 @@ func up(ctx context.Context, args []string) error {
 	if crds, _ := filepath.Glob(filepath.Join(root, "manifests", "crds", "*.yaml")); len(crds) > 0 {
 		o.Manifests = []string{filepath.Join(root, "manifests", "crds")}
 	}
-	if err := localcluster.Build(ctx, os.Stderr, o.Kubernetes); err != nil {
+	if err := localcluster.Build(ctx, os.Stderr, o.Kubernetes, o.Tools()...); err != nil {
 		return err
 	}
 	start := time.Now()
@@ -135,8 +136,12 @@ func up(ctx context.Context, args []string) error {
 	} else if err != nil {
 		return err
 	} else {
-		fmt.Printf("Cluster %s is up: Kubernetes with %d fake nodes, started in %.1f s.\n",
-			o.Name, o.Nodes[0].Count, time.Since(start).Seconds())
+		kind := "fake nodes"
+		if o.Kubelets {
+			kind = "kubelets"
+		}
+		fmt.Printf("Cluster %s is up: Kubernetes with %d %s, started in %.1f s.\n",
+			o.Name, o.Nodes[0].Count, kind, time.Since(start).Seconds())
 	}
 	fmt.Print(hint(c.Kubeconfig(), o.Name))
 	return nil

@@ -55,6 +55,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&o.Moves, "moves", false, "with a descheduler that moves pods to make room for gangs that wait")
 	flag.BoolVar(&o.BadInput, "badinput", true, "add objects that make no sense")
 	flag.BoolVar(&o.Faults, "faults", true, "make faults happen")
+	flag.IntVar(&o.Kubelets, "kubelets", 0, "how many nodes are run by kubelets, in place of 64 by KWOK")
 	flag.StringVar(&o.Scheduler, "scheduler", filepath.Join(root, "bin", "lockstep-scheduler"), `the scheduler's binary, or "stock" for kube-scheduler itself`)
 	flag.StringVar(&o.Controller, "controller", filepath.Join(root, "bin", "lockstep-controller"), "the controller's binary")
 	flag.StringVar(&o.Descheduler, "descheduler", filepath.Join(root, "bin", "lockstep-descheduler"), "the descheduler's binary")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,8 @@ type Options struct {
 	BadInput bool
 	// Faults: without, nothing is broken.
 	Faults bool
+	// Kubelets, if set, is how many nodes there are, which kubelets run in place of KWOK. None of them is deleted.
+	Kubelets int
 	// Scheduler, Controller and Descheduler are binaries. Scheduler may be "stock".
 	Scheduler, Controller, Descheduler string
 	// Progress gets a line now and then.
@@ -45,6 +48,9 @@ type Options struct {
 
 // holds reports whether there may be Reservations: a move makes some.
 func (o Options) holds() bool { return o.Reservations || o.Moves }
+
+// nodes returns how many nodes there are.
+func (o Options) nodes() int { return cmp.Or(o.Kubelets, fakeNodes) }
 
 // downTimeout bounds the end of the control plane.
 const downTimeout = time.Minute
@@ -61,7 +67,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("making the folder of the run: %w", err)
 	}
 	plan := workload.Make(workload.Options{
-		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, BadInput: o.BadInput, Nodes: nodes, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
+		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, BadInput: o.BadInput, Nodes: o.nodes(), NodesStay: o.Kubelets > 0, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
 	})
 	if err := writeJSON(filepath.Join(dir, "plan.json"), plan); err != nil {
 		return nil, err

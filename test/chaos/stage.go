@@ -22,9 +22,9 @@ import (
 
 // The cluster of a run.
 const (
-	nodes, nodesPerRack, gpusOnNode = 64, 8, 8
-	cpuOnNode, memoryOnNode         = "32", "128Gi"
-	podsOnNode                      = "12"
+	fakeNodes, nodesPerRack, gpusOnNode = 64, 8, 8
+	cpuOnNode, memoryOnNode             = "32", "128Gi"
+	podsOnNode                          = "12"
 
 	replicasEach = 2
 	// stock is the value of -scheduler for kube-scheduler itself.
@@ -50,7 +50,7 @@ func clusterUp(ctx context.Context, o Options, root, dir string) (*localcluster.
 	return localcluster.Up(ctx, localcluster.Options{
 		Name: fmt.Sprintf("chaos-%d-%d", o.Seed, os.Getpid()),
 		Nodes: []localcluster.NodePool{{
-			Count: nodes, LabelsFor: localcluster.Topology(nodes, 0, nodes/nodesPerRack),
+			Count: o.nodes(), LabelsFor: localcluster.Topology(o.nodes(), 0, max(1, o.nodes()/nodesPerRack)),
 			Allocatable: v1.ResourceList{
 				localcluster.ResourceGPU: *resource.NewQuantity(gpusOnNode, resource.DecimalSI),
 				v1.ResourceCPU:           resource.MustParse(cpuOnNode),
@@ -58,6 +58,7 @@ func clusterUp(ctx context.Context, o Options, root, dir string) (*localcluster.
 				v1.ResourcePods:          resource.MustParse(podsOnNode),
 			},
 		}},
+		Kubelets:  o.Kubelets > 0,
 		Manifests: []string{filepath.Join(root, "manifests", "crds")},
 		AuditLog:  filepath.Join(dir, "audit.log"),
 	})

@@ -54,6 +54,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if *kubelets {
+		runner.Slower = kubeletsSlower
+	}
 	if *busy {
 		runner.Slower = slower
 		stop, err := keepBusy()
@@ -95,7 +98,8 @@ func setUp() error {
 	if err := localcluster.BuildCommands(context.Background()); err != nil {
 		return err
 	}
-	if err := localcluster.Build(context.Background(), os.Stderr, *kubernetes, "kube-scheduler"); err != nil {
+	tools := append(localcluster.Options{Kubelets: *kubelets}.Tools(), "kube-scheduler")
+	if err := localcluster.Build(context.Background(), os.Stderr, *kubernetes, tools...); err != nil {
 		return err
 	}
 	stock, err := localcluster.Binary("kube-scheduler")
@@ -111,7 +115,7 @@ func setUp() error {
 	if err != nil {
 		return err
 	}
-	fleet.Kubernetes = *kubernetes
+	fleet.Kubernetes, fleet.Kubelets = *kubernetes, *kubelets
 	runner = &scenario.Runner{
 		Fleet:      fleet,
 		Scheduler:  filepath.Join(root, "bin", "lockstep-scheduler"),

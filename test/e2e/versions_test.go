@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -60,13 +61,13 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestVersionsNamesScenarios: each scenario of the list is there.
-func TestVersionsNamesScenarios(t *testing.T) {
+// TestListsNameScenarios: each scenario of the lists is there.
+func TestListsNameScenarios(t *testing.T) {
 	there := map[string]bool{}
 	for _, file := range scenarioFiles(t) {
 		there[testName(file)] = true
 	}
-	for _, name := range onEachVersion {
+	for _, name := range slices.Concat(onEachVersion, onKubelets) {
 		if !there[name] {
 			t.Errorf("there is no scenario %s", name)
 		}

@@ -15,6 +15,7 @@ type Invariant string
 // The invariants.
 const (
 	Oversold      Invariant = "nothing oversold"
+	NodeRefuses   Invariant = "no pod refused by its node"
 	Partial       Invariant = "nothing partial for long"
 	GroupPartial  Invariant = "no group of gangs in part for long"
 	RackSplit     Invariant = "no required topology split"

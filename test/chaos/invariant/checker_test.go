@@ -60,6 +60,15 @@ func TestChecker(t *testing.T) {
 			},
 			"nothing oversold: node n0: its pods ask for 16 nvidia.com/gpu of 8: a/a, a/b",
 		},
+		"a kubelet refuses a pod": {
+			func(s *story) {
+				s.at(1, s.pod("a"), s.bound("a", 0))
+				s.at(2, s.changed("a", func(p *v1.Pod) {
+					p.Status = v1.PodStatus{Phase: v1.PodFailed, Reason: "OutOfcpu", Message: "Pod was rejected: requested: 1, used: 4, capacity: 4"}
+				}))
+			},
+			"no pod refused by its node: pod a/a: node n0 says OutOfcpu: Pod was rejected: requested: 1, used: 4, capacity: 4",
+		},
 		"a node that comes back with the pods that it had is asked for no more than before": {
 			func(s *story) {
 				s.at(1, s.pod("a", asking(8)), s.bound("a", 0))

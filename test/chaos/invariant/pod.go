@@ -2,6 +2,7 @@ package invariant
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,6 +27,9 @@ const (
 	keyBadInput = "chaos.lockstep.dev/bad-input"
 
 	defaultQueue = "default"
+
+	// refused is how a kubelet begins to say why it does not admit a pod.
+	refused = "Pod was rejected: "
 )
 
 // amounts are resources: thousandths of a CPU, bytes, pieces; at most most. Pods count as v1.ResourcePods.
@@ -150,6 +154,9 @@ func (c *Checker) see(seen *v1.Pod, listed bool) {
 		}
 		if p.phase == v1.PodFailed && !p.deleting {
 			c.lose(p)
+		}
+		if strings.HasPrefix(seen.Status.Message, refused) {
+			c.violate(NodeRefuses, "pod "+p.name, string(p.uid), c.node(p.node).past, "node %s says %s: %s", p.node, seen.Status.Reason, seen.Status.Message)
 		}
 	}
 	c.seeMoved(p, seen)

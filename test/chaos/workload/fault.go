@@ -159,10 +159,10 @@ func nodeFaults(o Options, r *rand.Rand) []Fault {
 	var faults []Fault
 	for at := time.Duration(0); at < o.Length; {
 		f := Fault{Target: Node, Node: r.IntN(o.Nodes), Calm: between(r, 5*time.Second, 20*time.Second)}
-		switch pick(r, 40, 15, 45) {
-		case 0:
+		switch blow := pick(r, 40, 15, 45); {
+		case blow == 0 && !o.NodesStay:
 			f.Blow, f.Lasts = Remove, between(r, 3*time.Second, 10*time.Second)
-		case 1:
+		case blow == 1 && !o.NodesStay:
 			f.Blow, f.Lasts = Renew, between(r, 500*time.Millisecond, 4*time.Second)
 		default:
 			f.Blow, f.Lasts = Cordon, between(r, 5*time.Second, 15*time.Second)

@@ -24,6 +24,8 @@ type Options struct {
 	BadInput bool
 	// Nodes are in racks of NodesPerRack, with GPUs each.
 	Nodes, NodesPerRack, GPUs int
+	// NodesStay: no node is deleted.
+	NodesStay bool
 }
 
 // Plan is what happens, apart from what the scheduler makes of it.

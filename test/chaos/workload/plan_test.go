@@ -103,6 +103,17 @@ func TestEverythingHappens(t *testing.T) {
 	}
 }
 
+// TestNodesStay: where nodes are to stay, they are only cordoned.
+func TestNodesStay(t *testing.T) {
+	o := options(1)
+	o.NodesStay = true
+	for _, f := range Make(o).NodeFaults {
+		if f.Blow != Cordon {
+			t.Errorf("there is %q", f.Kind())
+		}
+	}
+}
+
 // TestGangsFit: a gang can be placed on an empty cluster, so that it has to be in the
 // end.
 func TestGangsFit(t *testing.T) {

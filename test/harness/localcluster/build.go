@@ -39,7 +39,7 @@ var controlPlane = []program{
 }
 
 // tools is what make verify, make generate, make bench and make release need, and the scheduler that tests and benchmarks
-// run beside ours, built on demand.
+// run beside ours, and what runs the nodes with Options.Kubelets, built on demand.
 var tools = []program{
 	{name: "benchstat", pkg: "golang.org/x/perf/cmd/benchstat"},
 	{name: "controller-gen", pkg: "sigs.k8s.io/controller-tools/cmd/controller-gen"},
@@ -50,6 +50,7 @@ var tools = []program{
 	{name: "go-errorlint", pkg: "github.com/polyfloyd/go-errorlint"},
 	{name: "helm", pkg: "helm.sh/helm/v4/cmd/helm", module: "helm"},
 	{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{name: kubelets, pkg: "github.com/lockstep-sh/lockstep/hack/tools/kubelets"},
 	{name: "logcheck", pkg: "sigs.k8s.io/logtools/logcheck"},
 	{name: "staticcheck", pkg: "honnef.co/go/tools/cmd/staticcheck"},
 }
@@ -225,6 +226,9 @@ func (b *builder) stampPath(p program) string { return filepath.Join(b.stampDir,
 func (b *builder) stamp(p program) string {
 	sum := sha256.New()
 	sum.Write(b.inputs)
+	if own, err := os.ReadFile(filepath.Join(b.toolsDir, p.name, "main.go")); err == nil { // a program of our own
+		sum.Write(own)
+	}
 	fmt.Fprintf(sum, "%s %q", p.pkg, b.flags)
 	return fmt.Sprintf("%x\n", sum.Sum(nil))
 }

@@ -45,6 +45,10 @@ type Options struct {
 	// Nodes are the fake nodes to create. They are Ready when Up returns.
 	Nodes []NodePool
 
+	// Kubelets makes real kubelets run the nodes, in place of KWOK: their containers do nothing, but they admit pods or
+	// refuse them, and end them, as on any node. Nodes have whole CPUs and no annotations, and cannot be deleted.
+	Kubelets bool
+
 	// WithoutKwok leaves the KWOK controller out, for benchmarks. Nodes stay Ready, but pods are not run: a bound
 	// pod stays Pending, and a deleted one goes only with a grace period of 0.
 	WithoutKwok bool
@@ -80,9 +84,18 @@ type Options struct {
 	Progress io.Writer
 }
 
+// Tools returns what Build has to make for such a cluster beside the control plane.
+func (o Options) Tools() []string {
+	if o.Kubelets {
+		return []string{kubelets}
+	}
+	return nil
+}
+
 // Cluster is a running control plane.
 type Cluster struct {
 	name, dir string
+	kubelets  bool
 	config    *rest.Config
 	clientset kubernetes.Interface
 }
@@ -101,7 +114,8 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := Build(ctx, o.Progress, o.Kubernetes); err != nil {
+	o.WithoutKwok = o.WithoutKwok || o.Kubelets
+	if err := Build(ctx, o.Progress, o.Kubernetes, o.Tools()...); err != nil {
 		return nil, err
 	}
 	if err := sweep(ctx); err != nil {
@@ -127,7 +141,7 @@ func start(ctx context.Context, o Options, dir string) (*Cluster, error) {
 		}
 		return nil, fmt.Errorf("starting cluster %s: %w", o.Name, err)
 	}
-	c := &Cluster{name: o.Name, dir: dir}
+	c := &Cluster{name: o.Name, dir: dir, kubelets: o.Kubelets}
 	if err := c.up(ctx, o); err != nil {
 		logs := ""
 		if !errors.Is(ctx.Err(), context.Canceled) { // the caller that interrupts the start knows why

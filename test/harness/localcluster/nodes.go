@@ -22,7 +22,7 @@ const (
 	// DeleteDelayAnnotation on a pod is how long it takes to end once it is deleted: "1s".
 	DeleteDelayAnnotation = "pod-delete.stage.kwok.x-k8s.io/delay"
 
-	// kwokNodeKey marks a node as fake, for KWOK (annotation) and for people (label type).
+	// kwokNodeKey marks a node as fake, for KWOK.
 	kwokNodeKey, kwokNodeValue = "kwok.x-k8s.io/node", "fake"
 
 	// nodeWriters is how many nodes are created at a time.
@@ -45,7 +45,7 @@ type NodePool struct {
 	NamePrefix string
 
 	// Labels are on every node of the pool; LabelsFor, if set, adds those of node number i.
-	// Every node has kubernetes.io/hostname, kubernetes.io/os, kubernetes.io/arch and type=kwok.
+	// Every node has kubernetes.io/hostname, kubernetes.io/os, kubernetes.io/arch and, if it is fake, type=kwok.
 	Labels    map[string]string
 	LabelsFor func(i int) map[string]string
 
@@ -75,8 +75,11 @@ func Topology(count, zones, racks int) func(i int) map[string]string {
 	}
 }
 
-// AddNodes creates the nodes of the pools. They are Ready from the start.
+// AddNodes creates the nodes of the pools, as Options.Kubelets says. They are Ready when it returns.
 func (c *Cluster) AddNodes(ctx context.Context, pools ...NodePool) error {
+	if c.kubelets {
+		return c.startKubelets(ctx, pools)
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(nodeWriters)
 	for _, pool := range pools {
@@ -85,7 +88,7 @@ func (c *Cluster) AddNodes(ctx context.Context, pools ...NodePool) error {
 				break
 			}
 			group.Go(func() error {
-				node := pool.node(i)
+				node := faked(pool.node(i))
 				if _, err := c.clientset.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 					return fmt.Errorf("creating node %s: %w", node.Name, err)
 				}
@@ -96,8 +99,7 @@ func (c *Cluster) AddNodes(ctx context.Context, pools ...NodePool) error {
 	return group.Wait()
 }
 
-// node returns node number i. A new node may bring its status along, as kubelets do, so that one
-// call makes it and there is no status to wait for.
+// node returns node number i.
 func (p NodePool) node(i int) *v1.Node {
 	prefix := p.NamePrefix
 	if prefix == "" {
@@ -105,30 +107,35 @@ func (p NodePool) node(i int) *v1.Node {
 	}
 	name := prefix + strconv.Itoa(i)
 	labels := map[string]string{
-		v1.LabelHostname: name, v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64", "type": "kwok",
+		v1.LabelHostname: name, v1.LabelOSStable: "linux", v1.LabelArchStable: "amd64",
 	}
 	maps.Copy(labels, p.Labels)
 	if p.LabelsFor != nil {
 		maps.Copy(labels, p.LabelsFor(i))
 	}
-	annotations := map[string]string{kwokNodeKey: kwokNodeValue}
-	maps.Copy(annotations, p.Annotations)
 	allocatable := defaultAllocatable.DeepCopy()
 	maps.Copy(allocatable, p.Allocatable)
 	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: labels, Annotations: annotations,
-		},
-		Spec: v1.NodeSpec{Taints: p.Taints},
-		Status: v1.NodeStatus{
-			Phase:       v1.NodeRunning, // deprecated, but KWOK's sign that the node is initialized
-			Allocatable: allocatable,
-			Capacity:    allocatable,
-			Conditions:  nodeConditions(),
-			Addresses:   []v1.NodeAddress{{Type: v1.NodeHostName, Address: name}},
-			NodeInfo:    v1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok"},
-		},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: maps.Clone(p.Annotations)},
+		Spec:       v1.NodeSpec{Taints: p.Taints},
+		Status:     v1.NodeStatus{Allocatable: allocatable},
 	}
+}
+
+// faked makes a node one that KWOK runs. A new node may bring its status along, as kubelets do, so that one
+// call makes it and there is no status to wait for.
+func faked(node *v1.Node) *v1.Node {
+	metav1.SetMetaDataLabel(&node.ObjectMeta, "type", "kwok")
+	metav1.SetMetaDataAnnotation(&node.ObjectMeta, kwokNodeKey, kwokNodeValue)
+	node.Status = v1.NodeStatus{
+		Phase:       v1.NodeRunning, // deprecated, but KWOK's sign that the node is initialized
+		Allocatable: node.Status.Allocatable,
+		Capacity:    node.Status.Allocatable,
+		Conditions:  nodeConditions(),
+		Addresses:   []v1.NodeAddress{{Type: v1.NodeHostName, Address: node.Name}},
+		NodeInfo:    v1.NodeSystemInfo{OperatingSystem: "linux", Architecture: "amd64", KubeletVersion: "kwok"},
+	}
+	return node
 }
 
 func nodeConditions() []v1.NodeCondition {

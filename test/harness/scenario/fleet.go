@@ -22,6 +22,9 @@ import (
 type Fleet struct {
 	// Kubernetes is the version of all control planes, as in [localcluster.Options]. It is set before the first starts.
 	Kubernetes string
+	// Kubelets makes kubelets run the nodes, as in [localcluster.Options]. It is set before the first starts, too. Nodes
+	// cannot be taken away then, so that each scenario has a control plane of its own.
+	Kubelets bool
 
 	root string
 
@@ -130,7 +133,7 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 	}
 	s := &site{kind: kind, audit: o.AuditLog}
 	o.Manifests = append([]string{strays}, localcluster.Roles(f.root)...)
-	o.Kubernetes, o.FeatureGates = f.Kubernetes, kind.FeatureGates
+	o.Kubernetes, o.Kubelets, o.FeatureGates = f.Kubernetes, f.Kubelets, kind.FeatureGates
 	if kind.NativePodGroups {
 		o.FeatureGates = strings.TrimSuffix("GenericWorkload=true,"+kind.FeatureGates, ",")
 		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"
@@ -150,7 +153,7 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 
 // giveBack keeps a control plane for the next scenario if it can be cleaned, and drops it otherwise.
 func (f *Fleet) giveBack(ctx context.Context, s *site) error {
-	if err := s.clean(ctx); err != nil {
+	if f.Kubelets || s.clean(ctx) != nil {
 		return f.drop(ctx, s)
 	}
 	f.mu.Lock()

@@ -3,6 +3,7 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -239,6 +240,17 @@ func (r *recorder) violations() []string {
 	}
 	if r.oversold != "" {
 		out = append(out, r.oversold)
+	}
+	return out
+}
+
+// refusals returns the pods that kubelets have refused. The lock is held.
+func (r *recorder) refusals() []string {
+	var out []string
+	for _, p := range r.pods {
+		if status := p.pod.Status; strings.HasPrefix(status.Message, "Pod was rejected: ") {
+			out = append(out, fmt.Sprintf("pod %s was refused by the kubelet of %s: %s: %s", p.name, p.pod.Spec.NodeName, status.Reason, status.Message))
+		}
 	}
 	return out
 }

@@ -388,7 +388,11 @@ func (r *run) checkEnd() error {
 	}
 	r.rec.Lock()
 	defer r.rec.Unlock()
-	if v := r.rec.violations(); len(v) > 0 {
+	v := r.rec.violations()
+	if r.Fleet.Kubelets {
+		v = append(v, r.rec.refusals()...)
+	}
+	if len(v) > 0 {
 		return failures(v)
 	}
 	return nil
