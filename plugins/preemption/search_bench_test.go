@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 )
 
 // known is a profile that knows its gangs, with those that start together with them.
@@ -87,7 +87,7 @@ func BenchmarkSearch(b *testing.B) {
 			s.know(gangs)
 			d := s.demand(b, c.spec, members("p", 64, 64, 100, 1)...)
 			b.ReportAllocs()
-			before := processCPU(b)
+			report := cputime.Start(b)
 			for b.Loop() {
 				f, err := s.search(s.ctx, d)
 				if err != nil {
@@ -105,20 +105,9 @@ func BenchmarkSearch(b *testing.B) {
 					b.Fatalf("%d victims, want %d", got, want)
 				}
 			}
-			b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
+			report()
 		})
 	}
-}
-
-// processCPU returns the CPU time that this process has used, in nanoseconds: on all cores, and, unlike the
-// time on the clock, the same on a machine that does other things too.
-func processCPU(b *testing.B) int64 {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
 // BenchmarkSearchMembersThatDiffer does what BenchmarkSearch does for a preemptor whose members care about
@@ -178,7 +167,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 				s.know(gangs)
 				d := s.demand(b, gangstate.Spec{}, preemptor...)
 				b.ReportAllocs()
-				victims, before := 0, processCPU(b)
+				victims, report := 0, cputime.Start(b)
 				for b.Loop() {
 					f, err := s.search(s.ctx, d)
 					if err != nil {
@@ -189,7 +178,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 					}
 					victims = len(f.victims)
 				}
-				b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
+				report()
 				b.ReportMetric(float64(victims), "victims")
 			})
 		}

@@ -32,12 +32,13 @@ type Report struct {
 	counts         invariant.Counts
 	unknown        int
 	violations     []invariant.Violation
+	samples        samples
 	bad            badInputs
 }
 
 // fill takes in what is known at the end.
 func (s *stage) fill(r *Report, users *driver, faults *injector) {
-	r.faults, r.missed = faults.counts, faults.missed
+	r.faults, r.missed, r.samples = faults.counts, faults.missed, s.samples
 	users.mu.Lock()
 	r.bad = users.bad
 	users.mu.Unlock()
@@ -64,7 +65,13 @@ func (r *Report) Little() string {
 	if r.cut {
 		return ""
 	}
-	return r.counts.Little(r.played)
+	if little := r.counts.Little(r.played); little != "" {
+		return little
+	}
+	if r.options.Steady && !r.samples.enough() {
+		return "no scheduler, or no controller, ran for long enough to be judged"
+	}
+	return ""
 }
 
 // String returns the report for people.
@@ -83,6 +90,9 @@ func (r *Report) String() string {
 	line("  planned: %s", r.plan)
 	r.writeFaults(line)
 	r.writeCounts(line)
+	if r.options.Steady {
+		b.WriteString(r.samples.String())
+	}
 	if little := r.Little(); little != "" {
 		line("THE RUN SHOWS TOO LITTLE: %s", little)
 	}
