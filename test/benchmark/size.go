@@ -12,6 +12,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -179,7 +180,10 @@ func (b size) update(ctx context.Context, f *fixture, s *scheduler, runs workloa
 	busy, busyController, err := f.used(s, func() error {
 		err := each(ctx, updates, func(ctx context.Context, i int) error {
 			patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"benchmark.lockstep.dev/update":"%d"}}}`, i)
-			_, err := f.client.CoreV1().Pods(namespace).Patch(ctx, runs.at(i%runs.pods()).Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err := f.client.CoreV1().Pods(namespace).Patch(ctx, runs.at(i).Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil // it was reclaimed
+			}
 			return err
 		})
 		return errors.Join(err, await.Pause(ctx, settlePause))

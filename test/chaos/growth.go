@@ -62,11 +62,11 @@ func (s samples) sorted() []series {
 	})
 }
 
-// enough reports whether a scheduler and a controller ran for long enough to be judged.
+// enough reports whether a scheduler and a controller led for long enough to be judged.
 func (s samples) enough() bool {
 	judged := func(target workload.Target) bool {
 		for one, values := range s {
-			if _, ok := quartersOf(values); ok && strings.HasPrefix(one.process, string(target)) {
+			if _, ok := quartersOf(values); ok && strings.HasPrefix(one.process, string(target)) && strings.HasSuffix(one.process, leads) {
 				return true
 			}
 		}
@@ -75,8 +75,20 @@ func (s samples) enough() bool {
 	return judged(workload.Scheduler) && judged(workload.Controller)
 }
 
-// judgeGrowth reports what grows.
+// load is how many pods there are: the plan keeps them about as many, unless the machine does not keep up with it.
+var load = series{"cluster", "pods"}
+
+// steady reports whether the load did not grow itself.
+func (s samples) steady() bool {
+	q, ok := quartersOf(s[load])
+	return !ok || q[3] <= mostGrowth*q[1]
+}
+
+// judgeGrowth reports what grows, although the load does not.
 func (s *stage) judgeGrowth() {
+	if !s.samples.steady() {
+		return
+	}
 	for _, one := range s.samples.sorted() {
 		if q, ok := quartersOf(s.samples[one]); ok && q.grow() {
 			s.seen.report(invariant.Growth, one.process, "%s: %.4g, %.4g, %.4g and then %.4g, in the median of each quarter of its life", one.what, q[0], q[1], q[2], q[3])
@@ -90,10 +102,11 @@ func (s samples) String() string {
 	b.WriteString("medians of each quarter, after the first tenth:\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "  process\twhat\tfirst\tsecond\tthird\tlast\tlast/first\tsamples")
+	short := map[string]int{}
 	for _, one := range s.sorted() {
 		q, ok := quartersOf(s[one])
 		if !ok {
-			_, _ = fmt.Fprintf(w, "  %s\t%s\t\t\t\t\ttoo short\t%d\n", one.process, one.what, len(s[one]))
+			short[one.process] = len(s[one])
 			continue
 		}
 		ratio, verdict := "", ""
@@ -106,5 +119,8 @@ func (s samples) String() string {
 		_, _ = fmt.Fprintf(w, "  %s\t%s\t%.4g\t%.4g\t%.4g\t%.4g\t%s\t%d%s\n", one.process, one.what, q[0], q[1], q[2], q[3], ratio, len(s[one]), verdict)
 	}
 	_ = w.Flush()
+	for _, process := range slices.Sorted(maps.Keys(short)) {
+		fmt.Fprintf(&b, "  not judged: %s, with %d samples\n", process, short[process])
+	}
 	return b.String()
 }

@@ -42,20 +42,32 @@ func TestGrowth(t *testing.T) {
 func TestSamples(t *testing.T) {
 	s := samples{}
 	for i := range 20 {
-		s.add("scheduler-1 (start 1)", map[string]float64{"goroutines": float64(100 + 10*i), "open files": 12})
+		s.add("scheduler-1, start 1"+leads, map[string]float64{"goroutines": float64(100 + 10*i), "open files": 12})
 	}
 	if s.enough() {
 		t.Error("without a controller it is enough")
 	}
 	for range 20 {
-		s.add("controller-1 (start 1)", map[string]float64{"goroutines": 90})
+		s.add("controller-1, start 1"+leads, map[string]float64{"goroutines": 90})
 	}
-	s.add("controller-2 (start 2)", map[string]float64{"goroutines": 90})
+	s.add("controller-2, start 2", map[string]float64{"goroutines": 90})
 	if !s.enough() {
 		t.Error("with both it is not enough")
 	}
+	for i := range 20 {
+		s.add(load.process, map[string]float64{load.what: float64(300 + i)})
+	}
+	if !s.steady() {
+		t.Error("20 pods more in 300 count as an unsteady load")
+	}
+	for i := range 20 {
+		s.add(load.process, map[string]float64{load.what: float64(300 + 50*i)})
+	}
+	if s.steady() {
+		t.Error("three times as many pods count as a steady load")
+	}
 	text := s.String()
-	if strings.Count(text, "GROWS") != 1 || !strings.Contains(text, "too short") {
+	if strings.Count(text, "GROWS") != 2 || !strings.Contains(text, "not judged: controller-2, start 2, with 1 samples") {
 		t.Errorf("want one line that grows, and one that is too short:\n%s", text)
 	}
 }

@@ -68,8 +68,13 @@ func (r *Report) Little() string {
 	if little := r.counts.Little(r.played); little != "" {
 		return little
 	}
-	if r.options.Steady && !r.samples.enough() {
-		return "no scheduler, or no controller, ran for long enough to be judged"
+	switch {
+	case !r.options.Steady:
+		return ""
+	case !r.samples.enough():
+		return "no scheduler, or no controller, led for long enough to be judged"
+	case !r.samples.steady():
+		return "pods became ever more: the machine does not keep up, and what grows was not judged"
 	}
 	return ""
 }

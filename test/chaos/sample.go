@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
+	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
@@ -32,8 +33,11 @@ var sampled = map[string]struct {
 // clientWrites is what the API requests of a process add up to that do not only read. It is not sampled itself.
 const clientWrites = "writes"
 
-// sample samples all processes until ctx ends. A process that is started again begins a new series. One that is stopped
-// is left out.
+// leads ends the name of a process that leads.
+const leads = ", leads"
+
+// sample samples all processes until ctx ends. A process that is started again, or that begins to lead, begins a new
+// series. One that is stopped is left out.
 func (s *stage) sample(ctx context.Context) {
 	type mark struct {
 		writes float64
@@ -41,11 +45,20 @@ func (s *stage) sample(ctx context.Context) {
 	}
 	last := map[string]mark{}
 	for await.Pause(ctx, sampleEvery) == nil && s.health.waitWell(ctx) == nil {
+		leaders := map[workload.Target]*replica{}
+		for target := range s.health.replicas {
+			if lease, err := s.health.lease(ctx, target); err == nil {
+				leaders[target] = s.health.leader(target, lease)
+			}
+		}
 		for _, r := range s.replicas {
 			name, values, err := r.sample(ctx)
 			if err != nil {
 				s.seen.fault("not sampled: %v", err)
 				continue
+			}
+			if leaders[r.target] == r {
+				name += leads
 			}
 			now := mark{writes: values[clientWrites]}
 			delete(values, clientWrites)
@@ -56,6 +69,7 @@ func (s *stage) sample(ctx context.Context) {
 			last[name] = now
 			s.samples.add(name, values)
 		}
+		s.samples.add(load.process, map[string]float64{load.what: float64(s.seen.count())})
 		text, err := s.cluster.Clientset().Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
 		if err != nil {
 			s.seen.fault("not sampled: %v", err)
@@ -75,7 +89,7 @@ func (s *stage) sample(ctx context.Context) {
 func (r *replica) sample(ctx context.Context) (name string, values map[string]float64, err error) {
 	r.mu.Lock()
 	process := r.process
-	name = fmt.Sprintf("%s (start %d)", r.name, r.starts)
+	name = fmt.Sprintf("%s, start %d", r.name, r.starts)
 	r.mu.Unlock()
 	if process == nil {
 		return "", nil, fmt.Errorf("sampling %s: it does not run", r.name)
