@@ -65,27 +65,30 @@ func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 	return all, pods, gangs
 }
 
-// BenchmarkSearch measures one search: 40,000 pods on 5,000 nodes, and a preemptor of 64 that needs 64 GPUs.
+// BenchmarkSearch measures one search: 40,000 pods on 5,000 nodes, and a preemptor of 64 that needs 64 GPUs, or of 512.
 // Where a topology is required its time must grow with the domain, not with the cluster.
 func BenchmarkSearch(b *testing.B) {
 	for _, c := range []struct {
 		name         string
 		nodes, racks int
-		min          int
+		min, size    int // of a victim gang, of the preemptor
 		spec         gangstate.Spec
 	}{
-		{"surplus/nodes=5000", 5000, 50, 4, gangstate.Spec{}},
-		{"surplus/nodes=1000", 1000, 10, 4, gangstate.Spec{}},
-		{"whole/nodes=5000", 5000, 50, 8, gangstate.Spec{}},
-		{"rack=100/nodes=5000", 5000, 50, 8, gangstate.Spec{RequiredTopology: rack}},
-		{"rack=100/nodes=1000", 1000, 10, 8, gangstate.Spec{RequiredTopology: rack}},
-		{"hopeless/nodes=5000", 5000, 50, 8, gangstate.Spec{RequiredTopology: v1.LabelHostname}},
+		{"surplus/nodes=5000", 5000, 50, 4, 64, gangstate.Spec{}},
+		{"surplus/nodes=1000", 1000, 10, 4, 64, gangstate.Spec{}},
+		{"512/nodes=10000", 10000, 100, 4, 512, gangstate.Spec{}},
+		{"512/nodes=5000", 5000, 50, 4, 512, gangstate.Spec{}},
+		{"512/nodes=1000", 1000, 10, 4, 512, gangstate.Spec{}},
+		{"whole/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{}},
+		{"rack=100/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{RequiredTopology: rack}},
+		{"rack=100/nodes=1000", 1000, 10, 8, 64, gangstate.Spec{RequiredTopology: rack}},
+		{"hopeless/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{RequiredTopology: v1.LabelHostname}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			nodes, pods, gangs := full(c.nodes, c.racks, c.min)
 			s := newStage(b, nodes, pods)
 			s.know(gangs)
-			d := s.demand(b, c.spec, members("p", 64, 64, 100, 1)...)
+			d := s.demand(b, c.spec, members("p", c.size, c.size, 100, 1)...)
 			b.ReportAllocs()
 			report := cputime.Start(b)
 			for b.Loop() {
@@ -93,7 +96,7 @@ func BenchmarkSearch(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				want := 64
+				want := c.size
 				if c.spec.RequiredTopology == v1.LabelHostname {
 					want = 0
 				}

@@ -24,6 +24,7 @@ import (
 var sizes = []benchmark{
 	size{nodes: 1000}, size{nodes: 5000}, size{nodes: 10000},
 	micro{bench: "Plan$/members=1000/nodes=(1000|5000|10000)$", pkg: "./plugins/gang"},
+	micro{bench: "Search$/512", pkg: "./plugins/preemption"},
 	micro{bench: "Round$", pkg: "./plugins/defragmentation"},
 }
 
