@@ -48,6 +48,8 @@ QUEUES ?= 0
 RESERVATIONS ?= 0
 MOVES ?= 0
 BADINPUT ?= 1
+# soak: how long.
+HOURS ?= 8
 SCHEDULER ?= bin/lockstep-scheduler
 
 # up and chaos: how many nodes are run by kubelets, in place of those of KWOK.
@@ -177,6 +179,10 @@ test-histories: ## Make up what happens to small clusters, and judge what the sc
 .PHONY: chaos
 chaos: build control-plane ## Run gangs under faults and check what has to hold (SEED, MINUTES, QUEUES=1, RESERVATIONS=1, MOVES=1, KUBELETS=20, BADINPUT=0, SCHEDULER=stock)
 	go run ./test/chaos -seed $(SEED) -minutes $(MINUTES) -queues=$(QUEUES) -reservations=$(RESERVATIONS) -moves=$(MOVES) -badinput=$(BADINPUT) -kubelets=$(or $(KUBELETS),0) -scheduler $(SCHEDULER) $(ARGS)
+
+.PHONY: soak
+soak: build control-plane ## Run gangs at a steady load for HOURS, a fault each minute, and check that nothing grows (SEED, MOVES=1)
+	go run ./test/chaos -seed $(SEED) -hours $(HOURS) -queues -reservations -moves=$(MOVES) -badinput=$(BADINPUT) -scheduler $(SCHEDULER) $(ARGS)
 
 .PHONY: bench
 bench: build control-plane ## Run benchmarks (BENCH, COUNT; ARGS=-short for a quick look), against the stock scheduler too

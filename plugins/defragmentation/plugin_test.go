@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 )
 
 // TestWhoMoves: the cheapest moves are made, of pods that may be moved, to where the filters let them.
@@ -302,7 +303,7 @@ func TestRoomForALostMemberOfASlice(t *testing.T) {
 // BenchmarkRound measures a round for a gang that waits for a rack, where 6 of the 8 GPUs of each node are used one by
 // one.
 func BenchmarkRound(b *testing.B) {
-	for _, size := range []struct{ nodes, pods int }{{1000, 10}, {5000, 8}} {
+	for _, size := range []struct{ nodes, pods int }{{1000, 10}, {5000, 10}, {10000, 10}} {
 		b.Run(fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.nodes*size.pods), func(b *testing.B) {
 			var nodes []*v1.Node
 			var pods, members []*v1.Pod
@@ -323,9 +324,11 @@ func BenchmarkRound(b *testing.B) {
 			*s.args.MaxMoves = 64
 			s.waiting("w", rack, members...)
 			s.dryRun = true
+			report := cputime.Start(b)
 			for b.Loop() {
 				s.balance(b)
 			}
+			report()
 		})
 	}
 }

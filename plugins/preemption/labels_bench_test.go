@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 )
 
 // BenchmarkSearchLabelsOfTheirOwn measures a search for a preemptor whose members have one label, or one each by which
@@ -37,7 +38,7 @@ func BenchmarkSearchLabelsOfTheirOwn(b *testing.B) {
 				s := newStage(b, nodes, pods)
 				d := s.demand(b, gangstate.Spec{}, preemptor...)
 				b.ReportAllocs()
-				before := processCPU(b)
+				report := cputime.Start(b)
 				for b.Loop() {
 					f, err := s.search(s.ctx, d)
 					if err != nil {
@@ -47,7 +48,7 @@ func BenchmarkSearchLabelsOfTheirOwn(b *testing.B) {
 						b.Fatalf("found %+v, want %d victims", f, c.members*c.gpus)
 					}
 				}
-				b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
+				report()
 			})
 		}
 	}
@@ -78,7 +79,7 @@ func BenchmarkSearchOverBudget(b *testing.B) {
 				Permits: func(*v1.Pod) bool { return true },
 				Budget:  func(map[types.UID]bool) victim.Budget { return &allowance{c.left} },
 			}}}
-			before := processCPU(b)
+			report := cputime.Start(b)
 			for b.Loop() {
 				d.overBudget = false
 				f, err := s.searchRound(s.ctx, d, nil, nil, &round)
@@ -86,7 +87,7 @@ func BenchmarkSearchOverBudget(b *testing.B) {
 					b.Fatalf("found %+v, %v, over the budget: %v", f, err, d.overBudget)
 				}
 			}
-			b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
+			report()
 		})
 	}
 }

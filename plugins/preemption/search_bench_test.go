@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 )
 
 // known is a profile that knows its gangs, with those that start together with them.
@@ -65,35 +65,38 @@ func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 	return all, pods, gangs
 }
 
-// BenchmarkSearch measures one search: 40,000 pods on 5,000 nodes, and a preemptor of 64 that needs 64 GPUs.
+// BenchmarkSearch measures one search: 40,000 pods on 5,000 nodes, and a preemptor of 64 that needs 64 GPUs, or of 512.
 // Where a topology is required its time must grow with the domain, not with the cluster.
 func BenchmarkSearch(b *testing.B) {
 	for _, c := range []struct {
 		name         string
 		nodes, racks int
-		min          int
+		min, size    int // of a victim gang, of the preemptor
 		spec         gangstate.Spec
 	}{
-		{"surplus/nodes=5000", 5000, 50, 4, gangstate.Spec{}},
-		{"surplus/nodes=1000", 1000, 10, 4, gangstate.Spec{}},
-		{"whole/nodes=5000", 5000, 50, 8, gangstate.Spec{}},
-		{"rack=100/nodes=5000", 5000, 50, 8, gangstate.Spec{RequiredTopology: rack}},
-		{"rack=100/nodes=1000", 1000, 10, 8, gangstate.Spec{RequiredTopology: rack}},
-		{"hopeless/nodes=5000", 5000, 50, 8, gangstate.Spec{RequiredTopology: v1.LabelHostname}},
+		{"surplus/nodes=5000", 5000, 50, 4, 64, gangstate.Spec{}},
+		{"surplus/nodes=1000", 1000, 10, 4, 64, gangstate.Spec{}},
+		{"512/nodes=10000", 10000, 100, 4, 512, gangstate.Spec{}},
+		{"512/nodes=5000", 5000, 50, 4, 512, gangstate.Spec{}},
+		{"512/nodes=1000", 1000, 10, 4, 512, gangstate.Spec{}},
+		{"whole/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{}},
+		{"rack=100/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{RequiredTopology: rack}},
+		{"rack=100/nodes=1000", 1000, 10, 8, 64, gangstate.Spec{RequiredTopology: rack}},
+		{"hopeless/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{RequiredTopology: v1.LabelHostname}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			nodes, pods, gangs := full(c.nodes, c.racks, c.min)
 			s := newStage(b, nodes, pods)
 			s.know(gangs)
-			d := s.demand(b, c.spec, members("p", 64, 64, 100, 1)...)
+			d := s.demand(b, c.spec, members("p", c.size, c.size, 100, 1)...)
 			b.ReportAllocs()
-			before := processCPU(b)
+			report := cputime.Start(b)
 			for b.Loop() {
 				f, err := s.search(s.ctx, d)
 				if err != nil {
 					b.Fatal(err)
 				}
-				want := 64
+				want := c.size
 				if c.spec.RequiredTopology == v1.LabelHostname {
 					want = 0
 				}
@@ -105,20 +108,9 @@ func BenchmarkSearch(b *testing.B) {
 					b.Fatalf("%d victims, want %d", got, want)
 				}
 			}
-			b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
+			report()
 		})
 	}
-}
-
-// processCPU returns the CPU time that this process has used, in nanoseconds: on all cores, and, unlike the
-// time on the clock, the same on a machine that does other things too.
-func processCPU(b *testing.B) int64 {
-	b.Helper()
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
-	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
 // BenchmarkSearchMembersThatDiffer does what BenchmarkSearch does for a preemptor whose members care about
@@ -178,7 +170,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 				s.know(gangs)
 				d := s.demand(b, gangstate.Spec{}, preemptor...)
 				b.ReportAllocs()
-				victims, before := 0, processCPU(b)
+				victims, report := 0, cputime.Start(b)
 				for b.Loop() {
 					f, err := s.search(s.ctx, d)
 					if err != nil {
@@ -189,7 +181,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 					}
 					victims = len(f.victims)
 				}
-				b.ReportMetric(float64(processCPU(b)-before)/float64(b.N), "cpu-ns/op")
+				report()
 				b.ReportMetric(float64(victims), "victims")
 			})
 		}

@@ -68,23 +68,28 @@ func (b asked) run(ctx context.Context, f *fixture, r *report) (err error) {
 	return nil
 }
 
-// fill makes pods that have their nodes, six in ten of which have a GPU, and a gang that asks for more nodes than there
-// are.
+// fill makes pods that have their nodes, six on each with a GPU, and a gang that asks for more nodes than are free.
 func (b asked) fill(ctx context.Context, f *fixture) error {
+	runs := workload{scheduler: ours.schedulerName, prefix: "runs", gangs: b.nodes, size: b.onNode}
+	waits := workload{scheduler: ours.schedulerName, prefix: "waiting", gangs: 1, size: 64, min: 64, gpus: gpusOnNode}
+	if err := f.fill(ctx, runs, 6); err != nil {
+		return err
+	}
+	return f.create(ctx, waits)
+}
+
+// fill makes pods that have their nodes, as many on each as the workload's gangs have. Those beyond withGPU on a node
+// ask for no GPU.
+func (f *fixture) fill(ctx context.Context, runs workload, withGPU int) error {
 	nodes, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	runs := workload{scheduler: ours.schedulerName, prefix: "runs", gangs: b.nodes, size: b.onNode}
-	waits := workload{scheduler: ours.schedulerName, prefix: "waiting", gangs: 1, size: 64, min: 64, gpus: gpusOnNode}
-	return each(ctx, runs.pods()+waits.pods(), func(ctx context.Context, i int) error {
-		pod := waits.at(max(0, i-runs.pods()))
-		if i < runs.pods() {
-			pod = runs.at(i)
-			pod.Spec.NodeName = nodes.Items[i/b.onNode].Name
-			if i%10 >= 6 {
-				delete(pod.Spec.Containers[0].Resources.Limits, localcluster.ResourceGPU)
-			}
+	return each(ctx, runs.pods(), func(ctx context.Context, i int) error {
+		pod := runs.at(i)
+		pod.Spec.NodeName = nodes.Items[i/runs.size].Name
+		if i%runs.size >= withGPU {
+			delete(pod.Spec.Containers[0].Resources.Limits, localcluster.ResourceGPU)
 		}
 		f.wrote.Add(1)
 		if _, err := f.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {

@@ -81,7 +81,7 @@ func (b churn) run(ctx context.Context, f *fixture, r *report) error {
 func (b churn) once(ctx context.Context, f *fixture) (v values, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, s, err := f.startWatched(ctx, b.name())
+	seen, s, err := f.startWatched(ctx, ours, b.name())
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func (b contention) run(ctx context.Context, f *fixture, r *report) error {
 func (b contention) once(ctx context.Context, f *fixture, r *report) (v values, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, s, err := f.startWatched(ctx, b.name())
+	seen, s, err := f.startWatched(ctx, ours, b.name())
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ type workload struct {
 	priority  int32
 	// polite pods never evict others.
 	polite bool
-	// gpus per pod; 0 is 1.
+	// gpus per pod; 0 is 1, and less is none.
 	gpus int
 	// queues are how many the gangs are in, one after the other; 0: they name none.
 	queues int
@@ -174,8 +174,11 @@ func (w workload) at(i int) *v1.Pod {
 	if w.queues > 0 {
 		pod.Labels[v1alpha1.QueueLabel] = queueName(gang % w.queues)
 	}
-	if w.gpus > 0 {
-		pod.Spec.Containers[0].Resources.Limits[localcluster.ResourceGPU] = *resource.NewQuantity(int64(w.gpus), resource.DecimalSI)
+	switch limits := pod.Spec.Containers[0].Resources.Limits; {
+	case w.gpus > 0:
+		limits[localcluster.ResourceGPU] = *resource.NewQuantity(int64(w.gpus), resource.DecimalSI)
+	case w.gpus < 0:
+		delete(limits, localcluster.ResourceGPU)
 	}
 	if w.claims {
 		claim(pod)

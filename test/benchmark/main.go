@@ -33,7 +33,9 @@ type options struct {
 	// system: the schedulers are measured with what users run beside them.
 	system bool
 	// upstream: the workloads are those of Kubernetes' own benchmark.
-	upstream   bool
+	upstream bool
+	// size: what things cost in clusters of several sizes.
+	size       bool
 	scheduler  string
 	controller string
 	// descheduler is always that of this checkout.
@@ -66,6 +68,7 @@ func parse(args []string) (options, error) {
 	columns := flags.String("columns", ".", "regular expression: with -system, take turns only among the columns whose name matches")
 	flags.BoolVar(&o.system, "system", false, "measure what users run: kubelets (KWOK) beside both schedulers, and lockstep-controller beside ours")
 	flags.BoolVar(&o.upstream, "upstream", false, "run the workloads of gangs of scheduler_perf, Kubernetes' own benchmark, with native gangs and ours in turn")
+	flags.BoolVar(&o.size, "size", false, "measure what things cost on 1,000, 5,000 and 10,000 nodes, with 10 pods on each, and how that grows")
 	flags.StringVar(&o.scheduler, "scheduler", "", "the lockstep-scheduler to measure (default: build this checkout's)")
 	flags.StringVar(&o.controller, "controller", "", "the lockstep-controller to measure with -system (default: build this checkout's)")
 	flags.StringVar(&o.config, "config", "", "configuration file of lockstep-scheduler (default: what it runs without one)")
@@ -142,6 +145,9 @@ func choose(o options) ([]benchmark, error) {
 	if o.system {
 		list = systems
 	}
+	if o.size {
+		list = sizes
+	}
 	if o.upstream {
 		var err error
 		if list, err = upstreams(); err != nil {
@@ -174,7 +180,7 @@ func (o options) cluster() (localcluster.Options, error) {
 		}
 		what.FeatureGates = gates(cases...)
 	}
-	if o.system {
+	if o.system || o.size {
 		root, err := localcluster.Root()
 		if err != nil {
 			return what, err

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -202,5 +204,27 @@ func TestAllocations(t *testing.T) {
 	twice, allocated := allocations([]resourceapi.ResourceClaim{*one, *other, *elsewhere, *none})
 	if twice != 1 || allocated != 5 {
 		t.Errorf("got %d devices, %d of them twice; want 5 and 1", allocated, twice)
+	}
+}
+
+func TestExponents(t *testing.T) {
+	var out strings.Builder
+	r := newReport(&out)
+	for nodes, cost := range map[int]float64{1000: 2, 10000: 200} {
+		r.add(r.table(fmt.Sprintf("Asked/nodes=%d/pods=%d", nodes, 10*nodes), nil, "command=list"), 0, 1, values{"command-cpu-s": cost})
+	}
+	r.add(r.table("Told/nodes=10/members=1000", nil, "scheduler=ours"), 0, 1, values{"s-to-all-told": 3})
+	out.Reset()
+	r.exponents()
+	if want := "Asked command=list  command-cpu-s  1000 nodes: 2  10000 nodes: 200  exponent 2.00\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestMicroLine(t *testing.T) {
+	const line = "BenchmarkPlan/members=1000/nodes=5000-2 \t       3\t  9172734 ns/op\t  11234567.5 cpu-ns/op\t 1 B/op\n"
+	got := microLine.FindStringSubmatch("goos: linux\n" + line)
+	if diff := cmp.Diff([]string{"Plan/members=1000/nodes=5000", "11234567.5"}, got[1:]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -38,7 +38,7 @@ func (b placing) run(ctx context.Context, f *fixture, r *report) (err error) {
 	if err != nil {
 		return err
 	}
-	_, s, err := f.startWatched(ctx, b.name())
+	_, s, err := f.startWatched(ctx, ours, b.name())
 	if err != nil {
 		return err
 	}

@@ -121,12 +121,8 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 	if err := f.create(ctx, high); err != nil {
 		return nil, err
 	}
-	waitCtx, stop := context.WithTimeout(ctx, fullTimeout)
-	defer stop()
-	if err := seen.Wait(waitCtx, func() bool { return seen.of(high.prefix) == high.pods() }); err != nil {
-		seen.Lock()
-		defer seen.Unlock()
-		return nil, fmt.Errorf("waiting for %d preemptors, %d are bound: %w", high.pods(), seen.of(high.prefix), err)
+	if err := seen.until(ctx, high); err != nil {
+		return nil, err
 	}
 	took := seen.lastBind().Sub(started)
 	if err := await.Pause(ctx, settlePause); err != nil {

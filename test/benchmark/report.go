@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -29,6 +32,9 @@ var units = []unit{
 	{"s-to-answer", false},           // from the start of a command to its end
 	{"command-cpu-s", false},         // of it
 	{"command-peak-MiB", false},      // resident, of it
+	{"cpu-us/event", false},          // of the scheduler, for a change of a pod that runs
+	{"controller-us/event", false},   // of lockstep-controller
+	{"cpu-ms/op", false},             // of a micro-benchmark
 	{"cpu-ms/pod", false},            // of the scheduler, from its start until it is quiet
 	{"system-cpu-ms/pod", false},     // of the scheduler and of lockstep-controller, where one belongs to it
 	{"controller-cpu-ms/pod", false}, // of lockstep-controller, from its start until it is quiet
@@ -206,12 +212,55 @@ func (r *report) summarize() {
 		}
 		_ = w.Flush()
 	}
+	r.exponents()
 	if missed > 0 {
 		r.print("\n%d goals missed\n", missed)
 	}
 	for _, wrong := range r.wrongs {
 		r.print("\nWRONG: %s\n", wrong)
 	}
+}
+
+var nodesIn = regexp.MustCompile(`/nodes=(\d+)(/pods=\d+)?`)
+
+// exponents prints what was measured alike at several numbers of nodes, with the exponent from the fewest to the most.
+func (r *report) exponents() {
+	type one struct{ what, unit string }
+	type point struct{ nodes, value float64 }
+	found := map[one][]point{}
+	var order []one
+	for _, t := range r.tables {
+		match := nodesIn.FindStringSubmatch(t.name)
+		if match == nil {
+			continue
+		}
+		nodes, _ := strconv.ParseFloat(match[1], 64) // it is digits
+		for column := range t.columns {
+			for _, u := range units {
+				if mean, ok := t.mean(column, u.name); ok {
+					key := one{nodesIn.ReplaceAllString(t.name, "") + " " + t.columns[column], u.name}
+					if found[key] == nil {
+						order = append(order, key)
+					}
+					found[key] = append(found[key], point{nodes, mean})
+				}
+			}
+		}
+	}
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	for _, key := range order {
+		points := slices.SortedFunc(slices.Values(found[key]), func(a, b point) int { return cmp.Compare(a.nodes, b.nodes) })
+		first, last := points[0], points[len(points)-1]
+		if first.nodes >= last.nodes {
+			continue
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s", key.what, key.unit)
+		for _, p := range points {
+			_, _ = fmt.Fprintf(w, "\t%.0f nodes: %.4g", p.nodes, p.value)
+		}
+		_, _ = fmt.Fprintf(w, "\texponent %.2f\n", math.Log(last.value/first.value)/math.Log(last.nodes/first.nodes))
+	}
+	_ = w.Flush()
 }
 
 func (t *table) row(unit string) (row string, missed int) {

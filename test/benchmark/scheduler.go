@@ -91,13 +91,13 @@ func (f *fixture) start(k kind, label string) (*scheduler, error) {
 	return s, nil
 }
 
-// startWatched starts ours, with bindings watched before, and returns when it schedules.
-func (f *fixture) startWatched(ctx context.Context, label string) (*bindings, *scheduler, error) {
+// startWatched starts a scheduler, with bindings watched before, and returns when it schedules.
+func (f *fixture) startWatched(ctx context.Context, k kind, label string) (*bindings, *scheduler, error) {
 	seen, err := watchBindings(ctx, f.client)
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := f.start(ours, label)
+	s, err := f.start(k, label)
 	if err != nil {
 		return nil, nil, err
 	}

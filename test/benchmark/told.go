@@ -31,7 +31,7 @@ func (b told) run(ctx context.Context, f *fixture, r *report) (err error) {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
 	}
-	_, s, err := f.startWatched(ctx, b.name())
+	_, s, err := f.startWatched(ctx, ours, b.name())
 	if err != nil {
 		return err
 	}

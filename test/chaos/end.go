@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -148,15 +147,11 @@ func (s *stage) checkReservations(ctx context.Context, users *driver) error {
 		if err != nil && time.Now().After(deadline) {
 			return err
 		}
-		for line := range strings.Lines(text) {
-			if value, ok := strings.CutPrefix(line, "lockstep_reservation_held_placements "); ok {
-				n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-				if err != nil {
-					return fmt.Errorf("reading gauges: %w", err)
-				}
-				held = int(n)
+		eachMetric(text, func(name, _ string, value float64) {
+			if name == heldPlacements {
+				held = int(value)
 			}
-		}
+		})
 		want := 0
 		s.seen.with(func(c *invariant.Checker) { want = c.HeldPlacements() })
 		if held == want || time.Now().After(deadline) || await.Pause(ctx, tickEvery) != nil {
@@ -252,7 +247,9 @@ func (s *stage) waitEmpty(ctx context.Context) {
 }
 
 // ours are the gauges that are 0 where there are no pods.
-var ours = []string{"lockstep_holds{", "lockstep_gang_gangs{", "lockstep_gang_members_held{", "lockstep_queue_allocated{", "lockstep_queue_share{", "lockstep_queue_pending_gangs{", "lockstep_reservation_held_placements "}
+var ours = []string{"lockstep_holds", "lockstep_gang_gangs", "lockstep_gang_members_held", "lockstep_queue_allocated", "lockstep_queue_share", "lockstep_queue_pending_gangs", heldPlacements}
+
+const heldPlacements = "lockstep_reservation_held_placements"
 
 // gauges returns them as the leading scheduler has them, when they are 0 or after a while.
 func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
@@ -262,12 +259,12 @@ func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
 	for deadline := time.Now().Add(gaugesWithin); ; {
 		text, err := s.leaderMetrics(ctx)
 		found, sum := map[string]float64{}, 0.0
-		for line := range strings.Lines(text) {
-			if name, value, ok := gauge(line); ok {
-				found[name] = value
+		eachMetric(text, func(name, labels string, value float64) {
+			if slices.Contains(ours, name) {
+				found[name+"{"+labels] = value
 				sum += math.Abs(value)
 			}
-		}
+		})
 		if err == nil && len(found) > 0 && sum == 0 || time.Now().After(deadline) {
 			if len(found) == 0 {
 				return nil, fmt.Errorf("reading gauges: the scheduler has none of %q: %w", ours, err)
@@ -280,18 +277,6 @@ func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
 	}
 }
 
-// gauge reads one of ours from a line.
-func gauge(line string) (name string, value float64, ok bool) {
-	for _, prefix := range ours {
-		if strings.HasPrefix(line, prefix) {
-			at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
-			value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
-			return line[:at], value, err == nil
-		}
-	}
-	return "", 0, false
-}
-
 // readLogs looks for panics and data races, and for decisions that come to nothing.
 func (s *stage) readLogs() error {
 	for _, r := range s.replicas {
@@ -299,10 +284,11 @@ func (s *stage) readLogs() error {
 		if err != nil {
 			return fmt.Errorf("reading the log of %s: %w", r.name, err)
 		}
-		for _, finding := range invariant.Findings(string(data)) {
+		log := string(data)
+		for _, finding := range invariant.Findings(log) {
 			s.seen.report(invariant.LogFinding, r.name, "%s", finding)
 		}
-		s.seen.with(func(c *invariant.Checker) { c.CheckWithdrawals(string(data)) })
+		s.seen.with(func(c *invariant.Checker) { c.CheckWithdrawals(log) })
 	}
 	return nil
 }

@@ -49,6 +49,7 @@ func run(ctx context.Context) error {
 	}
 	o := Options{Progress: os.Stderr}
 	minutes := flag.Float64("minutes", 5, "how long gangs come and faults happen")
+	hours := flag.Float64("hours", 0, "instead of -minutes: a steady load for so long, few faults, and nothing may grow")
 	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "what the plan is made from")
 	flag.BoolVar(&o.Queues, "queues", false, "with FairShare on, and all gangs in queues")
 	flag.BoolVar(&o.Reservations, "reservations", false, "with Reservations for many of the gangs and pods")
@@ -60,13 +61,16 @@ func run(ctx context.Context) error {
 	flag.StringVar(&o.Controller, "controller", filepath.Join(root, "bin", "lockstep-controller"), "the controller's binary")
 	flag.StringVar(&o.Descheduler, "descheduler", filepath.Join(root, "bin", "lockstep-descheduler"), "the descheduler's binary")
 	flag.Parse()
-	if *minutes <= 0 {
-		return fmt.Errorf("reading -minutes: %g is not above 0", *minutes)
+	if *minutes <= 0 || *hours < 0 {
+		return fmt.Errorf("reading -minutes and -hours: %g or %g is too little", *minutes, *hours)
 	}
 	if o.Moves && o.Scheduler == stock {
 		return errors.New("reading -moves: the stock scheduler knows no Reservations; take -scheduler away")
 	}
 	o.Length = time.Duration(*minutes * float64(time.Minute))
+	if o.Steady = *hours > 0; o.Steady {
+		o.Length = time.Duration(*hours * float64(time.Hour))
+	}
 	quietKlog()
 	report, err := Run(ctx, o)
 	if report != nil {

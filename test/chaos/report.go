@@ -32,12 +32,13 @@ type Report struct {
 	counts         invariant.Counts
 	unknown        int
 	violations     []invariant.Violation
+	samples        samples
 	bad            badInputs
 }
 
 // fill takes in what is known at the end.
 func (s *stage) fill(r *Report, users *driver, faults *injector) {
-	r.faults, r.missed = faults.counts, faults.missed
+	r.faults, r.missed, r.samples = faults.counts, faults.missed, s.samples
 	users.mu.Lock()
 	r.bad = users.bad
 	users.mu.Unlock()
@@ -64,7 +65,18 @@ func (r *Report) Little() string {
 	if r.cut {
 		return ""
 	}
-	return r.counts.Little(r.played)
+	if little := r.counts.Little(r.played); little != "" {
+		return little
+	}
+	switch {
+	case !r.options.Steady:
+		return ""
+	case !r.samples.enough():
+		return "no scheduler, or no controller, led for long enough to be judged"
+	case !r.samples.steady():
+		return "pods became ever more: the machine does not keep up, and what grows was not judged"
+	}
+	return ""
 }
 
 // String returns the report for people.
@@ -83,6 +95,9 @@ func (r *Report) String() string {
 	line("  planned: %s", r.plan)
 	r.writeFaults(line)
 	r.writeCounts(line)
+	if r.options.Steady {
+		b.WriteString(r.samples.String())
+	}
 	if little := r.Little(); little != "" {
 		line("THE RUN SHOWS TOO LITTLE: %s", little)
 	}

@@ -36,6 +36,8 @@ type Options struct {
 	Moves bool
 	// BadInput adds objects that make no sense.
 	BadInput bool
+	// Steady is for a long run: the same load all the time, a fault about every minute, and nothing may grow.
+	Steady bool
 	// Faults: without, nothing is broken.
 	Faults bool
 	// Kubelets, if set, is how many nodes there are, which kubelets run in place of KWOK. None of them is deleted.
@@ -67,7 +69,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		return nil, fmt.Errorf("making the folder of the run: %w", err)
 	}
 	plan := workload.Make(workload.Options{
-		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, BadInput: o.BadInput, Nodes: o.nodes(), NodesStay: o.Kubelets > 0, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
+		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, BadInput: o.BadInput, Steady: o.Steady,
+		Nodes: o.nodes(), NodesStay: o.Kubelets > 0, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
 	})
 	if err := writeJSON(filepath.Join(dir, "plan.json"), plan); err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{cluster: cluster, root: root, dir: dir, options: o, seen: newObserver(bounds(o), log)}
+	s := &stage{cluster: cluster, root: root, dir: dir, options: o, seen: newObserver(bounds(o), log), samples: samples{}}
 	report, err := s.run(ctx, plan)
 	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
 	defer cancel()
@@ -173,6 +176,7 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	s.play(ctx, plan, users, faults)
 	report := &Report{options: s.options, dir: s.dir, plan: plan.String(), played: time.Since(begin)}
 	err = s.end(ctx, users, report)
+	s.judgeGrowth()
 	s.fill(report, users, faults)
 	return report, errors.Join(append(append([]error{err}, faults.errs...), users.refusals()...)...)
 }
@@ -188,6 +192,9 @@ func (s *stage) play(ctx context.Context, plan workload.Plan, users *driver, fau
 	if s.options.Faults {
 		all.Go(func() { faults.run(ctx, plan.Faults) })
 		all.Go(func() { faults.run(ctx, plan.NodeFaults) })
+	}
+	if s.options.Steady {
+		all.Go(func() { s.sample(ctx) })
 	}
 	all.Go(func() { s.tellProgress(ctx) })
 	all.Wait()

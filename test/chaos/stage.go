@@ -43,6 +43,7 @@ type stage struct {
 	seen     *observer
 	health   *health
 	replicas []*replica
+	samples  samples // of a steady run
 }
 
 // clusterUp starts the control plane.
@@ -150,7 +151,7 @@ func (s *stage) schedulerConfig() (string, error) {
 	config["clientConnection"] = map[string]any{"kubeconfig": s.cluster.Kubeconfig(), "qps": 2000, "burst": 4000}
 	config["leaderElection"] = map[string]any{
 		"leaderElect": true, "resourceName": leaseNames[workload.Scheduler], "resourceNamespace": leaseNamespace,
-		"leaseDuration": workload.LeaseDuration.String(), "renewDeadline": "3s", "retryPeriod": "1s",
+		"leaseDuration": s.options.lease().String(), "renewDeadline": s.options.renewDeadline().String(), "retryPeriod": "1s",
 	}
 	if s.options.Queues && s.options.Scheduler != stock {
 		if err := addPlugin(config, "FairShare"); err != nil {
@@ -167,6 +168,17 @@ func (s *stage) schedulerConfig() (string, error) {
 	}
 	return path, nil
 }
+
+// lease returns the lease duration of scheduler and descheduler. In a steady run it is as long as by default, so that few
+// lose it.
+func (o Options) lease() time.Duration {
+	if o.Steady {
+		return 15 * time.Second
+	}
+	return workload.LeaseDuration
+}
+
+func (o Options) renewDeadline() time.Duration { return o.lease() * 3 / 5 }
 
 // addPlugin enables a plugin at all its extension points, in every profile.
 func addPlugin(config map[string]any, name string) error {
@@ -253,7 +265,8 @@ func (s *stage) descheduler(number int, schedulerConfig string) (*replica, error
 		"--kubeconfig=" + s.cluster.Kubeconfig(), "--policy-config-file=" + path, "--descheduling-interval=3s",
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + filepath.Join(s.dir, r.name),
 		"--leader-elect", "--leader-elect-resource-name=" + leaseNames[workload.Descheduler], "--leader-elect-resource-namespace=" + leaseNamespace,
-		"--leader-elect-lease-duration=" + workload.LeaseDuration.String(), "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s", "--v=1",
+		"--leader-elect-lease-duration=" + s.options.lease().String(), "--leader-elect-renew-deadline=" + s.options.renewDeadline().String(),
+		"--leader-elect-retry-period=1s", "--v=1",
 	}
 	return r, nil
 }

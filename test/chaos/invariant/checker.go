@@ -32,6 +32,7 @@ const (
 	Sums          Invariant = "sums are 0 in the end"
 	Process       Invariant = "no process ends by itself"
 	LogFinding    Invariant = "no panic and no data race"
+	Growth        Invariant = "nothing grows for ever"
 )
 
 // Violation is an invariant that did not hold.

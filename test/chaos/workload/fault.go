@@ -65,16 +65,19 @@ const (
 	controllerLease = 15 * time.Second
 )
 
+func (t Target) lease() time.Duration {
+	if t == Controller {
+		return controllerLease
+	}
+	return LeaseDuration
+}
+
 // Kind names the kind of the fault, by which they are counted.
 func (f Fault) Kind() string {
 	length := ""
 	if f.Blow == Stop {
 		length = " shortly"
-		lease := LeaseDuration
-		if f.Target == Controller {
-			lease = controllerLease
-		}
-		if f.Lasts > lease {
+		if f.Lasts > f.Target.lease() {
 			length = " longer than the lease"
 		}
 	}
@@ -88,6 +91,9 @@ type kind struct {
 	when     Moment
 	from, to time.Duration
 }
+
+// endsProcess reports whether a process ends by it: the target, or one that loses its lease.
+func (k kind) endsProcess() bool { return k.blow == Kill || k.to > k.target.lease() }
 
 // processKinds come in turn, in an order of the seed: none twice before all have come. The most telling ones come first
 // in short runs, since the order is drawn within each half.
@@ -131,6 +137,10 @@ var moveKinds = []kind{
 const (
 	firstCalm          = 12 * time.Second
 	leastCalm, maxCalm = 4 * time.Second, 16 * time.Second
+	// steadyCalm is that of a steady run: a fault of a process or of a node about every minute.
+	steadyCalm = 2 * time.Minute
+	// steadyEnds is how many percent of the faults that end processes a steady run keeps: a few in eight hours.
+	steadyEnds = 2
 )
 
 // processFaults makes up more faults than there is time for: how long each takes is seen when it comes.
@@ -144,8 +154,14 @@ func processFaults(o Options, r *rand.Rand) []Fault {
 		for _, half := range kinds {
 			for _, i := range r.Perm(len(half)) {
 				k := half[i]
+				if o.Steady && k.endsProcess() && !chance(r, steadyEnds) {
+					continue
+				}
 				f := Fault{Target: k.target, Blow: k.blow, When: k.when, Calm: between(r, leastCalm, maxCalm), Lasts: between(r, k.from, k.to)}
-				if len(faults) == 0 {
+				switch {
+				case o.Steady:
+					f.Calm = steadyCalm
+				case len(faults) == 0:
 					f.Calm = firstCalm
 				}
 				faults = append(faults, f)
@@ -166,6 +182,9 @@ func nodeFaults(o Options, r *rand.Rand) []Fault {
 			f.Blow, f.Lasts = Renew, between(r, 500*time.Millisecond, 4*time.Second)
 		default:
 			f.Blow, f.Lasts = Cordon, between(r, 5*time.Second, 15*time.Second)
+		}
+		if o.Steady {
+			f.Calm = steadyCalm
 		}
 		faults = append(faults, f)
 		at += f.Calm

@@ -22,6 +22,8 @@ type Options struct {
 	Moves bool
 	// BadInput adds objects that make no sense.
 	BadInput bool
+	// Steady is for a long run: the load stays the same, and faults are rare, most of all those that end processes.
+	Steady bool
 	// Nodes are in racks of NodesPerRack, with GPUs each.
 	Nodes, NodesPerRack, GPUs int
 	// NodesStay: no node is deleted.
@@ -79,6 +81,7 @@ type Work struct {
 // Bounds of the load: what is asked for as a part of all GPUs.
 const (
 	leastLoad, mostLoad = 0.6, 1.6
+	steadyLoad          = 0.95
 	// wave is how long the load takes from low to high and back.
 	wave = 50 * time.Second
 	// pace is the interval of looking whether there is enough load, and perPace how many works may come then.
@@ -98,7 +101,10 @@ func Make(o Options) Plan {
 }
 
 // target returns the load that is aimed at: it begins high enough that gangs have to be preempted soon.
-func target(at time.Duration) float64 {
+func (o Options) target(at time.Duration) float64 {
+	if o.Steady {
+		return steadyLoad
+	}
 	middle, swing := (leastLoad+mostLoad)/2, (mostLoad-leastLoad)/2
 	return middle + swing*math.Sin(2*math.Pi*at.Seconds()/wave.Seconds())
 }
@@ -139,10 +145,11 @@ func (w *Work) gpus() int {
 }
 
 func makeWorks(o Options, r *rand.Rand) []Work {
-	p := Plan{Options: o}
+	p, current := Plan{Options: o}, Plan{Options: o}
 	for at := time.Duration(0); at < o.Length; at += pace {
+		current.Works = slices.DeleteFunc(current.Works, func(w Work) bool { return w.expectedEnd() <= at })
 		for range perPace {
-			if p.Load(at) >= target(at) {
+			if current.Load(at) >= o.target(at) {
 				break
 			}
 			w := makeWork(o, r, len(p.Works))
@@ -150,7 +157,7 @@ func makeWorks(o Options, r *rand.Rand) []Work {
 			if o.Reservations {
 				w.reserve(r)
 			}
-			p.Works = append(p.Works, w)
+			p.Works, current.Works = append(p.Works, w), append(current.Works, w)
 		}
 	}
 	slices.SortStableFunc(p.Works, func(a, b Work) int { return cmp.Compare(a.begin(), b.begin()) })

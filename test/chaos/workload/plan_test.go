@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,6 +54,32 @@ func TestLoad(t *testing.T) {
 		if perSecond := float64(pods) / p.Options.Length.Seconds(); perSecond < 3 || perSecond > 12 {
 			t.Errorf("seed %d: %.1f pods come per second, want about 6", seed, perSecond)
 		}
+	}
+}
+
+// TestSteady: the load stays near the capacity, faults are rare, and few of them end processes.
+func TestSteady(t *testing.T) {
+	o := options(3)
+	o.Steady, o.Length = true, time.Hour
+	p := Make(o)
+	sum, n := 0.0, 0.0
+	for at := time.Minute; at < o.Length; at += time.Second {
+		sum, n = sum+p.Load(at), n+1
+	}
+	if mean := sum / n; mean < 0.9 || mean > 1.05 {
+		t.Errorf("the mean load is %.2f, want about 0.95", mean)
+	}
+	ends := 0
+	for _, f := range p.Faults {
+		if f.Blow == Kill || f.Lasts > f.Target.lease() {
+			ends++
+		}
+	}
+	if n := len(p.Faults); ends == 0 || ends > n/6 {
+		t.Errorf("%d of %d faults end processes", ends, n)
+	}
+	if i := slices.IndexFunc(slices.Concat(p.Faults, p.NodeFaults), func(f Fault) bool { return f.Calm != steadyCalm }); i >= 0 {
+		t.Errorf("fault %d does not come after %s of calm", i, steadyCalm)
 	}
 }
 
