@@ -112,9 +112,10 @@ type placed struct {
 	heard  heard
 	// rechecks: everything that waiting jobs ask for may be held for them by now.
 	rechecks bool
-	// followsCache: Left is called when the scheduler's cache no longer has a pod. ended are pods that have ended meanwhile.
-	followsCache bool
-	ended        []*v1.Pod
+	// followsCache: Left is called when the scheduler's cache no longer has a pod. ended are pods that have ended since
+	// dropEnded was called, and overdue those that had ended before.
+	followsCache   bool
+	ended, overdue []*v1.Pod
 }
 
 // Gangs is what the Dispatcher needs to know of the gangs of all profiles.

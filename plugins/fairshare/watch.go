@@ -178,15 +178,16 @@ func (d *Dispatcher) podEnded(pod *v1.Pod) {
 	d.ended = append(d.ended, pod)
 }
 
-// dropEnded counts pods no more that have ended, and of which the scheduler's cache has said nothing.
+// dropEnded counts pods no more that had ended when it was last called, and of which the scheduler's cache has said
+// nothing since.
 func (d *Dispatcher) dropEnded() {
 	defer d.lock()()
-	for _, pod := range d.ended {
+	for _, pod := range d.overdue {
 		if d.there(pod) == nil {
 			d.drop(pod.UID)
 		}
 	}
-	d.ended = nil
+	d.overdue, d.ended = d.ended, nil
 }
 
 // Left counts a pod no more that the scheduler's cache no longer has on a node, if it has ended.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -88,8 +89,8 @@ func successors(owner *metav1.OwnerReference, suspended bool) string {
 		return "its pods have no controller that makes them again"
 	case suspended:
 		return fmt.Sprintf("Job %q is suspended, and makes its pods again once these have ended", owner.Name)
-	case owner.Kind == "Job":
-		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes; %s: %s avoids it", owner.Name,
+	case owner.Kind == "Job" && owner.APIVersion == batchv1.SchemeGroupVersion.String():
+		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes, unless its backoffLimit is used up; %s: %s avoids both", owner.Name,
 			v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)
 	default:
 		return fmt.Sprintf("%s %q makes its pods again", owner.Kind, owner.Name)

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 )
 
 // taints is a set of taints that keep pods off nodes, and the nodes that have exactly these.
@@ -61,7 +61,7 @@ func lasting(list []v1.Toleration) ([]v1.Toleration, string) {
 
 // tolerateAll reports whether each of some taints is tolerated.
 func tolerateAll(list []v1.Toleration, taints []v1.Taint) bool {
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, taints, list, nil, true)
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), taints, list, nil, true)
 	return !untolerated
 }
 
