@@ -151,7 +151,9 @@ func badNames() []any {
 	return []any{"", "a/b", "..", "a%2fb", "A b", "\x1b[31m", "ü", strings.Repeat("x", 254), 7, nil}
 }
 
-func badTimes(more ...any) []any { return append([]any{never, longAgo, tooLong, "1", "", "10 minutes", 7}, more...) }
+func badTimes(more ...any) []any {
+	return append([]any{never, longAgo, tooLong, "1", "", "10 minutes", 7}, more...)
+}
 
 func migrations() []sample {
 	good := values{"podName": "p", "podUID": "u", "sourceNode": "node-0", "targetNode": "node-1"}
