@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func write(t *testing.T, profiles string) string {
 // TestQueues: the controller goes by what the scheduler's configuration says of queues.
 func TestQueues(t *testing.T) {
 	const with = "  plugins: {multiPoint: {enabled: [{name: Gang}, {name: FairShare}]}}\n"
-	flags := queuestatus.Options{SchedulerNames: []string{"by-flag"}, Policies: []string{"proportion"}}
+	flags := queuestatus.Options{SchedulerNames: []string{"by-flag"}, Policies: []string{"proportion"}, EvictedHold: config.DefaultEvictedHold}
 	for sentence, c := range map[string]struct {
 		profiles string // without: no file
 		changed  string
@@ -36,12 +37,12 @@ func TestQueues(t *testing.T) {
 	}{
 		"without a file the flags": {want: flags},
 		"one without the plugin":   {profiles: "- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: Gang}]}}\n", want: flags},
-		"the default policies":     {profiles: "- schedulerName: a\n" + with, want: queuestatus.Options{SchedulerNames: []string{"a"}, Policies: []string{"proportion", "capacity"}}},
+		"the default policies":     {profiles: "- schedulerName: a\n" + with, want: queuestatus.Options{SchedulerNames: []string{"a"}, Policies: []string{"proportion", "capacity"}, EvictedHold: config.DefaultEvictedHold}},
 		"all that it says": {
-			profiles: "- schedulerName: a\n- schedulerName: b\n" + with + "  pluginConfig: [{name: FairShare, args: {tiers: [{policies: [{name: capacity}]}], deviceClasses: {gpu.example.com: example.com/gpu}, pools: [{name: big, nodeSelector: {matchLabels: {size: big}}}]}}]\n",
+			profiles: "- schedulerName: a\n- schedulerName: b\n" + with + "  pluginConfig: [{name: FairShare, args: {evictedHold: 1h, tiers: [{policies: [{name: capacity}]}], deviceClasses: {gpu.example.com: example.com/gpu}, pools: [{name: big, nodeSelector: {matchLabels: {size: big}}}]}}]\n",
 			want: queuestatus.Options{SchedulerNames: []string{"b"}, Policies: []string{"capacity"}, Pools: []config.Pool{
 				{Name: "big", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"size": "big"}}},
-			}, DeviceClasses: map[string]v1.ResourceName{"gpu.example.com": "example.com/gpu"}},
+			}, DeviceClasses: map[string]v1.ResourceName{"gpu.example.com": "example.com/gpu"}, EvictedHold: time.Hour},
 		},
 		"one in which it is switched off": {profiles: "- schedulerName: a\n  plugins: {multiPoint: {enabled: [{name: FairShare}]}, preEnqueue: {disabled: [{name: \"*\"}]}}\n", want: flags},
 		"a flag that says it too":         {profiles: "- schedulerName: a\n" + with, changed: "queue-policies", wrong: "--queue-policies"},
