@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -86,7 +87,11 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 	}
 	gang := view.GangOf(pod)
 	if gang == "" {
-		return "", fmt.Errorf("%s %s/%s is in no gang: no label, annotation or field of its pods names one", kind, namespace, name)
+		waits := ""
+		if c := status.WaitCondition(pod); c != nil {
+			waits = "; it waits: " + c.Message
+		}
+		return "", fmt.Errorf("%s %s/%s is in no gang: no label, annotation or field of its pods names one%s", kind, namespace, name, waits)
 	}
 	return gang, nil
 }
