@@ -30,7 +30,7 @@ func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result
 			d.Untried += result.Tried[i].Untried
 		}
 	}
-	d.Refusals, d.Visited = result.Refusals, result.Visited
+	d.Refusals, d.Visited, d.Hopeless = result.Refusals, result.Visited, result.Hopeless
 	d.Need = strings.Join(needs, "; ")
 	switch {
 	case result.Complete:

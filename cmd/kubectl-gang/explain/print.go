@@ -106,6 +106,9 @@ func (r *Report) summary() (lines []string) {
 			if best := c.best(r.Gang); best != nil && len(best.Short) == 0 && len(c.Placement.Refusals) > 0 {
 				lines = append(lines, refusals(c.Placement))
 			}
+			if c.Placement != nil && c.Placement.Hopeless && c.Placed < c.Asked {
+				lines = append(lines, "It would not fit even if the cluster were empty")
+			}
 			continue
 		}
 		if c.Placed == c.Asked && len(c.Victims) == 0 {

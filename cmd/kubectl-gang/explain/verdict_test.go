@@ -68,6 +68,7 @@ func TestVerdict(t *testing.T) {
 func TestPrint(t *testing.T) {
 	said := view.Wait{Reason: unschedulable, Message: noFit, Pods: 10}
 	failed := placement(6, 5)
+	failed.Hopeless = true
 	failed.Untried, failed.Refusals, failed.Visited = 3, map[string]int{"Insufficient nvidia.com/gpu": 7}, 8
 	search := &decisions.Decision{Need: "80 nvidia.com/gpu", Domains: []decisions.Domain{{Name: "rack r", Outcome: "short"}, {Name: "rack r", Outcome: "short"}}}
 	r := Report{
@@ -80,6 +81,7 @@ DOMAIN   FITS   SHORT
 rack r   6/10   16 nvidia.com/gpu
 rack s   5/10   16 nvidia.com/gpu
 and 3 more
+It would not fit even if the cluster were empty
 With 1 more node like n-0 the scheduler would place 10 pods in rack r
 `
 	var out bytes.Buffer

@@ -73,6 +73,8 @@ type Decision struct {
 	// Refusals counts the nodes, of so many that were Visited, that refused members of a placement that failed, by reason.
 	Refusals map[string]int `json:"refusals,omitempty"`
 	Visited  int            `json:"visited,omitempty"`
+	// Hopeless: it would not fit either if the cluster were empty.
+	Hopeless bool `json:"hopeless,omitempty"`
 	// Bundles are the victims that were chosen.
 	Bundles []Bundle `json:"bundles,omitempty"`
 	// Result is the result, Chosen the domain where there is one, and Nodes how many nodes are used.
