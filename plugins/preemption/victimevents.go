@@ -59,10 +59,10 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footpr
 }
 
 // recordDemand records on the PodGroups of gangs that are about to go whole what they have, so that their queues ask for
-// it until their pods are made again.
+// it until their pods are made again. Pods without a controller are not.
 func (e *execution) recordDemand(ctx context.Context, together []gangstate.Footprint) {
 	for _, one := range together {
-		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangstate.Community {
+		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangstate.Community || metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {
 			continue
 		}
 		var pods []*v1.Pod
