@@ -43,7 +43,7 @@ var (
 )
 
 // cluster is an API server in memory, with a scheduler at work. All that it does is in one synctest bubble: its clients
-// reach the server by calls, so time passes only when nobody has anything to do.
+// reach the server by calls, so time passes only while every goroutine waits.
 type cluster struct {
 	server *overlayserver.Server
 	dir    string

@@ -108,7 +108,7 @@ type outcome struct {
 
 func promiseOf(o outcome) string { return strings.Split(o.found[0], ":")[0] }
 
-// playIn lets a history happen in a bubble of its own, in which time passes when nobody has anything to do.
+// playIn lets a history happen in a bubble of its own, in which time passes while every goroutine waits.
 func playIn(t *testing.T, dump *source.Dump, h *History) (o outcome) {
 	server, err := overlayserver.Start(dump)
 	if err != nil {

@@ -35,8 +35,8 @@ func Run(streams genericiooptions.IOStreams, run func(ctx context.Context, a *ac
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(collectFrom)
 	}
-	// Also when the terminal is closed, so that nothing is left in the directory for temporary files. A write to a pipe
-	// or a connection that nobody reads is an error of that write alone.
+	// Also when the terminal is closed, so that nothing is left in the directory for temporary files. A write to a
+	// broken pipe or connection fails, and does not end the program.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE)
 	a := access.New(output.Clean(streams))

@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Evicted is what a gang had in its queue when it was evicted. Until its pods have been made again its queue asks for
-// that. It is the value of [v1alpha1.EvictedAnnotation] on the PodGroup of the gang, and survives whoever wrote it.
+// that. It is the value of [v1alpha1.EvictedAnnotation] on the PodGroup of the gang, so a restart does not lose it.
 type Evicted struct {
 	// At is when it was evicted, in seconds, as the creation of pods.
 	At time.Time `json:"at"`
@@ -20,20 +18,17 @@ type Evicted struct {
 	Queue     string `json:"queue"`
 	// Job is the Job that made the first of them; empty for none.
 	Job string `json:"job,omitempty"`
-	// Requests are what they had, by pool of nodes.
-	Requests map[string]v1.ResourceList `json:"requests"`
+	// Requests are what they had, by pool of nodes: cpu in thousandths, anything else in whole units. They are numbers,
+	// since users may write the annotation, too, and there are quantities that take minutes to read.
+	Requests map[string]Vector `json:"requests"`
 }
 
 // NewEvicted returns what some pods of a gang had in all.
 func NewEvicted(at time.Time, scheduler, queue string, had Vector) Evicted {
-	e := Evicted{At: at.UTC().Truncate(time.Second), Scheduler: scheduler, Queue: queue, Requests: map[string]v1.ResourceList{}}
-	for pool, amount := range had.ByPool() {
-		e.Requests[pool] = amount.List()
-	}
-	return e
+	return Evicted{At: at.UTC().Truncate(time.Second), Scheduler: scheduler, Queue: queue, Requests: had.ByPool()}
 }
 
-// ReadEvicted reads the value of the annotation; the zero value from one that is not there, or that nobody wrote here.
+// ReadEvicted reads the value of the annotation. It returns the zero value if there is none, or it cannot be read.
 func ReadEvicted(value string) (e Evicted) {
 	if json.Unmarshal([]byte(value), &e) != nil {
 		return Evicted{}
@@ -69,8 +64,8 @@ func (b *Book) SetEvicted(group string, e Evicted, now time.Time) {
 		return // it may be back since
 	case e.Counts(now, b.limits.EvictedHold):
 		had := Vector{}
-		for pool, list := range e.Requests {
-			had.Add(resource.FromList(list).In(pool), 1)
+		for pool, amount := range e.Requests {
+			had.Add(resource.FromList(amount.List()).In(pool), 1) // without amounts that nothing can have
 		}
 		b.evicted[group] = &evictedGroup{Evicted: e, had: had}
 	case before == nil:

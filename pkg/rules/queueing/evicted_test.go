@@ -82,7 +82,7 @@ func TestEvictedAnnotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"at":"1970-01-01T00:16:40Z","scheduler":"s","queue":"a","job":"train",` +
-		`"requests":{"default":{"cpu":"1500m","nvidia.com/gpu":"4"},"large":{"cpu":"2500m","nvidia.com/gpu":"8"}}}`
+		`"requests":{"default":{"cpu":1500,"nvidia.com/gpu":4},"large":{"cpu":2500,"nvidia.com/gpu":8}}}`
 	if value != want {
 		t.Errorf("annotation %s, want %s", value, want)
 	}
@@ -92,12 +92,24 @@ func TestEvictedAnnotation(t *testing.T) {
 	if diff := gocmp.Diff(had, b.Awaited()["a"]); diff != "" {
 		t.Errorf("what counts (-had +read):\n%s", diff)
 	}
-	for _, value := range []string{"", "yes", "{}", `{"at":1}`, `{"at":"1970-01-01T00:16:40Z","requests":{"default":{"cpu":"x"}}}`, `{"at":"2070-01-01T00:16:40Z","queue":"a"}`} {
+	for _, value := range []string{"", "yes", "{}", `{"at":1}`, `{"at":"1970-01-01T00:16:40Z","requests":{"default":{"cpu":"x"}}}`, `{"at":"2070-01-01T00:16:40Z","queue":"a"}`,
+		`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":"1e-9999999"}}}`, // which takes seconds to read as a quantity
+	} {
 		b := newBook(tier)
 		b.SetLimits(Limits{EvictedHold: time.Minute})
 		b.SetEvicted("x", ReadEvicted(value), start)
 		if len(b.evicted) > 0 {
 			t.Errorf("%q counts", value)
 		}
+	}
+}
+
+// TestEvictedAmounts: users may write the annotation; amounts that no gang can have do not count.
+func TestEvictedAmounts(t *testing.T) {
+	b := newBook(tier)
+	b.SetLimits(Limits{EvictedHold: time.Minute})
+	b.SetEvicted("x", ReadEvicted(`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":-1,"memory":9223372036854775807,"nvidia.com/gpu":2}}}`), start)
+	if diff := gocmp.Diff(gpus(2), b.Awaited()["a"]); diff != "" {
+		t.Errorf("what counts (-want +got):\n%s", diff)
 	}
 }
