@@ -103,7 +103,8 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	}
 	missing := reservationstate.Missing(now)
 	if len(missing) == 0 {
-		return r.createReservePods(ctx, e, now, nil, false) // whichever process has placed it
+		// whichever process has placed it
+		return errors.Join(r.createReservePods(ctx, e, now, nil, false), r.writeObserved(ctx, now))
 	}
 	if start := reservationstate.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
@@ -195,22 +196,18 @@ func (r *Registry) writeSpent(ctx context.Context, e *entry, now *v1alpha1.Reser
 		return due(p) && r.clock.Since(used[p.Index].since) >= writeDelay
 	}
 	for _, p := range now.Status.Placements {
-		if due(p) && (!isNew(p) || !r.leading.Given()) {
-			r.work.AddAfter(now.Name, max(time.Second, writeDelay-r.clock.Since(used[p.Index].since)))
+		if due(p) && !isNew(p) {
+			r.work.AddAfter(now.Name, writeDelay-r.clock.Since(used[p.Index].since))
 		}
 	}
-	if !slices.ContainsFunc(now.Status.Placements, isNew) || !r.leading.Given() {
+	if !slices.ContainsFunc(now.Status.Placements, isNew) {
 		return nil
 	}
 	next := now.DeepCopy()
 	for i, p := range next.Status.Placements {
 		next.Status.Placements[i].Spent = p.Spent || isNew(p)
 	}
-	_, err := r.writeStatus(ctx, next)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return r.writeIfLeading(ctx, next)
 }
 
 // setPriority looks up the priority of a Reservation that makes way by it. If its class cannot be looked up it makes
@@ -329,6 +326,32 @@ func (r *Registry) reservePodDeleted(pod *v1.Pod) {
 	r.work.AddAfter(name, reasonDelay)
 }
 
+// writeObserved writes into the status of a Reservation that has all its places that its spec is known here: a pod that
+// comes from now on is placed by it. Only the process that schedules does.
+func (r *Registry) writeObserved(ctx context.Context, now *v1alpha1.Reservation) error {
+	next := now.DeepCopy()
+	condition := meta.FindStatusCondition(next.Status.Conditions, v1alpha1.ReservationScheduled)
+	if condition == nil || condition.ObservedGeneration == now.Generation {
+		return nil
+	}
+	condition.ObservedGeneration = now.Generation
+	return r.writeIfLeading(ctx, next)
+}
+
+// writeIfLeading writes the status of a Reservation if this is the process that schedules; else it looks again later. A
+// Reservation that is gone needs no status.
+func (r *Registry) writeIfLeading(ctx context.Context, next *v1alpha1.Reservation) error {
+	if !r.leading.Given() {
+		r.work.AddAfter(next.Name, time.Second)
+		return nil
+	}
+	_, err := r.writeStatus(ctx, next)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // writeScheduled writes into the status of a Reservation why it has no place. Only the process that schedules does.
 func (r *Registry) writeScheduled(ctx context.Context, now *v1alpha1.Reservation, reason, message string) error {
 	condition := metav1.Condition{
@@ -339,21 +362,13 @@ func (r *Registry) writeScheduled(ctx context.Context, now *v1alpha1.Reservation
 		was.Status == condition.Status && was.Reason == condition.Reason && was.Message == condition.Message {
 		return nil
 	}
-	if !r.leading.Given() {
-		r.work.AddAfter(now.Name, time.Second)
-		return nil
-	}
 	next := now.DeepCopy()
 	if next.Status.Phase == "" {
 		next.Status.Phase = v1alpha1.ReservationPending
 	}
 	condition.LastTransitionTime = metav1.NewTime(r.clock.Now())
 	meta.SetStatusCondition(&next.Status.Conditions, condition)
-	_, err := r.writeStatus(ctx, next)
-	if apierrors.IsNotFound(err) {
-		return nil // it is gone, which the watch is about to deliver
-	}
-	return err
+	return r.writeIfLeading(ctx, next)
 }
 
 // maxMessage is the longest condition message that the API server accepts.

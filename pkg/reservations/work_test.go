@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -151,5 +152,33 @@ func TestToldWhy(t *testing.T) {
 				t.Error("it is said again though nothing has changed")
 			}
 		})
+	}
+}
+
+// TestWritesWhatItKnows: once the scheduler knows a spec that has changed, the condition Scheduled says so.
+func TestWritesWhatItKnows(t *testing.T) {
+	s := newStage(t)
+	placed := func(generation int64) *v1alpha1.Reservation {
+		return s.make("r", on("a"), func(r *v1alpha1.Reservation) {
+			r.Generation = generation
+			r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ReservationScheduled, Status: metav1.ConditionTrue,
+				Reason: v1alpha1.ReservationReasonScheduled, ObservedGeneration: 1}}
+		})
+	}
+	api := seeking(t, placed(1), yes, s)
+	if s.lookNow("r"); api.writes != 0 {
+		t.Errorf("%d writes, and nothing has changed", api.writes)
+	}
+	s.Update(placed(2))
+	api.object = s.entries["r"].object
+	leads := make(chan struct{})
+	s.leading = leads
+	if s.lookNow("r"); api.writes != 0 {
+		t.Error("a process that does not schedule says that the scheduler knows")
+	}
+	close(leads)
+	s.lookNow("r")
+	if c := meta.FindStatusCondition(api.object.Status.Conditions, v1alpha1.ReservationScheduled); c.ObservedGeneration != 2 {
+		t.Errorf("it says that generation %d is known, want 2", c.ObservedGeneration)
 	}
 }

@@ -73,7 +73,7 @@ const (
 	MigrationReasonPodGone = "PodGone"
 	// MigrationReasonNoController: nothing would make the pod again.
 	MigrationReasonNoController = "NoController"
-	// MigrationReasonNoRoom: the target could not be reserved in time.
+	// MigrationReasonNoRoom: the target could not be reserved in time, or no scheduler learned in time for whom it is.
 	MigrationReasonNoRoom = "NoRoom"
 	// MigrationReasonReservationLost: the Reservation ended, was used by another pod, or was not made for this
 	// PodMigration.

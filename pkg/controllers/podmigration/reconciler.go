@@ -138,8 +138,8 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 	case err == nil:
 		s.reservation = rsv
 		s.Reservation = &migration.Reservation{
-			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m), Phase: rsv.Status.Phase,
-			Node: rsv.Status.NodeName, Why: migration.WhyNot(rsv), Users: rsv.Status.CurrentOwners,
+			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m),
+			Observed: migration.IsObserved(rsv), Phase: rsv.Status.Phase, Node: rsv.Status.NodeName, Why: migration.WhyNot(rsv), Users: rsv.Status.CurrentOwners,
 		}
 		if rsv.DeletionTimestamp != nil {
 			s.Reservation.Phase = v1alpha1.ReservationFailed

@@ -12,13 +12,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-const (
-	// opening is the pause between opening a Reservation to the successor and evicting the pod: the scheduler learns of
-	// the owner meanwhile, and does not place the successor elsewhere.
-	opening = 1500 * time.Millisecond // conditions are in whole seconds
-	// defaultTimeout is the default of the schema, for objects without one.
-	defaultTimeout = 10 * time.Minute
-)
+// defaultTimeout is the default of the schema, for objects without one.
+const defaultTimeout = 10 * time.Minute
 
 // Pod is the pod with the name of the pod to move.
 type Pod struct {
@@ -36,9 +31,9 @@ type Pod struct {
 type Reservation struct {
 	// Ours: it was created for this PodMigration.
 	Ours bool
-	// Open: pods other than the one to move may use it.
-	Open  bool
-	Phase v1alpha1.ReservationPhase
+	// Open: pods other than the one to move may use it. Observed: the scheduler knows the owners that it has now.
+	Open, Observed bool
+	Phase          v1alpha1.ReservationPhase
 	// Node is where it is placed; empty while it is not.
 	Node string
 	// Why is why it is not placed, or why it has ended.
@@ -244,10 +239,14 @@ func (s *step) ready(r *Reservation) {
 	case !r.Open:
 		s.out.Action = Open
 	case was == nil || was.Reason != v1alpha1.MigrationReasonEvicting:
-		s.set(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonEvicting, fmt.Sprintf("the pod is about to be evicted; its successor may use Reservation %s", name))
-		s.out.Again = s.now.Add(opening)
-	case s.now.Before(was.LastTransitionTime.Add(opening)):
-		s.out.Again = was.LastTransitionTime.Add(opening)
+		s.set(v1alpha1.MigrationEvicted, metav1.ConditionUnknown, v1alpha1.MigrationReasonEvicting,
+			fmt.Sprintf("the pod is evicted once the scheduler knows that its successor may use Reservation %s", name))
+	case !r.Observed: // it would place the successor elsewhere
+		end, runs := s.deadline(&was.LastTransitionTime)
+		if s.out.Again = end; runs && !s.now.Before(end) {
+			s.fail(v1alpha1.MigrationReasonNoRoom, fmt.Sprintf("no scheduler has taken note within %s that the successor may "+
+				"use Reservation %s: see that a lockstep-scheduler runs", s.timeout(), name))
+		}
 	default:
 		s.out.Status.Phase, s.out.Action = v1alpha1.MigrationRunning, Evict
 	}

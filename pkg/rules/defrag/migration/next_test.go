@@ -27,7 +27,7 @@ func aMigration(changes ...func(*v1alpha1.PodMigration)) *v1alpha1.PodMigration 
 func running() *Pod { return &Pod{UID: "uid-p", Node: "from", Controlled: true} }
 
 func available(changes ...func(*Reservation)) *Reservation {
-	r := &Reservation{Ours: true, Open: true, Phase: v1alpha1.ReservationAvailable, Node: "to"}
+	r := &Reservation{Ours: true, Open: true, Observed: true, Phase: v1alpha1.ReservationAvailable, Node: "to"}
 	for _, change := range changes {
 		change(r)
 	}
@@ -76,6 +76,7 @@ func TestNext(t *testing.T) {
 		m.Status.Successor = &v1alpha1.MigrationSuccessor{Name: "p-2", UID: "uid-p-2"}
 	}
 	closed := func(r *Reservation) { r.Open = false }
+	unseen := func(r *Reservation) { r.Observed = false }
 	type changes = []func(*v1alpha1.PodMigration)
 	for sentence, c := range map[string]struct {
 		m      changes
@@ -108,9 +109,10 @@ func TestNext(t *testing.T) {
 		"suspended when open, it is closed again":  {m: changes{isPending, reserved, suspended}, pod: running(), rsv: available(), phase: v1alpha1.MigrationPending, action: Close},
 		"suspended, nothing happens":               {m: changes{isPending, reserved, suspended}, pod: running(), rsv: available(func(r *Reservation) { r.Open = false }), phase: v1alpha1.MigrationPending},
 		"it is opened to the successor first":      {m: changes{isPending, reserved}, pod: running(), rsv: available(func(r *Reservation) { r.Open = false }), phase: v1alpha1.MigrationPending, action: Open},
-		"and the scheduler given time":             {m: changes{isPending, reserved}, pod: running(), rsv: available(), phase: v1alpha1.MigrationPending},
-		"that time is awaited":                     {m: changes{isPending, reserved, evicting}, pod: running(), rsv: available(), after: opening - 1, phase: v1alpha1.MigrationPending},
-		"then it is said, and done":                {m: changes{isPending, reserved, evicting}, pod: running(), rsv: available(), after: opening, phase: v1alpha1.MigrationRunning, action: Evict},
+		"and that is said":                         {m: changes{isPending, reserved}, pod: running(), rsv: available(), phase: v1alpha1.MigrationPending},
+		"the scheduler has to know":                {m: changes{isPending, reserved, evicting}, pod: running(), rsv: available(unseen), after: time.Minute - 1, phase: v1alpha1.MigrationPending},
+		"a scheduler that is down may not come":    {m: changes{isPending, reserved, evicting}, pod: running(), rsv: available(unseen), after: time.Minute, phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonNoRoom},
+		"once it knows, it is done":                {m: changes{isPending, reserved, evicting}, pod: running(), rsv: available(), phase: v1alpha1.MigrationRunning, action: Evict},
 		"and done again after a crash":             {m: changes{isRunning, reserved, evicting}, pod: running(), rsv: available(), after: time.Second, phase: v1alpha1.MigrationRunning, action: Evict},
 		"not if the target is lost":                {m: changes{isRunning, reserved, evicting}, pod: running(), rsv: available(func(r *Reservation) { r.Phase = v1alpha1.ReservationPending }), phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonReservationLost},
 		"nor if it is gone":                        {m: changes{isRunning, reserved, evicting}, pod: running(), phase: v1alpha1.MigrationFailed, reason: v1alpha1.MigrationReasonReservationLost},

@@ -140,6 +140,12 @@ func IsOpen(r *v1alpha1.Reservation, m *v1alpha1.PodMigration) bool {
 	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool { return o.Object == nil || o.Object.UID != m.Spec.PodUID })
 }
 
+// IsObserved reports whether the scheduler knows a Reservation as it is now, with its owners.
+func IsObserved(r *v1alpha1.Reservation) bool {
+	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ReservationScheduled)
+	return c != nil && c.ObservedGeneration >= r.Generation
+}
+
 // WhyNot returns why a Reservation is not placed, or why it has ended.
 func WhyNot(r *v1alpha1.Reservation) string {
 	for _, kind := range []string{v1alpha1.ReservationScheduled, v1alpha1.ReservationReady} {

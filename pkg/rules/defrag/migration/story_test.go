@@ -73,11 +73,11 @@ func (w *world) step() {
 		if w.seen.Alike != "" && w.seen.Pod != nil && w.seen.Pod.UID == w.m.Spec.PodUID && !w.seen.Pod.Ending {
 			w.Error("the target is open to the successor of another pod")
 		}
-		r.Open = true
+		r.Open, r.Observed = true, false
 	case Close:
-		r.Open = false
+		r.Open, r.Observed = false, false
 	case Evict:
-		if r == nil || !r.Ours || !r.Open || r.Phase != v1alpha1.ReservationAvailable || r.Node != w.m.Spec.TargetNode {
+		if r == nil || !r.Ours || !r.Open || !r.Observed || r.Phase != v1alpha1.ReservationAvailable || r.Node != w.m.Spec.TargetNode {
 			w.Errorf("the pod is evicted, and its target is %v", r)
 		}
 		if before != v1alpha1.MigrationRunning {
@@ -107,6 +107,8 @@ func (w *world) happen() {
 	switch n := w.random.IntN(40); {
 	case n < 12 && r != nil && r.Phase == v1alpha1.ReservationPending:
 		r.Phase, r.Node = v1alpha1.ReservationAvailable, w.m.Spec.TargetNode
+	case n < 12 && r != nil:
+		r.Observed = true
 	case n < 20 && pod != nil && pod.Ending:
 		w.seen.Pod = nil
 	case n < 28 && (w.evictions > 0 || pod == nil) && r != nil && r.Open && r.Phase == v1alpha1.ReservationAvailable:
