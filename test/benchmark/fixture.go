@@ -185,11 +185,11 @@ func (w workload) at(i int) *v1.Pod {
 	}
 	if w.priority != 0 {
 		pod.Spec.PriorityClassName = priorityClass(w.priority, w.policy())
+	}
+	if w.ending == 0 {
 		// No kubelet is there to end a pod: it has to go at once.
 		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
-	}
-	if w.ending > 0 {
-		pod.Spec.TerminationGracePeriodSeconds = nil
+	} else {
 		pod.Annotations = map[string]string{localcluster.DeleteDelayAnnotation: w.ending.String()}
 	}
 	switch {
