@@ -23,7 +23,7 @@ COUNT ?= 6
 
 # Our scheduler is a kube-scheduler: its feature gates follow the version that is stamped into it, so
 # that has to be Kubernetes' own, with ours as build metadata.
-KUBE_VERSION := v1.37.1
+KUBE_VERSION := v1.37.2
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 STAMP := k8s.io/component-base/version
 LDFLAGS := -s -w \

@@ -67,7 +67,7 @@ func (p program) output() string {
 var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
 
 // kubeVersion is the version of k8s.io/kubernetes in hack/tools/go.mod.
-const kubeVersion = "v1.37.1"
+const kubeVersion = "v1.37.2"
 
 // lockPoll is the interval of looking whether the other build that runs is done.
 const lockPoll = 200 * time.Millisecond
