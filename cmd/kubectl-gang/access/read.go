@@ -29,8 +29,9 @@ func (a *Access) IgnoreNotServed(err error) error {
 	return err
 }
 
-// Read calls each with every object of the kind that an empty list is for, page by page. The objects may be kept. Its
-// error wraps [ErrNotServed] where the cluster has no such kind, and is Forbidden where the user may not list it.
+// Read calls each with every object of the kind that an empty list is for, page by page. The objects may be kept; they
+// come without managedFields. Its error wraps [ErrNotServed] where the cluster has no such kind, and is Forbidden where
+// the user may not list it.
 func (a *Access) Read(ctx context.Context, list client.ObjectList, each func(runtime.Object), options ...client.ListOption) error {
 	c, err := a.Client()
 	if err != nil {
@@ -50,7 +51,14 @@ func (a *Access) Read(ctx context.Context, list client.ObjectList, each func(run
 		case err != nil:
 			return fmt.Errorf("listing %s: %w", name, err)
 		}
-		if err := meta.EachListItem(page, func(object runtime.Object) error { each(object); return nil }); err != nil {
+		err = meta.EachListItem(page, func(object runtime.Object) error {
+			if one, ok := object.(client.Object); ok {
+				one.SetManagedFields(nil)
+			}
+			each(object)
+			return nil
+		})
+		if err != nil {
 			return fmt.Errorf("reading the list of %s: %w", name, err)
 		}
 		if next = page.GetContinue(); next == "" {
