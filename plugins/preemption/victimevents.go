@@ -45,7 +45,7 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footpr
 		first := one.Running[0].Pod
 		owner := metav1.GetControllerOfNoCopy(first)
 		message := fmt.Sprintf("gang %q was evicted at %s for %s; %s", one.Key, now.UTC().Format(time.RFC3339), e.d,
-			successors(owner, left.Has(first.UID)))
+			successors(first, left.Has(first.UID)))
 		if owner != nil {
 			evicted(e.d, first.Namespace, owner, message).Record(e.handle.EventRecorder())
 		}
@@ -82,13 +82,17 @@ func (e *execution) recordDemand(ctx context.Context, together []gangstate.Footp
 	}
 }
 
-// successors says who makes the pods of an evicted gang again, and when if that is known.
-func successors(owner *metav1.OwnerReference, suspended bool) string {
+// successors says who makes the pods of an evicted gang again, one of which is given, and when if that is known.
+func successors(pod *v1.Pod, suspended bool) string {
+	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
 	case owner == nil:
 		return "its pods have no controller that makes them again"
 	case suspended:
 		return fmt.Sprintf("Job %q is suspended, and makes its pods again once these have ended", owner.Name)
+	case pod.Labels[v1alpha1.JobSetNameLabel] != "":
+		return fmt.Sprintf("JobSet %q makes its pods again at once if one of its Jobs fails by this, up to its maxRestarts; otherwise its "+
+			"Jobs do after a pause of up to 10 minutes", pod.Labels[v1alpha1.JobSetNameLabel])
 	case owner.Kind == "Job" && owner.APIVersion == batchv1.SchemeGroupVersion.String():
 		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes, unless its backoffLimit is used up; %s: %s avoids both", owner.Name,
 			v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)
