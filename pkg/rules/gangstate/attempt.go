@@ -142,7 +142,7 @@ type Placed struct {
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {
-	grp.visited, grp.attempted, grp.tried = true, true, grp.pool()
+	grp.visited, grp.tried = true, grp.pool()
 	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning.N > 0 })
 	a := grp.newAttempt()
 	a.PreemptionDelay, a.Missed = grp.preemptionDelay(), grp.missed()

@@ -158,7 +158,7 @@ func BenchmarkUndescribed(b *testing.B) {
 		for b.Loop() {
 			s := benchGangs()
 			seeAll(s, pods)
-			s.Describe(Community, Key{"a", "g00000"}, &Object{Min: 5000}, start, start)
+			s.Describe(Community, Key{"a", "g00000"}, &Object{Created: start, Min: 5000}, start)
 			for _, pod := range pods {
 				s.Gone(pod.UID, start)
 			}

@@ -318,7 +318,7 @@ func (c *chaos) describe() {
 	if c.pick(3) > 0 {
 		said := podOf("")
 		c.spec(said)
-		object = &Object{Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
+		object = &Object{Created: start, Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
 		delete(object.Annotations, minKey)
 	}
 	c.say("describe %s, kind %d: %+v", key, kind, object)
@@ -326,5 +326,5 @@ func (c *chaos) describe() {
 		c.objects[key] = map[Kind]*Object{}
 	}
 	c.objects[key][kind] = object
-	c.do(c.s.Describe(kind, key, object, start, c.now))
+	c.do(c.s.Describe(kind, key, object, c.now))
 }

@@ -283,7 +283,10 @@ func (c *cluster) withdraw(claim types.NamespacedName, from types.UID) {
 func (c *cluster) during(id types.UID, what func()) { c.between[id] = what }
 
 func (c *cluster) describe(name string, object *Object) {
-	c.do(c.s.Describe(Community, Key{"a", name}, object, start, c.now))
+	if object != nil {
+		object.Created = start
+	}
+	c.do(c.s.Describe(Community, Key{"a", name}, object, c.now))
 }
 
 // changed does what the scheduler does when something happened that may help.

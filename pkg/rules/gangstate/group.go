@@ -38,14 +38,14 @@ type group struct {
 	// attempt is not made before notBefore.
 	failures  int
 	notBefore time.Time
-	// attempted: an attempt was made since the group came together. changes counts what has changed about the group
-	// itself, after which it may fit. partial: when the last attempt was made, members had yet to give back their nodes,
-	// and were left out. roomFor is what room is made for if that is not the group: its only pod.
-	attempted, partial bool
-	changes            int
-	roomFor            string
-	// tried is the number of members that the last attempt looked at.
-	tried int
+	// tried is the number of members that the last attempt looked at; 0 if none was made since the group came together.
+	// partial: members had yet to give back their nodes then, and were left out.
+	tried   int
+	partial bool
+	// changes counts what has changed about the group itself, after which it may fit. roomFor is what room is made for if
+	// that is not the group: its only pod.
+	changes int
+	roomFor string
 	// replans counts the plans of this round that failed while they were followed.
 	replans int
 	// sent is when its members were last let through, and resendAfter how long they may take to come. After that they are
@@ -181,14 +181,19 @@ func (g *group) priority() int32 {
 	return priority
 }
 
-func (g *group) created() time.Time {
-	var first time.Time
+func (g *group) created() (first time.Time) {
 	for _, gang := range g.gangs {
-		if created := gang.created(); !created.IsZero() && (first.IsZero() || created.Before(first)) {
-			first = created
-		}
+		first = earlier(first, gang.created())
 	}
 	return first
+}
+
+// earlier returns the earlier of two times, of which zero is unknown.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // rankOf returns the rank of a group. It is kept until a member or an object of the group changes:
@@ -214,9 +219,7 @@ func (g *group) miss(now time.Time) {
 // missed returns when any of its gangs first did not fit; zero if none was tried.
 func (g *group) missed() (first time.Time) {
 	for _, one := range g.gangs {
-		if first.IsZero() || !one.missed.IsZero() && one.missed.Before(first) {
-			first = one.missed
-		}
+		first = earlier(first, one.missed)
 	}
 	return first
 }

@@ -64,7 +64,7 @@ func (s *Gangs) Knows(uid types.UID) bool { return s.members[uid] != nil }
 
 // Counts is the number of members by state, for metrics.
 type Counts struct {
-	Held, Pending int
+	Held int
 	// Gangs by what they wait for.
 	Incomplete, Unschedulable, Running int
 	// Oldest is since when the gang that waits the longest has had all that it needs except nodes; zero if none waits so.
@@ -76,13 +76,12 @@ func (s *Gangs) Count() Counts {
 	var c Counts
 	for _, g := range s.gangs {
 		c.Held += g.byState[Planned].N + g.byState[Held].N
-		c.Pending += g.byState[Pending].N
 		if g.hasStarted() {
 			c.Running++
 			continue
 		}
-		if s.complete(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
-			c.Oldest = g.completed
+		if s.complete(g.group) {
+			c.Oldest = earlier(c.Oldest, g.completed)
 		}
 		switch reason, _ := s.why(g); {
 		case reason == "":

@@ -68,10 +68,8 @@ type member struct {
 	// refused is why it cannot be scheduled as it is: an amount that it asks for; nil for nothing.
 	refused *resource.Fault
 
-	// What the pod says of its gang: whether anything, whether a usable minimum,
-	// and the minimum that cannot be used.
-	describes, defines bool
-	badMin             *Problem
+	// defines: the pod states a usable minimum of its gang.
+	defines bool
 	// told are the bad values of this pod that its user was told of.
 	told map[badValue]bool
 	// number is the index that the pod carries, as read from read.

@@ -135,14 +135,14 @@ func TestOtherPriority(t *testing.T) {
 		}
 	}
 	object := &Object{UID: "u", Min: 2, Priority: new(int32(5)), Problems: []Problem{{Key: "spec.new", Value: "x", Want: "understood", Used: "nothing", OnObject: true}}}
-	note(s.Describe(Native, key, object, start, start))
+	note(s.Describe(Native, key, object, start))
 	if len(told) > 0 {
 		t.Errorf("told of a PodGroup without pods here: %v", told)
 	}
 	note(s.See(groupedPod("p1", 5), start))
 	note(s.See(groupedPod("p2", 7), start))
 	note(s.See(groupedPod("p3", 7), start))
-	note(s.Describe(Native, key, object, start, start))
+	note(s.Describe(Native, key, object, start))
 	if diff := cmp.Diff([]string{`spec.new: "x" is not understood; using nothing`, `spec.priority: "5" is not that of its pods (p2 has 7); using the priority of each pod`}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}

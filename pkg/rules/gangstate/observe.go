@@ -72,7 +72,7 @@ func inOrder(pods []*v1.Pod) (members, describers []*member) {
 	}
 	slices.SortFunc(members, compareMembers)
 	for _, m := range members {
-		if m.listen(); m.describes && !(unfinished && hasEnded(m.pod)) {
+		if describes, _ := m.listen(); describes && !(unfinished && hasEnded(m.pod)) {
 			describers = append(describers, m)
 		}
 	}

@@ -78,7 +78,7 @@ func TestObserveAJobMadeAgain(t *testing.T) {
 	for owner, want := range map[types.UID]int{"old": 2, "new": 0} {
 		f := Observe(key, &Object{Min: 2, Owner: owner}, pods, history, Defaults{})
 		s := New(Defaults{}, Backoff{})
-		s.Describe(Community, key, &Object{Min: 2, Owner: owner}, start, start)
+		s.Describe(Community, key, &Object{Min: 2, Owner: owner}, start)
 		for _, pod := range pods {
 			s.See(pod, start)
 		}
@@ -164,7 +164,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			}
 			Observe(key, nil, slices.Collect(maps.Values(pods)), history, defaults)
 		}
-		s.Describe(Community, key, object, start, start)
+		s.Describe(Community, key, object, start)
 		g := s.gangs[key]
 		f := Observe(key, object, slices.Collect(maps.Values(pods)), history, defaults)
 		if g == nil || len(g.members) == 0 {

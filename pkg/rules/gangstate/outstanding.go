@@ -28,7 +28,7 @@ type Outstanding struct {
 // expect notes what the members of a gang whose minimum came to run leave of its minResources.
 func (g *gang) expect(now time.Time) {
 	g.rest = nil
-	if last := len(g.asked.Stages) - 1; len(g.spec.MinResources) == 0 || last >= 0 && g.stage == last {
+	if stage, stages := g.spec.Stage(); len(g.spec.MinResources) == 0 || stages > 0 && stage == stages {
 		return // it asks for nothing, or all of it is there
 	}
 	g.growing = now

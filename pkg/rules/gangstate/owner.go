@@ -164,7 +164,7 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
 		problems = append(problems, *problem)
 	}
 	fields := fieldsOf(pod)
-	if !fields.Describes() {
+	if !fields.describes() {
 		return problems
 	}
 	key, minimum := fields.min()

@@ -140,7 +140,8 @@ func IgnoredKeys(on keys.Object, object metav1.Object) (problems []Problem) {
 
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {
-	UID types.UID
+	UID     types.UID
+	Created time.Time
 	// Owner is the object whose pods it was made for; empty for pods of any.
 	Owner types.UID
 	Min   int32
@@ -189,9 +190,9 @@ func (f Fields) min() (key, value string) {
 	return v1alpha1.PodGroupMinAvailableLabel, f.Annotations[v1alpha1.PodGroupMinAvailableLabel]
 }
 
-// Defines reports whether this pod states a usable minimum, and so may define the gang. bad is set
+// defines reports whether this pod states a usable minimum, and so may define the gang. bad is set
 // if it states one that cannot be used.
-func (f Fields) Defines() (ok bool, bad *Problem) {
+func (f Fields) defines() (ok bool, bad *Problem) {
 	key, value := f.min()
 	if value == "" {
 		return false, nil
@@ -214,9 +215,9 @@ var describing = [...]string{
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 
-// Describes reports whether the pod carries anything besides membership, so that it may add to what
+// describes reports whether the pod carries anything besides membership, so that it may add to what
 // a PodGroup says.
-func (f Fields) Describes() bool {
+func (f Fields) describes() bool {
 	for _, key := range describing {
 		if _, ok := f.Annotations[key]; ok {
 			return true

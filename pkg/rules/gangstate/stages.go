@@ -95,12 +95,11 @@ func (s *Spec) Stage() (stage, stages int) {
 // enterStage adapts the minimum to the members that there are.
 func (g *gang) enterStage() {
 	if len(g.asked.Stages) == 0 {
-		g.stage = 0
 		return
 	}
 	standing := g.runningOrSucceeded().N
-	g.stage = g.asked.Stages.Reached(standing, standing+g.byState[Planned].N+g.byState[Held].N+g.coming.N)
-	if at := g.asked.AtStage(g.stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
+	stage := g.asked.Stages.Reached(standing, standing+g.byState[Planned].N+g.byState[Held].N+g.coming.N)
+	if at := g.asked.AtStage(stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
 		g.spec = at
 		g.group.ranked = false
 		g.group.changes++
@@ -109,4 +108,7 @@ func (g *gang) enterStage() {
 
 // laterStage reports whether a later stage is to start: its minimum has not run whole since anything
 // of the gang runs.
-func (g *gang) laterStage() bool { return g.stage > 0 && g.lastMin < g.spec.Min }
+func (g *gang) laterStage() bool {
+	stage, _ := g.spec.Stage()
+	return stage > 1 && g.lastMin < g.spec.Min
+}

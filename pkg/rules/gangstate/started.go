@@ -68,7 +68,8 @@ func (s *Gangs) updateStarted(g *gang, now time.Time) {
 		g.begin, g.lastMin, g.confirmedMin, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
 	case g.laterStage():
 		g.begin = interrupted // what was made later is to start with what runs
-		g.confirmedMin = g.asked.Stages[g.stage-1]
+		stage, _ := g.spec.Stage()
+		g.confirmedMin = g.asked.Stages[stage-2]
 	case g.begin != unknown || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():
@@ -165,9 +166,7 @@ func firstBound(gangs ...*gang) time.Time {
 			if m.state != Bound || m.leaving() {
 				continue
 			}
-			if at := BoundAt(m.pod); !at.IsZero() && (first.IsZero() || at.Before(first)) {
-				first = at
-			}
+			first = earlier(first, BoundAt(m.pod))
 		}
 	}
 	return first

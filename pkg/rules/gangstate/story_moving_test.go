@@ -98,7 +98,7 @@ func (c *chaos) checkDerivation() {
 	for key, objects := range c.objects {
 		for kind, object := range objects {
 			if object != nil {
-				fresh.Describe(kind, key, object, start, c.now)
+				fresh.Describe(kind, key, object, c.now)
 			}
 		}
 	}

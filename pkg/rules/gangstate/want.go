@@ -48,9 +48,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Created: m.gang.group.created(), Parts: !m.gang.group.strict()}
 	for _, g := range m.gang.group.gangs {
 		want.Never = want.Never || g.spec.Never
-		if want.Created.IsZero() || !g.oldest.IsZero() && g.oldest.Before(want.Created) {
-			want.Created = g.oldest
-		}
+		want.Created = earlier(want.Created, g.oldest)
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true

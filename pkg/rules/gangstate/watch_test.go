@@ -361,7 +361,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if s.members[uid] != m || m.gang != g || m.uid() != uid {
 			fail("pod %s is not the member it is taken for", uid)
 		}
-		if m.describes {
+		if fieldsOf(m.pod).describes() {
 			describers++
 		}
 		if m.state == Bound && !staysBound(g, m) {
@@ -468,7 +468,7 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 		complain("it needs nobody")
 	case grp.phase == following && (need > 0 || grp.countIn(Planned) == 0):
 		complain("it lacks %d, and %d follow", need, grp.countIn(Planned))
-	case grp.phase == awaiting && grp.attempted && grp.strict() && grp.holding() > 0:
+	case grp.phase == awaiting && grp.tried > 0 && grp.strict() && grp.holding() > 0:
 		complain("it is Strict, has failed, and holds something")
 	case grp.releasable() && able && grp.waiting(Held) > 0:
 		complain("its minimum is reached and %d wait", grp.waiting(Held))
