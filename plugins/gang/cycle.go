@@ -70,11 +70,9 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle
-	var position gangstate.Position
 	contested := false
 	pl.gangs.Look(func(s *gangstate.Gangs) {
 		v = s.BeginCycle(pod)
-		position, _ = s.Position(pod)
 		contested = v.Verdict == gangstate.Lead && !pl.holds.Empty() && len(s.LowerRankedHolders(v.Attempt)) > 0
 	})
 	if v.Verdict == gangstate.Lead && (contested || !alone(v.Attempt)) {
@@ -85,7 +83,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		v.Verdict, v.Node = gangstate.Follow, node
 	}
-	visit := &visitState{verdict: v.Verdict, extra: position.Extra}
+	visit := &visitState{verdict: v.Verdict, extra: v.Extra}
 	if v.Verdict == gangstate.Lead {
 		v.Verdict = gangstate.Alone // nothing to plan
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
@@ -376,7 +374,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	case gangstate.Follow:
 		membersUnfit.Inc()
 		pl.order.ForgetPlan(pod.UID) // it is tried again once the other members have come
-		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unfit(pod.UID, now) })
+		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
 		if pl.preempts && planner.UnplacedOf(state) != nil {
@@ -449,7 +447,7 @@ func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		switch v := s.BeginCycle(pod); v.Verdict {
 		case gangstate.Follow:
-			return s.Unfit(pod.UID, now)
+			return s.Unreserved(pod.UID, now)
 		case gangstate.Lead:
 			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod))
 			_, e := s.Planned(v.Attempt, gangstate.Outcome{Why: everyWhy(v.Attempt, why), Reason: v1alpha1.ReasonMemberRejected}, now)

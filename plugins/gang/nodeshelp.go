@@ -44,10 +44,13 @@ func (pl *Gang) reserves(pod *v1.Pod) bool {
 
 // gangsOf returns the gangs of pods, those that are known.
 func (pl *Gang) gangsOf(pods []types.UID) (keys []gangstate.Key) {
-	if len(pods) == 0 {
-		return nil
-	}
-	pl.gangs.Look(func(s *gangstate.Gangs) { keys = s.KeysOf(pods) })
+	pl.gangs.Look(func(s *gangstate.Gangs) {
+		for _, uid := range pods {
+			if at, member := s.Standing(uid); member {
+				keys = append(keys, at.Gang)
+			}
+		}
+	})
 	return keys
 }
 

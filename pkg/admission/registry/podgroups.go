@@ -65,9 +65,9 @@ func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangst
 	for _, p := range r.all() {
 		moved := false
 		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-			queue, evicted := s.QueueOf(key), s.Evicted(key)
+			before := s.Said(key)
 			effects := s.Describe(kind, key, said, now)
-			moved = s.QueueOf(key) != queue || s.Evicted(key) != evicted
+			moved = s.Said(key) != before
 			return effects
 		})
 		if moved {

@@ -87,7 +87,7 @@ func (c *cluster) follow(pod *v1.Pod, node string) {
 		c.reserve(pod.UID, node)
 		return
 	}
-	c.do(c.s.Unfit(pod.UID, c.now))
+	c.do(c.s.Unreserved(pod.UID, c.now))
 	c.park(pod.UID, false)
 }
 
@@ -97,8 +97,8 @@ func (c *cluster) reserve(id types.UID, node string) {
 	c.do(c.s.Reserved(id, node, c.now))
 	delete(c.reserving, id)
 	c.at[id] = held
-	wait, e := c.s.Permitted(id, c.now)
-	if ahead := c.s.GoesAhead(id); !wait {
+	wait, ahead, e := c.s.Permitted(id, c.now)
+	if !wait {
 		c.bind(id)
 	} else if ahead {
 		c.goAhead(id)

@@ -188,7 +188,7 @@ func TestOutstanding(t *testing.T) {
 
 // bindDriver makes a driver be bound before the scheduler begins, at a time.
 func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.Duration) {
-	c.s.Close()
+	c.s.closed = true
 	c.describe("spark", &Object{Min: 1, MinResources: floor})
 	c.add(podOf("driver", of("spark"), needs(1), asks, bindTo("n", at)))
 	c.do(c.s.Open(c.now))

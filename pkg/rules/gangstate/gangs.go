@@ -27,13 +27,13 @@ type Gangs struct {
 	// withdrawals are the claims whose allocation is being taken back, and the members that
 	// they are reserved for.
 	withdrawals map[types.NamespacedName]sets.Set[types.UID]
-	// closed: no member is let through yet, see Close.
+	// closed: no member is let through yet, see Open.
 	closed bool
 
 	effects Effects
 }
 
-// New returns an empty set of gangs.
+// New returns an empty set of gangs, which lets no member through until Open.
 func New(defaults Defaults, backoff Backoff) *Gangs {
 	return &Gangs{
 		defaults:  defaults,
@@ -44,6 +44,7 @@ func New(defaults Defaults, backoff Backoff) *Gangs {
 		naming:    map[Key]map[Key]bool{},
 		timed:     map[*group]bool{},
 		turns:     newClaimTurns(),
+		closed:    true,
 
 		withdrawals: map[types.NamespacedName]sets.Set[types.UID]{},
 	}

@@ -124,7 +124,7 @@ func groupedPod(name string, priority int32) *v1.Pod {
 // TestOtherPriority: for a PodGroup whose priority is not that of its pods this is reported, once, and what else is not
 // understood; but not while no pod of it is here.
 func TestOtherPriority(t *testing.T) {
-	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
+	s, key := newOpen(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
 	var told []string
 	note := func(e Effects) {
 		for _, r := range e.Problems {
@@ -151,12 +151,12 @@ func TestOtherPriority(t *testing.T) {
 // TestDissolve: the pods of a PodGroup that turns out to be no gang are let through, and forgotten; those that are in a
 // gang of its name by annotation stay.
 func TestDissolve(t *testing.T) {
-	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
+	s, key := newOpen(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
 	s.See(groupedPod("p1", 0), start)
 	done := groupedPod("p2", 0)
 	done.Spec.NodeName, done.Status.Phase = "n", v1.PodSucceeded
 	s.Succeeded(done, start)
-	if ok, _ := s.Queue(groupedPod("p1", 0)); ok {
+	if _, refusal := s.Queue(groupedPod("p1", 0)); refusal == "" {
 		t.Fatal("a pod is let through before its PodGroup is known")
 	}
 	e := s.Dissolve(key, start)

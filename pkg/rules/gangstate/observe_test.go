@@ -33,7 +33,7 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 	if f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
 		t.Errorf("a minimum of %d; in order: %v", f.Spec.Min, names)
 	}
-	s := New(Defaults{}, Backoff{})
+	s := newOpen(Defaults{}, Backoff{})
 	for _, pod := range pods {
 		s.See(pod, start)
 	}
@@ -56,7 +56,7 @@ func TestMembersBeingDeleted(t *testing.T) {
 		"beside one that ended": {[]*v1.Pod{old, edit(fresh, ended(0))}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, now := New(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
+			s, now := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
 			for _, pod := range c.pods {
 				if now[pod.UID] = pod; !hasEnded(pod) {
 					s.See(pod, start)
@@ -77,7 +77,7 @@ func TestObserveAJobMadeAgain(t *testing.T) {
 	key, history := Key{"a", "job.train"}, &History{}
 	for owner, want := range map[types.UID]int{"old": 2, "new": 0} {
 		f := Observe(key, &Object{Min: 2, Owner: owner}, pods, history, Defaults{})
-		s := New(Defaults{}, Backoff{})
+		s := newOpen(Defaults{}, Backoff{})
 		s.Describe(Community, key, &Object{Min: 2, Owner: owner}, start)
 		for _, pod := range pods {
 			s.See(pod, start)
@@ -142,7 +142,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 	defaults := Defaults{WaitTime: time.Minute}
 	for seed := range uint64(5000) {
 		random := rand.New(rand.NewPCG(seed, 4))
-		s, pods, key := New(defaults, Backoff{}), map[types.UID]*v1.Pod{}, Key{"a", "x"}
+		s, pods, key := newOpen(defaults, Backoff{}), map[types.UID]*v1.Pod{}, Key{"a", "x"}
 		history := &History{}
 		var object *Object
 		if random.IntN(2) == 0 {

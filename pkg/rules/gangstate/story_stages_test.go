@@ -82,7 +82,7 @@ func TestStoriesOfStages(t *testing.T) {
 		"a scheduler that begins knows the stage": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("b", 1, staged(4, "1,3", bindTo("n", time.Second))...)...)
 				c.add(podsNamed("p", 3, staged(4, "1,3", aged(-2*time.Second))...)...)
 				c.do(c.s.Open(c.now))
@@ -106,7 +106,7 @@ func TestStoriesOfStages(t *testing.T) {
 		"members that all run are of the last stage": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("b", 3, staged(3, "2,1", bindTo("n", time.Second))...)...)
 				c.do(c.s.Open(c.now))
 				c.footprint("x")

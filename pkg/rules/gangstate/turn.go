@@ -79,12 +79,3 @@ func (s *Gangs) touch(grp *group) {
 	}
 	s.effects.Touched.Insert(grp.key().String())
 }
-
-// GroupOf returns the name of the group of a pod's gang; false if the pod is in none.
-func (s *Gangs) GroupOf(pod *v1.Pod) (group string, ok bool) {
-	m := s.memberOf(pod)
-	if m == nil {
-		return "", false
-	}
-	return m.gang.group.key().String(), true
-}

@@ -71,9 +71,9 @@ func (q *queue) settle() {
 // checkRest checks that no member awaits anything once nothing moves.
 func (q *queue) checkRest() {
 	for uid := range q.s.members {
-		group, _ := q.s.GroupOf(q.pods[uid])
-		if awaits, _ := q.turns.Awaits(group, q.now); awaits {
-			q.fail("group %s awaits an attempt that does not come", group)
+		at, _ := q.s.Standing(uid)
+		if awaits, _ := q.turns.Awaits(at.Group, q.now); awaits {
+			q.fail("group %s awaits an attempt that does not come", at.Group)
 		}
 	}
 }

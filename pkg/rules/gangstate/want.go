@@ -82,22 +82,21 @@ func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
 	return append(least, others[:max(0, min(g.short()-len(least), len(others)))]...)
 }
 
-// QueueOf returns the queue that the PodGroup of a gang names; empty for none.
-func (s *Gangs) QueueOf(key Key) string {
-	g := s.gangs[key]
-	if g == nil {
-		return ""
-	}
-	return g.queue()
+// Said is what the PodGroup of a gang says to others than the gang.
+type Said struct {
+	// Queue is the queue that it names; empty for none.
+	Queue string
+	// Evicted is what it says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for nothing.
+	Evicted string
 }
 
-// Evicted returns what the PodGroup of a gang says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for nothing.
-func (s *Gangs) Evicted(key Key) string {
+// Said returns what the PodGroup of a gang says; nothing if it has none.
+func (s *Gangs) Said(key Key) Said {
 	g := s.gangs[key]
 	if g == nil || g.object() == nil {
-		return ""
+		return Said{}
 	}
-	return g.object().Annotations[v1alpha1.EvictedAnnotation]
+	return Said{Queue: g.queue(), Evicted: g.object().Annotations[v1alpha1.EvictedAnnotation]}
 }
 
 func (g *gang) queue() string {

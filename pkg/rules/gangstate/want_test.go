@@ -21,7 +21,7 @@ func TestPlaceOfPodsMadeAgain(t *testing.T) {
 		"before this process began both": {start.Add(-time.Minute), []*v1.Pod{fresh}, start.Add(-time.Minute)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := New(Defaults{}, Backoff{})
+			s := newOpen(Defaults{}, Backoff{})
 			s.Describe(Community, key, &Object{Created: c.group, Min: 1}, start)
 			for i, pod := range c.pods {
 				s.See(pod, start)

@@ -38,16 +38,13 @@ func newWatch(s *Gangs, fail func(string, ...any)) *watch {
 
 // queue calls Queue as PreEnqueue does.
 func (w *watch) queue(pod *v1.Pod) bool {
-	ok, why := w.s.Queue(pod)
-	switch {
-	case ok:
+	_, refusal := w.s.Queue(pod)
+	if refusal == "" {
 		delete(w.refused, pod.UID)
-	case why == "":
-		w.fail("pod %s is refused without a reason", pod.UID)
-	default:
+	} else {
 		w.refused[pod.UID] = pod
 	}
-	return ok
+	return refusal == ""
 }
 
 // visit begins a cycle.
@@ -284,7 +281,7 @@ func (w *watch) checkActivations(e Effects) {
 				continue
 			}
 		}
-		if ok, _ := w.s.Queue(pod); ok && !active[uid] && pod.Spec.NodeName == "" {
+		if _, refusal := w.s.Queue(pod); refusal == "" && !active[uid] && pod.Spec.NodeName == "" {
 			w.fail("pod %s was refused, may go now, and is not activated", uid)
 		}
 	}

@@ -93,31 +93,6 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 	return g.failure.reason, g.failure.message
 }
 
-// WaitsForRoom reports whether a pod that is not placed waits only for room on nodes, as far as is known: its gang is
-// whole, as are those that start with it, and none was refused for anything else.
-func (s *Gangs) WaitsForRoom(uid types.UID) bool {
-	m := s.members[uid]
-	if m == nil || m.gang.hasStarted() {
-		return true
-	}
-	for _, g := range m.gang.group.gangs {
-		switch {
-		case g.failure.none(), g.failure.reason == v1alpha1.ReasonUnschedulable:
-		case g.failure.reason == v1alpha1.ReasonPlacementFailed: // it is about to take it
-		default:
-			return false
-		}
-	}
-	return s.complete(m.gang.group)
-}
-
-// Whole reports whether a pod's gang could start, and those that start with it, if there were room: all have their
-// members. So could pods that go alone.
-func (s *Gangs) Whole(uid types.UID) bool {
-	m := s.members[uid]
-	return m == nil || m.gang.hasStarted() || s.complete(m.gang.group)
-}
-
 // lacks returns what an incomplete gang waits for, for users.
 func (g *gang) lacks() string {
 	if g.spec.Min == 0 {

@@ -185,11 +185,9 @@ func TestPosition(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			got := asked(t, nil, c.play, func(s *Gangs) (got position) {
-				pod := podOf("p")
 				if m := s.members["p"]; m != nil {
-					pod = m.pod
+					got = position{m.position(), true}
 				}
-				got.Position, got.OK = s.Position(pod)
 				return got
 			})
 			if diff := cmp.Diff(c.want, got); diff != "" {
