@@ -68,16 +68,7 @@ func incomplete(f facts) string {
 	if f.Members.N >= f.Stage.Min {
 		return gangstate.TextLacks(f.key, f.Members.Lacks(&f.Stage))
 	}
-	var aside []string
-	if f.gated > 0 {
-		aside = append(aside, gangstate.TextGated(f.gated))
-	}
-	if f.impossible > 0 {
-		aside = append(aside, gangstate.TextRefusedPods(f.impossible, f.faulty, f.fault))
-	}
-	if f.claimless > 0 {
-		aside = append(aside, gangstate.TextLacksClaims(f.claimless))
-	}
+	aside := f.Aside.Texts()
 	if n := f.Failed - len(f.TurnedAway); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d failed", n))
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
@@ -26,12 +25,6 @@ type facts struct {
 	// neither being evicted nor deleted.
 	unfinished, waiting, staying int
 	running                      int32
-	// gated have scheduling gates; claimless lack ResourceClaims that are not made yet.
-	gated, claimless int
-	// impossible ask for what no pod can have; fault is what is wrong with the first of them, by name, and faulty is that.
-	impossible int
-	faulty     string
-	fault      *resource.Fault
 	// refused: the scheduler has tried a waiting member and found no place.
 	refused bool
 	// expired: the wait time ran out on a waiting member.
@@ -80,21 +73,7 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 			f.expired = true
 		}
 		f.refused = f.refused || f.expired || refused(pod)
-		switch {
-		case len(pod.Spec.SchedulingGates) > 0:
-			f.gated++
-			return
-		case gangstate.LacksClaims(pod):
-			f.claimless++
-			return
-		}
-		if fault := resource.CheckPod(pod); fault != nil {
-			if f.impossible++; f.impossible == 1 || pod.Name < f.faulty {
-				f.faulty, f.fault = pod.Name, fault
-			}
-			return
-		}
-		if said := waitsFor(pod); said != nil {
+		if said := waitsFor(pod); said != nil && !gangstate.IsAside(pod) {
 			f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
 		}
 	}

@@ -95,7 +95,7 @@ func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 // gets members again.
 func startOf(was coscheduling.PodGroupStatus, f facts, now metav1.Time) metav1.Time {
 	start := was.ScheduleStartTime
-	void := f.All.N+f.gated+f.claimless+f.impossible == 0
+	void := f.All.N+f.Aside.N() == 0
 	again := over(was.Phase) && f.unfinished > 0 && f.Bound.N == 0
 	if void || again {
 		start = metav1.Time{}

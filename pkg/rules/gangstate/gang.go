@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.
@@ -166,7 +167,7 @@ func (g *gang) created() time.Time {
 
 // note records a new member's age.
 func (g *gang) note(pod *v1.Pod) {
-	g.oldest = earlier(g.oldest, pod.CreationTimestamp.Time)
+	g.oldest = times.Earlier(g.oldest, pod.CreationTimestamp.Time)
 }
 
 // sorted lists the members that pass the test, in their order.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -183,17 +184,9 @@ func (g *group) priority() int32 {
 
 func (g *group) created() (first time.Time) {
 	for _, gang := range g.gangs {
-		first = earlier(first, gang.created())
+		first = times.Earlier(first, gang.created())
 	}
 	return first
-}
-
-// earlier returns the earlier of two times, of which zero is unknown.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // rankOf returns the rank of a group. It is kept until a member or an object of the group changes:
@@ -219,7 +212,7 @@ func (g *group) miss(now time.Time) {
 // missed returns when any of its gangs first did not fit; zero if none was tried.
 func (g *group) missed() (first time.Time) {
 	for _, one := range g.gangs {
-		first = earlier(first, one.missed)
+		first = times.Earlier(first, one.missed)
 	}
 	return first
 }

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // incarnation is the pods of a gang that belong together: those that have not ended, and of the others those that ended
@@ -192,7 +194,7 @@ func (i *incarnation) live(pod *v1.Pod) {
 	case now.controller == "":
 		i.bare[now.created.UnixNano()]++
 	default:
-		p.first = earlier(p.first, now.created)
+		p.first = times.Earlier(p.first, now.created)
 	}
 	if begins && i.gone > 0 {
 		i.forgetGone(func(s *successes) bool { return !i.includes(s.one.controller, s.earliest) })
@@ -312,11 +314,11 @@ func (i *incarnation) look() {
 func (i *incarnation) firstPod() (first time.Time) {
 	for controller, p := range i.parts {
 		if p.unfinished > 0 && controller != "" {
-			first = earlier(first, p.first)
+			first = times.Earlier(first, p.first)
 		}
 	}
 	for created := range i.bare {
-		first = earlier(first, time.Unix(0, created))
+		first = times.Earlier(first, time.Unix(0, created))
 	}
 	return first
 }

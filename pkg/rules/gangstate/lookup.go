@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // waits reports whether a member has no node, or only holds one until its group, which
@@ -94,7 +95,7 @@ func (s *Gangs) Count() Counts {
 			continue
 		}
 		if s.complete(g.group) {
-			c.Oldest = earlier(c.Oldest, g.completed)
+			c.Oldest = times.Earlier(c.Oldest, g.completed)
 		}
 		switch reason, _ := s.why(g); {
 		case reason == "":

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Facts is what a gang is, by its PodGroup and all its pods as they are at one moment. It is what the scheduler derives
@@ -18,9 +20,10 @@ type Facts struct {
 	// Spec is what the gang asks for. Stage is that with the minimum of the stage that is to run now.
 	Spec, Stage Spec
 
-	// Members are the pods that can make up the minimum: they have not ended, or have succeeded, and no scheduling gate
-	// keeps them back.
+	// Members are the pods that can make up the minimum: they have not ended, or have succeeded. Aside are those that do
+	// not count for now.
 	Members Count
+	Aside   Aside
 	// Bound are the members that have a node, or had one to the end.
 	Bound Count
 	// Up are the members that run, or ran to the end.
@@ -127,7 +130,7 @@ func seatOf(pod *v1.Pod) seat { return seat{originOf(pod).controller, indexOf(po
 
 func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	placed := pod.Spec.NodeName != ""
-	if !placed && (len(pod.Spec.SchedulingGates) > 0 || LacksClaims(pod)) {
+	if !placed && f.Aside.add(pod, resource.CheckPod(pod)) {
 		return
 	}
 	f.Members.add(1, role)

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // begin is what is known of how the members of a gang that run began to.
@@ -166,7 +168,7 @@ func firstBound(gangs ...*gang) time.Time {
 			if m.state != Bound || m.leaving() {
 				continue
 			}
-			first = earlier(first, BoundAt(m.pod))
+			first = times.Earlier(first, BoundAt(m.pod))
 		}
 	}
 	return first

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // Want is what is to be placed if a pod that the gate lets through is scheduled.
@@ -48,7 +49,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Created: m.gang.group.created(), Parts: !m.gang.group.strict()}
 	for _, g := range m.gang.group.gangs {
 		want.Never = want.Never || g.spec.Never
-		want.Created = earlier(want.Created, g.oldest)
+		want.Created = times.Earlier(want.Created, g.oldest)
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true
