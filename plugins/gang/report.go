@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -81,10 +82,10 @@ func (t *statusReporter) run(ctx context.Context) {
 	if !t.leading.Wait(ctx) {
 		return
 	}
-	go t.runMarks(ctx)
+	go workloop.Run(ctx, t.marks, t.mark, "Failed to mark a member whose gang timed out; trying again")
 	go t.lane.Run(ctx)
 	for range newsAtOnce {
-		go t.runNews(ctx)
+		go workloop.Run(ctx, t.news, t.tellNews, "Failed to tell why a gang waits; trying again")
 	}
 	t.all()
 	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
