@@ -17,10 +17,6 @@ type facts struct {
 	key gangstate.Key
 	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
 	madeFor types.UID
-	// stage is the stage that is to run now, from 1, of stages; 0 of 0 where the gang has none. later
-	// is how many more members the later stages need.
-	stage, stages, later int
-
 	// unfinished are the pods that have not ended; waiting are those of them without a node, and staying those that are
 	// neither being evicted nor deleted.
 	unfinished, waiting, staying int
@@ -53,13 +49,11 @@ func observe(key gangstate.Key, object *gangstate.Object, pods []*v1.Pod, histor
 			f.occupiedBy = pod.Namespace + "/" + owner.Name
 		}
 	}
-	f.later = f.Spec.Min - f.Stage.Min
-	f.stage, f.stages = f.Stage.Stage()
 	return f
 }
 
-// lastStage reports whether no stage follows.
-func (f *facts) lastStage() bool { return f.stage == f.stages }
+// later is how many more members the later stages need.
+func (f *facts) later() int { return f.Spec.Min - f.Stage.Min }
 
 func (f *facts) addUnfinished(pod *v1.Pod) {
 	f.unfinished++

@@ -71,12 +71,7 @@ func (g *group) key() Key { return g.gangs[0].key }
 
 // releasable reports whether the group may be released.
 func (g *group) releasable() bool {
-	for _, gang := range g.gangs {
-		if !gang.releasable() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return !gang.releasable() })
 }
 
 // strict reports whether a group is Strict: it is NonStrict only if all its gangs are.
@@ -84,12 +79,16 @@ func (g *group) strict() bool {
 	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
 }
 
-func (g *group) countIn(state State) int {
-	n := 0
+// sum adds up something of the gangs.
+func (g *group) sum(of func(*gang) int) (n int) {
 	for _, gang := range g.gangs {
-		n += gang.byState[state].N
+		n += of(gang)
 	}
 	return n
+}
+
+func (g *group) countIn(state State) int {
+	return g.sum(func(gang *gang) int { return gang.byState[state].N })
 }
 
 // holding counts the members whose capacity is held until the group is complete. Members of a gang
@@ -98,13 +97,12 @@ func (g *group) holding() int { return g.waiting(Planned) + g.waiting(Held) }
 
 // waiting counts the members in a state, except those of gangs that run already.
 func (g *group) waiting(state State) int {
-	n := 0
-	for _, gang := range g.gangs {
-		if !gang.hasStarted() {
-			n += gang.byState[state].N
+	return g.sum(func(gang *gang) int {
+		if gang.hasStarted() {
+			return 0
 		}
-	}
-	return n
+		return gang.byState[state].N
+	})
 }
 
 // holdsPart reports whether the group has accumulated capacity that does not suffice, and is not on
@@ -114,30 +112,14 @@ func (g *group) holdsPart() bool {
 }
 
 // need returns the number of members that a plan has to place.
-func (g *group) need() int {
-	n := 0
-	for _, gang := range g.gangs {
-		n += gang.need()
-	}
-	return n
-}
+func (g *group) need() int { return g.sum((*gang).need) }
 
 // total and pool serve the rule that a Strict round waits to have tried total-number members: pool
 // counts the members that a round can look at.
-func (g *group) total() int {
-	n := 0
-	for _, gang := range g.gangs {
-		n += gang.spec.Total
-	}
-	return n
-}
+func (g *group) total() int { return g.sum(func(gang *gang) int { return gang.spec.Total }) }
 
 func (g *group) pool() int {
-	n := 0
-	for _, gang := range g.gangs {
-		n += gang.coming.N + gang.byState[Planned].N + gang.byState[Held].N
-	}
-	return n
+	return g.sum(func(gang *gang) int { return gang.coming.N + gang.byState[Planned].N + gang.byState[Held].N })
 }
 
 // assembled reports whether all members that the gangs of a group need can be planned.

@@ -63,7 +63,7 @@ func parseSpec(key Key, object *Object, pod Fields, defaults Defaults) (spec Spe
 	p.parseLayout(&defaults.Topology)
 	p.spec.MinResources = p.parseMinResources()
 	p.spec.PreemptionDelay = p.parsePreemptionDelay("gang")
-	p.spec.EvictBy = p.parseEvictBy()
+	p.spec.EvictBy = p.anyOf(v1alpha1.EvictByAnnotation, "what the namespace, or the scheduler's configuration, says")
 	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
 	if p.object.Refused != "" {
 		p.spec.refuse(p.object.Refused)
@@ -155,14 +155,16 @@ func (p *parser) parseTotal() int {
 
 // oneOf reads an enumeration whose first value is the default.
 func (p *parser) oneOf(key string) string {
+	first := keys.ValueOf(key).OneOf[0]
+	return cmp.Or(p.anyOf(key, first), first)
+}
+
+// anyOf reads an enumeration that may be left out. used is what is used in place of a value that it does not have.
+func (p *parser) anyOf(key, used string) string {
 	value, onObject := p.value(key)
-	takes := keys.ValueOf(key)
-	if value == "" {
-		return takes.OneOf[0]
-	}
-	if !slices.Contains(takes.OneOf, value) {
-		p.bad(onObject, key, value, takes.Want, takes.OneOf[0])
-		return takes.OneOf[0]
+	if value != "" && !slices.Contains(keys.ValueOf(key).OneOf, value) {
+		p.wrongValue(onObject, key, value, used)
+		return ""
 	}
 	return value
 }
@@ -236,17 +238,6 @@ func (p *parser) parsePreemptionDelay(of string) time.Duration {
 		return 0
 	}
 	return delay
-}
-
-func (p *parser) parseEvictBy() string {
-	switch value, onObject := p.value(v1alpha1.EvictByAnnotation); value {
-	case "", v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend:
-		return value
-	default:
-		p.wrongValue(onObject, v1alpha1.EvictByAnnotation, value,
-			"what the namespace, or the scheduler's configuration, says")
-		return ""
-	}
 }
 
 func (p *parser) parseGroups() []Key {

@@ -69,8 +69,6 @@ func (s *Gangs) complete(grp *group) bool {
 		if !g.gathered() {
 			return false
 		}
-	}
-	for _, g := range grp.gangs {
 		if _, waits := s.awaited(g); waits {
 			return false
 		}
