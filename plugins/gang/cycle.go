@@ -396,15 +396,21 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 	one := &gangstate.Attempt{
 		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
 	}
+	why, hopeless := pl.reasons(statuses)
+	delay, _ := gangstate.PreemptionDelayOf(pod)
+	pl.gangs.Unfit(pod, turns.Outcome{
+		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
+	})
+}
+
+// shapeOf returns what the attempt to place one pod asked for. If that cannot be read, the attempt has failed
+// nevertheless; it represents no other.
+func (pl *Gang) shapeOf(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod, statuses fwk.NodeToStatusReader) turns.Shape {
 	shape, err := pl.ready().ShapeOf(ctx, one, statuses)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
-	why, hopeless := pl.reasons(statuses)
-	delay, _ := gangstate.PreemptionDelayOf(pod)
-	pl.gangs.Unfit(pod, turns.Outcome{
-		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: shape, Why: why,
-	})
+	return shape
 }
 
 // reasons returns a number that stands for the reasons of all nodes, and whether no pod that goes makes any of them fit.
@@ -428,11 +434,7 @@ func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless b
 
 // missed records that a gang of one did not fit.
 func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
-	shape, err := pl.ready().ShapeOf(ctx, visit.attempt, statuses)
-	if err != nil {
-		// The attempt has failed nevertheless; it represents no other.
-		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
-	}
+	shape := pl.shapeOf(ctx, visit.attempt, pod, statuses)
 	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		_, e := s.Planned(visit.attempt, gangstate.Outcome{
 			Cost: now.Sub(visit.began), Coupled: podclass.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),

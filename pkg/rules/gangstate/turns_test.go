@@ -88,7 +88,7 @@ func (q *queue) waiting() map[string]waiter {
 	all := map[string]waiter{}
 	for key, g := range q.s.gangs {
 		if g.need() > 0 && g.gathered() && g.have().N == 0 {
-			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants()}}, nil).Complete}
+			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants(false)}}, nil).Complete}
 		}
 	}
 	return all
