@@ -447,15 +447,10 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 // this plugin ran: its group's attempt is over.
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-		switch v := s.BeginCycle(pod); v.Verdict {
-		case gangstate.Follow:
-			return s.Unreserved(pod.UID, now)
-		case gangstate.Lead:
+		return s.EndedEarly(pod, func(a *gangstate.Attempt) gangstate.Outcome {
 			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod))
-			_, e := s.Planned(v.Attempt, gangstate.Outcome{Why: everyWhy(v.Attempt, why), Reason: v1alpha1.ReasonMemberRejected}, now)
-			return e
-		}
-		return gangstate.Effects{}
+			return gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}
+		}, now)
 	})
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 }

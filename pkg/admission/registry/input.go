@@ -113,7 +113,7 @@ func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	}
 	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		if errors.Is(why, scheduler.ErrNoNodesAvailable) {
-			return s.NoNodes(pod, now)
+			return s.EndedEarly(pod, gangstate.NoNodes, now)
 		}
 		return s.Failed(pod.UID, now)
 	})

@@ -17,7 +17,8 @@ import (
 // cycle is one scheduling cycle of a pod.
 func (c *cluster) cycle(pod *v1.Pod) {
 	if c.nodeless {
-		c.do(c.s.NoNodes(pod, c.now))
+		c.beginCycle(pod)
+		c.do(c.s.EndedEarly(pod, NoNodes, c.now))
 		c.park(pod.UID, false)
 		return
 	}

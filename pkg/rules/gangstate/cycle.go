@@ -300,19 +300,27 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// NoNodes records that the scheduling cycle of a pod ended before any plugin was called, since the
-// cluster has no node. The attempt of a leader has failed: its group rests until a node comes.
-func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
-	v := s.BeginCycle(pod)
-	if v.Verdict != Lead {
+// EndedEarly records that the scheduling cycle of a pod ended before it was asked what it was for. A member that follows
+// a plan did not fit; the attempt of a leader has the outcome.
+func (s *Gangs) EndedEarly(pod *v1.Pod, outcome func(*Attempt) Outcome, now time.Time) Effects {
+	switch v := s.BeginCycle(pod); v.Verdict {
+	case Follow:
+		return s.Unreserved(pod.UID, now)
+	case Lead:
+		_, e := s.Planned(v.Attempt, outcome(v.Attempt), now)
+		return e
+	default:
 		return s.take()
 	}
+}
+
+// NoNodes returns the outcome of an attempt in a cluster that has no node: its group rests until one comes.
+func NoNodes(a *Attempt) Outcome {
 	why := map[Key]string{}
-	for _, need := range v.Attempt.Gangs {
+	for _, need := range a.Gangs {
 		why[need.Key] = textNoNodes(need.Key, need.Spec.Min)
 	}
-	_, e := s.Planned(v.Attempt, Outcome{Why: why, Hopeless: true}, now)
-	return e
+	return Outcome{Why: why, Hopeless: true}
 }
 
 // BoundTo records that the binding of a member went through.

@@ -47,10 +47,15 @@ func (w *watch) queue(pod *v1.Pod) bool {
 	return refusal == ""
 }
 
-// visit begins a cycle.
-func (w *watch) visit(pod *v1.Pod) Cycle {
+// beginCycle notes that a cycle begins.
+func (w *watch) beginCycle(pod *v1.Pod) {
 	delete(w.refused, pod.UID)
 	w.cycling[pod.UID] = false
+}
+
+// visit begins a cycle, and asks what it is for.
+func (w *watch) visit(pod *v1.Pod) Cycle {
+	w.beginCycle(pod)
 	v := w.s.BeginCycle(pod)
 	if v.Verdict == Lead {
 		w.checkAttempt(v.Attempt)
