@@ -151,9 +151,7 @@ func needOf(a *gangstate.Attempt, pod *v1.Pod) *gangstate.Need {
 // lead plans a group and stores the plan. It returns the leader's own node.
 func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Attempt) (string, *fwk.Status) {
 	started := pl.clock.Now()
-	for _, need := range a.Gangs {
-		pl.holds.Adopt(pl.gangs.Holder(a.Group), uidsOf(need.Pending))
-	}
+	pl.holds.Adopt(pl.gangs.Holder(a.Group), uidsOf(a.Pending()))
 	result, evict, elsewhere, err := pl.plan(ctx, a)
 	took := pl.clock.Since(started)
 	planDuration.Observe(took.Seconds())
@@ -189,7 +187,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang's plan does not include this member yet")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
-	pl.reconsider(a)
+	pl.claims.Enqueue(a.Pending()...) // what was allocated for them before may tie them to nodes where they do not fit
 	if result.Hopeless {
 		pl.turns.Hopeless(leaderOf(a))
 	}
@@ -203,14 +201,7 @@ func (pl *Gang) withinCeilings(a *gangstate.Attempt, result *planner.Plan) (with
 	if a.Strict || len(result.Nodes) == 0 {
 		return nil, true
 	}
-	var placed []*v1.Pod
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			if result.Nodes[pod.UID] != "" {
-				placed = append(placed, pod)
-			}
-		}
-	}
+	placed := slices.DeleteFunc(a.Pending(), func(pod *v1.Pod) bool { return result.Nodes[pod.UID] == "" })
 	within = pl.turns.Within(placed)
 	return within, len(within) == len(placed)
 }
@@ -311,10 +302,9 @@ func everyWhy(a *gangstate.Attempt, message string) map[gangstate.Key]string {
 
 // leaderOf returns the member that represents an attempt.
 func leaderOf(a *gangstate.Attempt) *v1.Pod {
-	for _, need := range a.Gangs {
-		if i := slices.IndexFunc(need.Pending, func(pod *v1.Pod) bool { return pod.UID == a.Leader }); i >= 0 {
-			return need.Pending[i]
-		}
+	pending := a.Pending()
+	if i := slices.IndexFunc(pending, func(pod *v1.Pod) bool { return pod.UID == a.Leader }); i >= 0 {
+		return pending[i]
 	}
 	return nil
 }

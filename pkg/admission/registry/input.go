@@ -96,10 +96,8 @@ func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, de
 		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports, Devices: demand[uid].Devices})
 	}
 	var pending []types.UID
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			pending = append(pending, pod.UID)
-		}
+	for _, pod := range a.Pending() {
+		pending = append(pending, pod.UID)
 	}
 	p.holds.FollowPlan(p.Holder(a.Group), pending, plan)
 }

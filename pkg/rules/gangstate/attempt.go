@@ -71,12 +71,18 @@ func (a *Attempt) Shared() string {
 // Priority returns the highest of the pending members: the attempt ranks by it.
 func (a *Attempt) Priority() int32 {
 	priority := int32(math.MinInt32)
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			priority = max(priority, corev1helpers.PodPriority(pod))
-		}
+	for _, pod := range a.Pending() {
+		priority = max(priority, corev1helpers.PodPriority(pod))
 	}
 	return priority
+}
+
+// Pending returns the pending members of all gangs.
+func (a *Attempt) Pending() (pods []*v1.Pod) {
+	for _, need := range a.Gangs {
+		pods = append(pods, need.Pending...)
+	}
+	return pods
 }
 
 // Without returns what is left of an attempt once some members were given a node: these stand in
