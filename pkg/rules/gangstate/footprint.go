@@ -119,7 +119,7 @@ func MinimumOf(pod *v1.Pod) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	spec, _ := Parse(key, nil, fieldsOf(pod), Defaults{})
+	spec, _ := Parse(key, nil, pod, Defaults{})
 	return spec.Min, spec.Min > 0
 }
 
@@ -130,7 +130,7 @@ func StartTogether(pod *v1.Pod, object *Object) int {
 	if !member {
 		return 0
 	}
-	spec, _ := Parse(key, object, fieldsOf(pod), Defaults{})
+	spec, _ := Parse(key, object, pod, Defaults{})
 	if len(spec.Stages) > 0 {
 		return 0
 	}

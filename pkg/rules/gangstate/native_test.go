@@ -80,7 +80,7 @@ func TestReadNative(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			object := ReadNative(nativeGroup(c.change))
-			spec, problems := Parse(Key{"a", "train"}, object, Fields{}, Defaults{WaitTime: time.Minute})
+			spec, problems := Parse(Key{"a", "train"}, object, nil, Defaults{WaitTime: time.Minute})
 			got := read{Min: spec.Min, Topology: spec.RequiredTopology, Refused: spec.Refused, Never: spec.Never, Whole: spec.Whole, Alone: object.Alone(), Single: object.Single()}
 			for _, p := range append(problems, object.Problems...) {
 				if !p.OnObject {
@@ -106,7 +106,7 @@ func TestTopologyOfTheSpec(t *testing.T) {
 		"of a pod":           {pod: map[string]string{requiredKey: "zone"}, want: "zone"},
 		"an empty one there": {pod: map[string]string{requiredKey: ""}},
 	} {
-		spec, _ := Parse(Key{"a", "train"}, &Object{Min: 1, Topology: "rack", Annotations: c.object}, Fields{Annotations: c.pod}, Defaults{})
+		spec, _ := Parse(Key{"a", "train"}, &Object{Min: 1, Topology: "rack", Annotations: c.object}, &v1.Pod{ObjectMeta: podMeta{Annotations: c.pod}}, Defaults{})
 		if spec.RequiredTopology != c.want {
 			t.Errorf("%s: topology %q, want %q", sentence, spec.RequiredTopology, c.want)
 		}

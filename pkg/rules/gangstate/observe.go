@@ -52,11 +52,11 @@ func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults
 	}
 	history.See(f.Pods, owner)
 	f.Pods = slices.DeleteFunc(f.Pods, func(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil && !history.Includes(pod) })
-	var says Fields
-	if definer := definerOf(describers, object); definer != nil {
-		says = fieldsOf(definer.pod)
+	var definer *v1.Pod
+	if m := definerOf(describers, object); m != nil {
+		definer = m.pod
 	}
-	f.Spec, _ = Parse(key, object, says, defaults)
+	f.Spec, _ = Parse(key, object, definer, defaults)
 	f.count(history)
 	f.Stage = f.Spec.AtStage(f.Spec.Stages.Reached(f.Bound.N, f.Members.N))
 	return f

@@ -109,10 +109,6 @@ func (g *gang) ref() Ref {
 	return Ref{}
 }
 
-func fieldsOf(pod *v1.Pod) Fields {
-	return Fields{Annotations: pod.Annotations, Labels: pod.Labels}
-}
-
 // compareDescribers orders members by which may define the gang: 1. those that state a usable minimum; 2. those that
 // are not being deleted; 3. the order of members.
 func compareDescribers(a, b *member) int {
@@ -133,14 +129,13 @@ func compareLast(a, b bool) int {
 
 // listen reads whether a member says anything of its gang, and the minimum that it states and that cannot be used.
 func (m *member) listen() (describes bool, badMin *Problem) {
-	fields := fieldsOf(m.pod)
-	m.defines, badMin = fields.defines()
-	return fields.describes(), badMin
+	m.defines, badMin = definesGang(m.pod)
+	return describesGang(m.pod), badMin
 }
 
 // saysSame reports whether two versions of a pod mean the same for who defines the gang, and how.
 func saysSame(a, b *v1.Pod) bool {
-	return fieldsOf(a).same(fieldsOf(b)) && indexOf(a) == indexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+	return describeAlike(a, b) && indexOf(a) == indexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
 // listen notes what a member says of its gang.
@@ -180,12 +175,11 @@ func definerOf(describers []*member, object *Object) *member {
 func (s *Gangs) redefine(g *gang, now time.Time) {
 	g.definer = g.defining()
 	var from *v1.Pod
-	var fields Fields
 	if g.definer != nil {
-		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
+		from = g.definer.pod
 	}
 	before, was := g.spec.Groups, g.asked.Min
-	spec, fault, problems := parseSpec(g.key, g.object(), fields, s.defaults)
+	spec, fault, problems := parseSpec(g.key, g.object(), from, s.defaults)
 	switch {
 	case fault == "":
 	case g.running() == 0:

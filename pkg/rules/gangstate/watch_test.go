@@ -363,7 +363,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if s.members[uid] != m || m.gang != g || m.uid() != uid {
 			fail("pod %s is not the member it is taken for", uid)
 		}
-		if fieldsOf(m.pod).describes() {
+		if describesGang(m.pod) {
 			describers++
 		}
 		if m.state == Bound && !staysBound(g, m) {
