@@ -53,8 +53,3 @@ func (pl *Gang) gangsOf(pods []types.UID) (keys []gangstate.Key) {
 	})
 	return keys
 }
-
-// Explanation returns why a gang waits, with everything considered.
-func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
-	return pl.reporter.explanation(key)
-}

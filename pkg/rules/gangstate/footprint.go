@@ -95,13 +95,13 @@ func (s *Gangs) footprint(g *gang) Footprint {
 			f.Slices = append(f.Slices, level.Key)
 		}
 	}
-	if g.spec.RolesBind() {
+	if g.spec.rolesBind() {
 		f.MinByRole = map[string]int{}
 		for role, n := range g.spec.MinByRole {
 			f.MinByRole[role] = max(0, n-done.Roles[role])
 		}
 	}
-	for i, m := range g.sorted(func(m *member) bool { return (m.state == Released || m.state == Bound) && m.lives() }) {
+	for i, m := range g.sorted(func(m *member) bool { return m.runs() && m.lives() }) {
 		f.Running = append(f.Running, Placed{Pod: m.pod, Node: m.node, Number: i + 1})
 	}
 	return f

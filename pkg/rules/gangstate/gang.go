@@ -2,11 +2,13 @@ package gangstate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -180,6 +182,17 @@ func (g *gang) sorted(test func(*member) bool) []*member {
 	}
 	slices.SortFunc(out, compareMembers)
 	return out
+}
+
+// priorityOf returns the highest priority of the members that pass the test, or less than any if none does.
+func (g *gang) priorityOf(test func(*member) bool) int32 {
+	priority := int32(math.MinInt32)
+	for _, m := range g.members {
+		if test(m) {
+			priority = max(priority, corev1helpers.PodPriority(m.pod))
+		}
+	}
+	return priority
 }
 
 func (g *gang) empty() bool {

@@ -2,11 +2,11 @@ package gangstate
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -149,17 +149,9 @@ func (g *group) pickLeader() *member {
 
 // priority returns the highest of its members that do not run.
 func (g *group) priority() int32 {
-	var priority int32
-	first := true
+	priority := int32(math.MinInt32)
 	for _, gang := range g.gangs {
-		for _, m := range gang.members {
-			if m.state == Released || m.state == Bound {
-				continue
-			}
-			if p := corev1helpers.PodPriority(m.pod); first || p > priority {
-				priority, first = p, false
-			}
-		}
+		priority = max(priority, gang.priorityOf(func(m *member) bool { return !m.runs() }))
 	}
 	return priority
 }

@@ -37,8 +37,9 @@ type Facts struct {
 }
 
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
-// before, and is updated with these.
-func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults Defaults) Facts {
+// before, and is updated with these. What depends on the scheduler's configuration is left out, and so are the problems:
+// the scheduler reports them.
+func Observe(key Key, object *Object, pods []*v1.Pod, history *History) Facts {
 	var owner types.UID
 	if object != nil {
 		owner = object.Owner
@@ -56,9 +57,9 @@ func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults
 	if m := definerOf(describers, object); m != nil {
 		definer = m.pod
 	}
-	f.Spec, _ = Parse(key, object, definer, defaults)
+	f.Spec, _ = Parse(key, object, definer, Defaults{})
 	f.count(history)
-	f.Stage = f.Spec.AtStage(f.Spec.Stages.Reached(f.Bound.N, f.Members.N))
+	f.Stage = f.Spec.atStage(f.Spec.Stages.reached(f.Bound.N, f.Members.N))
 	return f
 }
 

@@ -87,9 +87,9 @@ type Defaults struct {
 	Topology Topology
 }
 
-// RolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
+// rolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
 // below their sum is elastic, and its roles do not bind it.
-func (s *Spec) RolesBind() bool {
+func (s *Spec) rolesBind() bool {
 	sum := 0
 	for _, n := range s.MinByRole {
 		sum += n

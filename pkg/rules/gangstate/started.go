@@ -179,7 +179,7 @@ func firstBound(gangs ...*gang) time.Time {
 func (g *gang) wasThere(first time.Time) bool {
 	var before Count
 	for _, m := range g.members {
-		if m.free() && m.state != Released && m.state != Bound && !m.pod.CreationTimestamp.After(first) {
+		if m.free() && !m.runs() && !m.pod.CreationTimestamp.After(first) {
 			before.add(1, m.role())
 		}
 	}

@@ -130,7 +130,7 @@ func TestReached(t *testing.T) {
 		{stages: Stages{2, 3, 9}, standing: 3, all: 4, want: 2},
 		{stages: Stages{2, 3, 4}, standing: 5, all: 9, want: 2},
 	} {
-		if got := c.stages.Reached(c.standing, c.all); got != c.want {
+		if got := c.stages.reached(c.standing, c.all); got != c.want {
 			t.Errorf("%v, %d of %d standing: got stage %d, want %d", c.stages, c.standing, c.all, got, c.want)
 		}
 	}

@@ -131,7 +131,7 @@ func (a *Aside) add(pod *v1.Pod, fault *resource.Fault) bool {
 	switch {
 	case len(pod.Spec.SchedulingGates) > 0:
 		a.gated++
-	case LacksClaims(pod):
+	case lacksClaims(pod):
 		a.claimless++
 	case fault != nil:
 		if a.impossible++; a.impossible == 1 {

@@ -122,7 +122,7 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 		if g.hasStarted() {
 			continue
 		}
-		for _, m := range g.sorted(func(m *member) bool { return m.state != Bound && m.state != Released && !m.expired }) {
+		for _, m := range g.sorted(func(m *member) bool { return !m.runs() && !m.expired }) {
 			g.change(m, func() { m.expired = true })
 			s.effects.Expire = append(s.effects.Expire, m.pod)
 		}

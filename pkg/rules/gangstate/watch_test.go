@@ -370,7 +370,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 			continue
 		}
 		byState[m.state].add(1, m.role())
-		free := !m.expired && stays(g, m) && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && resource.CheckPod(m.pod) == nil
+		free := !m.expired && stays(g, m) && len(m.pod.Spec.SchedulingGates) == 0 && !lacksClaims(m.pod) && len(m.losing) == 0 && resource.CheckPod(m.pod) == nil
 		if free && (m.state == Pending || m.state == Returning) {
 			coming.add(1, m.role())
 			if m.state == Returning {
