@@ -196,6 +196,7 @@ func (m mending) Wants(pod *v1.Pod) (gangstate.Want, bool) { return m.gangs.Want
 func TestMends(t *testing.T) {
 	d := newDispatcher(t, 20, 9, queueing.Queue{Name: "a", Capability: gpus(4)})
 	m := mending{gangs: gangstate.New(gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second})}
+	m.gangs.Open(time.Now())
 	d.gangs = m
 	see := func(name, node string) *v1.Pod {
 		p := pod(name, "a", 1, node)

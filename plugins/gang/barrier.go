@@ -142,8 +142,7 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 	}
 	var wait, ahead bool
 	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
-		wait, e = s.Permitted(pod.UID, now)
-		ahead = s.GoesAhead(pod.UID)
+		wait, ahead, e = s.Permitted(pod.UID, now)
 		return e
 	})
 	if !wait {

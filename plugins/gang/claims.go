@@ -31,25 +31,15 @@ func (pl *Gang) cannotClaim(a *gangstate.Attempt) string {
 // sharedClaim returns a claim that several members of an attempt name; empty for none.
 func sharedClaim(a *gangstate.Attempt) string {
 	named := map[types.NamespacedName]bool{}
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			for _, claim := range gangstate.NamedClaims(pod) {
-				if named[claim] {
-					return claim.String()
-				}
-				named[claim] = true
+	for _, pod := range a.Pending() {
+		for _, claim := range gangstate.NamedClaims(pod) {
+			if named[claim] {
+				return claim.String()
 			}
+			named[claim] = true
 		}
 	}
 	return ""
-}
-
-// reconsider queues the claims of members that did not fit for release: what was allocated for them before may tie them
-// to nodes where they do not fit.
-func (pl *Gang) reconsider(a *gangstate.Attempt) {
-	for _, need := range a.Gangs {
-		pl.claims.Enqueue(need.Pending...)
-	}
 }
 
 // inherit queues the claims of all members that wait when this process begins to schedule: the process before it may

@@ -70,11 +70,9 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle
-	var position gangstate.Position
 	contested := false
 	pl.gangs.Look(func(s *gangstate.Gangs) {
 		v = s.BeginCycle(pod)
-		position, _ = s.Position(pod)
 		contested = v.Verdict == gangstate.Lead && !pl.holds.Empty() && len(s.LowerRankedHolders(v.Attempt)) > 0
 	})
 	if v.Verdict == gangstate.Lead && (contested || !alone(v.Attempt)) {
@@ -85,7 +83,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		}
 		v.Verdict, v.Node = gangstate.Follow, node
 	}
-	visit := &visitState{verdict: v.Verdict, extra: position.Extra}
+	visit := &visitState{verdict: v.Verdict, extra: v.Extra}
 	if v.Verdict == gangstate.Lead {
 		v.Verdict = gangstate.Alone // nothing to plan
 		visit.verdict, visit.attempt, visit.began = v.Verdict, v.Attempt, pl.clock.Now()
@@ -153,9 +151,7 @@ func needOf(a *gangstate.Attempt, pod *v1.Pod) *gangstate.Need {
 // lead plans a group and stores the plan. It returns the leader's own node.
 func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Attempt) (string, *fwk.Status) {
 	started := pl.clock.Now()
-	for _, need := range a.Gangs {
-		pl.holds.Adopt(pl.gangs.Holder(a.Group), uidsOf(need.Pending))
-	}
+	pl.holds.Adopt(pl.gangs.Holder(a.Group), uidsOf(a.Pending()))
 	result, evict, elsewhere, err := pl.plan(ctx, a)
 	took := pl.clock.Since(started)
 	planDuration.Observe(took.Seconds())
@@ -191,7 +187,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang's plan does not include this member yet")
 	}
 	attempts.WithLabelValues("unschedulable").Inc()
-	pl.reconsider(a)
+	pl.claims.Enqueue(a.Pending()...) // what was allocated for them before may tie them to nodes where they do not fit
 	if result.Hopeless {
 		pl.turns.Hopeless(leaderOf(a))
 	}
@@ -205,14 +201,7 @@ func (pl *Gang) withinCeilings(a *gangstate.Attempt, result *planner.Plan) (with
 	if a.Strict || len(result.Nodes) == 0 {
 		return nil, true
 	}
-	var placed []*v1.Pod
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			if result.Nodes[pod.UID] != "" {
-				placed = append(placed, pod)
-			}
-		}
-	}
+	placed := slices.DeleteFunc(a.Pending(), func(pod *v1.Pod) bool { return result.Nodes[pod.UID] == "" })
 	within = pl.turns.Within(placed)
 	return within, len(within) == len(placed)
 }
@@ -313,10 +302,9 @@ func everyWhy(a *gangstate.Attempt, message string) map[gangstate.Key]string {
 
 // leaderOf returns the member that represents an attempt.
 func leaderOf(a *gangstate.Attempt) *v1.Pod {
-	for _, need := range a.Gangs {
-		if i := slices.IndexFunc(need.Pending, func(pod *v1.Pod) bool { return pod.UID == a.Leader }); i >= 0 {
-			return need.Pending[i]
-		}
+	pending := a.Pending()
+	if i := slices.IndexFunc(pending, func(pod *v1.Pod) bool { return pod.UID == a.Leader }); i >= 0 {
+		return pending[i]
 	}
 	return nil
 }
@@ -376,7 +364,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	case gangstate.Follow:
 		membersUnfit.Inc()
 		pl.order.ForgetPlan(pod.UID) // it is tried again once the other members have come
-		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unfit(pod.UID, now) })
+		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
 		if pl.preempts && planner.UnplacedOf(state) != nil {
@@ -398,15 +386,21 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 	one := &gangstate.Attempt{
 		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
 	}
+	why, hopeless := pl.reasons(statuses)
+	delay, _ := gangstate.PreemptionDelayOf(pod)
+	pl.gangs.Unfit(pod, turns.Outcome{
+		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
+	})
+}
+
+// shapeOf returns what the attempt to place one pod asked for. If that cannot be read, the attempt has failed
+// nevertheless; it represents no other.
+func (pl *Gang) shapeOf(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod, statuses fwk.NodeToStatusReader) turns.Shape {
 	shape, err := pl.ready().ShapeOf(ctx, one, statuses)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
 	}
-	why, hopeless := pl.reasons(statuses)
-	delay, _ := gangstate.PreemptionDelayOf(pod)
-	pl.gangs.Unfit(pod, turns.Outcome{
-		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: shape, Why: why,
-	})
+	return shape
 }
 
 // reasons returns a number that stands for the reasons of all nodes, and whether no pod that goes makes any of them fit.
@@ -430,11 +424,7 @@ func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless b
 
 // missed records that a gang of one did not fit.
 func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
-	shape, err := pl.ready().ShapeOf(ctx, visit.attempt, statuses)
-	if err != nil {
-		// The attempt has failed nevertheless; it represents no other.
-		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
-	}
+	shape := pl.shapeOf(ctx, visit.attempt, pod, statuses)
 	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		_, e := s.Planned(visit.attempt, gangstate.Outcome{
 			Cost: now.Sub(visit.began), Coupled: podclass.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),
@@ -447,15 +437,10 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 // this plugin ran: its group's attempt is over.
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-		switch v := s.BeginCycle(pod); v.Verdict {
-		case gangstate.Follow:
-			return s.Unfit(pod.UID, now)
-		case gangstate.Lead:
+		return s.EndedEarly(pod, func(a *gangstate.Attempt) gangstate.Outcome {
 			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod))
-			_, e := s.Planned(v.Attempt, gangstate.Outcome{Why: everyWhy(v.Attempt, why), Reason: v1alpha1.ReasonMemberRejected}, now)
-			return e
-		}
-		return gangstate.Effects{}
+			return gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}
+		}, now)
 	})
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 }

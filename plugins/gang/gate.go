@@ -31,16 +31,11 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		}
 		return nil
 	}
-	var ok bool
-	var reason string
 	var p gangstate.Position
-	pl.gangs.Look(func(s *gangstate.Gangs) {
-		if ok, reason = s.Queue(pod); ok {
-			p, _ = s.Position(pod)
-		}
-	})
-	if !ok {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+	var refusal string
+	pl.gangs.Look(func(s *gangstate.Gangs) { p, refusal = s.Queue(pod) })
+	if refusal != "" {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal)
 	}
 	pl.order.Freeze(pod.UID, positions.Position{Extra: p.Extra, Since: p.Created, Gang: p.Gang})
 	return nil

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -18,24 +17,6 @@ import (
 type mark struct {
 	types.NamespacedName
 	uid types.UID
-}
-
-// runMarks writes the timeout annotations until the process ends.
-func (t *statusReporter) runMarks(ctx context.Context) {
-	defer context.AfterFunc(ctx, t.marks.ShutDown)()
-	for {
-		m, down := t.marks.Get()
-		if down {
-			return
-		}
-		if err := t.mark(ctx, m); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to mark a member whose gang timed out; trying again", "pod", m.NamespacedName)
-			t.marks.AddRateLimited(m)
-		} else {
-			t.marks.Forget(m)
-		}
-		t.marks.Done(m)
-	}
 }
 
 // mark marks a member, and records the event.

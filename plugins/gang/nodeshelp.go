@@ -44,14 +44,12 @@ func (pl *Gang) reserves(pod *v1.Pod) bool {
 
 // gangsOf returns the gangs of pods, those that are known.
 func (pl *Gang) gangsOf(pods []types.UID) (keys []gangstate.Key) {
-	if len(pods) == 0 {
-		return nil
-	}
-	pl.gangs.Look(func(s *gangstate.Gangs) { keys = s.KeysOf(pods) })
+	pl.gangs.Look(func(s *gangstate.Gangs) {
+		for _, uid := range pods {
+			if at, member := s.Standing(uid); member {
+				keys = append(keys, at.Gang)
+			}
+		}
+	})
 	return keys
-}
-
-// Explanation returns why a gang waits, with everything considered.
-func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
-	return pl.reporter.explanation(key)
 }

@@ -13,7 +13,9 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -81,10 +83,10 @@ func (t *statusReporter) run(ctx context.Context) {
 	if !t.leading.Wait(ctx) {
 		return
 	}
-	go t.runMarks(ctx)
+	go workloop.Run(ctx, t.marks, t.mark, "Failed to mark a member whose gang timed out; trying again")
 	go t.lane.Run(ctx)
 	for range newsAtOnce {
-		go t.runNews(ctx)
+		go workloop.Run(ctx, t.news, t.tellNews, "Failed to tell why a gang waits; trying again")
 	}
 	t.all()
 	t.leading.Every(ctx, t.pl.clock, tellEvery, func() {
@@ -114,7 +116,7 @@ func (t *statusReporter) all() {
 
 // toTell returns what is to be reported of a gang now; false for nothing, or not yet.
 func (t *statusReporter) toTell(key gangstate.Key) (gangstate.Explanation, bool) {
-	e, ok := t.explanation(key)
+	e, ok := t.pl.Explanation(key)
 	if !ok || e.Reason == "" {
 		t.forget(key)
 		return e, false
@@ -174,9 +176,9 @@ func (t *statusReporter) again(key gangstate.Key) {
 	}
 }
 
-// explanation returns what is to be reported of a gang now.
-func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, bool) {
-	e, ok := t.pl.gangs.Explanation(key)
+// Explanation returns why a gang waits, with everything considered, as it is to be reported now.
+func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
+	e, ok := pl.gangs.Explanation(key)
 	if !ok || e.Running || len(e.Pending) == 0 {
 		return e, ok
 	}
@@ -184,7 +186,7 @@ func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, 
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what the queue keeps waiting
-		reason, message := t.pl.turns.Keeps(pod)
+		reason, message := pl.turns.Keeps(pod)
 		if reason == v1alpha1.ReasonUnschedulable && e.Reason != "" && e.Reason != reason {
 			break // nodes would give its queue a larger share, and not help the gang
 		}
@@ -194,7 +196,7 @@ func (t *statusReporter) explanation(key gangstate.Key) (gangstate.Explanation, 
 		}
 	}
 	if e.Reason == v1alpha1.ReasonUnschedulable {
-		t.pl.weigh(&e)
+		pl.weigh(&e)
 	}
 	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
 		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(key, e.Min), outdated
@@ -218,7 +220,7 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 
 // say returns what the status of the pending members of a gang should have now.
 func (t *statusReporter) say(key gangstate.Key) status.PendingCondition {
-	e, ok := t.explanation(key)
+	e, ok := t.pl.Explanation(key)
 	if !ok || e.Reason == "" {
 		return status.PendingCondition{}
 	}
@@ -231,9 +233,7 @@ func (t *statusReporter) say(key gangstate.Key) status.PendingCondition {
 func youngest(pods []*v1.Pod) time.Time {
 	var last time.Time
 	for _, pod := range pods {
-		if created := pod.CreationTimestamp.Time; created.After(last) {
-			last = created
-		}
+		last = times.Later(last, pod.CreationTimestamp.Time)
 	}
 	return last
 }

@@ -228,7 +228,7 @@ func TestPodGroupRefused(t *testing.T) {
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-		return g.Describe(gangstate.Community, key, &gangstate.Object{}, now, now)
+		return g.Describe(gangstate.Community, key, &gangstate.Object{}, now)
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
 	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
@@ -264,7 +264,7 @@ func TestPodGroupMadeAgain(t *testing.T) {
 	s.see(makeMembers("train", 3, 1, nil)...)
 	for i, uid := range []types.UID{"one", "one", "another"} {
 		s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-			return g.Describe(gangstate.Community, key, &gangstate.Object{UID: uid}, now, now)
+			return g.Describe(gangstate.Community, key, &gangstate.Object{UID: uid}, now)
 		})
 		if i == 0 {
 			s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})

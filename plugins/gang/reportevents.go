@@ -3,8 +3,6 @@ package gang
 import (
 	"context"
 
-	"k8s.io/klog/v2"
-
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -19,24 +17,6 @@ type telling struct {
 	text string
 	// written: its PodGroup has it in its condition, where there is one.
 	written bool
-}
-
-// runNews reports news of gangs until the process ends.
-func (t *statusReporter) runNews(ctx context.Context) {
-	defer context.AfterFunc(ctx, t.news.ShutDown)()
-	for {
-		key, down := t.news.Get()
-		if down {
-			return
-		}
-		if err := t.tellNews(ctx, key); err == nil {
-			t.news.Forget(key)
-		} else if ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to tell why a gang waits; trying again", "gang", key)
-			t.news.AddRateLimited(key)
-		}
-		t.news.Done(key)
-	}
 }
 
 // tellNews reports what is new of a gang in an event, and in the PodGroup's condition.

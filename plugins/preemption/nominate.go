@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -49,20 +50,7 @@ func (pl *GangPreemption) queueNomination(pod types.UID) {
 // syncNominations writes the ledger's nominations to the statuses of this profile's pending pods until ctx is done: an
 // autoscaler, or the next scheduler, relies on them. It also writes if the informer has not seen the last write yet.
 func (pl *GangPreemption) syncNominations(ctx context.Context) {
-	defer context.AfterFunc(ctx, pl.staleNominations.ShutDown)()
-	for {
-		uid, done := pl.staleNominations.Get()
-		if done {
-			return
-		}
-		if err := pl.syncNomination(ctx, uid); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to write a nomination; trying again", "podUID", uid)
-			pl.staleNominations.AddRateLimited(uid)
-		} else {
-			pl.staleNominations.Forget(uid)
-		}
-		pl.staleNominations.Done(uid)
-	}
+	workloop.Run(ctx, pl.staleNominations, pl.syncNomination, "Failed to write a nomination; trying again")
 }
 
 func (pl *GangPreemption) syncNomination(ctx context.Context, uid types.UID) error {

@@ -92,7 +92,6 @@ func (r running) Placing(holder hold.Holder) bool          { return r.gangs.Plac
 func gangsRunning(pods ...*v1.Pod) running {
 	now := time.Now()
 	r := running{gangs: gangstate.New(gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Millisecond, Max: time.Second})}
-	r.gangs.Close()
 	for _, pod := range pods {
 		pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
 		if pod.Spec.NodeName != "" {

@@ -96,10 +96,8 @@ func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, de
 		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports, Devices: demand[uid].Devices})
 	}
 	var pending []types.UID
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			pending = append(pending, pod.UID)
-		}
+	for _, pod := range a.Pending() {
+		pending = append(pending, pod.UID)
 	}
 	p.holds.FollowPlan(p.Holder(a.Group), pending, plan)
 }
@@ -113,7 +111,7 @@ func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	}
 	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		if errors.Is(why, scheduler.ErrNoNodesAvailable) {
-			return s.NoNodes(pod, now)
+			return s.EndedEarly(pod, gangstate.NoNodes, now)
 		}
 		return s.Failed(pod.UID, now)
 	})

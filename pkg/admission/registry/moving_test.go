@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -14,7 +13,9 @@ import (
 
 // gangsOf returns the gangs in which the state machine has a pod.
 func (s *stage) gangsOf(pod *v1.Pod) (keys []gangstate.Key) {
-	s.of(testProfile).Look(func(g *gangstate.Gangs) { keys = g.KeysOf([]types.UID{pod.UID}) })
+	if at, member := s.standing(pod); member {
+		keys = append(keys, at.Gang)
+	}
 	return keys
 }
 

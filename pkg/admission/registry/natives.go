@@ -70,7 +70,7 @@ func (n *natives) put(key gangstate.Key, said *gangstate.Object) *gangstate.Obje
 }
 
 // nativeSeen adds or updates a native PodGroup.
-func (r *Registry) nativeSeen(ctx context.Context, key gangstate.Key, said *gangstate.Object, created time.Time) {
+func (r *Registry) nativeSeen(ctx context.Context, key gangstate.Key, said *gangstate.Object) {
 	was := r.natives.put(key, said)
 	switch {
 	case r.leaveNative:
@@ -80,7 +80,7 @@ func (r *Registry) nativeSeen(ctx context.Context, key gangstate.Key, said *gang
 		if was.Alone() {
 			r.adopt(ctx, key)
 		}
-		r.describe(ctx, gangstate.Native, key, said, created)
+		r.describe(ctx, gangstate.Native, key, said)
 	}
 }
 
@@ -92,7 +92,7 @@ func (r *Registry) nativeGone(ctx context.Context, key gangstate.Key) {
 	case was.Alone():
 		r.adopt(ctx, key)
 	default:
-		r.describe(ctx, gangstate.Native, key, nil, time.Time{})
+		r.describe(ctx, gangstate.Native, key, nil)
 	}
 }
 
@@ -102,7 +102,7 @@ func (r *Registry) dissolve(ctx context.Context, key gangstate.Key, was, said *g
 	if was.Alone() {
 		queue = was.Queue
 	} else {
-		r.describe(ctx, gangstate.Native, key, nil, time.Time{})
+		r.describe(ctx, gangstate.Native, key, nil)
 		for _, p := range r.all() {
 			var pods []*v1.Pod
 			p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {

@@ -42,7 +42,7 @@ func withPods(t *testing.T, s *stage, pods ...*v1.Pod) {
 
 // knows reports whether the state machine has a pod as a member of a gang.
 func (s *stage) knows(pod *v1.Pod) (known bool) {
-	s.of(testProfile).Look(func(g *gangstate.Gangs) { _, known = g.Position(pod) })
+	s.of(testProfile).Look(func(g *gangstate.Gangs) { _, known = g.Standing(pod.UID) })
 	return known
 }
 

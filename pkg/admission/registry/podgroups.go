@@ -50,24 +50,24 @@ func (r *Registry) groupSeen(ctx context.Context, kind gangstate.Kind, object an
 	if !ok {
 		return
 	}
-	key, created := gangstate.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}, meta.GetCreationTimestamp().Time
+	key := gangstate.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
-		r.describe(ctx, kind, key, gangstate.ReadPodGroup(group, &group.Spec), created)
+		r.describe(ctx, kind, key, gangstate.ReadPodGroup(group, &group.Spec))
 	case *schedulingv1beta1.PodGroup:
-		r.nativeSeen(ctx, key, gangstate.ReadNative(group), created)
+		r.nativeSeen(ctx, key, gangstate.ReadNative(group))
 	}
 }
 
 // describe passes what a PodGroup defines to the gangs of its name, one in each profile; nil if it
 // is gone.
-func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangstate.Key, said *gangstate.Object, created time.Time) {
+func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangstate.Key, said *gangstate.Object) {
 	for _, p := range r.all() {
 		moved := false
 		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-			queue, evicted := s.QueueOf(key), s.Evicted(key)
-			effects := s.Describe(kind, key, said, created, now)
-			moved = s.QueueOf(key) != queue || s.Evicted(key) != evicted
+			before := s.Said(key)
+			effects := s.Describe(kind, key, said, now)
+			moved = s.Said(key) != before
 			return effects
 		})
 		if moved {
@@ -102,5 +102,5 @@ func (r *Registry) groupGone(ctx context.Context, kind gangstate.Kind, object an
 		r.nativeGone(ctx, key)
 		return
 	}
-	r.describe(ctx, kind, key, nil, time.Time{})
+	r.describe(ctx, kind, key, nil)
 }

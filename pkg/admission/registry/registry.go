@@ -125,7 +125,6 @@ type Profile struct {
 func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapter) *Profile {
 	registerMetrics()
 	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: settings.Defaults, gangs: gangstate.New(settings.Defaults, settings.Backoff)}
-	p.gangs.Close()
 	profiles := maps.Clone(r.all())
 	profiles[p.name] = p
 	r.profiles.Store(&profiles)
@@ -220,30 +219,41 @@ func (r *Registry) Wants(pod *v1.Pod) (want gangstate.Want, undecided bool) {
 	return want, undecided
 }
 
+// standing returns how far the gang of a pod has come; false where the pod is no member of one.
+func (r *Registry) standing(pod *v1.Pod) (at gangstate.Standing, member bool) {
+	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { at, member = s.Standing(pod.UID) })
+	return at, member
+}
+
 // WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of
 // its gang.
-func (r *Registry) WaitsForRoom(pod *v1.Pod) (waits bool) {
-	return !r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { waits = s.WaitsForRoom(pod.UID) }) || waits
+func (r *Registry) WaitsForRoom(pod *v1.Pod) bool {
+	at, member := r.standing(pod)
+	return !member || at.WaitsForRoom
 }
 
 // Whole reports whether a pod's gang has all its members, and so have the gangs that start with it, as far as is known.
-func (r *Registry) Whole(pod *v1.Pod) (whole bool) {
-	return !r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { whole = s.Whole(pod.UID) }) || whole
+func (r *Registry) Whole(pod *v1.Pod) bool {
+	at, member := r.standing(pod)
+	return !member || at.Whole
 }
 
 // QueueOf returns the queue that the PodGroup of a gang of a profile names; empty for none.
-func (r *Registry) QueueOf(profile string, key gangstate.Key) (queue string) {
+func (r *Registry) QueueOf(profile string, key gangstate.Key) string {
 	if group := r.natives.basic(key); group.Alone() {
 		return group.Queue
 	}
-	r.look(profile, func(s *gangstate.Gangs) { queue = s.QueueOf(key) })
-	return queue
+	return r.said(profile, key).Queue
 }
 
 // Evicted returns what the PodGroup of a gang of a profile says of its eviction; empty for nothing.
-func (r *Registry) Evicted(profile string, key gangstate.Key) (evicted string) {
-	r.look(profile, func(s *gangstate.Gangs) { evicted = s.Evicted(key) })
-	return evicted
+func (r *Registry) Evicted(profile string, key gangstate.Key) string {
+	return r.said(profile, key).Evicted
+}
+
+func (r *Registry) said(profile string, key gangstate.Key) (said gangstate.Said) {
+	r.look(profile, func(s *gangstate.Gangs) { said = s.Said(key) })
+	return said
 }
 
 // Placing reports whether a holder is a group that waits for nothing but room.
@@ -316,9 +326,9 @@ func (r *Registry) GiveBack(ctx context.Context, group hold.Holder) {
 
 // GroupOf returns the group of the gang of a pod; false if the pod is in none that is known.
 func (r *Registry) GroupOf(pod *v1.Pod) (group hold.Holder, ok bool) {
-	group.Profile = pod.Spec.SchedulerName
-	r.look(group.Profile, func(s *gangstate.Gangs) { group.Group, ok = s.GroupOf(pod) })
-	return group, ok
+	at, member := r.standing(pod)
+	key, _, _ := gangstate.KeyOf(pod)
+	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: at.Group}, member && at.Gang == key // it may have moved since
 }
 
 // Explain reports to the users of gangs of a profile why they wait, if that has changed.
@@ -352,7 +362,7 @@ func (r *Registry) Knows(pod *v1.Pod) (knows bool) {
 	if _, member := r.GangOf(pod); !member {
 		return true
 	}
-	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { knows = s.Knows(pod.UID) })
+	_, knows = r.standing(pod)
 	return knows
 }
 
@@ -375,11 +385,10 @@ func (r *Registry) Explains(pod *v1.Pod) (e gangstate.Explanation, explains bool
 	if p == nil || r.Outside(pod) {
 		return e, false
 	}
-	byItself := false
-	p.Look(func(s *gangstate.Gangs) { byItself = s.ByItself(pod.UID) })
+	at, member := r.standing(pod)
 	key, _, _ := gangstate.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
-	return e, !byItself || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement
+	return e, member && !at.Alone || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement
 }
 
 // Explanation returns why a gang waits, as far as its state shows, and how many of its pods name

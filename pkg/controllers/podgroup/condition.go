@@ -56,9 +56,9 @@ func scheduled(f facts) metav1.Condition {
 // minimumBound returns the message for a gang of which a stage is bound: what is still to come.
 func minimumBound(f facts) string {
 	text := fmt.Sprintf("gang %q has its minimum of %d members%s bound", f.key, f.Stage.Min,
-		gangstate.TextStage(f.stage, f.stages))
-	if f.later > 0 {
-		text += fmt.Sprintf("; its workload makes %d more later", f.later)
+		gangstate.TextStage(f.Stage.Stage()))
+	if later := f.later(); later > 0 {
+		text += fmt.Sprintf("; its workload makes %d more later", later)
 	}
 	return text
 }
@@ -68,23 +68,14 @@ func incomplete(f facts) string {
 	if f.Members.N >= f.Stage.Min {
 		return gangstate.TextLacks(f.key, f.Members.Lacks(&f.Stage))
 	}
-	var aside []string
-	if f.gated > 0 {
-		aside = append(aside, gangstate.TextGated(f.gated))
-	}
-	if f.impossible > 0 {
-		aside = append(aside, gangstate.TextRefusedPods(f.impossible, f.faulty, f.fault))
-	}
-	if f.claimless > 0 {
-		aside = append(aside, gangstate.TextLacksClaims(f.claimless))
-	}
+	aside := f.Aside.Texts()
 	if n := f.Failed - len(f.TurnedAway); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d failed", n))
 	}
 	if text := gangstate.TextTurnedAway(f.TurnedAway); text != "" {
 		aside = append(aside, text)
 	}
-	return gangstate.TextIncomplete(f.key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.stage, f.stages), aside...)
+	return gangstate.TextIncomplete(f.key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.Stage.Stage()), aside...)
 }
 
 // stands reports whether a condition of another writer is left, although counting

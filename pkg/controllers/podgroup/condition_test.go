@@ -64,6 +64,7 @@ func TestCondition(t *testing.T) {
 		"members are missing":                              {nil, "", pods("waiting"), one},
 		"a claim of a member is not made yet":              {nil, "", pods("waiting", "claimless"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 without ResourceClaims from their template)")},
 		"a gate keeps a member back":                       {nil, "", pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
+		"a member asks for what no pod can have":           {nil, "", pods("waiting", "impossible"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with impossible requests: pod train-1: spec.containers[0].resources.requests[cpu] is 1e18: want at most 1T)")},
 		"a member failed":                                  {bound, objects.FieldOwner, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
 		"a kubelet refused one":                            {bound, objects.FieldOwner, pods("running", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu))")},
 		"one failed, and two were refused":                 {bound, objects.FieldOwner, pods("running", "failed", "turned away", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed; 2 refused: pod train-3: Refused by the kubelet of node: OutOfcpu (no cpu))")},

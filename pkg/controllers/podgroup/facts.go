@@ -8,7 +8,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
@@ -18,20 +17,10 @@ type facts struct {
 	key gangstate.Key
 	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
 	madeFor types.UID
-	// stage is the stage that is to run now, from 1, of stages; 0 of 0 where the gang has none. later
-	// is how many more members the later stages need.
-	stage, stages, later int
-
 	// unfinished are the pods that have not ended; waiting are those of them without a node, and staying those that are
 	// neither being evicted nor deleted.
 	unfinished, waiting, staying int
 	running                      int32
-	// gated have scheduling gates; claimless lack ResourceClaims that are not made yet.
-	gated, claimless int
-	// impossible ask for what no pod can have; fault is what is wrong with the first of them, by name, and faulty is that.
-	impossible int
-	faulty     string
-	fault      *resource.Fault
 	// refused: the scheduler has tried a waiting member and found no place.
 	refused bool
 	// expired: the wait time ran out on a waiting member.
@@ -45,8 +34,7 @@ type facts struct {
 // observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen
 // before, and is updated with these.
 func observe(key gangstate.Key, object *gangstate.Object, pods []*v1.Pod, history *gangstate.History) facts {
-	// The scheduler has the defaults, and reports the problems.
-	f := facts{key: key, Facts: gangstate.Observe(key, object, pods, history, gangstate.Defaults{})}
+	f := facts{key: key, Facts: gangstate.Observe(key, object, pods, history)}
 	if object != nil {
 		f.madeFor = object.Owner
 	}
@@ -60,13 +48,11 @@ func observe(key gangstate.Key, object *gangstate.Object, pods []*v1.Pod, histor
 			f.occupiedBy = pod.Namespace + "/" + owner.Name
 		}
 	}
-	f.later = f.Spec.Min - f.Stage.Min
-	f.stage, f.stages = f.Stage.Stage()
 	return f
 }
 
-// lastStage reports whether no stage follows.
-func (f *facts) lastStage() bool { return f.stage == f.stages }
+// later is how many more members the later stages need.
+func (f *facts) later() int { return f.Spec.Min - f.Stage.Min }
 
 func (f *facts) addUnfinished(pod *v1.Pod) {
 	f.unfinished++
@@ -80,21 +66,7 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 			f.expired = true
 		}
 		f.refused = f.refused || f.expired || refused(pod)
-		switch {
-		case len(pod.Spec.SchedulingGates) > 0:
-			f.gated++
-			return
-		case gangstate.LacksClaims(pod):
-			f.claimless++
-			return
-		}
-		if fault := resource.CheckPod(pod); fault != nil {
-			if f.impossible++; f.impossible == 1 || pod.Name < f.faulty {
-				f.faulty, f.fault = pod.Name, fault
-			}
-			return
-		}
-		if said := waitsFor(pod); said != nil {
+		if said := waitsFor(pod); said != nil && !gangstate.IsAside(pod) {
 			f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
 		}
 	}

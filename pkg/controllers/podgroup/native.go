@@ -50,7 +50,7 @@ func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, n
 // initiallyScheduled returns the condition by the pods: by their number, and where that does
 // not show why they wait, by what the scheduler has written on them. It is nil without pods.
 func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Condition {
-	if f.All.N+f.gated+f.claimless+f.impossible == 0 {
+	if f.All.N+f.Aside.N() == 0 {
 		return nil
 	}
 	c := scheduled(f)

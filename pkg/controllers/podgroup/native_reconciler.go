@@ -43,17 +43,9 @@ func SetupNative(mgr manager.Manager, schedulers []string, workers int) error {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pg := &schedulingv1beta1.PodGroup{} // from the cache, and not to be changed
-	found, err := objects.Read(ctx, r.client, request.NamespacedName, pg)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if !found {
-		r.histories.Delete(request.NamespacedName)
-		return reconcile.Result{}, nil
-	}
-	pods, err := r.members(ctx, request.NamespacedName)
-	if err != nil {
+	pg := &schedulingv1beta1.PodGroup{}
+	found, pods, err := r.read(ctx, request.NamespacedName, pg)
+	if err != nil || !found {
 		return reconcile.Result{}, err
 	}
 	pods = slices.DeleteFunc(pods, func(pod *v1.Pod) bool { return !r.schedulers.Has(pod.Spec.SchedulerName) })

@@ -56,10 +56,11 @@ func cleanedUp(was coscheduling.PodGroupStatus, f facts) bool {
 // from one that is just being bound.
 func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.PodGroupPhase {
 	complete := f.Members.Reaches(&f.Stage)
+	stage, _ := f.Stage.Stage()
 	switch {
 	case f.Stage.Min == 0:
 		return schedulingv1alpha1.PodGroupPending
-	case f.unfinished == 0 && f.Up.Reaches(&f.Stage) && f.lastStage():
+	case f.unfinished == 0 && f.Up.Reaches(&f.Stage) && f.later() == 0:
 		return schedulingv1alpha1.PodGroupFinished
 	case !complete && f.Failed > len(f.TurnedAway) && f.All.Reaches(&f.Stage):
 		return schedulingv1alpha1.PodGroupFailed
@@ -67,7 +68,7 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.P
 		return schedulingv1alpha1.PodGroupRunning
 	case f.Bound.Reaches(&f.Stage):
 		return Scheduled
-	case f.Bound.N > 0 && (!complete || hadMinimum(was) && f.stage <= 1):
+	case f.Bound.N > 0 && (!complete || hadMinimum(was) && stage <= 1):
 		return schedulingv1alpha1.PodGroupUnknown
 	case f.Bound.N > 0:
 		return schedulingv1alpha1.PodGroupScheduling
@@ -95,7 +96,7 @@ func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 // gets members again.
 func startOf(was coscheduling.PodGroupStatus, f facts, now metav1.Time) metav1.Time {
 	start := was.ScheduleStartTime
-	void := f.All.N+f.gated+f.claimless+f.impossible == 0
+	void := f.All.N+f.Aside.N() == 0
 	again := over(was.Phase) && f.unfinished > 0 && f.Bound.N == 0
 	if void || again {
 		start = metav1.Time{}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -23,7 +24,7 @@ var (
 	key   = gangstate.Key{Namespace: "team", Name: "train"}
 )
 
-// pods returns pods from a word for each. A word is "waiting", "gated", "claimless", "refused",
+// pods returns pods from a word for each. A word is "waiting", "gated", "claimless", "impossible", "refused",
 // "expired", "bound", "running", "succeeded", "failed" or "turned away".
 func pods(words ...string) []*v1.Pod {
 	list := make([]*v1.Pod, len(words))
@@ -50,6 +51,9 @@ func pod(i int, word string) *v1.Pod {
 	case "claimless":
 		template := "gpu"
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: &template}}
+		return p
+	case "impossible":
+		p.Spec.Containers = []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1e18")}}}}
 		return p
 	case "refused":
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
@@ -262,7 +266,7 @@ func TestOccupiedBy(t *testing.T) {
 
 // A written status needs no further write, whatever it is.
 func TestSettles(t *testing.T) {
-	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed"}
+	words := []string{"waiting", "gated", "claimless", "impossible", "refused", "expired", "bound", "running", "succeeded", "failed"}
 	var sets [][]*v1.Pod
 	for _, a := range words {
 		for _, b := range words {

@@ -62,17 +62,9 @@ type reconciler struct {
 
 // Reconcile implements reconcile.Reconciler.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	pg := &coscheduling.PodGroup{} // from the cache, and not to be changed
-	found, err := objects.Read(ctx, r.client, request.NamespacedName, pg)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if !found {
-		r.histories.Delete(request.NamespacedName)
-		return reconcile.Result{}, nil
-	}
-	pods, err := r.members(ctx, request.NamespacedName)
-	if err != nil {
+	pg := &coscheduling.PodGroup{}
+	found, pods, err := r.read(ctx, request.NamespacedName, pg)
+	if err != nil || !found {
 		return reconcile.Result{}, err
 	}
 	known := r.historyOf(request.NamespacedName)
@@ -103,6 +95,20 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func (f *follower) historyOf(key types.NamespacedName) *history {
 	known, _ := f.histories.LoadOrStore(key, &history{})
 	return known.(*history)
+}
+
+// read reads a PodGroup, and the pods of its gang, from the cache and not to be changed. found is false where there is
+// no such PodGroup.
+func (f *follower) read(ctx context.Context, key types.NamespacedName, pg client.Object) (found bool, pods []*v1.Pod, err error) {
+	found, err = objects.Read(ctx, f.client, key, pg)
+	if err == nil && !found {
+		f.histories.Delete(key)
+	}
+	if err != nil || !found {
+		return false, nil, err
+	}
+	pods, err = f.members(ctx, key)
+	return true, pods, err
 }
 
 // members returns the pods of a gang, from the cache and not to be changed.

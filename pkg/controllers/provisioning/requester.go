@@ -18,9 +18,9 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-
 	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 const (
@@ -91,20 +91,7 @@ func (r *Requester) Run(ctx context.Context) {
 		klog.FromContext(ctx).Error(err, "Failed to watch ProvisioningRequests; none is made")
 		return
 	}
-	defer context.AfterFunc(ctx, r.queue.ShutDown)()
-	for {
-		key, down := r.queue.Get()
-		if down {
-			return
-		}
-		if err := r.sync(ctx, key); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Failed to see to the ProvisioningRequest of a gang; trying again", "gang", key)
-			r.queue.AddRateLimited(key)
-		} else {
-			r.queue.Forget(key)
-		}
-		r.queue.Done(key)
-	}
+	workloop.Run(ctx, r.queue, r.sync, "Failed to see to the ProvisioningRequest of a gang; trying again")
 }
 
 // sync brings the request of a gang in line with what the gang wants now.

@@ -71,12 +71,18 @@ func (a *Attempt) Shared() string {
 // Priority returns the highest of the pending members: the attempt ranks by it.
 func (a *Attempt) Priority() int32 {
 	priority := int32(math.MinInt32)
-	for _, need := range a.Gangs {
-		for _, pod := range need.Pending {
-			priority = max(priority, corev1helpers.PodPriority(pod))
-		}
+	for _, pod := range a.Pending() {
+		priority = max(priority, corev1helpers.PodPriority(pod))
 	}
 	return priority
+}
+
+// Pending returns the pending members of all gangs.
+func (a *Attempt) Pending() (pods []*v1.Pod) {
+	for _, need := range a.Gangs {
+		pods = append(pods, need.Pending...)
+	}
+	return pods
 }
 
 // Without returns what is left of an attempt once some members were given a node: these stand in
@@ -142,9 +148,9 @@ type Placed struct {
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {
-	grp.visited, grp.attempted, grp.tried = true, true, grp.pool()
+	grp.visited, grp.tried = true, grp.pool()
 	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning.N > 0 })
-	a := grp.newAttempt()
+	a := grp.newAttempt(false)
 	a.PreemptionDelay, a.Missed = grp.preemptionDelay(), grp.missed()
 	if grp.yields() {
 		a.Outstanding = s.outstanding(grp, a.Priority())
@@ -155,11 +161,11 @@ func (s *Gangs) attempt(grp *group) *Attempt {
 	return a
 }
 
-// newAttempt returns what the gangs of a group want.
-func (g *group) newAttempt() *Attempt {
+// newAttempt returns what the gangs of a group want; fresh: if they held nothing that plans gave them.
+func (g *group) newAttempt(fresh bool) *Attempt {
 	a := &Attempt{Group: g.key().String(), Leader: g.leader, Strict: g.strict()}
 	for _, gang := range g.gangs {
-		a.Gangs = append(a.Gangs, gang.wants())
+		a.Gangs = append(a.Gangs, gang.wants(fresh && !gang.hasStarted() && gang.byState[Planned].N > 0))
 	}
 	return a
 }
@@ -176,7 +182,7 @@ func (s *Gangs) Waiting() []*Attempt {
 	slices.SortFunc(groups, compareRank)
 	var list []*Attempt
 	for _, grp := range groups {
-		a := grp.newAttempt()
+		a := grp.newAttempt(false)
 		if leader := grp.pickLeader(); leader != nil {
 			a.Leader = cmp.Or(a.Leader, leader.pod.UID)
 		}
@@ -190,15 +196,19 @@ func (g *group) isOf(a *Attempt) bool {
 	return slices.EqualFunc(g.gangs, a.Gangs, func(gang *gang, need Need) bool { return gang.key == need.Key })
 }
 
-// wants returns what an attempt has to know of a gang.
-func (g *gang) wants() Need {
-	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Min: g.need(), Placed: g.places()}
-	if !g.hasStarted() {
-		n.Floor = g.spec.MinResources
+// wants returns what an attempt has to know of a gang; fresh: if nothing were planned of it, which has not started.
+func (g *gang) wants(fresh bool) Need {
+	n := Need{Key: g.key, Spec: g.spec, Queue: g.queue(), Placed: g.places(func(m *member) bool { return m.placed() && !(fresh && m.state == Planned) })}
+	have := g.have()
+	if fresh {
+		have = have.minus(g.byState[Planned])
 	}
-	if n.Min > 0 {
-		n.MinByRole = g.have().Lacks(&g.spec)
-		n.Pending = podsOf(g.sorted((*member).eligible))
+	if !g.hasStarted() {
+		n.Floor, n.Min = g.spec.MinResources, have.short(&g.spec)
+	}
+	if n.Min > 0 || fresh {
+		n.MinByRole = have.Lacks(&g.spec)
+		n.Pending = podsOf(g.sorted(func(m *member) bool { return m.eligible() || fresh && m.state == Planned && m.free() }))
 	}
 	n.Ranks, n.Ranked = g.ranks()
 	return n
@@ -214,15 +224,15 @@ func (g *gang) ranks() (map[types.UID]int, bool) {
 func (g *gang) context() *Need {
 	n := &Need{Key: g.key, Spec: g.spec}
 	if g.spec.RequiredTopology != "" || len(g.spec.Layout.Levels) > 0 {
-		n.Placed = g.places()
+		n.Placed = g.places((*member).placed)
 		n.Ranks, n.Ranked = g.ranks()
 	}
 	return n
 }
 
-func (g *gang) places() []Placed {
-	var places []Placed
-	for _, m := range g.sorted((*member).placed) {
+// places returns where the members are that pass the test.
+func (g *gang) places(test func(*member) bool) (places []Placed) {
+	for _, m := range g.sorted(test) {
 		places = append(places, Placed{Pod: m.pod, Node: m.node, InPlan: m.state == Planned})
 	}
 	return places

@@ -209,7 +209,7 @@ func TestClosed(t *testing.T) {
 		"while it does not know everything nobody is let through": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("p", 2, of("x"), needs(2))...)
 				c.add(podOf("e", of("y"), needs(2)), podOf("r", of("y"), needs(2), on("n")))
 				c.run()

@@ -24,7 +24,7 @@ func herd(gangs, size int, changes ...func(*v1.Pod)) []*v1.Pod {
 }
 
 func benchGangs() *Gangs {
-	return New(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: time.Minute})
+	return newOpen(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: time.Minute})
 }
 
 // seeAll shows pods, and gives all groups their turn.
@@ -158,7 +158,7 @@ func BenchmarkUndescribed(b *testing.B) {
 		for b.Loop() {
 			s := benchGangs()
 			seeAll(s, pods)
-			s.Describe(Community, Key{"a", "g00000"}, &Object{Min: 5000}, start, start)
+			s.Describe(Community, Key{"a", "g00000"}, &Object{Created: start, Min: 5000}, start)
 			for _, pod := range pods {
 				s.Gone(pod.UID, start)
 			}
@@ -199,7 +199,7 @@ func BenchmarkQueue(b *testing.B) {
 	b.Run("1000x7 of 8", func(b *testing.B) {
 		for b.Loop() {
 			for _, pod := range pods {
-				if ok, _ := s.Queue(pod); ok {
+				if _, refusal := s.Queue(pod); refusal == "" {
 					b.Fatalf("pod %s is let through", pod.Name)
 				}
 			}

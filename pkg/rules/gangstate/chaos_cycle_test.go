@@ -125,7 +125,7 @@ func (c *chaos) reserve(id types.UID) {
 }
 
 func (c *chaos) permit(id types.UID) {
-	wait, e := c.s.Permitted(id, c.now)
+	wait, _, e := c.s.Permitted(id, c.now)
 	c.say("permit %s: wait %t", id, wait)
 	delete(c.reserving, id)
 	c.ahead[id] = c.s.members[id] != nil && len(c.s.members[id].claims) > 0
@@ -192,7 +192,7 @@ func (c *chaos) withdrawnAll(claims ...types.NamespacedName) {
 func (c *chaos) unfit(id types.UID) {
 	c.say("unfit %s", id)
 	if c.verdict[id] != Alone && c.verdict[id] != Outside {
-		c.do(c.s.Unfit(id, c.now))
+		c.do(c.s.Unreserved(id, c.now))
 	}
 	c.park(id)
 }

@@ -69,7 +69,7 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 		ahead: map[types.UID]bool{}, withdrawn: map[types.NamespacedName][]types.UID{}, losing: map[types.UID]bool{},
 		objects: map[Key]map[Kind]*Object{}, holders: map[types.UID]string{},
 	}
-	s := New(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
+	s := newOpen(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
 	c.turns = newLine(s)
 	c.turns.elsewhere = elsewhere{making: map[string]bool{}, promised: map[string]bool{}}
 	c.watch = newWatch(s, func(format string, args ...any) {
@@ -78,7 +78,7 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 	})
 	if c.pick(4) == 1 {
 		c.say("closed")
-		s.Close()
+		s.closed = true
 	}
 	return c
 }
@@ -318,7 +318,7 @@ func (c *chaos) describe() {
 	if c.pick(3) > 0 {
 		said := podOf("")
 		c.spec(said)
-		object = &Object{Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
+		object = &Object{Created: start, Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
 		delete(object.Annotations, minKey)
 	}
 	c.say("describe %s, kind %d: %+v", key, kind, object)
@@ -326,5 +326,5 @@ func (c *chaos) describe() {
 		c.objects[key] = map[Kind]*Object{}
 	}
 	c.objects[key][kind] = object
-	c.do(c.s.Describe(kind, key, object, start, c.now))
+	c.do(c.s.Describe(kind, key, object, c.now))
 }

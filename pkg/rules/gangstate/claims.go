@@ -93,12 +93,6 @@ func (s *Gangs) endTurn(m *member) {
 	}
 }
 
-// GoesAhead reports whether a member that has passed Permit goes on up to Bind, and waits there.
-func (s *Gangs) GoesAhead(uid types.UID) bool {
-	m := s.members[uid]
-	return m != nil && m.state == Held && len(m.claims) > 0
-}
-
 // Through records that a member is about to be bound: all other calls for it have been made.
 func (s *Gangs) Through(uid types.UID) Effects {
 	if m := s.members[uid]; m != nil {

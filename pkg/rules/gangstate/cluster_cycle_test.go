@@ -17,7 +17,8 @@ import (
 // cycle is one scheduling cycle of a pod.
 func (c *cluster) cycle(pod *v1.Pod) {
 	if c.nodeless {
-		c.do(c.s.NoNodes(pod, c.now))
+		c.beginCycle(pod)
+		c.do(c.s.EndedEarly(pod, NoNodes, c.now))
 		c.park(pod.UID, false)
 		return
 	}
@@ -87,7 +88,7 @@ func (c *cluster) follow(pod *v1.Pod, node string) {
 		c.reserve(pod.UID, node)
 		return
 	}
-	c.do(c.s.Unfit(pod.UID, c.now))
+	c.do(c.s.Unreserved(pod.UID, c.now))
 	c.park(pod.UID, false)
 }
 
@@ -97,8 +98,8 @@ func (c *cluster) reserve(id types.UID, node string) {
 	c.do(c.s.Reserved(id, node, c.now))
 	delete(c.reserving, id)
 	c.at[id] = held
-	wait, e := c.s.Permitted(id, c.now)
-	if ahead := c.s.GoesAhead(id); !wait {
+	wait, ahead, e := c.s.Permitted(id, c.now)
+	if !wait {
 		c.bind(id)
 	} else if ahead {
 		c.goAhead(id)

@@ -196,8 +196,15 @@ type attempted struct {
 	Outcome
 }
 
+// newOpen returns gangs that let members through.
+func newOpen(defaults Defaults, backoff Backoff) *Gangs {
+	s := New(defaults, backoff)
+	s.Open(start)
+	return s
+}
+
 func newCluster(t *testing.T, room map[string]int) *cluster {
-	s := New(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
+	s := newOpen(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
 		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
@@ -283,7 +290,10 @@ func (c *cluster) withdraw(claim types.NamespacedName, from types.UID) {
 func (c *cluster) during(id types.UID, what func()) { c.between[id] = what }
 
 func (c *cluster) describe(name string, object *Object) {
-	c.do(c.s.Describe(Community, Key{"a", name}, object, start, c.now))
+	if object != nil {
+		object.Created = start
+	}
+	c.do(c.s.Describe(Community, Key{"a", name}, object, c.now))
 }
 
 // changed does what the scheduler does when something happened that may help.
@@ -343,7 +353,9 @@ func (c *cluster) doPlan(e Effects, accepted map[types.UID]string) {
 func (c *cluster) offer(id types.UID) {
 	if pod := c.pods[id]; pod != nil && c.at[id] == parked && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) {
 		c.at[id] = queued
-		c.position[id], _ = c.s.Position(pod)
+		if m := c.s.memberOf(pod); m != nil {
+			c.position[id] = m.position()
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (c Count) short(spec *Spec) int {
 // Lacks returns how many pods of each role a spec needs in addition; nil for none. The roles of an elastic gang need
 // none.
 func (c Count) Lacks(spec *Spec) map[string]int {
-	if !spec.RolesBind() {
+	if !spec.rolesBind() {
 		return nil
 	}
 	var lacks map[string]int

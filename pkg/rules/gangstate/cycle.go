@@ -38,21 +38,24 @@ type Cycle struct {
 	Attempt *Attempt // with Lead
 	// Need, with Alone, is the gang's topology and, if it has one, the places of its members.
 	Need *Need
+	// Extra: the gang has its minimum without this member.
+	Extra bool
 }
 
-// Queue reports whether the queue may let a pod through, and if not, why.
-func (s *Gangs) Queue(pod *v1.Pod) (bool, string) {
+// Queue returns where a member stands in the queue, and why that may not let the pod through; empty if it may.
+func (s *Gangs) Queue(pod *v1.Pod) (p Position, refusal string) {
 	key, _, ok := KeyOf(pod)
 	if !ok {
-		return true, ""
+		return Position{}, ""
 	}
 	// A pod is no member if See has not been called for this version yet, or for a newer one already: it activates the
 	// pod if need be.
-	if m := s.memberOf(pod); m != nil && m.admitted {
-		m.outdated = false // its cycle is yet to begin
-		return true, ""
+	m := s.memberOf(pod)
+	if m == nil || !m.admitted {
+		return Position{}, gatedReason(key)
 	}
-	return false, gatedReason(key)
+	m.outdated = false // its cycle is yet to begin
+	return m.position(), ""
 }
 
 func gatedReason(key Key) string { return "waiting for gang " + key.String() }
@@ -66,24 +69,21 @@ type Position struct {
 	Extra bool
 }
 
-// Position returns where a member stands in the queue; ok is false outside gangs.
-func (s *Gangs) Position(pod *v1.Pod) (p Position, ok bool) {
-	m := s.memberOf(pod)
-	if m == nil {
-		return Position{}, false
-	}
-	g := m.gang
-	p = Position{Created: g.group.created(), Gang: g.group.key().String()}
-	switch {
-	case m.state != Pending:
-	case g.hasStarted() && g.runningOrSucceeded().N >= g.spec.Min:
-		p.Extra = true
-	case g.group.begun():
+func (m *member) position() Position {
+	grp := m.gang.group
+	p := Position{Created: grp.created(), Gang: grp.key().String(), Extra: m.extra()}
+	if m.state == Pending && !p.Extra && grp.begun() {
 		// Part of it runs, which is of no use without the rest: the scheduler was restarted during
 		// a release, or members were lost. It comes first.
 		p.Created = time.Time{}
 	}
-	return p, true
+	return p
+}
+
+// extra reports whether a member that has no node is beyond the minimum of its gang.
+func (m *member) extra() bool {
+	g := m.gang
+	return m.state == Pending && g.hasStarted() && g.runningOrSucceeded().N >= g.spec.Min
 }
 
 // BeginCycle returns the verdict on a pod that enters its scheduling cycle.
@@ -96,7 +96,7 @@ func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 		return Cycle{Verdict: Outside}
 	}
 	g, grp := m.gang, m.gang.group
-	v := Cycle{Group: grp.key().String()}
+	v := Cycle{Group: grp.key().String(), Extra: m.extra()}
 	switch {
 	case m.state == Planned && !s.turns.mayClaim(m):
 		v.Verdict, v.Reason = Wait, textClaimTurn(m.claims)
@@ -244,50 +244,35 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 // Permitted records that only its gang stands between a member and its binding. It returns whether
 // the member has to wait; if not, it and all others that are released are in the effects. A member
 // that was rejected before it got here waits too, and is rejected once more when time has passed.
-func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait bool, e Effects) {
+// ahead: it goes on up to Bind, and waits there; see claimTurns.
+func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait, ahead bool, e Effects) {
 	m := s.members[uid]
 	if m == nil || (m.state != Held && m.state != Returning) {
-		return false, s.take()
+		return false, false, s.take()
 	}
 	if m.state == Held && m.gang.hasStarted() {
 		s.releaseMember(m)
 	}
 	s.settle(m.gang, now)
 	m.waiting = m.state == Held || m.state == Returning
-	return m.waiting, s.take()
+	return m.waiting, m.state == Held && len(m.claims) > 0, s.take()
 }
 
-// Unfit records that a member that follows a plan did not fit on its node.
-func (s *Gangs) Unfit(uid types.UID, now time.Time) Effects {
-	m := s.members[uid]
-	if m == nil || m.state != Planned {
-		return s.take()
-	}
-	s.unplan(m)
-	s.settle(m.gang, now)
-	s.admit(m)
-	return s.take()
-}
-
-// Unreserved records that the scheduler took back a reservation: this package asked for it, another
-// plugin refused, or the binding failed. A member that was not reserved yet, but planned, did not
-// fit.
+// Unreserved records that a member does not go to its node after all: it follows a plan and did not fit, or the
+// scheduler took back its reservation, since this package asked for it, another plugin refused, or the binding failed.
 func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
 	switch {
-	case m == nil:
+	case m == nil || m.state == Pending || m.state == Bound:
 		return s.take()
 	case m.state == Planned:
-		return s.Unfit(uid, now)
-	case m.state == Pending || m.state == Bound:
-		return s.take()
-	}
-	if m.state == Held && m.waiting && !m.gang.group.strict() {
+		s.unplan(m)
+	case m.state == Held && m.waiting && !m.gang.group.strict():
 		// It was not rejected: its wait ran into the framework's limit. The hold goes on in the
 		// ledger.
 		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
-	} else {
+	default:
 		if grp := m.gang.group; grp.partial && m.state == Returning && m.free() {
 			grp.changes++ // the outcome of the last attempt is out of date
 		}
@@ -315,19 +300,27 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// NoNodes records that the scheduling cycle of a pod ended before any plugin was called, since the
-// cluster has no node. The attempt of a leader has failed: its group rests until a node comes.
-func (s *Gangs) NoNodes(pod *v1.Pod, now time.Time) Effects {
-	v := s.BeginCycle(pod)
-	if v.Verdict != Lead {
+// EndedEarly records that the scheduling cycle of a pod ended before it was asked what it was for. A member that follows
+// a plan did not fit; the attempt of a leader has the outcome.
+func (s *Gangs) EndedEarly(pod *v1.Pod, outcome func(*Attempt) Outcome, now time.Time) Effects {
+	switch v := s.BeginCycle(pod); v.Verdict {
+	case Follow:
+		return s.Unreserved(pod.UID, now)
+	case Lead:
+		_, e := s.Planned(v.Attempt, outcome(v.Attempt), now)
+		return e
+	default:
 		return s.take()
 	}
+}
+
+// NoNodes returns the outcome of an attempt in a cluster that has no node: its group rests until one comes.
+func NoNodes(a *Attempt) Outcome {
 	why := map[Key]string{}
-	for _, need := range v.Attempt.Gangs {
+	for _, need := range a.Gangs {
 		why[need.Key] = textNoNodes(need.Key, need.Spec.Min)
 	}
-	_, e := s.Planned(v.Attempt, Outcome{Why: why, Hopeless: true}, now)
-	return e
+	return Outcome{Why: why, Hopeless: true}
 }
 
 // BoundTo records that the binding of a member went through.

@@ -56,7 +56,7 @@ func TestParseMinResources(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, parse(&Object{Min: 1, MinResources: c.said}, Fields{})); diff != "" {
+			if diff := cmp.Diff(c.want, parsedOf(&Object{Min: 1, MinResources: c.said}, podMeta{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -78,7 +78,7 @@ func TestMinResourcesOfFewer(t *testing.T) {
 		"no minimum": {Object{MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "2"}}, resource.Vector{"cpu": 4000}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, parse(&c.object, Fields{}).Spec.MinResources); diff != "" {
+			if diff := cmp.Diff(c.want, parsedOf(&c.object, podMeta{}).Spec.MinResources); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -188,7 +188,7 @@ func TestOutstanding(t *testing.T) {
 
 // bindDriver makes a driver be bound before the scheduler begins, at a time.
 func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.Duration) {
-	c.s.Close()
+	c.s.closed = true
 	c.describe("spark", &Object{Min: 1, MinResources: floor})
 	c.add(podOf("driver", of("spark"), needs(1), asks, bindTo("n", at)))
 	c.do(c.s.Open(c.now))

@@ -95,13 +95,13 @@ func (s *Gangs) footprint(g *gang) Footprint {
 			f.Slices = append(f.Slices, level.Key)
 		}
 	}
-	if g.spec.RolesBind() {
+	if g.spec.rolesBind() {
 		f.MinByRole = map[string]int{}
 		for role, n := range g.spec.MinByRole {
 			f.MinByRole[role] = max(0, n-done.Roles[role])
 		}
 	}
-	for i, m := range g.sorted(func(m *member) bool { return (m.state == Released || m.state == Bound) && m.lives() }) {
+	for i, m := range g.sorted(func(m *member) bool { return m.runs() && m.lives() }) {
 		f.Running = append(f.Running, Placed{Pod: m.pod, Node: m.node, Number: i + 1})
 	}
 	return f
@@ -119,7 +119,7 @@ func MinimumOf(pod *v1.Pod) (int, bool) {
 	if !ok {
 		return 0, false
 	}
-	spec, _ := Parse(key, nil, fieldsOf(pod), Defaults{})
+	spec, _ := Parse(key, nil, pod, Defaults{})
 	return spec.Min, spec.Min > 0
 }
 
@@ -130,7 +130,7 @@ func StartTogether(pod *v1.Pod, object *Object) int {
 	if !member {
 		return 0
 	}
-	spec, _ := Parse(key, object, fieldsOf(pod), Defaults{})
+	spec, _ := Parse(key, object, pod, Defaults{})
 	if len(spec.Stages) > 0 {
 		return 0
 	}

@@ -15,29 +15,9 @@ func (s *Gangs) FromScratch(a *Attempt) *Attempt {
 	if grp.strict() || !grp.isOf(a) || grp.waiting(Planned) == 0 {
 		return nil
 	}
-	fresh := &Attempt{Group: a.Group, Leader: a.Leader}
-	for _, g := range grp.gangs {
-		need := g.wants()
-		if !g.hasStarted() && g.byState[Planned].N > 0 {
-			need = g.wantsFromScratch(need)
-		}
-		fresh.Gangs = append(fresh.Gangs, need)
-	}
+	fresh := grp.newAttempt(true)
+	fresh.Leader = a.Leader
 	return fresh
-}
-
-// wantsFromScratch returns what an attempt has to know of a gang, as need does, if nothing were planned of it.
-func (g *gang) wantsFromScratch(need Need) Need {
-	have := g.have().minus(g.byState[Planned])
-	need.Min, need.MinByRole = have.short(&g.spec), have.Lacks(&g.spec)
-	need.Placed = nil
-	for _, m := range g.sorted((*member).placed) {
-		if m.state != Planned {
-			need.Placed = append(need.Placed, Placed{Pod: m.pod, Node: m.node})
-		}
-	}
-	need.Pending = podsOf(g.sorted(func(m *member) bool { return m.eligible() || m.state == Planned && m.free() }))
-	return need
 }
 
 // releasePlans gives back what plans gave to a group, for one that begins from scratch.

@@ -2,14 +2,17 @@ package gangstate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.
@@ -33,11 +36,10 @@ type gang struct {
 
 // description is what a gang asks for, and who says so.
 type description struct {
-	objects [2]*described // community PodGroup, native PodGroup
+	objects [2]*Object // community PodGroup, native PodGroup
 	// asked is what the user asked for; spec is that, with the minimum of the stage that is
-	// to run now, from 0.
+	// to run now.
 	asked, spec Spec
-	stage       int
 	// apart are the gangs that it names and is not grouped with.
 	apart []Key
 	// describers are the members that say something of the gang, in the order in
@@ -86,12 +88,6 @@ type progress struct {
 	// rest is what it has still to take of its minResources, and growing when it began to run; see expect.
 	rest    resource.Vector
 	growing time.Time
-}
-
-// described is an object that describes the gang.
-type described struct {
-	Object
-	created time.Time
 }
 
 // enter and leave keep the counts; every change of a member stands between them.
@@ -165,19 +161,15 @@ func (g *gang) assembled() bool {
 // created returns when the gang came to be: its object, else its oldest member. It is zero if
 // neither was seen.
 func (g *gang) created() time.Time {
-	for _, object := range g.objects {
-		if object != nil {
-			return object.created
-		}
+	if object := g.object(); object != nil {
+		return object.Created
 	}
 	return g.oldest
 }
 
 // note records a new member's age.
 func (g *gang) note(pod *v1.Pod) {
-	if created := pod.CreationTimestamp.Time; g.oldest.IsZero() || created.Before(g.oldest) {
-		g.oldest = created
-	}
+	g.oldest = times.Earlier(g.oldest, pod.CreationTimestamp.Time)
 }
 
 // sorted lists the members that pass the test, in their order.
@@ -192,8 +184,19 @@ func (g *gang) sorted(test func(*member) bool) []*member {
 	return out
 }
 
+// priorityOf returns the highest priority of the members that pass the test, or less than any if none does.
+func (g *gang) priorityOf(test func(*member) bool) int32 {
+	priority := int32(math.MinInt32)
+	for _, m := range g.members {
+		if test(m) {
+			priority = max(priority, corev1helpers.PodPriority(m.pod))
+		}
+	}
+	return priority
+}
+
 func (g *gang) empty() bool {
-	return len(g.members) == 0 && g.objects[0] == nil && g.objects[1] == nil && len(g.incarnation.finished) == 0
+	return len(g.members) == 0 && g.object() == nil && len(g.incarnation.finished) == 0
 }
 
 func podsOf(members []*member) []*v1.Pod {

@@ -27,13 +27,13 @@ type Gangs struct {
 	// withdrawals are the claims whose allocation is being taken back, and the members that
 	// they are reserved for.
 	withdrawals map[types.NamespacedName]sets.Set[types.UID]
-	// closed: no member is let through yet, see Close.
+	// closed: no member is let through yet, see Open.
 	closed bool
 
 	effects Effects
 }
 
-// New returns an empty set of gangs.
+// New returns an empty set of gangs, which lets no member through until Open.
 func New(defaults Defaults, backoff Backoff) *Gangs {
 	return &Gangs{
 		defaults:  defaults,
@@ -44,6 +44,7 @@ func New(defaults Defaults, backoff Backoff) *Gangs {
 		naming:    map[Key]map[Key]bool{},
 		timed:     map[*group]bool{},
 		turns:     newClaimTurns(),
+		closed:    true,
 
 		withdrawals: map[types.NamespacedName]sets.Set[types.UID]{},
 	}
@@ -113,8 +114,7 @@ func (s *Gangs) Leave(pod *v1.Pod, now time.Time) Effects {
 }
 
 func (s *Gangs) leave(m *member, pod *v1.Pod, now time.Time) {
-	s.dismiss(m)
-	s.remove(m, now)
+	s.dismiss(m, now)
 	if pod.Spec.NodeName == "" {
 		s.effects.Activate = append(s.effects.Activate, pod)
 	}
@@ -211,18 +211,18 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 // Gone records that a pod was deleted, or has ended.
 func (s *Gangs) Gone(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil {
-		s.dismiss(m)
-		s.remove(m, now)
+		s.dismiss(m, now)
 	}
 	return s.take()
 }
 
-// dismiss rejects a member that leaves for good if it still waits: its release may not have reached
+// dismiss removes a member that leaves for good. If it still waits it is rejected: its release may not have reached
 // it.
-func (s *Gangs) dismiss(m *member) {
+func (s *Gangs) dismiss(m *member, now time.Time) {
 	if m.state == Released && m.waiting {
 		s.effects.Reject = append(s.effects.Reject, m.uid())
 	}
+	s.remove(m, now)
 }
 
 func (s *Gangs) remove(m *member, now time.Time) {
@@ -289,8 +289,7 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 		g.incarnation.succeed(pod)
 	}
 	if m := s.members[pod.UID]; m != nil {
-		s.dismiss(m)
-		s.remove(m, now)
+		s.dismiss(m, now)
 	}
 	if g != nil {
 		s.settle(g, now)

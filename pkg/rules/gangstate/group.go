@@ -2,12 +2,13 @@ package gangstate
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -38,14 +39,14 @@ type group struct {
 	// attempt is not made before notBefore.
 	failures  int
 	notBefore time.Time
-	// attempted: an attempt was made since the group came together. changes counts what has changed about the group
-	// itself, after which it may fit. partial: when the last attempt was made, members had yet to give back their nodes,
-	// and were left out. roomFor is what room is made for if that is not the group: its only pod.
-	attempted, partial bool
-	changes            int
-	roomFor            string
-	// tried is the number of members that the last attempt looked at.
-	tried int
+	// tried is the number of members that the last attempt looked at; 0 if none was made since the group came together.
+	// partial: members had yet to give back their nodes then, and were left out.
+	tried   int
+	partial bool
+	// changes counts what has changed about the group itself, after which it may fit. roomFor is what room is made for if
+	// that is not the group: its only pod.
+	changes int
+	roomFor string
 	// replans counts the plans of this round that failed while they were followed.
 	replans int
 	// sent is when its members were last let through, and resendAfter how long they may take to come. After that they are
@@ -70,12 +71,7 @@ func (g *group) key() Key { return g.gangs[0].key }
 
 // releasable reports whether the group may be released.
 func (g *group) releasable() bool {
-	for _, gang := range g.gangs {
-		if !gang.releasable() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return !gang.releasable() })
 }
 
 // strict reports whether a group is Strict: it is NonStrict only if all its gangs are.
@@ -83,12 +79,16 @@ func (g *group) strict() bool {
 	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
 }
 
-func (g *group) countIn(state State) int {
-	n := 0
+// sum adds up something of the gangs.
+func (g *group) sum(of func(*gang) int) (n int) {
 	for _, gang := range g.gangs {
-		n += gang.byState[state].N
+		n += of(gang)
 	}
 	return n
+}
+
+func (g *group) countIn(state State) int {
+	return g.sum(func(gang *gang) int { return gang.byState[state].N })
 }
 
 // holding counts the members whose capacity is held until the group is complete. Members of a gang
@@ -97,13 +97,12 @@ func (g *group) holding() int { return g.waiting(Planned) + g.waiting(Held) }
 
 // waiting counts the members in a state, except those of gangs that run already.
 func (g *group) waiting(state State) int {
-	n := 0
-	for _, gang := range g.gangs {
-		if !gang.hasStarted() {
-			n += gang.byState[state].N
+	return g.sum(func(gang *gang) int {
+		if gang.hasStarted() {
+			return 0
 		}
-	}
-	return n
+		return gang.byState[state].N
+	})
 }
 
 // holdsPart reports whether the group has accumulated capacity that does not suffice, and is not on
@@ -113,30 +112,14 @@ func (g *group) holdsPart() bool {
 }
 
 // need returns the number of members that a plan has to place.
-func (g *group) need() int {
-	n := 0
-	for _, gang := range g.gangs {
-		n += gang.need()
-	}
-	return n
-}
+func (g *group) need() int { return g.sum((*gang).need) }
 
 // total and pool serve the rule that a Strict round waits to have tried total-number members: pool
 // counts the members that a round can look at.
-func (g *group) total() int {
-	n := 0
-	for _, gang := range g.gangs {
-		n += gang.spec.Total
-	}
-	return n
-}
+func (g *group) total() int { return g.sum(func(gang *gang) int { return gang.spec.Total }) }
 
 func (g *group) pool() int {
-	n := 0
-	for _, gang := range g.gangs {
-		n += gang.coming.N + gang.byState[Planned].N + gang.byState[Held].N
-	}
-	return n
+	return g.sum(func(gang *gang) int { return gang.coming.N + gang.byState[Planned].N + gang.byState[Held].N })
 }
 
 // assembled reports whether all members that the gangs of a group need can be planned.
@@ -166,27 +149,16 @@ func (g *group) pickLeader() *member {
 
 // priority returns the highest of its members that do not run.
 func (g *group) priority() int32 {
-	var priority int32
-	first := true
+	priority := int32(math.MinInt32)
 	for _, gang := range g.gangs {
-		for _, m := range gang.members {
-			if m.state == Released || m.state == Bound {
-				continue
-			}
-			if p := corev1helpers.PodPriority(m.pod); first || p > priority {
-				priority, first = p, false
-			}
-		}
+		priority = max(priority, gang.priorityOf(func(m *member) bool { return !m.runs() }))
 	}
 	return priority
 }
 
-func (g *group) created() time.Time {
-	var first time.Time
+func (g *group) created() (first time.Time) {
 	for _, gang := range g.gangs {
-		if created := gang.created(); !created.IsZero() && (first.IsZero() || created.Before(first)) {
-			first = created
-		}
+		first = times.Earlier(first, gang.created())
 	}
 	return first
 }
@@ -214,9 +186,7 @@ func (g *group) miss(now time.Time) {
 // missed returns when any of its gangs first did not fit; zero if none was tried.
 func (g *group) missed() (first time.Time) {
 	for _, one := range g.gangs {
-		if first.IsZero() || !one.missed.IsZero() && one.missed.Before(first) {
-			first = one.missed
-		}
+		first = times.Earlier(first, one.missed)
 	}
 	return first
 }

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // incarnation is the pods of a gang that belong together: those that have not ended, and of the others those that ended
@@ -191,8 +193,8 @@ func (i *incarnation) live(pod *v1.Pod) {
 	switch {
 	case now.controller == "":
 		i.bare[now.created.UnixNano()]++
-	case p.first.IsZero() || now.created.Before(p.first):
-		p.first = now.created
+	default:
+		p.first = times.Earlier(p.first, now.created)
 	}
 	if begins && i.gone > 0 {
 		i.forgetGone(func(s *successes) bool { return !i.includes(s.one.controller, s.earliest) })
@@ -310,18 +312,13 @@ func (i *incarnation) look() {
 
 // firstPod returns when the first pod of the controllers that have unfinished pods was created.
 func (i *incarnation) firstPod() (first time.Time) {
-	note := func(created time.Time) {
-		if first.IsZero() || created.Before(first) {
-			first = created
-		}
-	}
 	for controller, p := range i.parts {
 		if p.unfinished > 0 && controller != "" {
-			note(p.first)
+			first = times.Earlier(first, p.first)
 		}
 	}
 	for created := range i.bare {
-		note(time.Unix(0, created))
+		first = times.Earlier(first, time.Unix(0, created))
 	}
 	return first
 }

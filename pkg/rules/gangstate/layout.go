@@ -107,17 +107,8 @@ func (p *parser) parseLayout(topology *Topology) {
 	}
 	layout.add(topology, preferred)
 	layout.Custom = layout.Custom && len(layout.Levels) > 0
-	layout.Even = p.parseSpread()
+	layout.Even = p.anyOf(v1alpha1.TopologySpreadAnnotation, "as few domains as can be") == v1alpha1.TopologySpreadEven
 	layout.Shared = p.parseScope()
-}
-
-func (p *parser) parseSpread() bool {
-	const key = v1alpha1.TopologySpreadAnnotation
-	value, onObject := p.value(key)
-	if value != "" && value != v1alpha1.TopologySpreadEven {
-		p.wrongValue(onObject, key, value, "as few domains as can be")
-	}
-	return value == v1alpha1.TopologySpreadEven
 }
 
 func (p *parser) parseScope() bool {

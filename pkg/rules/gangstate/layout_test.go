@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -75,7 +76,7 @@ func TestParseLayout(t *testing.T) {
 		"a wish that is no JSON": {said: values{gather: `RackLayer`}, topology: scored, bad: []string{gather}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			spec, problems := Parse(Key{"ns", "train"}, nil, Fields{Annotations: c.said}, Defaults{Topology: c.topology})
+			spec, problems := Parse(Key{"ns", "train"}, nil, &v1.Pod{ObjectMeta: podMeta{Annotations: c.said}}, Defaults{Topology: c.topology})
 			if diff := cmp.Diff(c.want, spec.Layout); diff != "" || spec.RequiredTopology != c.required {
 				t.Errorf("it requires %q, want %q; layout (-want +got):\n%s", spec.RequiredTopology, c.required, diff)
 			}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // waits reports whether a member has no node, or only holds one until its group, which
@@ -31,40 +32,53 @@ func (s *Gangs) Unplaced() []*v1.Pod {
 // Keys returns all gangs, in any order.
 func (s *Gangs) Keys() []Key { return slices.Collect(maps.Keys(s.gangs)) }
 
-// KeysOf returns the gangs of pods, each once; pods that are no members have none.
-func (s *Gangs) KeysOf(pods []types.UID) []Key {
-	var keys []Key
-	for _, uid := range pods {
-		if m := s.members[uid]; m != nil {
-			keys = append(keys, m.gang.key)
-		}
-	}
-	slices.SortFunc(keys, compareKeys)
-	return slices.Compact(keys)
+// Standing is how far the gang of a member has come, and those that start with it.
+type Standing struct {
+	Gang Key
+	// Group is the name of the group.
+	Group string
+	// Alone: nothing else has to be placed for the member to start: its gang runs, or needs no more than one member and
+	// starts with no other.
+	Alone bool
+	// Whole: the gangs could start if there were room: all have their members, or the member goes alone since its gang
+	// runs.
+	Whole bool
+	// WaitsForRoom: they are whole, and none was refused for anything else than room on nodes, as far as is known.
+	WaitsForRoom bool
 }
 
-// ByItself reports whether nothing else has to be placed for a pod to start: it is in no gang, or its gang runs, or
-// needs no more than one member and starts with no other.
-func (s *Gangs) ByItself(uid types.UID) bool {
+// Standing returns how far the gang of a pod has come; false if the pod is no member.
+func (s *Gangs) Standing(uid types.UID) (at Standing, ok bool) {
 	m := s.members[uid]
-	if m == nil || m.gang.hasStarted() {
-		return true
+	if m == nil {
+		return Standing{}, false
 	}
-	least := 0
-	for _, g := range m.gang.group.gangs {
+	grp := m.gang.group
+	at = Standing{Gang: m.gang.key, Group: grp.key().String()}
+	if m.gang.hasStarted() {
+		at.Alone, at.Whole, at.WaitsForRoom = true, true, true
+		return at, true
+	}
+	least, refused := 0, false
+	for _, g := range grp.gangs {
 		if !g.hasStarted() {
 			least += g.spec.Min
 		}
+		refused = refused || !g.failure.ofRoom()
 	}
-	return least == 1
+	at.Alone, at.Whole = least == 1, s.complete(grp)
+	at.WaitsForRoom = at.Whole && !refused
+	return at, true
 }
 
-// Knows reports whether a pod is a member of a gang here.
-func (s *Gangs) Knows(uid types.UID) bool { return s.members[uid] != nil }
+// ofRoom reports whether nothing failed, or only for lack of room: after PlacementFailed a gang is about to take it.
+func (f failure) ofRoom() bool {
+	return f.none() || f.reason == v1alpha1.ReasonUnschedulable || f.reason == v1alpha1.ReasonPlacementFailed
+}
 
 // Counts is the number of members by state, for metrics.
 type Counts struct {
-	Held, Pending int
+	Held int
 	// Gangs by what they wait for.
 	Incomplete, Unschedulable, Running int
 	// Oldest is since when the gang that waits the longest has had all that it needs except nodes; zero if none waits so.
@@ -76,13 +90,12 @@ func (s *Gangs) Count() Counts {
 	var c Counts
 	for _, g := range s.gangs {
 		c.Held += g.byState[Planned].N + g.byState[Held].N
-		c.Pending += g.byState[Pending].N
 		if g.hasStarted() {
 			c.Running++
 			continue
 		}
-		if s.complete(g.group) && !g.completed.IsZero() && (c.Oldest.IsZero() || g.completed.Before(c.Oldest)) {
-			c.Oldest = g.completed
+		if s.complete(g.group) {
+			c.Oldest = times.Earlier(c.Oldest, g.completed)
 		}
 		switch reason, _ := s.why(g); {
 		case reason == "":

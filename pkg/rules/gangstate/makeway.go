@@ -18,13 +18,22 @@ func (s *Gangs) evict(names []string, winner *group) {
 // PartialHolders lists the groups of less than a priority that hold capacity without being
 // complete.
 func (s *Gangs) PartialHolders(below int32) []string {
-	var names []string
+	return s.partialHolders(func(grp *group) bool { return grp.priority() < below })
+}
+
+// partialHolders lists the groups that hold capacity without being complete and that pass the test, the last in rank
+// first.
+func (s *Gangs) partialHolders(test func(*group) bool) (names []string) {
+	var found []*group
 	for grp := range s.timed {
-		if grp.holdsPart() && grp.priority() < below {
-			names = append(names, grp.key().String())
+		if grp.holdsPart() && test(grp) {
+			found = append(found, grp)
 		}
 	}
-	slices.Sort(names)
+	slices.SortFunc(found, func(a, b *group) int { return compareRank(b, a) })
+	for _, grp := range found {
+		names = append(names, grp.key().String())
+	}
 	return names
 }
 
@@ -44,16 +53,5 @@ func (s *Gangs) LowerRankedHolders(a *Attempt) []string {
 		return nil
 	}
 	grp := leader.gang.group
-	var below []*group
-	for other := range s.timed {
-		if other != grp && other.holdsPart() && compareRank(grp, other) < 0 {
-			below = append(below, other)
-		}
-	}
-	slices.SortFunc(below, func(a, b *group) int { return compareRank(b, a) })
-	names := make([]string, len(below))
-	for i, other := range below {
-		names[i] = other.key().String()
-	}
-	return names
+	return s.partialHolders(func(other *group) bool { return other != grp && compareRank(grp, other) < 0 })
 }

@@ -68,10 +68,8 @@ type member struct {
 	// refused is why it cannot be scheduled as it is: an amount that it asks for; nil for nothing.
 	refused *resource.Fault
 
-	// What the pod says of its gang: whether anything, whether a usable minimum,
-	// and the minimum that cannot be used.
-	describes, defines bool
-	badMin             *Problem
+	// defines: the pod states a usable minimum of its gang.
+	defines bool
 	// told are the bad values of this pod that its user was told of.
 	told map[badValue]bool
 	// number is the index that the pod carries, as read from read.
@@ -83,13 +81,13 @@ func (m *member) uid() types.UID { return m.pod.UID }
 
 // free reports whether nothing but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && m.refused == nil && !m.replaced()
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !lacksClaims(m.pod) && len(m.losing) == 0 && m.refused == nil && !m.replaced()
 }
 
-// LacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
+// lacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
 // kube-controller-manager has not named all of them in its status. It is not known yet which
 // devices such a pod asks for.
-func LacksClaims(pod *v1.Pod) bool {
+func lacksClaims(pod *v1.Pod) bool {
 	for i := range pod.Spec.ResourceClaims {
 		claim := &pod.Spec.ResourceClaims[i]
 		made := func(status v1.PodResourceClaimStatus) bool { return status.Name == claim.Name }
@@ -121,6 +119,9 @@ func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.repl
 // leaving reports whether it ran and is being deleted, or will be. It does not count any more: the members of a
 // gang that was evicted whole, or is run again, must not pass for a running gang while they terminate.
 func (m *member) leaving() bool { return m.state == Bound && !m.lives() }
+
+// runs reports whether it is on its node, or on its way there.
+func (m *member) runs() bool { return m.state == Released || m.state == Bound }
 
 // placed reports whether it counts as having a node.
 func (m *member) placed() bool {

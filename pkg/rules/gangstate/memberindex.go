@@ -23,12 +23,8 @@ type index struct {
 	series string
 }
 
-// seriesIndexes are the labels that number the pods of one controller, gangIndexes those
-// that number the members of a gang.
-var (
-	gangIndexes   = [...]string{v1alpha1.LeaderWorkerIndexLabel}
-	seriesIndexes = [...]string{"batch.kubernetes.io/job-completion-index", v1alpha1.TrainingReplicaIndexLabel, "apps.kubernetes.io/pod-index"}
-)
+// seriesIndexes are the labels that number the pods of one controller.
+var seriesIndexes = [...]string{"batch.kubernetes.io/job-completion-index", v1alpha1.TrainingReplicaIndexLabel, "apps.kubernetes.io/pod-index"}
 
 // memberIndex is what the number of a member may be, under any key.
 var memberIndex = keys.ValueOf(v1alpha1.NetworkTopologyIndexAnnotation)
@@ -37,10 +33,8 @@ func indexOf(pod *v1.Pod) index {
 	if n, ok := readIndex(pod.Annotations[v1alpha1.NetworkTopologyIndexAnnotation]); ok {
 		return index{known: true, n: n}
 	}
-	for _, label := range gangIndexes {
-		if n, ok := readIndex(pod.Labels[label]); ok {
-			return index{known: true, n: n}
-		}
+	if n, ok := readIndex(pod.Labels[v1alpha1.LeaderWorkerIndexLabel]); ok {
+		return index{known: true, n: n}
 	}
 	for _, label := range seriesIndexes {
 		if n, ok := readIndex(pod.Labels[label]); ok {

@@ -112,7 +112,7 @@ func TestRanks(t *testing.T) {
 // TestRanksOutliveMembers: a replacement has the number of the member that was lost, whichever others are still
 // missing. It is as with a PyTorchJob: the numbers of the workers follow that of the master, even while there is none.
 func TestRanksOutliveMembers(t *testing.T) {
-	s := New(Defaults{}, Backoff{})
+	s := newOpen(Defaults{}, Backoff{})
 	see := func(kind, n, uid string) {
 		s.See(podOf(kind+"-"+n, of("train"), func(pod *v1.Pod) {
 			pod.UID = types.UID(uid)

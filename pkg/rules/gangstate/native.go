@@ -29,7 +29,7 @@ const (
 // ReadPodGroup reads what a community PodGroup says.
 func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *Object {
 	return &Object{
-		UID: object.GetUID(), Owner: MadeFor(object), Annotations: object.GetAnnotations(), Queue: object.GetLabels()[v1alpha1.QueueLabel],
+		UID: object.GetUID(), Created: object.GetCreationTimestamp().Time, Owner: MadeFor(object), Annotations: object.GetAnnotations(), Queue: object.GetLabels()[v1alpha1.QueueLabel],
 		Ignored: IgnoredKeys(keys.PodGroup, object),
 		Min:     spec.MinMember, RoundSeconds: spec.ScheduleTimeoutSeconds, MinResources: spec.MinResources,
 	}
@@ -39,7 +39,7 @@ func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *O
 // would be wrong to ignore it, no pod of the PodGroup is scheduled for that reason.
 func ReadNative(pg *schedulingv1beta1.PodGroup) *Object {
 	o := &Object{
-		UID: pg.UID, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], Ignored: IgnoredKeys(keys.PodGroup, pg), MinField: fieldMinCount, Priority: pg.Spec.Priority,
+		UID: pg.UID, Created: pg.CreationTimestamp.Time, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], Ignored: IgnoredKeys(keys.PodGroup, pg), MinField: fieldMinCount, Priority: pg.Spec.Priority,
 		Never: pg.Spec.PreemptionPolicy != nil && *pg.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever,
 	}
 	switch policy := pg.Spec.SchedulingPolicy; {

@@ -80,7 +80,7 @@ func TestReadNative(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			object := ReadNative(nativeGroup(c.change))
-			spec, problems := Parse(Key{"a", "train"}, object, Fields{}, Defaults{WaitTime: time.Minute})
+			spec, problems := Parse(Key{"a", "train"}, object, nil, Defaults{WaitTime: time.Minute})
 			got := read{Min: spec.Min, Topology: spec.RequiredTopology, Refused: spec.Refused, Never: spec.Never, Whole: spec.Whole, Alone: object.Alone(), Single: object.Single()}
 			for _, p := range append(problems, object.Problems...) {
 				if !p.OnObject {
@@ -106,7 +106,7 @@ func TestTopologyOfTheSpec(t *testing.T) {
 		"of a pod":           {pod: map[string]string{requiredKey: "zone"}, want: "zone"},
 		"an empty one there": {pod: map[string]string{requiredKey: ""}},
 	} {
-		spec, _ := Parse(Key{"a", "train"}, &Object{Min: 1, Topology: "rack", Annotations: c.object}, Fields{Annotations: c.pod}, Defaults{})
+		spec, _ := Parse(Key{"a", "train"}, &Object{Min: 1, Topology: "rack", Annotations: c.object}, &v1.Pod{ObjectMeta: podMeta{Annotations: c.pod}}, Defaults{})
 		if spec.RequiredTopology != c.want {
 			t.Errorf("%s: topology %q, want %q", sentence, spec.RequiredTopology, c.want)
 		}
@@ -124,7 +124,7 @@ func groupedPod(name string, priority int32) *v1.Pod {
 // TestOtherPriority: for a PodGroup whose priority is not that of its pods this is reported, once, and what else is not
 // understood; but not while no pod of it is here.
 func TestOtherPriority(t *testing.T) {
-	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
+	s, key := newOpen(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
 	var told []string
 	note := func(e Effects) {
 		for _, r := range e.Problems {
@@ -135,14 +135,14 @@ func TestOtherPriority(t *testing.T) {
 		}
 	}
 	object := &Object{UID: "u", Min: 2, Priority: new(int32(5)), Problems: []Problem{{Key: "spec.new", Value: "x", Want: "understood", Used: "nothing", OnObject: true}}}
-	note(s.Describe(Native, key, object, start, start))
+	note(s.Describe(Native, key, object, start))
 	if len(told) > 0 {
 		t.Errorf("told of a PodGroup without pods here: %v", told)
 	}
 	note(s.See(groupedPod("p1", 5), start))
 	note(s.See(groupedPod("p2", 7), start))
 	note(s.See(groupedPod("p3", 7), start))
-	note(s.Describe(Native, key, object, start, start))
+	note(s.Describe(Native, key, object, start))
 	if diff := cmp.Diff([]string{`spec.new: "x" is not understood; using nothing`, `spec.priority: "5" is not that of its pods (p2 has 7); using the priority of each pod`}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
@@ -151,12 +151,12 @@ func TestOtherPriority(t *testing.T) {
 // TestDissolve: the pods of a PodGroup that turns out to be no gang are let through, and forgotten; those that are in a
 // gang of its name by annotation stay.
 func TestDissolve(t *testing.T) {
-	s, key := New(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
+	s, key := newOpen(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
 	s.See(groupedPod("p1", 0), start)
 	done := groupedPod("p2", 0)
 	done.Spec.NodeName, done.Status.Phase = "n", v1.PodSucceeded
 	s.Succeeded(done, start)
-	if ok, _ := s.Queue(groupedPod("p1", 0)); ok {
+	if _, refusal := s.Queue(groupedPod("p1", 0)); refusal == "" {
 		t.Fatal("a pod is let through before its PodGroup is known")
 	}
 	e := s.Dissolve(key, start)

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Facts is what a gang is, by its PodGroup and all its pods as they are at one moment. It is what the scheduler derives
@@ -18,9 +20,10 @@ type Facts struct {
 	// Spec is what the gang asks for. Stage is that with the minimum of the stage that is to run now.
 	Spec, Stage Spec
 
-	// Members are the pods that can make up the minimum: they have not ended, or have succeeded, and no scheduling gate
-	// keeps them back.
+	// Members are the pods that can make up the minimum: they have not ended, or have succeeded. Aside are those that do
+	// not count for now.
 	Members Count
+	Aside   Aside
 	// Bound are the members that have a node, or had one to the end.
 	Bound Count
 	// Up are the members that run, or ran to the end.
@@ -34,8 +37,9 @@ type Facts struct {
 }
 
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
-// before, and is updated with these.
-func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults Defaults) Facts {
+// before, and is updated with these. What depends on the scheduler's configuration is left out, and so are the problems:
+// the scheduler reports them.
+func Observe(key Key, object *Object, pods []*v1.Pod, history *History) Facts {
 	var owner types.UID
 	if object != nil {
 		owner = object.Owner
@@ -49,13 +53,13 @@ func Observe(key Key, object *Object, pods []*v1.Pod, history *History, defaults
 	}
 	history.See(f.Pods, owner)
 	f.Pods = slices.DeleteFunc(f.Pods, func(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil && !history.Includes(pod) })
-	var says Fields
-	if definer := definerOf(describers, object); definer != nil {
-		says = fieldsOf(definer.pod)
+	var definer *v1.Pod
+	if m := definerOf(describers, object); m != nil {
+		definer = m.pod
 	}
-	f.Spec, _ = Parse(key, object, says, defaults)
+	f.Spec, _ = Parse(key, object, definer, Defaults{})
 	f.count(history)
-	f.Stage = f.Spec.AtStage(f.Spec.Stages.Reached(f.Bound.N, f.Members.N))
+	f.Stage = f.Spec.atStage(f.Spec.Stages.reached(f.Bound.N, f.Members.N))
 	return f
 }
 
@@ -72,7 +76,7 @@ func inOrder(pods []*v1.Pod) (members, describers []*member) {
 	}
 	slices.SortFunc(members, compareMembers)
 	for _, m := range members {
-		if m.listen(); m.describes && !(unfinished && hasEnded(m.pod)) {
+		if describes, _ := m.listen(); describes && !(unfinished && hasEnded(m.pod)) {
 			describers = append(describers, m)
 		}
 	}
@@ -127,7 +131,7 @@ func seatOf(pod *v1.Pod) seat { return seat{originOf(pod).controller, indexOf(po
 
 func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	placed := pod.Spec.NodeName != ""
-	if !placed && (len(pod.Spec.SchedulingGates) > 0 || LacksClaims(pod)) {
+	if !placed && f.Aside.add(pod, resource.CheckPod(pod)) {
 		return
 	}
 	f.Members.add(1, role)

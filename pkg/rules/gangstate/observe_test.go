@@ -25,7 +25,7 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 		podOf("w-0", of("x"), needs(3), number(0)),
 		podOf("w-2", of("x"), needs(2), number(2), aged(time.Hour)),
 	}
-	f := Observe(Key{"a", "x"}, nil, pods, &History{}, Defaults{})
+	f := Observe(Key{"a", "x"}, nil, pods, &History{})
 	names := []string{}
 	for _, pod := range f.Pods {
 		names = append(names, pod.Name)
@@ -33,7 +33,7 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 	if f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
 		t.Errorf("a minimum of %d; in order: %v", f.Spec.Min, names)
 	}
-	s := New(Defaults{}, Backoff{})
+	s := newOpen(Defaults{}, Backoff{})
 	for _, pod := range pods {
 		s.See(pod, start)
 	}
@@ -56,13 +56,13 @@ func TestMembersBeingDeleted(t *testing.T) {
 		"beside one that ended": {[]*v1.Pod{old, edit(fresh, ended(0))}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, now := New(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
+			s, now := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
 			for _, pod := range c.pods {
 				if now[pod.UID] = pod; !hasEnded(pod) {
 					s.See(pod, start)
 				}
 			}
-			f := Observe(Key{"a", "x"}, nil, slices.Collect(maps.Values(now)), &History{}, Defaults{})
+			f := Observe(Key{"a", "x"}, nil, slices.Collect(maps.Values(now)), &History{})
 			if got := s.gangs[Key{"a", "x"}].spec.Min; got != c.min || f.Spec.Min != c.min {
 				t.Errorf("minimum %d, observed %d, want %d", got, f.Spec.Min, c.min)
 			}
@@ -76,9 +76,9 @@ func TestObserveAJobMadeAgain(t *testing.T) {
 	pods := []*v1.Pod{podOf("a", byJob("old"), bindTo("n", 0)), podOf("b", byJob("old"), bindTo("n", 0)), podOf("c", byJob("new"))}
 	key, history := Key{"a", "job.train"}, &History{}
 	for owner, want := range map[types.UID]int{"old": 2, "new": 0} {
-		f := Observe(key, &Object{Min: 2, Owner: owner}, pods, history, Defaults{})
-		s := New(Defaults{}, Backoff{})
-		s.Describe(Community, key, &Object{Min: 2, Owner: owner}, start, start)
+		f := Observe(key, &Object{Min: 2, Owner: owner}, pods, history)
+		s := newOpen(Defaults{}, Backoff{})
+		s.Describe(Community, key, &Object{Min: 2, Owner: owner}, start)
 		for _, pod := range pods {
 			s.See(pod, start)
 		}
@@ -139,10 +139,9 @@ func randomPod(random *rand.Rand, name string) *v1.Pod {
 // TestSchedulerSeesWhatIsObserved: fed change by change, the scheduler knows of a gang what follows from its objects at
 // once.
 func TestSchedulerSeesWhatIsObserved(t *testing.T) {
-	defaults := Defaults{WaitTime: time.Minute}
 	for seed := range uint64(5000) {
 		random := rand.New(rand.NewPCG(seed, 4))
-		s, pods, key := New(defaults, Backoff{}), map[types.UID]*v1.Pod{}, Key{"a", "x"}
+		s, pods, key := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}, Key{"a", "x"}
 		history := &History{}
 		var object *Object
 		if random.IntN(2) == 0 {
@@ -162,11 +161,11 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			} else {
 				s.See(pod, start)
 			}
-			Observe(key, nil, slices.Collect(maps.Values(pods)), history, defaults)
+			Observe(key, nil, slices.Collect(maps.Values(pods)), history)
 		}
-		s.Describe(Community, key, object, start, start)
+		s.Describe(Community, key, object, start)
 		g := s.gangs[key]
-		f := Observe(key, object, slices.Collect(maps.Values(pods)), history, defaults)
+		f := Observe(key, object, slices.Collect(maps.Values(pods)), history)
 		if g == nil || len(g.members) == 0 {
 			continue // nothing of it is to be scheduled; the PodGroup still shows how it ended
 		}
@@ -205,7 +204,7 @@ func TestObserveReplaced(t *testing.T) {
 		"another Job has that number":  {[]*v1.Pod{podOf("a", byJob("i"), number(0), failed), podOf("c", byJob("i"), number(1)), podOf("b", byJob("j"), number(0))}, 3},
 		"its Job does not number them": {[]*v1.Pod{podOf("a", byJob("j"), failed), podOf("b", byJob("j"))}, 2},
 	} {
-		if f := Observe(Key{"a", "x"}, &Object{Min: 3}, c.pods, &History{}, Defaults{}); f.All.N != c.all || f.Failed != 1 {
+		if f := Observe(Key{"a", "x"}, &Object{Min: 3}, c.pods, &History{}); f.All.N != c.all || f.Failed != 1 {
 			t.Errorf("%s: %d in all, %d failed; want %d, 1", sentence, f.All.N, f.Failed, c.all)
 		}
 	}

@@ -2,12 +2,10 @@ package gangstate
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -28,7 +26,7 @@ type Outstanding struct {
 // expect notes what the members of a gang whose minimum came to run leave of its minResources.
 func (g *gang) expect(now time.Time) {
 	g.rest = nil
-	if last := len(g.asked.Stages) - 1; len(g.spec.MinResources) == 0 || last >= 0 && g.stage == last {
+	if stage, stages := g.spec.Stage(); len(g.spec.MinResources) == 0 || stages > 0 && stage == stages {
 		return // it asks for nothing, or all of it is there
 	}
 	g.growing = now
@@ -71,7 +69,7 @@ func (s *Gangs) outstanding(besides *group, priority int32) []Outstanding {
 		if g.shrink(); g.running() == 0 || s.ticked.Sub(g.growing) >= outstandingFor {
 			g.rest = nil
 		}
-		if len(g.rest) > 0 && g.runsWith() >= priority {
+		if len(g.rest) > 0 && g.priorityOf((*member).runs) >= priority {
 			list = append(list, Outstanding{Gang: g.key, Amount: maps.Clone(g.rest), Nodes: g.runsOn()})
 		}
 	}
@@ -79,22 +77,11 @@ func (s *Gangs) outstanding(besides *group, priority int32) []Outstanding {
 	return list
 }
 
-// runsWith returns the highest priority of the members that run.
-func (g *gang) runsWith() int32 {
-	priority := int32(math.MinInt32)
-	for _, m := range g.members {
-		if m.state == Released || m.state == Bound {
-			priority = max(priority, corev1helpers.PodPriority(m.pod))
-		}
-	}
-	return priority
-}
-
 // runsOn lists the nodes of the members that run, in order.
 func (g *gang) runsOn() []string {
 	var nodes []string
 	for _, m := range g.members {
-		if m.state == Released || m.state == Bound {
+		if m.runs() {
 			nodes = append(nodes, m.node)
 		}
 	}

@@ -163,18 +163,17 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
 	if problem := askedInVain(pod); problem != nil {
 		problems = append(problems, *problem)
 	}
-	fields := fieldsOf(pod)
-	if !fields.Describes() {
+	if !describesGang(pod) {
 		return problems
 	}
-	key, minimum := fields.min()
+	key, minimum := statedMin(pod)
 	if minimum != "" {
 		problems = append(problems, Problem{
 			Key: key, Value: minimum, Used: "no gang: the pod is scheduled alone",
 			Want: fmt.Sprintf("said with the name of a gang, in %s or a label of a PodGroup", v1alpha1.GangNameAnnotation),
 		})
 	}
-	_, bad := Parse(Key{Namespace: pod.Namespace}, nil, fields, defaults)
+	_, bad := Parse(Key{Namespace: pod.Namespace}, nil, pod, defaults)
 	for _, problem := range bad {
 		if problem.Used == usedNothing {
 			problem.Used = "none: the pod is in no gang"
@@ -191,7 +190,7 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
 
 // SameKeys reports whether two versions of a pod have the same keys of gangs.
 func SameKeys(a, b *v1.Pod) bool {
-	return sameEntry(a.Annotations, b.Annotations, v1alpha1.GangAnnotation) && fieldsOf(a).same(fieldsOf(b))
+	return sameEntry(a.Annotations, b.Annotations, v1alpha1.GangAnnotation) && describeAlike(a, b)
 }
 
 // ownerText describes the controller that made a pod.

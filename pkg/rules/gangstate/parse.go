@@ -24,8 +24,7 @@ const maxCount = keys.MaxCount
 // minimum is what a minimum may be, under any key or field.
 var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 
-// Parse makes the spec of gang key from what its PodGroup (may be nil) and its defining pod (may be
-// empty) say. Field by field, the pod's annotations win, then the PodGroup's annotations, then its
+// Parse makes the spec of gang key from what its PodGroup and its defining pod (may be nil) say. Field by field, the pod's annotations win, then the PodGroup's annotations, then its
 // fields; what is overridden is ignored. An empty annotation of the pod overrides too, and asks for
 // the default; only the minimum has none.
 //
@@ -33,7 +32,7 @@ var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 // used instead. Whatever comes in, in the spec Min is from 0 to 100000, Total from Min to 100000,
 // WaitTime positive if that of defaults is, RoundTime and PreemptionDelay not negative, and Mode
 // and Policy are valid values.
-func Parse(key Key, object *Object, pod Fields, defaults Defaults) (Spec, []Problem) {
+func Parse(key Key, object *Object, pod *v1.Pod, defaults Defaults) (Spec, []Problem) {
 	spec, fault, problems := parseSpec(key, object, pod, defaults)
 	if fault != "" {
 		spec.refuse(fault)
@@ -46,8 +45,8 @@ func (s *Spec) refuse(why string) { s.Refused, s.Min, s.Stages = why, 0, nil }
 
 // parseSpec is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a value
 // without which its members could go where the user does not want them; empty for none.
-func parseSpec(key Key, object *Object, pod Fields, defaults Defaults) (spec Spec, fault string, problems []Problem) {
-	p := parser{key: key, pod: pod}
+func parseSpec(key Key, object *Object, pod *v1.Pod, defaults Defaults) (spec Spec, fault string, problems []Problem) {
+	p := parser{key: key, pod: cmp.Or(pod, &v1.Pod{})}
 	if object != nil {
 		p.object = *object
 	}
@@ -63,7 +62,7 @@ func parseSpec(key Key, object *Object, pod Fields, defaults Defaults) (spec Spe
 	p.parseLayout(&defaults.Topology)
 	p.spec.MinResources = p.parseMinResources()
 	p.spec.PreemptionDelay = p.parsePreemptionDelay("gang")
-	p.spec.EvictBy = p.parseEvictBy()
+	p.spec.EvictBy = p.anyOf(v1alpha1.EvictByAnnotation, "what the namespace, or the scheduler's configuration, says")
 	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
 	if p.object.Refused != "" {
 		p.spec.refuse(p.object.Refused)
@@ -75,7 +74,7 @@ func parseSpec(key Key, object *Object, pod Fields, defaults Defaults) (spec Spe
 type parser struct {
 	key      Key
 	object   Object
-	pod      Fields
+	pod      *v1.Pod
 	spec     Spec
 	problems []Problem
 	// refused is why the gang cannot be scheduled as its pods or its PodGroup are; empty for nothing.
@@ -100,7 +99,7 @@ func (p *parser) wrongValue(onObject bool, key, value, used string) {
 }
 
 func (p *parser) parseMin() int {
-	key, value := p.pod.min()
+	key, value := statedMin(p.pod)
 	n, err := minimum.ParseInteger(value)
 	if err == nil {
 		return n
@@ -155,14 +154,16 @@ func (p *parser) parseTotal() int {
 
 // oneOf reads an enumeration whose first value is the default.
 func (p *parser) oneOf(key string) string {
+	first := keys.ValueOf(key).OneOf[0]
+	return cmp.Or(p.anyOf(key, first), first)
+}
+
+// anyOf reads an enumeration that may be left out. used is what is used in place of a value that it does not have.
+func (p *parser) anyOf(key, used string) string {
 	value, onObject := p.value(key)
-	takes := keys.ValueOf(key)
-	if value == "" {
-		return takes.OneOf[0]
-	}
-	if !slices.Contains(takes.OneOf, value) {
-		p.bad(onObject, key, value, takes.Want, takes.OneOf[0])
-		return takes.OneOf[0]
+	if value != "" && !slices.Contains(keys.ValueOf(key).OneOf, value) {
+		p.wrongValue(onObject, key, value, used)
+		return ""
 	}
 	return value
 }
@@ -217,7 +218,7 @@ func (p *parser) parseRound() time.Duration {
 // PreemptionDelayOf returns the preemption delay of a pod in no gang, which is a gang of one for that, and what is
 // wrong with it; nil if nothing is.
 func PreemptionDelayOf(pod *v1.Pod) (time.Duration, *Problem) {
-	p := parser{pod: fieldsOf(pod)}
+	p := parser{pod: pod}
 	delay := p.parsePreemptionDelay("pod")
 	if len(p.problems) > 0 {
 		return delay, &p.problems[0]
@@ -236,17 +237,6 @@ func (p *parser) parsePreemptionDelay(of string) time.Duration {
 		return 0
 	}
 	return delay
-}
-
-func (p *parser) parseEvictBy() string {
-	switch value, onObject := p.value(v1alpha1.EvictByAnnotation); value {
-	case "", v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend:
-		return value
-	default:
-		p.wrongValue(onObject, v1alpha1.EvictByAnnotation, value,
-			"what the namespace, or the scheduler's configuration, says")
-		return ""
-	}
 }
 
 func (p *parser) parseGroups() []Key {

@@ -35,16 +35,14 @@ type Ref struct {
 }
 
 // Describe records what a PodGroup says; nil means that there is none.
-func (s *Gangs) Describe(kind Kind, key Key, object *Object, created, now time.Time) Effects {
+func (s *Gangs) Describe(kind Kind, key Key, object *Object, now time.Time) Effects {
 	if object == nil && s.gangs[key] == nil {
 		return s.take()
 	}
 	g := s.gang(key)
 	madeFor := g.madeFor()
-	if object == nil {
-		g.objects[kind], g.told = nil, nil
-	} else {
-		g.objects[kind] = &described{Object: *object, created: created}
+	if g.objects[kind] = object; object == nil {
+		g.told = nil
 	}
 	var news []*member
 	if now := g.madeFor(); now != madeFor {
@@ -98,14 +96,8 @@ func sourceOf(pod *v1.Pod) Source {
 	return source
 }
 
-func (g *gang) object() *Object {
-	for _, object := range g.objects {
-		if object != nil {
-			return &object.Object
-		}
-	}
-	return nil
-}
+// object is what the PodGroup says that describes the gang; nil if there is none.
+func (g *gang) object() *Object { return cmp.Or(g.objects[Community], g.objects[Native]) }
 
 // ref refers to the PodGroup that describes the gang, if there is one.
 func (g *gang) ref() Ref {
@@ -115,10 +107,6 @@ func (g *gang) ref() Ref {
 		}
 	}
 	return Ref{}
-}
-
-func fieldsOf(pod *v1.Pod) Fields {
-	return Fields{Annotations: pod.Annotations, Labels: pod.Labels}
 }
 
 // compareDescribers orders members by which may define the gang: 1. those that state a usable minimum; 2. those that
@@ -139,30 +127,29 @@ func compareLast(a, b bool) int {
 	}
 }
 
-// listen reads what a member says of its gang.
-func (m *member) listen() {
-	fields := fieldsOf(m.pod)
-	m.describes = fields.Describes()
-	m.defines, m.badMin = fields.Defines()
+// listen reads whether a member says anything of its gang, and the minimum that it states and that cannot be used.
+func (m *member) listen() (describes bool, badMin *Problem) {
+	m.defines, badMin = definesGang(m.pod)
+	return describesGang(m.pod), badMin
 }
 
 // saysSame reports whether two versions of a pod mean the same for who defines the gang, and how.
 func saysSame(a, b *v1.Pod) bool {
-	return fieldsOf(a).same(fieldsOf(b)) && indexOf(a) == indexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+	return describeAlike(a, b) && indexOf(a) == indexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
 // listen notes what a member says of its gang.
 func (s *Gangs) listen(m *member) {
 	g := m.gang
-	m.listen()
-	if !m.describes {
+	describes, badMin := m.listen()
+	if !describes {
 		return
 	}
 	at, _ := slices.BinarySearchFunc(g.describers, m, compareDescribers)
 	g.describers = slices.Insert(g.describers, at, m)
-	if m.badMin != nil && g.defining() != m {
+	if badMin != nil && g.defining() != m {
 		// For the defining member it is reported with what is used instead.
-		s.report(g, m.pod, &m.told, *m.badMin)
+		s.report(g, m.pod, &m.told, *badMin)
 	}
 }
 
@@ -188,12 +175,11 @@ func definerOf(describers []*member, object *Object) *member {
 func (s *Gangs) redefine(g *gang, now time.Time) {
 	g.definer = g.defining()
 	var from *v1.Pod
-	var fields Fields
 	if g.definer != nil {
-		from, fields = g.definer.pod, fieldsOf(g.definer.pod)
+		from = g.definer.pod
 	}
 	before, was := g.spec.Groups, g.asked.Min
-	spec, fault, problems := parseSpec(g.key, g.object(), fields, s.defaults)
+	spec, fault, problems := parseSpec(g.key, g.object(), from, s.defaults)
 	switch {
 	case fault == "":
 	case g.running() == 0:

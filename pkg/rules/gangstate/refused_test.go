@@ -41,7 +41,7 @@ func TestImpossibleMembers(t *testing.T) {
 
 // TestImpossibleMemberIsReported: by an event, once.
 func TestImpossibleMemberIsReported(t *testing.T) {
-	s := New(Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
+	s := newOpen(Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
 	var got []string
 	for range 2 {
 		for _, report := range s.See(podOf("p", of("x"), needs(1), asks("1e30")), start).Problems {

@@ -69,8 +69,6 @@ func (s *Gangs) complete(grp *group) bool {
 		if !g.gathered() {
 			return false
 		}
-	}
-	for _, g := range grp.gangs {
 		if _, waits := s.awaited(g); waits {
 			return false
 		}
@@ -84,7 +82,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	case need == 0:
 		s.afterPlan(grp, now)
 	case grp.phase == gathering:
-		grp.failures, grp.replans, grp.attempted, grp.roomFor = 0, 0, false, ""
+		grp.failures, grp.replans, grp.tried, grp.roomFor = 0, 0, 0, ""
 		for _, g := range grp.gangs {
 			g.failure = failure{}
 			if g.need() > 0 {
@@ -99,10 +97,10 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	case grp.phase == following:
 		s.replan(grp, now)
 	case grp.phase == awaiting:
-		if grp.strict() && grp.attempted {
+		if grp.strict() && grp.tried > 0 {
 			s.unreserve(grp) // of members that were on their way when the round failed
 		}
-		if grp.attempted && grp.pool() > grp.tried && grp.tried < grp.total() {
+		if grp.tried > 0 && grp.pool() > grp.tried && grp.tried < grp.total() {
 			grp.changes++ // the round waits to have tried total-number members: those that come are part of it
 		}
 	}

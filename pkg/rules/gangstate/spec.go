@@ -87,9 +87,9 @@ type Defaults struct {
 	Topology Topology
 }
 
-// RolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
+// rolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
 // below their sum is elastic, and its roles do not bind it.
-func (s *Spec) RolesBind() bool {
+func (s *Spec) rolesBind() bool {
 	sum := 0
 	for _, n := range s.MinByRole {
 		sum += n
@@ -140,7 +140,8 @@ func IgnoredKeys(on keys.Object, object metav1.Object) (problems []Problem) {
 
 // Object is what a PodGroup says of a gang. Zero fields say nothing.
 type Object struct {
-	UID types.UID
+	UID     types.UID
+	Created time.Time
 	// Owner is the object whose pods it was made for; empty for pods of any.
 	Owner types.UID
 	Min   int32
@@ -172,27 +173,21 @@ type Object struct {
 	Problems []Problem
 }
 
-// Fields is what a pod says of its gang: its annotations, and its labels for the
-// label form of the minimum.
-type Fields struct {
-	Annotations, Labels map[string]string
-}
-
-// min returns the minimum as this pod states it, and under which key.
-func (f Fields) min() (key, value string) {
-	if value, ok := f.Annotations[v1alpha1.MinAvailableAnnotation]; ok {
+// statedMin returns the minimum as a pod states it, and under which key.
+func statedMin(pod *v1.Pod) (key, value string) {
+	if value, ok := pod.Annotations[v1alpha1.MinAvailableAnnotation]; ok {
 		return v1alpha1.MinAvailableAnnotation, value
 	}
-	if value, ok := f.Labels[v1alpha1.PodGroupMinAvailableLabel]; ok {
+	if value, ok := pod.Labels[v1alpha1.PodGroupMinAvailableLabel]; ok {
 		return v1alpha1.PodGroupMinAvailableLabel, value
 	}
-	return v1alpha1.PodGroupMinAvailableLabel, f.Annotations[v1alpha1.PodGroupMinAvailableLabel]
+	return v1alpha1.PodGroupMinAvailableLabel, pod.Annotations[v1alpha1.PodGroupMinAvailableLabel]
 }
 
-// Defines reports whether this pod states a usable minimum, and so may define the gang. bad is set
+// definesGang reports whether a pod states a usable minimum, and so may define the gang. bad is set
 // if it states one that cannot be used.
-func (f Fields) Defines() (ok bool, bad *Problem) {
-	key, value := f.min()
+func definesGang(pod *v1.Pod) (ok bool, bad *Problem) {
+	key, value := statedMin(pod)
 	if value == "" {
 		return false, nil
 	}
@@ -214,26 +209,26 @@ var describing = [...]string{
 	v1alpha1.PodGroupMinAvailableLabel,
 }
 
-// Describes reports whether the pod carries anything besides membership, so that it may add to what
+// describesGang reports whether a pod carries anything besides membership, so that it may add to what
 // a PodGroup says.
-func (f Fields) Describes() bool {
+func describesGang(pod *v1.Pod) bool {
 	for _, key := range describing {
-		if _, ok := f.Annotations[key]; ok {
+		if _, ok := pod.Annotations[key]; ok {
 			return true
 		}
 	}
-	_, ok := f.Labels[v1alpha1.PodGroupMinAvailableLabel]
+	_, ok := pod.Labels[v1alpha1.PodGroupMinAvailableLabel]
 	return ok
 }
 
-// same reports whether both say the same of their gang.
-func (f Fields) same(other Fields) bool {
+// describeAlike reports whether two versions of a pod say the same of their gang.
+func describeAlike(a, b *v1.Pod) bool {
 	for _, key := range describing {
-		if !sameEntry(f.Annotations, other.Annotations, key) {
+		if !sameEntry(a.Annotations, b.Annotations, key) {
 			return false
 		}
 	}
-	return sameEntry(f.Labels, other.Labels, v1alpha1.PodGroupMinAvailableLabel)
+	return sameEntry(a.Labels, b.Labels, v1alpha1.PodGroupMinAvailableLabel)
 }
 
 func sameEntry(a, b map[string]string, key string) bool {

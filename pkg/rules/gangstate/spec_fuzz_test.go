@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -25,7 +26,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("", "", "", "", `""`, "", `{"ps":null,"w":1.5}`, "", "0", int32(1), int32(0), true)
 	f.Fuzz(func(t *testing.T, minimum, total, wait, mode, groups, policy, roles, topology, delay string, field, seconds int32, onObject bool) {
 		said := values{minKey: minimum, totalKey: total, waitKey: wait, modeKey: mode, groupsKey: groups, policyKey: policy, rolesKey: roles, requiredKey: topology, v1alpha1.PreemptionDelayAnnotation: delay}
-		object, pod := &Object{Min: field, RoundSeconds: &seconds}, Fields{}
+		object, pod := &Object{Min: field, RoundSeconds: &seconds}, &v1.Pod{}
 		if onObject {
 			object.Annotations = said
 		} else {
@@ -46,7 +47,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if spec.Min > 0 {
-			again, problems := Parse(key, &Object{RoundSeconds: new(int32(spec.RoundTime / time.Second))}, Fields{Annotations: written(spec)}, Defaults{WaitTime: time.Minute})
+			again, problems := Parse(key, &Object{RoundSeconds: new(int32(spec.RoundTime / time.Second))}, &v1.Pod{ObjectMeta: podMeta{Annotations: written(spec)}}, Defaults{WaitTime: time.Minute})
 			if diff := cmp.Diff(spec, again); diff != "" || len(problems) > 0 {
 				t.Errorf("written out and read again, problems %v (-want +got):\n%s", problems, diff)
 			}

@@ -17,10 +17,10 @@ import (
 // wait for it. There are at least two; nil if all members are made at once.
 type Stages []int
 
-// Reached returns the stage that is to run now, from 0: the first that is not all standing, or the
+// reached returns the stage that is to run now, from 0: the first that is not all standing, or the
 // last one that is if there is no member beyond it yet. standing are the members that are bound or
 // have succeeded; all are those and the ones that wait.
-func (s Stages) Reached(standing, all int) int {
+func (s Stages) reached(standing, all int) int {
 	stage := 0
 	for stage < len(s)-1 && standing >= s[stage] && all > s[stage] {
 		stage++
@@ -74,8 +74,8 @@ func readStages(value string) (Stages, error) {
 	return stages, nil
 }
 
-// AtStage returns what the gang asks for while the given stage, from 0, is to run.
-func (s *Spec) AtStage(stage int) Spec {
+// atStage returns what the gang asks for while the given stage, from 0, is to run.
+func (s *Spec) atStage(stage int) Spec {
 	at := *s
 	if stage < len(s.Stages)-1 {
 		at.Min, at.Total = s.Stages[stage], s.Stages[stage]
@@ -95,12 +95,11 @@ func (s *Spec) Stage() (stage, stages int) {
 // enterStage adapts the minimum to the members that there are.
 func (g *gang) enterStage() {
 	if len(g.asked.Stages) == 0 {
-		g.stage = 0
 		return
 	}
 	standing := g.runningOrSucceeded().N
-	g.stage = g.asked.Stages.Reached(standing, standing+g.byState[Planned].N+g.byState[Held].N+g.coming.N)
-	if at := g.asked.AtStage(g.stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
+	stage := g.asked.Stages.reached(standing, standing+g.byState[Planned].N+g.byState[Held].N+g.coming.N)
+	if at := g.asked.atStage(stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
 		g.spec = at
 		g.group.ranked = false
 		g.group.changes++
@@ -109,4 +108,7 @@ func (g *gang) enterStage() {
 
 // laterStage reports whether a later stage is to start: its minimum has not run whole since anything
 // of the gang runs.
-func (g *gang) laterStage() bool { return g.stage > 0 && g.lastMin < g.spec.Min }
+func (g *gang) laterStage() bool {
+	stage, _ := g.spec.Stage()
+	return stage > 1 && g.lastMin < g.spec.Min
+}

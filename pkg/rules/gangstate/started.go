@@ -5,6 +5,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // begin is what is known of how the members of a gang that run began to.
@@ -68,7 +70,8 @@ func (s *Gangs) updateStarted(g *gang, now time.Time) {
 		g.begin, g.lastMin, g.confirmedMin, g.lowered = started, g.spec.Min, g.spec.Min, max(0, g.lowered)
 	case g.laterStage():
 		g.begin = interrupted // what was made later is to start with what runs
-		g.confirmedMin = g.asked.Stages[g.stage-1]
+		stage, _ := g.spec.Stage()
+		g.confirmedMin = g.asked.Stages[stage-2]
 	case g.begin != unknown || s.closed || g.spec.Min == 0:
 		// It stays as it is; of what runs, not everything may be known yet.
 	case g.wasInterrupted():
@@ -165,9 +168,7 @@ func firstBound(gangs ...*gang) time.Time {
 			if m.state != Bound || m.leaving() {
 				continue
 			}
-			if at := BoundAt(m.pod); !at.IsZero() && (first.IsZero() || at.Before(first)) {
-				first = at
-			}
+			first = times.Earlier(first, BoundAt(m.pod))
 		}
 	}
 	return first
@@ -178,7 +179,7 @@ func firstBound(gangs ...*gang) time.Time {
 func (g *gang) wasThere(first time.Time) bool {
 	var before Count
 	for _, m := range g.members {
-		if m.free() && m.state != Released && m.state != Bound && !m.pod.CreationTimestamp.After(first) {
+		if m.free() && !m.runs() && !m.pod.CreationTimestamp.After(first) {
 			before.add(1, m.role())
 		}
 	}

@@ -13,7 +13,7 @@ import (
 func TestStoriesOfInterruptedReleases(t *testing.T) {
 	// half adds a gang of four of which two are bound.
 	half := func(c *cluster, changes ...func(*podT)) {
-		c.s.Close()
+		c.s.closed = true
 		gang := append([]func(*podT){of("x"), needs(4)}, changes...)
 		c.add(podsNamed("b", 2, append(gang, bindTo("n", time.Second))...)...)
 		c.add(podsNamed("p", 2, gang...)...)
@@ -45,7 +45,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 		"the rest comes before older gangs of its priority": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("o", 2, of("older"), needs(2), aged(time.Hour))...)
 				half(c)
 				c.step()
@@ -68,7 +68,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 		"replacements of members that were lost before the restart go alone": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("b", 2, of("x"), needs(4), bindTo("n", time.Second))...)
 				c.add(podsNamed("p", 2, of("x"), needs(4), aged(-2*time.Second))...)
 				c.do(c.s.Open(c.now))
@@ -80,7 +80,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 		"members that could not have been part of the release do not tell of one": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("b", 2, of("x"), needs(3), bindTo("n", time.Second))...)
 				c.add(podsNamed("g", 2, of("x"), needs(3), gated)...)
 				c.add(podOf("p", of("x"), needs(3), aged(-2*time.Second)))
@@ -93,7 +93,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 		"a role that is short is part of the minimum": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				gang := []func(*podT){of("x"), needs(2), says(rolesKey, `{"ps":1,"w":1}`)}
 				c.add(podsNamed("w", 2, append(gang, as("w"), bindTo("n", time.Second))...)...)
 				c.add(podOf("ps", append(gang, as("ps"))...))
@@ -217,7 +217,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				both := says(groupsKey, `["a/x", "a/y"]`)
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("p", 2, of("x"), needs(2), both, bindTo("n", time.Second))...)
 				c.add(podsNamed("l", 2, of("y"), needs(2), both, aged(-2*time.Second))...)
 				c.do(c.s.Open(c.now))

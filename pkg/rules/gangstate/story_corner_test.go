@@ -16,7 +16,7 @@ func (c *cluster) reserveOnly(id types.UID, node string) {
 }
 
 func (c *cluster) permitOnly(id types.UID) {
-	wait, e := c.s.Permitted(id, c.now)
+	wait, _, e := c.s.Permitted(id, c.now)
 	delete(c.reserving, id)
 	c.note("%s waits: %t", id, wait)
 	if c.at[id] = held; !wait {
@@ -146,10 +146,10 @@ func TestStoriesOfCorners(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 4, of("x"), needs(4))...)
 				c.step()
-				c.do(c.s.Unfit("p2", c.now))
-				ok3, _ := c.s.Queue(c.pods["p3"])
-				ok2, _ := c.s.Queue(c.pods["p2"])
-				c.note("p2 leads: %t, p3 goes on: %t", ok2, ok3)
+				c.do(c.s.Unreserved("p2", c.now))
+				_, kept3 := c.s.Queue(c.pods["p3"])
+				_, kept2 := c.s.Queue(c.pods["p2"])
+				c.note("p2 leads: %t, p3 goes on: %t", kept2 == "", kept3 == "")
 				c.run()
 				c.look("all fit")
 			},
@@ -161,7 +161,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.describe("x", &Object{Min: 2})
 				c.add(podsNamed("p", 2, of("x"))...)
 				c.reserveOnly("p1", "n")
-				wait, e := c.s.Permitted("p1", c.now)
+				wait, _, e := c.s.Permitted("p1", c.now)
 				delete(c.reserving, "p1")
 				c.do(e)
 				c.describe("x", &Object{Min: 1}) // while the framework writes p1 down as waiting

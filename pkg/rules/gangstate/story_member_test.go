@@ -180,7 +180,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"where two kinds of PodGroup describe a gang the community's wins": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.do(c.s.Describe(Native, Key{"a", "train"}, &Object{Min: 2}, start, c.now))
+				c.do(c.s.Describe(Native, Key{"a", "train"}, &Object{Created: start, Min: 2}, c.now))
 				c.describe("train", &Object{Min: 3})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "train"))...)
 				c.run()

@@ -94,11 +94,11 @@ func (c *chaos) checkMembers() {
 
 // checkDerivation compares the state with that of a scheduler that begins now.
 func (c *chaos) checkDerivation() {
-	fresh := New(c.s.defaults, c.s.backoff)
+	fresh := newOpen(c.s.defaults, c.s.backoff)
 	for key, objects := range c.objects {
 		for kind, object := range objects {
 			if object != nil {
-				fresh.Describe(kind, key, object, start, c.now)
+				fresh.Describe(kind, key, object, c.now)
 			}
 		}
 	}
@@ -143,11 +143,11 @@ func TestVersionsOfAPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, now := edit(pods[0], needs(1)), edit(pods[1], needs(1))
 			for _, c := range []struct{ seen, asked *v1.Pod }{{before, now}, {now, before}} {
-				s := New(Defaults{}, Backoff{})
+				s := newOpen(Defaults{}, Backoff{})
 				s.See(c.seen, start)
 				_, _, member := KeyOf(c.asked)
-				if ok, _ := s.Queue(c.asked); ok == member {
-					t.Errorf("seen as %v, asked as %v: let through: %t", c.seen.Labels, c.asked.Labels, ok)
+				if _, refusal := s.Queue(c.asked); (refusal == "") == member {
+					t.Errorf("seen as %v, asked as %v: let through: %t", c.seen.Labels, c.asked.Labels, refusal == "")
 				}
 				want := Wait
 				if !member {
@@ -167,7 +167,7 @@ func TestVersionsOfAPod(t *testing.T) {
 // TestPlacedForAnotherGang: a member that moves during its cycle gives back the node that its former gang's plan gave
 // it; the gang that it is in now may want it elsewhere.
 func TestPlacedForAnotherGang(t *testing.T) {
-	s := New(Defaults{}, Backoff{})
+	s := newOpen(Defaults{}, Backoff{})
 	s.See(podOf("y1", of("y"), needs(1), on("n")), start)
 	s.See(podOf("p", of("x"), needs(1)), start)
 	s.See(podOf("p", of("y"), needs(1)), start)
@@ -186,7 +186,7 @@ func TestRunningPodThatMoves(t *testing.T) {
 		"into another gang": {of("y"), 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := New(Defaults{}, Backoff{})
+			s := newOpen(Defaults{}, Backoff{})
 			for _, pod := range podsNamed("p", 2, of("x"), needs(2), on("n")) {
 				s.See(pod, start)
 			}
@@ -208,7 +208,7 @@ func TestRunningPodThatMoves(t *testing.T) {
 
 // TestSucceededPodThatMoves: a pod that ran to success counts where it says, too.
 func TestSucceededPodThatMoves(t *testing.T) {
-	s := New(Defaults{}, Backoff{})
+	s := newOpen(Defaults{}, Backoff{})
 	pod := podOf("p", of("x"), needs(1), on("n"), ended(0))
 	s.Succeeded(pod, start)
 	s.Leave(edit(pod, mutely(v1alpha1.GangNameAnnotation)), start)

@@ -109,7 +109,7 @@ func TestStoriesOfRepair(t *testing.T) {
 		"after a restart, of one of which the rest waits and may never have run": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.describe("x", &Object{Min: 3})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"), bindTo("n", time.Second))...)
 				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
@@ -122,7 +122,7 @@ func TestStoriesOfRepair(t *testing.T) {
 		"after a restart, of one whose last stage waits for room": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.describe("x", &Object{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"), bindTo("n", time.Second))...)
 				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)

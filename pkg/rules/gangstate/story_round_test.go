@@ -58,6 +58,25 @@ func TestStoriesOfRounds(t *testing.T) {
 			},
 			want: []string{`Unschedulable: gang "a/train": 0 of 2 members fit: the cluster has no nodes`, "at once 1", "while nothing happens 0", "nodes came: a/train 2 bound"},
 		},
+		"a gang whose nodes go while it follows its plan says that there are none, and is planned again": {
+			room: map[string]int{"n": 3},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 3, of("train"), needs(3))...)
+				c.step()
+				c.nodeless = true
+				c.run()
+				c.why("train")
+				c.look("nobody has a place")
+				c.nodeless = false
+				c.turns.Happen(turns.NodesChanged)
+				c.pass(2 * time.Second)
+				c.look("nodes came")
+			},
+			want: []string{
+				`Unschedulable: gang "a/train": 0 of 3 members fit: the cluster has no nodes`,
+				"nobody has a place: a/train 3 pending", "nodes came: a/train 3 bound",
+			},
+		},
 		"a gang says that it evicts nobody for a while, and then not any more": {
 			room: map[string]int{"n": 1},
 			play: func(c *cluster) {

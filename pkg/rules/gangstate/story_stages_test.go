@@ -82,7 +82,7 @@ func TestStoriesOfStages(t *testing.T) {
 		"a scheduler that begins knows the stage": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("b", 1, staged(4, "1,3", bindTo("n", time.Second))...)...)
 				c.add(podsNamed("p", 3, staged(4, "1,3", aged(-2*time.Second))...)...)
 				c.do(c.s.Open(c.now))
@@ -106,7 +106,7 @@ func TestStoriesOfStages(t *testing.T) {
 		"members that all run are of the last stage": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.add(podsNamed("b", 3, staged(3, "2,1", bindTo("n", time.Second))...)...)
 				c.do(c.s.Open(c.now))
 				c.footprint("x")
@@ -130,7 +130,7 @@ func TestReached(t *testing.T) {
 		{stages: Stages{2, 3, 9}, standing: 3, all: 4, want: 2},
 		{stages: Stages{2, 3, 4}, standing: 5, all: 9, want: 2},
 	} {
-		if got := c.stages.Reached(c.standing, c.all); got != c.want {
+		if got := c.stages.reached(c.standing, c.all); got != c.want {
 			t.Errorf("%v, %d of %d standing: got stage %d, want %d", c.stages, c.standing, c.all, got, c.want)
 		}
 	}
@@ -158,7 +158,7 @@ func TestParseStages(t *testing.T) {
 		{min: 3, value: "2;1", bad: true},
 		{min: 3, value: "100000,99999999999999999999", bad: true},
 	} {
-		spec, problems := Parse(Key{"a", "x"}, &Object{Min: c.min, Annotations: values{v1alpha1.StagesAnnotation: c.value}}, Fields{}, Defaults{})
+		spec, problems := Parse(Key{"a", "x"}, &Object{Min: c.min, Annotations: values{v1alpha1.StagesAnnotation: c.value}}, nil, Defaults{})
 		if !slices.Equal(spec.Stages, c.want) || (len(problems) > 0) != c.bad {
 			t.Errorf("%q: got %v and %v, want %v, bad: %t", c.value, spec.Stages, problems, c.want, c.bad)
 		}

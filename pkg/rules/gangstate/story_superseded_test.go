@@ -71,7 +71,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"a scheduler that begins then sees the next attempt before the last one": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.s.Close()
+				c.s.closed = true
 				c.describe("set", &Object{Min: 4})
 				c.add(podsNamed("c", 2, bySet("1"), born(time.Minute))...)
 				c.add(podsNamed("b", 2, bySet("0"), bindTo("n", time.Second))...)

@@ -47,8 +47,8 @@ func checkNothingLeft(t testing.TB, w *watch, now time.Time) {
 		w.after(s.ForgetSucceeded(podOf(string(id)), now), nil)
 	}
 	for _, key := range s.keys() {
-		w.after(s.Describe(Community, key, nil, start, now), nil)
-		w.after(s.Describe(Native, key, nil, start, now), nil)
+		w.after(s.Describe(Community, key, nil, now), nil)
+		w.after(s.Describe(Native, key, nil, now), nil)
 	}
 	if n := len(s.gangs) + len(s.members) + len(s.naming) + len(s.timed) + len(s.succeeded); n > 0 {
 		t.Errorf("%d things are left of nothing: %+v", n, s)

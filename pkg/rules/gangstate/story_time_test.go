@@ -199,7 +199,7 @@ func TestStoriesOfTime(t *testing.T) {
 				c.do(c.s.Reserved("p2", "n", c.now))
 				c.remove("p1")
 				c.look("p2 is on its way to Permit")
-				wait, e := c.s.Permitted("p2", c.now)
+				wait, _, e := c.s.Permitted("p2", c.now)
 				delete(c.reserving, "p2")
 				c.do(e)
 				c.at["p2"] = held

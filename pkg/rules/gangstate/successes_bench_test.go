@@ -12,7 +12,7 @@ func BenchmarkSuccesses(b *testing.B) {
 		b.Run(strconv.Itoa(members), func(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
-				s := New(Defaults{WaitTime: time.Minute}, Backoff{})
+				s := newOpen(Defaults{WaitTime: time.Minute}, Backoff{})
 				pods := make([]*podT, members)
 				for i := range pods {
 					pods[i] = podOf("p-"+strconv.Itoa(i), of("x"), owned("job"), bindTo("n", time.Second))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // clocks are the times of a group that can run out. Both stand still while victims of
@@ -41,16 +42,9 @@ func (c *clocks) wouldHold(g *group, now time.Time) {
 func (c *clocks) stand(from, to time.Time) {
 	for _, began := range []*time.Time{&c.held, &c.round} {
 		if !began.IsZero() {
-			*began = began.Add(to.Sub(later(*began, from)))
+			*began = began.Add(to.Sub(times.Later(*began, from)))
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // waitTime returns the shortest time after which the group is not tried again, and whether a user
@@ -128,7 +122,7 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 		if g.hasStarted() {
 			continue
 		}
-		for _, m := range g.sorted(func(m *member) bool { return m.state != Bound && m.state != Released && !m.expired }) {
+		for _, m := range g.sorted(func(m *member) bool { return !m.runs() && !m.expired }) {
 			g.change(m, func() { m.expired = true })
 			s.effects.Expire = append(s.effects.Expire, m.pod)
 		}

@@ -29,7 +29,7 @@ func (s *Gangs) Turn(group string) (t Turn, ok bool) {
 	t = Turn{
 		Has: grp.phase == inTurn,
 		Job: turns.Job{
-			Rank: grp.rankOf(), Strict: grp.strict(), Tried: grp.attempted, Blocked: !grp.assembled(),
+			Rank: grp.rankOf(), Strict: grp.strict(), Tried: grp.tried > 0, Blocked: !grp.assembled(),
 			NotBefore: grp.notBefore, Failures: grp.failures, Changes: grp.changes,
 		},
 	}
@@ -78,13 +78,4 @@ func (s *Gangs) touch(grp *group) {
 		s.effects.Touched = sets.New[string]()
 	}
 	s.effects.Touched.Insert(grp.key().String())
-}
-
-// GroupOf returns the name of the group of a pod's gang; false if the pod is in none.
-func (s *Gangs) GroupOf(pod *v1.Pod) (group string, ok bool) {
-	m := s.memberOf(pod)
-	if m == nil {
-		return "", false
-	}
-	return m.gang.group.key().String(), true
 }

@@ -71,9 +71,9 @@ func (q *queue) settle() {
 // checkRest checks that no member awaits anything once nothing moves.
 func (q *queue) checkRest() {
 	for uid := range q.s.members {
-		group, _ := q.s.GroupOf(q.pods[uid])
-		if awaits, _ := q.turns.Awaits(group, q.now); awaits {
-			q.fail("group %s awaits an attempt that does not come", group)
+		at, _ := q.s.Standing(uid)
+		if awaits, _ := q.turns.Awaits(at.Group, q.now); awaits {
+			q.fail("group %s awaits an attempt that does not come", at.Group)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func (q *queue) waiting() map[string]waiter {
 	all := map[string]waiter{}
 	for key, g := range q.s.gangs {
 		if g.need() > 0 && g.gathered() && g.have().N == 0 {
-			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants()}}, nil).Complete}
+			all[key.String()] = waiter{g.group.rankOf(), q.try(&Attempt{Gangs: []Need{g.wants(false)}}, nil).Complete}
 		}
 	}
 	return all

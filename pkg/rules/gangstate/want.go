@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // Want is what is to be placed if a pod that the gate lets through is scheduled.
@@ -48,9 +49,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
 	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Created: m.gang.group.created(), Parts: !m.gang.group.strict()}
 	for _, g := range m.gang.group.gangs {
 		want.Never = want.Never || g.spec.Never
-		if want.Created.IsZero() || !g.oldest.IsZero() && g.oldest.Before(want.Created) {
-			want.Created = g.oldest
-		}
+		want.Created = times.Earlier(want.Created, g.oldest)
 		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true
@@ -84,22 +83,21 @@ func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
 	return append(least, others[:max(0, min(g.short()-len(least), len(others)))]...)
 }
 
-// QueueOf returns the queue that the PodGroup of a gang names; empty for none.
-func (s *Gangs) QueueOf(key Key) string {
-	g := s.gangs[key]
-	if g == nil {
-		return ""
-	}
-	return g.queue()
+// Said is what the PodGroup of a gang says to others than the gang.
+type Said struct {
+	// Queue is the queue that it names; empty for none.
+	Queue string
+	// Evicted is what it says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for nothing.
+	Evicted string
 }
 
-// Evicted returns what the PodGroup of a gang says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for nothing.
-func (s *Gangs) Evicted(key Key) string {
+// Said returns what the PodGroup of a gang says; nothing if it has none.
+func (s *Gangs) Said(key Key) Said {
 	g := s.gangs[key]
 	if g == nil || g.object() == nil {
-		return ""
+		return Said{}
 	}
-	return g.object().Annotations[v1alpha1.EvictedAnnotation]
+	return Said{Queue: g.queue(), Evicted: g.object().Annotations[v1alpha1.EvictedAnnotation]}
 }
 
 func (g *gang) queue() string {

@@ -11,7 +11,6 @@ import (
 func TestPlaceOfPodsMadeAgain(t *testing.T) {
 	key := Key{"a", "x"}
 	old, fresh := podOf("old", of("x"), aged(time.Hour)), podOf("fresh", of("x"))
-	group := &Object{Min: 1}
 	for sentence, c := range map[string]struct {
 		group time.Time
 		pods  []*v1.Pod
@@ -22,8 +21,8 @@ func TestPlaceOfPodsMadeAgain(t *testing.T) {
 		"before this process began both": {start.Add(-time.Minute), []*v1.Pod{fresh}, start.Add(-time.Minute)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := New(Defaults{}, Backoff{})
-			s.Describe(Community, key, group, c.group, start)
+			s := newOpen(Defaults{}, Backoff{})
+			s.Describe(Community, key, &Object{Created: c.group, Min: 1}, start)
 			for i, pod := range c.pods {
 				s.See(pod, start)
 				if i < len(c.pods)-1 {

@@ -38,22 +38,24 @@ func newWatch(s *Gangs, fail func(string, ...any)) *watch {
 
 // queue calls Queue as PreEnqueue does.
 func (w *watch) queue(pod *v1.Pod) bool {
-	ok, why := w.s.Queue(pod)
-	switch {
-	case ok:
+	_, refusal := w.s.Queue(pod)
+	if refusal == "" {
 		delete(w.refused, pod.UID)
-	case why == "":
-		w.fail("pod %s is refused without a reason", pod.UID)
-	default:
+	} else {
 		w.refused[pod.UID] = pod
 	}
-	return ok
+	return refusal == ""
 }
 
-// visit begins a cycle.
-func (w *watch) visit(pod *v1.Pod) Cycle {
+// beginCycle notes that a cycle begins.
+func (w *watch) beginCycle(pod *v1.Pod) {
 	delete(w.refused, pod.UID)
 	w.cycling[pod.UID] = false
+}
+
+// visit begins a cycle, and asks what it is for.
+func (w *watch) visit(pod *v1.Pod) Cycle {
+	w.beginCycle(pod)
 	v := w.s.BeginCycle(pod)
 	if v.Verdict == Lead {
 		w.checkAttempt(v.Attempt)
@@ -284,7 +286,7 @@ func (w *watch) checkActivations(e Effects) {
 				continue
 			}
 		}
-		if ok, _ := w.s.Queue(pod); ok && !active[uid] && pod.Spec.NodeName == "" {
+		if _, refusal := w.s.Queue(pod); refusal == "" && !active[uid] && pod.Spec.NodeName == "" {
 			w.fail("pod %s was refused, may go now, and is not activated", uid)
 		}
 	}
@@ -361,14 +363,14 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if s.members[uid] != m || m.gang != g || m.uid() != uid {
 			fail("pod %s is not the member it is taken for", uid)
 		}
-		if m.describes {
+		if describesGang(m.pod) {
 			describers++
 		}
 		if m.state == Bound && !staysBound(g, m) {
 			continue
 		}
 		byState[m.state].add(1, m.role())
-		free := !m.expired && stays(g, m) && len(m.pod.Spec.SchedulingGates) == 0 && !LacksClaims(m.pod) && len(m.losing) == 0 && resource.CheckPod(m.pod) == nil
+		free := !m.expired && stays(g, m) && len(m.pod.Spec.SchedulingGates) == 0 && !lacksClaims(m.pod) && len(m.losing) == 0 && resource.CheckPod(m.pod) == nil
 		if free && (m.state == Pending || m.state == Returning) {
 			coming.add(1, m.role())
 			if m.state == Returning {
@@ -468,7 +470,7 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 		complain("it needs nobody")
 	case grp.phase == following && (need > 0 || grp.countIn(Planned) == 0):
 		complain("it lacks %d, and %d follow", need, grp.countIn(Planned))
-	case grp.phase == awaiting && grp.attempted && grp.strict() && grp.holding() > 0:
+	case grp.phase == awaiting && grp.tried > 0 && grp.strict() && grp.holding() > 0:
 		complain("it is Strict, has failed, and holds something")
 	case grp.releasable() && able && grp.waiting(Held) > 0:
 		complain("its minimum is reached and %d wait", grp.waiting(Held))

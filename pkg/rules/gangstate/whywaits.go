@@ -93,31 +93,6 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 	return g.failure.reason, g.failure.message
 }
 
-// WaitsForRoom reports whether a pod that is not placed waits only for room on nodes, as far as is known: its gang is
-// whole, as are those that start with it, and none was refused for anything else.
-func (s *Gangs) WaitsForRoom(uid types.UID) bool {
-	m := s.members[uid]
-	if m == nil || m.gang.hasStarted() {
-		return true
-	}
-	for _, g := range m.gang.group.gangs {
-		switch {
-		case g.failure.none(), g.failure.reason == v1alpha1.ReasonUnschedulable:
-		case g.failure.reason == v1alpha1.ReasonPlacementFailed: // it is about to take it
-		default:
-			return false
-		}
-	}
-	return s.complete(m.gang.group)
-}
-
-// Whole reports whether a pod's gang could start, and those that start with it, if there were room: all have their
-// members. So could pods that go alone.
-func (s *Gangs) Whole(uid types.UID) bool {
-	m := s.members[uid]
-	return m == nil || m.gang.hasStarted() || s.complete(m.gang.group)
-}
-
 // lacks returns what an incomplete gang waits for, for users.
 func (g *gang) lacks() string {
 	if g.spec.Min == 0 {
@@ -135,15 +110,11 @@ func (g *gang) incomplete(have int) string {
 	if n := g.expired(); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
 	}
-	if n := g.gated(); n > 0 {
-		aside = append(aside, TextGated(n))
+	var others Aside
+	for _, m := range g.sorted(func(m *member) bool { return m.state == Pending }) {
+		others.add(m.pod, m.refused)
 	}
-	if n := g.claimless(); n > 0 {
-		aside = append(aside, TextLacksClaims(n))
-	}
-	if refused := g.sorted(func(m *member) bool { return m.refused != nil }); len(refused) > 0 {
-		aside = append(aside, TextRefusedPods(len(refused), refused[0].pod.Name, refused[0].refused))
-	}
+	aside = append(aside, others.Texts()...)
 	if n := g.countOf(func(m *member) bool { return len(m.losing) > 0 }); n > 0 {
 		aside = append(aside, textLosesClaims(n))
 	}
@@ -176,17 +147,6 @@ func (g *gang) source() Source {
 
 func (g *gang) expired() int {
 	return g.countOf(func(m *member) bool { return m.state == Pending && m.expired })
-}
-
-func (g *gang) gated() int {
-	return g.countOf(func(m *member) bool { return m.state == Pending && len(m.pod.Spec.SchedulingGates) > 0 })
-}
-
-// claimless counts the members that wait only for their ResourceClaims.
-func (g *gang) claimless() int {
-	return g.countOf(func(m *member) bool {
-		return m.state == Pending && len(m.pod.Spec.SchedulingGates) == 0 && LacksClaims(m.pod)
-	})
 }
 
 func (g *gang) countOf(test func(*member) bool) int {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 const (
@@ -281,7 +282,7 @@ func (l *Line) Fail(missed Job, o Outcome, now time.Time) {
 	}
 	switch {
 	case j.Single:
-		l.singlesNotBefore = later(l.singlesNotBefore, now.Add(pauseAfter(o.Cost)))
+		l.singlesNotBefore = times.Later(l.singlesNotBefore, now.Add(pauseAfter(o.Cost)))
 	case !o.Some:
 		l.pause(o.Cost, first, now)
 	}
@@ -296,9 +297,9 @@ func pauseAfter(cost time.Duration) time.Duration { return min(cost*(retryShare-
 func (l *Line) pause(cost time.Duration, first bool, now time.Time) {
 	from := now
 	if !first {
-		from = later(now, l.notBefore)
+		from = times.Later(now, l.notBefore)
 	}
-	l.notBefore = earliest(later(l.notBefore, from.Add(pauseAfter(cost))), now.Add(retryAnyway))
+	l.notBefore = times.Earlier(times.Later(l.notBefore, from.Add(pauseAfter(cost))), now.Add(retryAnyway))
 }
 
 // PassOver ends the turn of a job that was let in, and does not come: something else keeps it back. It stays let in.
@@ -356,9 +357,9 @@ func (l *Line) rest(j *job) {
 		l.coupled++
 	}
 	l.look = l.look || j.fresh || j.last.changes != j.Changes || j.last.seen != l.view
-	l.wakeAt = earliest(l.wakeAt, j.last.at.Add(retryAnyway))
+	l.wakeAt = times.Earlier(l.wakeAt, j.last.at.Add(retryAnyway))
 	if !j.NotBefore.IsZero() {
-		l.wakeAt = earliest(l.wakeAt, j.NotBefore)
+		l.wakeAt = times.Earlier(l.wakeAt, j.NotBefore)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
 // Next lets in the job whose turn it is; ok is false if there is none. byPolicy says whether the policy returned the job,
@@ -24,7 +26,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 		if len(l.candidates) == 0 {
 			l.turnsInVain = 0 // all were looked at
 		}
-		return Job{}, false, false, earliest(until, l.wakeAt)
+		return Job{}, false, false, times.Earlier(until, l.wakeAt)
 	}
 	if byPolicy = j.phase == in; !byPolicy {
 		j.ahead = j != first
@@ -133,9 +135,9 @@ func (l *Line) wake(now time.Time) {
 			l.enter(j)
 			l.restedCovered = false
 		case now.Before(j.NotBefore):
-			l.wakeAt = earliest(l.wakeAt, j.NotBefore)
+			l.wakeAt = times.Earlier(l.wakeAt, j.NotBefore)
 		case !j.Blocked:
-			l.wakeAt = earliest(l.wakeAt, j.last.at.Add(retryAnyway))
+			l.wakeAt = times.Earlier(l.wakeAt, j.last.at.Add(retryAnyway))
 		}
 	}
 }
@@ -187,7 +189,7 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late b
 		if other := l.meanwhile(now, first, queues); other != nil {
 			return other, false, time.Time{}
 		}
-		return nil, false, earliest(end, now.Add(lookAgain))
+		return nil, false, times.Earlier(end, now.Add(lookAgain))
 	}
 	if l.inVain == first.Name && l.turnsInVain >= mostInVain {
 		l.turnsInVain = 0
@@ -356,28 +358,12 @@ func (l *Line) Awaits(name string, now time.Time) (awaits bool, until time.Time)
 			until = j.pauseEnds(l)
 		}
 		if l.turn.begun {
-			until = later(until, l.busy())
+			until = times.Later(until, l.busy())
 		}
 		return true, until
-	case j.Failures > 0 && j.Failures <= awaitedFailures && comes(later(now, j.NotBefore)): // its plan failed: there is a pause
+	case j.Failures > 0 && j.Failures <= awaitedFailures && comes(times.Later(now, j.NotBefore)): // its plan failed: there is a pause
 		return true, j.NotBefore
 	default:
 		return l.elsewhere.Making(j.holder()), time.Time{}
 	}
-}
-
-// later returns the later of two times.
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// earliest returns the earlier of two times, of which zero is never.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -8,17 +8,15 @@ import (
 
 // backlog is the revisions that a cache lacks, by the key of the object; empty for an object that was deleted and is
 // still in the cache.
-type backlog struct {
-	want map[string]string
-}
+type backlog map[string]string
 
 // seen looks an object up, and returns its revision; false if it is not there.
 type seen func(key string) (revision string, ok bool)
 
 // newBacklog compares what was stored when the revision was at with what a cache has. Later revisions that
 // the cache has are no backlog; if at is empty, none is later. It fails if a revision is not valid.
-func newBacklog(stored map[string]string, at string, cached map[string]string) (*backlog, error) {
-	b, known := &backlog{want: map[string]string{}}, 0
+func newBacklog(stored map[string]string, at string, cached map[string]string) (backlog, error) {
+	b, known := backlog{}, 0
 	for key, revision := range stored {
 		has, ok := cached[key]
 		if ok {
@@ -30,7 +28,7 @@ func newBacklog(stored map[string]string, at string, cached map[string]string) (
 			ok = reached
 		}
 		if !ok {
-			b.want[key] = revision
+			b[key] = revision
 		}
 	}
 	if known == len(cached) {
@@ -48,7 +46,7 @@ func newBacklog(stored map[string]string, at string, cached map[string]string) (
 			}
 		}
 		if !later {
-			b.want[key] = ""
+			b[key] = ""
 		}
 	}
 	return b, nil
@@ -56,23 +54,23 @@ func newBacklog(stored map[string]string, at string, cached map[string]string) (
 
 // settle removes what the cache has seen since, and returns how much is left. gone reports whether
 // an object that the cache does not have has been deleted since.
-func (b *backlog) settle(cached seen, gone func(key string) bool) (int, error) {
-	for key, revision := range b.want {
+func (b backlog) settle(cached seen, gone func(key string) bool) (int, error) {
+	for key, revision := range b {
 		has, ok := cached(key)
 		switch {
 		case !ok && (revision == "" || gone(key)):
-			delete(b.want, key)
+			delete(b, key)
 		case ok && revision != "":
 			reached, err := hasReached(has, revision)
 			if err != nil {
 				return 0, fmt.Errorf("comparing revisions of %s: %w", key, err)
 			}
 			if reached {
-				delete(b.want, key)
+				delete(b, key)
 			}
 		}
 	}
-	return len(b.want), nil
+	return len(b), nil
 }
 
 // hasReached reports whether a revision is that one or a later one.

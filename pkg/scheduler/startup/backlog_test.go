@@ -38,7 +38,7 @@ func TestBacklog(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(c.want, b.want); diff != "" {
+			if diff := cmp.Diff(c.want, revisions(b)); diff != "" {
 				t.Errorf("backlog (-want +got):\n%s", diff)
 			}
 			seen := func(key string) (string, bool) { revision, ok := c.after[key]; return revision, ok }

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/informers"
@@ -110,7 +111,7 @@ func followers(factory informers.SharedInformerFactory, scheduler schedcache.Cac
 		{"nodes in the scheduler's cache", func() map[string]string { return nodesOf(scheduler) }, func() map[string]string { return nodesIn(factory) }},
 	}
 	for _, watch := range watches {
-		all = append(all, follower{watch.Name(), watch.Handled, func() map[string]string { return uidsIn(watch.Store()) }})
+		all = append(all, follower{watch.Name(), watch.Handled, func() map[string]string { return revisionsIn(watch.Store(), uidOf, nil) }})
 	}
 	return all
 }
@@ -141,38 +142,31 @@ func in(revisions map[string]string) seen {
 // podsIn returns the pods on nodes that the informer has, by UID, as the scheduler's cache
 // has them.
 func podsIn(factory informers.SharedInformerFactory) map[string]string {
-	objects := factory.Core().V1().Pods().Informer().GetStore().List()
-	revisions := make(map[string]string, len(objects))
-	for _, object := range objects {
-		if pod, ok := object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
-			revisions[string(pod.UID)] = pod.ResourceVersion
-		}
-	}
-	return revisions
+	return revisionsIn(factory.Core().V1().Pods().Informer().GetStore(), uidOf, func(object metav1.Object) bool {
+		pod, ok := object.(*v1.Pod)
+		return ok && pod.Spec.NodeName != ""
+	})
 }
 
 func nodesIn(factory informers.SharedInformerFactory) map[string]string {
-	objects := factory.Core().V1().Nodes().Informer().GetStore().List()
+	return revisionsIn(factory.Core().V1().Nodes().Informer().GetStore(), nameOf, nil)
+}
+
+// revisionsIn returns the revisions of the objects that a cache has, by their keys, of those that count; nil if all do.
+func revisionsIn(store cache.Store, key func(metav1.Object) string, counts func(metav1.Object) bool) map[string]string {
+	objects := store.List()
 	revisions := make(map[string]string, len(objects))
 	for _, object := range objects {
-		if node, ok := object.(*v1.Node); ok {
-			revisions[cache.MetaObjectToName(node).String()] = node.ResourceVersion
+		if accessor, err := meta.Accessor(object); err == nil && (counts == nil || counts(accessor)) {
+			revisions[key(accessor)] = accessor.GetResourceVersion()
 		}
 	}
 	return revisions
 }
 
-// uidsIn returns the objects that a cache has, by UID.
-func uidsIn(store cache.Store) map[string]string {
-	objects := store.List()
-	revisions := make(map[string]string, len(objects))
-	for _, object := range objects {
-		if accessor, err := meta.Accessor(object); err == nil {
-			revisions[string(accessor.GetUID())] = accessor.GetResourceVersion()
-		}
-	}
-	return revisions
-}
+func uidOf(object metav1.Object) string { return string(object.GetUID()) }
+
+func nameOf(object metav1.Object) string { return cache.MetaObjectToName(object).String() }
 
 func podsOf(scheduler schedcache.Cache) map[string]string {
 	nodes, pods := scheduler.Dump().Nodes, 0

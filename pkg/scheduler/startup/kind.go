@@ -19,7 +19,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 )
 
@@ -161,7 +160,7 @@ func (k *kind) page(ctx context.Context, limit int64, next string) (*metav1.Part
 
 func note(stored map[string]string, page *metav1.PartialObjectMetadataList) {
 	for i := range page.Items {
-		stored[cache.MetaObjectToName(&page.Items[i]).String()] = page.Items[i].ResourceVersion
+		stored[nameOf(&page.Items[i])] = page.Items[i].ResourceVersion
 	}
 }
 
@@ -176,17 +175,10 @@ func (k *kind) at(revision string) (bool, error) {
 
 // cached lists the revisions of the objects in the cache that the API server has too.
 func (k *kind) cached() map[string]string {
-	objects := k.store.List()
-	revisions := make(map[string]string, len(objects))
-	for _, object := range objects {
-		if pod, ok := object.(*v1.Pod); ok && reservepods.IsReservePod(pod) {
-			continue
-		}
-		if accessor, err := meta.Accessor(object); err == nil {
-			revisions[cache.MetaObjectToName(accessor).String()] = accessor.GetResourceVersion()
-		}
-	}
-	return revisions
+	return revisionsIn(k.store, nameOf, func(object metav1.Object) bool {
+		pod, ok := object.(*v1.Pod)
+		return !ok || !reservepods.IsReservePod(pod)
+	})
 }
 
 // revision looks up an object in the cache.
