@@ -32,6 +32,9 @@ func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
 		}
 	case fwk.Node:
 		if cacheevents.NodeHelps(before, after) {
+			if node, ok := before.(*v1.Node); ok {
+				r.locked(func() { r.changedNodes[node.Name] = true })
+			}
 			r.Happen(turns.NodesChanged)
 		}
 	case fwk.ResourceClaim:
