@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
+	corehelper "k8s.io/kubernetes/pkg/apis/core/helper"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
@@ -236,9 +237,10 @@ func (c *Candidates) podOf(member gangstate.Placed, local map[types.UID]victim.V
 		request = c.requestElsewhere(member)
 	}
 	c.pods[pod.UID] = pod
+	deletion, _ := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations) // 0 if it is invalid
 	return victim.Pod{
 		UID: pod.UID, Request: request, Role: pod.Labels[v1alpha1.RoleLabel], Priority: corev1helpers.PodPriority(pod),
-		Number: member.Number, Created: pod.CreationTimestamp.Time, Local: here, Guards: c.Budgets.Guards(pod),
+		Number: member.Number, DeletionCost: deletion, Created: pod.CreationTimestamp.Time, Local: here, Guards: c.Budgets.Guards(pod),
 	}
 }
 

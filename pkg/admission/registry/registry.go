@@ -293,6 +293,13 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 	}
 }
 
+// NodeChanged makes gangs that wait give back what they hold on a node that has changed.
+func (r *Registry) NodeChanged(ctx context.Context, node string) {
+	for _, p := range r.all() {
+		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.NodeChanged(node, now) })
+	}
+}
+
 // Changed is called when something has changed that may help gangs which did not fit.
 func (r *Registry) Changed() {
 	r.room.Changed()

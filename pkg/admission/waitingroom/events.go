@@ -25,13 +25,16 @@ func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
 		switch {
 		case event.ActionType == fwk.Delete && r.victimLeft(before):
 			r.Happen(turns.VictimEnded)
-		case cacheevents.Frees(event):
+		case cacheevents.Frees(event) || cacheevents.Ends(before, after):
 			r.Happen(turns.Freed)
 		case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
 			r.Happen(turns.PodsMoved)
 		}
 	case fwk.Node:
 		if cacheevents.NodeHelps(before, after) {
+			if node, ok := before.(*v1.Node); ok {
+				r.locked(func() { r.changedNodes[node.Name] = true })
+			}
 			r.Happen(turns.NodesChanged)
 		}
 	case fwk.ResourceClaim:

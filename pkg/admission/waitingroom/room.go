@@ -5,6 +5,8 @@ package waitingroom
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,6 +44,8 @@ type Room struct {
 	line *turns.Line
 	// touched are the groups that have changed since the last refresh.
 	touched map[hold.Holder]bool
+	// changedNodes are those of which the gangs have not been told.
+	changedNodes map[string]bool
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
 	// cycleBegan is when the last cycle began. unfit is the pod in no gang of which found was found in it.
@@ -75,6 +79,8 @@ type Gangs interface {
 	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
 	Failed(ctx context.Context, pod *v1.Pod, why error)
+	// NodeChanged makes gangs that wait give back what they hold on a node that has changed.
+	NodeChanged(ctx context.Context, node string)
 }
 
 // Evictions knows the victims of preemptors.
@@ -110,7 +116,7 @@ type SchedulingQueue interface {
 func New(gangs Gangs, queues Queues, holds *ledger.Holds, evictions Evictions, by clock.WithTicker) *Room {
 	r := &Room{
 		gangs: gangs, queues: queues, holds: holds, evictions: evictions, clock: by,
-		touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
+		touched: map[hold.Holder]bool{}, changedNodes: map[string]bool{}, wake: make(chan struct{}, 1),
 	}
 	r.line = turns.New(queues, elsewhere{r})
 	r.timer = r.clock.NewTimer(never)
@@ -257,6 +263,7 @@ func (r *Room) Took(pod *v1.Pod) {
 func (r *Room) Next(ctx context.Context) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
+	r.noteNodes(ctx)
 	r.noteFreed()
 	r.bringCalled(ctx)
 	for ctx.Err() == nil {
@@ -275,6 +282,18 @@ func (r *Room) noteFreed() {
 	if freed := r.holds.Freed(); freed != r.freed {
 		r.freed = freed
 		r.Happen(turns.Freed)
+	}
+}
+
+// noteNodes tells gangs of nodes that have changed, before anybody asks who is next. asking is held.
+func (r *Room) noteNodes(ctx context.Context) {
+	var nodes []string
+	r.locked(func() {
+		nodes = slices.Sorted(maps.Keys(r.changedNodes))
+		clear(r.changedNodes)
+	})
+	for _, node := range nodes {
+		r.gangs.NodeChanged(ctx, node)
 	}
 }
 

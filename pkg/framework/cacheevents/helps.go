@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -17,6 +18,18 @@ import (
 func Frees(event fwk.ClusterEvent) bool {
 	return event.Resource == fwk.AssignedPod && event.ActionType&(fwk.Delete|fwk.UpdatePodScaleDown) != 0 &&
 		event.ActionType != fwk.Update
+}
+
+// Ends reports whether an event is that a pod on a node begins to end, and not to make room for a preemptor: whoever comes
+// first may wait for its place.
+func Ends(before, after any) bool {
+	old, _ := before.(*v1.Pod)
+	pod, _ := after.(*v1.Pod)
+	if old == nil || pod == nil || old.DeletionTimestamp != nil || pod.DeletionTimestamp == nil {
+		return false
+	}
+	_, evicting := podutil.GetPodCondition(&pod.Status, v1alpha1.PodEvicting)
+	return evicting == nil || evicting.Status != v1.ConditionTrue
 }
 
 // NodeHelps reports whether a change of a node may let a pod fit that did not. Of

@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
 
@@ -24,6 +25,33 @@ func TestFrees(t *testing.T) {
 		"one that waited is deleted": {fwk.ClusterEvent{Resource: fwk.UnscheduledPod, ActionType: fwk.Delete}, false},
 	} {
 		if got := Frees(c.event); got != c.want {
+			t.Errorf("%s: %t, want %t", sentence, got, c.want)
+		}
+	}
+}
+
+func TestEnds(t *testing.T) {
+	runs := func() *v1.Pod { return st.MakePod().Name("p").Node("n").Obj() }
+	ends := func(evicting v1.ConditionStatus) *v1.Pod {
+		pod := st.MakePod().Name("p").Node("n").Terminating().Obj()
+		if evicting != "" {
+			pod.Status.Conditions = []v1.PodCondition{{Type: v1alpha1.PodEvicting, Status: evicting}}
+		}
+		return pod
+	}
+	for sentence, c := range map[string]struct {
+		before, after any
+		want          bool
+	}{
+		"somebody deletes it":                {runs(), ends(""), true},
+		"who was to be evicted, and was not": {runs(), ends(v1.ConditionFalse), true},
+		"it is evicted for a preemptor":      {runs(), ends(v1.ConditionTrue), false},
+		"it ends already":                    {ends(""), ends(""), false},
+		"it runs on":                         {runs(), runs(), false},
+		"it comes, and ends":                 {nil, ends(""), false},
+		"it is gone":                         {ends(""), nil, false},
+	} {
+		if got := Ends(c.before, c.after); got != c.want {
 			t.Errorf("%s: %t, want %t", sentence, got, c.want)
 		}
 	}

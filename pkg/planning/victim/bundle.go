@@ -29,6 +29,8 @@ type Pod struct {
 	// Number is the pod's number in its gang, from 1; 0 for none. Of otherwise equal pods the highest goes first, so that
 	// those that stay are numbered without gaps.
 	Number int
+	// DeletionCost is what its user says that its deletion costs. Of otherwise equal pods the cheapest goes first.
+	DeletionCost int32
 	// Created breaks ties: the youngest goes first.
 	Created time.Time
 	// Guards are the PodDisruptionBudgets that cover it, as indexes into [Problem.Allowed].
@@ -271,6 +273,7 @@ func comparePods(need Vector, a, b Pod) int {
 		cmp.Compare(a.Priority, b.Priority),
 		cmp.Compare(a.Rank, b.Rank),
 		cmp.Compare(share(need, a.Request), share(need, b.Request)),
+		cmp.Compare(a.DeletionCost, b.DeletionCost),
 		cmp.Compare(b.Number, a.Number),
 		b.Created.Compare(a.Created),
 		cmp.Compare(a.UID, b.UID),

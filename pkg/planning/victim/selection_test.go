@@ -425,3 +425,19 @@ func TestTheHighestNumbersGoFirst(t *testing.T) {
 		t.Errorf("evicted %s, want a0 a3 a5: numbers 4, 5 and 3", got)
 	}
 }
+
+// TestTheCheapestGoFirst: of surplus that is alike, whatever its number, those go whose deletion costs least.
+func TestTheCheapestGoFirst(t *testing.T) {
+	c := newCluster(2, 1, 4)
+	g := c.gangOf("a", 2, 0, 0, "0 0 0 0")
+	for i, cost := range []int32{0, -10, 10, -5} {
+		g.Pods[i].Number, g.Pods[i].DeletionCost = 4-i, cost
+	}
+	selection, ok, err := Problem{Need: c.need(), Gangs: []Gang{g}}.Select(c)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if got := names(selection.Pods()); got != "a1 a3" {
+		t.Errorf("evicted %s, want a1 a3: costs -10 and -5", got)
+	}
+}

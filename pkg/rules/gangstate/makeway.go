@@ -1,6 +1,9 @@
 package gangstate
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // evict gives back the plans of groups that make way for another one.
 func (s *Gangs) evict(names []string, winner *group) {
@@ -41,6 +44,26 @@ func (s *Gangs) partialHolders(test func(*group) bool) (names []string) {
 // that this state does not know.
 func (s *Gangs) Yield(names []string) Effects {
 	s.evict(names, nil)
+	return s.take()
+}
+
+// NodeChanged makes groups that hold capacity without being complete give back what they hold on a node: it may take their
+// members no more. If it does, the attempt that the change leads to gives them their places again.
+func (s *Gangs) NodeChanged(node string, now time.Time) Effects {
+	var there []*member
+	for grp := range s.timed {
+		if !grp.holdsPart() {
+			continue
+		}
+		for _, g := range grp.gangs {
+			there = append(there, g.sorted(func(m *member) bool { return m.state == Planned && m.node == node })...)
+		}
+	}
+	for _, m := range there {
+		s.unplan(m)
+		s.settle(m.gang, now)
+		s.admit(m)
+	}
 	return s.take()
 }
 

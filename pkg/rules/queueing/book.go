@@ -46,6 +46,8 @@ type accounts struct {
 	stale bool
 	// freed are queues of which nothing is left.
 	freed []string
+	// lends: since the jobs that have failed were looked at, a queue lets others take back what it kept.
+	lends bool
 }
 
 // line is the jobs. Those that wait are in lists of their queues, too.
@@ -152,8 +154,11 @@ func (b *Book) SetTotal(total Vector) {
 func (b *Book) SetQueues(specs ...Queue) {
 	changed := false
 	for _, spec := range specs {
-		if q := b.queues[spec.Name]; q != nil && q.spec != nil && reflect.DeepEqual(*q.spec, spec) {
-			continue
+		if q := b.queues[spec.Name]; q != nil && q.spec != nil {
+			if reflect.DeepEqual(*q.spec, spec) {
+				continue
+			}
+			b.lends = b.lends || q.spec.Kept && !spec.Kept || !reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
 		}
 		q := b.enter(spec.Name)
 		q.users-- // its description keeps it

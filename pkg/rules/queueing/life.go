@@ -267,14 +267,16 @@ func (b *Book) whole(j *job, at Moment) bool {
 	return at.Whole(j.Pod)
 }
 
-// retry brings back jobs that have failed and whose queue deserves more by now: they may reclaim then, and no event
-// of the cluster says so.
+// retry brings back jobs that have failed and may reclaim by now, of which no event of the cluster says so: their queue
+// deserves more, or another lets them take back what it kept.
 func (b *Book) retry(at Moment) {
+	lends := b.lends
+	b.lends = false
 	for _, j := range b.timed {
 		if j.phase != Failed {
 			continue
 		}
-		waits, grows := at.Waits(j.Pod), false
+		waits, grows := at.Waits(j.Pod), lends
 		for resource, amount := range b.Deserved(j.Queue) {
 			grows = grows || amount > j.deserved[resource]
 			j.deserved[resource] = min(amount, j.deserved[resource])

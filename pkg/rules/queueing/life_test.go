@@ -95,6 +95,11 @@ func TestTransitions(t *testing.T) {
 	more := func(do func(*scene) called) func(*scene) called {
 		return func(s *scene) called { s.SetQueues(Queue{Name: "b", Weight: 2}); return do(s) }
 	}
+	lends := func(s *scene) called {
+		s.SetQueues(Queue{Name: "kept", Weight: 1, Kept: true})
+		s.SetQueues(Queue{Name: "kept", Weight: 1})
+		return tick(s)
+	}
 	usage := func(pods []string, us ...Usage) func(*scene) called {
 		return func(s *scene) called {
 			for _, u := range us {
@@ -157,6 +162,9 @@ func TestTransitions(t *testing.T) {
 		"it has failed, and there is room":               {from: Failed, do: look, want: Failed, demand: Idle},
 		"it has failed, and its queue deserves more":     {from: Failed, do: more(tick), want: Outside, effect: called{Call: []string{"p1"}}, demand: Idle},
 		"a gang has failed, and its queue deserves more": {from: Failed, gang: true, do: more(tick), want: Failed, effect: called{Retry: true}, demand: Idle},
+		"it has failed, and a queue lends what it kept":  {from: Failed, do: lends, want: Outside, effect: called{Call: []string{"p1"}}, demand: Idle},
+		"a gang has failed, and a queue lends":           {from: Failed, gang: true, do: lends, want: Failed, effect: called{Retry: true}, demand: Idle},
+		"a queue has lent, and a gang has failed since":  {from: Failed, gang: true, do: func(s *scene) called { lends(s); return tick(s) }, want: Failed, demand: Idle},
 		"it has failed, and its pod waits no more":       {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
 		"it has failed, and its pod is gone":             {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
 		"it has failed, and another pod is gone":         {from: Failed, do: gone("p2"), want: Failed},
