@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -13,7 +14,7 @@ import (
 // judgeEvictions judges what was evicted since the last rest.
 func (j *Judge) judgeEvictions() {
 	for _, e := range j.evictions {
-		victims := map[string][]*v1.Pod{} // by the job of the preemptor
+		victims := map[types.UID][]*v1.Pod{} // by the preemptor
 		for _, pod := range e.pods {
 			preemptor := j.seen[j.preemptor[pod.UID]]
 			if preemptor == nil && j.restarted {
@@ -23,13 +24,14 @@ func (j *Judge) judgeEvictions() {
 				j.violate("evictions", "no event says for which pod %s was evicted", pod.Name)
 				return
 			}
-			victims[jobOf(preemptor)] = append(victims[jobOf(preemptor)], pod)
+			victims[preemptor.UID] = append(victims[preemptor.UID], pod)
 			j.judgePriority(pod, preemptor)
 			j.judgePlaced(pod, preemptor)
 			j.judgeVictimGang(pod)
 		}
-		if len(victims) == 1 && !j.restarted && !e.shaken {
-			j.judgeNecessary(e, slices.Collect(maps.Keys(victims))[0])
+		// What was decided may not have known what changed a moment before.
+		if since := e.at.Add(-burst); len(victims) == 1 && !j.restarted && !j.nodesChanged.After(since) && j.endsSince(since) == 0 {
+			j.judgeNecessary(e, jobOf(j.seen[j.preemptor[e.pods[0].UID]]))
 		}
 	}
 }

@@ -38,6 +38,7 @@ type Judge struct {
 	// rested is when the scheduler last was at rest, and nodesChanged when nodes last came, went or were cordoned.
 	rested, nodesChanged time.Time
 	preemptor            map[types.UID]types.UID // by victim, as events say
+	ends                 []time.Time             // of pods that were not evicted, since the last rest
 	found                []string
 	nominated            map[types.UID]time.Time // since when pods are
 	// Counts is how often each promise was put to the test.
@@ -52,6 +53,8 @@ type start struct {
 	pods []*v1.Pod       // as they are bound
 	rest []*v1.Pod       // pods of others that were bound after it began
 	late time.Duration   // after something happened
+	// several pods ended a moment before: those that come first may have been tried after the first of these.
+	several bool
 }
 
 // eviction is what the scheduler evicted for one preemptor.
@@ -59,8 +62,7 @@ type eviction struct {
 	pods   []*v1.Pod
 	before world // as it was when the first went
 	units  []unit
-	// shaken: nodes changed a moment before, so that what was decided may not have known that.
-	shaken bool
+	at     time.Time // when the first went
 }
 
 // New returns a judge; queued is whether the scheduler has queues.
@@ -132,8 +134,13 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 	} else if node != before.Status.NominatedNodeName {
 		j.nominated[pod.UID] = j.now
 	}
-	if lost := gone || ended(pod); lost && gangOf(pod) != "" {
-		j.disturbed[gangOf(pod)] = true
+	if gone || ended(pod) {
+		if gangOf(pod) != "" {
+			j.disturbed[gangOf(pod)] = true
+		}
+		if !evicted(pod) && running(before) {
+			j.ends = append(j.ends, j.now)
+		}
 	}
 	if !gone && running(pod) && before.Spec.NodeName == "" {
 		if g := j.gangs()[gangOf(pod)]; g != nil && g.timedOut && !j.started[g.name] {
@@ -182,7 +189,7 @@ func (j *Judge) begin(pod *v1.Pod) {
 	}
 	for _, u := range j.units() {
 		if slices.ContainsFunc(u.pods, func(p *v1.Pod) bool { return p.UID == pod.UID }) {
-			s := start{unit: u, free: j.free(false), used: map[string]bool{}, pods: []*v1.Pod{pod}, late: j.now.Sub(j.happened)}
+			s := start{unit: u, free: j.free(false), used: map[string]bool{}, pods: []*v1.Pod{pod}, late: j.now.Sub(j.happened), several: j.endsSince(j.now.Add(-burst)) > 1}
 			for _, w := range j.waited {
 				s.used[w.job] = !j.below(w.queue, w.need())
 			}
@@ -192,12 +199,22 @@ func (j *Judge) begin(pod *v1.Pod) {
 	}
 }
 
+// endsSince counts pods that ended, and were not evicted.
+func (j *Judge) endsSince(at time.Time) (n int) {
+	for _, end := range j.ends {
+		if end.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
 func (j *Judge) evict(pod *v1.Pod) {
 	if len(j.evictions) == 0 {
 		before := j.world
 		before.nodes, before.pods, before.groups = maps.Clone(j.nodes), maps.Clone(j.pods), maps.Clone(j.groups)
 		before.queues, before.budgets, before.started = maps.Clone(j.queues), maps.Clone(j.budgets), maps.Clone(j.started)
-		j.evictions = append(j.evictions, &eviction{before: before, units: j.units(), shaken: j.now.Sub(j.nodesChanged) < burst})
+		j.evictions = append(j.evictions, &eviction{before: before, units: j.units(), at: j.now})
 	}
 	j.evictions[0].pods = append(j.evictions[0].pods, pod)
 }
@@ -298,7 +315,7 @@ func (j *Judge) Rest(at time.Time) {
 	j.judgeHeld(waiting)
 	j.judgeEvictions()
 	j.waited, j.starts, j.evictions, j.disturbed, j.changed = waiting, nil, nil, map[string]bool{}, false
-	j.left, j.rested = j.free(false), at
+	j.left, j.rested, j.ends = j.free(false), at, nil
 	j.restarted = false
 	for name, g := range gangs {
 		if g.known && g.bound() < g.min && g.bound() > 0 {
@@ -401,7 +418,7 @@ func told(u unit) string {
 // judgeOrder: "by priority, then ... age" (gang/README.md); "Inside a queue the order is: priority, gangs that do not run
 // yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
 // and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
-// rank after it is not counted, nor is room that was made by evictions.
+// rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one after the other.
 func (j *Judge) judgeOrder(waiting []unit) {
 	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
@@ -411,7 +428,7 @@ func (j *Judge) judgeOrder(waiting []unit) {
 			continue
 		}
 		for _, s := range j.starts {
-			if j.queued && w.queue != s.queue || len(j.evictions) > 0 || s.nonStrict || j.disturbed[w.job] || j.disturbed[s.job] {
+			if j.queued && w.queue != s.queue || len(j.evictions) > 0 || s.nonStrict || s.several || j.disturbed[w.job] || j.disturbed[s.job] {
 				continue
 			}
 			if w.before(s.unit) || s.before(w) {
