@@ -311,10 +311,13 @@ func (w *world) exists() bool {
 // nothing: at rest, nothing waits for that.
 func (j *Judge) judgeDue(u unit) {
 	q := j.queues[u.queue]
-	if !j.queued || !j.states() || !j.exists() || u.extra || u.nonStrict || q == nil || !j.open(u.queue) || !j.below(u.queue, u.need()) || j.used(u.queue)+u.need() > stated(q) {
+	if !j.queued || !j.states() || !j.exists() || u.extra || u.nonStrict || q == nil {
 		return
 	}
 	j.Counts["due"]++
+	if !j.open(u.queue) || !j.below(u.queue, u.need()) || j.used(u.queue)+u.need() > stated(q) {
+		return
+	}
 	free := j.free(false)
 	for _, pod := range j.pods {
 		if from := j.queues[j.queueOf(pod)]; running(pod) && from != nil && from != q && stated(from) == 0 {

@@ -250,8 +250,11 @@ func (j *Judge) judgeNominated(pod *v1.Pod) {
 		case ended(p):
 		case p.Spec.NodeName == node.Name && p.DeletionTimestamp == nil:
 			sum += size(p)
-		case p.Spec.NodeName == "" && p.Status.NominatedNodeName == node.Name && jobOf(p) != jobOf(pod) && priority(p) >= priority(pod) && j.now.Sub(j.nominated[p.UID]) > burst:
-			sum, held = sum+size(p), true
+		case p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" && jobOf(p) != jobOf(pod) && priority(p) >= priority(pod) && j.now.Sub(j.nominated[p.UID]) > burst:
+			held = true
+			if p.Status.NominatedNodeName == node.Name {
+				sum += size(p)
+			}
 		}
 	}
 	if !held {
@@ -419,12 +422,13 @@ func told(u unit) string {
 // yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
 // and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
 // rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one after the other.
+// Members beyond a minimum, which do not wait in line, may hear of room a moment later.
 func (j *Judge) judgeOrder(waiting []unit) {
 	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
 	}
 	for _, w := range j.waited {
-		if !slices.ContainsFunc(waiting, func(u unit) bool { return u.job == w.job && u.count == w.count && u.pods[0].UID == w.pods[0].UID }) {
+		if w.extra || !slices.ContainsFunc(waiting, func(u unit) bool { return u.job == w.job && u.count == w.count && u.pods[0].UID == w.pods[0].UID }) {
 			continue
 		}
 		for _, s := range j.starts {
