@@ -295,6 +295,7 @@ func (m *maker) preemption() {
 		for _, job := range m.jobs[len(m.jobs)/2:] {
 			m.add(Step{Budget: &Budget{Of: job}, Soon: ptr.To(0)})
 		}
+		m.soon(2000)
 	}
 	for range 1 + m.IntN(2) {
 		if m.maybe(4) {

@@ -25,7 +25,9 @@ func (j *Judge) judgeEvictions() {
 				return
 			}
 			victims[preemptor.UID] = append(victims[preemptor.UID], pod)
-			j.judgePriority(pod, preemptor)
+			if j.endsSince(e.at.Add(-burst)) == 0 { // else the preemptor may have found room, and the next takes what it freed
+				j.judgePriority(pod, preemptor)
+			}
 			j.judgePlaced(pod, preemptor)
 			j.judgeVictimGang(pod)
 		}
@@ -89,7 +91,7 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 		return
 	}
 	u := e.units[at]
-	if held(u, e.units) || j.limited(e, u) {
+	if held(u, e.units) || j.limited(e, u) || e.before.said(u.pods[0], v1alpha1.PreferredTopologyAnnotation) != "" {
 		return
 	}
 	for _, s := range j.starts { // the domain that was cleared for it

@@ -35,7 +35,8 @@ type Judge struct {
 	restarted bool // the scheduler was
 	// happened is when something last happened that may let something start.
 	happened time.Time
-	// rested is when the scheduler last was at rest, and nodesChanged when nodes last came, went or were cordoned.
+	// rested is when the scheduler last was at rest, and nodesChanged when nodes or budgets last came,
+	// went or were changed.
 	rested, nodesChanged time.Time
 	preemptor            map[types.UID]types.UID // by victim, as events say
 	ends                 []time.Time             // of pods that were not evicted, since the last rest
@@ -94,6 +95,7 @@ func (j *Judge) Observe(at time.Time, object any, gone bool) {
 		j.changed = true
 	case *policyv1.PodDisruptionBudget:
 		put(j.budgets, o.Name, o, gone)
+		j.nodesChanged = at
 	case *v1.Pod:
 		j.pod(o, gone)
 	}
@@ -143,8 +145,8 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 		}
 	}
 	if !gone && running(pod) && before.Spec.NodeName == "" {
-		if g := j.gangs()[gangOf(pod)]; g != nil && g.timedOut && !j.started[g.name] {
-			j.violate("waiting time", "pod %s started although the time of gang %s is up", pod.Name, g.name)
+		if before.Annotations[v1alpha1.TimeoutAnnotation] == "true" && !j.started[gangOf(pod)] {
+			j.violate("waiting time", "pod %s started although the time of its gang is up", pod.Name)
 		}
 		j.begin(pod)
 	}
@@ -422,7 +424,7 @@ func told(u unit) string {
 // yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
 // and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
 // rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one after the other.
-// Members beyond a minimum, which do not wait in line, may hear of room a moment later.
+// Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner.
 func (j *Judge) judgeOrder(waiting []unit) {
 	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
@@ -432,7 +434,7 @@ func (j *Judge) judgeOrder(waiting []unit) {
 			continue
 		}
 		for _, s := range j.starts {
-			if j.queued && w.queue != s.queue || len(j.evictions) > 0 || s.nonStrict || s.several || j.disturbed[w.job] || j.disturbed[s.job] {
+			if j.queued && (w.queue != s.queue || s.extra) || len(j.evictions) > 0 || s.nonStrict || s.several || j.disturbed[w.job] || j.disturbed[s.job] {
 				continue
 			}
 			if w.before(s.unit) || s.before(w) {
