@@ -17,8 +17,8 @@ func (j *Judge) judgeEvictions() {
 		victims := map[types.UID][]*v1.Pod{} // by the preemptor
 		for _, pod := range e.pods {
 			preemptor := j.seen[j.preemptor[pod.UID]]
-			if preemptor == nil && j.restarted {
-				continue // the event is lost
+			if preemptor == nil && (j.restarted || j.endsSince(e.at.Add(-burst)) > 0) {
+				continue // the event is lost, or somebody else deleted what the scheduler had marked
 			}
 			if preemptor == nil {
 				j.violate("evictions", "no event says for which pod %s was evicted", pod.Name)
