@@ -170,7 +170,7 @@ test-forecasts: build control-plane ## Ask kubectl gang whatif in all scenarios 
 test-page: ## Look at the page of lockstep-controller in a headless Chromium, which has to be installed
 	cd test/page/browser && go test -count=1 -v . $(ARGS)
 
-# No part of test, which runs the first 10. Each takes a fraction of a second.
+# No part of test, which runs the first 20. Each takes a fraction of a second.
 .PHONY: test-histories
 test-histories: COUNT := 1000
 test-histories: ## Make up what happens to small clusters, and judge what the scheduler does (SEED, COUNT; ARGS='-history FILE')

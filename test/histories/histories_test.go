@@ -25,7 +25,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 1, "The first seed.")
-	count = flag.Int("histories", 10, "How many histories, each with the next seed.")
+	count = flag.Int("histories", 20, "How many histories, each with the next seed.")
 	file  = flag.String("history", "", "A file with a history, instead of made-up ones.")
 
 	shrinkFor = flag.Duration("shrink", time.Minute, "How long to look for a smaller history that fails.")
