@@ -20,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
@@ -52,6 +54,8 @@ type cluster struct {
 	stop   context.CancelFunc
 	ended  chan struct{}
 	began  time.Time
+	// grace is how long pods take to end that the scheduler evicts.
+	grace time.Duration
 
 	// fuse is after how many more bindings and deletions of pods the scheduler is dead: nothing that it writes arrives
 	// any more. Below 0 it is not lit.
@@ -124,7 +128,11 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer cancel()
 	w := httptest.NewRecorder()
-	if kind := listKinds[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]; info.Verb == "list" && kind != "" {
+	if c.grace > 0 && info.Resource == "pods" && info.Verb == "delete" && r.UserAgent() != self {
+		if err := c.terminate(w, r, info.Name); err != nil {
+			return nil, err
+		}
+	} else if kind := listKinds[schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}]; info.Verb == "list" && kind != "" {
 		c.list(w, r, kind, schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource})
 	} else {
 		c.server.ServeHTTP(w, r)
@@ -132,6 +140,44 @@ func (c *cluster) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := w.Result()
 	answer.Request = r
 	return answer, nil
+}
+
+// terminate answers to the deletion of a pod, which ends after its grace.
+func (c *cluster) terminate(w http.ResponseWriter, r *http.Request, name string) error {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return fmt.Errorf("reading the body of a deletion: %w", err)
+	}
+	options := &metav1.DeleteOptions{}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, options); err != nil {
+		return fmt.Errorf("reading the body of a deletion: %w", err)
+	}
+	ask := func(w http.ResponseWriter, verb string, body []byte) {
+		other := r.Clone(context.WithoutCancel(r.Context()))
+		other.Method, other.Body, other.ContentLength = verb, io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		if verb == http.MethodPatch {
+			other.Header.Set("Content-Type", string(types.MergePatchType))
+		}
+		c.server.ServeHTTP(w, other)
+	}
+	for _, o := range c.server.Made(pods) {
+		pod := unstructured.Unstructured{Object: o}
+		if pod.GetName() != name || len(options.DryRun) > 0 || options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != pod.GetUID() {
+			continue
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Success"}`)) // it is in memory
+		if pod.GetDeletionTimestamp() == nil {
+			ask(httptest.NewRecorder(), http.MethodPatch, fmt.Appendf(nil, `{"metadata":{"deletionTimestamp":%q}}`, time.Now().Add(c.grace).UTC().Format(time.RFC3339)))
+			go func() {
+				time.Sleep(c.grace)
+				ask(httptest.NewRecorder(), http.MethodDelete, body)
+			}()
+		}
+		return nil
+	}
+	ask(w, http.MethodDelete, body)
+	return nil
 }
 
 // list answers with what there is now.
@@ -195,8 +241,8 @@ func (b *body) Close() error { b.cancel(); return b.PipeReader.Close() }
 
 // newCluster makes an empty cluster, without a scheduler. The server is that of all clusters of a process, one after the
 // other. config is the scheduler's configuration.
-func newCluster(server *overlayserver.Server, dir, config string) (*cluster, error) {
-	c := &cluster{server: server, dir: dir, fuse: -1}
+func newCluster(server *overlayserver.Server, dir, config string, grace time.Duration) (*cluster, error) {
+	c := &cluster{server: server, dir: dir, grace: grace, fuse: -1}
 	kubeconfig := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"m","cluster":{"server":"http://memory"}}],"contexts":[{"name":"m","context":{"cluster":"m"}}],"current-context":"m"}`
 	if err := os.WriteFile(c.kubeconfig(), []byte(kubeconfig), 0o600); err != nil {
 		return nil, fmt.Errorf("writing a kubeconfig: %w", err)

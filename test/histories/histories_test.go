@@ -45,13 +45,17 @@ func TestHistories(t *testing.T) {
 	}
 	transport := http.DefaultTransport
 	defer func() { http.DefaultTransport = transport }()
-	total, failed, began := map[string]int{}, 0, time.Now()
+	total, reached, failed, began := map[string]int{}, map[string]int{}, 0, time.Now()
 	for _, h := range histories(t) {
 		o := playIn(t, dump, h)
 		for promise, n := range o.counts {
 			total[promise] += n
+			reached[promise]++
 		}
 		if len(o.found) == 0 {
+			if *file != "" {
+				t.Logf("What happened:\n%s", o.story)
+			}
 			continue
 		}
 		failed++
@@ -76,7 +80,7 @@ func TestHistories(t *testing.T) {
 	}
 	t.Logf("%d of %d histories failed; %v", failed, *count, time.Since(began).Round(time.Second))
 	for _, promise := range slices.Sorted(maps.Keys(total)) {
-		t.Logf("%-14s judged %d times", promise, total[promise])
+		t.Logf("%-14s judged %d times, in %d of them", promise, total[promise], reached[promise])
 	}
 }
 

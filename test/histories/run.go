@@ -59,7 +59,7 @@ type run struct {
 	made  int
 
 	mu     sync.Mutex
-	moves  int // bindings, evictions and nominations so far
+	moved  time.Time // when a pod was last bound, evicted or nominated, or a step was taken
 	before map[types.UID]*v1.Pod
 	events int
 	log    func(format string, args ...any)
@@ -71,7 +71,7 @@ func (h *History) play(server *overlayserver.Server, dir string, log func(string
 	if h.Queued {
 		config = queuedConfig
 	}
-	c, err := newCluster(server, dir, config)
+	c, err := newCluster(server, dir, config, time.Duration(h.Grace)*time.Second)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -151,7 +151,7 @@ func (r *run) see(pod *v1.Pod, gone bool) {
 	r.hear()
 	before := r.before[pod.UID]
 	if before != nil && (gone || before.Spec.NodeName != pod.Spec.NodeName || before.Status.NominatedNodeName != pod.Status.NominatedNodeName) {
-		r.moves++
+		r.moved = time.Now()
 		r.log("%s   pod %s: on %q, nominated %q, gone %t", time.Now().Format("15:04:05.000"), pod.Name, pod.Spec.NodeName, pod.Status.NominatedNodeName, gone)
 	}
 	r.before[pod.UID] = pod
@@ -208,9 +208,11 @@ func (r *run) rest(ctx context.Context) error {
 		if err := r.collect(ctx); err != nil {
 			return err
 		}
-		moves := r.moved()
-		time.Sleep(quiet)
-		if r.moved() != moves {
+		r.mu.Lock()
+		wait := time.Until(r.moved.Add(quiet))
+		r.mu.Unlock()
+		if wait > 0 {
+			time.Sleep(wait)
 			continue
 		}
 		if r.light(-1) {
@@ -228,12 +230,6 @@ func (r *run) rest(ctx context.Context) error {
 	return errRestless
 }
 
-func (r *run) moved() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.moves
-}
-
 // take lets one step happen.
 func (r *run) take(ctx context.Context, s *Step) error {
 	r.mu.Lock()
@@ -249,7 +245,8 @@ func (r *run) take(ctx context.Context, s *Step) error {
 		}
 	}
 	r.mu.Lock()
-	r.judge.Happened(time.Now())
+	r.moved = time.Now()
+	r.judge.Happened(r.moved)
 	r.mu.Unlock()
 	switch {
 	case s.Node != nil:
@@ -284,6 +281,8 @@ func (r *run) take(ctx context.Context, s *Step) error {
 		return gone(r.client.CoreV1().Pods(namespace).Delete(ctx, s.Delete, metav1.DeleteOptions{}))
 	case s.DeleteGang != "":
 		return r.deleteGang(ctx, s.DeleteGang)
+	case s.Clear:
+		return r.clear(ctx)
 	case s.Restart:
 		return r.restart()
 	case s.Kill != nil:
@@ -298,7 +297,8 @@ func (r *run) restart() error {
 	r.stopScheduler()
 	r.light(-1)
 	r.mu.Lock()
-	r.judge.Restarted(time.Now())
+	r.moved = time.Now()
+	r.judge.Restarted(r.moved)
 	r.mu.Unlock()
 	return r.startScheduler()
 }
@@ -370,6 +370,9 @@ func (g *Gang) says() map[string]string {
 	if g.NonStrict {
 		a[v1alpha1.ModeAnnotation] = v1alpha1.ModeNonStrict
 	}
+	if g.Waits != "" {
+		a[v1alpha1.WaitingTimeAnnotation] = g.Waits
+	}
 	return a
 }
 
@@ -409,18 +412,49 @@ func (r *run) addGang(g *Gang) error {
 func (r *run) setQueue(ctx context.Context, q *Queue) error {
 	queue := &v1alpha1.Queue{TypeMeta: metav1.TypeMeta{Kind: "Queue", APIVersion: v1alpha1.SchemeGroupVersion.String()}, ObjectMeta: metav1.ObjectMeta{Name: q.Name}}
 	queue.Spec.Parent, queue.Spec.Weight, queue.Spec.Reclaimable = q.Parent, q.Weight, nil
-	limit := "null"
-	if q.Capability >= 0 {
-		queue.Spec.Capability = gpus(q.Capability)
-		limit = fmt.Sprintf(`{"nvidia.com/gpu":"%d"}`, q.Capability)
+	if q.Capability != nil {
+		queue.Spec.Capability = gpus(*q.Capability)
+	}
+	if q.Deserved != nil {
+		queue.Spec.Deserved = gpus(*q.Deserved)
 	}
 	r.show(queue, false)
 	for _, o := range r.server.Made(queues) {
 		if o["metadata"].(map[string]any)["name"] == q.Name {
-			return r.patch(ctx, queues, q.Name, fmt.Sprintf(`{"spec":{"weight":%d,"capability":%s}}`, q.Weight, limit))
+			return r.patch(ctx, queues, q.Name, fmt.Sprintf(`{"spec":{"weight":%d}}`, q.Weight))
 		}
 	}
 	return r.add(queues, queue)
+}
+
+// clear deletes all pods, PodGroups and budgets, and uncordons the nodes.
+func (r *run) clear(ctx context.Context) error {
+	if err := r.deletePods(ctx, func(*v1.Pod) bool { return true }); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.again = nil
+	r.mu.Unlock()
+	for _, o := range r.server.Made(podGroups) {
+		if err := r.deleteGang(ctx, o["metadata"].(map[string]any)["name"].(string)); err != nil {
+			return err
+		}
+	}
+	for _, o := range r.server.Made(budgets) {
+		name := o["metadata"].(map[string]any)["name"].(string)
+		r.show(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}, true)
+		if err := gone(r.client.PolicyV1().PodDisruptionBudgets(namespace).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
+			return err
+		}
+	}
+	for _, o := range r.server.Made(nodes) {
+		if spec, _ := o["spec"].(map[string]any); spec["unschedulable"] == true {
+			if err := r.cordon(ctx, o["metadata"].(map[string]any)["name"].(string), false); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // patch merges into an object that has no namespace.

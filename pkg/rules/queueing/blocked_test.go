@@ -2,6 +2,7 @@ package queueing
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -205,13 +206,29 @@ func TestBarredByTheHopeless(t *testing.T) {
 		second = comes(b, "a", i+1, 4, at)
 		b.failNow(second, Failure{Job: second, Gang: true, Hopeless: true}, at)
 	}
-	comes(b, "a", 3, 9, at) // above the ceiling by itself, and asks for the share that no other job asks for
+	b.Count("another", Usage{Queue: "a", Amount: gpus(9)}) // asks for the share that no job asks for
 	for i := range 3 {
 		if e := b.tickNow(at); e.Retry != (i == 0) {
 			t.Errorf("tick %d: gangs are tried again: %t; the share grows once", i, e.Retry)
 		}
 		if reason, _ := b.Blocked(second); reason != Behind {
 			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Behind)
+		}
+	}
+}
+
+// TestTooLarge: there is no share for a job that is above a ceiling all by itself, until the ceiling is raised.
+func TestTooLarge(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(gpus(10))
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(4)})
+	b.SetQueues(Queue{Name: "b", Weight: 1})
+	comes(b, "a", 1, 6, Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes})
+	b.Count("asks", Usage{Queue: "b", Amount: gpus(10)})
+	for _, c := range []struct{ ceiling, want int64 }{{4, 10}, {6, 5}, {5, 10}} {
+		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(c.ceiling)})
+		if got := b.Deserved("b"); !maps.Equal(got, gpus(c.want)) {
+			t.Errorf("below a ceiling of %d: the other queue deserves %v, want %v", c.ceiling, got, gpus(c.want))
 		}
 	}
 }

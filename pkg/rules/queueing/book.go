@@ -80,6 +80,8 @@ type queue struct {
 	// requested, idle and allocated are its own; running is what it and all queues below it have
 	// running, and used is that and what is admitted.
 	requested, idle, allocated, running, used Vector
+	// inVain is the part of requested that jobs ask for that are too large.
+	inVain Vector
 	// turns is what of used is admitted.
 	turns Vector
 	// mine is what it has running itself, and what is admitted to it.
@@ -112,7 +114,7 @@ func (b *Book) enter(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
 		q = &queue{
-			requested: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
+			requested: Vector{}, inVain: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
 			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
 		}
 		b.queues[name] = q
@@ -217,9 +219,10 @@ func (b *Book) described() map[string]share.Queue {
 	for name, q := range b.queues {
 		if q.spec != nil {
 			request, idle := q.requested, q.idle
-			if more := awaited[name]; more != nil {
+			if more := awaited[name]; more != nil || !q.inVain.Zero() {
 				request = maps.Clone(request)
 				request.Add(more, 1)
+				request.Add(q.inVain, -1)
 			}
 			if b.closed(q) {
 				request, idle = q.allocated, nil // nothing comes to it any more

@@ -174,7 +174,9 @@ func TestNext(t *testing.T) {
 			}
 			for _, j := range c.jobs {
 				if len(c.count) == 0 {
-					b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].total()})
+					for queue, amount := range j.Options[0] {
+						b.Count("pods of "+j.Name+" in "+queue, Usage{Queue: queue, Job: j.Name, Amount: amount})
+					}
 				}
 				b.wait(j)
 			}

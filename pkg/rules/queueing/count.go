@@ -189,6 +189,6 @@ func (b *Book) ask(q *queue, u Usage, amount Vector, n int64) {
 	for name, more := range amount {
 		before := q.requested[name]
 		q.requested[name] += more * n
-		b.stale = b.stale || min(before, q.requested[name]) <= comes[name]
+		b.stale = b.stale || min(before, q.requested[name])-q.inVain[name] <= comes[name]
 	}
 }

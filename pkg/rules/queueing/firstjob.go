@@ -278,7 +278,7 @@ func (j *job) asks(asks *strings.Builder) {
 }
 
 // list makes a job wait. One that is above a ceiling all by itself is of a hopeless kind: as things are it never
-// has its turn, and it keeps no other job waiting.
+// has its turn, it keeps no other job waiting, and there is no share for it.
 func (b *Book) list(j *job) {
 	if j.Begun {
 		b.urgent[j] = true
@@ -288,6 +288,7 @@ func (b *Book) list(j *job) {
 	if !j.candidate {
 		if kind = b.kindOf(j); b.tooLarge(j) {
 			kind = hopeless + kind
+			b.askInVain(j, 1)
 		}
 	}
 	j.kind = kind
@@ -318,12 +319,25 @@ const (
 	candidates = "?"
 )
 
+// askInVain adds n times what a job asks for that is too large.
+func (b *Book) askInVain(j *job, n int64) {
+	b.stale = true
+	for _, option := range j.Options {
+		for queue, amount := range option {
+			b.queues[queue].inVain.Add(amount, n)
+		}
+	}
+}
+
 func (b *Book) unlist(j *job) {
 	if j.Begun {
 		delete(b.urgent, j)
 		return
 	}
 	q, kind := b.queues[j.Queue], j.kind
+	if strings.HasPrefix(kind, hopeless) {
+		b.askInVain(j, -1)
+	}
 	l := q.waiting[kind]
 	if delete(b.members[j.Group], j); len(b.members[j.Group]) == 0 {
 		delete(b.members, j.Group)

@@ -1,34 +1,39 @@
 package judge
 
 import (
-	"cmp"
 	"maps"
 	"math"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // judgeEvictions judges what was evicted since the last rest.
 func (j *Judge) judgeEvictions() {
 	for _, e := range j.evictions {
-		victims := map[string][]*v1.Pod{} // by the job of the preemptor
+		victims := map[types.UID][]*v1.Pod{} // by the preemptor
 		for _, pod := range e.pods {
 			preemptor := j.seen[j.preemptor[pod.UID]]
-			if preemptor == nil && j.restarted {
-				continue // the event is lost
+			if preemptor == nil && (j.restarted || j.endsSince(e.at.Add(-burst)) > 0) {
+				continue // the event is lost, or somebody else deleted what the scheduler had marked
 			}
 			if preemptor == nil {
 				j.violate("evictions", "no event says for which pod %s was evicted", pod.Name)
 				return
 			}
-			victims[jobOf(preemptor)] = append(victims[jobOf(preemptor)], pod)
-			j.judgePriority(pod, preemptor)
+			victims[preemptor.UID] = append(victims[preemptor.UID], pod)
+			if j.endsSince(e.at.Add(-burst)) == 0 { // else the preemptor may have found room, and the next takes what it freed
+				j.judgePriority(pod, preemptor)
+			}
 			j.judgePlaced(pod, preemptor)
 			j.judgeVictimGang(pod)
 		}
-		if len(victims) == 1 && !j.restarted && !e.shaken {
-			j.judgeNecessary(e, slices.Collect(maps.Keys(victims))[0])
+		// What was decided may not have known what changed a moment before.
+		if since := e.at.Add(-burst); len(victims) == 1 && !j.restarted && !j.nodesChanged.After(since) && j.endsSince(since) == 0 {
+			j.judgeNecessary(e, jobOf(j.seen[j.preemptor[e.pods[0].UID]]))
 		}
 	}
 }
@@ -86,7 +91,7 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 		return
 	}
 	u := e.units[at]
-	if held(u, e.units) || j.limited(e, u) {
+	if held(u, e.units) || j.limited(e, u) || e.before.said(u.pods[0], v1alpha1.PreferredTopologyAnnotation) != "" {
 		return
 	}
 	for _, s := range j.starts { // the domain that was cleared for it
@@ -127,16 +132,64 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 			j.violate("necessary", "%s (%d x %d GPUs) evicted %s without need: %v would have been free", u.job, u.count, u.size, names(bundles[name]), spared)
 		}
 	}
-	for _, victim := range e.pods {
-		for _, other := range e.before.sorted() {
-			if gangOf(victim) != "" || gangOf(other) != "" || e.before.queueOf(victim) != e.before.queueOf(other) || !running(other) || other.Spec.NodeName != victim.Spec.NodeName || size(other) != size(victim) || slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return p.UID == other.UID }) {
-				continue
-			}
-			j.Counts["cheaper"]++
-			if c := cmp.Compare(priority(other), priority(victim)); c < 0 || c == 0 && e.before.violates(victim) && !e.before.violates(other) {
-				j.violate("cheaper", "pod %s was evicted for %s, and %s on the same node would have done", victim.Name, u.job, other.Name)
-			}
+	j.judgeCheaper(e, u, free)
+}
+
+// judgeCheaper: "Victims are taken in this order until the preemptor fits: Safe before Whole ... Lower priority; then
+// victims that violate no PodDisruptionBudget" (preemption/README.md). So it does not fit where all goes that has a lower
+// priority than the worst victim. Nor, if that violates a budget and nothing of lower priority does, where all goes that
+// violates none. free is what there was without the victims. Surplus is not judged, nor is what goes with it.
+func (j *Judge) judgeCheaper(e *eviction, u unit, free room) {
+	if u.nonStrict {
+		return
+	}
+	w, gangs, lost := &e.before, e.before.gangs(), map[string]int{}
+	free = maps.Clone(free)
+	for _, pod := range e.pods {
+		free.add(pod, -1)
+		lost[gangOf(pod)]++
+	}
+	surplus := func(g *gang) int { return min(g.running, g.bound()-g.min) }
+	worst, violates := int32(math.MinInt32), false
+	for _, pod := range e.pods {
+		switch g := gangs[gangOf(pod)]; {
+		case g != nil && (g.bound() < g.min || lost[g.name] <= surplus(g)):
+		case priority(pod) > worst:
+			worst, violates = priority(pod), w.violates(pod)
+		case priority(pod) == worst:
+			violates = violates || w.violates(pod)
 		}
+	}
+	if worst == math.MinInt32 {
+		return
+	}
+	lower, harmless := maps.Clone(free), maps.Clone(free)
+	for _, pod := range w.sorted() {
+		g := gangs[gangOf(pod)]
+		if !running(pod) || w.queueOf(pod) != u.queue && j.queued || priority(pod) >= u.priority || g != nil && g.bound() < g.min {
+			continue
+		}
+		whole := []*v1.Pod{pod}
+		if g != nil {
+			whole = g.pods
+		}
+		violating := slices.ContainsFunc(whole, w.violates)
+		if priority(pod) < worst {
+			lower.add(pod, 1)
+		}
+		if priority(pod) <= worst && !violating {
+			harmless.add(pod, 1)
+		}
+		if violating && (priority(pod) < worst || g != nil && surplus(g) > 0) {
+			violates = false // it may be that more of these would have to go
+		}
+	}
+	j.Counts["cheaper"]++
+	if w.fits(u, lower) {
+		j.violate("cheaper", "%s was evicted for %s (%d x %d GPUs), for which what has a priority below %d would have sufficed: %v", names(e.pods), u.job, u.count, u.size, worst, lower)
+	}
+	if violates && w.fits(u, harmless) {
+		j.violate("cheaper", "%s was evicted for %s (%d x %d GPUs), for which what violates no budget would have sufficed: %v", names(e.pods), u.job, u.count, u.size, harmless)
 	}
 }
 
@@ -153,17 +206,22 @@ func (j *Judge) limited(e *eviction, u unit) bool {
 	if j.aboveCeiling(u, e.units) {
 		return true
 	}
+	if e.before.states() || slices.ContainsFunc(slices.Collect(maps.Values(e.before.queues)), func(q *v1alpha1.Queue) bool { return q.Spec.Parent != "" }) {
+		return true
+	}
 	deserved := e.before.deserved(e.units)
 	return !e.before.below(u.queue, u.need()) || float64(e.before.used(u.queue)+u.need()) > deserved[u.queue]
 }
 
-// judgeReclaim: "A queue never has more than it deserves after it reclaimed"; "all queues together lose less of what they
-// deserve than the preemptor asks for" (fairshare/README.md).
+// judgeReclaim: "A queue never has more than it deserves after it reclaimed"; "No queue comes below what it deserves";
+// "all queues together lose less of what they deserve than the preemptor asks for" (fairshare/README.md).
 func (j *Judge) judgeReclaim(e *eviction, u unit) {
-	for _, q := range e.before.queues {
-		if q.Spec.Parent != "" || len(q.Spec.Deserved)+len(q.Spec.Guarantee) > 0 {
-			return
-		}
+	if slices.ContainsFunc(slices.Collect(maps.Values(e.before.queues)), func(q *v1alpha1.Queue) bool { return q.Spec.Parent != "" }) {
+		return
+	}
+	if e.before.states() {
+		j.judgeStated(e, u)
+		return
 	}
 	for _, g := range e.before.gangs() {
 		if g.known && g.bound() < g.min && slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) == g.name }) {
@@ -190,6 +248,89 @@ func (j *Judge) judgeReclaim(e *eviction, u unit) {
 	}
 }
 
+// judgeStated judges what was reclaimed from queues that state what they deserve, and for them. One that has no more than
+// that loses nothing.
+func (j *Judge) judgeStated(e *eviction, u unit) {
+	if !e.before.exists() {
+		return
+	}
+	j.Counts["reclaim"]++
+	used := func(queue string) int64 {
+		sum := e.before.used(queue)
+		for _, s := range j.starts {
+			for _, pod := range s.pods {
+				if s.queue == queue && s.job != u.job {
+					sum += size(pod)
+				}
+			}
+		}
+		return sum
+	}
+	has := e.before.used(u.queue) + u.need()
+	for _, pod := range e.pods {
+		if e.before.queueOf(pod) == u.queue {
+			has -= size(pod)
+		}
+	}
+	if q := e.before.queues[u.queue]; q != nil && has > stated(q) {
+		j.violate("reclaim", "queue %s reclaimed for %s and has %d, and deserves %d", u.queue, u.job, has, stated(q))
+	}
+	for _, pod := range e.pods {
+		if q := e.before.queues[e.before.queueOf(pod)]; q != nil && q.Name != u.queue && used(q.Name) <= stated(q) {
+			j.violate("reclaim", "queue %s, which has %d and deserves %d, lost pod %s to %s", q.Name, used(q.Name), stated(q), pod.Name, u.job)
+		}
+	}
+}
+
+// stated returns what a queue says that it deserves.
+func stated(q *v1alpha1.Queue) int64 {
+	quantity := q.Spec.Deserved[GPU]
+	return quantity.Value()
+}
+
+// states reports whether queues say what they deserve: in a history, all do or none.
+func (w *world) states() bool {
+	for _, q := range w.queues {
+		return len(q.Spec.Deserved) > 0
+	}
+	return false
+}
+
+// exists reports whether there is as much as queues say that they deserve.
+func (w *world) exists() bool {
+	sum := int64(0)
+	for _, gpus := range w.free(true) {
+		sum += gpus
+	}
+	for _, q := range w.queues {
+		sum -= stated(q)
+	}
+	return sum >= 0
+}
+
+// judgeDue: "If preemption finds no victims, and the queue would have no more than it deserves with the preemptor, room is
+// taken from queues that have more than they deserve" (fairshare/README.md), which is all that queues have that deserve
+// nothing: at rest, nothing waits for that.
+func (j *Judge) judgeDue(u unit) {
+	q := j.queues[u.queue]
+	if !j.queued || !j.states() || !j.exists() || u.extra || u.nonStrict || q == nil {
+		return
+	}
+	j.Counts["due"]++
+	if !j.open(u.queue) || !j.below(u.queue, u.need()) || j.used(u.queue)+u.need() > stated(q) {
+		return
+	}
+	free := j.free(false)
+	for _, pod := range j.pods {
+		if from := j.queues[j.queueOf(pod)]; running(pod) && from != nil && from != q && stated(from) == 0 {
+			free.add(pod, 1)
+		}
+	}
+	if j.fits(u, free) {
+		j.violate("due", "%s waits for %d x %d GPUs (%s) of the %d that its queue %s deserves, and with what queues have that deserve nothing there are %v", u.job, u.count, u.size, told(u), stated(q), q.Name, free)
+	}
+}
+
 // deserved divides the cluster by weight, clamped by capability and by what is asked for: "All capacity is shared by
 // weight ... and clamped by guarantee, by capability, and by what is asked for" (fairshare/README.md).
 func (w *world) deserved(waiting []unit) map[string]float64 {
@@ -207,7 +348,7 @@ func (w *world) deserved(waiting []unit) map[string]float64 {
 		}
 	}
 	for _, u := range waiting {
-		if w.fits(u, empty) {
+		if w.fits(u, empty) && w.allowed(u.queue) >= u.need() {
 			asks[u.queue] += float64(u.need())
 		}
 	}

@@ -23,8 +23,9 @@ type Judge struct {
 	seen   map[types.UID]*v1.Pod // all pods ever seen, as they were last
 	// partial is since when gangs are bound in part that have not started.
 	partial map[string]time.Time
-	// waited is what waited at the last rest.
+	// waited is what waited at the last rest, and left what was free then.
 	waited []unit
+	left   room
 	// starts and evictions are those since the last rest; disturbed are the gangs that lost pods otherwise, and changed
 	// is whether queues were changed.
 	starts    []start
@@ -34,10 +35,13 @@ type Judge struct {
 	restarted bool // the scheduler was
 	// happened is when something last happened that may let something start.
 	happened time.Time
-	// nodesChanged is when nodes last came, went or were cordoned.
-	nodesChanged time.Time
-	preemptor    map[types.UID]types.UID // by victim, as events say
-	found        []string
+	// rested is when the scheduler last was at rest, and nodesChanged when nodes or budgets last came,
+	// went or were changed.
+	rested, nodesChanged time.Time
+	preemptor            map[types.UID]types.UID // by victim, as events say
+	ends                 []time.Time             // of pods that were not evicted, since the last rest
+	found                []string
+	nominated            map[types.UID]time.Time // since when pods are
 	// Counts is how often each promise was put to the test.
 	Counts map[string]int
 }
@@ -50,6 +54,8 @@ type start struct {
 	pods []*v1.Pod       // as they are bound
 	rest []*v1.Pod       // pods of others that were bound after it began
 	late time.Duration   // after something happened
+	// several pods ended a moment before: those that come first may have been tried after the first of these.
+	several bool
 }
 
 // eviction is what the scheduler evicted for one preemptor.
@@ -57,13 +63,12 @@ type eviction struct {
 	pods   []*v1.Pod
 	before world // as it was when the first went
 	units  []unit
-	// shaken: nodes changed a moment before, so that what was decided may not have known that.
-	shaken bool
+	at     time.Time // when the first went
 }
 
 // New returns a judge; queued is whether the scheduler has queues.
 func New(queued bool) *Judge {
-	return &Judge{world: newWorld(), queued: queued, seen: map[types.UID]*v1.Pod{}, partial: map[string]time.Time{}, disturbed: map[string]bool{}, preemptor: map[types.UID]types.UID{}, Counts: map[string]int{}}
+	return &Judge{world: newWorld(), queued: queued, seen: map[types.UID]*v1.Pod{}, partial: map[string]time.Time{}, disturbed: map[string]bool{}, nominated: map[types.UID]time.Time{}, preemptor: map[types.UID]types.UID{}, Counts: map[string]int{}}
 }
 
 // Found returns what was found.
@@ -90,6 +95,7 @@ func (j *Judge) Observe(at time.Time, object any, gone bool) {
 		j.changed = true
 	case *policyv1.PodDisruptionBudget:
 		put(j.budgets, o.Name, o, gone)
+		j.nodesChanged = at
 	case *v1.Pod:
 		j.pod(o, gone)
 	}
@@ -122,13 +128,26 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 		before = &v1.Pod{}
 	}
 	j.seen[pod.UID] = pod
-	if gone && evicted(pod) {
+	if evicted(pod) && (gone || pod.DeletionTimestamp != nil) && before.DeletionTimestamp == nil {
 		j.evict(pod)
 	}
-	if lost := gone || ended(pod); lost && gangOf(pod) != "" {
-		j.disturbed[gangOf(pod)] = true
+	if node := pod.Status.NominatedNodeName; node == "" {
+		delete(j.nominated, pod.UID)
+	} else if node != before.Status.NominatedNodeName {
+		j.nominated[pod.UID] = j.now
+	}
+	if gone || ended(pod) {
+		if gangOf(pod) != "" {
+			j.disturbed[gangOf(pod)] = true
+		}
+		if !evicted(pod) && running(before) {
+			j.ends = append(j.ends, j.now)
+		}
 	}
 	if !gone && running(pod) && before.Spec.NodeName == "" {
+		if before.Annotations[v1alpha1.TimeoutAnnotation] == "true" && !j.started[gangOf(pod)] {
+			j.violate("waiting time", "pod %s started although the time of its gang is up", pod.Name)
+		}
 		j.begin(pod)
 	}
 	if old == nil || gone || ended(pod) || before.Spec.NodeName != pod.Spec.NodeName || before.Status.NominatedNodeName != pod.Status.NominatedNodeName {
@@ -137,6 +156,7 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 	put(j.pods, pod.UID, pod, gone)
 	if !gone && running(pod) && before.Spec.NodeName == "" {
 		j.judgeNode(pod)
+		j.judgeNominated(pod)
 		j.judgeCapability(pod)
 	}
 	if name := gangOf(pod); name != "" {
@@ -171,7 +191,7 @@ func (j *Judge) begin(pod *v1.Pod) {
 	}
 	for _, u := range j.units() {
 		if slices.ContainsFunc(u.pods, func(p *v1.Pod) bool { return p.UID == pod.UID }) {
-			s := start{unit: u, free: j.free(false), used: map[string]bool{}, pods: []*v1.Pod{pod}, late: j.now.Sub(j.happened)}
+			s := start{unit: u, free: j.free(false), used: map[string]bool{}, pods: []*v1.Pod{pod}, late: j.now.Sub(j.happened), several: j.endsSince(j.now.Add(-burst)) > 1}
 			for _, w := range j.waited {
 				s.used[w.job] = !j.below(w.queue, w.need())
 			}
@@ -181,12 +201,22 @@ func (j *Judge) begin(pod *v1.Pod) {
 	}
 }
 
+// endsSince counts pods that ended, and were not evicted.
+func (j *Judge) endsSince(at time.Time) (n int) {
+	for _, end := range j.ends {
+		if end.After(at) {
+			n++
+		}
+	}
+	return n
+}
+
 func (j *Judge) evict(pod *v1.Pod) {
 	if len(j.evictions) == 0 {
 		before := j.world
 		before.nodes, before.pods, before.groups = maps.Clone(j.nodes), maps.Clone(j.pods), maps.Clone(j.groups)
 		before.queues, before.budgets, before.started = maps.Clone(j.queues), maps.Clone(j.budgets), maps.Clone(j.started)
-		j.evictions = append(j.evictions, &eviction{before: before, units: j.units(), shaken: j.now.Sub(j.nodesChanged) < burst})
+		j.evictions = append(j.evictions, &eviction{before: before, units: j.units(), at: j.now})
 	}
 	j.evictions[0].pods = append(j.evictions[0].pods, pod)
 }
@@ -209,6 +239,35 @@ func (j *Judge) judgeNode(pod *v1.Pod) {
 	}
 }
 
+// judgeNominated: "All members are nominated. Their places are held ... until they are bound, the gang gives up, or a
+// preemptor of higher priority ... needs them" (preemption/README.md).
+func (j *Judge) judgeNominated(pod *v1.Pod) {
+	node := j.nodes[pod.Spec.NodeName]
+	if node == nil || j.restarted {
+		return
+	}
+	sum, held := int64(0), false
+	for _, p := range j.pods {
+		switch {
+		case ended(p):
+		case p.Spec.NodeName == node.Name && p.DeletionTimestamp == nil:
+			sum += size(p)
+		case p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" && jobOf(p) != jobOf(pod) && priority(p) >= priority(pod) && j.now.Sub(j.nominated[p.UID]) > burst:
+			held = true
+			if p.Status.NominatedNodeName == node.Name {
+				sum += size(p)
+			}
+		}
+	}
+	if !held {
+		return
+	}
+	j.Counts["nominated"]++
+	if has := node.Status.Allocatable[GPU]; sum > has.Value() {
+		j.violate("nominated", "pod %s took a place on node %s, of whose %d GPUs %d are used or promised", pod.Name, node.Name, has.Value(), sum)
+	}
+}
+
 // judgeCapability: "No capability is ever exceeded, nor that of a queue above"; "A gang with only part of its minimum
 // bound, interrupted or having lost members, ... passes all limits" (fairshare/README.md).
 func (j *Judge) judgeCapability(pod *v1.Pod) {
@@ -227,7 +286,7 @@ const burst = time.Second
 // judgePartial: a gang is bound whole or not at all: "released together" (gang/README.md).
 func (j *Judge) judgePartial(name string, g *gang) {
 	since, was := j.partial[name]
-	part := g != nil && g.known && !j.started[name] && g.bound() > 0 && g.bound() < g.min && !j.disturbed[name]
+	part := g != nil && g.known && !j.started[name] && g.running > 0 && g.bound() < g.min && !j.disturbed[name]
 	switch {
 	case part && !was:
 		j.partial[name] = j.now
@@ -249,14 +308,19 @@ func (j *Judge) Rest(at time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(gangs)) {
 		j.judgePartial(name, gangs[name])
 		j.judgeTopology(gangs[name])
+		if gangs[name].timedOut {
+			j.Counts["waiting time"]++
+		}
 	}
 	for _, u := range waiting {
 		j.judgeIdle(u, waiting)
 	}
 	j.judgeLate(waiting)
 	j.judgeOrder(waiting)
+	j.judgeHeld(waiting)
 	j.judgeEvictions()
 	j.waited, j.starts, j.evictions, j.disturbed, j.changed = waiting, nil, nil, map[string]bool{}, false
+	j.left, j.rested, j.ends = j.free(false), at, nil
 	j.restarted = false
 	for name, g := range gangs {
 		if g.known && g.bound() < g.min && g.bound() > 0 {
@@ -283,10 +347,13 @@ func held(u unit, among []unit) bool {
 	return slices.ContainsFunc(among, func(o unit) bool { return o.nonStrict && o.minimum && o.job != u.job })
 }
 
-// aboveCeiling reports whether something waits in another queue than u's because of a ceiling. It keeps its share, and
-// so may keep u out: what did not fit lends it, what was not tried does not.
+// aboveCeiling reports whether something waits in another queue than u's because others use what a ceiling allows. It
+// keeps its share, and so may keep u out: what did not fit lends it, what was not tried does not. What is above a ceiling
+// all by itself asks for nothing (fairshare/README.md).
 func (j *Judge) aboveCeiling(u unit, among []unit) bool {
-	return slices.ContainsFunc(among, func(o unit) bool { return o.queue != u.queue && !j.below(o.queue, o.need()) })
+	return slices.ContainsFunc(among, func(o unit) bool {
+		return o.queue != u.queue && !j.below(o.queue, o.need()) && j.allowed(o.queue) >= o.need()
+	})
 }
 
 // judgeIdle: "tried again ... when a change can help: a node, a pod that ends, a new member" (behaviour.md), and "whatever
@@ -303,6 +370,7 @@ func (j *Judge) judgeIdle(u unit, waiting []unit) {
 		j.violate("idle", "%s waits for %d x %d GPUs (%s), and free are %v", u.job, u.count, u.size, told(u), free)
 		return
 	}
+	j.judgeDue(u)
 	if j.queued || u.extra || u.nonStrict { // a NonStrict gang that holds some evicts for the rest beside it
 		return
 	}
@@ -355,20 +423,26 @@ func told(u unit) string {
 // judgeOrder: "by priority, then ... age" (gang/README.md); "Inside a queue the order is: priority, gangs that do not run
 // yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
 // and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
-// rank after it is not counted, nor is room that was made by evictions.
+// rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one after the other.
+// Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner.
 func (j *Judge) judgeOrder(waiting []unit) {
 	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
 	}
 	for _, w := range j.waited {
-		if !slices.ContainsFunc(waiting, func(u unit) bool { return u.job == w.job && u.count == w.count && u.pods[0].UID == w.pods[0].UID }) {
+		if w.extra || !slices.ContainsFunc(waiting, func(u unit) bool { return u.job == w.job && u.count == w.count && u.pods[0].UID == w.pods[0].UID }) {
 			continue
 		}
 		for _, s := range j.starts {
-			if !w.before(s.unit) || j.queued && w.queue != s.queue || len(j.evictions) > 0 || s.nonStrict || j.disturbed[w.job] || j.disturbed[s.job] {
+			if j.queued && (w.queue != s.queue || s.extra) || len(j.evictions) > 0 || s.nonStrict || s.several || j.disturbed[w.job] || j.disturbed[s.job] {
 				continue
 			}
-			j.Counts["order"]++
+			if w.before(s.unit) || s.before(w) {
+				j.Counts["order"]++
+			}
+			if !w.before(s.unit) {
+				continue
+			}
 			free := maps.Clone(s.free)
 			for _, pod := range s.rest {
 				if u, ok := j.unitOf(pod); !ok || !w.before(u) {
@@ -379,6 +453,41 @@ func (j *Judge) judgeOrder(waiting []unit) {
 				j.violate("order", "%s of priority %d, made %s, waits and would have fitted into %v when %s of priority %d, made %s, started", w.job, w.priority, w.created.Format(time.TimeOnly), free, s.job, s.priority, s.created.Format(time.TimeOnly))
 			}
 		}
+	}
+}
+
+// judgeHeld: "What fits is held, out of reach of all other pods"; "When it runs out, everything is given back, the waiting
+// members get the annotation timeout" (behaviour.md). It is judged of the only NonStrict gang that waited at the last rest,
+// if it waits still: what was free then is what it held, if it would fit into an empty cluster. Pods that come before it
+// may have preempted it.
+func (j *Judge) judgeHeld(waiting []unit) {
+	if j.queued || j.restarted || len(j.evictions) > 0 || !j.nodesChanged.Before(j.rested) {
+		return
+	}
+	holds := func(u unit) bool { return u.nonStrict && u.minimum }
+	at, now := slices.IndexFunc(j.waited, holds), slices.IndexFunc(waiting, holds)
+	if at < 0 || now < 0 || slices.ContainsFunc(j.waited[at+1:], holds) || slices.ContainsFunc(waiting[now+1:], holds) {
+		return
+	}
+	u := j.waited[at]
+	if waiting[now].job != u.job || waiting[now].count != u.count || j.disturbed[u.job] || u.topology != "" || !j.fits(u, j.free(true)) {
+		return
+	}
+	held := j.left.holds(u)
+	if held == 0 {
+		return
+	}
+	if u.waits > 0 && u.waits < j.now.Sub(j.rested) {
+		j.violate("waiting time", "gang %s waits and holds for more than %v", u.job, u.waits)
+	}
+	for _, s := range j.starts {
+		if s.priority > u.priority {
+			return
+		}
+	}
+	j.Counts["held"]++
+	if free := j.free(false); free.holds(u) < held {
+		j.violate("held", "gang %s held %d of %d in %v, and %v is left", u.job, held, u.count, j.left, free)
 	}
 }
 

@@ -3,6 +3,7 @@ package judge
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -96,9 +97,10 @@ func (w *world) said(pod *v1.Pod, key string) string {
 type gang struct {
 	name                    string
 	min, running, succeeded int
-	pending                 []*v1.Pod
+	pending, pods           []*v1.Pod // pods are those that run
 	topology, mode          string
 	timedOut, known         bool
+	waits                   time.Duration // how long it waits with what it holds; 0 if it does not say
 	queue                   string
 	priority                int32
 	size                    int64
@@ -108,7 +110,7 @@ type gang struct {
 
 func (g *gang) bound() int { return g.running + g.succeeded }
 
-func (g *gang) waits() bool { return g.known && !g.timedOut && len(g.pending) > 0 }
+func (g *gang) waiting() bool { return g.known && !g.timedOut && len(g.pending) > 0 }
 
 // gangs returns all gangs with unfinished pods, by name.
 func (w *world) gangs() map[string]*gang {
@@ -123,6 +125,7 @@ func (w *world) gangs() map[string]*gang {
 			g = &gang{name: name, queue: w.queueOf(pod), priority: priority(pod), size: size(pod), domains: map[string]bool{},
 				topology: w.said(pod, v1alpha1.RequiredTopologyAnnotation), mode: w.said(pod, v1alpha1.ModeAnnotation), created: pod.CreationTimestamp.Time}
 			g.min, g.known = w.minimum(pod)
+			g.waits, _ = time.ParseDuration(w.said(pod, v1alpha1.WaitingTimeAnnotation)) // 0 where it says nothing
 			if group := w.groups[name]; group != nil {
 				g.created = group.CreationTimestamp.Time
 			}
@@ -137,6 +140,7 @@ func (w *world) gangs() map[string]*gang {
 		case ended(pod):
 		case running(pod):
 			g.running++
+			g.pods = append(g.pods, pod)
 			if node := w.nodes[pod.Spec.NodeName]; node != nil && g.topology != "" {
 				g.domains[node.Labels[g.topology]] = true
 			}
@@ -169,6 +173,7 @@ type unit struct {
 	// minimum is whether it is a gang that has not started. extra is whether its gang has its minimum without it.
 	minimum, extra, nonStrict bool
 	topology                  string
+	waits                     time.Duration
 	// domain is the only one in which it may be, if it has to be where others of its gang are; empty for any.
 	domain   string
 	priority int32
@@ -181,9 +186,9 @@ func (w *world) units() (all []unit) {
 	gangs := w.gangs()
 	for _, name := range slices.Sorted(maps.Keys(gangs)) {
 		g := gangs[name]
-		u := unit{job: name, queue: g.queue, size: g.size, priority: g.priority, created: g.created, topology: g.topology, nonStrict: g.mode == v1alpha1.ModeNonStrict}
+		u := unit{job: name, queue: g.queue, size: g.size, priority: g.priority, created: g.created, topology: g.topology, waits: g.waits, nonStrict: g.mode == v1alpha1.ModeNonStrict}
 		switch {
-		case !g.waits():
+		case !g.waiting():
 		case w.started[name] || g.succeeded >= g.min:
 			u.count, u.extra, u.nonStrict = 1, g.bound() >= g.min, false
 			if len(g.domains) == 1 {
@@ -270,6 +275,14 @@ func (w *world) fits(u unit, free room) bool {
 	return false
 }
 
+// holds returns how much of a unit that may be anywhere fits into a room.
+func (r room) holds(u unit) (n int) {
+	for _, gpus := range r {
+		n += int(max(gpus, 0) / u.size)
+	}
+	return min(n, u.count)
+}
+
 // used returns what a queue and those below it have bound: on a node that is gone nothing is used.
 func (w *world) used(queue string) (sum int64) {
 	for _, pod := range w.pods {
@@ -303,6 +316,19 @@ func (w *world) below(queue string, more int64) bool {
 		}
 	}
 	return true
+}
+
+// allowed returns the lowest capability of a queue and those above it.
+func (w *world) allowed(queue string) int64 {
+	most := int64(math.MaxInt64)
+	for _, name := range w.above(queue) {
+		if q := w.queues[name]; q != nil {
+			if limit, ok := q.Spec.Capability[GPU]; ok {
+				most = min(most, limit.Value())
+			}
+		}
+	}
+	return most
 }
 
 // violates reports whether the eviction of a pod violates a budget as it is now.
