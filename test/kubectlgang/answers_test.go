@@ -52,24 +52,25 @@ func (s *stage) testWhatIf(t *testing.T) {
 	if stdout, stderr, err := s.tryText(t, asked(t)+group, "--as=viewer"); err != nil || !strings.Contains(stdout, "2 of 2 pods would be placed") || !strings.Contains(stderr, note) {
 		t.Errorf("the viewer is told %v, %q, %q", err, stdout, stderr)
 	}
-	// Four nodes are empty: there is no room for the Job beside its Reservation.
+	// Without its Reservation the Job would take another node.
 	const reservation = `
 ---
 apiVersion: scheduling.lockstep.dev/v1alpha1
 kind: Reservation
 metadata: {name: for-more}
 spec:
-  replicas: 3
+  replicas: 1
   ttl: 1h
   owners: [{podGroup: llm/more}]
   template:
     metadata: {namespace: llm}
     spec:
+      nodeSelector: {kubernetes.io/hostname: gpu-5}
       schedulerName: lockstep-scheduler
       containers: [{name: worker, resources: {limits: {nvidia.com/gpu: 8}}}]
 `
-	three := strings.NewReplacer("parallelism: 2", "parallelism: 3", "completions: 2", "completions: 3", `"2"`, `"3"`).Replace(asked(t))
-	if stdout, stderr, err := s.tryText(t, three+reservation); err != nil || !strings.Contains(stdout, "3 of 3 pods would be placed") {
+	one := strings.NewReplacer("parallelism: 2", "parallelism: 1", "completions: 2", "completions: 1", `"2"`, `"1"`).Replace(asked(t))
+	if stdout, stderr, err := s.tryText(t, one+reservation); err != nil || !regexp.MustCompile(`more-0 +llm/more +gpu-5`).MatchString(stdout) {
 		t.Errorf("with its Reservation: %v\n%s%s", err, stdout, stderr)
 	}
 }

@@ -186,7 +186,9 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	}
 	var names []string
 	for i := range gangs {
-		names = append(names, gangs[i].Name)
+		if gangs[i].Name != name { // one of pods that no profile schedules is there, and is none
+			names = append(names, gangs[i].Name)
+		}
 	}
 	if hint := suggest(name, names); hint != "" {
 		return fmt.Errorf("there is no gang %q%s%s", gang, hint, aside)
