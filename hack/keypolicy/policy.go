@@ -176,10 +176,17 @@ func faultsOf(kind keys.Object, f form, list string) string {
 e.key + ': "' + %s + '" is not ' + variables.accepted[e.key]`, values.String(), clipped("e.value"))
 	}
 	return fmt.Sprintf(`%s.map(e,
-!(e.key in variables.where) ? (e.key.startsWith('%s') ? e.key + ' is not a key of Lockstep; docs/keys.md has all' : '') :
+!(e.key in variables.where) ? (e.key.startsWith('%s') ? %s : '') :
 !(e.key in [%s]) ? %s :
-%s).filter(fault, fault != '')`, list, keys.Prefix, strings.Join(here, ", "), misplaced, last)
+%s).filter(fault, fault != '')`, list, keys.Prefix, unknown, strings.Join(here, ", "), misplaced, last)
 }
+
+// alike is how many letters of a misspelled key have to be right, from the first: those that begin with these are named.
+const alike = 4
+
+// unknown is a text about a key that is none, with those that begin like it.
+var unknown = fmt.Sprintf(`[variables.where.filter(k, k.startsWith(e.key.size() < %[1]d ? e.key : e.key.substring(0, %[1]d)))].map(near,
+e.key + ' is not a key of Lockstep' + (near.size() == 0 ? '; docs/keys.md has all' : ': did you mean ' + near.join(' or ') + '?'))[0]`, len(keys.Prefix)+alike)
 
 // mapOf returns a map from all keys to a text about them.
 func mapOf(text func(keys.Key) string) string {

@@ -222,7 +222,8 @@ func TestWhatIsRefused(t *testing.T) {
 	}{
 		"a good pod":                   {"pods", nil, good, nil},
 		"a bad value":                  {"pods", nil, bad, []string{gang + `: "owner" is not one of Owner, OwnerPart`}},
-		"a misspelled key":             {"pods", nil, meta(map[string]string{typo: "rack"}), []string{typo + " is not a key of Lockstep"}},
+		"a misspelled key":             {"pods", nil, meta(map[string]string{typo: "rack"}), []string{typo + " is not a key of Lockstep: did you mean " + topology + "?"}},
+		"a key like no other":          {"pods", nil, meta(map[string]string{"scheduling.lockstep.dev/colour": "x"}), []string{"scheduling.lockstep.dev/colour is not a key of Lockstep; docs/keys.md has all"}},
 		"both":                         {"pods", nil, meta(map[string]string{typo: "rack", gang: "owner"}), []string{typo, gang + `: "owner"`}},
 		"a label that is none":         {"pods", nil, labelled, []string{gang + " has no effect as a label of pods: it is an annotation of pods and namespaces"}},
 		"a key of Koordinator's own":   {"pods", nil, meta(map[string]string{"gang.scheduling.koordinator.sh/other": "x"}), nil},

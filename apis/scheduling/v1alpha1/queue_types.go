@@ -20,6 +20,8 @@ const (
 	QueueReady = "Ready"
 	// QueueReasonServing goes with QueueReady when it is true.
 	QueueReasonServing = "Serving"
+	// QueueReasonUnknownResource goes with it, too: the queue states an amount of a resource that no node has.
+	QueueReasonUnknownResource = "UnknownResource"
 	// QueueReasonClosed: spec.closed is true.
 	QueueReasonClosed = "Closed"
 	// QueueReasonInvalid: an amount that the queue, or one above it, states cannot be.
@@ -44,6 +46,7 @@ const (
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.runningGangs`
 // +kubebuilder:printcolumn:name="Pending",type=integer,JSONPath=`.status.pendingGangs`
 // +kubebuilder:printcolumn:name="Closed",type=boolean,JSONPath=`.spec.closed`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why it serves pods, or does not."
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,priority=1
 // +kubebuilder:printcolumn:name="Stated",type=string,JSONPath=`.spec.deserved`,description="What it is entitled to, as its spec states it.",priority=1
 // +kubebuilder:printcolumn:name="Due",type=string,JSONPath=`.status.deserved`,description="What it is entitled to as things are, and never more than it requests.",priority=1

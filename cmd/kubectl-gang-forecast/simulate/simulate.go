@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/logs"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
@@ -75,6 +78,63 @@ func New(ground *Ground) (_ *Simulation, err error) {
 	}
 	s.configFile, err = writeConfig(s.dir, ground.SchedulerConfig)
 	return s, err
+}
+
+// Begin adds objects to the cluster, and starts a scheduler. Pods are added once it has decided about the Reservations that
+// come with them: a controller makes pods later than that.
+func (s *Simulation) Begin(ctx context.Context, objects []Object) error {
+	var first, pods []Object
+	reservations := sets.New[string]()
+	for _, one := range objects {
+		switch one.Resource {
+		case Pods:
+			pods = append(pods, one)
+			continue
+		case v1alpha1.ReservationResource:
+			name, _, _ := unstructured.NestedString(one.Object, "metadata", "name")
+			reservations.Insert(name)
+		}
+		first = append(first, one)
+	}
+	if len(reservations) == 0 {
+		first, pods = objects, nil
+	}
+	if err := s.Suppose(first); err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil || len(pods) == 0 {
+		return err
+	}
+	if err := s.reserved(ctx, reservations); err != nil {
+		return err
+	}
+	return s.Suppose(pods)
+}
+
+// reserved returns when the scheduler has found a place for Reservations, or none, or has come to nothing for a while.
+func (s *Simulation) reserved(ctx context.Context, names sets.Set[string]) error {
+	if err := s.Ready(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, stillWorking)
+	defer cancel()
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) {
+		decided := 0
+		for _, o := range s.server.Made(v1alpha1.ReservationResource) {
+			rsv := &v1alpha1.Reservation{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, rsv); err != nil {
+				return false, fmt.Errorf("reading a Reservation: %w", err)
+			}
+			if names.Has(rsv.Name) && (rsv.Status.Phase != "" || meta.FindStatusCondition(rsv.Status.Conditions, v1alpha1.ReservationScheduled) != nil) {
+				decided++
+			}
+		}
+		return decided == len(names), s.server.Refused()
+	})
+	if wait.Interrupted(err) {
+		return nil
+	}
+	return err
 }
 
 // Start starts a scheduler. It is called once.

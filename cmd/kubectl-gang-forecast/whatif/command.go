@@ -77,10 +77,7 @@ func (o *options) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := simulation.Suppose(objects); err != nil {
-			return err
-		}
-		if err := simulation.Start(ctx); err != nil {
+		if err := simulation.Begin(ctx, objects); err != nil {
 			return err
 		}
 		answer, err := simulation.Decide(ctx, pods)
@@ -192,6 +189,9 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 		return nil, nil, fmt.Errorf("reading %s: there are no pods in it", strings.Join(o.files, ", "))
 	}
 	if err := o.missing(ctx, simulation, kinds, w.Makers); err != nil {
+		return nil, nil, err
+	}
+	if err := o.refused(ctx, kinds, w.Manifests); err != nil {
 		return nil, nil, err
 	}
 	if err := o.homeless(ctx, simulation, &w); err != nil {

@@ -37,6 +37,8 @@ type Workload struct {
 	// Objects are the objects that are not pods, and make none.
 	Objects []*unstructured.Unstructured
 	Pods    []*v1.Pod
+	// Manifests are the objects as the manifests have them, each in its namespace.
+	Manifests []*unstructured.Unstructured
 	// Makers are the objects of the manifests that are pods or make pods, and have a name there.
 	Makers []*unstructured.Unstructured
 }
@@ -124,12 +126,13 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	if u.IsList() {
 		return u.EachListItem(func(item runtime.Object) error { return r.add(w, item.(*unstructured.Unstructured)) })
 	}
+	if u.GetNamespace() == "" {
+		u.SetNamespace(r.Namespace)
+	}
+	w.Manifests = append(w.Manifests, u.DeepCopy())
 	named := u.GetName() != ""
 	if !named {
 		u.SetName(u.GetGenerateName() + string(uuid.NewUUID())[:5])
-	}
-	if u.GetNamespace() == "" {
-		u.SetNamespace(r.Namespace)
 	}
 	u.SetUID(uuid.NewUUID())
 	u.SetCreationTimestamp(metav1.NewTime(r.Now))

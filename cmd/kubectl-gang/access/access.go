@@ -39,7 +39,7 @@ type Access struct {
 	kubeconfig clientcmd.ClientConfig
 
 	notes sync.Mutex
-	// refusedWrite is whether the API server refused to write something, and refusedReads what it refused to read.
+	// refusedWrite is whether the API server refused to change something, and refusedReads what it refused to read.
 	refusedWrite atomic.Bool
 	mu           sync.Mutex
 	refusedReads map[schema.GroupResource]bool

@@ -152,9 +152,10 @@ func (a *Access) noting(to http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := to.RoundTrip(r)
 		if err == nil && response.StatusCode == http.StatusForbidden {
-			if r.Method == http.MethodGet {
+			switch r.Method {
+			case http.MethodGet:
 				a.noteRefused(resourceAt(r))
-			} else {
+			case http.MethodPatch:
 				a.refusedWrite.Store(true)
 			}
 		}

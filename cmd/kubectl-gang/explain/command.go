@@ -114,6 +114,12 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 	}
 	<-read
 	g := beside.row(gang, forecast.Named)
+	if g == nil && len(forecast.Named) == 0 {
+		if r := evicted(ctx, cluster, gang); r != nil {
+			r.Notes = beside.notes
+			return r, nil
+		}
+	}
 	if g == nil && why != nil || len(forecast.Members) == 0 && (g == nil || len(beside.of.PodGroups)+len(beside.of.Natives) == 0) {
 		if why != nil {
 			return nil, unasked(o.unknown(ctx, cluster.Read, gang, strings.Join(beside.notes, "; ")), why)
@@ -123,6 +129,9 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 	r := newReport(gang, forecast.Members)
 	defer r.judge(g)
 	r.Notes = beside.notes
+	for _, plan := range view.Plans(beside.plans) {
+		r.Advice = append(r.Advice, planned(&plan))
+	}
 	if g != nil && (g.Minimum > 0 || beside.groupsRead) { // or else its PodGroup may say more than its pods
 		r.tell(g, forecast.Profiles)
 	}
@@ -133,6 +142,29 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 	r.Unasked = o.unread(ctx, cluster, why)
 	r.addUnasked(ctx, cluster.Read, g, Waiting(forecast.Members), beside)
 	return r, nil
+}
+
+// planned says how far a plan has come that is to make room for a gang.
+func planned(plan *view.Plan) string {
+	text := fmt.Sprintf("DefragmentationPlan %s is to make room for it: %s", plan.Name, plan.Phase)
+	if plan.Moves > 0 {
+		text += fmt.Sprintf(", %d of %d moves are done; %s", plan.Moved, plan.Moves, plan.Message)
+	}
+	return text
+}
+
+// evicted reports on a gang of which nothing is left since it was evicted; nil for any other.
+func evicted(ctx context.Context, cluster *source.Cluster, gang string) *Report {
+	namespace, name, _ := strings.Cut(gang, "/")
+	for _, g := range cluster.WithEvicted(ctx, namespace, nil) {
+		if g.Name == name {
+			r := newReport(gang, nil)
+			r.tell(&g, nil)
+			r.judge(&g)
+			return r
+		}
+	}
+	return nil
 }
 
 // unasked returns an error with why the scheduler could not be asked.

@@ -105,10 +105,7 @@ func podOf(ctx context.Context, cluster *source.Cluster, namespace, name string)
 		}
 		return nil, err
 	}
-	pod := &v1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: job.Spec.Template.Spec}
-	pod.Namespace = namespace
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&job, batchv1.SchemeGroupVersion.WithKind("Job"))}
-	return pod, nil
+	return source.PodOf(&job), nil
 }
 
 func namesOf(pods []*v1.Pod) (names []string) {
@@ -125,6 +122,7 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 	if err != nil {
 		return "", err
 	}
+	gangs = cluster.WithEvicted(ctx, namespace, gangs)
 	waiting := slices.DeleteFunc(slices.Clone(gangs), func(g view.Gang) bool { return slices.Contains([]string{"bound", "ended"}, stands(&g)) })
 	if len(waiting) == 1 {
 		return namespace + "/" + waiting[0].Name, nil
@@ -188,7 +186,9 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	}
 	var names []string
 	for i := range gangs {
-		names = append(names, gangs[i].Name)
+		if gangs[i].Name != name { // one of pods that no profile schedules is there, and is none
+			names = append(names, gangs[i].Name)
+		}
 	}
 	if hint := suggest(name, names); hint != "" {
 		return fmt.Errorf("there is no gang %q%s%s", gang, hint, aside)

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -29,6 +30,8 @@ type beside struct {
 	// reservations are those of the cluster; reservationsRead is whether these are all.
 	reservations     []*v1alpha1.Reservation
 	reservationsRead bool
+	// plans are the DefragmentationPlans for the gang that have not ended.
+	plans []*v1alpha1.DefragmentationPlan
 	// notes are what could not be read.
 	notes []string
 }
@@ -42,6 +45,7 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 	var natives schedulingv1beta1.PodGroupList
 	var home v1.Namespace
 	var reservations v1alpha1.ReservationList
+	var plans v1alpha1.DefragmentationPlanList
 	asks := []struct {
 		what, path string
 		into       any
@@ -51,6 +55,7 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		{"its native PodGroup is not known", "/apis/scheduling.k8s.io/v1beta1" + podGroups, &natives, nil},
 		{"what its namespace says of the queue is not known", "/api/v1/namespaces/" + namespace, &home, nil},
 		{"Reservations are not known", "/apis/scheduling.lockstep.dev/v1alpha1/reservations", &reservations, nil},
+		{"DefragmentationPlans are not known", "/apis/scheduling.lockstep.dev/v1alpha1/defragmentationplans", &plans, nil},
 	}
 	var all sync.WaitGroup
 	for i := range asks {
@@ -67,6 +72,9 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 	// A dump has whole lists.
 	b.of.PodGroups = slices.DeleteFunc(access.Pointers(groups.Items), func(g *coscheduling.PodGroup) bool { return g.Name != name })
 	b.of.Natives = slices.DeleteFunc(access.Pointers(natives.Items), func(g *schedulingv1beta1.PodGroup) bool { return g.Name != name })
+	b.plans = slices.DeleteFunc(access.Pointers(plans.Items), func(p *v1alpha1.DefragmentationPlan) bool {
+		return p.Spec.Goal.PodGroup != gang || migration.PlanEnded(p.Status.Phase)
+	})
 	if asks[2].err == nil {
 		b.of.Namespaces = []*v1.Namespace{&home}
 	}

@@ -5,14 +5,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -95,6 +99,13 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !o.watch && selector.Empty() {
+		cluster, err := (&source.Source{}).Cluster(o.Access)
+		if err != nil {
+			return err
+		}
+		gangs = cluster.WithEvicted(ctx, r.namespace, gangs)
+	}
 	if len(gangs) == 0 && !o.watch && printer.IsTable() {
 		o.Note("no gangs found%s", in(r.namespace))
 	}
@@ -126,7 +137,7 @@ func (o *options) columns() output.Columns[view.Gang] {
 		{Name: "Queue", Of: func(g view.Gang) any { return g.Queue }},
 		{Name: "Priority", Of: func(g view.Gang) any { return output.OrNone(g.Priority) }},
 		{Name: "Domain", Of: func(g view.Gang) any { return output.OrNone(g.Domain) }},
-		{Name: "Reason", Of: func(g view.Gang) any { return cmp.Or(g.Reason, unknown) }},
+		{Name: "Reason", Of: func(g view.Gang) any { return reason(&g) }},
 		{Name: "Age", Of: func(g view.Gang) any { return output.Age(g.Created, time.Now()) }},
 		{Name: "Mode", Wide: true, Of: func(g view.Gang) any { return cmp.Or(g.Mode, unknown) }},
 		{Name: "Members", Wide: true, Of: func(g view.Gang) any { return g.Members }},
@@ -140,6 +151,15 @@ func (o *options) columns() output.Columns[view.Gang] {
 		columns = append(output.Columns[view.Gang]{namespace}, columns...)
 	}
 	return columns
+}
+
+// reason returns REASON: for a gang that nobody has tried also whose pods the default scheduler has, which may know no
+// gangs.
+func reason(g *view.Gang) string {
+	if g.Reason == v1alpha1.ReasonAwaitingPlacement && slices.Contains(g.Schedulers, v1.DefaultSchedulerName) {
+		return g.Reason + " by " + v1.DefaultSchedulerName
+	}
+	return cmp.Or(g.Reason, unknown)
 }
 
 // counts returns HELD/BOUND/MIN. MIN is ? where the user may not read the object that has the

@@ -49,6 +49,9 @@ func scheduled(f facts) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonGangIncomplete, incomplete(f)
 	default:
 		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(f.key, f.Stage.Min)
+		if f.left > 0 {
+			c.Message += gangstate.TextLeft(f.left)
+		}
 	}
 	return c
 }

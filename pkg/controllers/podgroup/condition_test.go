@@ -33,6 +33,7 @@ func TestCondition(t *testing.T) {
 	const scheduler = "lockstep-scheduler"
 	var (
 		awaiting  = condition("False", v1alpha1.ReasonAwaitingPlacement, `gang "team/train" has its minimum of 2 members and waits for nodes`)
+		left      = condition("False", v1alpha1.ReasonAwaitingPlacement, awaiting.Message+"; 2 of them name the scheduler default-scheduler, which knows no gangs unless it is Lockstep's: set spec.schedulerName: lockstep-scheduler")
 		bound     = condition("True", v1alpha1.ReasonMinimumBound, `gang "team/train" has its minimum of 2 members bound`)
 		one       = condition("False", v1alpha1.ReasonGangIncomplete, `gang "team/train" has 1 of 2 members`)
 		short     = condition("False", v1alpha1.ReasonUnschedulable, "rack r1: 1 of 2 members fit")
@@ -71,6 +72,7 @@ func TestCondition(t *testing.T) {
 		"one was refused, and another is there":            {one, objects.FieldOwner, pods("running", "turned away", "running"), bound},
 		"complete":                                         {one, objects.FieldOwner, pods("waiting", "waiting"), awaiting},
 		"complete, and nothing was said":                   {nil, "", pods("waiting", "waiting"), awaiting},
+		"another scheduler has them":                       {nil, "", with(pods("waiting", "waiting"), func(_ int, p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), left},
 		"the scheduler's explanation stands":               {short, scheduler, pods("refused", "refused"), short},
 		"also where managers are unknown":                  {short, "", pods("refused", "refused"), short},
 		"not against facts":                                {short, scheduler, pods("refused"), one},

@@ -21,6 +21,8 @@ type facts struct {
 	// neither being evicted nor deleted.
 	unfinished, waiting, staying int
 	running                      int32
+	// left are the waiting members that name the scheduler which pods have by default.
+	left int
 	// refused: the scheduler has tried a waiting member and found no place.
 	refused bool
 	// expired: the wait time ran out on a waiting member.
@@ -62,6 +64,9 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 	}
 	if pod.Spec.NodeName == "" {
 		f.waiting++
+		if pod.Spec.SchedulerName == v1.DefaultSchedulerName {
+			f.left++
+		}
 		if _, ok := pod.Annotations[v1alpha1.TimeoutAnnotation]; ok {
 			f.expired = true
 		}

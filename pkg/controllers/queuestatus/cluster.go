@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -88,7 +89,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		return nil, err
 	}
 	tree, book := c.tree(), c.book(now.Time)
-	c.count(book, nodes)
+	offered := c.count(book, nodes)
 	total := nodes.Total()
 	sums := map[string]*sum{}
 	for name := range tree {
@@ -130,7 +131,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	for _, q := range c.queues {
 		status := sums[q.Name].status(shares[q.Name].Deserved, total, len(c.pools) > 0)
 		status.Conditions = slices.Clone(q.Status.Conditions)
-		condition := ready(q, tree, queues, c.pools)
+		condition := ready(q, tree, queues, c.pools, offered)
 		condition.LastTransitionTime = now
 		meta.SetStatusCondition(&status.Conditions, condition)
 		statuses[q.Name] = status
@@ -138,8 +139,8 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	return statuses, nil
 }
 
-// count counts all pods, and what is held.
-func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) {
+// count counts all pods, and what is held. It returns the resources that nodes have.
+func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets.Set[v1.ResourceName]) {
 	claimed := claims.New(c.devices)
 	for _, claim := range c.claims {
 		claimed.Set(claim)
@@ -148,9 +149,15 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) {
 		claimed.SetTemplate(template)
 	}
 	counter := usage.New(caller{c}, book, nodes, claimed)
-	counter.SetUnlimited(c.devices.Unlimited())
+	unlimited := c.devices.Unlimited()
+	counter.SetUnlimited(unlimited)
+	offered = sets.KeySet(unlimited)
 	for _, node := range c.nodes {
-		counter.SetNode(c.devices.WithDevices(node))
+		with := c.devices.WithDevices(node)
+		counter.SetNode(with)
+		for name := range with.Status.Allocatable {
+			offered.Insert(name)
+		}
 	}
 	for i, pod := range slices.Concat(c.pods, c.reserved) {
 		switch held := i >= len(c.pods) && pod.Spec.NodeName != ""; {
@@ -165,6 +172,7 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) {
 		}
 	}
 	counter.StartHeld()
+	return offered
 }
 
 // caller is what the counter asks. There are no jobs, so nothing follows from what is counted.

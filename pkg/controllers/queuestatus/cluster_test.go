@@ -338,6 +338,8 @@ func TestReady(t *testing.T) {
 		"a pool that is not":         {[]*v1alpha1.Queue{queueOf("a", inPools("larg", "1", "1"))}, v1alpha1.QueueReasonServing, "the queue serves pods; spec.pools[larg]: the scheduler's configuration has no such pool: correct the name, or add the pool to the arguments of FairShare"},
 		"amounts that do not go together": {[]*v1alpha1.Queue{queueOf("a", inPools("large", "8", "4"))}, v1alpha1.QueueReasonServing,
 			"the queue serves pods; spec.pools[large]: guarantee of 8 cpu exceeds capability of 4, and capability holds: correct one of them"},
+		"a resource that no node has": {[]*v1alpha1.Queue{queueOf("a", deserving("example.com/gpus", "1"))}, v1alpha1.QueueReasonUnknownResource,
+			"the queue serves pods; no node has example.com/gpus: correct the name, unless such nodes are still to come"},
 		"it states what cannot be": {[]*v1alpha1.Queue{queueOf("a", deserving("cpu", "1e30"))}, v1alpha1.QueueReasonInvalid, "nothing more is admitted: spec.deserved[cpu] is 1e30: want at most 1P"},
 		"a resource that cannot be": {[]*v1alpha1.Queue{queueOf("a", deserving("\x1b[31mred", "1"))}, v1alpha1.QueueReasonInvalid,
 			`nothing more is admitted: spec.deserved["\x1b[31mred"]: want the name of a resource, such as cpu or example.com/device`},
@@ -349,12 +351,12 @@ func TestReady(t *testing.T) {
 		"it is below such, not of them": {[]*v1alpha1.Queue{queueOf("d<b"), queueOf("b<a"), queueOf("a<b")}, v1alpha1.QueueReasonCycle, `a queue cannot be an ancestor of itself: change spec.parent of one of "a", "b"`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			c := &cluster{queues: tc.queues, pools: []config.Pool{{Name: "large", NodeSelector: &metav1.LabelSelector{}}}}
+			c := &cluster{queues: tc.queues, nodes: []*v1.Node{nodeOf("8")}, pools: []config.Pool{{Name: "large", NodeSelector: &metav1.LabelSelector{}}}}
 			got := mustReckon(t, c, now)[tc.queues[0].Name].Conditions
 			want := []metav1.Condition{{
 				Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, Reason: tc.reason, Message: tc.message, ObservedGeneration: 3, LastTransitionTime: now,
 			}}
-			if tc.reason == v1alpha1.QueueReasonServing {
+			if tc.reason == v1alpha1.QueueReasonServing || tc.reason == v1alpha1.QueueReasonUnknownResource {
 				want[0].Status = metav1.ConditionTrue
 			}
 			if diff := cmp.Diff(want, got); diff != "" {

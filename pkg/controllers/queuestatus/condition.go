@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -19,7 +20,7 @@ import (
 // ready returns the condition that a queue serves pods. The reason why it does not is found in the
 // order of the dispatcher's checks: its parents first.
 func ready(q *v1alpha1.Queue, tree map[string]share.Queue, queues map[string]*v1alpha1.Queue,
-	pool []config.Pool) metav1.Condition {
+	pool []config.Pool, offered sets.Set[v1.ResourceName]) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, ObservedGeneration: q.Generation}
 	_, err := share.Ancestors(tree, q.Name)
 	switch {
@@ -55,11 +56,32 @@ func ready(q *v1alpha1.Queue, tree map[string]share.Queue, queues map[string]*v1
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.QueueReasonServing
 		c.Message = "the queue serves pods"
+		if unknown := unknownResources(&q.Spec, offered); len(unknown) > 0 && len(offered) > 0 {
+			c.Reason = v1alpha1.QueueReasonUnknownResource
+			c.Message += "; no node has " + strings.Join(unknown, ", ") + ": correct the name, unless such nodes are still to come"
+		}
 		if wrong := warnings(q.Spec.Pools, pool); wrong != "" {
 			c.Message += "; " + wrong
 		}
 	}
 	return c
+}
+
+// unknownResources returns the resources of which a queue states an amount and that are not among those that nodes have.
+func unknownResources(spec *v1alpha1.QueueSpec, offered sets.Set[v1.ResourceName]) []string {
+	stated := []v1.ResourceList{spec.Deserved, spec.Guarantee, spec.Capability}
+	for _, p := range spec.Pools {
+		stated = append(stated, p.Deserved, p.Guarantee, p.Capability)
+	}
+	unknown := sets.New[string]()
+	for _, list := range stated {
+		for name := range list {
+			if !offered.Has(name) {
+				unknown.Insert(string(name))
+			}
+		}
+	}
+	return sets.List(unknown)
 }
 
 // warnings describes settings for pools that cannot hold, which the API server does not refuse;

@@ -95,6 +95,11 @@ func TestNext(t *testing.T) {
 				"b-3": `queue "b" is at its share: 2 nvidia.com/gpu used, its share is 2 nvidia.com/gpu`,
 			},
 		},
+		"without other queues a queue shares with nobody": {
+			total: gpus(4), count: map[string]Usage{"1": {Queue: "default", Amount: gpus(4), Runs: true}, "2": {Queue: "default", Amount: gpus(2)}},
+			jobs: []Job{of("default", 1, gpus(2))},
+			why:  map[string]string{"default-1": `the cluster has no free nvidia.com/gpu: 4 nvidia.com/gpu used of 4 nvidia.com/gpu`},
+		},
 		"a queue below one that has its share, by another that has more than its own": {
 			total: gpus(8), queues: []Queue{{Name: "p"}, {Name: "p1", Parent: "p"}, {Name: "p2", Parent: "p"}, {Name: "q"}},
 			count: map[string]Usage{"1": {Queue: "p1", Amount: gpus(4), Runs: true}, "2": {Queue: "p2", Amount: gpus(2)}, "3": {Queue: "q", Amount: gpus(4), Runs: true}},

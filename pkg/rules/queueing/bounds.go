@@ -27,6 +27,8 @@ type Bound struct {
 	// Freed is what other pods would give back in a what-if. A job that takes no more than that may
 	// be above the share.
 	Freed int64
+	// Alone: there is no other queue to share with, and the share is all that the cluster has.
+	Alone bool
 }
 
 // Exceeded reports whether the job would not keep the bound if this much less were used.
@@ -58,6 +60,8 @@ func RoomHelps(c *v1.PodCondition) bool {
 // String describes a bound that is exceeded, for users.
 func (b Bound) String() string {
 	switch {
+	case b.Reason == Overused && b.Alone:
+		return fmt.Sprintf("the cluster has no free %s: %s used of %s", resource.Title(b.Resource), only(b.Resource, b.Used), only(b.Resource, b.Most))
 	case b.Reason == Overused:
 		stands := "at"
 		if b.Used > b.Most {
@@ -74,6 +78,8 @@ func (b Bound) String() string {
 // Brief describes a bound that is exceeded, without what changes all the time.
 func (b Bound) Brief() string {
 	switch {
+	case b.Reason == Overused && b.Alone:
+		return fmt.Sprintf("the cluster has no free %s: others have to make way", resource.Title(b.Resource))
 	case b.Reason == Overused:
 		return fmt.Sprintf("queue %q has its share of %s: others of it have to make way", b.Queue, resource.Title(b.Resource))
 	case b.behindOthers():
@@ -101,7 +107,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 			if q == nil || q.spec == nil {
 				continue // it is gone, and has no limits
 			}
-			fair := b.own(at).Fair
+			fair, alone := b.own(at).Fair, len(b.queues) == 1 && len(q.spec.Deserved) == 0
 			for _, name := range j.needs {
 				if ceiling, ok := q.spec.Capability[name]; ok && fair[name] >= ceiling {
 					continue // the ceiling says so
@@ -117,7 +123,7 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if b.promised[j.Name][at][name] >= need && !b.makesWay(j) {
 					continue // others have made way
 				}
-				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name]}) {
+				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name], Alone: alone}) {
 					return
 				}
 			}

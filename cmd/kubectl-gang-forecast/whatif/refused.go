@@ -1,0 +1,100 @@
+package whatif
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+)
+
+// refused returns an error where the API server would refuse a manifest. It is asked to create each and to keep none,
+// which its schemas, the policies and the webhooks answer. What the user may not create is noted.
+func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests []*unstructured.Unstructured) error {
+	if o.DumpFile != "" {
+		return nil // there is nobody to ask
+	}
+	config, err := o.Config()
+	if err != nil {
+		return err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	reviews, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	var mu sync.Mutex
+	barred := sets.New[string]()
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readAtOnce)
+	for _, u := range manifests {
+		gvk := u.GroupVersionKind()
+		mapping, err := kinds.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			continue // that is reported where it matters
+		}
+		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+			u.SetNamespace("")
+		}
+		group.Go(func() error {
+			allowed, err := mayCreate(ctx, reviews, mapping.Resource, u.GetNamespace())
+			switch {
+			case err != nil:
+				return err
+			case !allowed:
+				mu.Lock()
+				defer mu.Unlock()
+				barred.Insert(mapping.Resource.GroupResource().String())
+				return nil
+			}
+			_, err = client.Resource(mapping.Resource).Namespace(u.GetNamespace()).Create(ctx, u,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+			switch {
+			case isRefusal(err):
+				return fmt.Errorf("%s %q: the API server would refuse it: %w", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
+			case err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err): // the manifests may have its namespace
+				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if len(barred) > 0 {
+		o.Note("whether the API server would take the manifests is not known: you may not create %s", strings.Join(sets.List(barred), ", "))
+	}
+	return nil
+}
+
+// isRefusal reports whether an error of a dry run says that an object is wrong. What is Forbidden may depend on others of
+// the manifests, such as a ServiceAccount, and a webhook that knows no dry run says nothing of the object.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) && !strings.Contains(err.Error(), "does not support dry run")
+}
+
+// mayCreate reports whether the user may create objects of a resource.
+func mayCreate(ctx context.Context, client kubernetes.Interface, resource schema.GroupVersionResource, namespace string) (bool, error) {
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: "create", Group: resource.Group, Resource: resource.Resource, Namespace: namespace,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s may be created: %w", resource.GroupResource(), err)
+	}
+	return review.Status.Allowed, nil
+}

@@ -1,0 +1,47 @@
+package source
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/pkg/view"
+)
+
+// TestWithEvicted: a gang of which nothing is left is known by the last event on its Job, as long as that makes its pods
+// again.
+func TestWithEvicted(t *testing.T) {
+	const event = `{"metadata": {"creationTimestamp": "2030-01-01T00:00:0%sZ"}, "reason": "Evicted", "message": "gang \"a/train\" was evicted",
+		"involvedObject": {"kind": "Job", "namespace": "a", "name": "train", "uid": "1"}}`
+	const job = `{"metadata": {"namespace": "a", "name": "train", "uid": "1"}, "spec": {"template": {"metadata": {"annotations": {
+		"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "4"}}}}`
+	for sentence, c := range map[string]struct {
+		job   string
+		known []view.Gang
+		want  []string
+	}{
+		"its Job makes them again":    {job: job + "}", want: []string{`train Pending Evicted 4: gang "a/train" was evicted`}},
+		"it has pods again":           {job: job + "}", known: []view.Gang{{Namespace: "a", Name: "train", Phase: "Running"}}, want: []string{"train Running  0: "}},
+		"its Job is gone":             {},
+		"its Job has another UID now": {job: `{"metadata": {"namespace": "a", "name": "train", "uid": "2"}}`},
+		"its Job has failed":          {job: job + `, "status": {"conditions": [{"type": "Failed", "status": "True"}]}}`},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			dump := &Dump{Answers: map[string]json.RawMessage{
+				"/api/v1/namespaces/a/events?fieldSelector=reason%3DEvicted": json.RawMessage(`{"kind": "EventList", "apiVersion": "v1", "items": [` + fmt.Sprintf(event, "1") + "," + fmt.Sprintf(event, "0") + "]}"),
+			}}
+			if c.job != "" {
+				dump.Answers["/apis/batch/v1/namespaces/a/jobs/train"] = json.RawMessage(`{"kind": "Job", "apiVersion": "batch/v1", ` + c.job[1:])
+			}
+			var got []string
+			for _, g := range (&Cluster{dump}).WithEvicted(t.Context(), "a", c.known) {
+				got = append(got, fmt.Sprintf("%s %s %s %d: %s", g.Name, g.Phase, g.Reason, g.Minimum, g.Message))
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("gangs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
