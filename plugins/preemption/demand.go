@@ -39,7 +39,8 @@ type demand struct {
 	delayed bool
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
 	protectedUntil time.Time
-	// deadline is when the search must end. cutShort: it ended for that.
+	// timeout is how long the search may take, and deadline when it must end. cutShort: it ended for that.
+	timeout  time.Duration
 	deadline time.Time
 	cutShort bool
 	// overBudget: the search found victims whose queues, or jobs, may not lose so much.

@@ -15,9 +15,10 @@ type pauses struct {
 // pause is the pause of a preemptor.
 type pause struct {
 	until time.Time
-	// aborts is how many decisions in a row were aborted.
-	aborts int
-	why    cause
+	// aborts is how many decisions in a row were aborted, and late how many searches in a row were cut short before they
+	// found any victims.
+	aborts, late int
+	why          cause
 }
 
 // cause is why a preemptor pauses.
@@ -47,6 +48,8 @@ const (
 	pauseShare = 20
 	// longestPause is how late a preemptor may notice new victims.
 	longestPause = 30 * time.Second
+	// mostDoublings bounds by how much more time a search has after others that were cut short.
+	mostDoublings = 4
 	// firstPause is the pause after a second decision in a row was aborted; each further one doubles it.
 	firstPause = 200 * time.Millisecond
 )
@@ -61,12 +64,26 @@ func (p *pauses) remaining(group string, now time.Time) (time.Duration, cause) {
 	return 0, foundNothing
 }
 
+// timeFor returns how long the next search of a preemptor may take: least, doubled for each one in a row that was cut
+// short before it found any victims.
+func (p *pauses) timeFor(group string, now time.Time, least time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one := p.groups[group]; one != nil && !one.expired(now) {
+		return least << min(one.late, mostDoublings)
+	}
+	return least
+}
+
 // recordFailure records a search that found no victim, how long it took, and why.
 func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, why cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	one := p.pauseOf(group, now)
 	one.aborts, one.why = 0, why
+	if one.late++; why != foundTooLate {
+		one.late = 0
+	}
 	one.until = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.groups))))
 }
 

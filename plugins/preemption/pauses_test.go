@@ -49,6 +49,16 @@ func TestPauses(t *testing.T) {
 			t.Errorf("after a search that found nobody to evict: %s, cause %d, want %s, %d", left, why, pauseShare*time.Second, want)
 		}
 	}
+	for _, want := range []time.Duration{1, 2, 4, 8, 16, 16} {
+		if got := p.timeFor("b", now, time.Second); got != want*time.Second {
+			t.Errorf("it may search for %s, want %s", got, want*time.Second)
+		}
+		p.recordFailure("b", now, time.Second, foundTooLate)
+	}
+	p.recordFailure("b", now, time.Second, foundNothing)
+	if got := p.timeFor("b", now, time.Second); got != time.Second {
+		t.Errorf("after a search that ended in time it may search for %s, want 1s", got)
+	}
 	p.recordFailure("c", now.Add(2*longestPause), time.Millisecond, foundNothing)
 	if len(p.groups) != 1 {
 		t.Errorf("%d preemptors are remembered, want the one that came", len(p.groups))

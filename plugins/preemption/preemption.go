@@ -45,7 +45,7 @@ const (
 		"some pods are protected, because their gang started, or lost pods to an eviction, recently"
 	msgNoVictims = "no victims: evicting every eligible pod would still not fit the minimum"
 	msgBudget    = "no victims: that would take more from other queues, or jobs, than they have beyond their share"
-	msgTooLate   = "no victims found within the searchTimeout of %s; retrying within %s: " +
+	msgTooLate   = "no victims found within the searchTimeout of %s; retrying within %s, with up to %d times as long: " +
 		"if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
 	msgBeyond = "no victims: the gang has its minimum without this member, which reclaims only what its queue deserves, " +
 		"from single pods and from members beyond other gangs' minimums"
@@ -200,7 +200,8 @@ func (pl *GangPreemption) ensurePlanner() {
 }
 
 // PostFilter frees capacity for the pod, or for the gang that it represents. It costs a search over the domains that it
-// tries, at most searchTimeout; searches that find nothing take a small part of the scheduling goroutine's time.
+// tries, at most searchTimeout, or longer after searches that this cut short before they found any; searches that find
+// nothing take a small part of the scheduling goroutine's time.
 func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	_ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	if state.IsPodGroupSchedulingCycle() {
@@ -281,7 +282,7 @@ func (pl *GangPreemption) noVictimsMessage(d *demand, why cause) string {
 	case why == foundOverBudget:
 		return msgBudget
 	case why == foundTooLate:
-		return fmt.Sprintf(msgTooLate, pl.args.SearchTimeout.Duration, longestPause)
+		return fmt.Sprintf(msgTooLate, pl.args.SearchTimeout.Duration, longestPause, 1<<mostDoublings)
 	case why == foundProtected:
 		return msgProtected
 	default:
@@ -294,8 +295,7 @@ func (pl *GangPreemption) cutShortMessage(d *demand) string {
 	if !d.cutShort {
 		return ""
 	}
-	return fmt.Sprintf("fewer victims might do: the search was cut short after the searchTimeout of %s",
-		pl.args.SearchTimeout.Duration)
+	return fmt.Sprintf("fewer victims might do: the search was cut short after the searchTimeout of %s", d.timeout)
 }
 
 // refused returns the status of an attempt that evicts no pod. For a gang, and for a member beyond its minimum, no

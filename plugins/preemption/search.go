@@ -54,10 +54,12 @@ func (f *found) textNumbers(d *demand) string {
 
 // search looks for a solution: first in the place of nominations, those of other queues excepted, and incomplete holds of
 // lower priority, since that costs no pod; then where promises make way; then by evictions beside all holds; then by both. A preemptor that may
-// not evict has only the first two. It returns nil if there is none. The argument searchTimeout bounds all of it: at
-// the timeout the running step ends with its best result, and no further step begins.
+// not evict has only the first two. It returns nil if there is none. A timeout bounds all of it: then the running step
+// ends with its best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
-	d.deadline, d.cutShort, d.overBudget = pl.clock.Now().Add(pl.args.SearchTimeout.Duration), false, false
+	now := pl.clock.Now()
+	d.timeout = pl.pauses.timeFor(d.attempt.Group, now, pl.args.SearchTimeout.Duration)
+	d.deadline, d.cutShort, d.overBudget = now.Add(d.timeout), false, false
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)

@@ -121,6 +121,31 @@ func TestSearchTimeoutOfClasses(t *testing.T) {
 	}
 }
 
+// TestMoreTime: a preemptor whose searches are cut short has more time in each, until one finds victims.
+func TestMoreTime(t *testing.T) {
+	nodes, pods := singles(4, 8)
+	s := newStage(t, nodes, pods)
+	clock := s.hurry(2)
+	preemptor := member("p", 0, 0, 100, 8, "")
+	for searches := 1; ; searches++ {
+		d := s.demand(t, gangstate.Spec{}, preemptor)
+		f, err := s.search(s.ctx, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f != nil {
+			if searches == 1 {
+				t.Error("its first search has time enough, which tells nothing")
+			}
+			return
+		}
+		if !d.cutShort || searches > 1+mostDoublings {
+			t.Fatalf("search %d found no victims in %s", searches, d.timeout)
+		}
+		s.pauses.recordFailure(d.attempt.Group, clock.FakeClock.Now(), time.Second, foundTooLate)
+	}
+}
+
 // TestTooLate: the preemptor is told that the time was up, not that no eviction would help, and comes again.
 func TestTooLate(t *testing.T) {
 	nodes, pods := singles(4, 8)
@@ -129,7 +154,7 @@ func TestTooLate(t *testing.T) {
 	s.Decisions = decisions.New()
 	preemptor := member("p", 0, 0, 100, 8, "")
 	_, status := s.PostFilter(s.ctx, framework.NewCycleState(), preemptor, nil)
-	want := "preemption: no victims found within the searchTimeout of 2s; retrying within 30s: if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
+	want := "preemption: no victims found within the searchTimeout of 2s; retrying within 30s, with up to 16 times as long: if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
 	if got := status.Message(); got != want {
 		t.Errorf("it is told %q, want %q", got, want)
 	}
