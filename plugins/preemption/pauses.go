@@ -43,13 +43,15 @@ const (
 func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestPause }
 
 const (
-	// pauseShare: searches that find no victim take at most 1/pauseShare of the scheduling goroutine's time, all
-	// preemptors together.
+	// pauseShare: searches of a preemptor that find no victim take at most 1/pauseShare of the scheduling goroutine's
+	// time, those of all preemptors together too as long as no pause is the longest.
 	pauseShare = 20
-	// longestPause is how late a preemptor may notice new victims.
+	// longestPause is how late a preemptor may notice new victims, doubled as often as its time is.
 	longestPause = 30 * time.Second
-	// mostDoublings bounds by how much more time a search has after others that were cut short.
+	// mostDoublings bounds how often the time of searches that are cut short is doubled.
 	mostDoublings = 4
+	// longestSearch is the most time that a search has after others that were cut short, unless searchTimeout is longer.
+	longestSearch = 10 * time.Second
 	// firstPause is the pause after a second decision in a row was aborted; each further one doubles it.
 	firstPause = 200 * time.Millisecond
 )
@@ -65,12 +67,12 @@ func (p *pauses) remaining(group string, now time.Time) (time.Duration, cause) {
 }
 
 // timeFor returns how long the next search of a preemptor may take: least, doubled for each one in a row that was cut
-// short before it found any victims.
+// short before it found any victims, up to longestSearch.
 func (p *pauses) timeFor(group string, now time.Time, least time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if one := p.groups[group]; one != nil && !one.expired(now) {
-		return least << min(one.late, mostDoublings)
+		return max(least, min(least<<min(one.late, mostDoublings), longestSearch))
 	}
 	return least
 }
@@ -81,10 +83,14 @@ func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, 
 	defer p.mu.Unlock()
 	one := p.pauseOf(group, now)
 	one.aborts, one.why = 0, why
-	if one.late++; why != foundTooLate {
+	if why != foundTooLate {
 		one.late = 0
 	}
-	one.until = now.Add(min(longestPause, took*time.Duration(pauseShare*len(p.groups))))
+	longest := longestPause << min(one.late, mostDoublings)
+	if why == foundTooLate {
+		one.late++
+	}
+	one.until = now.Add(min(longest, took*time.Duration(pauseShare*len(p.groups))))
 }
 
 // recordAbort records that a decision was aborted. It returns how long the preemptor pauses: least, and after the first

@@ -49,7 +49,7 @@ func TestPauses(t *testing.T) {
 			t.Errorf("after a search that found nobody to evict: %s, cause %d, want %s, %d", left, why, pauseShare*time.Second, want)
 		}
 	}
-	for _, want := range []time.Duration{1, 2, 4, 8, 16, 16} {
+	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		if got := p.timeFor("b", now, time.Second); got != want*time.Second {
 			t.Errorf("it may search for %s, want %s", got, want*time.Second)
 		}

@@ -45,7 +45,7 @@ const (
 		"some pods are protected, because their gang started, or lost pods to an eviction, recently"
 	msgNoVictims = "no victims: evicting every eligible pod would still not fit the minimum"
 	msgBudget    = "no victims: that would take more from other queues, or jobs, than they have beyond their share"
-	msgTooLate   = "no victims found within the searchTimeout of %s; retrying within %s, with up to %d times as long: " +
+	msgTooLate   = "no victims found within the searchTimeout of %s; the next search has up to twice as long: " +
 		"if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
 	msgBeyond = "no victims: the gang has its minimum without this member, which reclaims only what its queue deserves, " +
 		"from single pods and from members beyond other gangs' minimums"
@@ -282,7 +282,7 @@ func (pl *GangPreemption) noVictimsMessage(d *demand, why cause) string {
 	case why == foundOverBudget:
 		return msgBudget
 	case why == foundTooLate:
-		return fmt.Sprintf(msgTooLate, pl.args.SearchTimeout.Duration, longestPause, 1<<mostDoublings)
+		return fmt.Sprintf(msgTooLate, pl.args.SearchTimeout.Duration)
 	case why == foundProtected:
 		return msgProtected
 	default:

@@ -139,7 +139,7 @@ func TestMoreTime(t *testing.T) {
 			}
 			return
 		}
-		if !d.cutShort || searches > 1+mostDoublings {
+		if !d.cutShort || searches > 5 {
 			t.Fatalf("search %d found no victims in %s", searches, d.timeout)
 		}
 		s.pauses.recordFailure(d.attempt.Group, clock.FakeClock.Now(), time.Second, foundTooLate)
@@ -154,7 +154,7 @@ func TestTooLate(t *testing.T) {
 	s.Decisions = decisions.New()
 	preemptor := member("p", 0, 0, 100, 8, "")
 	_, status := s.PostFilter(s.ctx, framework.NewCycleState(), preemptor, nil)
-	want := "preemption: no victims found within the searchTimeout of 2s; retrying within 30s, with up to 16 times as long: if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
+	want := "preemption: no victims found within the searchTimeout of 2s; the next search has up to twice as long: if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
 	if got := status.Message(); got != want {
 		t.Errorf("it is told %q, want %q", got, want)
 	}

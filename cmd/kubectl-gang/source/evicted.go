@@ -31,19 +31,19 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 		known[g.Namespace+"/"+g.Name] = true
 	}
 	slices.SortFunc(events.Items, func(a, b v1.Event) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) }) // the last counts
-	jobs := map[string]*batchv1.Job{}
+	looked := map[string]bool{}
 	for i := range events.Items {
 		event := &events.Items[i]
 		of := event.InvolvedObject
 		key := of.Namespace + "/" + of.Name
-		if of.Kind != "Job" || jobs[key] != nil || known[gangIn(event.Message)] {
+		if of.Kind != "Job" || looked[key] || known[gangIn(event.Message)] {
 			continue
 		}
+		looked[key] = true
 		job := &batchv1.Job{}
 		if err := c.Read(ctx, "/apis/batch/v1/namespaces/"+of.Namespace+"/jobs/"+of.Name, job); err != nil {
 			continue
 		}
-		jobs[key] = job
 		if job.UID != of.UID || job.Status.CompletionTime != nil || slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 			return c.Type == batchv1.JobFailed && c.Status == v1.ConditionTrue
 		}) {

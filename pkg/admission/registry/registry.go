@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -293,10 +294,10 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 	}
 }
 
-// NodeChanged makes gangs that wait give back what they hold on a node that has changed.
-func (r *Registry) NodeChanged(ctx context.Context, node string) {
+// LeaveNodes makes gangs that wait give back what they hold on some nodes.
+func (r *Registry) LeaveNodes(ctx context.Context, nodes sets.Set[string]) {
 	for _, p := range r.all() {
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.NodeChanged(node, now) })
+		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.LeaveNodes(nodes, now) })
 	}
 }
 

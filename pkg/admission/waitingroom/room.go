@@ -5,14 +5,13 @@ package waitingroom
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -44,8 +43,8 @@ type Room struct {
 	line *turns.Line
 	// touched are the groups that have changed since the last refresh.
 	touched map[hold.Holder]bool
-	// changedNodes are those of which the gangs have not been told.
-	changedNodes map[string]bool
+	// hurtNodes may take fewer pods than before; gangs have not been told.
+	hurtNodes sets.Set[string]
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
 	// cycleBegan is when the last cycle began. unfit is the pod in no gang of which found was found in it.
@@ -79,8 +78,8 @@ type Gangs interface {
 	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
 	Failed(ctx context.Context, pod *v1.Pod, why error)
-	// NodeChanged makes gangs that wait give back what they hold on a node that has changed.
-	NodeChanged(ctx context.Context, node string)
+	// LeaveNodes makes gangs that wait give back what they hold on some nodes.
+	LeaveNodes(ctx context.Context, nodes sets.Set[string])
 }
 
 // Evictions knows the victims of preemptors.
@@ -116,7 +115,7 @@ type SchedulingQueue interface {
 func New(gangs Gangs, queues Queues, holds *ledger.Holds, evictions Evictions, by clock.WithTicker) *Room {
 	r := &Room{
 		gangs: gangs, queues: queues, holds: holds, evictions: evictions, clock: by,
-		touched: map[hold.Holder]bool{}, changedNodes: map[string]bool{}, wake: make(chan struct{}, 1),
+		touched: map[hold.Holder]bool{}, hurtNodes: sets.New[string](), wake: make(chan struct{}, 1),
 	}
 	r.line = turns.New(queues, elsewhere{r})
 	r.timer = r.clock.NewTimer(never)
@@ -285,15 +284,12 @@ func (r *Room) noteFreed() {
 	}
 }
 
-// noteNodes tells gangs of nodes that have changed, before anybody asks who is next. asking is held.
+// noteNodes tells gangs of nodes that may take fewer pods, before anybody asks who is next. asking is held.
 func (r *Room) noteNodes(ctx context.Context) {
-	var nodes []string
-	r.locked(func() {
-		nodes = slices.Sorted(maps.Keys(r.changedNodes))
-		clear(r.changedNodes)
-	})
-	for _, node := range nodes {
-		r.gangs.NodeChanged(ctx, node)
+	nodes := sets.New[string]()
+	r.locked(func() { nodes, r.hurtNodes = r.hurtNodes, nodes })
+	if nodes.Len() > 0 {
+		r.gangs.LeaveNodes(ctx, nodes)
 	}
 }
 

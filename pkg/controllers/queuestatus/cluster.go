@@ -139,7 +139,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 	return statuses, nil
 }
 
-// count counts all pods, and what is held. It returns the resources that nodes have.
+// count counts all pods, and what is held. It returns the resources that nodes have; none without nodes.
 func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets.Set[v1.ResourceName]) {
 	claimed := claims.New(c.devices)
 	for _, claim := range c.claims {
@@ -151,7 +151,10 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets
 	counter := usage.New(caller{c}, book, nodes, claimed)
 	unlimited := c.devices.Unlimited()
 	counter.SetUnlimited(unlimited)
-	offered = sets.KeySet(unlimited)
+	offered = sets.New[v1.ResourceName]()
+	if len(c.nodes) > 0 {
+		offered = sets.KeySet(unlimited)
+	}
 	for _, node := range c.nodes {
 		with := c.devices.WithDevices(node)
 		counter.SetNode(with)

@@ -75,8 +75,8 @@ func unknownResources(spec *v1alpha1.QueueSpec, offered sets.Set[v1.ResourceName
 	}
 	unknown := sets.New[string]()
 	for _, list := range stated {
-		for name := range list {
-			if !offered.Has(name) {
+		for name, amount := range list {
+			if !offered.Has(name) && !amount.IsZero() {
 				unknown.Insert(string(name))
 			}
 		}

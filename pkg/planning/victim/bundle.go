@@ -266,7 +266,7 @@ func share(need, has Vector) float64 {
 
 // comparePods orders pods of a gang by which goes first, among those that violate no PodDisruptionBudget and among the
 // others: 1. coverage of the need, high first; 2. priority, low first; 3. rank, low first; 4. waste, little first; 5.
-// number, high first; 6. age, the youngest first; 7. UID.
+// deletion cost, low first; 6. number, high first; 7. age, the youngest first; 8. UID.
 func comparePods(need Vector, a, b Pod) int {
 	return cmp.Or(
 		cmp.Compare(Coverage(need, b.Request), Coverage(need, a.Request)),

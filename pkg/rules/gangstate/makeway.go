@@ -3,6 +3,8 @@ package gangstate
 import (
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // evict gives back the plans of groups that make way for another one.
@@ -47,16 +49,16 @@ func (s *Gangs) Yield(names []string) Effects {
 	return s.take()
 }
 
-// NodeChanged makes groups that hold capacity without being complete give back what they hold on a node: it may take their
-// members no more. If it does, the attempt that the change leads to gives them their places again.
-func (s *Gangs) NodeChanged(node string, now time.Time) Effects {
+// LeaveNodes makes groups that are planned in part give back what they hold on some nodes, which may take their members no
+// more. If these do, the next attempt gives them their places again. Members that wait to be bound keep theirs.
+func (s *Gangs) LeaveNodes(nodes sets.Set[string], now time.Time) Effects {
 	var there []*member
 	for grp := range s.timed {
 		if !grp.holdsPart() {
 			continue
 		}
 		for _, g := range grp.gangs {
-			there = append(there, g.sorted(func(m *member) bool { return m.state == Planned && m.node == node })...)
+			there = append(there, g.sorted(func(m *member) bool { return m.state == Planned && nodes.Has(m.node) })...)
 		}
 	}
 	for _, m := range there {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -364,7 +366,7 @@ func TestStoriesOfNonStrict(t *testing.T) {
 				c.run()
 				c.look("room for 2")
 				c.room["n1"] = 0
-				c.do(c.s.NodeChanged("n1", c.now))
+				c.do(c.s.LeaveNodes(sets.New("n1"), c.now))
 				c.look("one node takes nobody any more")
 				c.grow("n3", 2)
 				c.run()

@@ -223,6 +223,9 @@ func (b *Book) described() map[string]share.Queue {
 				request = maps.Clone(request)
 				request.Add(more, 1)
 				request.Add(q.inVain, -1)
+				for name := range q.inVain {
+					request[name] = max(request[name], q.allocated[name]) // options of a job may have parts in common
+				}
 			}
 			if b.closed(q) {
 				request, idle = q.allocated, nil // nothing comes to it any more

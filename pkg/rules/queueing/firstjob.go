@@ -319,7 +319,7 @@ const (
 	candidates = "?"
 )
 
-// askInVain adds n times what a job asks for that is too large.
+// askInVain adds n times what a job that is too large asks for.
 func (b *Book) askInVain(j *job, n int64) {
 	b.stale = true
 	for _, option := range j.Options {

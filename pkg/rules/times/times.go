@@ -1,4 +1,4 @@
-// Package times compares times of which one may not be known.
+// Package times compares times.
 package times
 
 import "time"

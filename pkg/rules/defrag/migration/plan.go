@@ -241,7 +241,7 @@ func (s *planStep) running() {
 	case s.seen.Goal == Gone && c.begun && c.underway > 0: // it may be created again
 		s.out.Hold, s.out.Suspend = true, s.waitingToEvict()
 		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited, and no more begin unless it is made anew", s.goalText(), c.underway))
-	case s.seen.Goal == Runs && c.cleared+c.underway == moves && len(s.cancellable()) == 0: // there is nothing to stop
+	case s.seen.Goal == Runs && c.underway > 0 && c.cleared+c.underway == moves && len(s.cancellable()) == 0: // there is nothing to stop
 		s.out.Hold = true
 		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited", s.goalText(), c.underway))
 	case !s.waits(c.begun):
