@@ -74,18 +74,6 @@ func TextLeft(n int) string {
 		n, v1.DefaultSchedulerName)
 }
 
-// maxNamed is how many nodes a text names.
-const maxNamed = 4
-
-// textHolds adds what a NonStrict gang holds.
-func textHolds(members int, nodes []string) string {
-	named := strings.Join(nodes[:min(maxNamed, len(nodes))], ", ")
-	if more := len(nodes) - maxNamed; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
-	}
-	return fmt.Sprintf("; it holds room for %d on %s meanwhile", members, named)
-}
-
 // textAwaitsGang is for a gang that starts with one that is not there, or does not name it.
 func textAwaitsGang(key, other Key) string {
 	return fmt.Sprintf("gang %q waits for gang %q, listed in its groups annotation", key, other)

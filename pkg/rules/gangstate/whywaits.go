@@ -6,7 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -91,20 +90,7 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 	if g.failure.none() {
 		return "", ""
 	}
-	return g.failure.reason, g.failure.message + g.holds()
-}
-
-// holds says on which nodes a NonStrict gang holds room while it waits; empty where it holds none.
-func (g *gang) holds() string {
-	held := g.sorted(func(m *member) bool { return m.state == Planned || m.state == Held })
-	if g.group.strict() || len(held) == 0 {
-		return ""
-	}
-	nodes := sets.New[string]()
-	for _, m := range held {
-		nodes.Insert(m.node)
-	}
-	return textHolds(len(held), sets.List(nodes))
+	return g.failure.reason, g.failure.message
 }
 
 // lacks returns what an incomplete gang waits for, for users.

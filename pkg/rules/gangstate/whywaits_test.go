@@ -103,17 +103,6 @@ func TestExplain(t *testing.T) {
 				Message: `gang "a/train": 1 of 2 members fit`,
 			},
 		},
-		"a NonStrict gang says what it holds": {
-			room: map[string]int{"n": 1, "o": 2},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(4), says(modeKey, "NonStrict"))...)
-				c.run()
-			},
-			want: explanation{
-				Known: true, Reason: "Unschedulable", Pending: []string{"p1", "p2", "p3", "p4"},
-				Message: `gang "a/train": 3 of 4 members fit; it holds room for 3 on n, o meanwhile`,
-			},
-		},
 		"an old failure is not told of a gang that has come together anew": {
 			room: map[string]int{"n": 1},
 			play: func(c *cluster) {
