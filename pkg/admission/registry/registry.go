@@ -16,7 +16,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -291,13 +290,6 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 		if p := r.all()[profile]; p != nil {
 			p.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Yield(names) })
 		}
-	}
-}
-
-// LeaveNodes makes gangs that wait give back what they hold on some nodes.
-func (r *Registry) LeaveNodes(ctx context.Context, nodes sets.Set[string]) {
-	for _, p := range r.all() {
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.LeaveNodes(nodes, now) })
 	}
 }
 

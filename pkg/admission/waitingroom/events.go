@@ -31,9 +31,6 @@ func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
 			r.Happen(turns.PodsMoved)
 		}
 	case fwk.Node:
-		if cacheevents.NodeHurts(before, after) {
-			r.hurt(before.(*v1.Node))
-		}
 		if cacheevents.NodeHelps(before, after) {
 			r.Happen(turns.NodesChanged)
 		}
@@ -46,16 +43,6 @@ func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
 	default:
 		r.Happen(turns.NodesChanged) // volumes, kinds and lists of devices
 	}
-}
-
-// hurt notes that a node may take pods no more that it took before. A standby process, which holds nothing for gangs,
-// never calls Next, and does not note it for ever.
-func (r *Room) hurt(node *v1.Node) {
-	r.locked(func() {
-		if r.hurtNodes.Len() < mostTouched {
-			r.hurtNodes.Insert(node.Name)
-		}
-	})
 }
 
 // victimLeft reports whether a pod that the scheduler's cache no longer has on a node was evicted to make room for

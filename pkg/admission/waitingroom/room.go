@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -43,8 +42,6 @@ type Room struct {
 	line *turns.Line
 	// touched are the groups that have changed since the last refresh.
 	touched map[hold.Holder]bool
-	// hurtNodes may take fewer pods than before; gangs have not been told.
-	hurtNodes sets.Set[string]
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
 	// cycleBegan is when the last cycle began. unfit is the pod in no gang of which found was found in it.
@@ -78,8 +75,6 @@ type Gangs interface {
 	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
 	Failed(ctx context.Context, pod *v1.Pod, why error)
-	// LeaveNodes makes gangs that wait give back what they hold on some nodes.
-	LeaveNodes(ctx context.Context, nodes sets.Set[string])
 }
 
 // Evictions knows the victims of preemptors.
@@ -115,7 +110,7 @@ type SchedulingQueue interface {
 func New(gangs Gangs, queues Queues, holds *ledger.Holds, evictions Evictions, by clock.WithTicker) *Room {
 	r := &Room{
 		gangs: gangs, queues: queues, holds: holds, evictions: evictions, clock: by,
-		touched: map[hold.Holder]bool{}, hurtNodes: sets.New[string](), wake: make(chan struct{}, 1),
+		touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
 	}
 	r.line = turns.New(queues, elsewhere{r})
 	r.timer = r.clock.NewTimer(never)
@@ -262,7 +257,6 @@ func (r *Room) Took(pod *v1.Pod) {
 func (r *Room) Next(ctx context.Context) {
 	r.asking.Lock()
 	defer r.asking.Unlock()
-	r.noteNodes(ctx)
 	r.noteFreed()
 	r.bringCalled(ctx)
 	for ctx.Err() == nil {
@@ -281,15 +275,6 @@ func (r *Room) noteFreed() {
 	if freed := r.holds.Freed(); freed != r.freed {
 		r.freed = freed
 		r.Happen(turns.Freed)
-	}
-}
-
-// noteNodes tells gangs of nodes that may take fewer pods, before anybody asks who is next. asking is held.
-func (r *Room) noteNodes(ctx context.Context) {
-	nodes := sets.New[string]()
-	r.locked(func() { nodes, r.hurtNodes = r.hurtNodes, nodes })
-	if nodes.Len() > 0 {
-		r.gangs.LeaveNodes(ctx, nodes)
 	}
 }
 

@@ -45,22 +45,6 @@ func NodeHelps(before, after any) bool {
 		!maps.Equal(ours(old.Annotations), ours(node.Annotations))
 }
 
-// NodeHurts reports whether a node may take pods no more that it took before the change.
-func NodeHurts(before, after any) bool {
-	old, _ := before.(*v1.Node)
-	node, _ := after.(*v1.Node)
-	if old == nil || node == nil {
-		return old != nil
-	}
-	for name, amount := range old.Status.Allocatable {
-		if now := node.Status.Allocatable[name]; now.Cmp(amount) < 0 {
-			return true
-		}
-	}
-	return !old.Spec.Unschedulable && node.Spec.Unschedulable || !maps.Equal(old.Labels, node.Labels) ||
-		!equality.Semantic.DeepEqual(old.Spec.Taints, node.Spec.Taints)
-}
-
 // ClaimHelps reports whether a change of a ResourceClaim may let a pod fit that did not: the claim was created, or its
 // devices are free again, or it is allocated and other pods may share it, or has room for more users. The allocation of
 // a claim that was made for one pod only takes devices from others. A claim that was made for extended resources helps

@@ -1,11 +1,6 @@
 package gangstate
 
-import (
-	"slices"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/sets"
-)
+import "slices"
 
 // evict gives back the plans of groups that make way for another one.
 func (s *Gangs) evict(names []string, winner *group) {
@@ -46,26 +41,6 @@ func (s *Gangs) partialHolders(test func(*group) bool) (names []string) {
 // that this state does not know.
 func (s *Gangs) Yield(names []string) Effects {
 	s.evict(names, nil)
-	return s.take()
-}
-
-// LeaveNodes makes groups that are planned in part give back what they hold on some nodes, which may take their members no
-// more. If these do, the next attempt gives them their places again. Members that wait to be bound keep theirs.
-func (s *Gangs) LeaveNodes(nodes sets.Set[string], now time.Time) Effects {
-	var there []*member
-	for grp := range s.timed {
-		if !grp.holdsPart() {
-			continue
-		}
-		for _, g := range grp.gangs {
-			there = append(there, g.sorted(func(m *member) bool { return m.state == Planned && nodes.Has(m.node) })...)
-		}
-	}
-	for _, m := range there {
-		s.unplan(m)
-		s.settle(m.gang, now)
-		s.admit(m)
-	}
 	return s.take()
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -357,25 +355,6 @@ func TestStoriesOfNonStrict(t *testing.T) {
 				"room for 4: a/train 4 pending 4 planned",
 				"room for 5: a/train 3 pending 5 bound",
 				"room for 8: a/train 8 bound",
-			},
-		},
-		"what it holds on a node that changes is given back, and taken where it still fits": {
-			room: map[string]int{"n1": 1, "n2": 1},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, of("train"), needs(3), says(modeKey, "NonStrict"))...)
-				c.run()
-				c.look("room for 2")
-				c.room["n1"] = 0
-				c.do(c.s.LeaveNodes(sets.New("n1"), c.now))
-				c.look("one node takes nobody any more")
-				c.grow("n3", 2)
-				c.run()
-				c.look("room for 3")
-			},
-			want: []string{
-				"room for 2: a/train 1 pending 2 planned",
-				"one node takes nobody any more: a/train 2 pending 1 planned",
-				"room for 3: a/train 3 bound",
 			},
 		},
 		"of two that starve each other the later one gives way": {
