@@ -329,12 +329,12 @@ func (r *Registry) reservePodDeleted(pod *v1.Pod) {
 // writeObserved writes into the status of a Reservation that has all its places that its spec is known here: a pod that
 // comes from now on is placed by it. Only the process that schedules does.
 func (r *Registry) writeObserved(ctx context.Context, now *v1alpha1.Reservation) error {
-	next := now.DeepCopy()
-	condition := meta.FindStatusCondition(next.Status.Conditions, v1alpha1.ReservationScheduled)
-	if condition == nil || condition.ObservedGeneration == now.Generation {
+	was := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ReservationScheduled)
+	if was == nil || was.ObservedGeneration == now.Generation {
 		return nil
 	}
-	condition.ObservedGeneration = now.Generation
+	next := now.DeepCopy()
+	meta.FindStatusCondition(next.Status.Conditions, v1alpha1.ReservationScheduled).ObservedGeneration = now.Generation
 	return r.writeIfLeading(ctx, next)
 }
 

@@ -43,10 +43,10 @@ const (
 func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestPause }
 
 const (
-	// pauseShare: searches of a preemptor that find no victim take at most 1/pauseShare of the scheduling goroutine's
-	// time, those of all preemptors together too as long as no pause is the longest.
+	// pauseShare: searches that find no victim take at most 1/pauseShare of the scheduling goroutine's time, those of all
+	// preemptors together, except where longestPause shortens a pause.
 	pauseShare = 20
-	// longestPause is how late a preemptor may notice new victims, doubled as often as its time is.
+	// longestPause is how late a preemptor may notice new victims. It doubles with the time that its searches have.
 	longestPause = 30 * time.Second
 	// mostDoublings bounds how often the time of searches that are cut short is doubled.
 	mostDoublings = 4

@@ -54,8 +54,8 @@ func (f *found) textNumbers(d *demand) string {
 
 // search looks for a solution: first in the place of nominations, those of other queues excepted, and incomplete holds of
 // lower priority, since that costs no pod; then where promises make way; then by evictions beside all holds; then by both. A preemptor that may
-// not evict has only the first two. It returns nil if there is none. A timeout bounds all of it: then the running step
-// ends with its best result, and no further step begins.
+// not evict has only the first two. It returns nil if there is none. The deadline of d bounds all of it: then the
+// running step ends with its best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	now := pl.clock.Now()
 	d.timeout = pl.pauses.timeFor(d.attempt.Group, now, pl.args.SearchTimeout.Duration)

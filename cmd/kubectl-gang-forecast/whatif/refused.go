@@ -22,7 +22,7 @@ import (
 // which its schemas, the policies and the webhooks answer. What the user may not create is noted.
 func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests []*unstructured.Unstructured) error {
 	if o.DumpFile != "" {
-		return nil // there is nobody to ask
+		return nil // a dump has no API server
 	}
 	config, err := o.Config()
 	if err != nil {
@@ -53,7 +53,8 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 			allowed, err := mayCreate(ctx, reviews, mapping.Resource, u.GetNamespace())
 			switch {
 			case err != nil:
-				return err
+				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
+				return nil
 			case !allowed:
 				mu.Lock()
 				defer mu.Unlock()

@@ -153,8 +153,8 @@ func (o *options) columns() output.Columns[view.Gang] {
 	return columns
 }
 
-// reason returns REASON. Of a gang that nobody has tried it names the default scheduler too, if pods name that: it may
-// know no gangs.
+// reason returns the value of the column REASON. While a gang awaits its first attempt, and pods of it name the default
+// scheduler, the value says so: that scheduler may know no gangs.
 func reason(g *view.Gang) string {
 	if g.Reason == v1alpha1.ReasonAwaitingPlacement && slices.Contains(g.Schedulers, v1.DefaultSchedulerName) {
 		return g.Reason + " by " + v1.DefaultSchedulerName

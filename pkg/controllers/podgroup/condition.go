@@ -49,8 +49,8 @@ func scheduled(f facts) metav1.Condition {
 		c.Reason, c.Message = v1alpha1.ReasonGangIncomplete, incomplete(f)
 	default:
 		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(f.key, f.Stage.Min)
-		if f.left > 0 {
-			c.Message += gangstate.TextLeft(f.left)
+		if f.byDefault > 0 {
+			c.Message += gangstate.TextDefaultScheduler(f.byDefault)
 		}
 	}
 	return c

@@ -21,8 +21,8 @@ type facts struct {
 	// neither being evicted nor deleted.
 	unfinished, waiting, staying int
 	running                      int32
-	// left are the waiting members that name the scheduler which pods have by default.
-	left int
+	// byDefault are the waiting members that name the scheduler which pods have by default.
+	byDefault int
 	// refused: the scheduler has tried a waiting member and found no place.
 	refused bool
 	// expired: the wait time ran out on a waiting member.
@@ -65,7 +65,7 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 	if pod.Spec.NodeName == "" {
 		f.waiting++
 		if pod.Spec.SchedulerName == v1.DefaultSchedulerName {
-			f.left++
+			f.byDefault++
 		}
 		if _, ok := pod.Annotations[v1alpha1.TimeoutAnnotation]; ok {
 			f.expired = true
