@@ -44,8 +44,9 @@ func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestP
 
 const (
 	// pauseShare: searches that find no victim take at most 1/pauseShare of the scheduling goroutine's time, those of all
-	// preemptors together, except where longestPause shortens a pause.
-	pauseShare = 20
+	// preemptors together, except where longestPause shortens a pause. Those whose next has twice the time take at most
+	// 1/longerShare: it may find some.
+	pauseShare, longerShare = 20, 4
 	// longestPause is how late a preemptor may notice new victims. It doubles with the time that its searches have.
 	longestPause = 30 * time.Second
 	// mostDoublings bounds how often the time of searches that are cut short is doubled.
@@ -86,11 +87,14 @@ func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, 
 	if why != foundTooLate {
 		one.late = 0
 	}
-	longest := longestPause << min(one.late, mostDoublings)
+	longest, share := longestPause<<min(one.late, mostDoublings), pauseShare
 	if why == foundTooLate {
+		if one.late < mostDoublings {
+			share = longerShare
+		}
 		one.late++
 	}
-	one.until = now.Add(min(longest, took*time.Duration(pauseShare*len(p.groups))))
+	one.until = now.Add(min(longest, took*time.Duration(share*len(p.groups))))
 }
 
 // recordAbort records that a decision was aborted. It returns how long the preemptor pauses: least, and after the first

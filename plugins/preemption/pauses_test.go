@@ -49,11 +49,18 @@ func TestPauses(t *testing.T) {
 			t.Errorf("after a search that found nobody to evict: %s, cause %d, want %s, %d", left, why, pauseShare*time.Second, want)
 		}
 	}
-	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+	for i, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		if got := p.timeFor("b", now, time.Second); got != want*time.Second {
 			t.Errorf("it may search for %s, want %s", got, want*time.Second)
 		}
 		p.recordFailure("b", now, time.Second, foundTooLate)
+		share := longerShare
+		if i >= mostDoublings {
+			share = pauseShare
+		}
+		if left, _ := p.remaining("b", now); left != time.Duration(share)*time.Second {
+			t.Errorf("after search %d that was cut short it pauses for %s, want %d s", i, left, share)
+		}
 	}
 	p.recordFailure("b", now, time.Second, foundNothing)
 	if got := p.timeFor("b", now, time.Second); got != time.Second {

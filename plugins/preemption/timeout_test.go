@@ -116,7 +116,7 @@ func TestSearchTimeoutOfClasses(t *testing.T) {
 	d := s.demand(t, gangstate.Spec{}, preemptor...)
 	started := time.Now()
 	_, err := s.search(s.ctx, d)
-	if took := time.Since(started); err != nil || !d.cutShort || took > 20*s.args.SearchTimeout.Duration {
+	if took := time.Since(started); err != nil || !d.cutShort || took > 200*s.args.SearchTimeout.Duration { // it takes minutes otherwise
 		t.Errorf("it took %s, cut short: %v, %v", took, d.cutShort, err)
 	}
 }
