@@ -142,4 +142,5 @@ func quietLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	t.Cleanup(klog.Flush)
 }
