@@ -42,6 +42,7 @@ type Judge struct {
 	ends                 []time.Time             // of pods that were not evicted, since the last rest
 	found                []string
 	nominated            map[types.UID]time.Time // since when pods are
+	bound                []*v1.Pod               // at this instant
 	// Counts is how often each promise was put to the test.
 	Counts map[string]int
 }
@@ -83,7 +84,7 @@ func (j *Judge) Preempted(victim, preemptor types.UID) { j.preemptor[victim] = p
 
 // Observe takes in an object as it is now, or as it was when it was deleted.
 func (j *Judge) Observe(at time.Time, object any, gone bool) {
-	j.now = at
+	j.pass(at)
 	switch o := object.(type) {
 	case *v1.Node:
 		put(j.nodes, o.Name, o, gone)
@@ -99,6 +100,17 @@ func (j *Judge) Observe(at time.Time, object any, gone bool) {
 	case *v1.Pod:
 		j.pod(o, gone)
 	}
+}
+
+// pass lets time pass. What was nominated may have been bound elsewhere in the instant that is over.
+func (j *Judge) pass(to time.Time) {
+	if to.After(j.now) {
+		for _, pod := range j.bound {
+			j.judgeNominated(pod)
+		}
+		j.bound = nil
+	}
+	j.now = to
 }
 
 // Happened takes in that something happened that may let something start.
@@ -156,7 +168,7 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 	put(j.pods, pod.UID, pod, gone)
 	if !gone && running(pod) && before.Spec.NodeName == "" {
 		j.judgeNode(pod)
-		j.judgeNominated(pod)
+		j.bound = append(j.bound, pod)
 		j.judgeCapability(pod)
 	}
 	if name := gangOf(pod); name != "" {
@@ -302,7 +314,7 @@ func (j *Judge) judgePartial(name string, g *gang) {
 
 // Rest judges what there is when nothing happens any more.
 func (j *Judge) Rest(at time.Time) {
-	j.now = at
+	j.pass(at)
 	waiting := j.units()
 	gangs := j.gangs()
 	for _, name := range slices.Sorted(maps.Keys(gangs)) {
@@ -424,7 +436,9 @@ func told(u unit) string {
 // yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
 // and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
 // rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one after the other.
-// Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner.
+// Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner. "While attempts place
+// nothing, every second turn goes to the job that is overdue the longest" (turns/doc.go): one of the same priority may start
+// instead where one before both was tried in vain.
 func (j *Judge) judgeOrder(waiting []unit) {
 	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
@@ -441,6 +455,10 @@ func (j *Judge) judgeOrder(waiting []unit) {
 				j.Counts["order"]++
 			}
 			if !w.before(s.unit) {
+				continue
+			}
+			inVain := func(u unit) bool { return u.job != w.job && u.before(s.unit) && !j.fits(u, s.free) }
+			if w.priority == s.priority && slices.ContainsFunc(waiting, inVain) {
 				continue
 			}
 			free := maps.Clone(s.free)

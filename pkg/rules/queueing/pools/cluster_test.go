@@ -492,8 +492,8 @@ func BenchmarkSetNode(b *testing.B) {
 	}
 }
 
-// TestCharge: what runs counts for at most what its node has. What waits counts in full, also where the node is gone that
-// was kept for it.
+// TestCharge: a pod that names its node counts for at most what that has. Others count in full, also where the node that is
+// kept for them is not known: it may be gone, or new.
 func TestCharge(t *testing.T) {
 	c, err := New(nil)
 	if err != nil {
@@ -502,17 +502,17 @@ func TestCharge(t *testing.T) {
 	c.SetNode(nodeOf("n", 2, nil))
 	class := c.Enter(&v1.Pod{})
 	for sentence, one := range map[string]struct {
-		node string
-		runs bool
-		want int64
+		node  string
+		named bool
+		want  int64
 	}{
-		"it waits":                              {"", false, 5},
-		"a node is kept for it":                 {"n", false, 5},
-		"one was kept, which is gone":           {"gone", false, 5},
-		"it runs":                               {"n", true, 2},
-		"it says so, and there is no such node": {"gone", true, 0},
+		"it waits":                                {"", false, 5},
+		"a node is kept for it":                   {"n", false, 5},
+		"one is kept that is not known":           {"gone", false, 5},
+		"it names its node":                       {"n", true, 2},
+		"it names one, and there is no such node": {"gone", true, 0},
 	} {
-		if charged, _ := c.Charge(vector.Vector{gpu: 5}, class, one.node, one.runs); charged[gpu] != one.want {
+		if charged, _ := c.Charge(vector.Vector{gpu: 5}, class, one.node, one.named); charged[gpu] != one.want {
 			t.Errorf("%s: %d count, want %d", sentence, charged[gpu], one.want)
 		}
 	}

@@ -104,7 +104,7 @@ func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usa
 func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.Usage, changed bool) {
 	c.use(c.pods[uid], now)
 	c.pods[uid] = now
-	u.Amount, u.Or = c.nodes.Charge(now.Amount, now.Class, now.Node, u.Runs)
+	u.Amount, u.Or = c.nodes.Charge(now.Amount, now.Class, now.Node, now.Object.Spec.NodeName != "")
 	before, counted := c.book.Counted(string(uid))
 	if counted && before.Equal(u) {
 		return u, false
