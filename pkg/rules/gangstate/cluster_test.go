@@ -165,7 +165,8 @@ type cluster struct {
 	tasks []func()
 	// claiming are the claims for which calls are under way, each with the pod that they are for.
 	claiming map[types.NamespacedName]types.UID
-	refuse   map[types.UID]int // how often the next bindings of a pod fail
+	refuse   map[types.UID]int  // how often the next bindings of a pod fail
+	gatedOut map[types.UID]bool // at another gate
 	cycles   map[types.UID]int
 	// position is where a pod stands in the queue, since it entered it.
 	position map[types.UID]Position
@@ -207,7 +208,7 @@ func newCluster(t *testing.T, room map[string]int) *cluster {
 	s := newOpen(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
-		refuse: map[types.UID]int{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
+		refuse: map[types.UID]int{}, gatedOut: map[types.UID]bool{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
 		claiming: map[types.NamespacedName]types.UID{}, between: map[types.UID]func(){},
 	}
 	c.turns = newLine(s)
@@ -351,7 +352,7 @@ func (c *cluster) doPlan(e Effects, accepted map[types.UID]string) {
 
 // offer asks whether a parked pod may enter the active queue.
 func (c *cluster) offer(id types.UID) {
-	if pod := c.pods[id]; pod != nil && c.at[id] == parked && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) {
+	if pod := c.pods[id]; pod != nil && c.at[id] == parked && len(pod.Spec.SchedulingGates) == 0 && c.queue(pod) && !c.gatedOut[id] {
 		c.at[id] = queued
 		if m := c.s.memberOf(pod); m != nil {
 			c.position[id] = m.position()

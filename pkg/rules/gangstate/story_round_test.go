@@ -77,6 +77,25 @@ func TestStoriesOfRounds(t *testing.T) {
 				"nobody has a place: a/train 3 pending", "nodes came: a/train 3 bound",
 			},
 		},
+		"a gang that has to be planned again holds nothing while another gate keeps its leader": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 2, of("train"), needs(2))...)
+				c.until("p1", Held)
+				c.gatedOut["p1"] = true
+				c.unreserve("p1")
+				c.run()
+				c.look("another plugin refused it")
+				c.pass(3 * time.Second)
+				c.look("after 3 s")
+				delete(c.gatedOut, "p1")
+				c.pass(time.Minute)
+				c.look("later")
+			},
+			want: []string{
+				"another plugin refused it: a/train 1 pending 1 held", "after 3 s: a/train 2 pending", "later: a/train 2 bound",
+			},
+		},
 		"a gang says that it evicts nobody for a while, and then not any more": {
 			room: map[string]int{"n": 1},
 			play: func(c *cluster) {

@@ -283,7 +283,10 @@ func (j *Judge) judgeNominated(pod *v1.Pod) {
 // judgeCapability: "No capability is ever exceeded, nor that of a queue above"; "A gang with only part of its minimum
 // bound, interrupted or having lost members, ... passes all limits" (fairshare/README.md).
 func (j *Judge) judgeCapability(pod *v1.Pod) {
-	if !j.queued || j.disturbed[gangOf(pod)] {
+	lost := func(e *eviction) bool {
+		return slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) != "" && gangOf(p) == gangOf(pod) })
+	}
+	if !j.queued || j.disturbed[gangOf(pod)] || slices.ContainsFunc(j.evictions, lost) {
 		return
 	}
 	j.Counts["capability"]++
