@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -79,7 +80,7 @@ func (b *Book) firstInShut(from selection) (first *job) {
 func (b *Book) serves(q *queue) bool { return q.err == nil && !b.closed(q) }
 
 // late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if that
-// is too long; nil for none. It costs a look at each job that waits.
+// is too long since no limit does; nil for none. It costs a look at each job that waits.
 func (b *Book) late(now time.Time) (longest *job) {
 	since := func(j *job) time.Time {
 		if j.failed.IsZero() {
@@ -97,11 +98,18 @@ func (b *Book) late(now time.Time) (longest *job) {
 				continue
 			}
 			if _, over, why := b.judge(head); over || why != "" {
+				l.limited = true
 				continue
 			}
+			if l.limited {
+				l.limited, l.let = false, now
+			}
 			consider := func(j *job) {
-				shut := len(j.in) > 1 && b.isShut(j)
-				if !shut && turns.Overdue(j.since, j.failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+				shut, failed := len(j.in) > 1 && b.isShut(j), j.failed
+				if !failed.IsZero() {
+					failed = times.Later(failed, l.let)
+				}
+				if !shut && turns.Overdue(times.Later(j.since, l.let), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
 					longest = j
 				}
 			}
@@ -181,7 +189,9 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 			first = j
 			continue
 		}
-		switch bound, over, why := b.judge(j); {
+		bound, over, why := b.judge(j)
+		l.limited = l.limited || over || why != ""
+		switch {
 		case over && bound.Reason == Capability:
 			blocked = append(blocked, &missed{Job: j.Job, ceiling: bound.Queue})
 		case !over && why == "":
@@ -221,6 +231,9 @@ type list struct {
 	fresh heaps.Heap[*job]
 	// started are the other jobs, which are compared again each time.
 	started map[string]*job
+	// limited: when it was looked at, a limit kept the jobs from their turn. let is when that was over.
+	limited bool
+	let     time.Time
 }
 
 // first returns the job whose turn it is; nil if there is none.

@@ -125,7 +125,7 @@ func TestLate(t *testing.T) {
 	b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyPriority}})
 	b.SetTotal(gpus(8))
 	b.SetLimits(Limits{Window: 1})
-	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
+	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1, Capability: gpus(1)}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
 	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 	come := func(queue string, n int) {
 		j := of(queue, n, gpus(1))
@@ -158,6 +158,12 @@ func TestLate(t *testing.T) {
 	b.done("high-3")
 	late("")
 	at.Now = at.Now.Add(30 * time.Second)
+	late("low-2")
+	b.Count("runs", Usage{Queue: "low", Runs: true, Amount: gpus(1)})
+	late("")
+	b.Gone("runs", at)
+	late("") // nobody had to look at it while a limit kept it
+	at.Now = at.Now.Add(time.Minute)
 	late("low-2")
 }
 

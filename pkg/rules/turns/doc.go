@@ -17,8 +17,9 @@
 //     not pause; else a job that was never tried, a second after it came, once the first in order was looked at since.
 //  6. Short pauses let nobody go ahead, so one job could fail for ever. After eleven turns in vain in a row, the next in
 //     order has one.
-//  7. A candidate is overdue a minute after its last attempt ended or, if it was never tried, a second after it came. While
-//     attempts place nothing, every second turn goes to the job that is overdue the longest.
+//  7. A candidate is overdue a minute after its last attempt ended or, if it was never tried, a second after it came; in
+//     both cases no limit of a queue must have kept it since. While attempts place nothing, every second turn goes to the
+//     job that is overdue the longest.
 //
 // So what becomes free goes to the first in order that can use it, nobody starves, and what it costs to look does not
 // grow with the number of jobs that wait for the same.

@@ -439,9 +439,7 @@ func told(u unit) string {
 // yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
 // and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
 // rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one after the other.
-// Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner. "While attempts place
-// nothing, every second turn goes to the job that is overdue the longest" (turns/doc.go): one of the same priority may start
-// instead where one before both was tried in vain.
+// Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner.
 func (j *Judge) judgeOrder(waiting []unit) {
 	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
@@ -458,10 +456,6 @@ func (j *Judge) judgeOrder(waiting []unit) {
 				j.Counts["order"]++
 			}
 			if !w.before(s.unit) {
-				continue
-			}
-			inVain := func(u unit) bool { return u.job != w.job && u.before(s.unit) && !j.fits(u, s.free) }
-			if w.priority == s.priority && slices.ContainsFunc(waiting, inVain) {
 				continue
 			}
 			free := maps.Clone(s.free)
