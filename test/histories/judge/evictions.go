@@ -28,7 +28,9 @@ func (j *Judge) judgeEvictions() {
 			if j.endsSince(e.at.Add(-burst)) == 0 { // else the preemptor may have found room, and the next takes what it freed
 				j.judgePriority(pod, preemptor)
 			}
-			j.judgePlaced(pod, preemptor)
+			if !j.nodesChanged.After(e.at) { // else its place may be gone
+				j.judgePlaced(pod, preemptor)
+			}
 			j.judgeVictimGang(pod)
 		}
 		// What was decided may not have known what changed a moment before.
