@@ -27,8 +27,9 @@ type budget struct {
 	disrupted map[string]metav1.Time
 }
 
-// ListBudgets reads the budgets.
-func ListBudgets(lister policylisters.PodDisruptionBudgetLister) (*Budgets, error) {
+// ListBudgets reads the budgets. With emptyCovers an empty selector covers all pods of its namespace that have labels, as
+// in the Eviction API; else none, as in kube-scheduler.
+func ListBudgets(lister policylisters.PodDisruptionBudgetLister, emptyCovers bool) (*Budgets, error) {
 	list, err := lister.List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing disruption budgets: %w", err)
@@ -36,8 +37,8 @@ func ListBudgets(lister policylisters.PodDisruptionBudgetLister) (*Budgets, erro
 	b := &Budgets{byNamespace: map[string][]budget{}}
 	for _, one := range list {
 		selector, err := metav1.LabelSelectorAsSelector(one.Spec.Selector)
-		if err != nil || selector.Empty() {
-			continue // it matches nothing, as in kube-scheduler
+		if err != nil || selector.Empty() && !emptyCovers {
+			continue
 		}
 		b.byNamespace[one.Namespace] = append(b.byNamespace[one.Namespace], budget{
 			index: len(b.allowed), alone: map[int]bool{len(b.allowed): true}, selector: selector,

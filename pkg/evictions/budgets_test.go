@@ -32,13 +32,18 @@ func budgetOf(namespace, name string, selector *metav1.LabelSelector, allowed in
 
 func list(t *testing.T, budgets ...*policyv1.PodDisruptionBudget) *Budgets {
 	t.Helper()
+	return listed(t, false, budgets...)
+}
+
+func listed(t *testing.T, emptyCovers bool, budgets ...*policyv1.PodDisruptionBudget) *Budgets {
+	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, one := range budgets {
 		if err := indexer.Add(one); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b, err := ListBudgets(policylisters.NewPodDisruptionBudgetLister(indexer))
+	b, err := ListBudgets(policylisters.NewPodDisruptionBudgetLister(indexer), emptyCovers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,6 +77,15 @@ func TestGuards(t *testing.T) {
 				t.Errorf("guards (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestEmptySelector: the Eviction API lets an empty selector cover all pods of its namespace.
+func TestEmptySelector(t *testing.T) {
+	b := listed(t, true, budgetOf("x", "b", &metav1.LabelSelector{}, 0), budgetOf("x", "none", nil, 0))
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "pod", Labels: map[string]string{"app": "a"}}}
+	if diff := cmp.Diff([]string{"x/b"}, b.UsedUp([]*v1.Pod{pod})); diff != "" {
+		t.Errorf("used up (-want +got):\n%s", diff)
 	}
 }
 

@@ -111,7 +111,7 @@ func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulat
 // candidates returns the gangs that run, with which of their pods may be moved.
 func (r *round) candidates(d *demand, room *planner.Simulation,
 	nodes []int) (*evictions.Candidates, []victim.Gang, error) {
-	budgets, err := evictions.ListBudgets(d.fw.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister())
+	budgets, err := evictions.ListBudgets(d.fw.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(), true)
 	if err != nil {
 		return nil, nil, err
 	}

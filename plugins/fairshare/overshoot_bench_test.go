@@ -24,7 +24,7 @@ func BenchmarkOvershooting(b *testing.B) {
 	preemptor := pod("q", "b", 1, "")
 	d.know(preemptor)
 	d.podSeen(preemptor)
-	claim := d.claim("b", extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, gpus(1))
+	claim := d.claim(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)})
 	for b.Loop() {
 		if len(d.overshooting(claim, nil)) == 0 {
 			b.Fatal("no job overshoots")

@@ -98,7 +98,7 @@ type fairer struct {
 // fairer returns the judge of the policy drf, with what the preemptor has, and all that is to be placed of it.
 func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 	d.lock()
-	need := d.needs(preemptor)[0]
+	need := d.needs(preemptor)[0].Total()
 	floor := d.book.JobShare(groupOf(preemptor.Pods[0]), need)
 	d.mu.Unlock()
 	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]queueing.Vector{}} }

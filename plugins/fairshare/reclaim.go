@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,9 +24,9 @@ import (
 
 var _ extension.VictimRounds = &FairShare{}
 
-// VictimRounds returns rounds in which a preemptor looks for victims in its own queue first; then, if its queue stays
-// within what it deserves, it takes back what other queues have beyond theirs. Members beyond the minimum of their gang
-// only take back surplus. It copies the standings of all queues, once for a search.
+// VictimRounds returns rounds in which a preemptor looks for victims in its own queue first; then, if each of its queues
+// stays within what it deserves, it takes back what other queues have beyond theirs. Members beyond the minimum of their
+// gang only take back surplus. It copies the standings of all queues, once for a search.
 func (pl *FairShare) VictimRounds(_ context.Context, preemptor extension.Gang, _ victim.Vector) []extension.Round {
 	return pl.dispatcher.rounds(preemptor)
 }
@@ -33,7 +34,7 @@ func (pl *FairShare) VictimRounds(_ context.Context, preemptor extension.Gang, _
 func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
 	own := d.QueueOf(preemptor.Pods[0])
 	if preemptor.Beyond {
-		rounds := d.reclaims(own, preemptor)
+		rounds := d.reclaims(preemptor)
 		for i := range rounds {
 			rounds[i].Surplus = true
 		}
@@ -44,21 +45,12 @@ func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
 		map[config.PolicyName]judge{config.PolicyPriority: lower, config.PolicyDRF: d.fairer(preemptor)})
-	if d.scattered(preemptor.Pods, own) {
-		return []extension.Round{preempt} // what one queue deserves, another may not take back
-	}
-	return append([]extension.Round{preempt}, d.reclaims(own, preemptor)...)
-}
-
-// scattered reports whether any of some pods is in another queue than the first.
-func (d *Dispatcher) scattered(pods []*v1.Pod, first string) bool {
-	defer d.lock()()
-	return slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return d.queueOf(pod) != first })
+	return append([]extension.Round{preempt}, d.reclaims(preemptor)...)
 }
 
 // reclaims returns the rounds that take back what other queues have beyond their share, in
 // one pool of nodes after the other that the preemptor may use.
-func (d *Dispatcher) reclaims(own string, preemptor extension.Gang) []extension.Round {
+func (d *Dispatcher) reclaims(preemptor extension.Gang) []extension.Round {
 	if !reclaims(d.args.Tiers) {
 		return nil // no policy defines what queues deserve
 	}
@@ -68,22 +60,22 @@ func (d *Dispatcher) reclaims(own string, preemptor extension.Gang) []extension.
 	gone := sync.OnceValue(d.gone)
 	var rounds []extension.Round
 	for _, need := range needs {
-		if c := d.claim(own, preemptor, need); c != nil {
-			rounds = append(rounds, d.reclaim(own, c, gone)...)
+		if c := d.claim(preemptor, need); c != nil {
+			rounds = append(rounds, d.reclaim(slices.Sorted(maps.Keys(need)), c, gone)...)
 		}
 	}
 	return rounds
 }
 
-// needs returns what a preemptor asks for with each of the options that its job may take now, at least
+// needs returns what a preemptor asks for in each queue, with each of the options that its job may take now, at least
 // one.
-func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Vector {
+func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Needs {
 	pods := preemptor.Pods[:min(preemptor.Min, len(preemptor.Pods))]
 	var usages []queueing.Usage
 	for _, pod := range pods {
 		usage, counted := d.book.Counted(string(pod.UID))
 		if !counted {
-			usage = queueing.Usage{Amount: d.usage.Amount(pod)}
+			usage = queueing.Usage{Queue: d.queueOf(pod), Amount: d.usage.Amount(pod)}
 		}
 		usages = append(usages, usage)
 	}
@@ -91,18 +83,19 @@ func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Vector {
 	if len(usages) > 0 && d.book.Phase(usages[0].Job) == queueing.Admitted {
 		choices = d.book.Choices(usages[0].Job)
 	}
-	needs := make([]queueing.Vector, len(choices))
+	needs := make([]queueing.Needs, len(choices))
 	for i, choice := range choices {
-		needs[i] = queueing.Vector{}
+		needs[i] = queueing.Needs{}
 		for _, usage := range usages {
-			needs[i].Add(usage.Option(choice.At), 1)
+			needs[i].Add(usage.Queue, usage.Option(choice.At), 1)
 		}
 	}
 	return needs
 }
 
-// reclaim returns the rounds of a claim: first no queue comes below what it deserves, then some may by a part.
-func (d *Dispatcher) reclaim(own string, c *share.Reclaim, gone func() map[types.UID]bool) []extension.Round {
+// reclaim returns the rounds of a claim of some queues: first no queue comes below what it deserves, then some may by a
+// part.
+func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() map[types.UID]bool) []extension.Round {
 	overshooting := sync.OnceValue(func() map[types.UID]bool { return d.overshooting(c, gone()) })
 	overshoots := func(pods []victim.Pod) bool {
 		return !slices.ContainsFunc(pods, func(pod victim.Pod) bool { return !overshooting()[pod.UID] })
@@ -112,7 +105,7 @@ func (d *Dispatcher) reclaim(own string, c *share.Reclaim, gone func() map[types
 	order := victim.Reclaim(excess, overshoots)
 	var rounds []extension.Round
 	for _, parts := range []bool{false, true} {
-		round := extension.Round{Name: "reclaim", Done: fmt.Sprintf("reclaimed for queue %q", own), Order: order, Queue: d.counted, MinRuntime: d.minRuntime}
+		round := extension.Round{Name: "reclaim", Done: fmt.Sprintf(`reclaimed for queue "%s"`, strings.Join(claiming, `" and "`)), Order: order, Queue: d.counted, MinRuntime: d.minRuntime}
 		over := judge{permits: func(pod *v1.Pod) bool { return c.Excess(d.counted(pod)) > 1 }}
 		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.Permits(d.counted(pod)) },
 			map[config.PolicyName]judge{config.PolicyProportion: over, config.PolicyCapacity: over})
@@ -164,9 +157,9 @@ func (d *Dispatcher) gone() map[types.UID]bool {
 	return gone
 }
 
-// claim returns what a queue may take back for a preemptor; nil for nothing. Pods for which a node is held count as
+// claim returns what queues may take back for a preemptor; nil for nothing. Pods for which a node is held count as
 // running.
-func (d *Dispatcher) claim(own string, preemptor extension.Gang, need resource.Vector) *share.Reclaim {
+func (d *Dispatcher) claim(preemptor extension.Gang, need queueing.Needs) *share.Reclaim {
 	mine := map[types.UID]bool{}
 	for _, pod := range preemptor.Pods {
 		mine[pod.UID] = true
@@ -182,7 +175,7 @@ func (d *Dispatcher) claim(own string, preemptor extension.Gang, need resource.V
 			resource.AddTo(promised, at, usage.Amount, 1)
 		}
 	}
-	return share.NewReclaim(own, need, standings, promised)
+	return share.NewReclaim(need, standings, promised)
 }
 
 // budget is what queues may lose for a claim.

@@ -285,7 +285,7 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 			}
 			d.gangs = known
 			var overshooting []string
-			for uid := range d.overshooting(d.claim("b", extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, gpus(1)), nil) {
+			for uid := range d.overshooting(d.claim(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)}), nil) {
 				overshooting = append(overshooting, string(uid))
 			}
 			slices.Sort(overshooting)
@@ -404,7 +404,7 @@ func TestQueueGoneInASearch(t *testing.T) {
 		d.podSeen(p)
 	}
 	w := pod("w", "q", 5, "")
-	c := d.claim("q", extension.Gang{Pods: []*v1.Pod{w}, Min: 1}, queueing.Vector{gpu: 5})
+	c := d.claim(extension.Gang{Pods: []*v1.Pod{w}, Min: 1}, queueing.Needs{"q": queueing.Vector{gpu: 5}})
 	if c == nil {
 		t.Fatal("no claim")
 	}

@@ -45,7 +45,8 @@ func (d *Dispatcher) SetReserved(reserved Reserved) {
 }
 
 // covered reports whether everything that is to be placed with a pod is held for it, and counts as used
-// by its own queue already: it takes nothing from other jobs, and has no turn to wait for.
+// by its own queue already: it takes nothing from other jobs, and has no turn to wait for. A queue that admits nothing
+// admits only what comes in place of a pod that was moved.
 func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 	claims := func(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 } // which no Reservation holds
 	if d.reserved == nil || slices.ContainsFunc(pods, claims) {
@@ -57,8 +58,9 @@ func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 	}
 	defer d.lock()()
 	queue := d.queueOf(pod)
+	shut := d.book.Shut(queue)
 	for _, id := range ids {
-		if held, ok := d.book.Counted(string(id)); !ok || held.Queue != queue {
+		if held, ok := d.book.Counted(string(id)); !ok || held.Queue != queue || shut && !d.usage.Moves(id) {
 			return false
 		}
 	}

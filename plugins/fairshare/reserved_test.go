@@ -132,6 +132,37 @@ func TestClaimsAreNotHeld(t *testing.T) {
 	}
 }
 
+// TestClosedQueueAdmitsNoOwners: an owner of what is held waits until its queue is open, and is called then. What comes in
+// place of a pod that was moved does not wait.
+func TestClosedQueueAdmitsNoOwners(t *testing.T) {
+	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a", Closed: true})
+	d.usage.StartHeld()
+	d.SetReserved(covers{"owner": "held", "successor": "moved"})
+	owner, successor := pod("owner", "a", 4, ""), pod("successor", "a", 4, "")
+	d.know(owner, successor)
+	target := pod("r", "a", 4, "")
+	target.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: "before"}
+	d.Charge("held", pod("r", "a", 4, ""), "all", left(4))
+	d.Charge("moved", target, "all", left(4))
+	d.podSeen(owner)
+	d.podSeen(successor)
+	if why := d.comes(owner); why == "" {
+		t.Error("the owner comes in")
+	}
+	if why := d.comes(successor); why != "" {
+		t.Errorf("the successor waits: %s", why)
+	}
+	d.calledNow()
+	d.change(func() { d.setQueue(queueing.Queue{Name: "a"}) })
+	d.callCovered()
+	if got := d.calledNow(); got != "owner" {
+		t.Errorf("called %q once the queue is open, want the owner", got)
+	}
+	if why := d.comes(owner); why != "" {
+		t.Errorf("the owner waits: %s", why)
+	}
+}
+
 // TestNoTurnForWhatIsHeld: a pod is admitted if everything that it asks for is held by its own queue, though the queue
 // is at its ceiling; a pod for which another queue pays is not.
 func TestNoTurnForWhatIsHeld(t *testing.T) {

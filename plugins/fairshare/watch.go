@@ -252,7 +252,14 @@ func (d *Dispatcher) queueSeen(ctx context.Context, raw *unstructured.Unstructur
 		klog.FromContext(ctx).Error(err, "Failed to read a queue; what was known of it stays", "queue", raw.GetName())
 		return
 	}
-	d.change(func() { d.book.SetQueues(pools.Queue(q)) })
+	d.change(func() { d.setQueue(pools.Queue(q)) })
+}
+
+// setQueue describes a queue. One that is open now may have what its jobs ask for.
+func (d *Dispatcher) setQueue(q queueing.Queue) {
+	d.book.SetQueues(q)
+	d.rechecks = true
+	d.signal()
 }
 
 // queueGone removes a queue; the default queue is as if it had not been described.

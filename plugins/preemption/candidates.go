@@ -64,7 +64,7 @@ func (pl *GangPreemption) newSearch(ctx context.Context, d *demand, room *planne
 	s.Queue = round.Queue
 	s.Protection = pl.protection(d, round)
 	var err error
-	s.Budgets, err = evictions.ListBudgets(pl.budgets)
+	s.Budgets, err = evictions.ListBudgets(pl.budgets, false)
 	return s, err
 }
 

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
@@ -182,13 +183,14 @@ func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration, na
 	return migration.SuccessorOf(m, pods.Items), nil
 }
 
-// noProgress reports whether the controller of the pod is gone for good; false for a kind that may not be read.
+// noProgress reports whether the controller of the pod is gone for good, or is to have no pods; false for a kind that may
+// not be read.
 func (r *reconciler) noProgress(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
 	if m.Status.Successors == nil || m.Status.Successors.Controller == nil || m.Status.Successors.Controller.UID == "" {
 		return false, nil
 	}
 	by := m.Status.Successors.Controller
-	object := &metav1.PartialObjectMetadata{}
+	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(by.APIVersion, by.Kind))
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, object)
 	switch {
@@ -199,7 +201,8 @@ func (r *reconciler) noProgress(ctx context.Context, m *v1alpha1.PodMigration) (
 	case err != nil:
 		return false, fmt.Errorf("reading %s %s/%s: %w", by.Kind, by.Namespace, by.Name, err)
 	}
-	return object.UID != by.UID || object.DeletionTimestamp != nil, nil
+	replicas, stated, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+	return object.GetUID() != by.UID || object.GetDeletionTimestamp() != nil || stated && replicas == 0, nil
 }
 
 // alike returns the name of a Reservation of another PodMigration that is open to the same successors. Only one

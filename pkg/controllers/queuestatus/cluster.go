@@ -40,9 +40,9 @@ type cluster struct {
 	templates []*resourceapi.ResourceClaimTemplate
 	// reserved are pods that stand for Reservations: what they hold, and what they still look for. They are no gangs.
 	reserved []*v1.Pod
-	// byNamespace and byGang are the queues that namespaces and PodGroups name.
+	// byNamespace are the queues that namespaces name, and groups are the PodGroups of gangs.
 	byNamespace map[string]string
-	byGang      map[gangstate.Key]string
+	groups      map[gangstate.Key]*gangstate.Object
 	// evicted are gangs that were evicted, and evictedHold is for how long what they had counts.
 	evicted     map[gangstate.Key]queueing.Evicted
 	evictedHold time.Duration
@@ -162,6 +162,7 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets
 			offered.Insert(name)
 		}
 	}
+	waiting := c.jobs()
 	for i, pod := range slices.Concat(c.pods, c.reserved) {
 		switch held := i >= len(c.pods) && pod.Spec.NodeName != ""; {
 		case held && c.counts(pod):
@@ -170,15 +171,16 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets
 			counter.SetForeign(pod)
 		case c.counts(pod):
 			counter.Count(pod, pod.Spec.NodeName, queueing.Usage{
-				Queue: c.queueOf(pod), Group: groupOf(memberOf(pod)), Runs: pod.Spec.NodeName != "", Demand: demandOf(pod),
+				Queue: c.queueOf(pod), Job: waiting.of[pod.UID], Group: groupOf(memberOf(pod)), Runs: pod.Spec.NodeName != "", Demand: demandOf(pod),
 			})
 		}
 	}
 	counter.StartHeld()
+	waiting.offer(book)
 	return offered
 }
 
-// caller is what the counter asks. There are no jobs, so nothing follows from what is counted.
+// caller is what the counter asks. No job has its turn, so nothing follows from what is counted.
 type caller struct{ *cluster }
 
 var _ usage.Caller = caller{}
@@ -251,7 +253,12 @@ func (c *cluster) counts(pod *v1.Pod) bool {
 
 func (c *cluster) queueOf(pod *v1.Pod) string {
 	return gangstate.QueueOf(pod,
-		func(key gangstate.Key) string { return c.byGang[key] },
+		func(key gangstate.Key) string {
+			if group := c.groups[key]; group != nil {
+				return group.Queue
+			}
+			return ""
+		},
 		func(name string) string { return c.byNamespace[name] })
 }
 

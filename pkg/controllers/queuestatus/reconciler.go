@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
@@ -131,8 +133,7 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 	if c.reserved, err = r.reserved(ctx); err != nil {
 		return nil, err
 	}
-	c.byGang, c.evicted, err = r.byGang(ctx)
-	return c, err
+	return c, r.readGroups(ctx, c)
 }
 
 // readDevices reads which devices nodes have, and pods ask for.
@@ -171,31 +172,40 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 	return pods, nil
 }
 
-// byGang returns the queues that PodGroups name, and what they had that were evicted. The community's PodGroup takes
-// precedence over the native one.
-func (r *reconciler) byGang(ctx context.Context) (queues map[gangstate.Key]string, evicted map[gangstate.Key]queueing.Evicted, err error) {
-	queues, evicted = map[gangstate.Key]string{}, map[gangstate.Key]queueing.Evicted{}
-	for _, kind := range []schema.GroupVersionKind{native, community} {
-		if !r.watches(kind) {
-			continue
-		}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		if err := r.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, nil, fmt.Errorf("listing PodGroups of %s: %w", kind.GroupVersion(), err)
+// readGroups reads the PodGroups, and what those of the community say of evicted gangs. These take precedence over
+// native ones.
+func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
+	c.groups, c.evicted = map[gangstate.Key]*gangstate.Object{}, map[gangstate.Key]queueing.Evicted{}
+	if r.watches(native) {
+		var list schedulingv1beta1.PodGroupList
+		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing native PodGroups: %w", err)
 		}
 		for i := range list.Items {
-			object := &list.Items[i]
-			key := gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
-			if queue := object.GetLabels()[v1alpha1.QueueLabel]; queue != "" {
-				queues[key] = queue
-			}
-			if value, ok := object.GetAnnotations()[v1alpha1.EvictedAnnotation]; ok {
-				evicted[key] = queueing.ReadEvicted(value)
-			}
+			c.addGroup(&list.Items[i], gangstate.ReadNative(&list.Items[i]))
 		}
 	}
-	return queues, evicted, nil
+	if r.watches(coscheduling.Kind) {
+		var list coscheduling.PodGroupList
+		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("listing PodGroups of the community: %w", err)
+		}
+		for i := range list.Items {
+			c.addGroup(&list.Items[i], gangstate.ReadPodGroup(&list.Items[i], &list.Items[i].Spec))
+		}
+	}
+	return nil
+}
+
+func (c *cluster) addGroup(object client.Object, group *gangstate.Object) {
+	key := gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
+	if before := c.groups[key]; before != nil && group.Queue == "" {
+		group.Queue = before.Queue
+	}
+	c.groups[key] = group
+	if value, ok := object.GetAnnotations()[v1alpha1.EvictedAnnotation]; ok {
+		c.evicted[key] = queueing.ReadEvicted(value)
+	}
 }
 
 func (r *reconciler) watches(kind schema.GroupVersionKind) bool {

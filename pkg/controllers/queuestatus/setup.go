@@ -13,7 +13,6 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
@@ -26,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
@@ -40,11 +39,8 @@ import (
 // name is the name of the controller in logs and metrics.
 const name = "queue"
 
-// The kinds of objects that may name the queue of a gang. Only their metadata is read.
-var (
-	community = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
-	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
-)
+// native is the kind of Kubernetes' own PodGroups.
+var native = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
 
 // deviceSlices have the devices of nodes.
 var deviceSlices = resourceapi.SchemeGroupVersion.WithKind("ResourceSlice")
@@ -101,6 +97,7 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return fmt.Errorf("adding queues to the scheme: %w", err)
 	}
+	coscheduling.AddToScheme(mgr.GetScheme())
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(),
 		pools: o.Pools, evictedHold: o.EvictedHold, devices: devices.NewCounts(o.DeviceClasses)}
 	for _, name := range o.SchedulerNames {
@@ -155,20 +152,18 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 	if devicesServed {
 		r.watched.Store(deviceSlices, true)
 	}
-	watchGroup := func(kind schema.GroupVersionKind) error {
-		object := &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(kind)
+	watchGroup := func(kind schema.GroupVersionKind, object client.Object) error {
 		r.watched.Store(kind, true)
 		return watch(object, setup.Changed(groupDiffers))
 	}
 	nativesServed, err := served(mgr, native)
 	if err == nil && nativesServed {
-		err = watchGroup(native)
+		err = watchGroup(native, &schedulingv1beta1.PodGroup{})
 	}
 	if err != nil {
 		return err
 	}
-	if err := setup.WhenServed(mgr, community, func(context.Context) error { return watchGroup(community) }); err != nil {
+	if err := setup.WhenServed(mgr, coscheduling.Kind, func(context.Context) error { return watchGroup(coscheduling.Kind, &coscheduling.PodGroup{}) }); err != nil {
 		return err
 	}
 	return setup.WhenServed(mgr, reservations, func(context.Context) error {
@@ -224,6 +219,5 @@ func namespaceDiffers(was, is *v1.Namespace) bool {
 }
 
 func groupDiffers(was, is client.Object) bool {
-	return was.GetLabels()[v1alpha1.QueueLabel] != is.GetLabels()[v1alpha1.QueueLabel] ||
-		was.GetAnnotations()[v1alpha1.EvictedAnnotation] != is.GetAnnotations()[v1alpha1.EvictedAnnotation]
+	return specDiffers(was, is) || !maps.Equal(was.GetLabels(), is.GetLabels()) || !maps.Equal(was.GetAnnotations(), is.GetAnnotations())
 }

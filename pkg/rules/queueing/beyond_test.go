@@ -338,7 +338,7 @@ func TestBeyondOracle(t *testing.T) {
 			i := r.IntN(8)
 			j := of(queue, i, gpus(1+int64(i)%5))
 			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
-			u := Usage{Queue: queue, Job: j.Name, Amount: j.Options[0].total(), Priority: j.Priority}
+			u := Usage{Queue: queue, Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority}
 			switch r.IntN(9) {
 			case 0, 1, 2:
 				b.Count(j.Name, u)
@@ -390,7 +390,7 @@ func BenchmarkBeyond(b *testing.B) {
 			for i := range offered {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
-				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].total(), Priority: j.Priority})
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority})
 				book.Come(j, at)
 				book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				offered[i] = j

@@ -306,7 +306,7 @@ func BenchmarkTell(b *testing.B) {
 			for i := range jobs {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
-				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].total(), Priority: j.Priority})
+				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority})
 				book.Come(j, at)
 				if fail {
 					book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)

@@ -322,16 +322,16 @@ func TestBypass(t *testing.T) {
 	b.SetLimits(Limits{MaxBypass: 2})
 	place := func(j Job) {
 		t.Helper()
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].total()})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].Total()})
 		b.wait(j)
 		if got := turnsOf(b); got != j.Name {
 			t.Fatalf("turns %q, want %s", got, j.Name)
 		}
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].total(), Runs: true})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].Total(), Runs: true})
 	}
 	big := of("default", 1, gpus(6))
 	big.Title = "gang a/big"
-	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Options[0].total()})
+	b.Count("big", Usage{Queue: "default", Job: big.Name, Amount: big.Options[0].Total()})
 	miss := func() {
 		b.wait(big)
 		b.admitNext()
@@ -345,7 +345,7 @@ func TestBypass(t *testing.T) {
 	third, high, other := of("default", 4, gpus(1)), of("default", 5, gpus(1)), of("default", 6, Vector{cpu: 1})
 	high.Priority = 1
 	for _, j := range []Job{third, high, other} {
-		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].total()})
+		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].Total()})
 	}
 	b.SetTotal(Vector{gpu: 8, cpu: 9})
 	b.wait(third)
@@ -377,7 +377,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 	}
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(20), Runs: true})
 	offer := func(j Job) {
-		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].total()})
+		b.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].Total()})
 		b.wait(j)
 	}
 	big := of("a", 1, gpus(30))
@@ -452,7 +452,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 	for i := range 10000 {
 		j := of(fmt.Sprint("q", i%1000), i, Vector{gpu: 8, cpu: 1000})
-		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].total()})
+		book.Count("pods of "+j.Name, Usage{Queue: j.Queue, Job: j.Name, Amount: j.Options[0].Total()})
 		book.wait(j)
 	}
 	book.Shares()

@@ -304,15 +304,14 @@ func (b *Book) yields(j *job) Vector {
 	return sum
 }
 
-// reclaims reports whether siblings may have to free a queue above a job's own for it: its queue
-// has a right to all that it asks for, and it asks for nothing in other queues.
+// reclaims reports whether siblings may have to free a queue above a job's own for it: each of its
+// queues has a right to all that it asks for there.
 func (b *Book) reclaims(j *job, above string) bool {
-	if !b.policies.Reclaim || above == j.Queue || len(j.need()) > 1 {
+	if !b.policies.Reclaim || slices.Contains(j.queues(), above) {
 		return false
 	}
-	deserved := b.Deserved(j.Queue)
 	for bound := range b.bounds(j) {
-		if bound.Reason == Overused && bound.Used+bound.Need > deserved[bound.Resource] {
+		if bound.Reason == Overused && bound.Used+bound.Need > b.Deserved(bound.Queue)[bound.Resource] {
 			return false
 		}
 	}

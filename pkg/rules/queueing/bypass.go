@@ -129,7 +129,7 @@ func (b *Book) concerns(m *missed, j *job) bool {
 
 // asksOf reports whether a job asks for any of some needs.
 func asksOf(need Needs, j *job) bool {
-	asked := need.total()
+	asked := need.Total()
 	return slices.ContainsFunc(j.needs, func(name v1.ResourceName) bool { return asked[name] > 0 })
 }
 
@@ -212,7 +212,7 @@ func (b *Book) overshoots(j *job, queue string) bool {
 // couldFit reports whether it is of use to wait for a job. It is not if the job waits for the share of its queue,
 // or is larger than all there is.
 func (b *Book) couldFit(m *missed, one *job) bool {
-	for name, need := range one.need().total() {
+	for name, need := range one.need().Total() {
 		if need > b.total[name] {
 			return false
 		}

@@ -31,8 +31,8 @@ func Options(usages []Usage) []Needs {
 	return options
 }
 
-// total returns the sum over all queues.
-func (n Needs) total() Vector {
+// Total returns the sum over all queues.
+func (n Needs) Total() Vector {
 	if len(n) == 1 {
 		for _, amount := range n {
 			return amount

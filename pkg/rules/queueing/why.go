@@ -83,6 +83,12 @@ func (b *Book) why(name string, together bool) (Reason, string) {
 // shut returns which of a job's queues lets no job in; an empty reason means none.
 func (b *Book) shut(j *job) (Reason, string) { return b.shutOf(j.queues()) }
 
+// Shut reports whether a queue lets no job in.
+func (b *Book) Shut(queue string) bool {
+	reason, _ := b.shutOf([]string{queue})
+	return reason != ""
+}
+
 // shutOf returns which of some queues lets no job in.
 func (b *Book) shutOf(queues []string) (Reason, string) {
 	for _, name := range queues {

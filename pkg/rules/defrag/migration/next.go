@@ -284,7 +284,7 @@ func (s *step) running() {
 		s.successorElsewhere()
 	case s.seen.Barren:
 		s.evicted()
-		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and so is its controller: nothing makes a successor", spec.PodName))
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and its controller too, or it is to have no pods: nothing makes a successor", spec.PodName))
 	default:
 		s.evicted()
 		s.awaitSuccessor()

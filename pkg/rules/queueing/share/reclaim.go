@@ -29,71 +29,97 @@ type Standing struct {
 	Kept bool
 }
 
-// Reclaim is what a queue may take back from others for a job that does not fit.
+// Reclaim is what queues may take back from others for a job that does not fit.
 type Reclaim struct {
-	queue     string
+	// need is what the job asks for in all its queues.
 	need      Vector
 	standings map[string]Standing
-	// path are the queue and its ancestors, and room is how much more each of them deserves than it has; negative if it
-	// has more.
-	path []string
-	room []Vector
+	// claims are the queues in which the job asks for something, and their ancestors.
+	claims map[string]claim
 }
 
-// NewReclaim returns what a queue may take back for a job. The standings have to stay as they are; promised is what
-// each queue, and all below it, will have beside what runs. It returns nil where the queue would have more than it
-// deserves with the job, of a resource that the job needs and that is contested: nothing is reclaimed for that.
-func NewReclaim(queue string, need Vector, standings map[string]Standing, promised map[string]Vector) *Reclaim {
-	r := &Reclaim{queue: queue, need: need, standings: standings, path: standings[queue].Path}
-	for _, at := range r.path {
-		room := Vector{}
-		room.Add(standings[at].Deserved, 1)
-		room.Add(standings[at].Running, -1)
-		room.Add(promised[at], -1)
-		r.room = append(r.room, room)
+// claim is what a job asks for in a queue and those below it, and how much more that queue deserves than it has:
+// negative if it has more.
+type claim struct{ need, room Vector }
+
+// NewReclaim returns what queues may take back for a job, by what it asks for in each of them. The standings have to
+// stay as they are; promised is what each queue, and all below it, will have beside what runs. It returns nil where one
+// of the queues would have more than it deserves with its part of the job, of a resource that it needs for that and
+// that is contested: nothing is reclaimed for that.
+func NewReclaim(needs map[string]Vector, standings map[string]Standing, promised map[string]Vector) *Reclaim {
+	r := &Reclaim{need: Vector{}, standings: standings, claims: map[string]claim{}}
+	for queue, need := range needs {
+		r.need.Add(need, 1)
+		for _, at := range standings[queue].Path {
+			c, known := r.claims[at]
+			if !known {
+				c = claim{need: Vector{}, room: Vector{}}
+				c.room.Add(standings[at].Deserved, 1)
+				c.room.Add(standings[at].Running, -1)
+				c.room.Add(promised[at], -1)
+				r.claims[at] = c
+			}
+			c.need.Add(need, 1)
+		}
 	}
-	if len(r.path) == 0 {
-		return nil
-	}
-	for name := range need {
-		if r.limits(0, name) {
+	for queue, need := range needs {
+		path := standings[queue].Path
+		if len(path) == 0 {
 			return nil
+		}
+		for name := range need {
+			if r.limits(path[0], name) {
+				return nil
+			}
 		}
 	}
 	return r
 }
 
-// limits reports whether one of the queues of the path would have more than it deserves with the job, of a contested
+// limits reports whether a queue that claims would have more than it deserves with its part of the job, of a contested
 // resource.
-func (r *Reclaim) limits(level int, name v1.ResourceName) bool {
-	return r.standings[r.path[level]].Contested[name] && !r.inside(level, name)
+func (r *Reclaim) limits(at string, name v1.ResourceName) bool {
+	return r.standings[at].Contested[name] && !r.inside(at, name)
 }
 
-// inside reports whether one of the queues of the path has no more of a resource than it deserves, the job included.
-func (r *Reclaim) inside(level int, name v1.ResourceName) bool {
-	return r.need[name] <= 0 || r.need[name] <= r.room[level][name]
+// inside reports whether a queue that claims has no more of a resource than it deserves, its part of the job included.
+func (r *Reclaim) inside(at string, name v1.ResourceName) bool {
+	c := r.claims[at]
+	return c.need[name] <= 0 || c.need[name] <= c.room[name]
 }
 
-// apart returns the part of a queue's path that the reclaiming queue is not on, and how many queues of its own path are
-// not above the other.
-func (r *Reclaim) apart(path []string) (theirs []string, ours int) {
-	for i, at := range path {
-		if ours := slices.Index(r.path, at); ours >= 0 {
-			return path[:i], ours
+// fromOutside returns how much of a resource may come from outside a queue that claims, where its part of the job exceeds
+// what it deserves: what it lacks without that, and what the job asks for elsewhere.
+func (r *Reclaim) fromOutside(at string, name v1.ResourceName) int64 {
+	c := r.claims[at]
+	return max(c.room[name], 0) + r.need[name] - c.need[name]
+}
+
+// apart returns the part of a queue's path on which nothing is claimed, and the queues that claim and are not above it.
+func (r *Reclaim) apart(path []string) (theirs, ours []string) {
+	for _, at := range path {
+		if _, claims := r.claims[at]; claims {
+			break
+		}
+		theirs = append(theirs, at)
+	}
+	for at := range r.claims {
+		if !slices.Contains(path, at) {
+			ours = append(ours, at)
 		}
 	}
-	return path, len(r.path)
+	return theirs, ours
 }
 
 // Permits reports whether a queue may lose pods for the job at all.
 func (r *Reclaim) Permits(queue string) bool {
 	theirs, ours := r.apart(r.standings[queue].Path)
-	if queue == "" || queue == r.queue || slices.ContainsFunc(theirs, func(at string) bool { return r.standings[at].Kept }) {
+	if len(theirs) == 0 || slices.ContainsFunc(theirs, func(at string) bool { return r.standings[at].Kept }) {
 		return false
 	}
-	for level := range ours {
+	for _, at := range ours {
 		for name := range r.need {
-			if r.limits(level, name) && r.room[level][name] <= 0 {
+			if r.limits(at, name) && r.fromOutside(at, name) <= 0 {
 				return false // this ancestor has its share: only what is below it can be taken
 			}
 		}
@@ -162,15 +188,15 @@ func (r *Reclaim) Overshooting(queue string, jobs []Job) map[string]bool {
 //  2. Of a resource that is not contested there is enough for all, but the job may lack it in one piece. A queue
 //     inside its own share takes it from those that have more than they deserve, and that keep what their owners
 //     state.
-//  3. An ancestor of the reclaiming queue that would have more than it deserves with the job gets no more from outside
-//     than it lacks without. The rest comes from below it.
+//  3. An ancestor of a reclaiming queue that would have more than it deserves with its part of the job gets no more from
+//     outside than it lacks without. The rest comes from below it.
 type Budget struct {
 	*Reclaim
 	parts bool
 	// left is what each queue has beyond what it deserves.
 	left map[string]Vector
-	// outside is what was taken from outside each queue of the path.
-	outside []Vector
+	// outside is what was taken from outside each queue that claims.
+	outside map[string]Vector
 	// short is by how much queues came below what they deserve by weight.
 	short Vector
 	// grants are the victims that are granted.
@@ -185,15 +211,15 @@ type grant struct {
 
 // Budget returns what queues may lose, with what runs now.
 func (r *Reclaim) Budget(now map[string]Standing, parts bool) *Budget {
-	b := &Budget{Reclaim: r, parts: parts, left: make(map[string]Vector, len(now)), outside: make([]Vector, len(r.path)), short: Vector{}}
+	b := &Budget{Reclaim: r, parts: parts, left: make(map[string]Vector, len(now)), outside: map[string]Vector{}, short: Vector{}}
 	for name, s := range now {
 		left := Vector{}
 		left.Add(s.Running, 1)
 		left.Add(r.standings[name].Deserved, -1)
 		b.left[name] = left
 	}
-	for level := range b.outside {
-		b.outside[level] = Vector{}
+	for at := range r.claims {
+		b.outside[at] = Vector{}
 	}
 	return b
 }
@@ -220,9 +246,9 @@ func (b *Budget) Take(queue string, amount Vector, overshoots bool) bool {
 			return false
 		}
 	}
-	for level := range ours {
+	for _, at := range ours {
 		for name := range b.need {
-			if b.limits(level, name) && b.outside[level][name]+amount[name] > max(b.room[level][name], 0) {
+			if b.limits(at, name) && b.outside[at][name]+amount[name] > b.fromOutside(at, name) {
 				return false
 			}
 		}
@@ -253,15 +279,15 @@ func (b *Budget) count(queue string, amount, short Vector, n int64) {
 	}
 	b.short.Add(short, n)
 	_, ours := b.apart(path)
-	for level := range ours {
-		b.outside[level].Add(amount, n)
+	for _, at := range ours {
+		b.outside[at].Add(amount, n)
 	}
 }
 
 // affords reports whether a queue can give an amount. It notes in short by how much the queue comes below what it
 // deserves by weight.
 func (b *Budget) affords(
-	queue string, amount Vector, overshoots bool, ours int, contested map[v1.ResourceName]bool, short Vector,
+	queue string, amount Vector, overshoots bool, ours []string, contested map[v1.ResourceName]bool, short Vector,
 ) bool {
 	gives, lends, keeps := false, false, true
 	for name, needed := range b.need {
@@ -288,13 +314,7 @@ func (b *Budget) affords(
 	return gives || lends && keeps
 }
 
-// insideAll reports whether the queues of the path up to a level have no more of a resource than they deserve, the job
-// included.
-func (b *Budget) insideAll(levels int, name v1.ResourceName) bool {
-	for level := range levels {
-		if !b.inside(level, name) {
-			return false
-		}
-	}
-	return true
+// insideAll reports whether some queues that claim have no more of a resource than they deserve, the job included.
+func (b *Budget) insideAll(claiming []string, name v1.ResourceName) bool {
+	return !slices.ContainsFunc(claiming, func(at string) bool { return !b.inside(at, name) })
 }

@@ -190,7 +190,7 @@ func (w *world) overshootingFor(r *Reclaim) map[int]bool {
 // the fewest, and of all such sets the first.
 func (w *world) victims(job int, parts bool) (best []int, on int) {
 	standings := w.standings()
-	r := NewReclaim(w.jobs[job].queue, gpus(w.jobs[job].size), standings, nil)
+	r := NewReclaim(map[string]Vector{w.jobs[job].queue: gpus(w.jobs[job].size)}, standings, nil)
 	if r == nil {
 		return nil, 0
 	}
@@ -575,7 +575,7 @@ func TestOvershooting(t *testing.T) {
 		},
 		"b": {Path: []string{"b"}, Running: Vector{}, Deserved: Vector{gpu: 9}, Contested: contested},
 	}
-	r := NewReclaim("b", gpus(1), standings, nil)
+	r := NewReclaim(map[string]Vector{"b": gpus(1)}, standings, nil)
 	if r == nil {
 		t.Fatal("no claim")
 	}

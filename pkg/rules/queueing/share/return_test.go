@@ -21,7 +21,7 @@ func TestReturn(t *testing.T) {
 			}
 		}
 		for _, job := range w.jobs {
-			reclaim := NewReclaim(job.queue, gpus(job.size), w.standings(), nil)
+			reclaim := NewReclaim(map[string]Vector{job.queue: gpus(job.size)}, w.standings(), nil)
 			if reclaim == nil {
 				continue
 			}

@@ -78,6 +78,9 @@ func (c *Counter) DropHeld(id hold.ID) bool {
 	return true
 }
 
+// Moves reports whether something is held for a pod that moves.
+func (c *Counter) Moves(id hold.ID) bool { return inPlaceOf(c.all[id]) != "" }
+
 // RecountHeld counts again what is held as pods of a namespace.
 func (c *Counter) RecountHeld(namespace string) {
 	c.recountHeld(func(h held) bool { return h.pod.Namespace == namespace })

@@ -1,0 +1,50 @@
+package queuestatus
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+)
+
+// TestTooLarge: 8 CPUs, and two queues. a may have 4; b asks for 8.
+func TestTooLarge(t *testing.T) {
+	grouped := func(p *v1.Pod) { p.Annotations[v1alpha1.GroupsAnnotation] = `["ns/g","ns/h"]` }
+	three := func(changes ...func(*v1.Pod)) (pods []*v1.Pod) {
+		for _, name := range []string{"1", "2", "3"} {
+			pods = append(pods, podOf(name, "2", append(changes, in("a"))...))
+		}
+		return pods
+	}
+	for sentence, c := range map[string]struct {
+		group gangstate.Object
+		pods  []*v1.Pod
+		want  []string
+	}{
+		"a pod above the ceiling has no share":            {pods: []*v1.Pod{podOf("1", "5", in("a"))}, want: []string{"a: 0/0/5 0% 0+1", "b: 8/0/8 0% 0+1"}},
+		"nor has a gang":                                  {gangstate.Object{Min: 3}, three(at("g")), []string{"a: 0/0/6 0% 0+1", "b: 8/0/8 0% 0+1"}},
+		"a gang whose minimum is below it has":            {gangstate.Object{Min: 2}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
+		"a NonStrict gang, which holds a part of it, has": {gangstate.Object{Min: 3, Annotations: map[string]string{v1alpha1.ModeAnnotation: v1alpha1.ModeNonStrict}}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
+		"gangs that start together are above it together": {gangstate.Object{Min: 1}, []*v1.Pod{podOf("1", "3", in("a"), at("g"), grouped), podOf("2", "3", in("a"), at("h"), grouped)}, []string{"a: 0/0/6 0% 0+2", "b: 8/0/8 0% 0+1"}},
+		"members beyond a minimum that runs are single":   {gangstate.Object{Min: 1}, append(three(at("g")), podOf("0", "1", in("a"), at("g"), bound)), []string{"a: 4/1/7 12.5% 1+0", "b: 4/0/8 0% 0+1"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			ceiling := func(q *v1alpha1.Queue) {
+				q.Spec.Capability = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}
+			}
+			k := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: append(c.pods, podOf("b", "8", in("b"))), nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
+				queues: []*v1alpha1.Queue{queueOf("a", ceiling), queueOf("b")}, groups: map[gangstate.Key]*gangstate.Object{{Namespace: "ns", Name: "g"}: &c.group, {Namespace: "ns", Name: "h"}: &c.group}}
+			for i, pod := range k.pods {
+				k.pods[i] = strip(t, pod)
+			}
+			if diff := cmp.Diff(c.want, words(mustReckon(t, k, now))); diff != "" {
+				t.Errorf("statuses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
