@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -161,7 +162,10 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	}
 	if !result.Complete && pl.holds.Nominated(pl.gangs.Holder(a.Group)) {
 		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
-		result.Nodes, result.Order = nil, nil
+		result.Nodes, result.Order, result.FromScratch = nil, nil, false
+	}
+	if result.FromScratch {
+		pl.gangs.Look(func(s *gangstate.Gangs) { a = cmp.Or(s.FromScratch(a), a) }) // nothing of it counts as placed
 	}
 	result.Cost, result.Evict = took, evict
 	var accepted map[types.UID]string
@@ -250,7 +254,7 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 	}
 	found := result.Complete
 	pl.keepCeilings(a, result)
-	if found || pl.holds.Empty() {
+	if found && !result.LostPlace || pl.holds.Empty() {
 		return result, nil, nil, nil
 	}
 	complete := func(a *gangstate.Attempt, other *planner.Plan) bool {
@@ -265,10 +269,14 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if complete(fresh, other) {
+		if complete(fresh, other) || result.LostPlace {
+			pl.keepCeilings(fresh, other)
 			other.FromScratch = true
 			return other, nil, nil, nil
 		}
+	}
+	if found {
+		return result, nil, nil, nil // a member that lost its place finds out
 	}
 	var holders []hold.Holder
 	for n, rival := range rivals {

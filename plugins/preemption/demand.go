@@ -34,7 +34,9 @@ type demand struct {
 	// need is the request of the minimum, and the PodGroup's minResources beside it, of the resources in either.
 	need      victim.Vector
 	resources map[v1.ResourceName]bool
-	never     bool
+	// affinity are the required affinity terms of the pending members.
+	affinity []fwk.AffinityTerm
+	never    bool
 	// delayed: its preemption delay has not passed.
 	delayed bool
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
@@ -92,6 +94,7 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 			if err != nil {
 				return nil, fmt.Errorf("reading affinity of pod %s/%s: %w", member.Namespace, member.Name, err)
 			}
+			d.affinity = append(d.affinity, info.GetRequiredAffinityTerms()...)
 			request := ledger.DemandOf(info).Request
 			for name := range request {
 				d.resources[name] = true

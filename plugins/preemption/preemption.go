@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -79,8 +80,10 @@ type GangPreemption struct {
 	handle  fwk.Handle
 	fw      framework.Framework
 	budgets policylisters.PodDisruptionBudgetLister
-	clock   clock.WithTicker
-	pauses  pauses
+	// namespaces are for the affinity of preemptors.
+	namespaces corelisters.NamespaceLister
+	clock      clock.WithTicker
+	pauses     pauses
 	// firstMisses is when single pods with a preemption delay first did not fit: a time.Time by UID.
 	firstMisses sync.Map
 	// retries are preemptors to try again later, by their leaders.
@@ -151,6 +154,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl := &GangPreemption{
 			Shared: shared, args: args, handle: handle, fw: fw, clock: clock.RealClock{}, idleSince: map[hold.Holder]time.Time{},
 			budgets:          handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+			namespaces:       handle.SharedInformerFactory().Core().V1().Namespaces().Lister(),
 			staleNominations: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
 			retries:          workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
 		}
@@ -179,8 +183,7 @@ func (pl *GangPreemption) makeEvictor() (err error) {
 	pl.evictor = &evictions.Evictor{
 		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
 		Pod: pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
-		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy,
-			Namespaces: pl.handle.SharedInformerFactory().Core().V1().Namespaces().Lister()},
+		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy, Namespaces: pl.namespaces},
 		Texts: evictions.Texts{
 			Plugin: Name,
 			Begun: evictions.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile +

@@ -10,7 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/interpodaffinity"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
@@ -267,6 +269,9 @@ func (s *searching) selectAndPlace(ctx context.Context, gangs []victim.Gang) (re
 		Threshold: float64(s.pl.args.ROIThresholdPercent) / 100,
 		Expired:   func() bool { return s.pl.timeIsUp(s.d) },
 	}
+	if len(s.d.affinity) > 0 {
+		problem.Attracts = func(pod victim.Pod) bool { return s.pl.attracts(ctx, s.d, s.Pod(pod.UID)) }
+	}
 	if s.round != nil {
 		problem.Order = s.round.Order
 		if tier := s.tier; tier != nil && tier.Budget != nil {
@@ -298,6 +303,12 @@ func (s *searching) selectAndPlace(ctx context.Context, gangs []victim.Gang) (re
 		}
 	}
 	return result, nil
+}
+
+// attracts reports whether a required affinity of the preemptor selects a pod.
+func (pl *GangPreemption) attracts(ctx context.Context, d *demand, pod *v1.Pod) bool {
+	namespace := interpodaffinity.GetNamespaceLabelsSnapshot(klog.FromContext(ctx), pod.Namespace, pl.namespaces)
+	return slices.ContainsFunc(d.affinity, func(term fwk.AffinityTerm) bool { return term.Matches(pod, namespace) })
 }
 
 // choose asks the victim selectors of the profile first, then package victim.

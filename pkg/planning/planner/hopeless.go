@@ -48,16 +48,43 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 		why[need.Key] += fmt.Sprintf("; it would not fit even if the cluster were empty: "+
 			"the nodes%s have room for %d of %d members", in, have+most, need.Spec.Min)
 	}
-	return some
+	return some || w.hopelessTogether(a, problem, why)
+}
+
+// hopelessTogether is hopeless for gangs that have to start together, each of which would fit.
+func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Problem, why map[gangstate.Key]string) bool {
+	var all placement.Gang
+	for _, g := range problem.Gangs {
+		if g.Min > 0 {
+			all.Members, all.Min = append(all.Members, g.Members...), all.Min+g.Min
+		}
+	}
+	most := w.fitEmpty(all, w.countByClass(all), w.allNodes())
+	if most >= all.Min {
+		return false
+	}
+	for _, need := range a.Gangs {
+		if need.Min > 0 {
+			why[need.Key] += fmt.Sprintf("; its group would not fit even if the cluster were empty: "+
+				"the nodes have room for %d of %d members", most, all.Min)
+		}
+	}
+	return true
+}
+
+// countByClass counts the members of a gang by class.
+func (w *planState) countByClass(g placement.Gang) map[int]int {
+	count := map[int]int{}
+	for _, member := range g.Members {
+		count[w.classOf[member]]++
+	}
+	return count
 }
 
 // mostEmpty bounds how many members of a gang empty nodes would take, in one domain if it requires one. satisfied: some
 // domain could meet its minResources as well. domains is the number of domains.
 func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, satisfied bool, domains int) {
-	count := map[int]int{}
-	for _, member := range g.Members {
-		count[w.classOf[member]]++
-	}
+	count := w.countByClass(g)
 	if g.Required == "" {
 		return w.fitEmpty(g, count, w.allNodes()), w.satisfiedWhenEmpty(f, w.allNodes()), 1
 	}

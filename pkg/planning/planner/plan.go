@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
@@ -75,6 +76,8 @@ type Plan struct {
 	// Refusals counts the nodes that refused members of an attempt that failed, by reason; Visited is of how many nodes.
 	Refusals map[string]int
 	Visited  int
+	// LostPlace: an earlier plan gave a member a node that is gone, or has too little by now.
+	LostPlace bool
 }
 
 // Plan plans an attempt. The members may use what the holders in evict hold, since those would be evicted. Members with
@@ -111,7 +114,7 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 	if err := p.addPlaced(ctx, w, a); err != nil {
 		return nil, err
 	}
-	result = &Plan{Outcome: gangstate.Outcome{Coupled: w.coupled}}
+	result = &Plan{Outcome: gangstate.Outcome{Coupled: w.coupled}, LostPlace: w.lostPlace}
 	infos := p.points.nodesFor(w.tx)
 	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
 		result.Why = refuseAll(a, why)
@@ -308,7 +311,8 @@ func (p *Planner) addPlaced(ctx context.Context, w *planState, a *gangstate.Atte
 			}
 			node, ok := w.tx.Index(placed.Node)
 			if !ok {
-				continue // the node is gone; the member's own cycle finds out
+				w.lostPlace = true
+				continue
 			}
 			claims, err := p.storage.ReadClaims(placed.Pod, w.uses)
 			if err != nil {
@@ -328,10 +332,23 @@ func (p *Planner) addPlaced(ctx context.Context, w *planState, a *gangstate.Atte
 			if err := w.tx.Add(ctx, info, node); err != nil {
 				return err
 			}
+			w.lostPlace = w.lostPlace || w.oversold(node, info)
 		}
 	}
 	w.base = w.tx.Checkpoint()
 	return nil
+}
+
+// oversold reports whether the pods on a node ask for more than it has of what one of them asks for.
+func (w *planState) oversold(node int, info fwk.PodInfo) bool {
+	requested := w.tx.Node(node).GetRequested()
+	for name, amount := range ledger.DemandOf(info).Request {
+		has := w.allocatable(node, name)
+		if amount > 0 && has > 0 && ledger.Amount(requested, name) > has { // where it has none a plugin may provide it
+			return true
+		}
+	}
+	return false
 }
 
 // expectPod announces a member that others may have to keep away from. A plan does not need that: it prepares the

@@ -29,6 +29,8 @@ type planState struct {
 	tx *whatif.Transaction
 	// base is the state before any member was placed.
 	base whatif.Mark
+	// lostPlace is [Plan.LostPlace].
+	lostPlace bool
 	mode
 	asked
 	findings

@@ -24,7 +24,9 @@ type search struct {
 	trial   Trial
 	need    Vector
 	expired func() bool
-	units   []unit
+	// attracts is [Problem.Attracts].
+	attracts func(Pod) bool
+	units    []unit
 	// budget has granted the units decided to go; nil for no limit.
 	budget Budget
 	// stays marks units decided to stay, by index.
@@ -96,7 +98,11 @@ func (s *search) extend(decided []unit) ([]unit, bool, error) {
 	if s.choices--; s.choices < 0 || len(decided) > 0 && s.timeIsUp() {
 		return nil, false, nil
 	}
-	list, fits, err := s.prefix(s.undecided(decided))
+	candidates := s.undecided(decided)
+	list, fits, err := s.prefix(candidates)
+	if others := s.unattractive(candidates); err == nil && !fits && len(others) < len(candidates) {
+		list, fits, err = s.prefix(others)
+	}
 	if err != nil || !fits {
 		return nil, false, err
 	}
@@ -127,6 +133,14 @@ func (s *search) extend(decided []unit) ([]unit, bool, error) {
 	s.choices-- // this choice is not tried
 	s.refund(list[:n])
 	return nil, false, s.restore(list[:n])
+}
+
+// unattractive returns the units without a pod that attracts the preemptor.
+func (s *search) unattractive(list []unit) []unit {
+	if s.attracts == nil {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(u unit) bool { return slices.ContainsFunc(u.pods, s.attracts) })
 }
 
 // undecided returns the units that are not decided and that the budget would grant, each alone.

@@ -441,3 +441,25 @@ func TestTheCheapestGoFirst(t *testing.T) {
 		t.Errorf("evicted %s, want a1 a3: costs -10 and -5", got)
 	}
 }
+
+// attracted is a preemptor whose affinity requires a pod.
+type attracted struct {
+	*cluster
+	to types.UID
+}
+
+func (a attracted) Fits() (bool, error) {
+	fits, err := a.cluster.Fits()
+	return fits && !a.gone[a.to], err
+}
+
+func TestWhatAttractsThePreemptorStays(t *testing.T) {
+	c := newCluster(1, 3, 4)
+	gangs := []Gang{c.gangOf("db", 1, 5, 0, "0"), c.gangOf("v", 1, 10, 0, "0:3")}
+	p := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold,
+		Attracts: func(pod Pod) bool { return pod.UID == "db0" }}
+	selection, ok, err := p.Select(attracted{c, "db0"})
+	if err != nil || !ok || names(selection.Pods()) != "v0" {
+		t.Errorf("Select() takes %q, %v, error %v; want v0, without the pod that the preemptor has to be beside", names(selection.Pods()), ok, err)
+	}
+}

@@ -260,7 +260,7 @@ type Outcome struct {
 	// Hopeless: it would not fit in an empty cluster either, as far as nodes were visited. Obstacles that may pass do not
 	// count: claims without a volume, devices in use, nodes that are not ready or cordoned.
 	Hopeless bool
-	// FromScratch: the group gives back for it what plans gave it before; only if Complete.
+	// FromScratch: the group gives back for it what plans gave it before.
 	FromScratch bool
 	// Coupled: members depend on other pods, so a pod that comes to a node may help.
 	Coupled bool

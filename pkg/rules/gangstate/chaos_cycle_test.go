@@ -92,7 +92,6 @@ func (c *chaos) plan(all bool) {
 	}
 	if !all {
 		o.Complete = o.Complete || c.pick(8) == 1 // planners err
-		o.FromScratch = o.FromScratch && o.Complete
 		if rivals := c.s.LowerRankedHolders(a); o.Complete && len(rivals) > 0 {
 			o.Evict = rivals[:c.pick(len(rivals)+1)]
 		}

@@ -135,7 +135,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	hopeless := o.Hopeless && !o.Complete
 	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
-	if o.FromScratch && o.Complete {
+	if o.FromScratch {
 		s.releasePlans(grp)
 	}
 	given := slices.Clone(s.effects.Unhold)

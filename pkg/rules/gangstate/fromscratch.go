@@ -2,7 +2,7 @@ package gangstate
 
 // A NonStrict group keeps what it got, and waits for the rest. That may be in a domain without more room, or on nodes
 // that its other members need, while there is room for all of it elsewhere. So an attempt that fails is followed by one
-// from scratch. Only if that one is complete, the group lets go of what it had.
+// from scratch. Only if that one is complete, or a place that it had is lost, the group lets go of what it had.
 
 // FromScratch returns what an attempt would be if the group held nothing that plans gave it; nil if it holds
 // nothing such.
@@ -15,9 +15,9 @@ func (s *Gangs) FromScratch(a *Attempt) *Attempt {
 	if grp.strict() || !grp.isOf(a) || grp.waiting(Planned) == 0 {
 		return nil
 	}
-	fresh := grp.newAttempt(true)
-	fresh.Leader = a.Leader
-	return fresh
+	fresh := *a
+	fresh.Gangs = grp.newAttempt(true).Gangs
+	return &fresh
 }
 
 // releasePlans gives back what plans gave to a group, for one that begins from scratch.

@@ -189,6 +189,9 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	}
 	g.asked, g.spec = spec, spec
 	g.lower(was)
+	if spec.Min < was && g.running() > 0 {
+		s.effects.Freed = true // more of it is surplus, which helps preemptors
+	}
 	g.enterStage()
 	g.group.ranked = false
 	g.group.changes++
