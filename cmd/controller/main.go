@@ -36,6 +36,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/queuestatus"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/reservationlifecycle"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/workloads"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
 const leaderElectionID = "lockstep-controller"
@@ -208,6 +209,7 @@ func (o *options) manager() ctrl.Options {
 		stripPod, stripNode = page.StripPod(stripPod), page.StripNode(stripNode)
 	}
 	return ctrl.Options{
+		Scheme:                        apiobjects.Scheme(),
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       o.leaderElectNamespace,

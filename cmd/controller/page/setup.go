@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/lockstep-sh/lockstep/apis/coscheduling"
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
 )
 
@@ -31,10 +29,6 @@ type Options struct {
 // Setup adds the page to a manager, whose cache has to use the transforms of this package. It is served by every
 // replica, whichever leads.
 func Setup(mgr manager.Manager, o Options) error {
-	coscheduling.AddToScheme(mgr.GetScheme())
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding what the page shows to the scheme: %w", err)
-	}
 	guard, err := gate.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("preparing to ask the API server who may see the page: %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -138,7 +139,7 @@ func (o *options) complete(cmd *cobra.Command, args []string, begin string) ([]s
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var list []*v1alpha1.DefragmentationPlan
-	if err := o.Read(cmd.Context(), &v1alpha1.DefragmentationPlanList{}, access.Into(&list)); err != nil {
+	if err := o.Read(cmd.Context(), &v1alpha1.DefragmentationPlanList{}, apiobjects.Into(&list)); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -100,11 +101,11 @@ func (o *options) run(ctx context.Context) error {
 func (o *options) read(ctx context.Context) (view.TopologyIn, error) {
 	var in view.TopologyIn
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return o.Read(ctx, &v1.NodeList{}, access.Into(&in.Nodes)) })
-	group.Go(func() error { return o.Read(ctx, &v1.PodList{}, access.Into(&in.Pods)) })
+	group.Go(func() error { return o.Read(ctx, &v1.NodeList{}, apiobjects.Into(&in.Nodes)) })
+	group.Go(func() error { return o.Read(ctx, &v1.PodList{}, apiobjects.Into(&in.Pods)) })
 	var lacking error
 	group.Go(func() error {
-		lacking = o.IgnoreNotServed(o.Read(ctx, &v1alpha1.ReservationList{}, access.Into(&in.Reservations)))
+		lacking = o.IgnoreNotServed(o.Read(ctx, &v1alpha1.ReservationList{}, apiobjects.Into(&in.Reservations)))
 		if apierrors.IsForbidden(lacking) {
 			return nil
 		}

@@ -34,9 +34,6 @@ func Setup(mgr manager.Manager, o Options) error {
 	if o.KeepEnded < 0 {
 		return fmt.Errorf("checking how long DefragmentationPlans that have ended are kept: %s is negative", o.KeepEnded)
 	}
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding DefragmentationPlans to the scheme: %w", err)
-	}
 	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"), func(context.Context) error { return start(mgr, o) },
 		v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), v1alpha1.SchemeGroupVersion.WithKind("Reservation"))
 }

@@ -42,8 +42,7 @@ const (
 // gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing. As many PodGroups as there
 // are workers are made or changed at a time.
 func Setup(mgr manager.Manager, workers int) error {
-	coscheduling.AddToScheme(mgr.GetScheme())
-	return setup.WhenServed(mgr, podGroups, func(ctx context.Context) error { return start(ctx, mgr, workers) })
+	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error { return start(ctx, mgr, workers) })
 }
 
 func start(ctx context.Context, mgr manager.Manager, workers int) error {

@@ -43,7 +43,6 @@ var (
 // is a PodGroup, so that gangs by annotation cost nothing here. As many PodGroups as there are workers are written at a
 // time.
 func Setup(mgr manager.Manager, workers int) error {
-	coscheduling.AddToScheme(mgr.GetScheme())
 	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error {
 		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described},
 			recorder: mgr.GetEventRecorder(objects.FieldOwner), jobs: mgr.GetAPIReader()}

@@ -26,9 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
@@ -42,7 +42,7 @@ const name = "queue"
 
 // The kinds of objects that may name the queue of a gang. Only their metadata is read.
 var (
-	community = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
+	community = coscheduling.Kind
 	native    = schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup")
 )
 
@@ -97,9 +97,6 @@ func (o Options) rules() share.Rules {
 func Setup(mgr manager.Manager, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
-	}
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding queues to the scheme: %w", err)
 	}
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(),
 		pools: o.Pools, evictedHold: o.EvictedHold, devices: devices.NewCounts(o.DeviceClasses)}

@@ -52,9 +52,6 @@ func Setup(mgr manager.Manager, o Options) error {
 	if o.KeepEnded < 0 {
 		return fmt.Errorf("checking how long Reservations that have ended are kept: %s is negative", o.KeepEnded)
 	}
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding Reservations to the scheme: %w", err)
-	}
 	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("Reservation"), func(ctx context.Context) error {
 		return start(ctx, mgr, o)
 	})

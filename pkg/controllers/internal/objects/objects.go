@@ -48,15 +48,6 @@ func Written(err error, later time.Duration, what string) (reconcile.Result, err
 	return reconcile.Result{}, nil
 }
 
-// Pointers returns the items of a list from the cache, without copying them.
-func Pointers[T any](items []T) []*T {
-	pointers := make([]*T, len(items))
-	for i := range items {
-		pointers[i] = &items[i]
-	}
-	return pointers
-}
-
 // Wrote reports whether a controller of this project wrote a field as it stands, alone or in the same words as another
 // writer; known is false where the field managers do not show the writer.
 func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, known bool) {
