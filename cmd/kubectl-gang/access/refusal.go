@@ -10,12 +10,13 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 )
 
 // The ClusterRoles of manifests/rbac/users.yaml that users of kubectl gang need: for all that it reads, and for what it
@@ -38,15 +39,7 @@ func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("making a client: %w", err)
 	}
-	list, err := c.ServerResourcesForGroupVersion(resource.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking which kinds there are: %w", err)
-	}
-	return slices.ContainsFunc(list.APIResources,
-		func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
+	return crds.Served(context.Background(), c, resource)
 }
 
 // MayWatch returns a Forbidden error if the user may not watch a kind, in all namespaces if none is given. A watch that
