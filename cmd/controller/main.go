@@ -37,6 +37,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/reservationlifecycle"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/workloads"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/kube/kept"
 )
 
 const leaderElectionID = "lockstep-controller"
@@ -204,10 +205,6 @@ func (o *options) manager() ctrl.Options {
 	if o.metricsSecure {
 		metrics.FilterProvider = guarded
 	}
-	stripPod, stripNode := reservationlifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod)), reservationlifecycle.StripNode(queuestatus.StripNode)
-	if o.pageAddress != "" {
-		stripPod, stripNode = page.StripPod(stripPod), page.StripNode(stripNode)
-	}
 	return ctrl.Options{
 		Scheme:                        apiobjects.Scheme(),
 		LeaderElection:                o.leaderElect,
@@ -218,10 +215,10 @@ func (o *options) manager() ctrl.Options {
 		HealthProbeBindAddress:        o.healthProbeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:       {Transform: stripPod},
-			&v1.Node{}:      {Transform: stripNode},
-			&batchv1.Job{}:  {Transform: jobresume.StripJob(ownergroup.StripJob)},
-			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
+			&v1.Pod{}:       {Transform: kept.Pod},
+			&v1.Node{}:      {Transform: kept.Node},
+			&batchv1.Job{}:  {Transform: kept.Job},
+			&v1.Namespace{}: {Transform: kept.Namespace},
 		}},
 	}
 }

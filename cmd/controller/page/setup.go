@@ -26,7 +26,7 @@ type Options struct {
 	CertDir string
 }
 
-// Setup adds the page to a manager, whose cache has to use the transforms of this package. It is served by every
+// Setup adds the page to a manager, whose cache may keep no more than package kept says. It is served by every
 // replica, whichever leads.
 func Setup(mgr manager.Manager, o Options) error {
 	guard, err := gate.New(mgr.GetConfig(), mgr.GetHTTPClient())

@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,7 +25,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 const (
@@ -37,7 +35,7 @@ const (
 	podIndex, groupIndex = "gang-by-owner", "owner"
 )
 
-// Setup adds the controller to a manager, whose cache may use StripJob. Where the API server does not serve PodGroups,
+// Setup adds the controller to a manager, whose cache may keep no more than package kept says. Where the API server does not serve PodGroups,
 // the controller waits until it does. JobSets and LeaderWorkerSets are watched from when the pods of one ask for a
 // gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing. As many PodGroups as there
 // are workers are made or changed at a time.
@@ -178,21 +176,4 @@ func failedMore(was, now client.Object) bool {
 	a, isJob := was.(*batchv1.Job)
 	b, both := now.(*batchv1.Job)
 	return isJob && both && failedIndexes(a) != failedIndexes(b)
-}
-
-// StripJob is a transform for the cache: it keeps what this package reads of a Job.
-func StripJob(object any) (any, error) {
-	job, ok := object.(*batchv1.Job)
-	if !ok {
-		return object, nil
-	}
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID,
-			ResourceVersion: job.ResourceVersion, Generation: job.Generation,
-			Labels: keys.Under(job.Labels), Annotations: keys.Under(job.Annotations)},
-		Spec: batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions,
-			Suspend:  job.Spec.Suspend,
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: keys.Under(job.Spec.Template.Annotations), Labels: keys.Under(job.Spec.Template.Labels)}}},
-		Status: batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
-	}, nil
 }

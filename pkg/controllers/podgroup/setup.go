@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,7 +18,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // name is the name of the controller of community PodGroups in logs and metrics.
@@ -92,48 +90,4 @@ func (m membership) indexOf(object client.Object) []string {
 		return []string{request.Name}
 	}
 	return nil
-}
-
-// StripPod is a transform for the cache: it drops what this package does not read
-// of a pod. For pods outside gangs it keeps only their names.
-func StripPod(object any) (any, error) {
-	pod, ok := object.(*v1.Pod)
-	if !ok {
-		return object, nil
-	}
-	stripped := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-	}}
-	if _, _, member := gangstate.KeyOf(pod); !member {
-		return stripped, nil
-	}
-	stripped.CreationTimestamp, stripped.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
-	stripped.Labels, stripped.Annotations = pod.Labels, pod.Annotations
-	delete(stripped.Annotations, v1.LastAppliedConfigAnnotation)
-	stripped.OwnerReferences, stripped.Finalizers = pod.OwnerReferences, pod.Finalizers
-	stripped.Spec = v1.PodSpec{
-		NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup,
-		Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates, ResourceClaims: pod.Spec.ResourceClaims,
-	}
-	if resource.CheckPod(pod) != nil {
-		stripped.Spec.Containers, stripped.Spec.InitContainers, stripped.Spec.Resources = pod.Spec.Containers,
-			pod.Spec.InitContainers, pod.Spec.Resources
-	}
-	stripped.Status.Phase, stripped.Status.ResourceClaimStatuses = pod.Status.Phase, pod.Status.ResourceClaimStatuses
-	if gangstate.KubeletRefusal(pod) != "" {
-		stripped.Status.Reason, stripped.Status.Message = pod.Status.Reason, pod.Status.Message
-	}
-	for i := range pod.Status.Conditions {
-		switch pod.Status.Conditions[i].Type {
-		case v1.PodScheduled, v1.DisruptionTarget:
-			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
-		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
-			state := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: t.FinishedAt}}
-			stripped.Status.ContainerStatuses = append(stripped.Status.ContainerStatuses, v1.ContainerStatus{State: state})
-		}
-	}
-	return stripped, nil
 }

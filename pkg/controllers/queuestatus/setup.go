@@ -31,6 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
+	"github.com/lockstep-sh/lockstep/pkg/kube/kept"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -90,8 +91,7 @@ func (o Options) rules() share.Rules {
 		Stated: slices.Contains(o.Policies, string(config.PolicyCapacity))}
 }
 
-// Setup adds the controller to a manager, whose cache may use the transforms of this
-// package. Where the API server does not serve Queues, the controller waits until it does;
+// Setup adds the controller to a manager, whose cache may keep no more than package kept says. Where the API server does not serve Queues, the controller waits until it does;
 // everything else is watched from when there is a queue. The PodGroups of the community are watched
 // whenever their CRD comes, the native ones if the API server serves them by then.
 func Setup(mgr manager.Manager, o Options) error {
@@ -197,7 +197,7 @@ func podDiffers(a, b *v1.Pod) bool {
 		demandOf(a) != demandOf(b) ||
 		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
 		!resourceclaim.PodStatusEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses) ||
-		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(places(a), places(b))
+		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(kept.Places(a), kept.Places(b))
 }
 
 func nodeDiffers(a, b *v1.Node) bool {

@@ -45,7 +45,7 @@ type Options struct {
 	MarkNodes bool
 }
 
-// Setup adds the controller to a manager, whose cache may use the transforms of this package. Where the
+// Setup adds the controller to a manager, whose cache may keep no more than package kept says. Where the
 // API server does not serve Reservations, the controller waits until it does; pods and nodes are watched
 // from when there is a Reservation.
 func Setup(mgr manager.Manager, o Options) error {

@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -66,18 +65,4 @@ func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, kno
 		known = true
 	}
 	return false, known
-}
-
-// Keep returns a transform for the cache that adds what add copies from an object to what another transform keeps of
-// it.
-func Keep[T any](keep cache.TransformFunc, add func(kept, object T)) cache.TransformFunc {
-	return func(object any) (any, error) {
-		kept, err := keep(object)
-		from, is := object.(T)
-		to, also := kept.(T)
-		if err == nil && is && also {
-			add(to, from)
-		}
-		return kept, err
-	}
 }
