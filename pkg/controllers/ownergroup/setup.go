@@ -44,7 +44,7 @@ func Setup(mgr manager.Manager, workers int) error {
 }
 
 func start(ctx context.Context, mgr manager.Manager, workers int) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, gangOf); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, byOwner.Index); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &coscheduling.PodGroup{}, groupIndex, ownerOf); err != nil {
@@ -67,7 +67,7 @@ func start(ctx context.Context, mgr manager.Manager, workers int) error {
 		}
 	}
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
-		Watches(&v1.Pod{}, setup.Enqueue(0, requestsOf), builder.WithPredicates(setup.Changed(podDiffers))).
+		Watches(&v1.Pod{}, setup.Enqueue(0, byOwner.Requests), builder.WithPredicates(setup.Changed(podDiffers))).
 		Watches(&coscheduling.PodGroup{}, setup.Enqueue(0, setup.Itself),
 			builder.WithPredicates(setup.Changed(podGroupDiffers))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -91,13 +91,8 @@ func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, k
 	return nil
 }
 
-// gangOf returns the name of the gang that a pod is in by its owner, as index values.
-func gangOf(object client.Object) []string {
-	for _, request := range requestsOf(context.Background(), object) {
-		return []string{request.Name}
-	}
-	return nil
-}
+// byOwner is the gang that a pod is in by its owner.
+var byOwner = setup.Concern[*v1.Pod](keyOf)
 
 func keyOf(pod *v1.Pod) (types.NamespacedName, bool) {
 	key, source, ok := gangstate.KeyOf(pod)
@@ -112,19 +107,9 @@ func ownerOf(object client.Object) []string {
 	return nil
 }
 
-// requestsOf returns a request for the gang that a pod is in by its owner.
-func requestsOf(_ context.Context, object client.Object) []reconcile.Request {
-	if pod, ok := object.(*v1.Pod); ok {
-		if key, ok := keyOf(pod); ok {
-			return []reconcile.Request{{NamespacedName: key}}
-		}
-	}
-	return nil
-}
-
 // podDiffers reports whether a pod is another one of its name, or in another gang.
 func podDiffers(was, is *v1.Pod) bool {
-	return was.UID != is.UID || !slices.Equal(gangOf(was), gangOf(is))
+	return was.UID != is.UID || !slices.Equal(byOwner.Index(was), byOwner.Index(is))
 }
 
 // podGroupDiffers reports whether a PodGroup has changed beyond its status.

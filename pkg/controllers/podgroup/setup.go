@@ -23,18 +23,24 @@ import (
 // name is the name of the controller of community PodGroups in logs and metrics.
 const name = "podgroup"
 
-// membership is how pods name a PodGroup of one kind.
+// membership is how pods name a PodGroup of one kind, and the name of the index by it.
 type membership struct {
-	// index is the name of the index from a PodGroup's name to its pods.
+	setup.Concern[*v1.Pod]
 	index string
-	// native: it is Kubernetes' own PodGroup that pods name, and else the community's.
-	native bool
 }
 
 var (
-	described = membership{index: "gang"}
-	grouped   = membership{index: "podgroup", native: true}
+	described = membership{named(false), "gang"}
+	grouped   = membership{named(true), "podgroup"}
 )
+
+// named returns which PodGroup a pod may have: of Kubernetes' own if native, else of the community's.
+func named(native bool) setup.Concern[*v1.Pod] {
+	return func(pod *v1.Pod) (types.NamespacedName, bool) {
+		key, source, ok := gangstate.KeyOf(pod)
+		return types.NamespacedName(key), ok && (source == gangstate.FromSchedulingGroup) == native
+	}
+}
 
 // Setup adds the controller to a manager. Where the API server does not serve
 // PodGroups, the controller waits until it does; pods are watched from when there
@@ -64,30 +70,12 @@ func (f *follower) start(ctx context.Context, mgr manager.Manager, name string, 
 }
 
 func (f *follower) watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, f.joins.index, f.joins.indexOf); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, f.joins.index, f.joins.Index); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
 	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{},
-		setup.Enqueue(settle, f.joins.requests))); err != nil {
+		setup.Enqueue(settle, f.joins.Requests))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
-	}
-	return nil
-}
-
-// requests returns a request for the PodGroup of this kind that a pod may have.
-func (m membership) requests(_ context.Context, object client.Object) []reconcile.Request {
-	if pod, ok := object.(*v1.Pod); ok {
-		if key, source, ok := gangstate.KeyOf(pod); ok && (source == gangstate.FromSchedulingGroup) == m.native {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName(key)}}
-		}
-	}
-	return nil
-}
-
-// indexOf returns the name of the PodGroup of this kind that a pod may have, as index values.
-func (m membership) indexOf(object client.Object) []string {
-	for _, request := range m.requests(context.Background(), object) {
-		return []string{request.Name}
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func TestIndex(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod(0, "waiting")
 			tc.change(p)
-			if diff := cmp.Diff(tc.want, described.indexOf(p)); diff != "" {
+			if diff := cmp.Diff(tc.want, described.Index(p)); diff != "" {
 				t.Errorf("index (-want +got):\n%s", diff)
 			}
 		})

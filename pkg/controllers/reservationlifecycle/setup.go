@@ -92,7 +92,7 @@ func watchCluster(ctx context.Context, mgr manager.Manager, c controller.Control
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, uidOf); err != nil {
 		return fmt.Errorf("indexing pods by Reservation: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, setup.Enqueue(settle, usedBy),
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, setup.Enqueue(settle, setup.Concern[*v1.Pod](usedBy).Requests),
 		setup.Changed(podDiffers))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
@@ -116,27 +116,21 @@ func uidOf(object client.Object) []string {
 // nodesOf lists the nodes on which a Reservation holds something.
 func nodesOf(object client.Object) []string {
 	rsv, ok := object.(*v1alpha1.Reservation)
-	if !ok || reservationstate.Ended(rsv.Status.Phase) || rsv.DeletionTimestamp != nil {
+	if !ok || rsv.DeletionTimestamp != nil {
 		return nil
 	}
 	var nodes []string
-	for _, p := range rsv.Status.Placements {
-		if !p.Spent {
-			nodes = append(nodes, p.NodeName)
-		}
+	for _, p := range reservationstate.Held(rsv) {
+		nodes = append(nodes, p.NodeName)
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
 
-// usedBy returns a request for the Reservation that a pod uses.
-func usedBy(_ context.Context, object client.Object) []reconcile.Request {
-	if pod, ok := object.(*v1.Pod); ok {
-		if use, ok := reservationstate.AllocationOf(pod); ok {
-			return []reconcile.Request{named(use.Name)}
-		}
-	}
-	return nil
+// usedBy returns the Reservation that a pod uses.
+func usedBy(pod *v1.Pod) (types.NamespacedName, bool) {
+	use, ok := reservationstate.AllocationOf(pod)
+	return types.NamespacedName{Name: use.Name}, ok
 }
 
 // named returns the request for a Reservation, or a node.
