@@ -42,6 +42,21 @@ func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
 	return crds.Served(context.Background(), c, resource)
 }
 
+// May reports whether the user may create, or watch, objects of a resource, in all namespaces if none is given.
+func (a *Access) May(ctx context.Context, verb string, resource schema.GroupVersionResource, namespace string) (bool, error) {
+	c, err := a.Client()
+	if err != nil {
+		return false, err
+	}
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource, Namespace: namespace},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking whether %s may be %sed: %w", resource.GroupResource(), strings.TrimSuffix(verb, "e"), err)
+	}
+	return review.Status.Allowed, nil
+}
+
 // MayWatch returns a Forbidden error if the user may not watch a kind, in all namespaces if none is given. A watch that
 // is refused would be tried for ever.
 func (a *Access) MayWatch(ctx context.Context, list client.ObjectList, namespace string) error {
@@ -53,15 +68,8 @@ func (a *Access) MayWatch(ctx context.Context, list client.ObjectList, namespace
 	if err != nil {
 		return err
 	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Group: resource.Group,
-			Resource: resource.Resource, Namespace: namespace},
-	}}
-	if err := c.Create(ctx, review); err != nil {
-		return fmt.Errorf("asking whether %s may be watched: %w", resource.GroupResource(), err)
-	}
-	if review.Status.Allowed {
-		return nil
+	if allowed, err := a.May(ctx, "watch", resource, namespace); err != nil || allowed {
+		return err
 	}
 	a.noteRefused(resource.GroupResource())
 	where := "at the cluster scope"
