@@ -169,7 +169,7 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 		queuestatus.Setup(mgr, queues),
 		reservationlifecycle.Setup(mgr, reservations),
 		podmigration.Setup(mgr),
-		defragplan.Setup(mgr, defragplan.Options{KeepEnded: o.keepPlans}),
+		defragplan.Setup(mgr, o.keepPlans),
 	} {
 		if err != nil {
 			return err
@@ -188,7 +188,7 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 	if o.pageAddress == "" {
 		return nil
 	}
-	return page.Setup(mgr, page.Options{Address: o.pageAddress, CertDir: o.pageCertDir})
+	return page.Setup(mgr, o.pageAddress, o.pageCertDir)
 }
 
 // guarded returns what requests for metrics have to pass.
