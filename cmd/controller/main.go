@@ -36,6 +36,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/queuestatus"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/reservationlifecycle"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/workloads"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 )
 
 const leaderElectionID = "lockstep-controller"
@@ -167,7 +169,7 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 		queuestatus.Setup(mgr, queues),
 		reservationlifecycle.Setup(mgr, reservations),
 		podmigration.Setup(mgr),
-		defragplan.Setup(mgr, defragplan.Options{KeepEnded: o.keepPlans}),
+		defragplan.Setup(mgr, o.keepPlans),
 	} {
 		if err != nil {
 			return err
@@ -186,7 +188,7 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 	if o.pageAddress == "" {
 		return nil
 	}
-	return page.Setup(mgr, page.Options{Address: o.pageAddress, CertDir: o.pageCertDir})
+	return page.Setup(mgr, o.pageAddress, o.pageCertDir)
 }
 
 // guarded returns what requests for metrics have to pass.
@@ -203,11 +205,8 @@ func (o *options) manager() ctrl.Options {
 	if o.metricsSecure {
 		metrics.FilterProvider = guarded
 	}
-	stripPod, stripNode := reservationlifecycle.StripPod(queuestatus.StripPod(podgroup.StripPod)), reservationlifecycle.StripNode(queuestatus.StripNode)
-	if o.pageAddress != "" {
-		stripPod, stripNode = page.StripPod(stripPod), page.StripNode(stripNode)
-	}
 	return ctrl.Options{
+		Scheme:                        apiobjects.Scheme(),
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaderElectionID,
 		LeaderElectionNamespace:       o.leaderElectNamespace,
@@ -216,10 +215,10 @@ func (o *options) manager() ctrl.Options {
 		HealthProbeBindAddress:        o.healthProbeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		Cache: cache.Options{ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:       {Transform: stripPod},
-			&v1.Node{}:      {Transform: stripNode},
-			&batchv1.Job{}:  {Transform: jobresume.StripJob(ownergroup.StripJob)},
-			&v1.Namespace{}: {Transform: queuestatus.StripNamespace},
+			&v1.Pod{}:       {Transform: cachetransform.Pod},
+			&v1.Node{}:      {Transform: cachetransform.Node},
+			&batchv1.Job{}:  {Transform: cachetransform.Job},
+			&v1.Namespace{}: {Transform: cachetransform.Namespace},
 		}},
 	}
 }

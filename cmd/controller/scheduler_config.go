@@ -32,40 +32,25 @@ func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, e
 			return flags, fmt.Errorf("checking --%s: --scheduler-config says it already; leave one of them out", flag)
 		}
 	}
-	said, err := fromScheduler(o.schedulerConfig)
-	if err != nil {
+	profiles, err := profilesWith(fairShare, o.schedulerConfig)
+	if err != nil || len(profiles) == 0 {
 		return flags, err
 	}
-	if len(said.SchedulerNames) == 0 {
-		return flags, nil // no profile has queues
-	}
-	return said, nil
-}
-
-// fromScheduler reads what a scheduler's configuration says of queues: no names if no profile there has them.
-func fromScheduler(file string) (queuestatus.Options, error) {
-	var o queuestatus.Options
-	cfg, err := readSchedulerConfig(file)
-	if err != nil {
-		return o, err
-	}
-	for _, profile := range cfg.Profiles {
-		if !has(fairShare, profile.Plugins) {
-			continue
-		}
+	said := queuestatus.Options{}
+	for _, profile := range profiles {
 		args, err := fairShareArgs(profile)
 		if err != nil {
-			return o, fmt.Errorf("reading the scheduler's configuration %s: %w", file, err)
+			return flags, fmt.Errorf("reading the scheduler's configuration %s: %w", o.schedulerConfig, err)
 		}
-		o.SchedulerNames = append(o.SchedulerNames, profile.SchedulerName)
-		o.Pools, o.DeviceClasses, o.EvictedHold, o.Policies = args.Pools, args.DeviceClasses, args.EvictedHold.Duration, nil // all profiles say the same, or the scheduler does not start
+		said.SchedulerNames = append(said.SchedulerNames, profile.SchedulerName)
+		said.Pools, said.DeviceClasses, said.EvictedHold, said.Policies = args.Pools, args.DeviceClasses, args.EvictedHold.Duration, nil // all profiles say the same, or the scheduler does not start
 		for _, policy := range []lockstepconfig.PolicyName{lockstepconfig.PolicyProportion, lockstepconfig.PolicyCapacity} {
 			if lockstepconfig.HasPolicy(args.Tiers, policy) {
-				o.Policies = append(o.Policies, string(policy))
+				said.Policies = append(said.Policies, string(policy))
 			}
 		}
 	}
-	return o, nil
+	return said, nil
 }
 
 // natives returns the schedulers whose native PodGroups get their status here: those of the flag if it was given, else
@@ -74,20 +59,16 @@ func (o *options) natives(changed func(flag string) bool) ([]string, error) {
 	if o.schedulerConfig == "" || changed("native-scheduler-names") {
 		return o.nativeSchedulerNames, nil
 	}
-	cfg, err := readSchedulerConfig(o.schedulerConfig)
-	if err != nil {
-		return nil, err
-	}
+	profiles, err := profilesWith(gangPlugin, o.schedulerConfig)
 	var names []string
-	for _, profile := range cfg.Profiles {
-		if has(gangPlugin, profile.Plugins) {
-			names = append(names, profile.SchedulerName)
-		}
+	for _, profile := range profiles {
+		names = append(names, profile.SchedulerName)
 	}
-	return names, nil
+	return names, err
 }
 
-func readSchedulerConfig(file string) (*schedconfig.KubeSchedulerConfiguration, error) {
+// profilesWith returns the profiles of a scheduler's configuration whose pods a plugin lets in.
+func profilesWith(plugin, file string) ([]schedconfig.KubeSchedulerProfile, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the scheduler's configuration: %w", err)
@@ -100,7 +81,7 @@ func readSchedulerConfig(file string) (*schedconfig.KubeSchedulerConfiguration, 
 	if !ok {
 		return nil, fmt.Errorf("reading the scheduler's configuration %s: want a KubeSchedulerConfiguration, got %T", file, object)
 	}
-	return cfg, nil
+	return slices.DeleteFunc(cfg.Profiles, func(p schedconfig.KubeSchedulerProfile) bool { return !has(plugin, p.Plugins) }), nil
 }
 
 // has reports whether a plugin lets in the pods of a profile.

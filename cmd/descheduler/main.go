@@ -4,14 +4,11 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
 
 	"github.com/spf13/cobra"
-	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/component-base/cli"
@@ -21,8 +18,8 @@ import (
 	"sigs.k8s.io/descheduler/cmd/descheduler/app"
 	"sigs.k8s.io/descheduler/pkg/framework/pluginregistry"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/plugins/defragmentation"
 )
 
@@ -115,11 +112,7 @@ func (s *schedulers) client() (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(v1alpha1.AddToScheme(scheme), batchv1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("making a client for plans: %w", err)
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
+	c, err := client.New(config, client.Options{Scheme: apiobjects.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for plans: %w", err)
 	}

@@ -41,8 +41,7 @@ func newCommand(a *access.Access) *cobra.Command {
 }
 
 func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
-	print := output.NewFlags()
-	cmd := &cobra.Command{
+	return output.Command(&cobra.Command{
 		Use:   "version",
 		Short: "Print the version of kubectl gang",
 		Example: `  kubectl gang version
@@ -50,24 +49,17 @@ func newVersion(streams genericiooptions.IOStreams) *cobra.Command {
   # From which commit, and by which compiler
   kubectl gang version -o yaml`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			printer, err := print.Printer(streams.Out)
-			if err != nil {
-				return err
-			}
-			is := version.Get()
-			if printer.IsTable() && !printer.IsWide() {
-				_, err := fmt.Fprintln(streams.Out, is.GitVersion) // for scripts
-				return err
-			}
-			return output.Print(printer, "Version", output.Columns[apimachineryversion.Info]{
-				{Name: "Version", Of: func(v apimachineryversion.Info) any { return v.GitVersion }},
-				{Name: "Commit", Of: func(v apimachineryversion.Info) any { return v.GitCommit }},
-				{Name: "Go", Of: func(v apimachineryversion.Info) any { return v.GoVersion }},
-				{Name: "Platform", Of: func(v apimachineryversion.Info) any { return v.Platform }},
-			}, []apimachineryversion.Info{is})
-		},
-	}
-	print.AddFlags(cmd)
-	return cmd
+	}, streams.Out, func(_ context.Context, printer *output.Printer, _ []string) error {
+		is := version.Get()
+		if printer.IsTable() && !printer.IsWide() {
+			_, err := fmt.Fprintln(streams.Out, is.GitVersion) // for scripts
+			return err
+		}
+		return output.Print(printer, "Version", output.Columns[apimachineryversion.Info]{
+			{Name: "Version", Of: func(v apimachineryversion.Info) any { return v.GitVersion }},
+			{Name: "Commit", Of: func(v apimachineryversion.Info) any { return v.GitCommit }},
+			{Name: "Go", Of: func(v apimachineryversion.Info) any { return v.GoVersion }},
+			{Name: "Platform", Of: func(v apimachineryversion.Info) any { return v.Platform }},
+		}, []apimachineryversion.Info{is})
+	})
 }

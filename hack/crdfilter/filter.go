@@ -3,6 +3,7 @@
 package crdfilter
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,16 +13,19 @@ import (
 )
 
 // Main filters standard input, and ends the process with an error if that fails.
-func Main(change func(crd map[string]any) error) {
+func Main(change Change) {
 	if err := Run(os.Stdin, os.Stdout, change); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
 }
 
-// Run writes the CRD that it reads, changed in place. The only other thing that it adds is a line that begins a
-// document.
-func Run(in io.Reader, out io.Writer, change func(crd map[string]any) error) error {
+// Change changes a CRD in place: it gets the CRD, its only version, and the schema of that.
+type Change func(crd, version, schema map[string]any) error
+
+// Run writes the CRD that it reads, changed. Of times it accepts only those that can be read. It adds a line that begins
+// a document.
+func Run(in io.Reader, out io.Writer, change Change) error {
 	data, err := io.ReadAll(in)
 	if err != nil {
 		return fmt.Errorf("reading the CRD: %w", err)
@@ -30,9 +34,25 @@ func Run(in io.Reader, out io.Writer, change func(crd map[string]any) error) err
 	if err := yaml.Unmarshal(data, &crd); err != nil {
 		return fmt.Errorf("parsing the CRD: %w", err)
 	}
-	if err := change(crd); err != nil {
+	spec, _ := crd["spec"].(map[string]any)
+	versions, _ := spec["versions"].([]any)
+	if len(versions) != 1 {
+		return fmt.Errorf("reading the versions: found %d, want 1", len(versions))
+	}
+	version, _ := versions[0].(map[string]any)
+	holder, _ := version["schema"].(map[string]any)
+	schema, ok := holder["openAPIV3Schema"].(map[string]any)
+	if !ok {
+		return errors.New("reading the version: it has no schema")
+	}
+	if err := change(crd, version, schema); err != nil {
 		return err
 	}
+	Walk(schema, func(schema map[string]any) {
+		if schema["format"] == "date-time" {
+			schema["pattern"] = DateTime
+		}
+	})
 	if data, err = yaml.Marshal(crd); err != nil {
 		return fmt.Errorf("encoding the CRD: %w", err)
 	}
@@ -53,6 +73,22 @@ const Magnitude = `([0-9]{1,32}([.][0-9]{0,32})?|[.][0-9]{1,32})([KMGTPE]i|[numk
 func IsQuantity(schema map[string]any) bool {
 	pattern, _ := schema["pattern"].(string)
 	return schema["x-kubernetes-int-or-string"] == true && strings.Contains(pattern, "KMGTPE")
+}
+
+// At returns a part of a schema: properties by their names, and items and additionalProperties as such.
+func At(schema map[string]any, path string) (map[string]any, error) {
+	for step := range strings.SplitSeq(path, "/") {
+		from := schema
+		if step != "items" && step != "additionalProperties" {
+			from, _ = schema["properties"].(map[string]any)
+		}
+		next, ok := from[step].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("finding %s in the schema: there is no %s", path, step)
+		}
+		schema = next
+	}
+	return schema, nil
 }
 
 // Walk visits a schema and those below it.

@@ -13,10 +13,7 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"math"
-	"strings"
 
 	"github.com/lockstep-sh/lockstep/hack/crdfilter"
 )
@@ -26,27 +23,17 @@ const quantity = `^[+]?` + crdfilter.Magnitude
 
 func main() { crdfilter.Main(rewrite) }
 
-// rewrite changes the only version of the CRD in place.
-func rewrite(crd map[string]any) error {
-	spec, _ := crd["spec"].(map[string]any)
-	versions, _ := spec["versions"].([]any)
-	if len(versions) != 1 {
-		return fmt.Errorf("reading the versions: found %d, want 1", len(versions))
-	}
-	version, _ := versions[0].(map[string]any)
-	holder, _ := version["schema"].(map[string]any)
-	schema, ok := holder["openAPIV3Schema"].(map[string]any)
-	if !ok {
-		return errors.New("reading the version: it has no schema")
-	}
+// rewrite changes the CRD in place.
+func rewrite(crd, _, schema map[string]any) error {
 	crdfilter.Walk(schema, tighten)
+	spec, _ := crd["spec"].(map[string]any)
 	if names, _ := spec["names"].(map[string]any); names["kind"] != "Reservation" {
 		return nil
 	}
 	if err := limit(schema); err != nil {
 		return err
 	}
-	template, err := at(schema, "spec/template")
+	template, err := crdfilter.At(schema, "spec/template")
 	if err != nil {
 		return err
 	}
@@ -76,29 +63,13 @@ var limits = []struct {
 // limit sets the limits. Without them, rules about what is limited cost the API server more than it allows.
 func limit(root map[string]any) error {
 	for _, l := range limits {
-		schema, err := at(root, l.path)
+		schema, err := crdfilter.At(root, l.path)
 		if err != nil {
 			return err
 		}
 		schema[l.name] = l.most
 	}
 	return nil
-}
-
-// at returns a part of a schema: properties by their names, and items and additionalProperties as such.
-func at(schema map[string]any, path string) (map[string]any, error) {
-	for step := range strings.SplitSeq(path, "/") {
-		from := schema
-		if step != "items" && step != "additionalProperties" {
-			from, _ = schema["properties"].(map[string]any)
-		}
-		next, ok := from[step].(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("finding %s in the schema: there is no %s", path, step)
-		}
-		schema = next
-	}
-	return schema, nil
 }
 
 // tighten makes a schema accept no more than can be read.
@@ -108,7 +79,5 @@ func tighten(schema map[string]any) {
 		schema["pattern"], schema["minimum"] = quantity, 0
 	case schema["x-kubernetes-int-or-string"] == true:
 		schema["minimum"], schema["maximum"] = math.MinInt32, math.MaxInt32
-	case schema["format"] == "date-time":
-		schema["pattern"] = crdfilter.DateTime
 	}
 }

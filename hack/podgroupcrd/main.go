@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/hack/crdfilter"
@@ -20,53 +19,31 @@ var conditions []byte
 
 func main() { crdfilter.Main(extend) }
 
-// extend changes the only version of the CRD in place.
-func extend(crd map[string]any) error {
-	versions, _, err := unstructured.NestedSlice(crd, "spec", "versions")
-	if err != nil {
-		return fmt.Errorf("reading the versions: %w", err)
-	}
-	if len(versions) != 1 {
-		return fmt.Errorf("reading the versions: found %d, want 1", len(versions))
-	}
-	version, ok := versions[0].(map[string]any)
-	if !ok {
-		return errors.New("reading the versions: the version is no object")
-	}
-	schema := map[string]any{}
-	if err := yaml.Unmarshal(conditions, &schema); err != nil {
-		return fmt.Errorf("parsing the schema of conditions: %w", err)
-	}
-	path := []string{"schema", "openAPIV3Schema", "properties", "status", "properties"}
-	if _, found, err := unstructured.NestedMap(version, path...); err != nil || !found {
-		return fmt.Errorf("finding the schema of the status: found %t, %w", found, err)
-	}
-	if _, found, _ := unstructured.NestedMap(version, append(path, "conditions")...); found {
-		return errors.New("adding status.conditions: the community's schema has it now")
-	}
-	if err := unstructured.SetNestedMap(version, schema, append(path, "conditions")...); err != nil {
-		return fmt.Errorf("adding status.conditions: %w", err)
-	}
-	version["additionalPrinterColumns"] = columns()
-	root, _, err := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema")
-	if err != nil {
-		return fmt.Errorf("finding the schema: %w", err)
-	}
-	crdfilter.Walk(root, bound)
-	return unstructured.SetNestedSlice(crd, versions, "spec", "versions")
-}
-
 // quantity is what resource.ParseQuantity reads. What is below 0 is reported where it is read.
 const quantity = `^[+-]?` + crdfilter.Magnitude
 
-// bound makes a schema accept no quantity or time that cannot be read.
-func bound(schema map[string]any) {
-	switch {
-	case crdfilter.IsQuantity(schema):
-		schema["pattern"] = quantity
-	case schema["format"] == "date-time":
-		schema["pattern"] = crdfilter.DateTime
+// extend changes the CRD in place.
+func extend(_, version, schema map[string]any) error {
+	added := map[string]any{}
+	if err := yaml.Unmarshal(conditions, &added); err != nil {
+		return fmt.Errorf("parsing the schema of conditions: %w", err)
 	}
+	status, err := crdfilter.At(schema, "status")
+	if err != nil {
+		return err
+	}
+	properties, ok := status["properties"].(map[string]any)
+	if !ok || properties["conditions"] != nil {
+		return errors.New("adding status.conditions: the community's schema has it now, or has no status")
+	}
+	properties["conditions"] = added
+	version["additionalPrinterColumns"] = columns()
+	crdfilter.Walk(schema, func(schema map[string]any) {
+		if crdfilter.IsQuantity(schema) {
+			schema["pattern"] = quantity
+		}
+	})
+	return nil
 }
 
 // columns returns those of the design, then, with -o wide, the rest of what the community prints.

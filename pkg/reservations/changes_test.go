@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -168,16 +169,7 @@ func TestSpentIsSaid(t *testing.T) {
 				})
 				r := api.object.DeepCopy()
 				s.Update(r)
-				go func() {
-					for {
-						name, down := s.work.Get()
-						if down {
-							return
-						}
-						s.handle(t.Context(), name)
-						s.work.Done(name)
-					}
-				}()
+				go workloop.Run(t.Context(), s.work, s.reconcile, "failed")
 				play(s, api, r, func() { close(leads) })
 				time.Sleep(time.Minute)
 				api.mu.Lock()

@@ -232,17 +232,14 @@ func (r *Registry) podAnnotations(e *entry, index int32) map[string]string {
 	if err != nil {
 		return nil // it was taken back, which ends this
 	}
-	var news map[string]string
-	for key, value := range now.Annotations {
-		if was, ok := made.Annotations[key]; ok && was == value {
-			continue
-		}
-		if news == nil {
-			news = map[string]string{}
-		}
-		news[key] = value
+	maps.DeleteFunc(now.Annotations, func(key, value string) bool {
+		was, ok := made.Annotations[key]
+		return ok && was == value
+	})
+	if len(now.Annotations) == 0 {
+		return nil
 	}
-	return news
+	return now.Annotations
 }
 
 // holdPlacements makes the ledger hold what was written, and binds the reserve pods to their nodes.

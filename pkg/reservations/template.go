@@ -78,8 +78,7 @@ var written = []string{
 func refusal(pod *v1.Pod) string {
 	path := field.NewPath("spec", "template", "spec")
 	for i, volume := range pod.Spec.Volumes {
-		if source := volume.VolumeSource; source.PersistentVolumeClaim != nil ||
-			source.Ephemeral != nil || source.CSI != nil {
+		if resource.IsAttached(volume) {
 			return field.Invalid(path.Child("volumes").Index(i), volume.Name,
 				"volumes that have to be provisioned or attached cannot be reserved; leave it out, and narrow the choice of "+
 					"nodes with nodeSelector if it is bound to some").Error()

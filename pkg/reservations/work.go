@@ -12,10 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -30,23 +30,10 @@ const workers = 4
 
 // run reconciles Reservations until ctx is done.
 func (r *Registry) run(ctx context.Context) {
-	go func() {
-		<-ctx.Done()
-		r.work.ShutDown()
-		r.toCharge.ShutDown()
-	}()
+	context.AfterFunc(ctx, r.toCharge.ShutDown)
 	go r.chargeQueues()
 	for range workers {
-		go func() {
-			for {
-				name, down := r.work.Get()
-				if down {
-					return
-				}
-				r.handle(ctx, name)
-				r.work.Done(name)
-			}
-		}()
+		go workloop.Run(ctx, r.work, r.reconcile, "Failed to do what a Reservation needs; trying again")
 	}
 }
 
@@ -62,18 +49,6 @@ func (r *Registry) chargeQueues() {
 		r.acting.Unlock()
 		r.toCharge.Done(name)
 	}
-}
-
-func (r *Registry) handle(ctx context.Context, name string) {
-	err := r.reconcile(ctx, name)
-	switch {
-	case err == nil:
-		r.work.Forget(name)
-		return
-	case !apierrors.IsConflict(err) && ctx.Err() == nil:
-		klog.FromContext(ctx).Error(err, "Failed to do what a Reservation needs; trying again", "reservation", name)
-	}
-	r.work.AddRateLimited(name)
 }
 
 // reconcile makes reserve pods look for the missing places of a Reservation, and writes into its status why it has

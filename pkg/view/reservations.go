@@ -54,7 +54,7 @@ func reservationRow(r *v1alpha1.Reservation) Reservation {
 		Allocatable: r.Status.Allocatable, Allocated: r.Status.Allocated, Ended: r.Status.EndTime,
 		Created: r.CreationTimestamp,
 	}
-	for _, p := range held(r) {
+	for _, p := range reservationstate.Held(r) {
 		row.Held++
 		row.Nodes = append(row.Nodes, p.NodeName)
 	}
@@ -75,15 +75,6 @@ func reservationRow(r *v1alpha1.Reservation) Reservation {
 		}
 	}
 	return row
-}
-
-// held returns the placements of which something is held.
-func held(r *v1alpha1.Reservation) []v1alpha1.ReservationPlacement {
-	if reservationstate.Ended(r.Status.Phase) {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(r.Status.Placements),
-		func(p v1alpha1.ReservationPlacement) bool { return p.Spent })
 }
 
 // ownerText puts an entry of owners into words: all of it has to apply.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 )
@@ -176,7 +177,7 @@ func usedOn(pods []*v1.Pod, name v1.ResourceName) map[string]int64 {
 func heldOn(reservations []*v1alpha1.Reservation, name v1.ResourceName) map[string]int64 {
 	on := map[string]int64{}
 	for _, r := range reservations {
-		for _, p := range held(r) {
+		for _, p := range reservationstate.Held(r) {
 			on[p.NodeName] += max(0, resource.FromList(p.Allocatable)[name]-resource.FromList(p.Allocated)[name])
 		}
 	}

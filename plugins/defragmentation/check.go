@@ -34,24 +34,20 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 				fmt.Sprintf("Job %s of pod %s/%s would take its eviction for a failure: give it a podFailurePolicy that ignores "+
 					"DisruptionTarget", metav1.GetControllerOf(pod).Name, pod.Namespace, pod.Name), nil
 		}
-		if target := p.simulation.Node(move.To); !r.within(p.requests[move.Pod], target) {
+		if !r.within(p.requests[move.Pod], p.simulation.Node(move.To)) {
 			p.refuse(move.Pod, move.To)
-			return map[types.UID]string{}, fmt.Sprintf("node %s would be used by more than protectionThresholds allow",
-				target.Node().Name), nil
+			return map[types.UID]string{}, fmt.Sprintf("node %s would be used by more than protectionThresholds allow", p.nodeName(move.To)), nil
 		}
 		if status := p.simulation.CheckPod(ctx, copied, move.To); !status.IsSuccess() {
 			if status.Code() == fwk.Error {
-				return nil, "", fmt.Errorf("trying pod %s/%s on node %s: %w", pod.Namespace, pod.Name,
-					p.simulation.Node(move.To).Node().Name, status.AsError())
+				return nil, "", fmt.Errorf("trying pod %s/%s on node %s: %w", pod.Namespace, pod.Name, p.nodeName(move.To), status.AsError())
 			}
 			p.refuse(move.Pod, move.To)
-			return map[types.UID]string{}, fmt.Sprintf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name,
-				p.simulation.Node(move.To).Node().Name, status.Message()), nil
+			return map[types.UID]string{}, fmt.Sprintf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name, p.nodeName(move.To), status.Message()), nil
 		}
 		info := infoOf(p.simulation.Node(source), pod.UID)
 		if info == nil {
-			return nil, "", fmt.Errorf("trying to move pod %s/%s: it is not on node %s", pod.Namespace, pod.Name,
-				p.simulation.Node(source).Node().Name)
+			return nil, "", fmt.Errorf("trying to move pod %s/%s: it is not on node %s", pod.Namespace, pod.Name, p.nodeName(source))
 		}
 		if err := p.simulation.Remove(ctx, info, source); err != nil {
 			return nil, "", err

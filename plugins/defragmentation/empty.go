@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/words"
 )
 
 // anyProfile returns the first of the profiles: units are emptied for no profile in particular.
@@ -43,7 +43,7 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 		for i, unit := range units {
 			if stays := r.staying(p, may, unit, goal.Resource); len(stays) > 0 {
 				return nil, fmt.Sprintf("%s cannot be emptied: %d pods on it may not be moved: %s", goal.Names[i],
-					len(stays), someOf(stays)), nil
+					len(stays), words.FirstOf(3, stays)), nil
 			}
 		}
 		p.units = units
@@ -280,13 +280,4 @@ func (r *round) isLittle(d *demand, p *problem, unit []int) bool {
 		}
 	}
 	return true
-}
-
-// someOf names the first few of a list.
-func someOf(names []string) string {
-	const few = 3
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
 }

@@ -72,6 +72,8 @@ func (p *problem) refuse(at, node int) {
 	p.refusals[p.pods[at].UID]++
 }
 
+func (p *problem) nodeName(node int) string { return p.simulation.Node(node).Node().Name }
+
 // newProblem turns a demand, and the cluster, into a problem over indexes. The caller closes the simulation.
 func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulation) (*problem, error) {
 	all := make([]int, room.Len())
@@ -139,7 +141,7 @@ func (r *round) movable(d *demand, pod *v1.Pod) bool {
 	case corev1helpers.PodPriority(pod) > d.priority:
 	case r.owns(pod): // it stays on what is reserved for it
 	case controller == nil && !r.args.EvictBarePods, !r.evictable(pod.Namespace):
-	case slices.ContainsFunc(pod.Spec.Volumes, attached), len(pod.Spec.ResourceClaims) > 0:
+	case slices.ContainsFunc(pod.Spec.Volumes, resource.IsAttached), len(pod.Spec.ResourceClaims) > 0:
 	case controller == nil:
 		return true // the evictor refuses every such pod
 	case !r.madeAgain(controller):
@@ -160,11 +162,6 @@ func bound(pod *v1.Pod) bool {
 func (r *round) owns(pod *v1.Pod) bool {
 	use, ok := reservationstate.AllocationOf(pod)
 	return ok && r.reservations.Has(use.UID)
-}
-
-// attached reports whether a volume keeps a pod from being reserved elsewhere.
-func attached(volume v1.Volume) bool {
-	return volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil || volume.CSI != nil
 }
 
 func (r *round) evictable(namespace string) bool {

@@ -40,8 +40,8 @@ func (r *round) propose(d *demand, p *problem, plan *defrag.Plan, at map[types.U
 	for i, move := range plan.Moves {
 		pod, one := p.pods[move.Pod], &p.Pods[move.Pod]
 		m := v1alpha1.PlannedMove{
-			Namespace: pod.Namespace, PodName: pod.Name, PodUID: pod.UID, SourceNode: p.simulation.Node(one.Node).Node().Name,
-			TargetNode: p.simulation.Node(move.To).Node().Name, Bare: metav1.GetControllerOf(pod) == nil, Why: p.why(d, plan, i),
+			Namespace: pod.Namespace, PodName: pod.Name, PodUID: pod.UID, SourceNode: p.nodeName(one.Node),
+			TargetNode: p.nodeName(move.To), Bare: metav1.GetControllerOf(pod) == nil, Why: p.why(d, plan, i),
 		}
 		if of := p.gang[move.Pod]; of != nil {
 			m.PodGroup, m.SucceededGone = of.Key.Name, int32(of.Gone)
@@ -77,12 +77,12 @@ func (r *round) propose(d *demand, p *problem, plan *defrag.Plan, at map[types.U
 func (p *problem) why(d *demand, plan *defrag.Plan, move int) string {
 	source := p.Pods[plan.Moves[move].Pod].Node
 	if d.goal.Empty != nil {
-		return "empties node " + p.simulation.Node(source).Node().Name
+		return "empties node " + p.nodeName(source)
 	}
 	for _, part := range plan.Places {
 		for _, class := range part {
 			if slices.Contains(class, source) {
-				return fmt.Sprintf("makes room for %s on node %s", d.name, p.simulation.Node(source).Node().Name)
+				return fmt.Sprintf("makes room for %s on node %s", d.name, p.nodeName(source))
 			}
 		}
 	}

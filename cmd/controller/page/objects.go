@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
 // Objects are what the page is made of.
@@ -34,15 +35,15 @@ func Read(ctx context.Context, reader client.Reader) (Objects, error) {
 		list client.ObjectList
 		add  func(runtime.Object)
 	}{
-		{&v1.PodList{}, into(&o.Pods)},
-		{&v1.NodeList{}, into(&o.Nodes)},
-		{&v1.NamespaceList{}, into(&o.Namespaces)},
-		{&coscheduling.PodGroupList{}, into(&o.PodGroups)},
-		{&schedulingv1beta1.PodGroupList{}, into(&o.Natives)},
-		{&v1alpha1.QueueList{}, into(&o.Queues)},
-		{&v1alpha1.ReservationList{}, into(&o.Reservations)},
-		{&v1alpha1.DefragmentationPlanList{}, into(&o.Plans)},
-		{&v1alpha1.PodMigrationList{}, into(&o.Migrations)},
+		{&v1.PodList{}, apiobjects.Into(&o.Pods)},
+		{&v1.NodeList{}, apiobjects.Into(&o.Nodes)},
+		{&v1.NamespaceList{}, apiobjects.Into(&o.Namespaces)},
+		{&coscheduling.PodGroupList{}, apiobjects.Into(&o.PodGroups)},
+		{&schedulingv1beta1.PodGroupList{}, apiobjects.Into(&o.Natives)},
+		{&v1alpha1.QueueList{}, apiobjects.Into(&o.Queues)},
+		{&v1alpha1.ReservationList{}, apiobjects.Into(&o.Reservations)},
+		{&v1alpha1.DefragmentationPlanList{}, apiobjects.Into(&o.Plans)},
+		{&v1alpha1.PodMigrationList{}, apiobjects.Into(&o.Migrations)},
 	} {
 		if err := read(ctx, reader, kind.list, kind.add); err != nil {
 			return Objects{}, err
@@ -54,7 +55,7 @@ func Read(ctx context.Context, reader client.Reader) (Objects, error) {
 // readQueues lists the queues from a cache.
 func readQueues(ctx context.Context, reader client.Reader) ([]*v1alpha1.Queue, error) {
 	var queues []*v1alpha1.Queue
-	err := read(ctx, reader, &v1alpha1.QueueList{}, into(&queues))
+	err := read(ctx, reader, &v1alpha1.QueueList{}, apiobjects.Into(&queues))
 	return queues, err
 }
 
@@ -71,13 +72,4 @@ func read(ctx context.Context, reader client.Reader, list client.ObjectList, add
 		return fmt.Errorf("reading a %T: %w", list, err)
 	}
 	return nil
-}
-
-// into returns a function that adds what it is called with to a list.
-func into[T any](list *[]T) func(runtime.Object) {
-	return func(object runtime.Object) {
-		if typed, ok := object.(T); ok {
-			*list = append(*list, typed)
-		}
-	}
 }

@@ -15,26 +15,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/lockstep-sh/lockstep/apis/coscheduling"
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
 )
 
-// Options of the page.
-type Options struct {
-	// Address is where it is served, over HTTPS.
-	Address string
-	// CertDir has the tls.crt and tls.key of the server, which may be renewed. Empty: it makes its own.
-	CertDir string
-}
-
-// Setup adds the page to a manager, whose cache has to use the transforms of this package. It is served by every
-// replica, whichever leads.
-func Setup(mgr manager.Manager, o Options) error {
-	coscheduling.AddToScheme(mgr.GetScheme())
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding what the page shows to the scheme: %w", err)
-	}
+// Setup adds the page to a manager, whose cache may keep no more than package cachetransform says. It is served over HTTPS at an
+// address by every replica, whichever leads. certDir has the tls.crt and tls.key of the server, which may be renewed; if
+// it is empty, the server makes its own.
+func Setup(mgr manager.Manager, address, certDir string) error {
 	guard, err := gate.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("preparing to ask the API server who may see the page: %w", err)
@@ -44,11 +31,11 @@ func Setup(mgr manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	certificates, err := serving(mgr, o.CertDir)
+	certificates, err := serving(mgr, certDir)
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", o.Address)
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return fmt.Errorf("listening for the page: %w", err)
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 )
 
 // find returns an object: the copy here, or else that of the base.
@@ -247,17 +248,6 @@ func (s *store) release(one found, pod types.UID) error {
 	return s.putTyped(one.at, claim, watch.Modified)
 }
 
-// objectsOf returns the objects of a list.
-func objectsOf(list any) (objects []object) {
-	items, _ := list.([]any)
-	for _, item := range items {
-		if o, ok := item.(object); ok {
-			objects = append(objects, o)
-		}
-	}
-	return objects
-}
-
 var claimsResource = resourceapi.SchemeGroupVersion.WithResource("resourceclaims")
 
 // found is an object, and where it is.
@@ -268,22 +258,24 @@ type found struct {
 
 // claimsOf returns the ResourceClaims that a pod uses, those that there are, and all that were made here: the pod's
 // status may lack one yet.
-func (s *Server) claimsOf(r *http.Request, pod object) (list []found, err error) {
-	spec, _ := pod["spec"].(object)
-	status, _ := pod["status"].(object)
+func (s *Server) claimsOf(r *http.Request, o object) (list []found, err error) {
+	pod := &v1.Pod{}
+	if err := typed(o, pod); err != nil {
+		return nil, err
+	}
 	var names []string
-	for _, entry := range objectsOf(spec["resourceClaims"]) {
-		names = append(names, text(entry, "resourceClaimName"))
+	for _, entry := range pod.Spec.ResourceClaims {
+		names = append(names, ptr.Deref(entry.ResourceClaimName, ""))
 	}
-	for _, entry := range objectsOf(status["resourceClaimStatuses"]) {
-		names = append(names, text(entry, "resourceClaimName"))
+	for _, entry := range pod.Status.ResourceClaimStatuses {
+		names = append(names, ptr.Deref(entry.ResourceClaimName, ""))
 	}
-	if extended, ok := status["extendedResourceClaimStatus"].(object); ok {
-		names = append(names, text(extended, "resourceClaimName"))
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		names = append(names, extended.ResourceClaimName)
 	}
 	s.store.mu.Lock()
 	for _, at := range s.store.order {
-		if claim := s.store.objects[at]; claim != nil && at.Resource == claimsResource.Resource && at.namespace == text(meta(pod), "namespace") {
+		if claim := s.store.objects[at]; claim != nil && at.Resource == claimsResource.Resource && at.namespace == pod.Namespace {
 			list = append(list, found{at, clone(claim)})
 		}
 	}
@@ -292,14 +284,12 @@ func (s *Server) claimsOf(r *http.Request, pod object) (list []found, err error)
 		if name == "" {
 			continue
 		}
-		at := ref{claimsResource, text(meta(pod), "namespace"), name}
-		claim, err := s.find(r, at)
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, err
-		default:
+		at := ref{claimsResource, pod.Namespace, name}
+		switch claim, err := s.find(r, at); {
+		case err == nil:
 			list = append(list, found{at, claim})
+		case !apierrors.IsNotFound(err):
+			return nil, err
 		}
 	}
 	return list, nil

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -41,7 +41,7 @@ func (s *Simulation) Add(ctx context.Context, more *source.More) (title string, 
 	if more.Count == 1 {
 		title = "with 1 more node like " + model.Name
 	}
-	if place := view.Place(model, view.Levels(access.Pointers(list.Items))); place != "" {
+	if place := view.Place(model, view.Levels(apiobjects.Pointers(list.Items))); place != "" {
 		title += " (in " + place + ")"
 	}
 	var made []Object

@@ -7,15 +7,12 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 )
 
 // refused returns an error where the API server would refuse a manifest. It is asked to create each and to keep none,
@@ -29,10 +26,6 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 		return err
 	}
 	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	reviews, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
@@ -50,7 +43,7 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 			u.SetNamespace("")
 		}
 		group.Go(func() error {
-			allowed, err := mayCreate(ctx, reviews, mapping.Resource, u.GetNamespace())
+			allowed, err := o.May(ctx, "create", mapping.Resource, u.GetNamespace())
 			switch {
 			case err != nil:
 				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
@@ -85,17 +78,4 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 // the manifests, such as a ServiceAccount, and a webhook that knows no dry run says nothing of the object.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) && !strings.Contains(err.Error(), "does not support dry run")
-}
-
-// mayCreate reports whether the user may create objects of a resource.
-func mayCreate(ctx context.Context, client kubernetes.Interface, resource schema.GroupVersionResource, namespace string) (bool, error) {
-	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: "create", Group: resource.Group, Resource: resource.Resource, Namespace: namespace,
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("asking whether %s may be created: %w", resource.GroupResource(), err)
-	}
-	return review.Status.Allowed, nil
 }

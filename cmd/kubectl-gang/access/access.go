@@ -10,17 +10,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	podgroupv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
 const (
@@ -90,11 +88,7 @@ func (a *Access) newClient() (client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := Scheme()
-	if err != nil {
-		return nil, err
-	}
-	c, err := client.New(config, client.Options{Scheme: scheme, Mapper: Mapper()})
+	c, err := client.New(config, client.Options{Scheme: apiobjects.Scheme(), Mapper: Mapper()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
@@ -120,26 +114,13 @@ func (a *Access) Note(format string, args ...any) {
 	_, _ = fmt.Fprintf(a.ErrOut, "note: "+format+"\n", args...) // there is nowhere left to report it
 }
 
-// Scheme returns a scheme with the kinds that kubectl gang knows.
-func Scheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the kinds of Kubernetes: %w", err)
-	}
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the kinds of Lockstep: %w", err)
-	}
-	coscheduling.AddToScheme(scheme)
-	return scheme, nil
-}
-
-// Mapper returns a mapper of those kinds to what the API calls them.
+// Mapper returns a mapper of the kinds that kubectl gang knows to what the API calls them.
 func Mapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for scope, kinds := range map[meta.RESTScope][]schema.GroupVersionKind{
 		meta.RESTScopeNamespace: {
 			v1.SchemeGroupVersion.WithKind("Pod"),
-			podgroupv1alpha1.SchemeGroupVersion.WithKind("PodGroup"),
+			coscheduling.Kind,
 			schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
 			v1alpha1.SchemeGroupVersion.WithKind("PodMigration"),
 		},

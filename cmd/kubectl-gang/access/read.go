@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
 // pageSize is how many objects a request asks for.
@@ -78,13 +80,8 @@ func (a *Access) isUnserved(resource schema.GroupVersionResource) bool {
 // none, and that is noted.
 func All[T runtime.Object](ctx context.Context, a *Access, empty client.ObjectList) ([]T, error) {
 	var list []T
-	err := a.IgnoreNotServed(a.Read(ctx, empty, Into(&list)))
+	err := a.IgnoreNotServed(a.Read(ctx, empty, apiobjects.Into(&list)))
 	return list, err
-}
-
-// Into returns a function that adds what it is called with to a list of its type.
-func Into[T runtime.Object](list *[]T) func(runtime.Object) {
-	return func(object runtime.Object) { *list = append(*list, object.(T)) }
 }
 
 // resourceOf returns what the API calls the kind of a list.
@@ -99,13 +96,4 @@ func resourceOf(c client.Client, list client.ObjectList) (schema.GroupVersionRes
 		return schema.GroupVersionResource{}, fmt.Errorf("naming the kind of a list: %w", err)
 	}
 	return mapping.Resource, nil
-}
-
-// Pointers returns the addresses of all items.
-func Pointers[T any](items []T) []*T {
-	list := make([]*T, len(items))
-	for i := range items {
-		list[i] = &items[i]
-	}
-	return list
 }

@@ -18,16 +18,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
 // answering returns an access with a client for which a function answers lists.
 func answering(t *testing.T, list func(list client.ObjectList, o client.ListOptions) error) *Access {
 	t.Helper()
-	scheme, err := Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(Mapper()).WithInterceptorFuncs(interceptor.Funcs{
+	c := fake.NewClientBuilder().WithScheme(apiobjects.Scheme()).WithRESTMapper(Mapper()).WithInterceptorFuncs(interceptor.Funcs{
 		List: func(_ context.Context, _ client.WithWatch, l client.ObjectList, options ...client.ListOption) error {
 			o := client.ListOptions{}
 			return list(l, *o.ApplyOptions(options))
@@ -51,7 +48,7 @@ func TestRead(t *testing.T) {
 		return nil
 	})
 	var pods []*v1.Pod
-	if err := a.Read(t.Context(), &v1.PodList{}, Into(&pods), client.InNamespace("team")); err != nil {
+	if err := a.Read(t.Context(), &v1.PodList{}, apiobjects.Into(&pods), client.InNamespace("team")); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -89,7 +86,7 @@ func TestReadFails(t *testing.T) {
 			a.IOStreams = genericiooptions.IOStreams{ErrOut: &notes}
 			a.served = func(schema.GroupVersionResource) (bool, error) { return !c.unserved, c.unasked }
 			var queues []*v1alpha1.Queue
-			err := a.IgnoreNotServed(a.Read(t.Context(), &v1alpha1.QueueList{}, Into(&queues)))
+			err := a.IgnoreNotServed(a.Read(t.Context(), &v1alpha1.QueueList{}, apiobjects.Into(&queues)))
 			if (err == nil) != (c.want == "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}

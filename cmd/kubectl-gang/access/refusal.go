@@ -10,12 +10,13 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 )
 
 // The ClusterRoles of manifests/rbac/users.yaml that users of kubectl gang need: for all that it reads, and for what it
@@ -38,15 +39,22 @@ func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("making a client: %w", err)
 	}
-	list, err := c.ServerResourcesForGroupVersion(resource.GroupVersion().String())
-	if apierrors.IsNotFound(err) {
-		return false, nil
-	}
+	return crds.Served(context.Background(), c, resource)
+}
+
+// May reports whether the user may create, or watch, objects of a resource, in all namespaces if none is given.
+func (a *Access) May(ctx context.Context, verb string, resource schema.GroupVersionResource, namespace string) (bool, error) {
+	c, err := a.Client()
 	if err != nil {
-		return false, fmt.Errorf("asking which kinds there are: %w", err)
+		return false, err
 	}
-	return slices.ContainsFunc(list.APIResources,
-		func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource, Namespace: namespace},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, fmt.Errorf("asking whether %s may be %sed: %w", resource.GroupResource(), strings.TrimSuffix(verb, "e"), err)
+	}
+	return review.Status.Allowed, nil
 }
 
 // MayWatch returns a Forbidden error if the user may not watch a kind, in all namespaces if none is given. A watch that
@@ -60,15 +68,8 @@ func (a *Access) MayWatch(ctx context.Context, list client.ObjectList, namespace
 	if err != nil {
 		return err
 	}
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "watch", Group: resource.Group,
-			Resource: resource.Resource, Namespace: namespace},
-	}}
-	if err := c.Create(ctx, review); err != nil {
-		return fmt.Errorf("asking whether %s may be watched: %w", resource.GroupResource(), err)
-	}
-	if review.Status.Allowed {
-		return nil
+	if allowed, err := a.May(ctx, "watch", resource, namespace); err != nil || allowed {
+		return err
 	}
 	a.noteRefused(resource.GroupResource())
 	where := "at the cluster scope"

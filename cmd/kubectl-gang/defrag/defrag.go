@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -45,41 +46,34 @@ found. It cannot be taken back; to end a plan delete it.`
 
 type options struct {
 	*access.Access
-	print   *output.Flags
 	approve bool
 }
 
 // New returns the command.
 func New(a *access.Access) *cobra.Command {
-	o := &options{Access: a, print: output.NewFlags()}
-	cmd := &cobra.Command{
-		Use:     "defrag [PLAN]",
-		Aliases: []string{"dfp"},
-		Short:   "List DefragmentationPlans and their moves, and approve one",
-		Long:    long,
-		Example: example,
-		Args:    cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0 && o.approve:
-				return errors.New("checking --approve: name the plan to approve")
-			case len(args) == 0:
-				return o.list(cmd.Context())
-			}
-			return o.one(cmd.Context(), args[0])
-		},
+	o := &options{Access: a}
+	cmd := output.Command(&cobra.Command{
+		Use:               "defrag [PLAN]",
+		Aliases:           []string{"dfp"},
+		Short:             "List DefragmentationPlans and their moves, and approve one",
+		Long:              long,
+		Example:           example,
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: o.complete,
-	}
-	o.print.AddFlags(cmd)
+	}, a.Out, func(ctx context.Context, printer *output.Printer, args []string) error {
+		switch {
+		case len(args) == 0 && o.approve:
+			return errors.New("checking --approve: name the plan to approve")
+		case len(args) == 0:
+			return o.list(ctx, printer)
+		}
+		return o.one(ctx, printer, args[0])
+	})
 	cmd.Flags().BoolVar(&o.approve, "approve", false, "Have the plan carried out.")
 	return cmd
 }
 
-func (o *options) list(ctx context.Context) error {
-	printer, err := o.print.Printer(o.Out)
-	if err != nil {
-		return err
-	}
+func (o *options) list(ctx context.Context, printer *output.Printer) error {
 	list, err := access.All[*v1alpha1.DefragmentationPlan](ctx, o.Access, &v1alpha1.DefragmentationPlanList{})
 	if err != nil {
 		return err
@@ -90,11 +84,7 @@ func (o *options) list(ctx context.Context) error {
 	return output.Print(printer, planKind, planColumns(), view.Plans(list))
 }
 
-func (o *options) one(ctx context.Context, name string) error {
-	printer, err := o.print.Printer(o.Out)
-	if err != nil {
-		return err
-	}
+func (o *options) one(ctx context.Context, printer *output.Printer, name string) error {
 	c, err := o.Client()
 	if err != nil {
 		return err
@@ -138,7 +128,7 @@ func (o *options) complete(cmd *cobra.Command, args []string, begin string) ([]s
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var list []*v1alpha1.DefragmentationPlan
-	if err := o.Read(cmd.Context(), &v1alpha1.DefragmentationPlanList{}, access.Into(&list)); err != nil {
+	if err := o.Read(cmd.Context(), &v1alpha1.DefragmentationPlanList{}, apiobjects.Into(&list)); err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
 	var names []string

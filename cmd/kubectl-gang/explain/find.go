@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/view"
@@ -169,7 +169,7 @@ func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, e
 		return nil, errors.Join(problems...)
 	}
 	return view.Gangs(view.GangsIn{
-		Pods: access.Pointers(pods.Items), PodGroups: access.Pointers(groups.Items), Natives: access.Pointers(natives.Items),
+		Pods: apiobjects.Pointers(pods.Items), PodGroups: apiobjects.Pointers(groups.Items), Natives: apiobjects.Pointers(natives.Items),
 	}), nil
 }
 

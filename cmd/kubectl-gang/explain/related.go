@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
@@ -62,7 +62,7 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		all.Go(func() { asks[i].err = read(ctx, asks[i].path, asks[i].into) })
 	}
 	all.Wait()
-	b := &beside{groupsRead: true, reservations: access.Pointers(reservations.Items), reservationsRead: asks[3].err == nil}
+	b := &beside{groupsRead: true, reservations: apiobjects.Pointers(reservations.Items), reservationsRead: asks[3].err == nil}
 	for i, ask := range asks {
 		if ask.err != nil && !apierrors.IsNotFound(ask.err) { // what does not exist is not missed
 			b.notes = append(b.notes, ask.what+": "+ask.err.Error())
@@ -70,9 +70,9 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		}
 	}
 	// A dump has whole lists.
-	b.of.PodGroups = slices.DeleteFunc(access.Pointers(groups.Items), func(g *coscheduling.PodGroup) bool { return g.Name != name })
-	b.of.Natives = slices.DeleteFunc(access.Pointers(natives.Items), func(g *schedulingv1beta1.PodGroup) bool { return g.Name != name })
-	b.plans = slices.DeleteFunc(access.Pointers(plans.Items), func(p *v1alpha1.DefragmentationPlan) bool {
+	b.of.PodGroups = slices.DeleteFunc(apiobjects.Pointers(groups.Items), func(g *coscheduling.PodGroup) bool { return g.Name != name })
+	b.of.Natives = slices.DeleteFunc(apiobjects.Pointers(natives.Items), func(g *schedulingv1beta1.PodGroup) bool { return g.Name != name })
+	b.plans = slices.DeleteFunc(apiobjects.Pointers(plans.Items), func(p *v1alpha1.DefragmentationPlan) bool {
 		return p.Spec.Goal.PodGroup != gang || migration.PlanEnded(p.Status.Phase)
 	})
 	if asks[2].err == nil {

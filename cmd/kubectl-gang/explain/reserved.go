@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate/owners"
+	"github.com/lockstep-sh/lockstep/pkg/rules/words"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -112,10 +113,5 @@ func (r *Reserved) words() string {
 	if r.Unusable != "" {
 		return text + "; it cannot be used: " + r.Unusable
 	}
-	nodes := r.Nodes[:min(len(r.Nodes), shown)]
-	text += ", on " + strings.Join(nodes, ", ")
-	if more := len(r.Nodes) - len(nodes); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return text + ", on " + words.FirstOf(shown, r.Nodes)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// words are the lines about Reservations.
-func words(list []Reserved) (text string) {
+// lines are those about Reservations.
+func lines(list []Reserved) (text string) {
 	for i := range list {
 		text += list[i].words() + "\n"
 	}
@@ -64,7 +64,7 @@ func TestReserved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c.want, words(list)); diff != "" {
+		if diff := cmp.Diff(c.want, lines(list)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
 		}
 	}

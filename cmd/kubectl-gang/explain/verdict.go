@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/words"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
@@ -86,7 +87,7 @@ func (c *Case) why(gang string) string {
 	case c.Undecided:
 		return "the scheduler came to no end in the time it had; see --timeout"
 	case c.Placed == c.Asked && len(c.Victims) > 0:
-		return "it starts" + c.at() + " by evicting " + few(c.Victims)
+		return "it starts" + c.at() + " by evicting " + words.FirstOf(named, c.Victims)
 	case c.Placed == c.Asked:
 		return "there is room for it, and it starts" + c.at()
 	}
@@ -102,7 +103,7 @@ func (c *Case) at() string {
 	if c.Chosen != "" {
 		return " in " + c.Chosen
 	}
-	return " on " + few(c.Nodes)
+	return " on " + words.FirstOf(named, c.Nodes)
 }
 
 // lacks says why members are not placed.
@@ -148,13 +149,4 @@ func (c *Case) best(gang string) *decisions.Fit {
 		}
 	}
 	return nil
-}
-
-// few names the first of a list.
-func few(list []string) string {
-	text := strings.Join(list[:min(named, len(list))], ", ")
-	if more := len(list) - named; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

@@ -52,7 +52,6 @@ else in the finest of --level. REASON is why it waits; -o wide has it in words.`
 
 type options struct {
 	*access.Access
-	print    *output.Flags
 	all      bool
 	watch    bool
 	selector string
@@ -61,17 +60,15 @@ type options struct {
 
 // New returns the command.
 func New(a *access.Access) *cobra.Command {
-	o := &options{Access: a, print: output.NewFlags()}
-	cmd := &cobra.Command{
+	o := &options{Access: a}
+	cmd := output.Command(&cobra.Command{
 		Use:     "list",
 		Aliases: []string{"ls", "get"},
 		Short:   "List gangs, and how they stand",
 		Long:    long,
 		Example: example,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
-	}
-	o.print.AddFlags(cmd)
+	}, a.Out, o.run)
 	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "List the gangs of all namespaces.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Print gangs again when they change, until Ctrl-C.")
 	cmd.Flags().StringVarP(&o.selector, "selector", "l", "",
@@ -82,14 +79,10 @@ func New(a *access.Access) *cobra.Command {
 	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
+func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) error {
 	selector, err := labels.Parse(o.selector)
 	if err != nil {
 		return fmt.Errorf("reading --selector: %w", err)
-	}
-	printer, err := o.print.Printer(o.Out)
-	if err != nil {
-		return err
 	}
 	r, err := newReader(o, selector)
 	if err != nil {

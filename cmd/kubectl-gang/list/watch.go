@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -104,12 +105,8 @@ func (r *reader) cache() (cache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := access.Scheme()
-	if err != nil {
-		return nil, err
-	}
 	options := cache.Options{
-		Scheme: scheme, Mapper: access.Mapper(),
+		Scheme: apiobjects.Scheme(), Mapper: access.Mapper(),
 		// Which manager wrote a condition of a PodGroup counts; for pods it does not.
 		ByObject: map[client.Object]cache.ByObject{&v1.Pod{}: {Transform: cache.TransformStripManagedFields()}},
 	}

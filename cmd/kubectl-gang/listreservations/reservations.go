@@ -34,40 +34,27 @@ EXPIRES is how long they are held yet; of one that has ended, nothing is. ALLOCA
   kubectl gang reservations -o wide`
 )
 
-type options struct {
-	*access.Access
-	print *output.Flags
-}
-
 // New returns the command.
 func New(a *access.Access) *cobra.Command {
-	o := &options{Access: a, print: output.NewFlags()}
-	cmd := &cobra.Command{
+	return output.Command(&cobra.Command{
 		Use:     "reservations",
 		Aliases: []string{"reservation", "rsv"},
 		Short:   "List Reservations: what is held, where and for which pods",
 		Long:    long,
 		Example: example,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
-	}
-	o.print.AddFlags(cmd)
-	return cmd
+	}, a.Out, func(ctx context.Context, printer *output.Printer, _ []string) error { return list(ctx, a, printer) })
 }
 
-func (o *options) run(ctx context.Context) error {
-	printer, err := o.print.Printer(o.Out)
+func list(ctx context.Context, a *access.Access, printer *output.Printer) error {
+	all, err := access.All[*v1alpha1.Reservation](ctx, a, &v1alpha1.ReservationList{})
 	if err != nil {
 		return err
 	}
-	list, err := access.All[*v1alpha1.Reservation](ctx, o.Access, &v1alpha1.ReservationList{})
-	if err != nil {
-		return err
+	if len(all) == 0 && printer.IsTable() {
+		a.Note("no Reservations found")
 	}
-	if len(list) == 0 && printer.IsTable() {
-		o.Note("no Reservations found")
-	}
-	return output.Print(printer, kind, columns(printer.IsWide()), view.Reservations(list))
+	return output.Print(printer, kind, columns(printer.IsWide()), view.Reservations(all))
 }
 
 func columns(wide bool) output.Columns[view.Reservation] {

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -40,6 +41,20 @@ func (f *Flags) AddFlags(cmd *cobra.Command) {
 		func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return formats, cobra.ShellCompDirectiveNoFileComp
 		}) // it fails only for a flag that does not exist
+}
+
+// Command makes a command print what it finds, by these flags: run gets the printer.
+func Command(cmd *cobra.Command, out io.Writer, run func(ctx context.Context, p *Printer, args []string) error) *cobra.Command {
+	flags := NewFlags()
+	flags.AddFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		printer, err := flags.Printer(out)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), printer, args)
+	}
+	return cmd
 }
 
 // Printer returns a printer to w.

@@ -43,32 +43,25 @@ The numbers are those in the status of Queues, which lockstep-controller writes.
 
 type options struct {
 	*access.Access
-	print     *output.Flags
 	resources []string
 }
 
 // New returns the command.
 func New(a *access.Access) *cobra.Command {
-	o := &options{Access: a, print: output.NewFlags()}
-	cmd := &cobra.Command{
+	o := &options{Access: a}
+	cmd := output.Command(&cobra.Command{
 		Use:     "queues",
 		Aliases: []string{"queue", "lq"},
 		Short:   "Show the tree of queues, and what each deserves and has",
 		Long:    long,
 		Example: example,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
-	}
-	o.print.AddFlags(cmd)
+	}, a.Out, o.run)
 	cmd.Flags().StringSliceVar(&o.resources, "resource", nil, "Resources to show, such as nvidia.com/gpu.")
 	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
-	printer, err := o.print.Printer(o.Out)
-	if err != nil {
-		return err
-	}
+func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) error {
 	list, err := access.All[*v1alpha1.Queue](ctx, o.Access, &v1alpha1.QueueList{})
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -46,7 +47,6 @@ that pods get by ResourceClaims are not seen.`
 
 type options struct {
 	*access.Access
-	print    *output.Flags
 	levels   []string
 	resource string
 	nodes    bool
@@ -54,17 +54,15 @@ type options struct {
 
 // New returns the command.
 func New(a *access.Access) *cobra.Command {
-	o := &options{Access: a, print: output.NewFlags()}
-	cmd := &cobra.Command{
+	o := &options{Access: a}
+	cmd := output.Command(&cobra.Command{
 		Use:     "topology",
 		Aliases: []string{"topo"},
 		Short:   "Draw what is used and free, rack by rack",
 		Long:    long,
 		Example: example,
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
-	}
-	o.print.AddFlags(cmd)
+	}, a.Out, o.run)
 	cmd.Flags().StringSliceVar(&o.levels, "level", nil,
 		"Labels of nodes that are the levels of the topology, coarsest first.")
 	cmd.Flags().StringVar(&o.resource, "resource", "",
@@ -73,11 +71,7 @@ func New(a *access.Access) *cobra.Command {
 	return cmd
 }
 
-func (o *options) run(ctx context.Context) error {
-	printer, err := o.print.Printer(o.Out)
-	if err != nil {
-		return err
-	}
+func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) error {
 	in, err := o.read(ctx)
 	if err != nil {
 		return err
@@ -100,11 +94,11 @@ func (o *options) run(ctx context.Context) error {
 func (o *options) read(ctx context.Context) (view.TopologyIn, error) {
 	var in view.TopologyIn
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return o.Read(ctx, &v1.NodeList{}, access.Into(&in.Nodes)) })
-	group.Go(func() error { return o.Read(ctx, &v1.PodList{}, access.Into(&in.Pods)) })
+	group.Go(func() error { return o.Read(ctx, &v1.NodeList{}, apiobjects.Into(&in.Nodes)) })
+	group.Go(func() error { return o.Read(ctx, &v1.PodList{}, apiobjects.Into(&in.Pods)) })
 	var lacking error
 	group.Go(func() error {
-		lacking = o.IgnoreNotServed(o.Read(ctx, &v1alpha1.ReservationList{}, access.Into(&in.Reservations)))
+		lacking = o.IgnoreNotServed(o.Read(ctx, &v1alpha1.ReservationList{}, apiobjects.Into(&in.Reservations)))
 		if apierrors.IsForbidden(lacking) {
 			return nil
 		}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
 // Base is where a cluster is read.
@@ -78,7 +78,7 @@ func (c *Cluster) Pods(ctx context.Context, namespace string) ([]*v1.Pod, error)
 	if err := c.Read(ctx, "/api/v1/namespaces/"+namespace+"/pods", &list); err != nil {
 		return nil, err
 	}
-	return access.Pointers(list.Items), nil
+	return apiobjects.Pointers(list.Items), nil
 }
 
 // IsNotAllowed reports whether an error means that the user may not read something.

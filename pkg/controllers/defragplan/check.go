@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // check finds out whether a plan still leads to its goal. Before the first eviction, that is with all that it counts on,
@@ -124,9 +125,8 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 		if pod == nil {
 			continue // the goal is gone, or made anew: that is told elsewhere
 		}
-		_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-		if condition != nil && condition.Status == v1.ConditionFalse &&
-			(v1alpha1.IsIncomplete(condition.Reason) || futile.Has(condition.Reason)) {
+		condition := status.WaitCondition(pod)
+		if condition != nil && (v1alpha1.IsIncomplete(condition.Reason) || futile.Has(condition.Reason)) {
 			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key,
 				condition.Reason, condition.Message), true, nil
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 )
 
@@ -65,7 +66,7 @@ func (r *reconciler) bring(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 		return moves.Retry, moves.Patch(ctx, r.client, p, before)
 	}
 	if ended && !controllerutil.ContainsFinalizer(p, v1alpha1.ReleaseFinalizer) {
-		return r.collect(ctx, p)
+		return objects.Collect(ctx, r.client, p, p.Status.EndTime, r.keep, r.clock.Now())
 	}
 	s, err := r.see(ctx, p)
 	if err != nil {
@@ -241,15 +242,3 @@ func (r *reconciler) write(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 
 // action is what events say that the controller was doing.
 const action = "Defragment"
-
-// collect deletes a plan that ended long enough ago.
-func (r *reconciler) collect(ctx context.Context, p *v1alpha1.DefragmentationPlan) (time.Duration, error) {
-	if r.keep == 0 || p.DeletionTimestamp != nil || p.Status.EndTime == nil {
-		return 0, nil
-	}
-	if left := p.Status.EndTime.Add(r.keep).Sub(r.clock.Now()); left > 0 {
-		return min(left, 10*time.Minute), nil
-	}
-	return 0, client.IgnoreNotFound(r.client.Delete(ctx, p,
-		client.Preconditions{UID: &p.UID, ResourceVersion: &p.ResourceVersion}))
-}

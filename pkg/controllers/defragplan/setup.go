@@ -22,29 +22,20 @@ import (
 // name is that of the controller in logs and metrics.
 const name = "defragmentationplan"
 
-// Options of the controller.
-type Options struct {
-	// KeepEnded is how long plans that have ended are kept. 0 keeps them.
-	KeepEnded time.Duration
-}
-
 // Setup adds the controller to a manager. Where the API server does not serve DefragmentationPlans, the controller
-// waits until it does. One plan is worked on at a time.
-func Setup(mgr manager.Manager, o Options) error {
-	if o.KeepEnded < 0 {
-		return fmt.Errorf("checking how long DefragmentationPlans that have ended are kept: %s is negative", o.KeepEnded)
+// waits until it does. One plan is worked on at a time. Plans that have ended are kept for so long; 0 keeps them.
+func Setup(mgr manager.Manager, keepEnded time.Duration) error {
+	if keepEnded < 0 {
+		return fmt.Errorf("checking how long DefragmentationPlans that have ended are kept: %s is negative", keepEnded)
 	}
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding DefragmentationPlans to the scheme: %w", err)
-	}
-	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"), func(context.Context) error { return start(mgr, o) },
+	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"), func(context.Context) error { return start(mgr, keepEnded) },
 		v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), v1alpha1.SchemeGroupVersion.WithKind("Reservation"))
 }
 
-func start(mgr manager.Manager, o Options) error {
+func start(mgr manager.Manager, keepEnded time.Duration) error {
 	r := &reconciler{client: client.WithFieldOwner(mgr.GetClient(), objects.FieldOwner),
 		live:     moves.Reader{Reader: mgr.GetAPIReader()},
-		recorder: mgr.GetEventRecorder(objects.FieldOwner), clock: clock.RealClock{}, keep: o.KeepEnded,
+		recorder: mgr.GetEventRecorder(objects.FieldOwner), clock: clock.RealClock{}, keep: keepEnded,
 		suspicions: map[types.UID]suspicion{}}
 	err := builder.ControllerManagedBy(mgr).Named(name).
 		For(&v1alpha1.DefragmentationPlan{}).

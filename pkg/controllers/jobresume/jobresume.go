@@ -7,8 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -35,7 +33,7 @@ const (
 	actionResuming = "Resuming"
 )
 
-// Setup adds the controller to a manager, whose cache may use StripJob.
+// Setup adds the controller to a manager, whose cache may keep no more than package cachetransform says.
 func Setup(mgr manager.Manager) error {
 	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(objects.FieldOwner),
 		clock: clock.RealClock{}}
@@ -101,19 +99,4 @@ func (r *reconciler) take(ctx context.Context, job *batchv1.Job, step jobsuspens
 			"not resumed after its eviction: %s", why)
 	}
 	return nil
-}
-
-// StripJob is a transform for the cache: it adds what this package reads of a Job first to what another transform
-// keeps.
-func StripJob(keep toolscache.TransformFunc) toolscache.TransformFunc {
-	return objects.Keep(keep, func(stripped, job *batchv1.Job) {
-		value, ok := job.Annotations[v1alpha1.EvictedAnnotation]
-		if !ok {
-			return
-		}
-		metav1.SetMetaDataAnnotation(&stripped.ObjectMeta, v1alpha1.EvictedAnnotation, value)
-		stripped.DeletionTimestamp, stripped.Spec.Suspend = job.DeletionTimestamp, job.Spec.Suspend
-		stripped.Status.Active, stripped.Status.Terminating = job.Status.Active, job.Status.Terminating
-		stripped.Status.Conditions = job.Status.Conditions
-	})
 }

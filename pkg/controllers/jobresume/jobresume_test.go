@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 )
 
 var now = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
@@ -87,15 +88,14 @@ func (c cached) Get(ctx context.Context, key client.ObjectKey, object client.Obj
 	return c.reader.Get(ctx, key, object, options...)
 }
 
-// TestStripJob: what is read of a Job in the cache is kept of those that were evicted.
-func TestStripJob(t *testing.T) {
-	strip := StripJob(func(any) (any, error) { return &batchv1.Job{}, nil })
-	kept, err := strip(evicted(func(job *batchv1.Job) { job.Status.Terminating = new(int32(1)) }))
-	job, ok := kept.(*batchv1.Job)
+// TestKeptJobs: what is read of a Job in the cache is kept of those that were evicted.
+func TestKeptJobs(t *testing.T) {
+	stripped, err := cachetransform.Job(evicted(func(job *batchv1.Job) { job.Status.Terminating = new(int32(1)) }))
+	job, ok := stripped.(*batchv1.Job)
 	if err != nil || !ok || job.Annotations[v1alpha1.EvictedAnnotation] == "" || !*job.Spec.Suspend || *job.Status.Terminating != 1 || len(job.Status.Conditions) != 1 {
-		t.Errorf("kept %+v, %v", kept, err)
+		t.Errorf("kept %+v, %v", stripped, err)
 	}
-	if kept, _ = strip(evicted(func(job *batchv1.Job) { job.Annotations = nil })); len(kept.(*batchv1.Job).Status.Conditions) != 0 {
-		t.Errorf("kept of another one: %+v", kept)
+	if stripped, _ = cachetransform.Job(evicted(func(job *batchv1.Job) { job.Annotations = nil })); len(stripped.(*batchv1.Job).Status.Conditions) != 0 {
+		t.Errorf("kept of another one: %+v", stripped)
 	}
 }

@@ -10,22 +10,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 func TestKeysOnAnOwnerAreReportedOnce(t *testing.T) {
 	job := func(annotations map[string]string) client.Object {
 		whole := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", UID: "1", Annotations: annotations, Labels: map[string]string{"app": "a"}}}
-		kept, err := StripJob(whole)
+		stripped, err := cachetransform.Job(whole)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return kept.(*batchv1.Job)
+		return stripped.(*batchv1.Job)
 	}
 	none, one := job(map[string]string{"example.com/other": "x"}), job(map[string]string{"example.com/other": "x", v1alpha1.GangAnnotation: "Owner"})
 	two := job(map[string]string{v1alpha1.GangAnnotation: "Owner", "scheduling.lockstep.dev/quue": "a"})
 	labels := map[string]string{v1alpha1.RoleLabel: "worker"}
-	copied, err := StripJob(&batchv1.Job{
+	copied, err := cachetransform.Job(&batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", UID: "1", Labels: labels},
 		Spec:       batchv1.JobSpec{Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}},
 	})

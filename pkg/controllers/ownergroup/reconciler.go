@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -65,7 +66,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.told.Delete(key)
 		return reconcile.Result{}, r.tidy(ctx, group)
 	}
-	pods := objects.Pointers(list.Items)
+	pods := apiobjects.Pointers(list.Items)
 	owner, _ := gangstate.OwnerOf(pods[0])
 	want, err := r.desire(ctx, key, owner, pods)
 	switch {

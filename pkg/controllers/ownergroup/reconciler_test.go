@@ -34,7 +34,7 @@ func newStage(t *testing.T, objects ...string) *stage {
 		t.Fatal(err)
 	}
 	coscheduling.AddToScheme(scheme)
-	b := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1.Pod{}, podIndex, gangOf)
+	b := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1.Pod{}, podIndex, byOwner.Index)
 	for _, text := range objects {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {

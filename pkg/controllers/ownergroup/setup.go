@@ -9,7 +9,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,7 +25,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 const (
@@ -37,17 +35,16 @@ const (
 	podIndex, groupIndex = "gang-by-owner", "owner"
 )
 
-// Setup adds the controller to a manager, whose cache may use StripJob. Where the API server does not serve PodGroups,
+// Setup adds the controller to a manager, whose cache may keep no more than package cachetransform says. Where the API server does not serve PodGroups,
 // the controller waits until it does. JobSets and LeaderWorkerSets are watched from when the pods of one ask for a
 // gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing. As many PodGroups as there
 // are workers are made or changed at a time.
 func Setup(mgr manager.Manager, workers int) error {
-	coscheduling.AddToScheme(mgr.GetScheme())
-	return setup.WhenServed(mgr, podGroups, func(ctx context.Context) error { return start(ctx, mgr, workers) })
+	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error { return start(ctx, mgr, workers) })
 }
 
 func start(ctx context.Context, mgr manager.Manager, workers int) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, gangOf); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, byOwner.Index); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &coscheduling.PodGroup{}, groupIndex, ownerOf); err != nil {
@@ -70,7 +67,7 @@ func start(ctx context.Context, mgr manager.Manager, workers int) error {
 		}
 	}
 	c, err := builder.ControllerManagedBy(mgr).Named(name).
-		Watches(&v1.Pod{}, setup.Enqueue(0, requestsOf), builder.WithPredicates(setup.Changed(podDiffers))).
+		Watches(&v1.Pod{}, setup.Enqueue(0, byOwner.Requests), builder.WithPredicates(setup.Changed(podDiffers))).
 		Watches(&coscheduling.PodGroup{}, setup.Enqueue(0, setup.Itself),
 			builder.WithPredicates(setup.Changed(podGroupDiffers))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
@@ -94,13 +91,8 @@ func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, k
 	return nil
 }
 
-// gangOf returns the name of the gang that a pod is in by its owner, as index values.
-func gangOf(object client.Object) []string {
-	for _, request := range requestsOf(context.Background(), object) {
-		return []string{request.Name}
-	}
-	return nil
-}
+// byOwner is the gang that a pod is in by its owner.
+var byOwner = setup.Concern[*v1.Pod](keyOf)
 
 func keyOf(pod *v1.Pod) (types.NamespacedName, bool) {
 	key, source, ok := gangstate.KeyOf(pod)
@@ -115,19 +107,9 @@ func ownerOf(object client.Object) []string {
 	return nil
 }
 
-// requestsOf returns a request for the gang that a pod is in by its owner.
-func requestsOf(_ context.Context, object client.Object) []reconcile.Request {
-	if pod, ok := object.(*v1.Pod); ok {
-		if key, ok := keyOf(pod); ok {
-			return []reconcile.Request{{NamespacedName: key}}
-		}
-	}
-	return nil
-}
-
 // podDiffers reports whether a pod is another one of its name, or in another gang.
 func podDiffers(was, is *v1.Pod) bool {
-	return was.UID != is.UID || !slices.Equal(gangOf(was), gangOf(is))
+	return was.UID != is.UID || !slices.Equal(byOwner.Index(was), byOwner.Index(is))
 }
 
 // podGroupDiffers reports whether a PodGroup has changed beyond its status.
@@ -179,21 +161,4 @@ func failedMore(was, now client.Object) bool {
 	a, isJob := was.(*batchv1.Job)
 	b, both := now.(*batchv1.Job)
 	return isJob && both && failedIndexes(a) != failedIndexes(b)
-}
-
-// StripJob is a transform for the cache: it keeps what this package reads of a Job.
-func StripJob(object any) (any, error) {
-	job, ok := object.(*batchv1.Job)
-	if !ok {
-		return object, nil
-	}
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name, UID: job.UID,
-			ResourceVersion: job.ResourceVersion, Generation: job.Generation,
-			Labels: keys.Under(job.Labels), Annotations: keys.Under(job.Annotations)},
-		Spec: batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions,
-			Suspend:  job.Spec.Suspend,
-			Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: keys.Under(job.Spec.Template.Annotations), Labels: keys.Under(job.Spec.Template.Labels)}}},
-		Status: batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
-	}, nil
 }

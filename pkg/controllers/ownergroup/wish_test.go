@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -331,9 +332,9 @@ func TestSucceeded(t *testing.T) {
 // stripped returns what the cache keeps of a Job.
 func stripped(t *testing.T, job *batchv1.Job) *batchv1.Job {
 	t.Helper()
-	kept, err := StripJob(job)
+	stripped, err := cachetransform.Job(job)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kept.(*batchv1.Job)
+	return stripped.(*batchv1.Job)
 }

@@ -13,16 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
-
-// podGroups is the kind that this package writes.
-var podGroups = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 
 // create makes a PodGroup. If one of its name exists already, the cache soon shows it.
 func (r *reconciler) create(ctx context.Context, key types.NamespacedName, want desired) error {
@@ -47,7 +43,7 @@ func podGroup(key types.NamespacedName, want desired) (*unstructured.Unstructure
 	if err != nil {
 		return nil, fmt.Errorf("encoding PodGroup %s: %w", key, err)
 	}
-	group.SetGroupVersionKind(podGroups)
+	group.SetGroupVersionKind(coscheduling.Kind)
 	group.SetNamespace(key.Namespace)
 	group.SetName(key.Name)
 	return group, nil
@@ -72,7 +68,7 @@ func (r *reconciler) update(ctx context.Context, group *coscheduling.PodGroup, w
 		return nil
 	}
 	written := &unstructured.Unstructured{}
-	written.SetGroupVersionKind(podGroups)
+	written.SetGroupVersionKind(coscheduling.Kind)
 	written.SetNamespace(group.Namespace)
 	written.SetName(group.Name)
 	metadata, _ := fields["metadata"].(map[string]any)

@@ -4,10 +4,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
@@ -70,9 +72,12 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 		if _, ok := pod.Annotations[v1alpha1.TimeoutAnnotation]; ok {
 			f.expired = true
 		}
-		f.refused = f.refused || f.expired || refused(pod)
-		if said := waitsFor(pod); said != nil && !gangstate.IsAside(pod) {
-			f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
+		f.refused = f.refused || f.expired
+		if said := status.WaitCondition(pod); said != nil && said.Reason != "" {
+			f.refused = f.refused || noPlace.Has(said.Reason)
+			if !gangstate.IsAside(pod) {
+				f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
+			}
 		}
 	}
 	if pod.Status.Phase == v1.PodRunning {
@@ -80,25 +85,5 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 	}
 }
 
-// refused reports whether the scheduler has written that there is no place for a pod.
-func refused(pod *v1.Pod) bool {
-	c := waitsFor(pod)
-	if c == nil {
-		return false
-	}
-	switch c.Reason {
-	case v1alpha1.ReasonUnschedulable, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation:
-		return true
-	default:
-		return false
-	}
-}
-
-// waitsFor returns why a pod has no node, from its status; nil where it does not show that.
-func waitsFor(pod *v1.Pod) *v1.PodCondition {
-	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if c == nil || c.Status != v1.ConditionFalse || c.Reason == "" {
-		return nil
-	}
-	return c
-}
+// noPlace are the reasons by which the scheduler writes that there is no place for a pod.
+var noPlace = sets.New(v1alpha1.ReasonUnschedulable, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation)

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -121,7 +122,7 @@ func (f *follower) members(ctx context.Context, key types.NamespacedName) ([]*v1
 		client.MatchingFields{f.joins.index: key.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", key, err)
 	}
-	return objects.Pointers(list.Items), nil
+	return apiobjects.Pointers(list.Items), nil
 }
 
 // write patches the status, provided that the object has not changed since it

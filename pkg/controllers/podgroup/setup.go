@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -19,31 +18,35 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // name is the name of the controller of community PodGroups in logs and metrics.
 const name = "podgroup"
 
-// membership is how pods name a PodGroup of one kind.
+// membership is how pods name a PodGroup of one kind, and the name of the index by it.
 type membership struct {
-	// index is the name of the index from a PodGroup's name to its pods.
+	setup.Concern[*v1.Pod]
 	index string
-	// native: it is Kubernetes' own PodGroup that pods name, and else the community's.
-	native bool
 }
 
 var (
-	described = membership{index: "gang"}
-	grouped   = membership{index: "podgroup", native: true}
+	described = membership{named(false), "gang"}
+	grouped   = membership{named(true), "podgroup"}
 )
+
+// named returns which PodGroup a pod may have: of Kubernetes' own if native, else of the community's.
+func named(native bool) setup.Concern[*v1.Pod] {
+	return func(pod *v1.Pod) (types.NamespacedName, bool) {
+		key, source, ok := gangstate.KeyOf(pod)
+		return types.NamespacedName(key), ok && (source == gangstate.FromSchedulingGroup) == native
+	}
+}
 
 // Setup adds the controller to a manager. Where the API server does not serve
 // PodGroups, the controller waits until it does; pods are watched from when there
 // is a PodGroup, so that gangs by annotation cost nothing here. As many PodGroups as there are workers are written at a
 // time.
 func Setup(mgr manager.Manager, workers int) error {
-	coscheduling.AddToScheme(mgr.GetScheme())
 	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error {
 		r := &reconciler{follower: follower{client: mgr.GetClient(), clock: clock.RealClock{}, joins: described},
 			recorder: mgr.GetEventRecorder(objects.FieldOwner), jobs: mgr.GetAPIReader()}
@@ -67,74 +70,12 @@ func (f *follower) start(ctx context.Context, mgr manager.Manager, name string, 
 }
 
 func (f *follower) watchPods(ctx context.Context, mgr manager.Manager, c controller.Controller) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, f.joins.index, f.joins.indexOf); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, f.joins.index, f.joins.Index); err != nil {
 		return fmt.Errorf("indexing pods by gang: %w", err)
 	}
 	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{},
-		setup.Enqueue(settle, f.joins.requests))); err != nil {
+		setup.Enqueue(settle, f.joins.Requests))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
 	return nil
-}
-
-// requests returns a request for the PodGroup of this kind that a pod may have.
-func (m membership) requests(_ context.Context, object client.Object) []reconcile.Request {
-	if pod, ok := object.(*v1.Pod); ok {
-		if key, source, ok := gangstate.KeyOf(pod); ok && (source == gangstate.FromSchedulingGroup) == m.native {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName(key)}}
-		}
-	}
-	return nil
-}
-
-// indexOf returns the name of the PodGroup of this kind that a pod may have, as index values.
-func (m membership) indexOf(object client.Object) []string {
-	for _, request := range m.requests(context.Background(), object) {
-		return []string{request.Name}
-	}
-	return nil
-}
-
-// StripPod is a transform for the cache: it drops what this package does not read
-// of a pod. For pods outside gangs it keeps only their names.
-func StripPod(object any) (any, error) {
-	pod, ok := object.(*v1.Pod)
-	if !ok {
-		return object, nil
-	}
-	stripped := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-	}}
-	if _, _, member := gangstate.KeyOf(pod); !member {
-		return stripped, nil
-	}
-	stripped.CreationTimestamp, stripped.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
-	stripped.Labels, stripped.Annotations = pod.Labels, pod.Annotations
-	delete(stripped.Annotations, v1.LastAppliedConfigAnnotation)
-	stripped.OwnerReferences, stripped.Finalizers = pod.OwnerReferences, pod.Finalizers
-	stripped.Spec = v1.PodSpec{
-		NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup,
-		Priority: pod.Spec.Priority, SchedulingGates: pod.Spec.SchedulingGates, ResourceClaims: pod.Spec.ResourceClaims,
-	}
-	if resource.CheckPod(pod) != nil {
-		stripped.Spec.Containers, stripped.Spec.InitContainers, stripped.Spec.Resources = pod.Spec.Containers,
-			pod.Spec.InitContainers, pod.Spec.Resources
-	}
-	stripped.Status.Phase, stripped.Status.ResourceClaimStatuses = pod.Status.Phase, pod.Status.ResourceClaimStatuses
-	if gangstate.KubeletRefusal(pod) != "" {
-		stripped.Status.Reason, stripped.Status.Message = pod.Status.Reason, pod.Status.Message
-	}
-	for i := range pod.Status.Conditions {
-		switch pod.Status.Conditions[i].Type {
-		case v1.PodScheduled, v1.DisruptionTarget:
-			stripped.Status.Conditions = append(stripped.Status.Conditions, pod.Status.Conditions[i])
-		}
-	}
-	for i := range pod.Status.ContainerStatuses {
-		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
-			state := v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: t.FinishedAt}}
-			stripped.Status.ContainerStatuses = append(stripped.Status.ContainerStatuses, v1.ContainerStatus{State: state})
-		}
-	}
-	return stripped, nil
 }

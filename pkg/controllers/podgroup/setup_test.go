@@ -10,10 +10,11 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 )
 
 // What is dropped from the cache is not needed.
-func TestStripPodKeepsFacts(t *testing.T) {
+func TestKeptPodsHaveTheFacts(t *testing.T) {
 	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed", "turned away"}
 	full := func() []*v1.Pod {
 		return with(pods(words...), func(i int, p *v1.Pod) {
@@ -36,7 +37,7 @@ func TestStripPodKeepsFacts(t *testing.T) {
 	}
 	var stripped []*v1.Pod
 	for _, p := range full() {
-		s, err := StripPod(p)
+		s, err := cachetransform.Pod(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -46,7 +47,7 @@ func TestStripPodKeepsFacts(t *testing.T) {
 	if diff := cmp.Diff(statusAfter(pg, full()), statusAfter(pg, stripped)); diff != "" {
 		t.Errorf("status from what is kept (-full +kept):\n%s", diff)
 	}
-	if got := stripped[0]; len(got.Spec.Containers) > 0 || got.Annotations[v1.LastAppliedConfigAnnotation] != "" {
+	if got := stripped[0]; got.Spec.Containers[0].Image != "" || got.Annotations[v1.LastAppliedConfigAnnotation] != "" {
 		t.Errorf("kept: %v", got)
 	}
 }
@@ -67,7 +68,7 @@ func TestIndex(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := pod(0, "waiting")
 			tc.change(p)
-			if diff := cmp.Diff(tc.want, described.indexOf(p)); diff != "" {
+			if diff := cmp.Diff(tc.want, described.Index(p)); diff != "" {
 				t.Errorf("index (-want +got):\n%s", diff)
 			}
 		})

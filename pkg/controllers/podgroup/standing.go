@@ -22,9 +22,8 @@ type Standing struct {
 	Phase schedulingv1alpha1.PodGroupPhase
 	// Minimum is how many members must be bound together, in the present stage of a gang with stages; 0 if undefined.
 	Minimum int
-	// Members can make up the minimum; Bound are those of them that have a node or had one to the end, Waiting those that
-	// have none.
-	Members, Bound, Waiting    int
+	// Members can make up the minimum; Bound are those of them that have a node or had one to the end.
+	Members, Bound             int
 	Running, Succeeded, Failed int
 	// Reason and Message are why it waits, or that its minimum is bound.
 	Reason, Message string
@@ -67,7 +66,7 @@ func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedul
 	}
 	return Standing{
 		Spec: f.Spec, Queue: queue, Phase: phase, Minimum: f.Stage.Min,
-		Members: f.Members.N, Bound: f.Bound.N, Waiting: f.waiting,
+		Members: f.Members.N, Bound: f.Bound.N,
 		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),
 		Reason: c.Reason, Message: c.Message,
 	}

@@ -40,19 +40,19 @@ func TestStanding(t *testing.T) {
 	}{
 		"by annotation, it waits as a member says": {
 			pods: annotated(saying("Unschedulable", "0/2 nodes are available: "+short, short)),
-			want: Standing{Phase: schedulingv1alpha1.PodGroupPending, Minimum: 2, Members: 2, Waiting: 2, Reason: "Unschedulable", Message: short},
+			want: Standing{Phase: schedulingv1alpha1.PodGroupPending, Minimum: 2, Members: 2, Reason: "Unschedulable", Message: short},
 		},
 		"by annotation, part of it is lost, which only a PodGroup remembers": {
 			pods: annotated(pods("running", "waiting")),
-			want: Standing{Phase: schedulingv1alpha1.PodGroupScheduling, Minimum: 2, Members: 2, Bound: 1, Waiting: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
+			want: Standing{Phase: schedulingv1alpha1.PodGroupScheduling, Minimum: 2, Members: 2, Bound: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
 		},
 		"by annotation, it waits for one that it is to start with": {
 			pods: annotated(saying(v1alpha1.ReasonGangIncomplete, others, others)),
-			want: Standing{Phase: PreScheduling, Minimum: 2, Members: 2, Waiting: 2, Reason: v1alpha1.ReasonGangIncomplete, Message: others},
+			want: Standing{Phase: PreScheduling, Minimum: 2, Members: 2, Reason: v1alpha1.ReasonGangIncomplete, Message: others},
 		},
 		"nobody says its minimum": {
 			pods: pods("waiting"),
-			want: Standing{Phase: schedulingv1alpha1.PodGroupPending, Members: 1, Waiting: 1, Reason: v1alpha1.ReasonGangUndefined, Message: gangstate.TextUndefined(key, "")},
+			want: Standing{Phase: schedulingv1alpha1.PodGroupPending, Members: 1, Reason: v1alpha1.ReasonGangUndefined, Message: gangstate.TextUndefined(key, "")},
 		},
 		"native, it runs": {
 			native: native(metav1.ConditionTrue), pods: pods("running", "succeeded", "failed"),
@@ -60,11 +60,11 @@ func TestStanding(t *testing.T) {
 		},
 		"native, it ran, and lost a member": {
 			native: native(metav1.ConditionTrue), pods: pods("running", "waiting"),
-			want: Standing{Queue: "research", Phase: schedulingv1alpha1.PodGroupUnknown, Minimum: 2, Members: 2, Bound: 1, Waiting: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
+			want: Standing{Queue: "research", Phase: schedulingv1alpha1.PodGroupUnknown, Minimum: 2, Members: 2, Bound: 1, Running: 1, Reason: v1alpha1.ReasonAwaitingPlacement, Message: `gang "team/train" has its minimum of 2 members and waits for nodes`},
 		},
 		"native, it waits": {
 			native: native(""), pods: saying("Unschedulable", short, short),
-			want: Standing{Queue: "research", Phase: schedulingv1alpha1.PodGroupPending, Minimum: 2, Members: 2, Waiting: 2, Reason: "Unschedulable", Message: short},
+			want: Standing{Queue: "research", Phase: schedulingv1alpha1.PodGroupPending, Minimum: 2, Members: 2, Reason: "Unschedulable", Message: short},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -24,9 +24,6 @@ const name = "podmigration"
 // Setup adds the controller to a manager. Where the API server does not serve PodMigrations, the controller waits until
 // it does.
 func Setup(mgr manager.Manager) error {
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding PodMigrations to the scheme: %w", err)
-	}
 	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), func(context.Context) error { return start(mgr) },
 		v1alpha1.SchemeGroupVersion.WithKind("Reservation"))
 }

@@ -6,6 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/kube/podadmission"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // podKind is pods that have the same template.
@@ -41,8 +44,8 @@ func kindsOf(pods []*v1.Pod) ([]*podKind, error) {
 func templateOf(pod *v1.Pod, labels map[string]bool) v1.PodTemplateSpec {
 	from := pod.Spec.DeepCopy()
 	template := v1.PodTemplateSpec{Spec: v1.PodSpec{
-		InitContainers: containers(from.InitContainers), Containers: containers(from.Containers),
-		Volumes:       claims(from.Volumes),
+		InitContainers: resource.AskingContainers(from.InitContainers), Containers: resource.AskingContainers(from.Containers),
+		Volumes:       attached(from.Volumes),
 		RestartPolicy: from.RestartPolicy, SchedulerName: from.SchedulerName, OS: from.OS,
 		RuntimeClassName: from.RuntimeClassName,
 		NodeSelector:     from.NodeSelector, Affinity: from.Affinity, Tolerations: from.Tolerations,
@@ -59,21 +62,11 @@ func templateOf(pod *v1.Pod, labels map[string]bool) v1.PodTemplateSpec {
 	return template
 }
 
-// containers keeps what containers ask of a node.
-func containers(list []v1.Container) []v1.Container {
-	var kept []v1.Container
-	for _, c := range list {
-		kept = append(kept, v1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources, Ports: c.Ports,
-			RestartPolicy: c.RestartPolicy})
-	}
-	return kept
-}
-
-// claims keeps the volumes that may restrict which nodes a pod can use.
-func claims(volumes []v1.Volume) []v1.Volume {
+// attached keeps the volumes that may restrict which nodes a pod can use.
+func attached(volumes []v1.Volume) []v1.Volume {
 	var kept []v1.Volume
 	for _, volume := range volumes {
-		if volume.PersistentVolumeClaim != nil || volume.Ephemeral != nil || volume.CSI != nil {
+		if resource.IsAttached(volume) {
 			kept = append(kept, volume)
 		}
 	}
@@ -94,7 +87,7 @@ func labelsOf(pods []*v1.Pod) map[string]bool {
 		}
 	}
 	for _, pod := range pods {
-		for _, term := range affinityTerms(pod.Spec.Affinity) {
+		for _, term := range podadmission.Terms(pod.Spec.Affinity) {
 			selected(keys, term.LabelSelector, term.MatchLabelKeys, term.MismatchLabelKeys)
 		}
 		for _, constraint := range pod.Spec.TopologySpreadConstraints {
@@ -102,26 +95,6 @@ func labelsOf(pods []*v1.Pod) map[string]bool {
 		}
 	}
 	return keys
-}
-
-// affinityTerms returns all terms about other pods.
-func affinityTerms(affinity *v1.Affinity) (terms []v1.PodAffinityTerm) {
-	if affinity == nil {
-		return nil
-	}
-	var preferred []v1.WeightedPodAffinityTerm
-	if a := affinity.PodAffinity; a != nil {
-		terms = append(terms, a.RequiredDuringSchedulingIgnoredDuringExecution...)
-		preferred = append(preferred, a.PreferredDuringSchedulingIgnoredDuringExecution...)
-	}
-	if a := affinity.PodAntiAffinity; a != nil {
-		terms = append(terms, a.RequiredDuringSchedulingIgnoredDuringExecution...)
-		preferred = append(preferred, a.PreferredDuringSchedulingIgnoredDuringExecution...)
-	}
-	for _, weighted := range preferred {
-		terms = append(terms, weighted.PodAffinityTerm)
-	}
-	return terms
 }
 
 // selected adds the keys by which pods are selected.

@@ -27,6 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // cluster is what the status of all queues is computed from.
@@ -231,9 +232,7 @@ func (c *cluster) tree() map[string]share.Queue {
 // demandOf returns how far the request of a pod counts while it waits. Its status shows whether the scheduler
 // found its gang incomplete: then it asks for nothing yet.
 func demandOf(pod *v1.Pod) queueing.Demand {
-	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if c != nil && c.Status == v1.ConditionFalse &&
-		(v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut) {
+	if c := status.WaitCondition(pod); c != nil && (v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut) {
 		return queueing.Hopeless
 	}
 	return queueing.Full

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -234,7 +235,7 @@ func TestStatusesOfPools(t *testing.T) {
 				c.pods = append(c.pods, strip(t, pod))
 			}
 			for i, node := range c.nodes {
-				stripped, err := StripNode(node)
+				stripped, err := cachetransform.Node(node)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -257,21 +258,14 @@ func TestStatusesOfPools(t *testing.T) {
 	}
 }
 
-// strip keeps as little of a pod in no gang as podgroup does.
+// strip keeps what the cache keeps.
 func strip(t *testing.T, pod *v1.Pod) *v1.Pod {
 	t.Helper()
-	kept, err := StripPod(func(object any) (any, error) {
-		p := object.(*v1.Pod)
-		stripped := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID}}
-		if _, _, ok := gangstate.KeyOf(p); ok && p.Spec.SchedulingGroup == nil {
-			stripped.Labels, stripped.Annotations = p.Labels, p.Annotations
-		}
-		return stripped, nil
-	})(pod)
+	stripped, err := cachetransform.Pod(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kept.(*v1.Pod)
+	return stripped.(*v1.Pod)
 }
 
 func TestQueueOf(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -119,7 +120,7 @@ func (r *reconciler) read(ctx context.Context) (*cluster, error) {
 			return nil, fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	c.queues, c.pods, c.nodes = objects.Pointers(queues.Items), objects.Pointers(pods.Items), objects.Pointers(nodes.Items)
+	c.queues, c.pods, c.nodes = apiobjects.Pointers(queues.Items), apiobjects.Pointers(pods.Items), apiobjects.Pointers(nodes.Items)
 	c.byNamespace = map[string]string{}
 	for i := range namespaces.Items {
 		if queue := namespaces.Items[i].Annotations[v1alpha1.QueueLabel]; queue != "" {
@@ -152,8 +153,8 @@ func (r *reconciler) readDevices(ctx context.Context, c *cluster) error {
 			return fmt.Errorf("listing %s: %w", what, err)
 		}
 	}
-	r.devices.Replace(objects.Pointers(all.Items), objects.Pointers(classes.Items))
-	c.claims, c.templates = objects.Pointers(claims.Items), objects.Pointers(templates.Items)
+	r.devices.Replace(apiobjects.Pointers(all.Items), apiobjects.Pointers(classes.Items))
+	c.claims, c.templates = apiobjects.Pointers(claims.Items), apiobjects.Pointers(templates.Items)
 	return nil
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -86,18 +87,14 @@ func (o Options) rules() share.Rules {
 		Stated: slices.Contains(o.Policies, string(config.PolicyCapacity))}
 }
 
-// Setup adds the controller to a manager, whose cache may use the transforms of this
-// package. Where the API server does not serve Queues, the controller waits until it does;
-// everything else is watched from when there is a queue. The PodGroups of the community are watched
-// whenever their CRD comes, the native ones if the API server serves them by then.
+// Setup adds the controller to a manager, whose cache may keep no more than package cachetransform says. Where the API
+// server does not serve Queues, the controller waits until it does; everything else is watched from when there is a
+// queue. The PodGroups of the community are watched whenever their CRD comes, the native ones if the API server serves
+// them by then.
 func Setup(mgr manager.Manager, o Options) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding queues to the scheme: %w", err)
-	}
-	coscheduling.AddToScheme(mgr.GetScheme())
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(),
 		pools: o.Pools, evictedHold: o.EvictedHold, devices: devices.NewCounts(o.DeviceClasses)}
 	for _, name := range o.SchedulerNames {
@@ -195,7 +192,7 @@ func podDiffers(a, b *v1.Pod) bool {
 		demandOf(a) != demandOf(b) ||
 		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
 		!resourceclaim.PodStatusEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses) ||
-		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(places(a), places(b))
+		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(cachetransform.Places(a), cachetransform.Places(b))
 }
 
 func nodeDiffers(a, b *v1.Node) bool {

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
+	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 )
 
 // marksName is the name of the controller of marks in logs and metrics.
@@ -36,9 +37,6 @@ const (
 	pageSize = 500
 )
 
-// markKeys are the annotations of nodes with which cluster-autoscaler and Karpenter leave a node alone.
-var markKeys = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"}
-
 // marked returns the annotations that a node should have, of those that this package reads: with marks if
 // something is held on it, and without those that were set here if not. Marks that others have set, or
 // have changed since, are left alone.
@@ -49,7 +47,7 @@ func marked(annotations map[string]string, held bool) map[string]string {
 	}
 	recorded := strings.Split(want[v1alpha1.ReservationMarksAnnotation], ",")
 	var ours []string
-	for _, key := range markKeys {
+	for _, key := range cachetransform.ScaleDownAnnotations {
 		value, there := want[key]
 		set := slices.Contains(recorded, key)
 		switch {

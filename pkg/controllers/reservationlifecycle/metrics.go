@@ -1,6 +1,7 @@
 package reservationlifecycle
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -107,20 +108,15 @@ func sum(list []v1alpha1.Reservation, now time.Time) sums {
 	}
 	for i := range list {
 		rsv := &list[i]
-		phase := rsv.Status.Phase
-		if phase == "" {
-			phase = v1alpha1.ReservationPending
-		}
+		phase := cmp.Or(rsv.Status.Phase, v1alpha1.ReservationPending)
 		s.count[phase]++
 		if reservationstate.Ended(phase) {
 			continue
 		}
 		s.age[phase] = max(s.age[phase], now.Sub(reservationstate.Start(rsv)))
-		for _, p := range rsv.Status.Placements {
-			if !p.Spent {
-				s.reserved.Add(resource.FromList(p.Allocatable), 1)
-				s.allocated.Add(resource.FromList(p.Allocated), 1)
-			}
+		for _, p := range reservationstate.Held(rsv) {
+			s.reserved.Add(resource.FromList(p.Allocatable), 1)
+			s.allocated.Add(resource.FromList(p.Allocated), 1)
 		}
 	}
 	return s

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -161,22 +160,11 @@ func (r *reconciler) write(ctx context.Context, rsv *v1alpha1.Reservation, want 
 
 // collect deletes a Reservation that ended long enough ago.
 func (r *reconciler) collect(ctx context.Context, rsv *v1alpha1.Reservation) (reconcile.Result, error) {
-	if r.keep == 0 || rsv.DeletionTimestamp != nil {
-		return reconcile.Result{}, nil
-	}
-	if left := rsv.Status.EndTime.Add(r.keep).Sub(r.clock.Now()); left > 0 {
-		return reconcile.Result{RequeueAfter: min(left, longest)}, nil
-	}
-	err := r.client.Delete(ctx, rsv, client.Preconditions{UID: &rsv.UID, ResourceVersion: &rsv.ResourceVersion})
-	switch {
-	case apierrors.IsConflict(err):
+	again, err := objects.Collect(ctx, r.client, rsv, rsv.Status.EndTime, r.keep, r.clock.Now())
+	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: settle}, nil
-	case client.IgnoreNotFound(err) != nil:
-		return reconcile.Result{}, fmt.Errorf("deleting Reservation %s: %w", rsv.Name, err)
 	}
-	klog.FromContext(ctx).V(2).Info("Deleted a Reservation that has ended", "reservation", klog.KObj(rsv), "phase",
-		rsv.Status.Phase, "ended", rsv.Status.EndTime.Time)
-	return reconcile.Result{}, nil
+	return reconcile.Result{RequeueAfter: again}, err
 }
 
 // tell records what has become of a Reservation: in an event, and in metrics.

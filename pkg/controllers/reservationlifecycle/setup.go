@@ -45,15 +45,12 @@ type Options struct {
 	MarkNodes bool
 }
 
-// Setup adds the controller to a manager, whose cache may use the transforms of this package. Where the
+// Setup adds the controller to a manager, whose cache may keep no more than package cachetransform says. Where the
 // API server does not serve Reservations, the controller waits until it does; pods and nodes are watched
 // from when there is a Reservation.
 func Setup(mgr manager.Manager, o Options) error {
 	if o.KeepEnded < 0 {
 		return fmt.Errorf("checking how long Reservations that have ended are kept: %s is negative", o.KeepEnded)
-	}
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return fmt.Errorf("adding Reservations to the scheme: %w", err)
 	}
 	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("Reservation"), func(ctx context.Context) error {
 		return start(ctx, mgr, o)
@@ -95,7 +92,7 @@ func watchCluster(ctx context.Context, mgr manager.Manager, c controller.Control
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, uidOf); err != nil {
 		return fmt.Errorf("indexing pods by Reservation: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, setup.Enqueue(settle, usedBy),
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, setup.Enqueue(settle, setup.Concern[*v1.Pod](usedBy).Requests),
 		setup.Changed(podDiffers))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
@@ -119,27 +116,21 @@ func uidOf(object client.Object) []string {
 // nodesOf lists the nodes on which a Reservation holds something.
 func nodesOf(object client.Object) []string {
 	rsv, ok := object.(*v1alpha1.Reservation)
-	if !ok || reservationstate.Ended(rsv.Status.Phase) || rsv.DeletionTimestamp != nil {
+	if !ok || rsv.DeletionTimestamp != nil {
 		return nil
 	}
 	var nodes []string
-	for _, p := range rsv.Status.Placements {
-		if !p.Spent {
-			nodes = append(nodes, p.NodeName)
-		}
+	for _, p := range reservationstate.Held(rsv) {
+		nodes = append(nodes, p.NodeName)
 	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
 
-// usedBy returns a request for the Reservation that a pod uses.
-func usedBy(_ context.Context, object client.Object) []reconcile.Request {
-	if pod, ok := object.(*v1.Pod); ok {
-		if use, ok := reservationstate.AllocationOf(pod); ok {
-			return []reconcile.Request{named(use.Name)}
-		}
-	}
-	return nil
+// usedBy returns the Reservation that a pod uses.
+func usedBy(pod *v1.Pod) (types.NamespacedName, bool) {
+	use, ok := reservationstate.AllocationOf(pod)
+	return types.NamespacedName{Name: use.Name}, ok
 }
 
 // named returns the request for a Reservation, or a node.

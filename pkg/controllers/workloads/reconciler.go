@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
@@ -22,9 +21,6 @@ import (
 
 // again is how long after a write that conflicted the next one comes.
 const again = 500 * time.Millisecond
-
-// podGroupKind is the community's PodGroup, of which only the metadata is written.
-var podGroupKind = schedulingv1alpha1.SchemeGroupVersion.WithKind("PodGroup")
 
 // reconciler writes the annotations of PodGroups.
 type reconciler struct {

@@ -25,9 +25,8 @@ const name = "stages"
 // Setup adds the controller to a manager. Where the API server does not serve PodGroups, or a kind of workload, the
 // controller waits until it does.
 func Setup(mgr manager.Manager) error {
-	coscheduling.AddToScheme(mgr.GetScheme())
 	addToScheme(mgr.GetScheme())
-	return setup.WhenServed(mgr, podGroupKind, func(context.Context) error { return start(mgr) })
+	return setup.WhenServed(mgr, coscheduling.Kind, func(context.Context) error { return start(mgr) })
 }
 
 func start(mgr manager.Manager) error {

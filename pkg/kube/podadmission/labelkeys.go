@@ -30,7 +30,7 @@ func merge(pod *v1.Pod, again bool) {
 			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
 		}
 	}
-	for _, term := range terms(pod.Spec.Affinity) {
+	for _, term := range Terms(pod.Spec.Affinity) {
 		add(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn)
 		add(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
 	}
@@ -39,8 +39,8 @@ func merge(pod *v1.Pod, again bool) {
 	}
 }
 
-// terms returns all terms about other pods, with the selectors of the pod itself.
-func terms(affinity *v1.Affinity) (all []v1.PodAffinityTerm) {
+// Terms returns all terms about other pods, with the selectors of the pod itself.
+func Terms(affinity *v1.Affinity) (all []v1.PodAffinityTerm) {
 	if affinity == nil {
 		return nil
 	}

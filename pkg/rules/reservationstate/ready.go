@@ -3,13 +3,13 @@ package reservationstate
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/words"
 )
 
 // maxNames is how many nodes a message names.
@@ -132,10 +132,5 @@ func untriedAt(r *v1alpha1.Reservation) time.Time {
 
 // textNames lists some of the things by name, sorted: node a, b, c and 2 more.
 func textNames(what string, list []string) string {
-	list = slices.Compact(slices.Sorted(slices.Values(list)))
-	text := what + " " + strings.Join(list[:min(len(list), maxNames)], ", ")
-	if more := len(list) - maxNames; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return what + " " + words.FirstOf(maxNames, slices.Compact(slices.Sorted(slices.Values(list))))
 }

@@ -59,3 +59,11 @@ func OpenTo(r *v1alpha1.Reservation, namespace string) bool {
 func Ended(phase v1alpha1.ReservationPhase) bool {
 	return phase == v1alpha1.ReservationSucceeded || phase == v1alpha1.ReservationFailed
 }
+
+// Held returns the placements of a Reservation of which something is held, used or not.
+func Held(r *v1alpha1.Reservation) []v1alpha1.ReservationPlacement {
+	if Ended(r.Status.Phase) {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(r.Status.Placements), func(p v1alpha1.ReservationPlacement) bool { return p.Spent })
+}

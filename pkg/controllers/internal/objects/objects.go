@@ -9,7 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -48,13 +48,26 @@ func Written(err error, later time.Duration, what string) (reconcile.Result, err
 	return reconcile.Result{}, nil
 }
 
-// Pointers returns the items of a list from the cache, without copying them.
-func Pointers[T any](items []T) []*T {
-	pointers := make([]*T, len(items))
-	for i := range items {
-		pointers[i] = &items[i]
+// longest is the longest time until what has ended is looked at again: timers stand still while a machine is suspended,
+// and do not know when its clock is set.
+const longest = 10 * time.Minute
+
+// Collect deletes an object that ended so long ago, and returns when to look again if it did not; 0 for never. What is to
+// be kept for no time is kept for ever. It fails with a conflict if the object has changed since it was read.
+func Collect(ctx context.Context, c client.Client, object client.Object, ended *metav1.Time, keep time.Duration, now time.Time) (time.Duration, error) {
+	if keep == 0 || ended == nil || object.GetDeletionTimestamp() != nil {
+		return 0, nil
 	}
-	return pointers
+	if left := ended.Add(keep).Sub(now); left > 0 {
+		return min(left, longest), nil
+	}
+	uid, version := object.GetUID(), object.GetResourceVersion()
+	err := c.Delete(ctx, object, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("deleting %T %s: %w", object, object.GetName(), err)
+	}
+	klog.FromContext(ctx).V(2).Info("Deleted what has ended", "object", klog.KObj(object), "ended", ended.Time)
+	return 0, nil
 }
 
 // Wrote reports whether a controller of this project wrote a field as it stands, alone or in the same words as another
@@ -75,18 +88,4 @@ func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, kno
 		known = true
 	}
 	return false, known
-}
-
-// Keep returns a transform for the cache that adds what add copies from an object to what another transform keeps of
-// it.
-func Keep[T any](keep cache.TransformFunc, add func(kept, object T)) cache.TransformFunc {
-	return func(object any) (any, error) {
-		kept, err := keep(object)
-		from, is := object.(T)
-		to, also := kept.(T)
-		if err == nil && is && also {
-			add(to, from)
-		}
-		return kept, err
-	}
 }

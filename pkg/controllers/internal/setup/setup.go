@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -67,4 +68,25 @@ func Changed[T client.Object](differ func(was, is T) bool) predicate.Predicate {
 // Itself returns a request for an object.
 func Itself(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(object)}}
+}
+
+// Concern returns what an object concerns; false for nothing.
+type Concern[T client.Object] func(T) (types.NamespacedName, bool)
+
+// Requests is a [handler.MapFunc] of what objects concern.
+func (of Concern[T]) Requests(_ context.Context, object client.Object) []reconcile.Request {
+	if typed, ok := object.(T); ok {
+		if key, ok := of(typed); ok {
+			return []reconcile.Request{{NamespacedName: key}}
+		}
+	}
+	return nil
+}
+
+// Index is a [client.IndexerFunc] of the names of what objects concern.
+func (of Concern[T]) Index(object client.Object) []string {
+	for _, request := range of.Requests(context.Background(), object) {
+		return []string{request.Name}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // ReservationFor returns the Reservation of the target of a PodMigration. No pod can use it before it is opened: its
@@ -171,7 +172,7 @@ func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 			TopologySpreadConstraints: slices.Clone(from.TopologySpreadConstraints), PriorityClassName: from.PriorityClassName,
 			SchedulerName: from.SchedulerName, Overhead: from.Overhead, RuntimeClassName: from.RuntimeClassName,
 			HostNetwork: from.HostNetwork, OS: from.OS, PreemptionPolicy: new(v1.PreemptNever),
-			InitContainers: containers(from.InitContainers), Containers: containers(from.Containers), Resources: from.Resources.DeepCopy(),
+			InitContainers: resource.AskingContainers(from.InitContainers), Containers: resource.AskingContainers(from.Containers), Resources: from.Resources.DeepCopy(),
 		},
 	}
 	for _, ignored := range keys.FindIgnored(keys.Pod, nil, t.Labels) {
@@ -192,13 +193,4 @@ func TemplateIn(queue string, pod *v1.Pod) v1.PodTemplateSpec {
 		metav1.SetMetaDataLabel(&t.ObjectMeta, v1alpha1.QueueLabel, queue)
 	}
 	return t
-}
-
-// containers returns what counts of containers: their requests and ports.
-func containers(list []v1.Container) []v1.Container {
-	var out []v1.Container
-	for _, c := range list {
-		out = append(out, v1.Container{Name: c.Name, Image: c.Image, Resources: *c.Resources.DeepCopy(), Ports: slices.Clone(c.Ports), RestartPolicy: c.RestartPolicy})
-	}
-	return out
 }

@@ -1,0 +1,16 @@
+// Package words puts values into words.
+package words
+
+import (
+	"fmt"
+	"strings"
+)
+
+// FirstOf names the first n of a list: a, b and 2 more.
+func FirstOf(n int, list []string) string {
+	text := strings.Join(list[:min(n, len(list))], ", ")
+	if more := len(list) - n; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
