@@ -23,8 +23,8 @@ func Main(change Change) {
 // Change changes a CRD in place: it gets the CRD, its only version, and the schema of that.
 type Change func(crd, version, schema map[string]any) error
 
-// Run writes the CRD that it reads, changed. Of times it accepts only those that can be read. It adds a line that begins
-// a document.
+// Run writes the CRD that it reads, changed. Of times it accepts only those that can be read. It adds a line that
+// begins a document.
 func Run(in io.Reader, out io.Writer, change Change) error {
 	data, err := io.ReadAll(in)
 	if err != nil {

@@ -27,8 +27,8 @@ type budget struct {
 	disrupted map[string]metav1.Time
 }
 
-// ListBudgets reads the budgets. With emptyCovers an empty selector covers all pods of its namespace that have labels, as
-// in the Eviction API; else none, as in kube-scheduler.
+// ListBudgets reads the budgets. With emptyCovers an empty selector covers all pods of its namespace that have labels,
+// as in the Eviction API; else none, as in kube-scheduler.
 func ListBudgets(lister policylisters.PodDisruptionBudgetLister, emptyCovers bool) (*Budgets, error) {
 	list, err := lister.List(labels.Everything())
 	if err != nil {

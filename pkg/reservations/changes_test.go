@@ -110,8 +110,8 @@ func TestTakenInBind(t *testing.T) {
 	})
 }
 
-// TestTakenBeforeTheWatchSaysSo: a reserve pod that was deleted is not bound with the others, although the watch has not
-// said so yet.
+// TestTakenBeforeTheWatchSaysSo: a reserve pod that was deleted is not bound with the others, although the watch has
+// not said so yet.
 func TestTakenBeforeTheWatchSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, api := served(t, 2)

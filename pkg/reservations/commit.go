@@ -85,8 +85,8 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	return mine.err
 }
 
-// checkStored returns an error if one of the reserve pods was deleted, such as for a preemptor, which then takes its place.
-// The watch may not have said so yet.
+// checkStored returns an error if one of the reserve pods was deleted, such as for a preemptor, which then takes its
+// place. The watch may not have said so yet.
 func (r *Registry) checkStored(pods map[int32]*v1.Pod) error {
 	for _, pod := range pods {
 		if now, err := r.store.Get(pod.Namespace, pod.Name); err != nil || now.UID != pod.UID {

@@ -127,8 +127,8 @@ func (c *chaos) on(l *life) string {
 	}
 }
 
-// has returns what a pod has or asks for: on the node that it names at most what that has; in the pool of the node that is
-// kept for it; or in all pools that it may use.
+// has returns what a pod has or asks for: on the node that it names at most what that has; in the pool of the node that
+// is kept for it; or in all pools that it may use.
 func (c *chaos) has(l *life) []queueing.Vector {
 	switch n, named := c.nodes[c.on(l)], l.now().Spec.NodeName != ""; {
 	case named && n == nil:

@@ -132,8 +132,8 @@ func TestClaimsAreNotHeld(t *testing.T) {
 	}
 }
 
-// TestClosedQueueAdmitsNoOwners: an owner of what is held waits until its queue is open, and is called then. What comes in
-// place of a pod that was moved does not wait.
+// TestClosedQueueAdmitsNoOwners: an owner of what is held waits until its queue is open, and is called then. What comes
+// in place of a pod that was moved does not wait.
 func TestClosedQueueAdmitsNoOwners(t *testing.T) {
 	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a", Closed: true})
 	d.usage.StartHeld()

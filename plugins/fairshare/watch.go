@@ -74,8 +74,8 @@ func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, han
 	return informer.AddEventHandler(d.watches.Shared(what+" in the shares of queues", informer, handler))
 }
 
-// Open makes turns begin once everything that exists has been seen. It returns true when they may, and false when ctx is
-// done: they begin later then. Where no profile has queues, it waits for nothing.
+// Open makes turns begin once everything that exists has been seen. It returns true when they may, and false when ctx
+// is done: they begin later then. Where no profile has queues, it waits for nothing.
 //
 // The leading process calls it once, when all other waiting pods are known and before it takes the first pod.
 func (d *Dispatcher) Open(ctx context.Context) bool {

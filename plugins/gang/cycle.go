@@ -199,8 +199,8 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
 }
 
-// withinCeilings returns the members that a plan for a NonStrict group places without a queue exceeding its ceiling, and
-// whether these are all. The queues let in such a group if there is room for one member.
+// withinCeilings returns the members that a plan for a NonStrict group places without a queue exceeding its ceiling,
+// and whether these are all. The queues let in such a group if there is room for one member.
 func (pl *Gang) withinCeilings(a *gangstate.Attempt, result *planner.Plan) (within []*v1.Pod, all bool) {
 	if a.Strict || len(result.Nodes) == 0 {
 		return nil, true
@@ -411,7 +411,8 @@ func (pl *Gang) shapeOf(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod
 	return shape
 }
 
-// reasons returns a number that stands for the reasons of all nodes, and whether no pod that goes makes any of them fit.
+// reasons returns a number that stands for the reasons of all nodes, and whether no pod that goes makes any of them
+// fit.
 func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless bool) {
 	nodes, err := pl.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {

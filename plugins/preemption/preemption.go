@@ -120,8 +120,8 @@ type Gangs interface {
 	Wants(pod *v1.Pod) (gangstate.Want, bool)
 	// Placing reports whether a holder is a group that only waits for capacity.
 	Placing(holder hold.Holder) bool
-	// PartialHolders lists the holders below a priority, in all profiles but one, that hold capacity without being complete; Yield
-	// makes holders release it.
+	// PartialHolders lists the holders below a priority, in all profiles but one, that hold capacity without being
+	// complete; Yield makes holders release it.
 	PartialHolders(below int32, but string) []hold.Holder
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Synced reports whether all gangs that existed at the start are known.

@@ -54,10 +54,10 @@ func (f *found) textNumbers(d *demand) string {
 	return text
 }
 
-// search looks for a solution: first in the place of nominations, those of other queues excepted, and incomplete holds of
-// lower priority, since that costs no pod; then where promises make way; then by evictions beside all holds; then by both. A preemptor that may
-// not evict has only the first two. It returns nil if there is none. The deadline of d bounds all of it: then the
-// running step ends with its best result, and no further step begins.
+// search looks for a solution: first in the place of nominations, those of other queues excepted, and incomplete holds
+// of lower priority, since that costs no pod; then where promises make way; then by evictions beside all holds; then by
+// both. A preemptor that may not evict has only the first two. It returns nil if there is none. The deadline of d
+// bounds all of it: then the running step ends with its best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	now := pl.clock.Now()
 	d.timeout = pl.pauses.timeFor(d.attempt.Group, now, pl.args.SearchTimeout.Duration)
@@ -246,8 +246,8 @@ func (s *searching) tryDomain(ctx context.Context, domain domain) (result *found
 	return result, true, err
 }
 
-// restrict makes a domain the nodes to place on. It returns those that some member could use if the pods on it were gone;
-// nil if the time is up before that is known.
+// restrict makes a domain the nodes to place on. It returns those that some member could use if the pods on it were
+// gone; nil if the time is up before that is known.
 func (s *searching) restrict(ctx context.Context, domain domain) (usable []int, err error) {
 	bounded, cancel := context.WithTimeout(ctx, s.d.deadline.Sub(s.pl.clock.Now()))
 	defer cancel()

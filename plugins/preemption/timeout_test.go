@@ -99,8 +99,8 @@ func TestSearchTimeoutOfDomains(t *testing.T) {
 	}
 }
 
-// TestSearchTimeoutOfClasses: the time is up also while it is found out which nodes the members could use at all, each of
-// which keeps away only from pods of its own label.
+// TestSearchTimeoutOfClasses: the time is up also while it is found out which nodes the members could use at all, each
+// of which keeps away only from pods of its own label.
 func TestSearchTimeoutOfClasses(t *testing.T) {
 	const n = 600
 	nodes, pods := singles(2*n, 1)

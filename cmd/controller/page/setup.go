@@ -18,9 +18,9 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/controller/gate"
 )
 
-// Setup adds the page to a manager, whose cache may keep no more than package cachetransform says. It is served over HTTPS at an
-// address by every replica, whichever leads. certDir has the tls.crt and tls.key of the server, which may be renewed; if
-// it is empty, the server makes its own.
+// Setup adds the page to a manager, whose cache may keep no more than package cachetransform says. It is served over
+// HTTPS at an address by every replica, whichever leads. certDir has the tls.crt and tls.key of the server, which may
+// be renewed; if it is empty, the server makes its own.
 func Setup(mgr manager.Manager, address, certDir string) error {
 	guard, err := gate.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

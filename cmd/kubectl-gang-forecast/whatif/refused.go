@@ -74,8 +74,8 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 	return nil
 }
 
-// isRefusal reports whether an error of a dry run says that an object is wrong. What is Forbidden may depend on others of
-// the manifests, such as a ServiceAccount, and a webhook that knows no dry run says nothing of the object.
+// isRefusal reports whether an error of a dry run says that an object is wrong. What is Forbidden may depend on others
+// of the manifests, such as a ServiceAccount, and a webhook that knows no dry run says nothing of the object.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) && !strings.Contains(err.Error(), "does not support dry run")
 }

@@ -69,7 +69,8 @@ func (a *Access) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// impersonate makes a config act as the user of --as: client-go does not look at the flag in a pod without a kubeconfig.
+// impersonate makes a config act as the user of --as: client-go does not look at the flag in a pod without a
+// kubeconfig.
 func (a *Access) impersonate(config *rest.Config) {
 	if user := a.overrides.AuthInfo; user.Impersonate != "" {
 		config.Impersonate = rest.ImpersonationConfig{

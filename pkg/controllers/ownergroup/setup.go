@@ -35,10 +35,10 @@ const (
 	podIndex, groupIndex = "gang-by-owner", "owner"
 )
 
-// Setup adds the controller to a manager, whose cache may keep no more than package cachetransform says. Where the API server does not serve PodGroups,
-// the controller waits until it does. JobSets and LeaderWorkerSets are watched from when the pods of one ask for a
-// gang; Jobs always, since the keys of one that has them in the wrong place ask for nothing. As many PodGroups as there
-// are workers are made or changed at a time.
+// Setup adds the controller to a manager, whose cache may keep no more than package cachetransform says. Where the API
+// server does not serve PodGroups, the controller waits until it does. JobSets and LeaderWorkerSets are watched from
+// when the pods of one ask for a gang; Jobs always, since the keys of one that has them in the wrong place ask for
+// nothing. As many PodGroups as there are workers are made or changed at a time.
 func Setup(mgr manager.Manager, workers int) error {
 	return setup.WhenServed(mgr, coscheduling.Kind, func(ctx context.Context) error { return start(ctx, mgr, workers) })
 }

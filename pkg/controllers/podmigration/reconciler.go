@@ -170,8 +170,8 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 	return s, err
 }
 
-// successor returns the pod that has come in place of one that is gone, and has got a node; nil for none. Of pods outside
-// gangs it knows the one that has the name: the cache has no more of the others than their names.
+// successor returns the pod that has come in place of one that is gone, and has got a node; nil for none. Of pods
+// outside gangs it knows the one that has the name: the cache has no more of the others than their names.
 func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration, named *v1.Pod) (*migration.Successor, error) {
 	var pods v1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -183,8 +183,8 @@ func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration, na
 	return migration.SuccessorOf(m, pods.Items), nil
 }
 
-// noProgress reports whether the controller of the pod is gone for good, or is to have no pods; false for a kind that may
-// not be read.
+// noProgress reports whether the controller of the pod is gone for good, or is to have no pods; false for a kind that
+// may not be read.
 func (r *reconciler) noProgress(ctx context.Context, m *v1alpha1.PodMigration) (bool, error) {
 	if m.Status.Successors == nil || m.Status.Successors.Controller == nil || m.Status.Successors.Controller.UID == "" {
 		return false, nil

@@ -1,4 +1,5 @@
-// Package apiobjects has what typed clients need: the kinds of objects that Lockstep reads and writes, and lists of them.
+// Package apiobjects has what typed clients need: the kinds of objects that Lockstep reads and writes, and lists of
+// them.
 package apiobjects
 
 import (

@@ -45,8 +45,8 @@ type mode struct {
 	unscored bool
 }
 
-// oneByOne reports whether each member is prepared and scored anew, as kube-scheduler would, on a snapshot that contains
-// the earlier ones.
+// oneByOne reports whether each member is prepared and scored anew, as kube-scheduler would, on a snapshot that
+// contains the earlier ones.
 func (m mode) oneByOne() bool { return m.coupled && !m.inCopies }
 
 // asked is the members to place, and what their gangs ask for.

@@ -34,8 +34,8 @@ type Problem struct {
 	// Allowed is how many more disruptions each PodDisruptionBudget allows. A pod violates one only if the other victims
 	// use it up. Such pods go last among equals; a PodDisruptionBudget never forbids.
 	Allowed []int
-	// Attracts reports whether a required affinity of the preemptor selects a pod: if it does not fit without all candidates,
-	// these stay. Nil for no affinity.
+	// Attracts reports whether a required affinity of the preemptor selects a pod: if it does not fit without all
+	// candidates, these stay. Nil for no affinity.
 	Attracts func(Pod) bool
 	// Expired reports that time is up: the search ends with the best choice so far. Nil for no limit.
 	Expired func() bool
@@ -82,8 +82,8 @@ func (s Selection) sum(of func(Bundle) float64) float64 {
 }
 
 // Select chooses victims. It returns false, with nothing chosen, if the preemptor would not fit even without all
-// candidates, or all but those that attract it, or the search was cut short before it fitted. The selection is empty if it fits already. If Select
-// returns true, the victims are removed in the trial.
+// candidates, or all but those that attract it, or the search was cut short before it fitted. The selection is empty if
+// it fits already. If Select returns true, the victims are removed in the trial.
 //
 // Of n candidates it takes k with about k log n trials, and k + 2 log n if the first k in the order are the ones to
 // take; twice as many if a victim violates a PodDisruptionBudget. An error of the trial ends the selection.

@@ -300,8 +300,8 @@ func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	return s.take()
 }
 
-// EndedEarly records that the scheduling cycle of a pod ended before it was asked what it was for. A member that follows
-// a plan did not fit; the attempt of a leader has the outcome.
+// EndedEarly records that the scheduling cycle of a pod ended before it was asked what it was for. A member that
+// follows a plan did not fit; the attempt of a leader has the outcome.
 func (s *Gangs) EndedEarly(pod *v1.Pod, outcome func(*Attempt) Outcome, now time.Time) Effects {
 	switch v := s.BeginCycle(pod); v.Verdict {
 	case Follow:

@@ -269,8 +269,8 @@ func (b *Book) Within(pods []string) (within []string) {
 	return within
 }
 
-// fits reports whether a usage keeps all ceilings, with one of its options, beside more that is placed with it, and adds
-// it to that.
+// fits reports whether a usage keeps all ceilings, with one of its options, beside more that is placed with it, and
+// adds it to that.
 func (b *Book) fits(u Usage, more map[*ceiling]int64) bool {
 	ceilings := b.ceilingsAbove(u.Queue)
 	for at := range len(u.Or) + 1 {

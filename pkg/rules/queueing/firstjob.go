@@ -14,12 +14,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// next returns the job that queues offer for the next turn; nil if there is none. It costs a look at each queue with jobs that wait.
+// next returns the job that queues offer for the next turn; nil if there is none. It costs a look at each queue with
+// jobs that wait.
 //
 // Queues are ordered by the policies that answer QueueOrder, top down through the tree; then those come first that stay
 // inside their share with their job; then by name. Jobs of a queue are ordered by the policies that answer JobOrder and
-// TaskOrder, and then by age, old first, arrival and name. A job with which its queue would get more than its share stands
-// back behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come.
+// TaskOrder, and then by age, old first, arrival and name. A job with which its queue would get more than its share
+// stands back behind jobs of queues that rank alike and stay inside theirs, until none of these has a turn to come.
 //
 // Candidates come before all others where their queue lets no job in: they are told so at the gate, and kept there.
 func (b *Book) next(from selection) *job {
@@ -79,8 +80,8 @@ func (b *Book) firstInShut(from selection) (first *job) {
 // serves reports whether a queue may let jobs in.
 func (b *Book) serves(q *queue) bool { return q.err == nil && !b.closed(q) }
 
-// late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if that
-// is too long since no limit does; nil for none. It costs a look at each job that waits.
+// late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if
+// that is too long since no limit does; nil for none. It costs a look at each job that waits.
 func (b *Book) late(now time.Time) (longest *job) {
 	since := func(j *job) time.Time {
 		if j.failed.IsZero() {

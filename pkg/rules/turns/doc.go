@@ -1,7 +1,7 @@
 // Package turns decides which of the jobs that wait is tried next.
 //
-// A job is what starts together: the gangs of a group, or one pod. Single pods in no queue are jobs once they did not fit;
-// before, kube-scheduler's own queue has them. These are the rules:
+// A job is what starts together: the gangs of a group, or one pod. Single pods in no queue are jobs once they did not
+// fit; before, kube-scheduler's own queue has them. These are the rules:
 //
 //  1. One job at a time is let in, and has its turn until its attempt is over. If something happens before its attempt
 //     begins that brings another job before it, it waits for another turn. A job that was let in ahead of the first in

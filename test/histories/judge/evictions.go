@@ -40,8 +40,8 @@ func (j *Judge) judgeEvictions() {
 	}
 }
 
-// judgePriority: "Only pods of a lower priority than every member of the preemptor ... With FairShare ... by default pods
-// of lower priority in the same queue, then what other queues have beyond their share" (preemption/README.md).
+// judgePriority: "Only pods of a lower priority than every member of the preemptor ... With FairShare ... by default
+// pods of lower priority in the same queue, then what other queues have beyond their share" (preemption/README.md).
 func (j *Judge) judgePriority(victim, preemptor *v1.Pod) {
 	if j.queued && j.queueOf(victim) != j.queueOf(preemptor) {
 		return
@@ -84,9 +84,9 @@ func (j *Judge) judgeVictimGang(victim *v1.Pod) {
 	}
 }
 
-// judgeNecessary: "Victims are taken in this order until the preemptor fits; then those that it can do without are spared"
-// (preemption/README.md): with any one of them it would not fit. A single pod that could have taken the place of another
-// on its node comes before it by "Lower priority; then victims that violate no PodDisruptionBudget".
+// judgeNecessary: "Victims are taken in this order until the preemptor fits; then those that it can do without are
+// spared" (preemption/README.md): with any one of them it would not fit. A single pod that could have taken the place
+// of another on its node comes before it by "Lower priority; then victims that violate no PodDisruptionBudget".
 func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 	at := slices.IndexFunc(e.units, func(u unit) bool { return u.job == preemptor })
 	if at < 0 {
@@ -138,9 +138,9 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 }
 
 // judgeCheaper: "Victims are taken in this order until the preemptor fits: Safe before Whole ... Lower priority; then
-// victims that violate no PodDisruptionBudget" (preemption/README.md). So it does not fit where all goes that has a lower
-// priority than the worst victim. Nor, if that violates a budget and nothing of lower priority does, where all goes that
-// violates none. free is what there was without the victims. Surplus is not judged, nor is what goes with it.
+// victims that violate no PodDisruptionBudget" (preemption/README.md). So it does not fit where all goes that has a
+// lower priority than the worst victim. Nor, if that violates a budget and nothing of lower priority does, where all
+// goes that violates none. free is what there was without the victims. Surplus is not judged, nor is what goes with it.
 func (j *Judge) judgeCheaper(e *eviction, u unit, free room) {
 	if u.nonStrict {
 		return
@@ -250,8 +250,8 @@ func (j *Judge) judgeReclaim(e *eviction, u unit) {
 	}
 }
 
-// judgeStated judges what was reclaimed from queues that state what they deserve, and for them. One that has no more than
-// that loses nothing.
+// judgeStated judges what was reclaimed from queues that state what they deserve, and for them. One that has no more
+// than that loses nothing.
 func (j *Judge) judgeStated(e *eviction, u unit) {
 	if !e.before.exists() {
 		return
@@ -310,9 +310,9 @@ func (w *world) exists() bool {
 	return sum >= 0
 }
 
-// judgeDue: "If preemption finds no victims, and the queue would have no more than it deserves with the preemptor, room is
-// taken from queues that have more than they deserve" (fairshare/README.md), which is all that queues have that deserve
-// nothing: at rest, nothing waits for that.
+// judgeDue: "If preemption finds no victims, and the queue would have no more than it deserves with the preemptor, room
+// is taken from queues that have more than they deserve" (fairshare/README.md), which is all that queues have that
+// deserve nothing: at rest, nothing waits for that.
 func (j *Judge) judgeDue(u unit) {
 	q := j.queues[u.queue]
 	if !j.queued || !j.states() || !j.exists() || u.extra || u.nonStrict || q == nil {

@@ -356,25 +356,25 @@ func (j *Judge) judgeTopology(g *gang) {
 	}
 }
 
-// held reports whether a NonStrict gang other than u waits, and so may hold room: "What fits is held, out of reach of all
-// other pods" (behaviour.md).
+// held reports whether a NonStrict gang other than u waits, and so may hold room: "What fits is held, out of reach of
+// all other pods" (behaviour.md).
 func held(u unit, among []unit) bool {
 	return slices.ContainsFunc(among, func(o unit) bool { return o.nonStrict && o.minimum && o.job != u.job })
 }
 
 // aboveCeiling reports whether something waits in another queue than u's because others use what a ceiling allows. It
-// keeps its share, and so may keep u out: what did not fit lends it, what was not tried does not. What is above a ceiling
-// all by itself asks for nothing (fairshare/README.md).
+// keeps its share, and so may keep u out: what did not fit lends it, what was not tried does not. What is above a
+// ceiling all by itself asks for nothing (fairshare/README.md).
 func (j *Judge) aboveCeiling(u unit, among []unit) bool {
 	return slices.ContainsFunc(among, func(o unit) bool {
 		return o.queue != u.queue && !j.below(o.queue, o.need()) && j.allowed(o.queue) >= o.need()
 	})
 }
 
-// judgeIdle: "tried again ... when a change can help: a node, a pod that ends, a new member" (behaviour.md), and "whatever
-// can be placed is, in the end" (fairshare/README.md): nothing waits beside room for all of it. Where there are no
-// queues, nor does it beside room that pods of lower priority have: "Makes room for a gang or a single pod that does not
-// fit" (preemption/README.md).
+// judgeIdle: "tried again ... when a change can help: a node, a pod that ends, a new member" (behaviour.md), and
+// "whatever can be placed is, in the end" (fairshare/README.md): nothing waits beside room for all of it. Where there
+// are no queues, nor does it beside room that pods of lower priority have: "Makes room for a gang or a single pod that
+// does not fit" (preemption/README.md).
 func (j *Judge) judgeIdle(u unit, waiting []unit) {
 	if held(u, waiting) || j.aboveCeiling(u, waiting) {
 		return
@@ -400,11 +400,12 @@ func (j *Judge) judgeIdle(u unit, waiting []unit) {
 	}
 }
 
-// prompt is within what time something starts that something helped; a gang that nothing helped is tried after a minute.
+// prompt is within what time something starts that something helped; a gang that nothing helped is tried after a
+// minute.
 const prompt = 15 * time.Second
 
-// judgeLate: "tried again, by priority and then age, when a change can help" (behaviour.md), not some time later. Pauses
-// after searches for victims are longer, and what NonStrict gangs hold is given back later.
+// judgeLate: "tried again, by priority and then age, when a change can help" (behaviour.md), not some time later.
+// Pauses after searches for victims are longer, and what NonStrict gangs hold is given back later.
 func (j *Judge) judgeLate(waiting []unit) {
 	if len(j.evictions) > 0 || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
@@ -435,11 +436,11 @@ func told(u unit) string {
 	return "nothing said"
 }
 
-// judgeOrder: "by priority, then ... age" (gang/README.md); "Inside a queue the order is: priority, gangs that do not run
-// yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest, waits now,
-// and would have fitted when one started that ranks after it, was passed over. Room that others took since who do not
-// rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one after the other.
-// Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner.
+// judgeOrder: "by priority, then ... age" (gang/README.md); "Inside a queue the order is: priority, gangs that do not
+// run yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest,
+// waits now, and would have fitted when one started that ranks after it, was passed over. Room that others took since
+// who do not rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one
+// after the other. Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner.
 func (j *Judge) judgeOrder(waiting []unit) {
 	if j.changed || slices.ContainsFunc(slices.Concat(waiting, j.waited), func(u unit) bool { return u.nonStrict && u.minimum }) {
 		return
@@ -471,10 +472,10 @@ func (j *Judge) judgeOrder(waiting []unit) {
 	}
 }
 
-// judgeHeld: "What fits is held, out of reach of all other pods"; "When it runs out, everything is given back, the waiting
-// members get the annotation timeout" (behaviour.md). It is judged of the only NonStrict gang that waited at the last rest,
-// if it waits still: what was free then is what it held, if it would fit into an empty cluster. Pods that come before it
-// may have preempted it.
+// judgeHeld: "What fits is held, out of reach of all other pods"; "When it runs out, everything is given back, the
+// waiting members get the annotation timeout" (behaviour.md). It is judged of the only NonStrict gang that waited at
+// the last rest, if it waits still: what was free then is what it held, if it would fit into an empty cluster. Pods
+// that come before it may have preempted it.
 func (j *Judge) judgeHeld(waiting []unit) {
 	if j.queued || j.restarted || len(j.evictions) > 0 || !j.nodesChanged.Before(j.rested) {
 		return

@@ -344,8 +344,8 @@ func (s *step) successorArrived(r *Reservation) bool {
 	return true
 }
 
-// successorElsewhere ends the migration of a pod whose successor has got another node than the target, as where its whole
-// gang starts anew. Unless that is the source, the source has its room back.
+// successorElsewhere ends the migration of a pod whose successor has got another node than the target, as where its
+// whole gang starts anew. Unless that is the source, the source has its room back.
 func (s *step) successorElsewhere() {
 	by, reason := s.seen.Successor, v1alpha1.MigrationReasonPodGone
 	if by.Node == s.m.Spec.SourceNode {

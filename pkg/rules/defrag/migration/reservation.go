@@ -102,8 +102,8 @@ func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner 
 	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace, Name: m.Spec.PodName}}
 }
 
-// SuccessorOf returns the pod that has come in place of one that has gone, and has got a node: the one on the target, if
-// there are several. It returns nil for none, and while a pod that may use the target has no node. Where pods of a
+// SuccessorOf returns the pod that has come in place of one that has gone, and has got a node: the one on the target,
+// if there are several. It returns nil for none, and while a pod that may use the target has no node. Where pods of a
 // controller are alike, a new one may have come in place of any of them: which is the successor is known only once none
 // is left that was there before.
 func SuccessorOf(m *v1alpha1.PodMigration, pods []v1.Pod) (found *Successor) {

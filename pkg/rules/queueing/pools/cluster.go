@@ -94,8 +94,8 @@ func (c *Cluster) Pool(name string) (string, bool) {
 }
 
 // Charge returns how an amount that pods of a class ask for is counted: in the pool of the node that they have, or that
-// is kept for them; else in the first pool that they may use, or instead in one of the others. Where a pod names its node
-// it counts for no more than [Cluster.On] says, because that may be any node.
+// is kept for them; else in the first pool that they may use, or instead in one of the others. Where a pod names its
+// node it counts for no more than [Cluster.On] says, because that may be any node.
 func (c *Cluster) Charge(amount resource.Vector, class *Class, node string, named bool) (charged resource.Vector, instead []resource.Vector) {
 	switch pool, known := c.Pool(node); {
 	case named:

@@ -492,8 +492,8 @@ func BenchmarkSetNode(b *testing.B) {
 	}
 }
 
-// TestCharge: a pod that names its node counts for at most what that has. Others count in full, also where the node that is
-// kept for them is not known: it may be gone, or new.
+// TestCharge: a pod that names its node counts for at most what that has. Others count in full, also where the node
+// that is kept for them is not known: it may be gone, or new.
 func TestCharge(t *testing.T) {
 	c, err := New(nil)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestReclaimForSeveralQueues: a job asks for 2 in each of the queues c1 and c2. Each of them, and each queue above them,
-// answers for its own part.
+// TestReclaimForSeveralQueues: a job asks for 2 in each of the queues c1 and c2. Each of them, and each queue above
+// them, answers for its own part.
 func TestReclaimForSeveralQueues(t *testing.T) {
 	contested := map[v1.ResourceName]bool{gpu: true}
 	at := func(deserved, running int64, path ...string) Standing {

@@ -88,8 +88,8 @@ func (r *Reclaim) inside(at string, name v1.ResourceName) bool {
 	return c.need[name] <= 0 || c.need[name] <= c.room[name]
 }
 
-// fromOutside returns how much of a resource may come from outside a queue that claims, where its part of the job exceeds
-// what it deserves: what it lacks without that, and what the job asks for elsewhere.
+// fromOutside returns how much of a resource may come from outside a queue that claims, where its part of the job
+// exceeds what it deserves: what it lacks without that, and what the job asks for elsewhere.
 func (r *Reclaim) fromOutside(at string, name v1.ResourceName) int64 {
 	c := r.claims[at]
 	return max(c.room[name], 0) + r.need[name] - c.need[name]

@@ -179,8 +179,8 @@ func (c *Counter) DropForeign(uid types.UID) {
 	}
 }
 
-// SetNode adds or updates a node. It returns the pods that the caller has to count again: the node is in another pool or
-// has other amounts, or they may use other pools.
+// SetNode adds or updates a node. It returns the pods that the caller has to count again: the node is in another pool
+// or has other amounts, or they may use other pools.
 func (c *Counter) SetNode(node *v1.Node) map[types.UID]bool {
 	recount, changed := c.nodes.SetNode(node)
 	c.share()
