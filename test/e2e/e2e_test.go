@@ -24,7 +24,7 @@ const (
 	downTimeout = time.Minute
 
 	// atOnce is how many scenarios run at a time unless -parallel says otherwise: they mostly wait.
-	atOnce = "4"
+	atOnce = "6"
 
 	// controlWithin is how long the stock scheduler gets for what it will not do.
 	controlWithin = 4 * time.Second
