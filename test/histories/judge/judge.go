@@ -67,6 +67,11 @@ type eviction struct {
 	at     time.Time // when the first went
 }
 
+// of reports whether a gang lost pods.
+func (e *eviction) of(gang string) bool {
+	return slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) == gang })
+}
+
 // New returns a judge; queued is whether the scheduler has queues.
 func New(queued bool) *Judge {
 	return &Judge{world: newWorld(), queued: queued, seen: map[types.UID]*v1.Pod{}, partial: map[string]time.Time{}, disturbed: map[string]bool{}, nominated: map[types.UID]time.Time{}, preemptor: map[types.UID]types.UID{}, Counts: map[string]int{}}
@@ -283,10 +288,10 @@ func (j *Judge) judgeNominated(pod *v1.Pod) {
 // judgeCapability: "No capability is ever exceeded, nor that of a queue above"; "A gang with only part of its minimum
 // bound, interrupted or having lost members, ... passes all limits" (fairshare/README.md).
 func (j *Judge) judgeCapability(pod *v1.Pod) {
-	lost := func(e *eviction) bool {
-		return slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) != "" && gangOf(p) == gangOf(pod) })
+	passes := func(other *v1.Pod) bool {
+		return gangOf(other) != "" && (j.disturbed[gangOf(other)] || slices.ContainsFunc(j.evictions, func(e *eviction) bool { return e.of(gangOf(other)) }))
 	}
-	if !j.queued || j.disturbed[gangOf(pod)] || slices.ContainsFunc(j.evictions, lost) {
+	if !j.queued || slices.ContainsFunc(slices.Collect(maps.Values(j.pods)), func(p *v1.Pod) bool { return running(p) && passes(p) }) {
 		return
 	}
 	j.Counts["capability"]++
