@@ -116,7 +116,7 @@ func (s *Simulation) reserved(ctx context.Context, names sets.Set[string]) error
 	if err := s.Ready(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, stillWorking)
+	ctx, cancel := context.WithTimeout(ctx, decidesWithin)
 	defer cancel()
 	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) {
 		decided := 0
@@ -212,6 +212,8 @@ const (
 	// stillWorking is the same where the scheduler reports that it may not be final, or has the pods in hand, and idle
 	// where it has no pods at all in hand, so that nothing but time would change it.
 	settled, stillWorking, idle = 100 * time.Millisecond, 2 * time.Second, 500 * time.Millisecond
+	// decidesWithin is how long the scheduler may take to decide about Reservations, on a busy machine, too.
+	decidesWithin = 10 * time.Second
 )
 
 // Decide returns what the scheduler decides about pods, at the latest when ctx is done; of victims those that no
