@@ -257,15 +257,16 @@ func (d *Dispatcher) queueSeen(ctx context.Context, raw *unstructured.Unstructur
 
 // setQueue describes a queue. One that is open now may have what its jobs ask for.
 func (d *Dispatcher) setQueue(q queueing.Queue) {
-	d.book.SetQueues(q)
-	d.rechecks = true
-	d.signal()
+	if d.book.SetQueues(q) {
+		d.rechecks = true
+		d.signal()
+	}
 }
 
 // queueGone removes a queue; the default queue is as if it had not been described.
 func (d *Dispatcher) queueGone(name string) {
 	if name == v1alpha1.DefaultQueue {
-		d.book.SetQueues(queueing.Queue{Name: name, Weight: 1})
+		d.setQueue(queueing.Queue{Name: name, Weight: 1})
 		return
 	}
 	d.book.RemoveQueue(name)

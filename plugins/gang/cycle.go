@@ -269,10 +269,13 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		if complete(fresh, other) || result.LostPlace {
-			pl.keepCeilings(fresh, other)
-			other.FromScratch = true
+		other.FromScratch = true
+		if complete(fresh, other) {
 			return other, nil, nil, nil
+		}
+		if result.LostPlace {
+			pl.keepCeilings(fresh, other)
+			a, result, found = fresh, other, false
 		}
 	}
 	if found {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
@@ -94,7 +95,9 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 			if err != nil {
 				return nil, fmt.Errorf("reading affinity of pod %s/%s: %w", member.Namespace, member.Name, err)
 			}
-			d.affinity = append(d.affinity, info.GetRequiredAffinityTerms()...)
+			if i == 0 || !equality.Semantic.DeepEqual(member.Spec.Affinity, need.Pending[i-1].Spec.Affinity) {
+				d.affinity = append(d.affinity, info.GetRequiredAffinityTerms()...)
+			}
 			request := ledger.DemandOf(info).Request
 			for name := range request {
 				d.resources[name] = true

@@ -171,7 +171,7 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 }
 
 // successor returns the pod that has come in place of one that is gone, and has got a node; nil for none. Of pods
-// outside gangs it knows the one that has the name: the cache has no more of the others than their names.
+// outside gangs it knows the one that has the name: the cache does not keep the owners of the others.
 func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration, named *v1.Pod) (*migration.Successor, error) {
 	var pods v1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {

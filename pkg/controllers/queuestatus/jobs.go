@@ -62,8 +62,10 @@ func (c *cluster) jobs() jobs {
 			}
 		}
 		all.of[pod.UID] = name
-		if all.byName[name] == nil {
+		if known := all.byName[name]; known == nil {
 			all.byName[name] = &found
+		} else {
+			known.parts, known.begun = known.parts && found.parts, known.begun || found.begun
 		}
 		if starts {
 			all.byName[name].pods = append(all.byName[name].pods, pod)

@@ -173,8 +173,8 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 	return pods, nil
 }
 
-// readGroups reads the PodGroups, and what those of the community say of evicted gangs. These take precedence over
-// native ones.
+// readGroups reads the PodGroups, and what they say of evicted gangs. Those of the community take precedence over native
+// ones.
 func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 	c.groups, c.evicted = map[gangstate.Key]*gangstate.Object{}, map[gangstate.Key]queueing.Evicted{}
 	if r.watches(native) {

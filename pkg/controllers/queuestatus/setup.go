@@ -190,7 +190,7 @@ func podDiffers(a, b *v1.Pod) bool {
 	return a.UID != b.UID || podutil.IsPodTerminal(a) != podutil.IsPodTerminal(b) || a.Spec.NodeName != b.Spec.NodeName ||
 		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
 		demandOf(a) != demandOf(b) ||
-		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] ||
+		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] || !maps.Equal(a.Annotations, b.Annotations) ||
 		!resourceclaim.PodStatusEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses) ||
 		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(cachetransform.Places(a), cachetransform.Places(b))
 }

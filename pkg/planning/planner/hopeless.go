@@ -51,13 +51,19 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 	return some || w.hopelessTogether(a, problem, why)
 }
 
-// hopelessTogether is hopeless for gangs that have to start together, each of which would fit.
+// hopelessTogether is hopeless for several gangs that have to start together, each of which would fit.
 func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Problem, why map[gangstate.Key]string) bool {
 	var all placement.Gang
-	for _, g := range problem.Gangs {
+	gangs, have := 0, 0
+	for i, g := range problem.Gangs {
 		if g.Min > 0 {
+			gangs++
 			all.Members, all.Min = append(all.Members, g.Members...), all.Min+g.Min
+			have += a.Gangs[i].Spec.Min - a.Gangs[i].Min
 		}
+	}
+	if gangs < 2 {
+		return false
 	}
 	most := w.fitEmpty(all, w.countByClass(all), w.allNodes())
 	if most >= all.Min {
@@ -66,7 +72,7 @@ func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Pro
 	for _, need := range a.Gangs {
 		if need.Min > 0 {
 			why[need.Key] += fmt.Sprintf("; its group would not fit even if the cluster were empty: "+
-				"the nodes have room for %d of %d members", most, all.Min)
+				"the nodes have room for %d of %d members", have+most, have+all.Min)
 		}
 	}
 	return true

@@ -332,7 +332,7 @@ func (p *Planner) addPlaced(ctx context.Context, w *planState, a *gangstate.Atte
 			if err := w.tx.Add(ctx, info, node); err != nil {
 				return err
 			}
-			w.lostPlace = w.lostPlace || w.oversold(node, info)
+			w.lostPlace = w.lostPlace || w.checksResources && w.oversold(node, info)
 		}
 	}
 	w.base = w.tx.Checkpoint()

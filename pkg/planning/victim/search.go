@@ -100,8 +100,10 @@ func (s *search) extend(decided []unit) ([]unit, bool, error) {
 	}
 	candidates := s.undecided(decided)
 	list, fits, err := s.prefix(candidates)
-	if others := s.unattractive(candidates); err == nil && !fits && len(others) < len(candidates) {
-		list, fits, err = s.prefix(others)
+	if err == nil && !fits && s.attracts != nil {
+		if others := s.unattractive(candidates); len(others) < len(candidates) {
+			list, fits, err = s.prefix(others)
+		}
 	}
 	if err != nil || !fits {
 		return nil, false, err
@@ -137,9 +139,6 @@ func (s *search) extend(decided []unit) ([]unit, bool, error) {
 
 // unattractive returns the units without a pod that attracts the preemptor.
 func (s *search) unattractive(list []unit) []unit {
-	if s.attracts == nil {
-		return list
-	}
 	return slices.DeleteFunc(slices.Clone(list), func(u unit) bool { return slices.ContainsFunc(u.pods, s.attracts) })
 }
 

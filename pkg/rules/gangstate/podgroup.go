@@ -171,6 +171,16 @@ func definerOf(describers []*member, object *Object) *member {
 	return describers[0]
 }
 
+// lowers reports whether some role has a lower minimum than before.
+func lowers(before, now map[string]int) bool {
+	for role, n := range before {
+		if now[role] < n {
+			return true
+		}
+	}
+	return false
+}
+
 // redefine rebuilds the spec.
 func (s *Gangs) redefine(g *gang, now time.Time) {
 	g.definer = g.defining()
@@ -178,7 +188,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	if g.definer != nil {
 		from = g.definer.pod
 	}
-	before, was := g.spec.Groups, g.asked.Min
+	before, was, roles := g.spec.Groups, g.asked.Min, g.asked.MinByRole
 	spec, fault, problems := parseSpec(g.key, g.object(), from, s.defaults)
 	switch {
 	case fault == "":
@@ -189,7 +199,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	}
 	g.asked, g.spec = spec, spec
 	g.lower(was)
-	if spec.Min < was && g.running() > 0 {
+	if fewer := spec.Min < was || lowers(roles, spec.MinByRole); fewer && g.running() > 0 {
 		s.effects.Freed = true // more of it is surplus, which helps preemptors
 	}
 	g.enterStage()

@@ -86,14 +86,14 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.unreserve("p1")
 				c.run()
 				c.look("another plugin refused it")
-				c.pass(3 * time.Second)
-				c.look("after 3 s")
+				c.pass(7 * time.Second)
+				c.look("after 7 s")
 				delete(c.gatedOut, "p1")
 				c.pass(time.Minute)
 				c.look("later")
 			},
 			want: []string{
-				"another plugin refused it: a/train 1 pending 1 held", "after 3 s: a/train 2 pending", "later: a/train 2 bound",
+				"another plugin refused it: a/train 1 pending 1 held", "after 7 s: a/train 2 pending", "later: a/train 2 bound",
 			},
 		},
 		"a gang says that it evicts nobody for a while, and then not any more": {

@@ -40,7 +40,7 @@ func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) 
 	}
 	switch {
 	case now.Sub(grp.sent) < grp.resendAfter:
-	case grp.phase == inTurn && grp.replans > 0 && !grp.visited && grp.resendAfter > firstResend:
+	case grp.phase == inTurn && grp.replans > 0 && !grp.visited && grp.resendAfter > 2*firstResend:
 		// A gate keeps its leader, for as long as it likes: what the others hold must not wait for that.
 		s.failRound(grp, now)
 		s.settle(grp.gangs[0], now)

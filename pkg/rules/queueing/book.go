@@ -153,8 +153,7 @@ func (b *Book) SetTotal(total Vector) {
 
 // SetQueues describes queues. It costs time by all that is counted, but nothing if all are
 // described like this already.
-func (b *Book) SetQueues(specs ...Queue) {
-	changed := false
+func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 	for _, spec := range specs {
 		if q := b.queues[spec.Name]; q != nil && q.spec != nil {
 			if reflect.DeepEqual(*q.spec, spec) {
@@ -170,6 +169,7 @@ func (b *Book) SetQueues(specs ...Queue) {
 	if changed {
 		b.relink()
 	}
+	return changed
 }
 
 // RemoveQueue removes the description of a queue. What is counted in it stays counted.

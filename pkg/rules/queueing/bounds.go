@@ -260,6 +260,13 @@ func (b *Book) Releases(name string) (names []string) {
 // ceiling being exceeded.
 func (b *Book) Within(pods []string) (within []string) {
 	more := map[*ceiling]int64{}
+	for _, pod := range pods { // what is held for them is theirs, wherever they are placed
+		if u := b.usages[pod]; u.Held && !u.Runs {
+			for _, c := range b.ceilingsAbove(u.Queue) {
+				more[c] -= u.Amount[c.name]
+			}
+		}
+	}
 	for _, pod := range pods {
 		u, known := b.usages[pod]
 		if !known || b.fits(u, more) {

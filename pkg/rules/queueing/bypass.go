@@ -61,7 +61,7 @@ func (b *Book) note(one missed) {
 
 // pass notes the jobs that a ceiling keeps waiting while a job that comes after them goes under it. If there is no
 // ceiling it costs nothing, otherwise a look at each queue under it.
-func (b *Book) pass(j *job) {
+func (b *Book) pass(j *job, now time.Time) {
 	path := b.queues[j.Queue].path
 	limited := slices.ContainsFunc(path, func(at string) bool { return len(b.queues[at].spec.Capability) > 0 })
 	if !limited || b.limits.MaxBypass == 0 {
@@ -71,7 +71,7 @@ func (b *Book) pass(j *job) {
 		if !b.serves(q) || len(q.waiting) == 0 || !slices.Contains(q.path, path[len(path)-1]) {
 			continue
 		}
-		_, blocked := b.first(q, selection{others: true})
+		_, blocked := b.first(q, selection{others: true, now: now})
 		for _, m := range blocked {
 			if b.concerns(m, j) {
 				b.note(*m)

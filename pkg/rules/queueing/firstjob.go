@@ -46,7 +46,10 @@ func (b *Book) next(from selection) *job {
 }
 
 // selection is the jobs from which next chooses: candidates, jobs that have begun and wait, and the others that wait.
-type selection struct{ candidates, begun, others bool }
+type selection struct {
+	candidates, begun, others bool
+	now                       time.Time
+}
 
 // has reports whether a job that waits, or is a candidate, is among those selected.
 func (s selection) has(j *job) bool {
@@ -98,12 +101,9 @@ func (b *Book) late(now time.Time) (longest *job) {
 			if strings.HasPrefix(kind, hopeless) || kind == candidates || head == nil {
 				continue
 			}
-			if _, over, why := b.judge(head); over || why != "" {
-				l.limited = true
+			_, over, why := b.judge(head)
+			if l.note(over, now); over || why != "" {
 				continue
-			}
-			if l.limited {
-				l.limited, l.let = false, now
 			}
 			consider := func(j *job) {
 				shut, failed := len(j.in) > 1 && b.isShut(j), j.failed
@@ -191,7 +191,7 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 			continue
 		}
 		bound, over, why := b.judge(j)
-		l.limited = l.limited || over || why != ""
+		l.note(over, from.now)
 		switch {
 		case over && bound.Reason == Capability:
 			blocked = append(blocked, &missed{Job: j.Job, ceiling: bound.Queue})
@@ -235,6 +235,14 @@ type list struct {
 	// limited: when it was looked at, a limit kept the jobs from their turn. let is when that was over.
 	limited bool
 	let     time.Time
+}
+
+// note notes whether a limit keeps the jobs from their turn.
+func (l *list) note(limited bool, now time.Time) {
+	if l.limited && !limited {
+		l.let = now
+	}
+	l.limited = limited
 }
 
 // first returns the job whose turn it is; nil if there is none.

@@ -52,7 +52,7 @@ func (b *Book) Offer(offered Job, at Moment) {
 // then; see the effects.
 func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effects) {
 	for b.Waiting()+len(b.candidates) > 0 {
-		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.Turns() < b.limits.Window}
+		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.Turns() < b.limits.Window, now: at.Now}
 		var next *job
 		if which != turns.Late {
 			next = b.next(from)
@@ -106,7 +106,7 @@ func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
 		return "", Began{}
 	}
 	if !j.Begun {
-		b.pass(j)
+		b.pass(j, at.Now)
 		_, j.turn.overLimit = b.exceeded(j)
 		b.overLimit += count(j.turn.overLimit)
 	}

@@ -105,6 +105,9 @@ func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.
 	c.use(c.pods[uid], now)
 	c.pods[uid] = now
 	u.Amount, u.Or = c.nodes.Charge(now.Amount, now.Class, now.Node, now.Object.Spec.NodeName != "")
+	if u.Runs {
+		u.Or = nil // its node is not known yet
+	}
 	before, counted := c.book.Counted(string(uid))
 	if counted && before.Equal(u) {
 		return u, false
