@@ -44,9 +44,9 @@ func (p *pause) expired(now time.Time) bool { return now.Sub(p.until) > longestP
 
 const (
 	// pauseShare: searches that find no victim take at most 1/pauseShare of the scheduling goroutine's time, those of all
-	// preemptors together, except where longestPause shortens a pause. Those whose next has twice the time take at most
-	// 1/longerShare: it may find some.
-	pauseShare, longerShare = 20, 4
+	// preemptors together, except where longestPause shortens a pause. Those that were cut short, and whose next has twice
+	// the time, take at most 1/cutShortShare.
+	pauseShare, cutShortShare = 20, 4
 	// longestPause is how late a preemptor may notice new victims. It doubles with the time that its searches have.
 	longestPause = 30 * time.Second
 	// mostDoublings bounds how often the time of searches that are cut short is doubled.
@@ -90,7 +90,7 @@ func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, 
 	longest, share := longestPause<<min(one.late, mostDoublings), pauseShare
 	if why == foundTooLate {
 		if one.late < mostDoublings {
-			share = longerShare
+			share = cutShortShare
 		}
 		one.late++
 	}

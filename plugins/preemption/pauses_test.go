@@ -54,7 +54,7 @@ func TestPauses(t *testing.T) {
 			t.Errorf("it may search for %s, want %s", got, want*time.Second)
 		}
 		p.recordFailure("b", now, time.Second, foundTooLate)
-		share := longerShare
+		share := cutShortShare
 		if i >= mostDoublings {
 			share = pauseShare
 		}

@@ -1,7 +1,6 @@
 package queuestatus
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -28,50 +27,58 @@ type job struct {
 
 func (c *cluster) jobs() jobs {
 	all := jobs{byName: map[string]*job{}, of: map[types.UID]string{}}
-	specs, bound, taken := map[member]gangstate.Spec{}, map[member]int{}, map[member]int{}
-	var waiting []*v1.Pod
+	pods := map[member][]*v1.Pod{}
 	for _, pod := range c.pods {
-		switch {
-		case !c.counts(pod):
-		case pod.Spec.NodeName != "":
-			bound[memberOf(pod)]++
-		case demandOf(pod) == queueing.Full:
-			waiting = append(waiting, pod)
+		switch as := memberOf(pod); {
+		case as.scheduler != "" && c.schedulers[as.scheduler]:
+			pods[as] = append(pods[as], pod)
+		case c.waits(pod):
+			all.add(string(pod.UID), job{}, []*v1.Pod{pod}, 1)
 		}
 	}
-	slices.SortFunc(waiting, func(a, b *v1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
-	})
-	for _, pod := range waiting {
-		as, name := memberOf(pod), string(pod.UID)
-		starts, found := true, job{}
-		if as.scheduler != "" {
-			spec, known := specs[as]
-			if !known {
-				spec, _ = gangstate.Parse(as.gang, c.groups[as.gang], pod, gangstate.Defaults{})
-				specs[as] = spec
-			}
-			if lacks := spec.Min - bound[as]; lacks > 0 {
-				first := as.gang.String()
-				for _, other := range spec.Groups {
-					first = min(first, other.String())
-				}
-				name, found = as.scheduler+"/"+first, job{parts: spec.Mode == gangstate.NonStrict, begun: bound[as] > 0}
-				taken[as]++
-				starts = taken[as] <= lacks
-			}
-		}
-		all.of[pod.UID] = name
-		if known := all.byName[name]; known == nil {
-			all.byName[name] = &found
-		} else {
-			known.parts, known.begun = known.parts && found.parts, known.begun || found.begun
-		}
-		if starts {
-			all.byName[name].pods = append(all.byName[name].pods, pod)
+	for as := range pods {
+		if slices.ContainsFunc(pods[as], c.waits) {
+			c.addGang(all, as, pods[as])
 		}
 	}
 	return all
+}
+
+// addGang adds what waits of a gang: what it lacks of its minimum, with the gangs that start together with it, or else
+// its pods one by one.
+func (c *cluster) addGang(all jobs, as member, pods []*v1.Pod) {
+	is := gangstate.Observe(as.gang, c.groups[as.gang], pods, &gangstate.History{})
+	waiting := slices.DeleteFunc(is.Pods, func(pod *v1.Pod) bool { return !c.waits(pod) })
+	lacks := is.Stage.Min - is.Bound.N
+	if lacks <= 0 {
+		for _, pod := range waiting {
+			all.add(string(pod.UID), job{}, []*v1.Pod{pod}, 1)
+		}
+		return
+	}
+	first := as.gang.String()
+	for _, other := range is.Spec.Groups {
+		first = min(first, other.String())
+	}
+	all.add(as.scheduler+"/"+first, job{parts: is.Spec.Mode == gangstate.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
+}
+
+// add adds pods that wait to a job, of which so many have to start.
+func (all jobs) add(name string, as job, waiting []*v1.Pod, start int) {
+	if known := all.byName[name]; known != nil {
+		known.parts, known.begun = known.parts && as.parts, known.begun || as.begun
+	} else {
+		all.byName[name] = &as
+	}
+	all.byName[name].pods = append(all.byName[name].pods, waiting[:min(start, len(waiting))]...)
+	for _, pod := range waiting {
+		all.of[pod.UID] = name
+	}
+}
+
+// waits reports whether a pod waits for a node, and asks for something meanwhile.
+func (c *cluster) waits(pod *v1.Pod) bool {
+	return c.counts(pod) && pod.Spec.NodeName == "" && demandOf(pod) == queueing.Full
 }
 
 // offer makes them wait in the book, in which their pods are counted: those that are too large for their queue have no
@@ -79,7 +86,7 @@ func (c *cluster) jobs() jobs {
 func (all jobs) offer(book *queueing.Book) {
 	for _, name := range slices.Sorted(maps.Keys(all.byName)) {
 		j := all.byName[name]
-		offered := queueing.Job{Name: name, Pod: string(j.pods[0].UID), Begun: j.begun}
+		offered := queueing.Job{Name: name, Begun: j.begun}
 		var asked []queueing.Usage
 		for _, pod := range j.pods {
 			if usage, counted := book.Counted(string(pod.UID)); counted {
@@ -89,7 +96,7 @@ func (all jobs) offer(book *queueing.Book) {
 		if len(asked) == 0 {
 			continue
 		}
-		offered.Queue, offered.Options = asked[0].Queue, queueing.Options(asked)
+		offered.Pod, offered.Queue, offered.Options = offered.Pods[0], asked[0].Queue, queueing.Options(asked)
 		if j.parts && len(asked) > 1 {
 			offered.Parts = queueing.Options(asked[:1])
 		}

@@ -48,3 +48,27 @@ func TestAValueOfNoGangOnMembers(t *testing.T) {
 		t.Errorf("it runs, and is in %q, want g", key.Name)
 	}
 }
+
+// TestLoweredMinimum: what becomes surplus of a gang that runs may help preemptors at once.
+func TestLoweredMinimum(t *testing.T) {
+	roles := func(value string) values { return values{v1alpha1.MinByRoleAnnotation: value} }
+	for sentence, then := range map[string]struct {
+		object Object
+		freed  bool
+	}{
+		"a lower minimum":           {Object{Min: 3, Annotations: roles(`{"worker":2}`)}, true},
+		"a lower minimum of a role": {Object{Min: 4, Annotations: roles(`{"worker":1}`)}, true},
+		"a higher one":              {Object{Min: 4, Annotations: roles(`{"worker":3}`)}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			c := newCluster(t, map[string]int{"n": 4})
+			c.describe("train", &Object{Min: 4, Annotations: roles(`{"worker":2}`)})
+			c.add(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"), as("worker"))...)
+			c.run()
+			then.object.Created = start
+			if e := c.s.Describe(Community, Key{"a", "train"}, &then.object, c.now); e.Freed != then.freed {
+				t.Errorf("it frees something: %t, want %t", e.Freed, then.freed)
+			}
+		})
+	}
+}

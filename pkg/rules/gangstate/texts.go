@@ -68,7 +68,8 @@ func TextAwaiting(key Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
 }
 
-// TextDefaultScheduler adds that members name the scheduler which pods have by default: it may be one of this project's profiles.
+// TextDefaultScheduler adds that members name the scheduler which pods have by default: it may be one of this project's
+// profiles.
 func TextDefaultScheduler(n int) string {
 	return fmt.Sprintf("; %d of them name the scheduler %s, which knows no gangs unless it is Lockstep's: set spec.schedulerName: lockstep-scheduler",
 		n, v1.DefaultSchedulerName)

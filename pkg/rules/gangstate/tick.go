@@ -9,6 +9,9 @@ import "time"
 const (
 	firstResend = time.Second
 	nudgeMost   = time.Minute
+	// leaderKept is the pause after the calls of a leader that end a round which is planned again, 7 s after it began: a
+	// limit of its queue may keep the leader for as long as it likes, and what the others hold must not wait for that.
+	leaderKept = 4 * firstResend
 )
 
 // track notes whether time can move the group.
@@ -40,8 +43,7 @@ func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) 
 	}
 	switch {
 	case now.Sub(grp.sent) < grp.resendAfter:
-	case grp.phase == inTurn && grp.replans > 0 && !grp.visited && grp.resendAfter > 2*firstResend:
-		// A gate keeps its leader, for as long as it likes: what the others hold must not wait for that.
+	case grp.phase == inTurn && grp.replans > 0 && !grp.visited && grp.resendAfter >= leaderKept:
 		s.failRound(grp, now)
 		s.settle(grp.gangs[0], now)
 	default:

@@ -217,7 +217,7 @@ func TestBarredByTheHopeless(t *testing.T) {
 	}
 }
 
-// TestTooLarge: there is no share for a job that is above a ceiling all by itself, until the ceiling is raised.
+// TestTooLarge: there is no share for a job that alone exceeds a ceiling, until the ceiling is raised.
 func TestTooLarge(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(gpus(10))

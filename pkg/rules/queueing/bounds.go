@@ -325,7 +325,7 @@ func (b *Book) reclaims(j *job, above string) bool {
 	return true
 }
 
-// tooLarge reports whether a job is above a ceiling all by itself, whichever option it takes.
+// tooLarge reports whether a job alone exceeds a ceiling, whichever option it takes.
 func (b *Book) tooLarge(j *job) bool {
 	parts := j.Parts
 	if len(parts) == 0 {

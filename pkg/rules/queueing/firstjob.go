@@ -102,15 +102,15 @@ func (b *Book) late(now time.Time) (longest *job) {
 				continue
 			}
 			_, over, why := b.judge(head)
-			if l.note(over, now); over || why != "" {
+			if l.setLimited(over, now); over || why != "" {
 				continue
 			}
 			consider := func(j *job) {
 				shut, failed := len(j.in) > 1 && b.isShut(j), j.failed
 				if !failed.IsZero() {
-					failed = times.Later(failed, l.let)
+					failed = times.Later(failed, l.free)
 				}
-				if !shut && turns.Overdue(times.Later(j.since, l.let), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+				if !shut && turns.Overdue(times.Later(j.since, l.free), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
 					longest = j
 				}
 			}
@@ -191,7 +191,7 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 			continue
 		}
 		bound, over, why := b.judge(j)
-		l.note(over, from.now)
+		l.setLimited(over, from.now)
 		switch {
 		case over && bound.Reason == Capability:
 			blocked = append(blocked, &missed{Job: j.Job, ceiling: bound.Queue})
@@ -232,15 +232,16 @@ type list struct {
 	fresh heaps.Heap[*job]
 	// started are the other jobs, which are compared again each time.
 	started map[string]*job
-	// limited: when it was looked at, a limit kept the jobs from their turn. let is when that was over.
+	// limited: a limit kept the jobs from their turn when that was last judged. free is when one was first judged not to
+	// any more; zero if none has kept them.
 	limited bool
-	let     time.Time
+	free    time.Time
 }
 
-// note notes whether a limit keeps the jobs from their turn.
-func (l *list) note(limited bool, now time.Time) {
+// setLimited records whether a limit keeps the jobs from their turn now.
+func (l *list) setLimited(limited bool, now time.Time) {
 	if l.limited && !limited {
-		l.let = now
+		l.free = now
 	}
 	l.limited = limited
 }
@@ -299,7 +300,7 @@ func (j *job) asks(asks *strings.Builder) {
 	}
 }
 
-// list makes a job wait. One that is above a ceiling all by itself is of a hopeless kind: as things are it never
+// list makes a job wait. One that alone exceeds a ceiling is of a hopeless kind: as things are it never
 // has its turn, it keeps no other job waiting, and there is no share for it.
 func (b *Book) list(j *job) {
 	if j.Begun {

@@ -162,7 +162,7 @@ func TestLate(t *testing.T) {
 	b.Count("runs", Usage{Queue: "low", Runs: true, Amount: gpus(1)})
 	late("")
 	b.Gone("runs", at)
-	late("") // nobody had to look at it while a limit kept it
+	late("") // its minute begins anew
 	at.Now = at.Now.Add(time.Minute)
 	late("low-2")
 }

@@ -75,18 +75,23 @@ type Concern[T client.Object] func(T) (types.NamespacedName, bool)
 
 // Requests is a [handler.MapFunc] of what objects concern.
 func (of Concern[T]) Requests(_ context.Context, object client.Object) []reconcile.Request {
-	if typed, ok := object.(T); ok {
-		if key, ok := of(typed); ok {
-			return []reconcile.Request{{NamespacedName: key}}
-		}
+	if key, ok := of.keyOf(object); ok {
+		return []reconcile.Request{{NamespacedName: key}}
 	}
 	return nil
 }
 
 // Index is a [client.IndexerFunc] of the names of what objects concern.
 func (of Concern[T]) Index(object client.Object) []string {
-	for _, request := range of.Requests(context.Background(), object) {
-		return []string{request.Name}
+	if key, ok := of.keyOf(object); ok {
+		return []string{key.Name}
 	}
 	return nil
+}
+
+func (of Concern[T]) keyOf(object client.Object) (key types.NamespacedName, ok bool) {
+	if typed, is := object.(T); is {
+		return of(typed)
+	}
+	return key, false
 }
