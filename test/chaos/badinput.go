@@ -7,11 +7,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
@@ -54,7 +51,8 @@ func (d *driver) makeBadInput(ctx context.Context, b *workload.BadInput) {
 	defer cancel()
 	for _, object := range b.Objects {
 		d.tryBadInput(ctx, func(ctx context.Context) error {
-			_, err := d.resourceOf(object).Create(ctx, object, metav1.CreateOptions{})
+			u, client := d.untyped(object)
+			_, err := client.Create(ctx, u, metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -62,9 +60,9 @@ func (d *driver) makeBadInput(ctx context.Context, b *workload.BadInput) {
 		if d.waitFor(ctx, change.At) != nil {
 			return
 		}
-		object := b.Objects[change.Object]
 		d.tryBadInput(ctx, func(ctx context.Context) error {
-			_, err := d.resourceOf(object).Patch(ctx, object.GetName(), types.MergePatchType, []byte(change.Patch), metav1.PatchOptions{})
+			u, client := d.untyped(b.Objects[change.Object])
+			_, err := client.Patch(ctx, u.GetName(), types.MergePatchType, []byte(change.Patch), metav1.PatchOptions{})
 			return err
 		})
 	}
@@ -94,9 +92,7 @@ func (d *driver) deleteBadInput(ctx context.Context, b *workload.BadInput) {
 		d.seen.observe(invariant.UserEnds{Pod: p.UID})
 	}
 	for _, object := range slices.Backward(b.Objects) {
-		d.try(ctx, func(ctx context.Context) error {
-			return d.resourceOf(object).Delete(ctx, object.GetName(), metav1.DeleteOptions{})
-		})
+		d.deleteObject(ctx, object, metav1.DeleteOptions{})
 	}
 	if ctx.Err() != nil {
 		return // it may still exist
@@ -114,12 +110,4 @@ func (d *driver) deleteBadInputs(ctx context.Context) {
 	for _, b := range all {
 		d.deleteBadInput(ctx, b)
 	}
-}
-
-func (d *driver) resourceOf(object *unstructured.Unstructured) dynamic.ResourceInterface {
-	resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-	if namespace := object.GetNamespace(); namespace != "" {
-		return d.dynamic.Resource(resource).Namespace(namespace)
-	}
-	return d.dynamic.Resource(resource)
 }

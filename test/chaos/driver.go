@@ -2,28 +2,31 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
-	"github.com/lockstep-sh/lockstep/test/harness/observe"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // driver plays the users: it takes the steps of all works of a plan.
 type driver struct {
-	client  kubernetes.Interface
 	dynamic dynamic.Interface
 	seen    *observer
 	begin   time.Time
@@ -59,8 +62,8 @@ const (
 	againAfter = 200 * time.Millisecond
 )
 
-func newDriver(client kubernetes.Interface, dynamic dynamic.Interface, seen *observer) *driver {
-	return &driver{client: client, dynamic: dynamic, seen: seen, calls: make(chan struct{}, callsAtOnce)}
+func newDriver(dynamic dynamic.Interface, seen *observer) *driver {
+	return &driver{dynamic: dynamic, seen: seen, calls: make(chan struct{}, callsAtOnce)}
 }
 
 // run takes all steps until ctx ends.
@@ -115,15 +118,13 @@ func (d *driver) take(ctx context.Context, a *activity, step workload.Step) {
 	case workload.SetMinimum:
 		d.setMinimum(ctx, g, step.Minimum)
 	case workload.DropPodGroup:
-		d.try(ctx, func(ctx context.Context) error {
-			return d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Delete(ctx, g.Name, metav1.DeleteOptions{})
-		})
+		d.deleteObject(ctx, g.Group(g.minimum), metav1.DeleteOptions{})
 	case workload.MakePodGroup:
-		d.makeGroup(ctx, g)
+		d.createObject(ctx, g.Group(g.minimum))
 	case workload.Reserve:
-		d.reserve(ctx, a)
+		d.createObject(ctx, a.Reservation.Object(&a.Gangs[0]))
 	case workload.Unreserve:
-		d.unreserve(ctx, a)
+		d.deleteObject(ctx, a.Reservation.Object(&a.Gangs[0]), metav1.DeleteOptions{})
 	}
 }
 
@@ -137,20 +138,15 @@ func (d *driver) try(ctx context.Context, call func(context.Context) error) {
 		case apierrors.IsForbidden(err) && tries < forbiddenFor:
 			// An API server that has just started may not know the PriorityClasses yet.
 		case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
-			d.refused(err)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.errs = append(d.errs, err)
 			return
 		}
 		if await.Pause(ctx, againAfter) != nil {
 			return
 		}
 	}
-}
-
-// refused notes a call that the API server refused.
-func (d *driver) refused(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.errs = append(d.errs, err)
 }
 
 // forbiddenFor is how often a call is made before it counts as forbidden.
@@ -167,21 +163,65 @@ func (d *driver) once(ctx context.Context, call func(context.Context) error) err
 	return call(ctx)
 }
 
+var scheme = apiobjects.Scheme()
+
+// untyped returns an object, and the client of its resource.
+func (d *driver) untyped(object runtime.Object) (*unstructured.Unstructured, dynamic.ResourceInterface) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	kind, kindErr := apiutil.GVKForObject(object, scheme)
+	if err := errors.Join(err, kindErr); err != nil {
+		panic(fmt.Errorf("making an object: %w", err)) // the plan has no other
+	}
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kind)
+	resource, _ := meta.UnsafeGuessKindToResource(kind)
+	if namespace := u.GetNamespace(); namespace != "" {
+		return u, d.dynamic.Resource(resource).Namespace(namespace)
+	}
+	return u, d.dynamic.Resource(resource)
+}
+
+func (d *driver) createObject(ctx context.Context, object runtime.Object) {
+	u, client := d.untyped(object)
+	d.try(ctx, func(ctx context.Context) error {
+		_, err := client.Create(ctx, u, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// patchObject merges into an object.
+func (d *driver) patchObject(ctx context.Context, object runtime.Object, patch []byte, subresources ...string) {
+	u, client := d.untyped(object)
+	d.try(ctx, func(ctx context.Context) error {
+		_, err := client.Patch(ctx, u.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
+		return err
+	})
+}
+
+func (d *driver) deleteObject(ctx context.Context, object runtime.Object, options metav1.DeleteOptions) {
+	u, client := d.untyped(object)
+	d.try(ctx, func(ctx context.Context) error { return client.Delete(ctx, u.GetName(), options) })
+}
+
+// background makes what belongs to an object go after it.
+var background = metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
+
+// deleteAll deletes all objects of a resource with a label, in a namespace.
+func (d *driver) deleteAll(ctx context.Context, resource schema.GroupVersionResource, namespace, label string) {
+	d.try(ctx, func(ctx context.Context) error {
+		return d.dynamic.Resource(resource).Namespace(namespace).DeleteCollection(ctx, background, metav1.ListOptions{LabelSelector: label})
+	})
+}
+
 func (d *driver) create(ctx context.Context, g *cast) {
 	if g.Join == workload.PodGroup {
-		d.makeGroup(ctx, g)
+		d.createObject(ctx, g.Group(g.minimum))
 	}
 	switch g.Owner {
 	case workload.Job:
-		d.try(ctx, func(ctx context.Context) error {
-			_, err := d.client.BatchV1().Jobs(g.Namespace).Create(ctx, g.BatchJob(), metav1.CreateOptions{})
-			return err
-		})
+		d.createObject(ctx, g.BatchJob())
 	case workload.ReplicaSet:
-		d.try(ctx, func(ctx context.Context) error {
-			_, err := d.client.AppsV1().ReplicaSets(g.Namespace).Create(ctx, g.Replicas(), metav1.CreateOptions{})
-			return err
-		})
+		d.createObject(ctx, g.Replicas())
 	case workload.Bare:
 		for range g.Size {
 			d.addMember(ctx, g)
@@ -189,20 +229,10 @@ func (d *driver) create(ctx context.Context, g *cast) {
 	}
 }
 
-func (d *driver) makeGroup(ctx context.Context, g *cast) {
-	d.try(ctx, func(ctx context.Context) error {
-		_, err := d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Create(ctx, g.Group(g.minimum), metav1.CreateOptions{})
-		return err
-	})
-}
-
 func (d *driver) addMember(ctx context.Context, g *cast) {
 	pod := g.Pod(g.members)
 	g.members++
-	d.try(ctx, func(ctx context.Context) error {
-		_, err := d.client.CoreV1().Pods(g.Namespace).Create(ctx, pod, metav1.CreateOptions{})
-		return err
-	})
+	d.createObject(ctx, pod)
 }
 
 func (d *driver) deleteMember(ctx context.Context, g *cast, number int) {
@@ -212,9 +242,7 @@ func (d *driver) deleteMember(ctx context.Context, g *cast, number int) {
 	}
 	pod := members[number%len(members)]
 	d.seen.observe(invariant.UserEnds{Pod: pod.UID})
-	d.try(ctx, func(ctx context.Context) error {
-		return d.client.CoreV1().Pods(g.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
-	})
+	d.deleteObject(ctx, pod, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }
 
 func (d *driver) failMember(ctx context.Context, g *cast, number int) {
@@ -222,38 +250,12 @@ func (d *driver) failMember(ctx context.Context, g *cast, number int) {
 	if len(members) == 0 {
 		return
 	}
-	pod := members[number%len(members)]
-	d.try(ctx, func(ctx context.Context) error {
-		_, err := d.client.CoreV1().Pods(g.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, workload.FailNow, metav1.PatchOptions{})
-		return err
-	})
+	d.patchObject(ctx, members[number%len(members)], workload.FailNow)
 }
 
 func (d *driver) setMinimum(ctx context.Context, g *cast, minimum int) {
 	g.minimum = minimum
-	patch := fmt.Appendf(nil, `{"spec":{"minMember":%d}}`, minimum)
-	d.try(ctx, func(ctx context.Context) error {
-		_, err := d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Patch(ctx, g.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
-	})
-}
-
-func (d *driver) reserve(ctx context.Context, a *activity) {
-	object, err := a.Reservation.Object(&a.Gangs[0])
-	if err != nil {
-		d.refused(err)
-		return
-	}
-	d.try(ctx, func(ctx context.Context) error {
-		_, err := d.dynamic.Resource(v1alpha1.ReservationResource).Create(ctx, object, metav1.CreateOptions{})
-		return err
-	})
-}
-
-func (d *driver) unreserve(ctx context.Context, a *activity) {
-	d.try(ctx, func(ctx context.Context) error {
-		return d.dynamic.Resource(v1alpha1.ReservationResource).Delete(ctx, a.Reservation.Name, metav1.DeleteOptions{})
-	})
+	d.patchObject(ctx, g.Group(minimum), fmt.Appendf(nil, `{"spec":{"minMember":%d}}`, minimum))
 }
 
 // delete deletes everything of a work but its Reservation, which holds what it holds until it has run out.
@@ -276,25 +278,16 @@ func (d *driver) delete(ctx context.Context, a *activity) {
 }
 
 func (d *driver) deleteGang(ctx context.Context, g *cast) {
-	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
 	if g.Join == workload.PodGroup {
-		d.try(ctx, func(ctx context.Context) error {
-			return d.dynamic.Resource(observe.PodGroups).Namespace(g.Namespace).Delete(ctx, g.Name, options)
-		})
+		d.deleteObject(ctx, g.Group(g.minimum), background)
 	}
 	switch g.Owner {
 	case workload.Job:
-		d.try(ctx, func(ctx context.Context) error {
-			return d.client.BatchV1().Jobs(g.Namespace).Delete(ctx, g.Name, options)
-		})
+		d.deleteObject(ctx, g.BatchJob(), background)
 	case workload.ReplicaSet:
-		d.try(ctx, func(ctx context.Context) error {
-			return d.client.AppsV1().ReplicaSets(g.Namespace).Delete(ctx, g.Name, options)
-		})
+		d.deleteObject(ctx, g.Replicas(), background)
 	case workload.Bare:
-		d.try(ctx, func(ctx context.Context) error {
-			return d.client.CoreV1().Pods(g.Namespace).DeleteCollection(ctx, options, metav1.ListOptions{LabelSelector: workload.GangLabel + "=" + g.Name})
-		})
+		d.deleteAll(ctx, podsResource, g.Namespace, workload.GangLabel+"="+g.Name)
 	}
 }
 

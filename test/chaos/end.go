@@ -8,8 +8,7 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
@@ -78,7 +77,7 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	s.progress("deleting everything")
 	for users.oldest(ctx) {
 	}
-	s.sweep(ctx, users)
+	sweep(ctx, users)
 	s.waitEmpty(ctx)
 	gauges, err := s.gauges(ctx)
 	if err != nil {
@@ -132,9 +131,7 @@ func (s *stage) endMoves(ctx context.Context, users *driver) error {
 	}
 	s.waitDeleted(ctx)
 	s.seen.with(func(c *invariant.Checker) { c.CheckMoves(movesWithin) })
-	users.try(ctx, func(ctx context.Context) error {
-		return s.dynamic.Resource(v1alpha1.DefragmentationPlanResource).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	})
+	users.deleteAll(ctx, v1alpha1.DefragmentationPlanResource, "", "")
 	return nil
 }
 
@@ -159,9 +156,7 @@ func (s *stage) checkReservations(ctx context.Context, users *driver) error {
 		}
 	}
 	s.seen.with(func(c *invariant.Checker) { c.CheckReservations(held) })
-	users.try(ctx, func(ctx context.Context) error {
-		return s.dynamic.Resource(v1alpha1.ReservationResource).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-	})
+	users.deleteAll(ctx, v1alpha1.ReservationResource, "", "")
 	s.waitDeleted(ctx)
 	return nil
 }
@@ -216,26 +211,19 @@ func (s *stage) waitQuiet(ctx context.Context, quiet time.Duration) bool {
 	return false
 }
 
+// podsResource is the resource of pods, made what users make, pods after their owners.
+var (
+	podsResource = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	made         = []schema.GroupVersionResource{
+		{Group: "batch", Version: "v1", Resource: "jobs"}, {Group: "apps", Version: "v1", Resource: "replicasets"}, podsResource, observe.PodGroups,
+	}
+)
+
 // sweep deletes all that users may have left.
-func (s *stage) sweep(ctx context.Context, users *driver) {
-	options := metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}
-	client := s.cluster.Clientset()
+func sweep(ctx context.Context, users *driver) {
 	for _, namespace := range workload.Namespaces {
-		for _, call := range []func(context.Context) error{
-			func(ctx context.Context) error {
-				return client.BatchV1().Jobs(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
-			},
-			func(ctx context.Context) error {
-				return client.AppsV1().ReplicaSets(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
-			},
-			func(ctx context.Context) error {
-				return client.CoreV1().Pods(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
-			},
-			func(ctx context.Context) error {
-				return s.dynamic.Resource(observe.PodGroups).Namespace(namespace).DeleteCollection(ctx, options, metav1.ListOptions{})
-			},
-		} {
-			users.try(ctx, call)
+		for _, resource := range made {
+			users.deleteAll(ctx, resource, namespace, "")
 		}
 	}
 }

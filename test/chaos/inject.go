@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"syscall"
 	"time"
@@ -11,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
@@ -167,7 +165,7 @@ func (i *injector) hitNode(ctx, mend context.Context, f workload.Fault) error {
 	if node == nil || node.Name == "" {
 		return fmt.Errorf("reading node %s: it is not there", name)
 	}
-	i.users.try(mend, func(ctx context.Context) error { return nodes.Delete(ctx, name, metav1.DeleteOptions{}) })
+	i.users.deleteObject(mend, node, metav1.DeleteOptions{})
 	_ = await.Pause(ctx, f.Lasts/2)
 	if f.Blow == workload.Remove {
 		i.buryPods(mend, name)
@@ -176,20 +174,13 @@ func (i *injector) hitNode(ctx, mend context.Context, f workload.Fault) error {
 	if f.Blow == workload.Remove {
 		i.buryPods(mend, name) // pods that were bound to it late
 	}
-	again := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: maps.Clone(node.Labels), Annotations: maps.Clone(node.Annotations)}, Status: node.Status}
-	i.users.try(mend, func(ctx context.Context) error {
-		_, err := nodes.Create(ctx, again, metav1.CreateOptions{})
-		return err
-	})
+	i.users.createObject(mend, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: node.Labels, Annotations: node.Annotations}, Status: node.Status})
 	return nil
 }
 
 func (i *injector) cordon(ctx context.Context, name string, cordoned bool) {
-	patch := fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned)
-	i.users.try(ctx, func(ctx context.Context) error {
-		_, err := i.cluster.Clientset().CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-		return err
-	})
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	i.users.patchObject(ctx, node, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, cordoned))
 }
 
 // buryPods ends the pods of a node that is gone, as the garbage collector of pods does after 40 seconds.
@@ -207,15 +198,8 @@ func (i *injector) buryPods(ctx context.Context, node string) {
 	for n := range list.Items {
 		pod := &list.Items[n]
 		if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
-			i.users.try(ctx, func(ctx context.Context) error {
-				_, err := client.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, failed, metav1.PatchOptions{}, "status")
-				return err
-			})
+			i.users.patchObject(ctx, pod, failed, "status")
 		}
-		i.users.try(ctx, func(ctx context.Context) error {
-			return client.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-				GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID)),
-			})
-		})
+		i.users.deleteObject(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	}
 }

@@ -14,9 +14,6 @@ import (
 
 	"k8s.io/client-go/dynamic"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
@@ -114,12 +111,8 @@ func bounds(o Options) invariant.Config {
 		return config
 	}
 	config.AllQueues = true
-	for _, q := range workload.QueueSpecs {
-		one := invariant.Queue{Name: q.Name, Parent: q.Parent}
-		if q.Capability > 0 {
-			one.Capability = v1.ResourceList{localcluster.ResourceGPU: *resource.NewQuantity(int64(q.Capability), resource.DecimalSI)}
-		}
-		config.Queues = append(config.Queues, one)
+	for _, q := range workload.Queues {
+		config.Queues = append(config.Queues, invariant.Queue{Name: q.Name, Parent: q.Spec.Parent, Capability: q.Spec.Capability})
 	}
 	return config
 }
@@ -169,7 +162,7 @@ func (s *stage) run(ctx context.Context, plan workload.Plan) (*Report, error) {
 	go s.health.probe(watching)
 	go s.seen.tick(watching)
 
-	users := newDriver(s.cluster.Clientset(), s.dynamic, s.seen)
+	users := newDriver(s.dynamic, s.seen)
 	faults := newInjector(s, users)
 	s.progress("%s", plan.String())
 	begin := time.Now()

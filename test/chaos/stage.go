@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,6 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
@@ -67,28 +67,19 @@ func clusterUp(ctx context.Context, o Options, root, dir string) (*localcluster.
 
 // furnish creates namespaces, priority classes and queues.
 func (s *stage) furnish(ctx context.Context) error {
-	client := s.cluster.Clientset()
+	users := newDriver(s.dynamic, s.seen)
 	for _, name := range workload.Namespaces {
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating namespace %s: %w", name, err)
-		}
+		users.createObject(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	for level, value := range workload.Levels {
-		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: workload.ClassName(level)}, Value: value}
-		if _, err := client.SchedulingV1().PriorityClasses().Create(ctx, class, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating priority class %s: %w", class.Name, err)
+		users.createObject(ctx, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: workload.ClassName(level)}, Value: value})
+	}
+	if s.options.Queues {
+		for _, queue := range workload.Queues {
+			users.createObject(ctx, queue)
 		}
 	}
-	if !s.options.Queues {
-		return nil
-	}
-	resource := schema.GroupVersionResource{Group: "scheduling.lockstep.dev", Version: "v1alpha1", Resource: "queues"}
-	for _, q := range workload.QueueSpecs {
-		if _, err := s.dynamic.Resource(resource).Create(ctx, q.Object(), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating queue %s: %w", q.Name, err)
-		}
-	}
-	return nil
+	return errors.Join(users.refusals()...)
 }
 
 // startReplicas starts two of each service and returns when one of each leads.

@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
@@ -21,50 +23,45 @@ import (
 
 // watchAll begins to watch all that the checker judges by, and returns when all of it was seen once.
 func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Interface, dynamic dynamic.Interface, options Options) error {
-	follow(watching, o, observe.Follower[*v1.Pod]{
-		From: observe.Core(client, "pods", metav1.NamespaceAll, fields.Everything()), See: o.seePod, SeeAll: o.podsListed,
-	})
-	follow(watching, o, observe.Follower[*v1.Node]{
-		From: observe.Core(client, "nodes", metav1.NamespaceAll, fields.Everything()),
-		See: func(before, after *v1.Node) {
-			if after == nil {
-				o.observe(invariant.NodeGone{Name: before.Name})
-				return
-			}
-			o.observe(invariant.NodeSeen{Node: after})
-		},
-		SeeAll: func(all []*v1.Node) { o.observe(invariant.NodesListed{Nodes: all}) },
-	})
+	core := func(resource string, selector fields.Selector) cache.ListerWatcherWithContext {
+		return observe.Core(client, resource, metav1.NamespaceAll, selector)
+	}
+	custom := func(resource schema.GroupVersionResource) cache.ListerWatcherWithContext {
+		return observe.Dynamic(dynamic.Resource(resource))
+	}
+	follow(watching, o, observe.Follower[*v1.Pod]{From: core("pods", fields.Everything()), See: o.seePod, SeeAll: o.podsListed})
+	followKind(watching, o, core("nodes", fields.Everything()),
+		func(node *v1.Node) invariant.Observation { return invariant.NodeSeen{Node: node} },
+		func(node *v1.Node) invariant.Observation { return invariant.NodeGone{Name: node.Name} })
 	follow(watching, o, observe.Follower[*v1.Event]{
-		From: observe.Core(client, "events", metav1.NamespaceAll, fields.OneTermEqualSelector("reason", "Preempted")),
+		From: core("events", fields.OneTermEqualSelector("reason", "Preempted")),
 		See: func(_, after *v1.Event) {
 			if after != nil {
 				o.observe(invariant.Told{Event: after})
 			}
 		},
 	})
-	follow(watching, o, observe.Follower[*unstructured.Unstructured]{
-		From: observe.Dynamic(dynamic.Resource(observe.PodGroups)),
-		See: func(before, after *unstructured.Unstructured) {
-			if after == nil {
-				o.observe(invariant.GroupGone{Key: groupOf(before).Key})
-				return
-			}
-			o.observe(invariant.GroupSeen{Group: groupOf(after)})
+	followKind(watching, o, custom(observe.PodGroups),
+		func(u *unstructured.Unstructured) invariant.Observation {
+			return invariant.GroupSeen{Group: groupOf(u)}
 		},
-		SeeAll: func(list []*unstructured.Unstructured) {
-			all := invariant.GroupsListed{}
-			for _, group := range list {
-				all.Groups = append(all.Groups, groupOf(group))
-			}
-			o.observe(all)
-		},
-	})
+		func(u *unstructured.Unstructured) invariant.Observation {
+			return invariant.GroupGone{Key: groupOf(u).Key}
+		})
 	if options.holds() {
-		o.watchReservations(watching, dynamic)
+		followKind(watching, o, custom(v1alpha1.ReservationResource),
+			func(u *unstructured.Unstructured) invariant.Observation {
+				return invariant.ReservationSeen{Reserved: reservedBy(u)}
+			},
+			func(u *unstructured.Unstructured) invariant.Observation {
+				return invariant.ReservationGone{Reserved: reservedBy(u)}
+			})
 	}
 	if options.Moves {
-		o.watchMoves(watching, dynamic)
+		follow(watching, o, observe.Follower[*unstructured.Unstructured]{From: custom(v1alpha1.PodMigrationResource), See: o.seeMigration})
+		followKind(watching, o, custom(v1alpha1.DefragmentationPlanResource),
+			func(u *unstructured.Unstructured) invariant.Observation { return invariant.PlanSeen{Plan: planOf(u)} },
+			func(u *unstructured.Unstructured) invariant.Observation { return invariant.PlanGone{UID: u.GetUID()} })
 	}
 	if err := o.Wait(ctx, func() bool { return o.unseen == 0 }); err != nil {
 		return fmt.Errorf("waiting for the first lists: %w", err)
@@ -72,67 +69,31 @@ func (o *observer) watchAll(ctx, watching context.Context, client kubernetes.Int
 	return nil
 }
 
-func (o *observer) watchReservations(ctx context.Context, dynamic dynamic.Interface) {
-	follow(ctx, o, observe.Follower[*unstructured.Unstructured]{
-		From: observe.Dynamic(dynamic.Resource(v1alpha1.ReservationResource)),
-		See: func(before, after *unstructured.Unstructured) {
-			if after == nil {
-				o.observe(invariant.ReservationGone{Reserved: reservedBy(before)})
-				return
-			}
-			o.observe(invariant.ReservationSeen{Reserved: reservedBy(after)})
-		},
-		SeeAll: func(list []*unstructured.Unstructured) {
-			all := invariant.ReservationsListed{}
-			for _, one := range list {
-				all.Reservations = append(all.Reservations, reservedBy(one))
-			}
-			o.observe(all)
-		},
-	})
+// followKind follows the objects of one resource, and hands on each that was created or changed, and each that is gone,
+// as last seen.
+func followKind[T observe.Object](ctx context.Context, o *observer, from cache.ListerWatcherWithContext, seen, gone func(T) invariant.Observation) {
+	follow(ctx, o, observe.Follower[T]{From: from, See: func(before, after T) {
+		var none T
+		if after == none {
+			o.observe(gone(before))
+			return
+		}
+		o.observe(seen(after))
+	}})
 }
 
-// watchMoves follows DefragmentationPlans and PodMigrations.
-func (o *observer) watchMoves(ctx context.Context, dynamic dynamic.Interface) {
-	follow(ctx, o, observe.Follower[*unstructured.Unstructured]{
-		From: observe.Dynamic(dynamic.Resource(v1alpha1.PodMigrationResource)),
-		See: func(before, after *unstructured.Unstructured) {
-			if after == nil {
-				o.observe(invariant.MigrationGone{UID: before.GetUID()})
-				return
-			}
-			o.observe(invariant.MigrationSeen{Migration: migrationOf(after)})
-			if migrationOf(after).Reserved && (before == nil || !migrationOf(before).Reserved) {
-				o.Lock()
-				defer o.Unlock()
-				o.reached(workload.AtTarget)
-			}
-		},
-		SeeAll: func(list []*unstructured.Unstructured) {
-			all := invariant.MigrationsListed{}
-			for _, one := range list {
-				all.Migrations = append(all.Migrations, migrationOf(one))
-			}
-			o.observe(all)
-		},
-	})
-	follow(ctx, o, observe.Follower[*unstructured.Unstructured]{
-		From: observe.Dynamic(dynamic.Resource(v1alpha1.DefragmentationPlanResource)),
-		See: func(before, after *unstructured.Unstructured) {
-			if after == nil {
-				o.observe(invariant.PlanGone{UID: before.GetUID()})
-				return
-			}
-			o.observe(invariant.PlanSeen{Plan: planOf(after)})
-		},
-		SeeAll: func(list []*unstructured.Unstructured) {
-			all := invariant.PlansListed{}
-			for _, one := range list {
-				all.Plans = append(all.Plans, planOf(one))
-			}
-			o.observe(all)
-		},
-	})
+// seeMigration takes in a PodMigration that was created, changed or is gone.
+func (o *observer) seeMigration(before, after *unstructured.Unstructured) {
+	if after == nil {
+		o.observe(invariant.MigrationGone{UID: before.GetUID()})
+		return
+	}
+	o.observe(invariant.MigrationSeen{Migration: migrationOf(after)})
+	if migrationOf(after).Reserved && (before == nil || !migrationOf(before).Reserved) {
+		o.Lock()
+		defer o.Unlock()
+		o.reached(workload.AtTarget)
+	}
 }
 
 // read reads an object of a kind that the API server checks.

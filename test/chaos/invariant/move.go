@@ -37,12 +37,9 @@ type Plan struct {
 func (p *Plan) ended() bool { return p.Phase == "Succeeded" || p.Phase == "Failed" }
 
 type (
-	// MigrationSeen is a PodMigration that was created or changed, MigrationsListed is all of them.
-	MigrationSeen    struct{ Migration Migration }
-	MigrationsListed struct{ Migrations []Migration }
-	// PlanSeen is a DefragmentationPlan that was created or changed, PlansListed is all of them.
-	PlanSeen    struct{ Plan Plan }
-	PlansListed struct{ Plans []Plan }
+	// MigrationSeen is a PodMigration that was created or changed, PlanSeen such a DefragmentationPlan.
+	MigrationSeen struct{ Migration Migration }
+	PlanSeen      struct{ Plan Plan }
 	// MigrationGone, PlanGone are ones that are no more.
 	MigrationGone struct{ UID types.UID }
 	PlanGone      struct{ UID types.UID }
@@ -115,19 +112,6 @@ func (o MigrationSeen) apply(c *Checker) {
 
 func (o MigrationGone) apply(c *Checker) { delete(c.moves.there, o.UID) }
 
-func (o MigrationsListed) apply(c *Checker) {
-	there := map[types.UID]bool{}
-	for _, one := range o.Migrations {
-		there[one.UID] = true
-		MigrationSeen{one}.apply(c)
-	}
-	for uid := range c.moves.migrations {
-		if !there[uid] {
-			delete(c.moves.there, uid)
-		}
-	}
-}
-
 func (o PlanSeen) apply(c *Checker) {
 	now := o.Plan
 	before := c.moves.plans[now.UID]
@@ -142,19 +126,6 @@ func (o PlanSeen) apply(c *Checker) {
 }
 
 func (o PlanGone) apply(c *Checker) { delete(c.moves.there, o.UID) }
-
-func (o PlansListed) apply(c *Checker) {
-	there := map[types.UID]bool{}
-	for _, one := range o.Plans {
-		there[one.UID] = true
-		PlanSeen{one}.apply(c)
-	}
-	for uid := range c.moves.plans {
-		if !there[uid] {
-			delete(c.moves.there, uid)
-		}
-	}
-}
 
 // byEvictionAPI is the reason of pods that the Eviction API has deleted.
 const byEvictionAPI = "EvictionByEvictionAPI"

@@ -113,19 +113,6 @@ func (o NodeGone) apply(c *Checker) {
 	c.loseNode(n)
 }
 
-func (o NodesListed) apply(c *Checker) {
-	there := map[string]bool{}
-	for _, n := range o.Nodes {
-		there[n.Name] = true
-		NodeSeen{n}.apply(c)
-	}
-	for name, n := range c.nodes {
-		if !there[name] && !n.gone {
-			NodeGone{name}.apply(c)
-		}
-	}
-}
-
 // loseNode takes in that a node takes no pods any more: what is being placed may have been promised
 // room on it, and has to find other room.
 func (c *Checker) loseNode(n *node) {

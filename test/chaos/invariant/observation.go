@@ -22,11 +22,10 @@ type (
 // PodsListed is all pods, after a watch was cut, or at the begin.
 type PodsListed struct{ Pods []*v1.Pod }
 
-// NodeSeen is a node that was created or changed, NodeGone one that is no more, NodesListed is all.
+// NodeSeen is a node that was created or changed, NodeGone one that is no more.
 type (
-	NodeSeen    struct{ Node *v1.Node }
-	NodeGone    struct{ Name string }
-	NodesListed struct{ Nodes []*v1.Node }
+	NodeSeen struct{ Node *v1.Node }
+	NodeGone struct{ Name string }
 )
 
 // Group is what matters of a PodGroup.
@@ -39,12 +38,10 @@ type Group struct {
 	Labels      map[string]string
 }
 
-// GroupSeen is a PodGroup that was created or changed, GroupGone one that is no more, GroupsListed is
-// all.
+// GroupSeen is a PodGroup that was created or changed, GroupGone one that is no more.
 type (
-	GroupSeen    struct{ Group Group }
-	GroupGone    struct{ Key string }
-	GroupsListed struct{ Groups []Group }
+	GroupSeen struct{ Group Group }
+	GroupGone struct{ Key string }
 )
 
 // Told is an event of the API. It may come before or after what it reports, and twice.
@@ -161,20 +158,5 @@ func (o GroupGone) apply(c *Checker) {
 		c.changed(g, "PodGroup is gone")
 		c.read(g)
 		c.judge(g)
-	}
-}
-
-func (o GroupsListed) apply(c *Checker) {
-	there := map[string]bool{}
-	for _, g := range o.Groups {
-		there[g.Key] = true
-	}
-	for key := range c.objects {
-		if !there[key] {
-			GroupGone{key}.apply(c)
-		}
-	}
-	for _, g := range o.Groups {
-		GroupSeen{g}.apply(c)
 	}
 }

@@ -144,30 +144,8 @@ type (
 	ReservationGone struct{ Reserved Reserved }
 )
 
-// ReservationsListed is all of them, after a watch was cut, or at the begin.
-type ReservationsListed struct{ Reservations []Reserved }
-
 func (o ReservationSeen) apply(c *Checker) { c.reserve(o.Reserved, false) }
 func (o ReservationGone) apply(c *Checker) { c.reserve(o.Reserved, true) }
-
-func (o ReservationsListed) apply(c *Checker) {
-	there := map[types.UID]bool{}
-	for _, r := range o.Reservations {
-		there[r.UID] = true
-		c.reserve(r, false)
-	}
-	known := maps.Clone(c.promises.reservations)
-	for _, one := range c.promises.pending {
-		if one.reservation != nil {
-			known[one.reservation.UID] = one.reservation
-		}
-	}
-	for uid, r := range known {
-		if !there[uid] {
-			c.reserve(*r, true) // since when is not known: as soon as may be
-		}
-	}
-}
 
 // vanished takes in that pods went while no watch saw them: since when is not known, and it is as soon as may be.
 func (c *Checker) vanished(there map[types.UID]bool) {

@@ -34,7 +34,7 @@ func tell(t *testing.T, configure ...func(*Config)) *story {
 		f(&config)
 	}
 	s := &story{t: t, check: New(config), last: begin, pods: map[string]*v1.Pod{}}
-	s.at(0, NodesListed{}, PodsListed{}, GroupsListed{}, Health{})
+	s.at(0, PodsListed{}, Health{})
 	for i := range 4 {
 		s.at(0, NodeSeen{s.node(i, false)})
 	}

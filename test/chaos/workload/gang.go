@@ -4,6 +4,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // Owner is what makes the pods of a gang.
@@ -156,21 +160,17 @@ func pick(r *rand.Rand, percents ...int) int {
 	return len(percents) - 1
 }
 
-// QueueSpec is a queue as users write it.
-type QueueSpec struct {
-	Name, Parent string
-	Weight       int
-	// In GPUs; 0: none.
-	Guarantee, Capability int
+// Queues are the queues of a run with queues, parents first.
+var Queues = []*v1alpha1.Queue{
+	queue("research", v1alpha1.QueueSpec{Weight: 2}),
+	queue("vision", v1alpha1.QueueSpec{Parent: "research", Weight: 1, Guarantee: gpus(64)}),
+	queue("speech", v1alpha1.QueueSpec{Parent: "research", Weight: 1, Capability: gpus(192)}),
+	queue("product", v1alpha1.QueueSpec{Weight: 1, Guarantee: gpus(96)}),
+	queue("guests", v1alpha1.QueueSpec{Weight: 1, Capability: gpus(128)}),
 }
 
-// QueueSpecs are the queues of a run with queues, parents first.
-var QueueSpecs = []QueueSpec{
-	{Name: "research", Weight: 2},
-	{Name: "vision", Parent: "research", Weight: 1, Guarantee: 64},
-	{Name: "speech", Parent: "research", Weight: 1, Capability: 192},
-	{Name: "product", Weight: 1, Guarantee: 96},
-	{Name: "guests", Weight: 1, Capability: 128},
+func queue(name string, spec v1alpha1.QueueSpec) *v1alpha1.Queue {
+	return &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
 }
 
 // queueNames are the queues that gangs are in.

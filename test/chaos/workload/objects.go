@@ -154,18 +154,6 @@ func (g *Gang) Group(minimum int) *unstructured.Unstructured {
 	return u
 }
 
-// Object makes a queue.
-func (q QueueSpec) Object() *unstructured.Unstructured {
-	spec := map[string]any{"weight": int64(q.Weight)}
-	if q.Parent != "" {
-		spec["parent"] = q.Parent
-	}
-	for field, gpus := range map[string]int{"guarantee": q.Guarantee, "capability": q.Capability} {
-		if gpus > 0 {
-			spec[field] = map[string]any{string(localcluster.ResourceGPU): strconv.Itoa(gpus)}
-		}
-	}
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "scheduling.lockstep.dev/v1alpha1", "kind": "Queue", "spec": spec}}
-	u.SetName(q.Name)
-	return u
+func gpus(n int) v1.ResourceList {
+	return v1.ResourceList{localcluster.ResourceGPU: *resource.NewQuantity(int64(n), resource.DecimalSI)}
 }

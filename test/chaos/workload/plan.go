@@ -14,7 +14,7 @@ type Options struct {
 	Seed uint64
 	// Length is how long gangs come and faults happen.
 	Length time.Duration
-	// Queues puts every gang into one of the queues of QueueSpecs.
+	// Queues puts every gang into one of the Queues.
 	Queues bool
 	// Reservations makes capacity be held for many of them.
 	Reservations bool

@@ -1,14 +1,12 @@
 package workload
 
 import (
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -62,7 +60,7 @@ func (w *Work) reserve(r *rand.Rand) {
 }
 
 // Object makes the Reservation of a gang.
-func (one *Reservation) Object(g *Gang) (*unstructured.Unstructured, error) {
+func (one *Reservation) Object(g *Gang) *v1alpha1.Reservation {
 	template := g.template()
 	maps.DeleteFunc(template.Annotations, func(key, _ string) bool {
 		return strings.HasPrefix(key, "gang.scheduling.koordinator.sh/") || key == v1alpha1.ReservationAnnotation
@@ -74,25 +72,19 @@ func (one *Reservation) Object(g *Gang) (*unstructured.Unstructured, error) {
 	if g.Queue != "" {
 		template.Labels[v1alpha1.QueueLabel] = g.Queue
 	}
-	pod, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&template)
-	if err != nil {
-		return nil, fmt.Errorf("making Reservation %s: %w", one.Name, err)
-	}
-	owner := map[string]any{"labelSelector": map[string]any{"matchLabels": map[string]any{GangLabel: g.Name}}}
+	owner := v1alpha1.ReservationOwner{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{GangLabel: g.Name}}}
 	if one.ByGang {
-		owner = map[string]any{"podGroup": g.Key()}
+		owner = v1alpha1.ReservationOwner{PodGroup: g.Key()}
 	}
 	policy := v1alpha1.AllocateAligned
 	if one.Restricted {
 		policy = v1alpha1.AllocateRestricted
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.SchemeGroupVersion.String(), "kind": "Reservation",
-		"spec": map[string]any{
-			"template": pod, "owners": []any{owner}, "replicas": int64(one.Replicas), "allocateOnce": one.Once,
-			"allocatePolicy": string(policy), "ttl": one.TTL.String(),
+	return &v1alpha1.Reservation{
+		ObjectMeta: metav1.ObjectMeta{Name: one.Name},
+		Spec: v1alpha1.ReservationSpec{
+			Template: template, Owners: []v1alpha1.ReservationOwner{owner}, Replicas: int32(one.Replicas), AllocateOnce: &one.Once,
+			AllocatePolicy: policy, TTL: &metav1.Duration{Duration: one.TTL},
 		},
-	}}
-	u.SetName(one.Name)
-	return u, nil
+	}
 }
