@@ -10,8 +10,6 @@ import (
 	"syscall"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
@@ -22,8 +20,6 @@ type asked struct {
 }
 
 func (b asked) name() string { return fmt.Sprintf("Asked/nodes=%d/pods=%d", b.nodes, b.nodes*b.onNode) }
-
-func (b asked) quick() bool { return false }
 
 // job is what whatif is asked about.
 const job = `apiVersion: batch/v1
@@ -81,21 +77,17 @@ func (b asked) fill(ctx context.Context, f *fixture) error {
 // fill makes pods that have their nodes, as many on each as the workload's gangs have. Those beyond withGPU on a node
 // ask for no GPU.
 func (f *fixture) fill(ctx context.Context, runs workload, withGPU int) error {
-	nodes, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := f.nodeNames(ctx)
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+		return err
 	}
 	return each(ctx, runs.pods(), func(ctx context.Context, i int) error {
 		pod := runs.at(i)
-		pod.Spec.NodeName = nodes.Items[i/runs.size].Name
+		pod.Spec.NodeName = nodes[i/runs.size]
 		if i%runs.size >= withGPU {
 			delete(pod.Spec.Containers[0].Resources.Limits, localcluster.ResourceGPU)
 		}
-		f.wrote.Add(1)
-		if _, err := f.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating a pod: %w", err)
-		}
-		return nil
+		return f.createPod(ctx, pod)
 	})
 }
 

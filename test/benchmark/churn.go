@@ -38,8 +38,6 @@ func (b churn) name() string {
 	return fmt.Sprintf("Churn/nodes=%d/gangs=%d/sizes=%s", b.nodes, b.gangs, strings.Trim(strings.ReplaceAll(fmt.Sprint(b.sizes), " ", ","), "[]"))
 }
 
-func (b churn) quick() bool { return false }
-
 // mean returns the mean of the sizes.
 func (b churn) mean() float64 {
 	sum := 0
@@ -81,7 +79,7 @@ func (b churn) run(ctx context.Context, f *fixture, r *report) error {
 func (b churn) once(ctx context.Context, f *fixture) (v values, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, s, err := f.startWatched(ctx, ours, b.name())
+	seen, s, err := f.startWatched(ctx, ours)
 	if err != nil {
 		return nil, err
 	}
@@ -164,14 +162,14 @@ func (b churn) end(ctx context.Context, f *fixture, fill workload, random *rand.
 }
 
 // whileBusy measures a scheduler while work is done.
-func (f *fixture) whileBusy(ctx context.Context, s *scheduler, v values, work func() error) error {
+func (f *fixture) whileBusy(ctx context.Context, s *process, v values, work func() error) error {
 	read := func() (cpu time.Duration, thread float64, err error) {
-		text, err := s.metrics(ctx)
+		metrics, err := s.metrics(ctx)
 		if err != nil {
 			return 0, 0, err
 		}
-		if thread, err = total(text, "scheduler_scheduling_algorithm_duration_seconds_sum"); err != nil {
-			return 0, 0, err
+		for _, profile := range metrics["scheduler_scheduling_algorithm_duration_seconds_sum"] {
+			thread += float64(profile.Value)
 		}
 		cpu, err = cpuOf(s.Pid())
 		return cpu, thread, err

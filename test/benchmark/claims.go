@@ -24,8 +24,6 @@ func (b claims) name() string {
 	return fmt.Sprintf("Claims/nodes=%d/gangs=%dx%d", b.nodes, b.gangs, b.size)
 }
 
-func (b claims) quick() bool { return false }
-
 func (b claims) run(ctx context.Context, f *fixture, r *report) (err error) {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
@@ -59,12 +57,12 @@ func (f *fixture) setDevices(ctx context.Context) error {
 	if _, err := f.client.ResourceV1().DeviceClasses().Create(ctx, dra.Class(), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("creating the device class: %w", err)
 	}
-	nodes, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := f.nodeNames(ctx)
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+		return err
 	}
-	return each(ctx, len(nodes.Items), func(ctx context.Context, i int) error {
-		if _, err := f.client.ResourceV1().ResourceSlices().Create(ctx, dra.Slice(nodes.Items[i].Name, gpusOnNode), metav1.CreateOptions{}); err != nil {
+	return each(ctx, len(nodes), func(ctx context.Context, i int) error {
+		if _, err := f.client.ResourceV1().ResourceSlices().Create(ctx, dra.Slice(nodes[i], gpusOnNode), metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating a ResourceSlice: %w", err)
 		}
 		return nil

@@ -21,13 +21,15 @@ func (b contention) name() string {
 	return fmt.Sprintf("Contention/nodes=%d/gangs=%dx%d", b.nodes, b.gangs, b.size)
 }
 
-func (b contention) quick() bool { return false }
-
 // fit returns how many gangs fit.
 func (b contention) fit() int { return b.nodes * gpusOnNode / b.size }
 
-// fullWindow is how long writes are counted once no more fits.
-const fullWindow = 40 * time.Second
+const (
+	// fullWindow is how long writes are counted once no more fits, and observed for how long the cluster is watched then.
+	fullWindow, observed = 40 * time.Second, 45 * time.Second
+	// replaced is how many gangs are deleted then, one after the other.
+	replaced = 3
+)
 
 func (b contention) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
@@ -49,7 +51,7 @@ func (b contention) run(ctx context.Context, f *fixture, r *report) error {
 func (b contention) once(ctx context.Context, f *fixture, r *report) (v values, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, s, err := f.startWatched(ctx, ours, b.name())
+	seen, s, err := f.startWatched(ctx, ours)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func (b contention) check(r *report, when string, seen *bindings) {
 const fullTimeout = time.Minute
 
 // wait waits until as many gangs are bound as fit.
-func (b contention) wait(ctx context.Context, seen *bindings, s *scheduler, r *report, when string) error {
+func (b contention) wait(ctx context.Context, seen *bindings, s *process, r *report, when string) error {
 	waitCtx, cancel := context.WithTimeout(ctx, fullTimeout)
 	defer cancel()
 	err := seen.Wait(waitCtx, func() bool {
@@ -113,7 +115,7 @@ func (b contention) wait(ctx context.Context, seen *bindings, s *scheduler, r *r
 }
 
 // watchFull measures what the gangs that wait cost.
-func (b contention) watchFull(ctx context.Context, f *fixture, s *scheduler, v values) error {
+func (b contention) watchFull(ctx context.Context, f *fixture, s *process, v values) error {
 	before, err := f.writesNow(ctx)
 	if err != nil {
 		return err
@@ -130,7 +132,7 @@ func (b contention) watchFull(ctx context.Context, f *fixture, s *scheduler, v v
 	written := after.since(before)
 	v["writes-in-40s"] = float64(written.total()) - float64(f.wrote.Load()-wrote)
 	progress("%s: written while full: %s", b.name(), written.per(1))
-	if err := await.Pause(ctx, f.observe-time.Since(start)); err != nil {
+	if err := await.Pause(ctx, observed-time.Since(start)); err != nil {
 		return err
 	}
 	cpu, err := cpuOf(s.Pid())
@@ -139,9 +141,9 @@ func (b contention) watchFull(ctx context.Context, f *fixture, s *scheduler, v v
 }
 
 // replace deletes gangs, one after the other, and measures how soon another one takes the place.
-func (b contention) replace(ctx context.Context, f *fixture, seen *bindings, s *scheduler, r *report, v values) error {
+func (b contention) replace(ctx context.Context, f *fixture, seen *bindings, s *process, r *report, v values) error {
 	var took []time.Duration
-	for range min(f.next, b.gangs-b.fit()) {
+	for range min(replaced, b.gangs-b.fit()) {
 		gang := seen.oldest()
 		names := make([]string, b.size)
 		for i := range names {

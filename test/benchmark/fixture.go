@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -19,10 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
-	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
@@ -39,9 +39,9 @@ type fixture struct {
 	options
 	cluster *localcluster.Cluster
 	client  kubernetes.Interface
-	groups  pgclientset.Interface // of community PodGroups
+	objects client.Client // of community PodGroups and Reservations
 	// statusKeeper is the lockstep-controller that runs; nil while none does.
-	statusKeeper *controller
+	statusKeeper *process
 	nodes        int
 	// turn makes names that were not used before.
 	turn int
@@ -50,16 +50,11 @@ type fixture struct {
 }
 
 func newFixture(cluster *localcluster.Cluster, o options) (*fixture, error) {
-	if o.profiles != "" {
-		if err := os.MkdirAll(o.profiles, 0o755); err != nil {
-			return nil, fmt.Errorf("making the folder for profiles: %w", err)
-		}
-	}
-	groups, err := pgclientset.NewForConfig(cluster.RESTConfig())
+	objects, err := client.New(cluster.RESTConfig(), client.Options{Scheme: apiobjects.Scheme()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client for PodGroups: %w", err)
 	}
-	return &fixture{options: o, cluster: cluster, client: cluster.Clientset(), groups: groups}, nil
+	return &fixture{options: o, cluster: cluster, client: cluster.Clientset(), objects: objects}, nil
 }
 
 // each calls f for 0 to n-1, about in this order, several at a time.
@@ -93,19 +88,35 @@ func (f *fixture) setNodes(ctx context.Context, count int) error {
 		f.nodes = count
 		return nil
 	}
-	list, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	names, err := f.nodeNames(ctx)
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+		return err
 	}
-	surplus := list.Items[min(count, len(list.Items)):]
+	surplus := names[min(count, len(names)):]
 	err = each(ctx, len(surplus), func(ctx context.Context, i int) error {
-		return f.client.CoreV1().Nodes().Delete(ctx, surplus[i].Name, metav1.DeleteOptions{})
+		return f.client.CoreV1().Nodes().Delete(ctx, surplus[i], metav1.DeleteOptions{})
 	})
 	if err != nil {
 		return fmt.Errorf("deleting nodes: %w", err)
 	}
 	f.nodes = count
 	return nil
+}
+
+func (f *fixture) nodeNames(ctx context.Context) ([]string, error) {
+	list, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing nodes: %w", err)
+	}
+	return namesOf(apiobjects.Pointers(list.Items)), nil
+}
+
+func namesOf[T metav1.Object](objects []T) []string {
+	names := make([]string, len(objects))
+	for i, object := range objects {
+		names[i] = object.GetName()
+	}
+	return names
 }
 
 // workload is pods to create.
@@ -267,9 +278,9 @@ func (f *fixture) describe(ctx context.Context, w workload, gang int) (err error
 	case w.native:
 		_, err = f.client.SchedulingV1beta1().PodGroups(namespace).Create(ctx, w.podGroup(gang), metav1.CreateOptions{})
 	case w.described:
-		group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(gang)}}
+		group := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.gangName(gang)}}
 		group.Spec.MinMember = int32(w.min)
-		_, err = f.groups.SchedulingV1alpha1().PodGroups(namespace).Create(ctx, group, metav1.CreateOptions{})
+		err = f.objects.Create(ctx, group)
 	default:
 		return nil
 	}
@@ -295,12 +306,29 @@ func (f *fixture) create(ctx context.Context, w workload) error {
 				return err
 			}
 		}
-		f.wrote.Add(1)
-		if _, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(i), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating a pod: %w", err)
-		}
-		return nil
+		return f.createPod(ctx, w.at(i))
 	})
+}
+
+func (f *fixture) createPod(ctx context.Context, pod *v1.Pod) error {
+	f.wrote.Add(1)
+	if _, err := f.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating a pod: %w", err)
+	}
+	return nil
+}
+
+// createWith creates a pod and then writes its status.
+func (f *fixture) createWith(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
+	if err := f.createPod(ctx, pod); err != nil {
+		return err
+	}
+	f.wrote.Add(1)
+	pod.Status = status
+	if _, err := f.client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("writing the status of a pod: %w", err)
+	}
+	return nil
 }
 
 // deletePods deletes pods at once, without grace: no kubelet would end them.
@@ -322,7 +350,7 @@ func (f *fixture) deletePods(ctx context.Context, names []string) error {
 // clear deletes all pods and PodGroups.
 func (f *fixture) clear(ctx context.Context) error {
 	if f.system {
-		if err := f.groups.SchedulingV1alpha1().PodGroups(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		if err := f.objects.DeleteAllOf(ctx, &coscheduling.PodGroup{}, client.InNamespace(namespace)); err != nil {
 			return fmt.Errorf("deleting PodGroups: %w", err)
 		}
 	}
@@ -333,11 +361,7 @@ func (f *fixture) clear(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing pods: %w", err)
 	}
-	names := make([]string, len(list.Items))
-	for i := range list.Items {
-		names[i] = list.Items[i].Name
-	}
-	return f.deletePods(ctx, names)
+	return f.deletePods(ctx, namesOf(apiobjects.Pointers(list.Items)))
 }
 
 // settlePause lets the API server finish with what the harness has just done.

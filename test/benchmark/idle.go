@@ -14,8 +14,6 @@ type idle struct {
 
 func (b idle) name() string { return fmt.Sprintf("Idle/nodes=%d/pods=%d", b.nodes, b.pods) }
 
-func (b idle) quick() bool { return false }
-
 func (b idle) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err

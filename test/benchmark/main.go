@@ -26,10 +26,9 @@ const (
 
 // options are the flags.
 type options struct {
-	quick   bool
-	rounds  int
-	run     *regexp.Regexp
-	columns *regexp.Regexp
+	quick  bool
+	rounds int
+	run    *regexp.Regexp
 	// system: the schedulers are measured with what users run beside them.
 	system bool
 	// upstream: the workloads are those of Kubernetes' own benchmark.
@@ -40,10 +39,6 @@ type options struct {
 	controller string
 	// descheduler is always that of this checkout.
 	descheduler string
-	config      string
-	profiles    string
-	observe     time.Duration
-	next        int
 }
 
 func main() {
@@ -65,25 +60,17 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.quick, "short", false, "one round of the smallest size: less than a minute")
 	flags.IntVar(&o.rounds, "rounds", 2, "how often each scheduler has its turn")
 	pattern := flags.String("run", ".", "regular expression: run only the benchmarks whose name matches")
-	columns := flags.String("columns", ".", "regular expression: with -system, take turns only among the columns whose name matches")
 	flags.BoolVar(&o.system, "system", false, "measure what users run: kubelets (KWOK) beside both schedulers, and lockstep-controller beside ours")
 	flags.BoolVar(&o.upstream, "upstream", false, "run the workloads of gangs of scheduler_perf, Kubernetes' own benchmark, with native gangs and ours in turn")
 	flags.BoolVar(&o.size, "size", false, "measure what things cost on 1,000, 5,000 and 10,000 nodes, with 10 pods on each, and how that grows")
 	flags.StringVar(&o.scheduler, "scheduler", "", "the lockstep-scheduler to measure (default: build this checkout's)")
 	flags.StringVar(&o.controller, "controller", "", "the lockstep-controller to measure with -system (default: build this checkout's)")
-	flags.StringVar(&o.config, "config", "", "configuration file of lockstep-scheduler (default: what it runs without one)")
-	flags.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of the schedulers, which make them a little slower")
-	flags.DurationVar(&o.observe, "observe", 45*time.Second, "how long to watch a cluster that is full, from when it is")
-	flags.IntVar(&o.next, "next", 3, "how many gangs of a full cluster to delete, one after the other")
 	if err := flags.Parse(args); err != nil {
 		return o, flag.ErrHelp
 	}
 	var err error
 	if o.run, err = regexp.Compile(*pattern); err != nil {
 		return o, fmt.Errorf("reading -run: %w", err)
-	}
-	if o.columns, err = regexp.Compile(*columns); err != nil {
-		return o, fmt.Errorf("reading -columns: %w", err)
 	}
 	if o.rounds < 1 || flags.NArg() > 0 {
 		return o, errors.New("reading flags: want at least one round, and no arguments")
@@ -156,7 +143,7 @@ func choose(o options) ([]benchmark, error) {
 	}
 	var chosen []benchmark
 	for _, b := range list {
-		if o.run.MatchString(b.name()) && (!o.quick || b.quick()) {
+		if o.run.MatchString(b.name()) && (!o.quick || short.MatchString(b.name())) {
 			chosen = append(chosen, b)
 		}
 	}

@@ -13,27 +13,6 @@ import (
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 )
 
-func TestParseCPU(t *testing.T) {
-	stat := "4711 (a (strange) name) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0 20 0 9 0 12345 1 2 3"
-	got, err := parseCPU([]byte(stat))
-	if err != nil || got != 1750*time.Millisecond {
-		t.Errorf("got %v, %v; want 1.75s", got, err)
-	}
-	if _, err := parseCPU([]byte("4711 (gone) Z 1")); err == nil {
-		t.Error("a line without times was read")
-	}
-}
-
-func TestParsePeak(t *testing.T) {
-	got, err := parsePeak("Name:\tscheduler\nVmPeak:\t  999999 kB\nVmHWM:\t  153600 kB\nVmRSS:\t  1024 kB\n")
-	if err != nil || got != 150 {
-		t.Errorf("got %v, %v; want 150", got, err)
-	}
-	if _, err := parsePeak("Name:\tkthreadd\n"); err == nil {
-		t.Error("a process without memory was read")
-	}
-}
-
 const someMetrics = `# TYPE apiserver_request_total counter
 apiserver_request_total{code="201",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 2000
 apiserver_request_total{code="409",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="binding",verb="POST",version="v1"} 1
@@ -94,28 +73,6 @@ func TestWorkloadOrder(t *testing.T) {
 	w.mixed = true
 	if diff := cmp.Diff([]string{"a0000-0000", "a0001-0000", "a0000-0001", "a0001-0001"}, names(w)); diff != "" {
 		t.Errorf("mixed (-want +got):\n%s", diff)
-	}
-}
-
-func TestParseSamples(t *testing.T) {
-	var codes []string
-	sum := 0.0
-	for s, err := range samples([]byte(someMetrics), "apiserver_request_total") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		codes = append(codes, s.labels["code"])
-		sum += s.value
-	}
-	if diff := cmp.Diff([]string{"201", "409", "200", "200", "201"}, codes); diff != "" || sum != 3583 {
-		t.Errorf("codes (-want +got), the sum is %v, want 3583:\n%s", sum, diff)
-	}
-	const metrics = "busy_seconds_sum 1.5\nbusy_seconds_count 3\nbusy_seconds_sum_other 9\n"
-	if got, err := total([]byte(metrics), "busy_seconds_sum"); err != nil || got != 1.5 {
-		t.Errorf("a sample without labels: %v, %v; want 1.5", got, err)
-	}
-	if _, err := total([]byte("busy_seconds_sum{a=\"b\"} x\n"), "busy_seconds_sum"); err == nil {
-		t.Error("a sample that is no number was read")
 	}
 }
 

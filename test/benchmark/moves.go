@@ -26,8 +26,6 @@ type moves struct {
 
 func (b moves) name() string { return fmt.Sprintf("Moves/nodes=%d/pods=%d", b.nodes, b.pods) }
 
-func (b moves) quick() bool { return false }
-
 const (
 	servicesNamespace = "services"
 	// onNode is how many pods of services are on each node, of a GPU each.
@@ -37,7 +35,7 @@ const (
 )
 
 func (b moves) run(ctx context.Context, f *fixture, r *report) error {
-	if _, err := f.withReservations(ctx, b.nodes); err != nil {
+	if err := f.withReservations(ctx, b.nodes); err != nil {
 		return err
 	}
 	if err := b.fill(ctx, f); err != nil {
@@ -68,29 +66,19 @@ func (b moves) fill(ctx context.Context, f *fixture) error {
 	if _, err := f.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating a namespace: %w", err)
 	}
-	nodes, err := f.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	nodes, err := f.nodeNames(ctx)
 	if err != nil {
-		return fmt.Errorf("listing nodes: %w", err)
+		return err
 	}
 	services := workload{scheduler: ours.schedulerName, prefix: "service", gangs: b.nodes, size: onNode}
 	waiting := workload{scheduler: ours.schedulerName, prefix: "waiting", gangs: 1, size: 8, min: 8, gpus: gpusOnNode}
-	pods := f.client.CoreV1().Pods(servicesNamespace)
 	err = each(ctx, services.pods(), func(ctx context.Context, i int) error {
 		pod := services.at(i)
-		pod.Namespace, pod.Spec.NodeName = servicesNamespace, nodes.Items[i/onNode].Name
+		pod.Namespace, pod.Spec.NodeName = servicesNamespace, nodes[i/onNode]
 		pod.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: gangOf(pod.Name), UID: "00000000-0000-0000-0000-000000000001", Controller: new(true),
 		}}
-		f.wrote.Add(2)
-		made, err := pods.Create(ctx, pod, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("creating a pod: %w", err)
-		}
-		made.Status.Phase = v1.PodRunning
-		if _, err := pods.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("having a pod run: %w", err)
-		}
-		return nil
+		return f.createWith(ctx, pod, v1.PodStatus{Phase: v1.PodRunning})
 	})
 	if err != nil {
 		return err
@@ -98,18 +86,9 @@ func (b moves) fill(ctx context.Context, f *fixture) error {
 	return each(ctx, waiting.pods(), func(ctx context.Context, i int) error {
 		pod := waiting.at(i)
 		pod.Namespace = servicesNamespace
-		f.wrote.Add(2)
-		made, err := pods.Create(ctx, pod, metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("creating a pod: %w", err)
-		}
-		made.Status.Conditions = []v1.PodCondition{{
+		return f.createWith(ctx, pod, v1.PodStatus{Phase: v1.PodPending, Conditions: []v1.PodCondition{{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour)),
-		}}
-		if _, err := pods.UpdateStatus(ctx, made, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("having a pod wait: %w", err)
-		}
-		return nil
+		}}})
 	})
 }
 

@@ -35,8 +35,6 @@ func (b preemption) name() string {
 	return name
 }
 
-func (b preemption) quick() bool { return false }
-
 func (b preemption) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
@@ -95,14 +93,14 @@ func (b preemption) once(ctx context.Context, f *fixture, k kind, r *report) (v 
 	high := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("high-%d-", f.turn), gangs: preemptors, size: preemptorSize, min: preemptorSize, priority: highPriority, native: k == native}
 	if f.system && k == ours {
 		defer func() { err = errors.Join(err, f.stopController()) }()
-		if err := f.startController(ctx, b.name()); err != nil {
+		if err := f.startController(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if err := f.create(ctx, low); err != nil {
 		return nil, err
 	}
-	s, err := f.start(k, b.name())
+	s, err := f.start(k)
 	if err != nil {
 		return nil, err
 	}
@@ -168,8 +166,6 @@ type stuck struct {
 }
 
 func (b stuck) name() string { return fmt.Sprintf("Stuck/nodes=%d/pods=%d", b.nodes, b.pods) }
-
-func (b stuck) quick() bool { return false }
 
 func (b stuck) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {

@@ -75,8 +75,6 @@ func (b fairness) describe(ctx context.Context, f *fixture) error {
 	return f.cluster.Apply(ctx, filepath.Join("manifests", "crds"), file)
 }
 
-func (b fairness) quick() bool { return false }
-
 func (b fairness) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err

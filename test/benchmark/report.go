@@ -21,7 +21,6 @@ type unit struct {
 
 // units, in the order of tables.
 var units = []unit{
-	{"s-to-ready", false},            // from the start of the scheduler
 	{"pods/s", true},                 // from the first bind to the last
 	{"pods/s-from-start", true},      // from the start of the scheduler to the last bind
 	{"s-to-first-bind", false},       // from the start of the scheduler

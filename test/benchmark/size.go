@@ -41,8 +41,6 @@ const (
 
 func (b size) name() string { return fmt.Sprintf("Size/nodes=%d", b.nodes) }
 
-func (b size) quick() bool { return b.nodes == 1000 }
-
 func (b size) run(ctx context.Context, f *fixture, r *report) (err error) {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
@@ -58,7 +56,7 @@ func (b size) run(ctx context.Context, f *fixture, r *report) (err error) {
 	if err := f.fill(ctx, runs, gpusOnNode); err != nil {
 		return err
 	}
-	if err := f.startController(ctx, b.name()); err != nil {
+	if err := f.startController(ctx); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.stopController(), f.clear(ctx)) }()
@@ -73,7 +71,7 @@ func (b size) run(ctx context.Context, f *fixture, r *report) (err error) {
 func (b size) reclaim(ctx context.Context, f *fixture, r *report, t *table) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	seen, s, err := f.startWatched(ctx, fair, b.name())
+	seen, s, err := f.startWatched(ctx, fair)
 	if err != nil {
 		return err
 	}
@@ -90,7 +88,7 @@ func (b size) rest(ctx context.Context, f *fixture, r *report, t *table, runs wo
 	if err := errors.Join(f.create(ctx, first), f.create(ctx, waiting)); err != nil {
 		return err
 	}
-	seen, s, err := f.startWatched(ctx, ours, b.name())
+	seen, s, err := f.startWatched(ctx, ours)
 	if err != nil {
 		return err
 	}
@@ -145,7 +143,7 @@ func (b size) rest(ctx context.Context, f *fixture, r *report, t *table, runs wo
 }
 
 // arrives makes a gang, and measures what it costs until all of it is bound.
-func (b size) arrives(ctx context.Context, f *fixture, r *report, t *table, column int, seen *bindings, s *scheduler, w workload) error {
+func (b size) arrives(ctx context.Context, f *fixture, r *report, t *table, column int, seen *bindings, s *process, w workload) error {
 	if err := f.untilQuiet(ctx); err != nil {
 		return err
 	}
@@ -172,7 +170,7 @@ func (b *bindings) until(ctx context.Context, w workload) error {
 }
 
 // update changes pods that run, and measures what each change costs, beyond what an idle cluster does.
-func (b size) update(ctx context.Context, f *fixture, s *scheduler, runs workload) (values, error) {
+func (b size) update(ctx context.Context, f *fixture, s *process, runs workload) (values, error) {
 	idle, idleController, err := f.used(s, func() error { return await.Pause(ctx, idleFor) })
 	if err != nil {
 		return nil, err
@@ -200,7 +198,7 @@ func (b size) update(ctx context.Context, f *fixture, s *scheduler, runs workloa
 }
 
 // used returns the CPU time that the scheduler and the controller use while work is done.
-func (f *fixture) used(s *scheduler, work func() error) (scheduler, controller time.Duration, err error) {
+func (f *fixture) used(s *process, work func() error) (scheduler, controller time.Duration, err error) {
 	read := func() (time.Duration, time.Duration, error) {
 		scheduler, err := cpuOf(s.Pid())
 		controller, errController := cpuOf(f.statusKeeper.Pid())
@@ -223,8 +221,6 @@ type micro struct {
 }
 
 func (b micro) name() string { return "Micro/" + b.bench }
-
-func (b micro) quick() bool { return false }
 
 // microLine matches the result of a micro-benchmark: its name without the number of cores, and its CPU time.
 var microLine = regexp.MustCompile(`(?m)^Benchmark(\S+?)(?:-\d+)?\s.*?([0-9.e+]+) cpu-ns/op`)

@@ -45,8 +45,6 @@ func (b system) name() string {
 	return fmt.Sprintf("System/nodes=%d/gangs=%dx%d", b.nodes, b.gangs, b.size)
 }
 
-func (b system) quick() bool { return b.nodes == 500 }
-
 func (b system) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
@@ -54,9 +52,6 @@ func (b system) run(ctx context.Context, f *fixture, r *report) error {
 	t := r.table(b.name(), b.goals, "scheduler=stock", "scheduler=ours/by=annotation", "scheduler=ours/by=podgroup")
 	for round := range f.rounds {
 		for column, k := range []kind{plainPods: stock, byAnnotation: ours, byPodGroup: ours} {
-			if !f.columns.MatchString(t.columns[column]) {
-				continue
-			}
 			f.turn++ // kubelets may still be busy with the pods of the turn before
 			w := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("train-%d-", f.turn), gangs: b.gangs, size: b.size, described: column == byPodGroup}
 			if k == ours {
@@ -79,7 +74,7 @@ func (b system) run(ctx context.Context, f *fixture, r *report) error {
 func (b system) once(ctx context.Context, f *fixture, k kind, w workload, label string, r *report) (v values, err error) {
 	if k == ours {
 		defer func() { err = errors.Join(err, f.stopController()) }()
-		if err := f.startController(ctx, label); err != nil {
+		if err := f.startController(ctx); err != nil {
 			return nil, err
 		}
 	}

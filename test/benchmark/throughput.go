@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"time"
 
@@ -14,10 +15,11 @@ import (
 // benchmark is one of those that -run selects.
 type benchmark interface {
 	name() string
-	// quick reports whether -short runs it, too.
-	quick() bool
 	run(ctx context.Context, f *fixture, r *report) error
 }
+
+// short matches the names of those that -short runs.
+var short = regexp.MustCompile(`^(Throughput/nodes=500/gangs=250x8$|System/nodes=500/|Size/nodes=1000$|Upstream/[^/]+/100Nodes)`)
 
 // benchmarks, in the order in which they run: by the number of nodes, so that nodes are mostly added.
 var benchmarks = []benchmark{
@@ -27,7 +29,6 @@ var benchmarks = []benchmark{
 	churn{nodes: 100, gangs: 400, sizes: []int{4}},
 	churn{nodes: 100, gangs: 400, sizes: []int{2, 3, 5}},
 	churn{nodes: 100, gangs: 800, sizes: []int{4, 1}},
-	startup{nodes: 500},
 	throughput{nodes: 500, gangs: 250, size: 8, goals: append(small, goal{unit: "gang-max-ms", atMost: true, bound: 150})},
 	throughput{nodes: 500, gangs: 10, size: 200, goals: small},
 	idle{nodes: 500, pods: 2000, gangs: 1000, size: 7, min: 8},
@@ -72,8 +73,6 @@ type throughput struct {
 func (b throughput) name() string {
 	return fmt.Sprintf("Throughput/nodes=%d/gangs=%dx%d", b.nodes, b.gangs, b.size)
 }
-
-func (b throughput) quick() bool { return b.nodes == 500 && b.size == 8 }
 
 func (b throughput) run(ctx context.Context, f *fixture, r *report) error {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
@@ -130,7 +129,7 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.start(k, label)
+	s, err := f.start(k)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +187,7 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 		v["s-to-all-run"] = b.lastRun.Sub(s.started).Seconds()
 	}
 	if f.statusKeeper != nil {
-		if err := f.statusKeeper.measure(ctx, v, n, gangs); err != nil {
+		if err := f.measureController(ctx, v, n, gangs); err != nil {
 			return nil, err
 		}
 	}
@@ -202,7 +201,7 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // all waits until all pods are where done says, or too much time has passed.
-func (f *fixture) all(ctx context.Context, b *bindings, s *scheduler, done func() bool) error {
+func (f *fixture) all(ctx context.Context, b *bindings, s *process, done func() bool) error {
 	raceCtx, cancel := context.WithTimeout(ctx, raceTimeout)
 	defer cancel()
 	go func() {

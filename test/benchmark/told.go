@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -22,8 +21,6 @@ type told struct {
 
 func (b told) name() string { return fmt.Sprintf("Told/nodes=%d/members=%d", b.nodes, b.members) }
 
-func (b told) quick() bool { return false }
-
 // toldWithin bounds the wait until all members have a condition.
 const toldWithin = 2 * time.Minute
 
@@ -31,7 +28,7 @@ func (b told) run(ctx context.Context, f *fixture, r *report) (err error) {
 	if err := f.setNodes(ctx, b.nodes); err != nil {
 		return err
 	}
-	_, s, err := f.startWatched(ctx, ours, b.name())
+	_, s, err := f.startWatched(ctx, ours)
 	if err != nil {
 		return err
 	}
@@ -65,10 +62,9 @@ func (b told) once(ctx context.Context, f *fixture, prefix string) (values, erro
 		return nil, err
 	}
 	w.size = b.members
-	f.wrote.Add(1)
 	begin := time.Now()
-	if _, err := f.client.CoreV1().Pods(namespace).Create(ctx, w.at(w.size-1), metav1.CreateOptions{}); err != nil {
-		return nil, fmt.Errorf("creating the last member: %w", err)
+	if err := f.createPod(ctx, w.at(w.size-1)); err != nil {
+		return nil, err
 	}
 	if err := says.until(ctx, v1.PodReasonUnschedulable, b.members); err != nil {
 		return nil, err

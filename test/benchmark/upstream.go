@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -49,8 +48,6 @@ func upstreams() ([]benchmark, error) {
 
 func (b upstream) name() string { return fmt.Sprintf("Upstream/%s/%s", b.test.Name, b.workload.Name) }
 
-func (b upstream) quick() bool { return strings.HasPrefix(b.workload.Name, "100Nodes") }
-
 func (b upstream) run(ctx context.Context, f *fixture, r *report) error {
 	t := r.table(b.name(), []goal{
 		{unit: "s-to-all-bound", ratio: true, atMost: true, bound: 1},
@@ -77,7 +74,7 @@ func (b upstream) once(ctx context.Context, f *fixture, k kind, r *report) (v va
 	u := &upstreamRun{fixture: f, upstream: b, kind: k, values: values{}, seen: watchAssigned(ctx, f)}
 	defer func() { err = errors.Join(err, u.clear(context.WithoutCancel(ctx))) }()
 	progress("%s: %s", b.name(), k.name)
-	s, err := f.start(k, b.name())
+	s, err := f.start(k)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +106,7 @@ type upstreamRun struct {
 	*fixture
 	upstream
 	kind      kind
-	scheduler *scheduler
+	scheduler *process
 	seen      *assignedPods
 	values    values
 	// namespaces are those that were made.

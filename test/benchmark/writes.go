@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
@@ -30,72 +28,23 @@ func (f *fixture) writesNow(ctx context.Context) (writes, error) {
 	return parseWrites(data)
 }
 
-func parseWrites(metrics []byte) (writes, error) {
+func parseWrites(text []byte) (writes, error) {
+	metrics, err := localcluster.ParseMetrics(text)
+	if err != nil {
+		return nil, err
+	}
 	counts := writes{}
-	for s, err := range samples(metrics, "apiserver_request_total") {
-		if err != nil {
-			return nil, err
-		}
-		if !writing[s.labels["verb"]] || s.labels["resource"] == "leases" {
+	for _, s := range metrics["apiserver_request_total"] {
+		verb, resource := string(s.Metric["verb"]), string(s.Metric["resource"])
+		if !writing[verb] || resource == "leases" {
 			continue
 		}
-		what := s.labels["verb"] + " " + s.labels["resource"]
-		if s.labels["subresource"] != "" {
-			what += "/" + s.labels["subresource"]
+		if subresource := string(s.Metric["subresource"]); subresource != "" {
+			resource += "/" + subresource
 		}
-		counts[what] += int(s.value)
+		counts[verb+" "+resource] += int(s.Value)
 	}
 	return counts, nil
-}
-
-// sample is one line of a metric.
-type sample struct {
-	labels map[string]string
-	value  float64
-}
-
-// samples returns those of one metric, until the first that cannot be read.
-func samples(metrics []byte, name string) iter.Seq2[sample, error] {
-	return func(yield func(sample, error) bool) {
-		for line := range bytes.Lines(metrics) {
-			rest, ok := strings.CutPrefix(strings.TrimSpace(string(line)), name)
-			if !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' {
-				continue
-			}
-			s, err := parseSample(rest)
-			if err != nil {
-				err = fmt.Errorf("reading metric %s: %w", name, err)
-			}
-			if !yield(s, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// parseSample reads what follows the name of a metric: labels, if any, and a value.
-func parseSample(text string) (s sample, err error) {
-	s.labels = map[string]string{}
-	if list, value, ok := strings.Cut(strings.TrimPrefix(text, "{"), "} "); ok {
-		for pair := range strings.SplitSeq(list, ",") {
-			name, quoted, _ := strings.Cut(pair, "=")
-			s.labels[name] = strings.Trim(quoted, `"`)
-		}
-		text = value
-	}
-	s.value, err = strconv.ParseFloat(strings.TrimSpace(text), 64)
-	return s, err
-}
-
-// total returns the sum of all samples of a metric.
-func total(metrics []byte, name string) (sum float64, err error) {
-	for s, err := range samples(metrics, name) {
-		if err != nil {
-			return 0, err
-		}
-		sum += s.value
-	}
-	return sum, nil
 }
 
 func (w writes) total() int {

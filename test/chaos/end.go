@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
@@ -140,15 +140,13 @@ func (s *stage) endMoves(ctx context.Context, users *driver) error {
 func (s *stage) checkReservations(ctx context.Context, users *driver) error {
 	held, deadline := -1, time.Now().Add(gaugesWithin)
 	for s.options.Scheduler != stock {
-		text, err := s.leaderMetrics(ctx)
+		metrics, err := s.leaderMetrics(ctx)
 		if err != nil && time.Now().After(deadline) {
 			return err
 		}
-		eachMetric(text, func(name, _ string, value float64) {
-			if name == heldPlacements {
-				held = int(value)
-			}
-		})
+		for _, one := range metrics[heldPlacements] {
+			held = int(one.Value)
+		}
 		want := 0
 		s.seen.with(func(c *invariant.Checker) { want = c.HeldPlacements() })
 		if held == want || time.Now().After(deadline) || await.Pause(ctx, tickEvery) != nil {
@@ -162,16 +160,16 @@ func (s *stage) checkReservations(ctx context.Context, users *driver) error {
 }
 
 // leaderMetrics reads the metrics of the leading scheduler.
-func (s *stage) leaderMetrics(ctx context.Context) (string, error) {
+func (s *stage) leaderMetrics(ctx context.Context) (testutil.Metrics, error) {
 	leader, err := s.health.waitLeader(ctx, workload.Scheduler)
 	if err != nil {
-		return "", fmt.Errorf("reading gauges: %w", err)
+		return nil, fmt.Errorf("reading gauges: %w", err)
 	}
-	text, err := leader.readMetrics(ctx)
+	metrics, err := leader.readMetrics(ctx)
 	if err != nil {
-		return "", fmt.Errorf("reading gauges: %w", err)
+		return nil, fmt.Errorf("reading gauges: %w", err)
 	}
-	return text, nil
+	return metrics, nil
 }
 
 // load returns what is asked for, as a part of all GPUs.
@@ -245,14 +243,14 @@ func (s *stage) gauges(ctx context.Context) (map[string]float64, error) {
 		return nil, nil
 	}
 	for deadline := time.Now().Add(gaugesWithin); ; {
-		text, err := s.leaderMetrics(ctx)
+		metrics, err := s.leaderMetrics(ctx)
 		found, sum := map[string]float64{}, 0.0
-		eachMetric(text, func(name, labels string, value float64) {
-			if slices.Contains(ours, name) {
-				found[name+"{"+labels] = value
-				sum += math.Abs(value)
+		for _, name := range ours {
+			for _, one := range metrics[name] {
+				found[one.Metric.String()] = float64(one.Value)
+				sum += math.Abs(float64(one.Value))
 			}
-		})
+		}
 		if err == nil && len(found) > 0 && sum == 0 || time.Now().After(deadline) {
 			if len(found) == 0 {
 				return nil, fmt.Errorf("reading gauges: the scheduler has none of %q: %w", ours, err)

@@ -71,16 +71,3 @@ func TestSamples(t *testing.T) {
 		t.Errorf("want one line that grows, and one that is too short:\n%s", text)
 	}
 }
-
-func TestEachMetric(t *testing.T) {
-	const text = "# HELP a b\n# TYPE a counter\na 3\nb{method=\"GET\",code=\"200\"} 1.5e+03\nc{path=\"a b\"} 7\n"
-	var got []string
-	sum := 0.0
-	eachMetric(text, func(name, labels string, value float64) {
-		got = append(got, name+" "+labels)
-		sum += value
-	})
-	if want := `a |b method="GET",code="200"}|c path="a b"}`; strings.Join(got, "|") != want || sum != 1510 {
-		t.Errorf("got %q and %g, want %q and 1510", strings.Join(got, "|"), sum, want)
-	}
-}

@@ -3,16 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"sync"
 	"syscall"
 	"time"
+
+	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
@@ -161,31 +161,15 @@ func (r *replica) holds() string {
 // metricsTimeout bounds a look at metrics: the machine may be busy, but a process that is stopped does not answer.
 const metricsTimeout = 700 * time.Millisecond
 
-var insecure = &http.Client{
-	Timeout: metricsTimeout,
-	// A self-signed certificate that the process made when it started.
-	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
-}
-
 // readMetrics returns the metrics of the process.
-func (r *replica) readMetrics(ctx context.Context) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s://127.0.0.1:%d/metrics", r.scheme, r.metrics), nil)
+func (r *replica) readMetrics(ctx context.Context) (testutil.Metrics, error) {
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	metrics, err := localcluster.Metrics(ctx, fmt.Sprintf("%s://127.0.0.1:%d", r.scheme, r.metrics))
 	if err != nil {
-		return "", fmt.Errorf("reading metrics of %s: %w", r.name, err)
+		return nil, fmt.Errorf("reading metrics of %s: %w", r.name, err)
 	}
-	response, err := insecure.Do(request)
-	if err != nil {
-		return "", fmt.Errorf("reading metrics of %s: %w", r.name, err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("reading metrics of %s: %s", r.name, response.Status)
-	}
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		return "", fmt.Errorf("reading metrics of %s: %w", r.name, err)
-	}
-	return string(text), nil
+	return metrics, nil
 }
 
 // acquired is what client-go logs when a process begins to lead.

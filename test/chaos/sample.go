@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
+	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
@@ -75,12 +75,17 @@ func (s *stage) sample(ctx context.Context) {
 			s.seen.fault("not sampled: %v", err)
 			continue
 		}
+		metrics, err := localcluster.ParseMetrics(text)
+		if err != nil {
+			s.seen.fault("not sampled: %v", err)
+			continue
+		}
 		watches := 0.0
-		eachMetric(string(text), func(name, labels string, value float64) {
-			if name == "apiserver_longrunning_requests" && strings.Contains(labels, `verb="WATCH"`) {
-				watches += value
+		for _, one := range metrics["apiserver_longrunning_requests"] {
+			if one.Metric["verb"] == "WATCH" {
+				watches += float64(one.Value)
 			}
-		})
+		}
 		s.samples.add("API server", map[string]float64{"open watches": watches})
 	}
 }
@@ -94,7 +99,7 @@ func (r *replica) sample(ctx context.Context) (name string, values map[string]fl
 	if process == nil {
 		return "", nil, fmt.Errorf("sampling %s: it does not run", r.name)
 	}
-	text, err := r.readMetrics(ctx)
+	metrics, err := r.readMetrics(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -103,30 +108,16 @@ func (r *replica) sample(ctx context.Context) (name string, values map[string]fl
 		return "", nil, fmt.Errorf("sampling %s: %w", r.name, err)
 	}
 	values = map[string]float64{"files in its folder": float64(len(files))}
-	eachMetric(text, func(metric, labels string, value float64) {
-		values["series on /metrics"]++
-		if metric == "rest_client_requests_total" && !strings.Contains(labels, `method="GET"`) {
-			values[clientWrites] += value
+	for name, all := range metrics {
+		values["series on /metrics"] += float64(len(all))
+		if one, ok := sampled[name]; ok {
+			values[one.what] = float64(all[0].Value) / one.unit
 		}
-		if one, ok := sampled[metric]; ok {
-			values[one.what] = value / one.unit
-		}
-	})
-	return name, values, nil
-}
-
-// eachMetric calls f for each value in the text of metrics. Labels are as they are written, without the first brace.
-func eachMetric(text string, f func(name, labels string, value float64)) {
-	for line := range strings.Lines(text) {
-		at := strings.LastIndexByte(strings.TrimSpace(line), ' ')
-		if at < 0 || line[0] == '#' {
-			continue
-		}
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
-		if err != nil {
-			continue
-		}
-		name, labels, _ := strings.Cut(line[:at], "{")
-		f(name, labels, value)
 	}
+	for _, one := range metrics["rest_client_requests_total"] {
+		if one.Metric["method"] != http.MethodGet {
+			values[clientWrites] += float64(one.Value)
+		}
+	}
+	return name, values, nil
 }

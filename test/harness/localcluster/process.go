@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -13,9 +14,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/component-base/metrics/testutil"
 )
 
 const (
@@ -119,23 +122,56 @@ func (p *Process) Stop(ctx context.Context) error {
 // readyPoll is how often a process is asked whether it is ready.
 const readyPoll = 20 * time.Millisecond
 
-// WaitReady returns when url answers OK, or with an error when the process or ctx ends first. The certificate is not
-// checked: the process has made it a moment ago.
-func (p *Process) WaitReady(ctx context.Context, url string) error {
-	client := &http.Client{
-		Timeout:   time.Second,
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
+// insecure does not check certificates: processes of tests make theirs when they start.
+var insecure = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+
+// get returns what is served at a URL.
+func get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", url, err)
 	}
+	response, err := insecure.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", url, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("asking %s: %s", url, response.Status)
+	}
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return nil, fmt.Errorf("asking %s: %w", url, err)
+	}
+	return text, nil
+}
+
+// Metrics returns the metrics that a process serves at a URL, by name.
+func Metrics(ctx context.Context, url string) (testutil.Metrics, error) {
+	text, err := get(ctx, url+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return ParseMetrics(text)
+}
+
+// ParseMetrics reads the text of metrics, by name.
+func ParseMetrics(text []byte) (testutil.Metrics, error) {
+	metrics := testutil.NewMetrics()
+	if err := testutil.ParseMetrics(string(text), &metrics); err != nil {
+		return nil, fmt.Errorf("reading metrics: %w", err)
+	}
+	return metrics, nil
+}
+
+// WaitReady returns when url answers OK, or with an error when the process or ctx ends first.
+func (p *Process) WaitReady(ctx context.Context, url string) error {
 	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return fmt.Errorf("asking whether the %s is ready: %w", p.Name, err)
-		}
-		if response, err := client.Do(request); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
+		asking, cancel := context.WithTimeout(ctx, time.Second)
+		_, err := get(asking, url)
+		cancel()
+		if err == nil {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -235,15 +271,13 @@ func killAll(ctx context.Context, dir string) error {
 // only a zombie. A first thread that has ended is no zombie while others still end: they have the files and sockets of
 // the process open.
 func startTime(pid int) string {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	process, err := procfs.NewProc(pid)
 	if err != nil {
 		return ""
 	}
-	// The command, in parentheses, may contain blanks; what follows it starts with field 3, the state.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	const state, threads, started = 0, 20 - 3, 22 - 3
-	if len(fields) <= started || fields[state] == "Z" && fields[threads] <= "1" {
+	stat, err := process.Stat()
+	if err != nil || stat.State == "Z" && stat.NumThreads <= 1 {
 		return ""
 	}
-	return fields[started]
+	return strconv.FormatUint(stat.Starttime, 10)
 }
