@@ -26,7 +26,7 @@ func deleteBadInput(t *testing.T) {
 		kinds[resource] = "List"
 	}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)
-	d := newDriver(client, newObserver(invariant.Default(), io.Discard))
+	d := newDriver(client, newObserver(invariant.Config{}, io.Discard))
 	d.begin = time.Now()
 	inputs := workload.Make(workload.Options{Seed: 1, Length: 3 * time.Minute, BadInput: true, Queues: true, Reservations: true, Moves: true, Nodes: 64, NodesPerRack: 8, GPUs: 8}).BadInputs
 	calls := 0

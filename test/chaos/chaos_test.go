@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 )
 
@@ -25,8 +26,8 @@ func TestShort(t *testing.T) {
 	}
 	quietKlog()
 	report, err := Run(t.Context(), Options{
-		Seed: shortSeed, Length: shortLength, Faults: true, BadInput: true, Progress: t.Output(),
-		Scheduler: filepath.Join(root, "bin", "lockstep-scheduler"), Controller: filepath.Join(root, "bin", "lockstep-controller"),
+		Options: workload.Options{Seed: shortSeed, Length: shortLength, BadInput: true}, Faults: true, Progress: t.Output(),
+		Scheduler: filepath.Join(root, "bin", "lockstep-scheduler"),
 	})
 	if err != nil {
 		t.Error(err)

@@ -58,8 +58,6 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&o.Faults, "faults", true, "make faults happen")
 	flag.IntVar(&o.Kubelets, "kubelets", 0, "how many nodes are run by kubelets, in place of 64 by KWOK")
 	flag.StringVar(&o.Scheduler, "scheduler", filepath.Join(root, "bin", "lockstep-scheduler"), `the scheduler's binary, or "stock" for kube-scheduler itself`)
-	flag.StringVar(&o.Controller, "controller", filepath.Join(root, "bin", "lockstep-controller"), "the controller's binary")
-	flag.StringVar(&o.Descheduler, "descheduler", filepath.Join(root, "bin", "lockstep-descheduler"), "the descheduler's binary")
 	flag.Parse()
 	if *minutes <= 0 || *hours < 0 {
 		return fmt.Errorf("reading -minutes and -hours: %g or %g is too little", *minutes, *hours)

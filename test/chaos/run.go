@@ -22,34 +22,21 @@ import (
 
 // Options say what to run.
 type Options struct {
-	Seed uint64
-	// Length is how long gangs come and faults happen; what follows takes about a minute more.
-	Length time.Duration
-	// Queues switches FairShare on and puts all gangs into queues.
-	Queues bool
-	// Reservations makes capacity be held for many of them.
-	Reservations bool
-	// Moves adds a descheduler that moves pods to make room for gangs that wait.
-	Moves bool
-	// BadInput adds objects that make no sense.
-	BadInput bool
-	// Steady is for a long run: the same load all the time, a fault about every minute, and nothing may grow.
-	Steady bool
+	// Options are those of the plan, without the nodes. With Queues FairShare is on, with Moves there is a descheduler, and
+	// with Steady nothing may grow.
+	workload.Options
 	// Faults: without, nothing is broken.
 	Faults bool
 	// Kubelets, if set, is how many nodes there are, which kubelets run in place of KWOK. None of them is deleted.
 	Kubelets int
-	// Scheduler, Controller and Descheduler are binaries. Scheduler may be "stock".
-	Scheduler, Controller, Descheduler string
+	// Scheduler is a binary, or "stock".
+	Scheduler string
 	// Progress gets a line now and then.
 	Progress io.Writer
 }
 
 // holds reports whether there may be Reservations: a move makes some.
 func (o Options) holds() bool { return o.Reservations || o.Moves }
-
-// nodes returns how many nodes there are.
-func (o Options) nodes() int { return cmp.Or(o.Kubelets, fakeNodes) }
 
 // downTimeout bounds the end of the control plane.
 const downTimeout = time.Minute
@@ -65,10 +52,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of the run: %w", err)
 	}
-	plan := workload.Make(workload.Options{
-		Seed: o.Seed, Length: o.Length, Queues: o.Queues, Reservations: o.Reservations, Moves: o.Moves, BadInput: o.BadInput, Steady: o.Steady,
-		Nodes: o.nodes(), NodesStay: o.Kubelets > 0, NodesPerRack: nodesPerRack, GPUs: gpusOnNode,
-	})
+	o.Nodes, o.NodesStay, o.NodesPerRack, o.GPUs = cmp.Or(o.Kubelets, fakeNodes), o.Kubelets > 0, nodesPerRack, gpusOnNode
+	plan := workload.Make(o.Options)
 	if err := writeJSON(filepath.Join(dir, "plan.json"), plan); err != nil {
 		return nil, err
 	}
@@ -81,7 +66,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{cluster: cluster, root: root, dir: dir, options: o, seen: newObserver(bounds(o), log), samples: samples{}}
+	s := &stage{cluster: cluster, root: root, dir: dir, options: o, seen: newObserver(o.config(), log), samples: samples{}}
 	report, err := s.run(ctx, plan)
 	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), downTimeout)
 	defer cancel()
@@ -103,14 +88,12 @@ func writeJSON(path string, value any) error {
 	return nil
 }
 
-// bounds returns the bounds of the checker, with the queues.
-func bounds(o Options) invariant.Config {
-	config := invariant.Default()
-	config.Reservations, config.Moves = o.holds(), o.Moves
+// config returns what the checker is told of the run.
+func (o Options) config() invariant.Config {
+	config := invariant.Config{Reservations: o.holds(), Moves: o.Moves, AllQueues: o.Queues}
 	if !o.Queues {
 		return config
 	}
-	config.AllQueues = true
 	for _, q := range workload.Queues {
 		config.Queues = append(config.Queues, invariant.Queue{Name: q.Name, Parent: q.Spec.Parent, Capability: q.Spec.Capability})
 	}

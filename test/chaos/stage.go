@@ -51,7 +51,7 @@ func clusterUp(ctx context.Context, o Options, root, dir string) (*localcluster.
 	return localcluster.Up(ctx, localcluster.Options{
 		Name: fmt.Sprintf("chaos-%d-%d", o.Seed, os.Getpid()),
 		Nodes: []localcluster.NodePool{{
-			Count: o.nodes(), LabelsFor: localcluster.Topology(o.nodes(), 0, max(1, o.nodes()/nodesPerRack)),
+			Count: o.Nodes, LabelsFor: localcluster.Topology(o.Nodes, 0, max(1, o.Nodes/nodesPerRack)),
 			Allocatable: v1.ResourceList{
 				localcluster.ResourceGPU: *resource.NewQuantity(gpusOnNode, resource.DecimalSI),
 				v1.ResourceCPU:           resource.MustParse(cpuOnNode),
@@ -207,6 +207,9 @@ func (s *stage) scheduler(number int, config string) (*replica, error) {
 	return r, nil
 }
 
+// command returns a command of this checkout.
+func (s *stage) command(name string) string { return filepath.Join(s.root, "bin", "lockstep-"+name) }
+
 func (s *stage) controller(number int) (*replica, error) {
 	probes, err := localcluster.FreePort()
 	if err != nil {
@@ -217,7 +220,7 @@ func (s *stage) controller(number int) (*replica, error) {
 		return nil, err
 	}
 	r := s.replica(workload.Controller, number)
-	r.binary, r.scheme, r.probes, r.metrics = s.options.Controller, "http", probes, metrics
+	r.binary, r.scheme, r.probes, r.metrics = s.command("controller"), "http", probes, metrics
 	r.args = []string{
 		"--kubeconfig=" + s.cluster.Kubeconfig(), "--leader-elect", "--leader-elect-namespace=" + leaseNamespace,
 		"--metrics-secure=false", fmt.Sprintf("--metrics-bind-address=127.0.0.1:%d", metrics),
@@ -251,7 +254,7 @@ func (s *stage) descheduler(number int, schedulerConfig string) (*replica, error
 		return nil, fmt.Errorf("writing the descheduler's policy: %w", err)
 	}
 	r := s.replica(workload.Descheduler, number)
-	r.binary, r.scheme, r.probes, r.metrics, r.ready = s.options.Descheduler, "https", port, port, "healthz"
+	r.binary, r.scheme, r.probes, r.metrics, r.ready = s.command("descheduler"), "https", port, port, "healthz"
 	r.args = []string{
 		"--kubeconfig=" + s.cluster.Kubeconfig(), "--policy-config-file=" + path, "--descheduling-interval=3s",
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--cert-dir=" + filepath.Join(s.dir, r.name),

@@ -60,55 +60,50 @@ func (v Violation) String() string {
 // stamp is how moments are written: the date is the day of the run.
 const stamp = "15:04:05.000"
 
-// Config bounds what is tolerated. Durations are of healthy time unless they say otherwise: time in
-// which the scheduler leads and the API server answers.
-type Config struct {
-	// PartialFor is how long a gang may have a part of its minimum bound before it ever had all of it.
-	PartialFor time.Duration
-	// DoubtFor is the same for a gang that may have lost a member or room, from when on it has all members again, and
+// The bounds of what is tolerated. Durations are of healthy time unless they say otherwise: time in which the scheduler
+// leads and the API server answers.
+const (
+	// partialFor is how long a gang may have a part of its minimum bound before it ever had all of it.
+	partialFor = 3 * time.Second
+	// doubtFor is the same for a gang that may have lost a member or room, from when on it has all members again, and
 	// there is clear room for them: it may have to wait for as long as a pod that was refused often.
-	DoubtFor time.Duration
-	// LifeGap is how long a gang has had nothing bound when it counts as a gang again that has to start together.
+	doubtFor = 12 * time.Second
+	// lifeGap is how long a gang has had nothing bound when it counts as a gang again that has to start together.
 	// Before, a scheduler may not know yet that its last member is gone.
-	LifeGap time.Duration
-	// InFlight is how long, by the clock on the wall, a preemptor may have been placed already when a pod is evicted for
+	lifeGap = time.Second
+	// inFlight is how long, by the clock on the wall, a preemptor may have been placed already when a pod is evicted for
 	// it: the call may have been on its way. The time that the API server takes to answer comes on top.
-	InFlight time.Duration
-	// PlacedWithin is how soon after the first eviction for it a preemptor is placed.
-	PlacedWithin time.Duration
-	// PlacedAfter is the same after a fault, which may have cost it an answer: a pod that was refused often waits 10
+	inFlight = 250 * time.Millisecond
+	// placedWithin is how soon after the first eviction for it a preemptor is placed.
+	placedWithin = 10 * time.Second
+	// placedAfter is the same after a fault, which may have cost it an answer: a pod that was refused often waits 10
 	// seconds before it is tried again.
-	PlacedAfter time.Duration
-	// EndsWithin is how soon a pod that is evicted ends: if a kubelet takes longer, that is no fault of the scheduler.
-	EndsWithin time.Duration
-	// UsedWithin is how long, by the clock on the wall, a preemptor has to begin to use the room that was made for
+	placedAfter = 12 * time.Second
+	// podEndsWithin is how soon a pod that is evicted ends: if a kubelet takes longer, that is no fault of the scheduler.
+	podEndsWithin = 7 * time.Second
+	// usedWithin is how long, by the clock on the wall, a preemptor has to begin to use the room that was made for
 	// it, before others are evicted for it: its scheduler may have begun to look before the last victim ended.
-	UsedWithin time.Duration
-	// VictimsWithin is how soon after the last eviction a gang that lost members is whole or gone.
-	VictimsWithin time.Duration
-	// MarkedFor is how long a pod may be marked as evicted and not be deleted.
-	MarkedFor time.Duration
-	// SplitFor is how long, by the clock on the wall, a gang may seem to be in two domains: nodes and
-	// pods are two watches.
-	SplitFor time.Duration
-	// MaxStep bounds how much healthy time passes between two observations. A machine that stood still says nothing
+	usedWithin = 2 * time.Second
+	// victimsWithin is how soon after the last eviction a gang that lost members is whole or gone.
+	victimsWithin = 12 * time.Second
+	// markedFor is how long a pod may be marked as evicted and not be deleted.
+	markedFor = 12 * time.Second
+	// splitFor is how long, by the clock on the wall, a gang may seem to be in two domains: nodes and pods are two
+	// watches.
+	splitFor = 500 * time.Millisecond
+	// maxStep bounds how much healthy time passes between two observations. A machine that stood still says nothing
 	// about the scheduler.
-	MaxStep time.Duration
+	maxStep = 500 * time.Millisecond
+)
+
+// Config is what is in use.
+type Config struct {
 	// Queues are the queues with a bound, and their parents. AllQueues is whether queues are in use at all: then only
 	// what fits beside everything else that waits has to be bound in the end.
 	Queues    []Queue
 	AllQueues bool
 	// Reservations is whether there may be some, Moves whether PodMigrations may have pods evicted.
 	Reservations, Moves bool
-}
-
-// Default returns the bounds of the fault run.
-func Default() Config {
-	return Config{
-		PartialFor: 3 * time.Second, DoubtFor: 12 * time.Second, LifeGap: time.Second, InFlight: 250 * time.Millisecond,
-		PlacedWithin: 10 * time.Second, PlacedAfter: 12 * time.Second, EndsWithin: 7 * time.Second, UsedWithin: 2 * time.Second, VictimsWithin: 12 * time.Second, MarkedFor: 12 * time.Second,
-		SplitFor: 500 * time.Millisecond, MaxStep: 500 * time.Millisecond,
-	}
 }
 
 // Counts say how much was judged: an invariant that never had a case has not been shown to hold.
@@ -230,7 +225,7 @@ func (c *Checker) advance(at time.Time) {
 	c.now = at
 	c.counts.Total += passed
 	if len(c.down) == 0 {
-		c.healthy += min(passed, c.config.MaxStep)
+		c.healthy += min(passed, maxStep)
 		c.counts.Healthy = c.healthy
 	}
 }

@@ -92,7 +92,7 @@ func (c *Checker) judgeMarks() {
 		if p.marked && p.markedSince.faults != c.faults {
 			p.markedSince = c.moment()
 		}
-		if p.marked && !p.deleting && !p.ended() && p.node != "" && !p.lost && c.since(p.markedSince) > c.config.MarkedFor {
+		if p.marked && !p.deleting && !p.ended() && p.node != "" && !p.lost && c.since(p.markedSince) > markedFor {
 			c.violate(LeftOver, "pod "+p.name, p.markedSince.at.Format(stamp), p.gang.past,
 				"marked as evicted at %s or before, and it runs on: %s", p.markedSince.at.Format(stamp), p.markMessage)
 		}
@@ -226,7 +226,7 @@ func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
 		last = maxTime(last, one.gone)
 		complete = complete || one.when.faults == e.when.faults && !one.unsure && !one.listed
 	}
-	if !complete || e.unsure || e.listed || p.placed || e.when.at.Sub(last) <= c.config.UsedWithin+e.slow || p.preemptor.have() > p.had || c.excuse(p) != "" {
+	if !complete || e.unsure || e.listed || p.placed || e.when.at.Sub(last) <= usedWithin+e.slow || p.preemptor.have() > p.had || c.excuse(p) != "" {
 		return
 	}
 	c.violate(FutileEvict, p.preemptor.String(), "again "+p.first.at.Format(stamp), p.preemptor.past,
@@ -236,7 +236,7 @@ func (c *Checker) judgeAgain(p *pursuit, e *eviction) {
 
 // wasPlaced reports whether a preemptor was placed for some time when a pod was evicted for it.
 func (c *Checker) wasPlaced(g *gang, e *eviction) bool {
-	from := e.when.at.Add(-c.config.InFlight - e.slow)
+	from := e.when.at.Add(-inFlight - e.slow)
 	if g.have()-g.done < g.min {
 		return false // of members that are gone a scheduler does not know that they had succeeded
 	}
@@ -283,7 +283,7 @@ func (c *Checker) nominatedTo(p *pod) {
 // stored was forgotten.
 func (c *Checker) takenBy(p *pod) {
 	for _, pursued := range c.pursuits {
-		forgotten := pursued.first.faults != c.faults && (pursued.clock.faults != c.faults || c.since(pursued.clock) <= c.config.PlacedAfter)
+		forgotten := pursued.first.faults != c.faults && (pursued.clock.faults != c.faults || c.since(pursued.clock) <= placedAfter)
 		before := p.priority > pursued.priority || forgotten && (p.priority == pursued.priority || p.queue != pursued.queue)
 		if pursued.nodes[p.node] && before && p.gang != pursued.preemptor {
 			pursued.excuse = fmt.Sprintf("pod %s of priority %d came before it", p.name, p.priority)
@@ -295,13 +295,13 @@ func (c *Checker) takenBy(p *pod) {
 func (c *Checker) judgePursuits() {
 	for _, key := range slices.Sorted(maps.Keys(c.pursuits)) {
 		p := c.pursuits[key]
-		kubelets := slices.ContainsFunc(p.evictions, func(e *eviction) bool { return e.gone.IsZero() && c.since(e.when) > c.config.EndsWithin })
+		kubelets := slices.ContainsFunc(p.evictions, func(e *eviction) bool { return e.gone.IsZero() && c.since(e.when) > podEndsWithin })
 		if kubelets || p.clock.faults != c.faults || p.first.faults != c.faults && c.blind() {
 			p.clock = c.moment()
 		}
-		within := c.config.PlacedWithin
+		within := placedWithin
 		if p.clock != p.first {
-			within = c.config.PlacedAfter
+			within = placedAfter
 		}
 		late := c.since(p.clock) > within
 		switch excuse := c.excuse(p); {
@@ -385,7 +385,7 @@ func (c *Checker) judgeWave(g *gang, have int) {
 		now := c.moment()
 		w.part = &now
 	}
-	if len(c.down) > 0 || c.since(*w.part) <= c.config.VictimsWithin {
+	if len(c.down) > 0 || c.since(*w.part) <= victimsWithin {
 		return
 	}
 	c.violate(BrokenVictim, g.String(), w.first.at.Format(stamp), g.past,

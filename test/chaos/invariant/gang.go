@@ -252,7 +252,7 @@ func (c *Checker) judgeEmpty(g *gang) {
 		now := c.moment()
 		g.emptySince = &now
 	}
-	if c.since(*g.emptySince) >= c.config.LifeGap {
+	if c.since(*g.emptySince) >= lifeGap {
 		g.begin(c)
 	}
 }
@@ -300,7 +300,7 @@ func (c *Checker) judgePartial(g *gang, have int) {
 		return
 	}
 	lasted := c.since(g.partial.since)
-	if c.ending[g.key] || lasted <= c.config.PartialFor {
+	if c.ending[g.key] || lasted <= partialFor {
 		return
 	}
 	c.violate(Partial, g.String(), strconv.Itoa(g.lives), g.past,
@@ -333,7 +333,7 @@ func (c *Checker) judgeDoubt(g *gang, have int) {
 		s.clock = c.moment()
 		return
 	}
-	if c.since(s.clock) <= c.config.DoubtFor {
+	if c.since(s.clock) <= doubtFor {
 		return
 	}
 	c.violate(Partial, g.String(), strconv.Itoa(g.lives), g.past,
@@ -360,7 +360,7 @@ func (c *Checker) judgeSplit(g *gang) {
 		now := c.moment()
 		g.split = &now
 	}
-	if c.now.Sub(g.split.at) < c.config.SplitFor {
+	if c.now.Sub(g.split.at) < splitFor {
 		return
 	}
 	var text []string
@@ -379,7 +379,7 @@ func (c *Checker) judgeGroup(g *gang) {
 		now := c.moment()
 		g.groupSplit = &now
 	}
-	if g.groupSplit == nil || c.since(*g.groupSplit) <= c.config.PartialFor {
+	if g.groupSplit == nil || c.since(*g.groupSplit) <= partialFor {
 		return
 	}
 	for _, other := range c.together(g) {

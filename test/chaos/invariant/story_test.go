@@ -29,7 +29,7 @@ type story struct {
 // tell begins a story: four nodes of 8 GPUs in two racks, and all is well.
 func tell(t *testing.T, configure ...func(*Config)) *story {
 	t.Helper()
-	config := Default()
+	var config Config
 	for _, f := range configure {
 		f(&config)
 	}
