@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 )
 
@@ -26,14 +27,14 @@ func Await(ctx context.Context, mapper meta.RESTMapper, kind schema.GroupVersion
 			awaited.Delete(kind)
 		}
 	}()
-	for {
+	err := wait.PollUntilContextCancel(ctx, awaitEvery, true, func(context.Context) (bool, error) {
 		_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		switch {
 		case err == nil:
 			if told {
 				logger.Info("The CRD is there", "kind", kind.String())
 			}
-			return true
+			return true, nil
 		case !meta.IsNoMatchError(err):
 			logger.Error(err, "Failed to ask the API server for a kind; asking again", "kind", kind.String())
 		case !told:
@@ -43,10 +44,7 @@ func Await(ctx context.Context, mapper meta.RESTMapper, kind schema.GroupVersion
 			told = true
 			logger.Info("Waiting for a CRD: the API server does not serve its kind", "kind", kind.String())
 		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(awaitEvery):
-		}
-	}
+		return false, nil
+	})
+	return err == nil
 }

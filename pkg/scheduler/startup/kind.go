@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
@@ -200,18 +201,9 @@ var errBehind = errors.New("the cache does not have all yet")
 // until returns when a condition holds; with errBehind when it does not in time, or with
 // the error of the condition.
 func until(ctx context.Context, within time.Duration, condition func() (bool, error)) error {
-	end := time.NewTimer(within)
-	defer end.Stop()
-	for {
-		if ok, err := condition(); ok || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-end.C:
-			return errBehind
-		case <-time.After(look):
-		}
+	err := wait.PollUntilContextTimeout(ctx, look, within, true, func(context.Context) (bool, error) { return condition() })
+	if ctx.Err() == nil && wait.Interrupted(err) {
+		return errBehind
 	}
+	return err
 }

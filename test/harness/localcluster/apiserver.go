@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"time"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 const apiServer = "kube-apiserver"
@@ -21,10 +22,8 @@ func (c *Cluster) KillAPIServer(ctx context.Context) error {
 		return fmt.Errorf("killing the API server: %w", err)
 	}
 	for startTime(pid) != "" {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server to end: %w", context.Cause(ctx))
-		case <-time.After(killPoll):
+		if err := await.Pause(ctx, killPoll); err != nil {
+			return fmt.Errorf("waiting for the API server to end: %w", err)
 		}
 	}
 	// kwokctl asks the pid file, and takes a zombie for a running process.

@@ -7,34 +7,35 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 )
 
-var crds = schema.GroupVersionResource{
-	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
-}
+// crdPrefix begins the name by which kubectl knows a CRD.
+const crdPrefix = "customresourcedefinition.apiextensions.k8s.io/"
 
-// Apply applies files or folders in this order, as kubectl apply --server-side does, and waits until
-// every CRD of the cluster is served. A folder with a kustomization.yaml is built first.
+// Apply applies files or folders in this order, as kubectl apply --server-side does, and waits until the CRDs among them
+// are served: until then their objects are refused. A folder with a kustomization.yaml is built first.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
+	var crds []string
 	for _, path := range paths {
 		flag := "-f"
 		if _, err := os.Stat(filepath.Join(path, "kustomization.yaml")); err == nil {
 			flag = "-k"
 		}
-		if _, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", flag, path); err != nil {
+		applied, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--output=name", flag, path)
+		if err != nil {
 			return err
 		}
+		for _, name := range strings.Fields(applied) {
+			if strings.HasPrefix(name, crdPrefix) {
+				crds = append(crds, name)
+			}
+		}
 	}
-	if len(paths) == 0 {
+	if len(crds) == 0 {
 		return nil
 	}
-	return c.waitCRDs(ctx)
+	_, err := c.Kubectl(ctx, append([]string{"wait", "--for=condition=Established", "--timeout=2m"}, crds...)...)
+	return err
 }
 
 // Kubectl runs kubectl against the cluster and returns its standard output.
@@ -71,42 +72,4 @@ func (c *Cluster) output(cmd *exec.Cmd) (string, error) {
 		return string(out), fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
-}
-
-// waitCRDs waits until every CRD is established: until then its objects are refused.
-func (c *Cluster) waitCRDs(ctx context.Context) error {
-	client, err := dynamic.NewForConfig(c.config)
-	if err != nil {
-		return fmt.Errorf("making a client for CRDs: %w", err)
-	}
-	for {
-		list, err := client.Resource(crds).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("listing CRDs: %w", err)
-		}
-		waiting := ""
-		for i := range list.Items {
-			if !established(&list.Items[i]) {
-				waiting = list.Items[i].GetName()
-			}
-		}
-		if waiting == "" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for CRD %s to be served: %w", waiting, context.Cause(ctx))
-		case <-time.After(servingPoll):
-		}
-	}
-}
-
-func established(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
-			return true
-		}
-	}
-	return false
 }

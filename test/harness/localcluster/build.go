@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // program is one binary built from the pinned modules of hack/tools.
@@ -252,11 +254,9 @@ func (b *builder) lock(ctx context.Context) (unlock func(), err error) {
 			fmt.Fprintln(b.progress, "waiting for another build of the control plane ...")
 			told = true
 		}
-		select {
-		case <-ctx.Done():
+		if err := await.Pause(ctx, lockPoll); err != nil {
 			_ = file.Close()
-			return nil, fmt.Errorf("waiting for another build: %w", context.Cause(ctx))
-		case <-time.After(lockPoll):
+			return nil, fmt.Errorf("waiting for another build: %w", err)
 		}
 	}
 }

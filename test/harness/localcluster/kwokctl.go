@@ -20,6 +20,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 //go:embed stages.yaml
@@ -262,10 +264,8 @@ func (c *Cluster) waitServing(ctx context.Context) error {
 		if apierrors.IsUnauthorized(err) {
 			return fmt.Errorf("waiting for the API server: %w", err)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server: %w: %w", context.Cause(ctx), err)
-		case <-time.After(servingPoll):
+		if pauseErr := await.Pause(ctx, servingPoll); pauseErr != nil {
+			return fmt.Errorf("waiting for the API server: %w: %w", pauseErr, err)
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 const (
@@ -259,10 +261,8 @@ func killAll(ctx context.Context, dir string) error {
 		if len(pids) == 0 && len(killed) == 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for processes %v to end: %w", slices.Sorted(maps.Keys(killed)), context.Cause(ctx))
-		case <-time.After(killPoll):
+		if err := await.Pause(ctx, killPoll); err != nil {
+			return fmt.Errorf("waiting for processes %v to end: %w", slices.Sorted(maps.Keys(killed)), err)
 		}
 	}
 }

@@ -96,6 +96,16 @@ func (d *daemon) stop(ctx context.Context) error {
 	return process.Stop(ctx)
 }
 
+// take starts it, kills it, or restarts it, which is both.
+func (d *daemon) take(ctx context.Context, action string) error {
+	if action != "start" {
+		if err := d.kill(ctx); err != nil || action == "kill" {
+			return err
+		}
+	}
+	return d.start(ctx)
+}
+
 func (d *daemon) takeDown() (*localcluster.Process, error) {
 	d.mu.Lock()
 	process := d.process

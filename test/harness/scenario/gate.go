@@ -138,12 +138,11 @@ func (g *gate) register(ctx context.Context, client kubernetes.Interface) error 
 	for {
 		// There is no such pod, so it always fails; what counts is whether the webhook was asked.
 		_ = client.CoreV1().Pods(probeNamespace).Bind(ctx, probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		select {
-		case <-g.probed:
+		if len(g.probed) > 0 {
 			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the API server to ask the webhook: %w", context.Cause(ctx))
-		case <-time.After(gatePoll):
+		}
+		if err := await.Pause(ctx, gatePoll); err != nil {
+			return fmt.Errorf("waiting for the API server to ask the webhook: %w", err)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/ptr"
-
-	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // object is a planned object and the client for its resource and namespace.
@@ -264,13 +264,18 @@ func (r *run) deletePods(ctx context.Context, d *Delete, options metav1.DeleteOp
 	}
 	r.rec.mark(uids...)
 	for _, name := range r.podsNamed(d.Pods) {
-		namespace, base := split(name)
-		err := r.site.client.Resource(podsResource).Namespace(namespace).Delete(ctx, base, options)
-		if err != nil && !apierrors.IsNotFound(err) {
+		pods, base := r.podClient(name)
+		if err := client.IgnoreNotFound(pods.Delete(ctx, base, options)); err != nil {
 			return nil, fmt.Errorf("deleting pod %s: %w", name, err)
 		}
 	}
 	return uids, nil
+}
+
+// podClient returns the client for a pod by its full name, and the name without the namespace.
+func (r *run) podClient(name string) (dynamic.ResourceInterface, string) {
+	namespace, base := split(name)
+	return r.site.client.Resource(podsResource).Namespace(namespace), base
 }
 
 // liveUIDs returns the UIDs of the pods that are there and match.
@@ -286,17 +291,12 @@ func (r *run) liveUIDs(patterns []string) (uids []types.UID) {
 // waitGone waits until objects are gone.
 func (r *run) waitGone(ctx context.Context, objects []object) error {
 	for _, o := range objects {
-		for {
+		err := wait.PollUntilContextCancel(ctx, cleanPoll, true, func(ctx context.Context) (bool, error) {
 			_, err := o.client.Get(ctx, o.GetName(), metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("waiting for %s to be gone: %w", o.ref(), err)
-			}
-			if err := await.Pause(ctx, cleanPoll); err != nil {
-				return fmt.Errorf("waiting for %s to be gone: %w", o.ref(), err)
-			}
+			return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+		})
+		if err != nil {
+			return fmt.Errorf("waiting for %s to be gone: %w", o.ref(), err)
 		}
 	}
 	return nil

@@ -1,12 +1,10 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
-	"strings"
 )
 
 // Program is a program of others that a scenario runs beside the scheduler, such as an operator. It may do everything.
@@ -78,16 +76,6 @@ func (r *run) commandLine(p *Program, binary string) []string {
 	return line
 }
 
-func (r *run) stepProgram(ctx context.Context, step *ProgramStep) error {
-	d := r.programs[step.Name]
-	if step.Do != "start" {
-		if err := d.kill(ctx); err != nil || step.Do == "kill" {
-			return err
-		}
-	}
-	return d.start(ctx)
-}
-
 // checkPrograms checks the programs of a file.
 func (s *Scenario) checkPrograms() error {
 	for i, step := range s.Steps {
@@ -97,8 +85,8 @@ func (s *Scenario) checkPrograms() error {
 		if !slices.ContainsFunc(s.Programs, func(p Program) bool { return p.Name == step.Program.Name }) {
 			return fmt.Errorf("checking step %d: program.name: %q is none of the programs", i+1, step.Program.Name)
 		}
-		if dos := []string{"start", "kill", "restart"}; !slices.Contains(dos, step.Program.Do) {
-			return fmt.Errorf("checking step %d: program.do: %q is none of %s", i+1, step.Program.Do, strings.Join(dos, ", "))
+		if err := oneOf("program.do", step.Program.Do, "start", "kill", "restart"); err != nil {
+			return fmt.Errorf("checking step %d: %w", i+1, err)
 		}
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 const (
@@ -32,9 +34,6 @@ func (r *recorder) pulse(ctx context.Context, client kubernetes.Interface) {
 			<-answered
 			r.setDown("API server (no answer)", false)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pulsePeriod):
-		}
+		_ = await.Pause(ctx, pulsePeriod)
 	}
 }

@@ -75,9 +75,9 @@ func (r *run) step(ctx context.Context, text string, step Step) error {
 	case step.Scheduler != "":
 		return r.stepScheduler(ctx, step.Scheduler)
 	case step.Controller != "":
-		return r.stepController(ctx, step.Controller)
+		return r.controller.take(ctx, step.Controller)
 	case step.Program != nil:
-		return r.stepProgram(ctx, step.Program)
+		return r.programs[step.Program.Name].take(ctx, step.Program.Do)
 	case step.APIServer != "":
 		return r.stepAPIServer(ctx, step.APIServer)
 	case step.Interrupt != nil:
@@ -131,15 +131,6 @@ func (r *run) disarm(victim string) {
 		r.armed = nil
 		r.gate.disarm()
 	}
-}
-
-func (r *run) stepController(ctx context.Context, action string) error {
-	if action != "start" {
-		if err := r.controller.kill(ctx); err != nil || action == "kill" {
-			return err
-		}
-	}
-	return r.controller.start(ctx)
 }
 
 func (r *run) stepScheduler(ctx context.Context, action string) error {
@@ -242,10 +233,8 @@ func (r *run) patch(ctx context.Context, p *Patch) error {
 		subresources = []string{"status"}
 	}
 	for _, name := range r.podsNamed(p.Pods) {
-		namespace, base := split(name)
-		_, err := r.site.client.Resource(podsResource).Namespace(namespace).
-			Patch(ctx, base, types.MergePatchType, data, metav1.PatchOptions{}, subresources...)
-		if err != nil {
+		pods, base := r.podClient(name)
+		if _, err := pods.Patch(ctx, base, types.MergePatchType, data, metav1.PatchOptions{}, subresources...); err != nil {
 			return fmt.Errorf("patching pod %s: %w", name, err)
 		}
 	}
@@ -268,18 +257,11 @@ func (r *run) patch(ctx context.Context, p *Patch) error {
 
 // finish ends pods as if their containers had ended.
 func (r *run) finish(ctx context.Context, f *Finish) error {
-	names := r.podsNamed(f.Pods)
-	if len(names) == 0 {
+	if len(r.podsNamed(f.Pods)) == 0 {
 		return fmt.Errorf("finishing pods %v: there are none", f.Pods)
 	}
-	for _, name := range names {
-		namespace, base := split(name)
-		data := fmt.Appendf(nil, `{"status":{"phase":%q}}`, f.Phase)
-		_, err := r.site.client.Resource(podsResource).Namespace(namespace).
-			Patch(ctx, base, types.MergePatchType, data, metav1.PatchOptions{}, "status")
-		if err != nil {
-			return fmt.Errorf("finishing pod %s: %w", name, err)
-		}
+	if err := r.patch(ctx, &Patch{Pods: f.Pods, Status: true, Merge: map[string]any{"status": map[string]any{"phase": f.Phase}}}); err != nil {
+		return err
 	}
 	return r.rec.Wait(ctx, func() bool {
 		return len(r.rec.live(func(p *podRecord) bool {
