@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -78,7 +79,7 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	for users.oldest(ctx) {
 	}
 	sweep(ctx, users)
-	s.waitEmpty(ctx)
+	within(ctx, goneWithin, func() bool { return s.seen.count() == 0 })
 	gauges, err := s.gauges(ctx)
 	if err != nil {
 		return err
@@ -124,10 +125,9 @@ func (s *stage) endMoves(ctx context.Context, users *driver) error {
 		s.seen.with(func(c *invariant.Checker) { n = c.OpenMoves() })
 		return n
 	}
-	for deadline := time.Now().Add(movesWithin); open() > 0 && time.Now().Before(deadline); {
-		if err := await.Pause(ctx, tickEvery); err != nil {
-			return fmt.Errorf("waiting for plans to end: %w", err)
-		}
+	within(ctx, movesWithin, func() bool { return open() == 0 })
+	if ctx.Err() != nil {
+		return fmt.Errorf("waiting for plans to end: %w", context.Cause(ctx))
 	}
 	s.waitDeleted(ctx)
 	s.seen.with(func(c *invariant.Checker) { c.CheckMoves(movesWithin) })
@@ -197,16 +197,12 @@ func (s *stage) rest(ctx context.Context, quiet time.Duration) bool {
 
 // waitQuiet waits until nothing happens any more, and reports whether that came about.
 func (s *stage) waitQuiet(ctx context.Context, quiet time.Duration) bool {
-	deadline := time.Now().Add(quietWithin)
-	for time.Now().Before(deadline) {
-		if time.Since(s.seen.quietSince()) > quiet && s.health.well() {
-			return true
-		}
-		if await.Pause(ctx, tickEvery) != nil {
-			return false
-		}
-	}
-	return false
+	return within(ctx, quietWithin, func() bool { return time.Since(s.seen.quietSince()) > quiet && s.health.well() })
+}
+
+// within asks for so long until something holds, and reports whether it came to that.
+func within(ctx context.Context, most time.Duration, holds func() bool) bool {
+	return wait.PollUntilContextTimeout(ctx, tickEvery, most, true, func(context.Context) (bool, error) { return holds(), nil }) == nil
 }
 
 // podsResource is the resource of pods, made what users make, pods after their owners.
@@ -223,12 +219,6 @@ func sweep(ctx context.Context, users *driver) {
 		for _, resource := range made {
 			users.deleteAll(ctx, resource, namespace, "")
 		}
-	}
-}
-
-func (s *stage) waitEmpty(ctx context.Context) {
-	deadline := time.Now().Add(goneWithin)
-	for s.seen.count() > 0 && time.Now().Before(deadline) && await.Pause(ctx, tickEvery) == nil {
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
@@ -276,10 +277,5 @@ func (h *health) waitLeader(ctx context.Context, of workload.Target) (*replica, 
 
 // waitWell returns when nothing is faulty.
 func (h *health) waitWell(ctx context.Context) error {
-	for !h.well() {
-		if err := await.Pause(ctx, probeEvery); err != nil {
-			return err
-		}
-	}
-	return nil
+	return wait.PollUntilContextCancel(ctx, probeEvery, true, func(context.Context) (bool, error) { return h.well(), nil })
 }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
@@ -197,7 +198,7 @@ func (i *injector) buryPods(ctx context.Context, node string) {
 	failed := []byte(`{"status":{"phase":"Failed","reason":"NodeLost"}}`)
 	for n := range list.Items {
 		pod := &list.Items[n]
-		if pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+		if !podutil.IsPodTerminal(pod) {
 			i.users.patchObject(ctx, pod, failed, "status")
 		}
 		i.users.deleteObject(ctx, pod, metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})

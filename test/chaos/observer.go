@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
@@ -77,16 +79,7 @@ func (o *observer) with(f func(*invariant.Checker)) {
 const tickEvery = 100 * time.Millisecond
 
 func (o *observer) tick(ctx context.Context) {
-	ticker := time.NewTicker(tickEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			o.observe(invariant.Tick{})
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { o.observe(invariant.Tick{}) }, tickEvery)
 }
 
 // seePod takes in a pod that was created, changed or is gone.
@@ -156,9 +149,8 @@ func beingEvicted(p *v1.Pod) bool { return disrupted(p, v1.PodReasonPreemptionBy
 func beingMoved(p *v1.Pod) bool { return disrupted(p, "EvictionByEvictionAPI") }
 
 func disrupted(p *v1.Pod, reason string) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == reason
-	})
+	_, c := podutil.GetPodCondition(&p.Status, v1.DisruptionTarget)
+	return c != nil && c.Status == v1.ConditionTrue && c.Reason == reason
 }
 
 // reached closes the channels of a moment. The lock is held.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -155,7 +156,7 @@ func (r *run) see(pod *v1.Pod, gone bool) {
 		r.log("%s   pod %s: on %q, nominated %q, gone %t", time.Now().Format("15:04:05.000"), pod.Name, pod.Spec.NodeName, pod.Status.NominatedNodeName, gone)
 	}
 	r.before[pod.UID] = pod
-	if gang := r.gangs[gangOf(pod)]; gone && gang != nil && gang.Again && before != nil && disrupted(pod) {
+	if gang := r.gangs[judge.GangOf(pod)]; gone && gang != nil && gang.Again && before != nil && disrupted(pod) {
 		r.again = append(r.again, pod)
 	}
 	r.judge.Observe(time.Now(), pod, gone)
@@ -183,20 +184,9 @@ func (r *run) hear() {
 	}
 }
 
-func gangOf(pod *v1.Pod) string {
-	if name := pod.Annotations[v1alpha1.GangNameAnnotation]; name != "" {
-		return name
-	}
-	return pod.Labels[v1alpha1.PodGroupXLabel]
-}
-
 func disrupted(pod *v1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue {
-			return true
-		}
-	}
-	return false
+	_, c := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget)
+	return c != nil && c.Status == v1.ConditionTrue
 }
 
 // errRestless: "After the assertion ... nothing flaps".
@@ -473,12 +463,8 @@ func (r *run) mine(of func(*v1.Pod) bool) (all []*v1.Pod) {
 	return all
 }
 
-func hasEnded(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
 func (r *run) unfinished(gang string) bool {
-	return len(r.mine(func(pod *v1.Pod) bool { return gangOf(pod) == gang && !hasEnded(pod) })) > 0
+	return len(r.mine(func(pod *v1.Pod) bool { return judge.GangOf(pod) == gang && !podutil.IsPodTerminal(pod) })) > 0
 }
 
 func (r *run) deletePods(ctx context.Context, of func(*v1.Pod) bool) error {
@@ -496,7 +482,7 @@ func (r *run) collect(ctx context.Context) error {
 	for _, o := range r.server.Made(nodes) {
 		there[o["metadata"].(map[string]any)["name"].(string)] = true
 	}
-	return r.deletePods(ctx, func(pod *v1.Pod) bool { return !there[pod.Spec.NodeName] && !hasEnded(pod) })
+	return r.deletePods(ctx, func(pod *v1.Pod) bool { return !there[pod.Spec.NodeName] && !podutil.IsPodTerminal(pod) })
 }
 
 // removeNode removes a node, and the pods on it.
@@ -510,7 +496,9 @@ func (r *run) removeNode(ctx context.Context, name string) error {
 
 // end ends a pod that runs.
 func (r *run) end(ctx context.Context, name string, phase v1.PodPhase) error {
-	for _, pod := range r.mine(func(pod *v1.Pod) bool { return pod.Name == name && pod.Spec.NodeName != "" && !hasEnded(pod) }) {
+	for _, pod := range r.mine(func(pod *v1.Pod) bool {
+		return pod.Name == name && pod.Spec.NodeName != "" && !podutil.IsPodTerminal(pod)
+	}) {
 		_, err := r.client.CoreV1().Pods(namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"phase":%q}}`, phase), metav1.PatchOptions{}, "status")
 		if err := gone(err); err != nil {
 			return err
@@ -520,7 +508,7 @@ func (r *run) end(ctx context.Context, name string, phase v1.PodPhase) error {
 }
 
 func (r *run) deleteGang(ctx context.Context, name string) error {
-	if err := r.deletePods(ctx, func(pod *v1.Pod) bool { return gangOf(pod) == name }); err != nil {
+	if err := r.deletePods(ctx, func(pod *v1.Pod) bool { return judge.GangOf(pod) == name }); err != nil {
 		return err
 	}
 	r.show(&coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}}, true)

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // Keys by which users describe gangs, repeated here: code that asked the code under test would prove
@@ -109,20 +110,17 @@ func (p *pod) pending() bool { return p.node == "" && !p.deleting && !p.ended() 
 
 // mark returns the condition message of an eviction that the scheduler has begun.
 func mark(p *v1.Pod) (message string, ok bool) {
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == v1.DisruptionTarget {
-			return condition.Message, condition.Status == v1.ConditionTrue && condition.Reason == v1.PodReasonPreemptionByScheduler
-		}
+	_, c := podutil.GetPodCondition(&p.Status, v1.DisruptionTarget)
+	if c == nil {
+		return "", false
 	}
-	return "", false
+	return c.Message, c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
 }
 
 // told returns why a pod waits, from its condition.
 func told(p *v1.Pod) string {
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == v1.PodScheduled {
-			return string(condition.Reason) + ": " + condition.Message
-		}
+	if _, c := podutil.GetPodCondition(&p.Status, v1.PodScheduled); c != nil {
+		return c.Reason + ": " + c.Message
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // Reserved is what matters of a Reservation.
@@ -215,7 +216,7 @@ func (c *Checker) settlePod(one stored) {
 	}
 	bound := known.node == "" && one.pod.Spec.NodeName != ""
 	known.node = one.pod.Spec.NodeName
-	known.ended = one.pod.Status.Phase == v1.PodSucceeded || one.pod.Status.Phase == v1.PodFailed
+	known.ended = podutil.IsPodTerminal(one.pod)
 	if bound {
 		c.promised(known.node, "pod %s bound", known.name)
 		if known.use, known.uses = useOf(one.pod); known.uses {

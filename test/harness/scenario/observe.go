@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	requests "k8s.io/component-helpers/resource"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -158,8 +159,7 @@ func (r *recorder) podGone(p *podRecord, last *v1.Pod) {
 	p.gone = true
 	if !p.deleting { // without a grace period it goes at once
 		p.deleting = true
-		ended := last.Status.Phase == v1.PodSucceeded || last.Status.Phase == v1.PodFailed
-		if byScenario := ended || r.isOurs(last); byScenario {
+		if podutil.IsPodTerminal(last) || r.isOurs(last) {
 			r.lose(p, true)
 		} else {
 			p.evicted = true
@@ -190,10 +190,8 @@ func (r *recorder) updateGroups(now time.Duration) {
 }
 
 func whyEvicted(pod *v1.Pod) string {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.DisruptionTarget {
-			return c.Reason + ": " + c.Message
-		}
+	if c := conditionOf(pod, v1.DisruptionTarget); c != nil {
+		return c.Reason + ": " + c.Message
 	}
 	return "without a DisruptionTarget condition"
 }
@@ -237,12 +235,8 @@ func podChanges(old, pod *v1.Pod) []change {
 }
 
 func conditionOf(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == kind {
-			return &pod.Status.Conditions[i]
-		}
-	}
-	return nil
+	_, c := podutil.GetPodCondition(&pod.Status, kind)
+	return c
 }
 
 // mapChanges returns what was added, changed and removed, of pairs of maps before and after.
@@ -289,7 +283,7 @@ func (r *recorder) checkNode(name string) {
 	used := v1.ResourceList{v1.ResourcePods: {}}
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	for _, p := range r.pods {
-		if p.gone || p.pod.Spec.NodeName != name || p.pod.Status.Phase == v1.PodSucceeded || p.pod.Status.Phase == v1.PodFailed {
+		if p.gone || p.pod.Spec.NodeName != name || podutil.IsPodTerminal(p.pod) {
 			continue
 		}
 		for kind, quantity := range requests.PodRequests(p.pod, requests.PodResourcesOptions{}) {

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -56,8 +57,8 @@ func (j *Judge) judgePriority(victim, preemptor *v1.Pod) {
 // (preemption/README.md): at rest it has a place, unless it is gone.
 func (j *Judge) judgePlaced(victim, preemptor *v1.Pod) {
 	now := j.pods[preemptor.UID]
-	g := j.gangs()[gangOf(preemptor)]
-	if now == nil || ended(now) || j.disturbed[gangOf(preemptor)] {
+	g := j.gangs()[GangOf(preemptor)]
+	if now == nil || podutil.IsPodTerminal(now) || j.disturbed[GangOf(preemptor)] {
 		return
 	}
 	for _, s := range j.starts { // "until they are bound, the gang gives up, or a preemptor of higher priority needs them"
@@ -74,7 +75,7 @@ func (j *Judge) judgePlaced(victim, preemptor *v1.Pod) {
 // judgeVictimGang: "The rest of a gang goes whole, on all nodes"; "evictBrokenGangs: when a gang that was below its
 // minimum loses pods, evict the rest of it" (preemption/README.md).
 func (j *Judge) judgeVictimGang(victim *v1.Pod) {
-	g := j.gangs()[gangOf(victim)]
+	g := j.gangs()[GangOf(victim)]
 	if g == nil || g.running == 0 {
 		return
 	}
@@ -103,7 +104,7 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 	}
 	free, bundles, lost := e.before.free(false), map[string][]*v1.Pod{}, map[string]int{}
 	for _, pod := range e.pods {
-		lost[gangOf(pod)]++
+		lost[GangOf(pod)]++
 	}
 	for _, s := range j.starts { // their room was promised already
 		for _, pod := range s.pods {
@@ -116,7 +117,7 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 	for _, pod := range e.pods {
 		free.add(pod, 1)
 		name := pod.Name
-		if g := gangs[gangOf(pod)]; g != nil && g.bound()-lost[g.name] < g.min {
+		if g := gangs[GangOf(pod)]; g != nil && g.bound()-lost[g.name] < g.min {
 			name = g.name // it goes whole
 		}
 		bundles[name] = append(bundles[name], pod)
@@ -149,12 +150,12 @@ func (j *Judge) judgeCheaper(e *eviction, u unit, free room) {
 	free = maps.Clone(free)
 	for _, pod := range e.pods {
 		free.add(pod, -1)
-		lost[gangOf(pod)]++
+		lost[GangOf(pod)]++
 	}
 	surplus := func(g *gang) int { return min(g.running, g.bound()-g.min) }
 	worst, violates := int32(math.MinInt32), false
 	for _, pod := range e.pods {
-		switch g := gangs[gangOf(pod)]; {
+		switch g := gangs[GangOf(pod)]; {
 		case g != nil && (g.bound() < g.min || lost[g.name] <= surplus(g)):
 		case priority(pod) > worst:
 			worst, violates = priority(pod), w.violates(pod)
@@ -167,7 +168,7 @@ func (j *Judge) judgeCheaper(e *eviction, u unit, free room) {
 	}
 	lower, harmless := maps.Clone(free), maps.Clone(free)
 	for _, pod := range w.sorted() {
-		g := gangs[gangOf(pod)]
+		g := gangs[GangOf(pod)]
 		if !running(pod) || w.queueOf(pod) != u.queue && j.queued || priority(pod) >= u.priority || g != nil && g.bound() < g.min {
 			continue
 		}
@@ -226,7 +227,7 @@ func (j *Judge) judgeReclaim(e *eviction, u unit) {
 		return
 	}
 	for _, g := range e.before.gangs() {
-		if g.known && g.bound() < g.min && slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) == g.name }) {
+		if g.known && g.bound() < g.min && slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return GangOf(p) == g.name }) {
 			return // "when a gang that was below its minimum loses pods, evict the rest of it"
 		}
 	}

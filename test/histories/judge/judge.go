@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -68,7 +69,7 @@ type eviction struct {
 
 // of reports whether a gang lost pods.
 func (e *eviction) of(gang string) bool {
-	return slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return gangOf(p) == gang })
+	return slices.ContainsFunc(e.pods, func(p *v1.Pod) bool { return GangOf(p) == gang })
 }
 
 // New returns a judge; queued is whether the scheduler has queues.
@@ -152,21 +153,21 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 	} else if node != before.Status.NominatedNodeName {
 		j.nominated[pod.UID] = j.now
 	}
-	if gone || ended(pod) {
-		if gangOf(pod) != "" {
-			j.disturbed[gangOf(pod)] = true
+	if gone || podutil.IsPodTerminal(pod) {
+		if GangOf(pod) != "" {
+			j.disturbed[GangOf(pod)] = true
 		}
 		if !evicted(pod) && running(before) {
 			j.ends = append(j.ends, j.now)
 		}
 	}
 	if !gone && running(pod) && before.Spec.NodeName == "" {
-		if before.Annotations[v1alpha1.TimeoutAnnotation] == "true" && !j.started[gangOf(pod)] {
+		if before.Annotations[v1alpha1.TimeoutAnnotation] == "true" && !j.started[GangOf(pod)] {
 			j.violate("waiting time", "pod %s started although the time of its gang is up", pod.Name)
 		}
 		j.begin(pod)
 	}
-	if old == nil || gone || ended(pod) || before.Spec.NodeName != pod.Spec.NodeName || before.Status.NominatedNodeName != pod.Status.NominatedNodeName {
+	if old == nil || gone || podutil.IsPodTerminal(pod) || before.Spec.NodeName != pod.Spec.NodeName || before.Status.NominatedNodeName != pod.Status.NominatedNodeName {
 		j.Happened(j.now)
 	}
 	put(j.pods, pod.UID, pod, gone)
@@ -175,7 +176,7 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 		j.bound = append(j.bound, pod)
 		j.judgeCapability(pod)
 	}
-	if name := gangOf(pod); name != "" {
+	if name := GangOf(pod); name != "" {
 		g := j.gangs()[name]
 		if g == nil || g.running == 0 { // "new members go alone, until nothing of it runs" (gang/README.md)
 			delete(j.started, name)
@@ -188,9 +189,8 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 
 // evicted reports whether the scheduler evicted a pod that is gone.
 func evicted(pod *v1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
-	})
+	_, c := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget)
+	return c != nil && c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
 }
 
 // begin notes that a pod is being bound, and what was free before its unit was.
@@ -265,7 +265,7 @@ func (j *Judge) judgeNominated(pod *v1.Pod) {
 	sum, held := int64(0), false
 	for _, p := range j.pods {
 		switch {
-		case ended(p):
+		case podutil.IsPodTerminal(p):
 		case p.Spec.NodeName == node.Name && p.DeletionTimestamp == nil:
 			sum += size(p)
 		case p.Spec.NodeName == "" && p.Status.NominatedNodeName != "" && jobOf(p) != jobOf(pod) && priority(p) >= priority(pod) && j.now.Sub(j.nominated[p.UID]) > burst:
@@ -288,7 +288,7 @@ func (j *Judge) judgeNominated(pod *v1.Pod) {
 // bound, interrupted or having lost members, ... passes all limits" (fairshare/README.md).
 func (j *Judge) judgeCapability(pod *v1.Pod) {
 	passes := func(other *v1.Pod) bool {
-		return gangOf(other) != "" && (j.disturbed[gangOf(other)] || slices.ContainsFunc(j.evictions, func(e *eviction) bool { return e.of(gangOf(other)) }))
+		return GangOf(other) != "" && (j.disturbed[GangOf(other)] || slices.ContainsFunc(j.evictions, func(e *eviction) bool { return e.of(GangOf(other)) }))
 	}
 	if !j.queued || slices.ContainsFunc(slices.Collect(maps.Values(j.pods)), func(p *v1.Pod) bool { return running(p) && passes(p) }) {
 		return

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 )
 
 // Rest judges what there is when nothing happens any more.
@@ -122,10 +123,8 @@ func (j *Judge) open(queue string) bool {
 
 // told returns what the first pod of a unit says of itself.
 func told(u unit) string {
-	for _, c := range u.pods[0].Status.Conditions {
-		if c.Type == v1.PodScheduled {
-			return c.Reason + ": " + c.Message
-		}
+	if _, c := podutil.GetPodCondition(&u.pods[0].Status, v1.PodScheduled); c != nil {
+		return c.Reason + ": " + c.Message
 	}
 	return "nothing said"
 }

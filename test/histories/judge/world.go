@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -56,22 +57,18 @@ func priority(pod *v1.Pod) int32 {
 	return *pod.Spec.Priority
 }
 
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
+func running(pod *v1.Pod) bool { return pod.Spec.NodeName != "" && !podutil.IsPodTerminal(pod) }
 
-func running(pod *v1.Pod) bool { return pod.Spec.NodeName != "" && !ended(pod) }
-
-// gangOf returns the gang of a pod; empty for none.
-func gangOf(pod *v1.Pod) string {
+// GangOf returns the gang of a pod; empty for none.
+func GangOf(pod *v1.Pod) string {
 	return cmp.Or(pod.Annotations[v1alpha1.GangNameAnnotation], pod.Labels[v1alpha1.PodGroupXLabel])
 }
 
 // jobOf names what a pod starts with: its gang, or the pod.
-func jobOf(pod *v1.Pod) string { return cmp.Or(gangOf(pod), "pod "+pod.Name) }
+func jobOf(pod *v1.Pod) string { return cmp.Or(GangOf(pod), "pod "+pod.Name) }
 
 func (w *world) queueOf(pod *v1.Pod) string {
-	group := w.groups[gangOf(pod)]
+	group := w.groups[GangOf(pod)]
 	return cmp.Or(pod.Labels[v1alpha1.QueueLabel], labelOf(group, v1alpha1.QueueLabel), defaultQueue)
 }
 
@@ -87,7 +84,7 @@ func (w *world) said(pod *v1.Pod, key string) string {
 	if value := pod.Annotations[key]; value != "" {
 		return value
 	}
-	if group := w.groups[gangOf(pod)]; group != nil {
+	if group := w.groups[GangOf(pod)]; group != nil {
 		return group.Annotations[key]
 	}
 	return ""
@@ -116,7 +113,7 @@ func (g *gang) waiting() bool { return g.known && !g.timedOut && len(g.pending) 
 func (w *world) gangs() map[string]*gang {
 	all := map[string]*gang{}
 	for _, pod := range w.sorted() {
-		name := gangOf(pod)
+		name := GangOf(pod)
 		if name == "" {
 			continue
 		}
@@ -137,7 +134,7 @@ func (w *world) gangs() map[string]*gang {
 		switch {
 		case pod.Status.Phase == v1.PodSucceeded:
 			g.succeeded++
-		case ended(pod):
+		case podutil.IsPodTerminal(pod):
 		case running(pod):
 			g.running++
 			g.pods = append(g.pods, pod)
@@ -158,7 +155,7 @@ func (w *world) minimum(pod *v1.Pod) (int, bool) {
 	if n, err := strconv.Atoi(w.said(pod, v1alpha1.MinAvailableAnnotation)); err == nil {
 		return n, true
 	}
-	if group := w.groups[gangOf(pod)]; group != nil {
+	if group := w.groups[GangOf(pod)]; group != nil {
 		return int(group.Spec.MinMember), true
 	}
 	return 0, false
@@ -204,7 +201,7 @@ func (w *world) units() (all []unit) {
 		}
 	}
 	for _, pod := range w.sorted() {
-		if gangOf(pod) == "" && pod.Spec.NodeName == "" && !ended(pod) {
+		if GangOf(pod) == "" && pod.Spec.NodeName == "" && !podutil.IsPodTerminal(pod) {
 			all = append(all, unit{job: jobOf(pod), queue: w.queueOf(pod), count: 1, size: size(pod), priority: priority(pod), created: pod.CreationTimestamp.Time, pods: []*v1.Pod{pod}})
 		}
 	}
