@@ -52,16 +52,14 @@ func (b asked) run(ctx context.Context, f *fixture, r *report) (err error) {
 	commands := [][]string{{"list", "-A"}, {"explain", "waiting0000"}, {"whatif", "-f", manifest}}
 	within := func(column int) goal { return goal{unit: "s-to-answer", atMost: true, bound: 2, column: column} }
 	t := r.table(b.name(), []goal{within(1), within(2)}, "command=list", "command=explain", "command=whatif")
-	for range f.rounds {
-		for i, command := range commands {
-			v, err := b.ask(ctx, f, command...)
-			if err != nil {
-				return err
-			}
-			r.add(t, i, 1, v)
+	return f.takeTurns(t, func(column int, _ string) error {
+		v, err := b.ask(ctx, f, commands[column]...)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		r.add(t, column, 1, v)
+		return nil
+	})
 }
 
 // fill makes pods that have their nodes, six on each with a GPU, and a gang that asks for more nodes than are free.

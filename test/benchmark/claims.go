@@ -32,22 +32,22 @@ func (b claims) run(ctx context.Context, f *fixture, r *report) (err error) {
 		return err
 	}
 	t := r.table(b.name(), []goal{{unit: "pods/s", ratio: true, bound: 0.8}}, "scheduler=stock", "scheduler=ours")
-	for round := range f.rounds {
-		for column, k := range []kind{stock, ours} {
-			w := workload{scheduler: k.schedulerName, prefix: "train", gangs: b.gangs, size: b.size, claims: true}
-			if k == ours {
-				w.min = b.size
-			}
-			if err := f.createClaims(ctx, w); err != nil {
-				return err
-			}
-			if err := f.raceOnce(ctx, r, t, column, k, fmt.Sprintf("%s/round=%d", b.name(), round+1), w); err != nil {
-				return err
-			}
-			if err := f.clearClaims(ctx, r, w); err != nil {
-				return err
-			}
+	err = f.takeTurns(t, func(column int, label string) error {
+		k := []kind{stock, ours}[column]
+		w := workload{scheduler: k.schedulerName, prefix: "train", gangs: b.gangs, size: b.size, claims: true}
+		if k == ours {
+			w.min = b.size
 		}
+		if err := f.createClaims(ctx, w); err != nil {
+			return err
+		}
+		if err := f.raceOnce(ctx, r, t, column, k, label, w); err != nil {
+			return err
+		}
+		return f.clearClaims(ctx, r, w)
+	})
+	if err != nil {
+		return err
 	}
 	return f.dropDevices(ctx)
 }

@@ -22,33 +22,27 @@ func (b idle) run(ctx context.Context, f *fixture, r *report) error {
 	others := workload{scheduler: "nobody", prefix: "others", gangs: b.gangs, size: b.size, min: b.min}
 	plain := workload{scheduler: ours.schedulerName, prefix: "plain", gangs: b.pods / 8, size: 8}
 	waiting := workload{scheduler: ours.schedulerName, prefix: "waiting", gangs: b.gangs, size: b.size, min: b.min}
-	return f.beside(ctx, r, t, b.name(), plain, others, waiting)
+	return f.beside(ctx, r, t, plain, others, waiting)
 }
 
 // beside races plain pods on lockstep-scheduler with one more workload there in each column of a table.
-func (f *fixture) beside(ctx context.Context, r *report, t *table, name string, plain workload, more ...workload) error {
-	for round := range f.rounds {
-		for column := range t.columns {
-			if err := f.create(ctx, more[column]); err != nil {
-				return err
-			}
-			if err := f.create(ctx, plain); err != nil {
-				return err
-			}
-			// It does not wait for quiet: for a while the scheduler writes why gangs wait, a little at
-			// a time.
-			v, err := f.race(ctx, ours, fmt.Sprintf("%s/%s/round=%d", name, t.columns[column], round+1), plain.pods(), false, r)
-			if err != nil {
-				return err
-			}
-			for _, unit := range []string{"gang-p50-ms", "gang-p99-ms", "gang-max-ms"} {
-				delete(v, unit) // plain pods are in no gang
-			}
-			r.add(t, column, plain.pods(), v)
-			if err := f.clear(ctx); err != nil {
-				return err
-			}
+func (f *fixture) beside(ctx context.Context, r *report, t *table, plain workload, more ...workload) error {
+	return f.takeTurns(t, func(column int, label string) error {
+		if err := f.create(ctx, more[column]); err != nil {
+			return err
 		}
-	}
-	return nil
+		if err := f.create(ctx, plain); err != nil {
+			return err
+		}
+		// It does not wait for quiet: for a while the scheduler writes why gangs wait, a little at a time.
+		v, err := f.race(ctx, ours, label, plain.pods(), false, r)
+		if err != nil {
+			return err
+		}
+		for _, unit := range []string{"gang-p50-ms", "gang-p99-ms", "gang-max-ms"} {
+			delete(v, unit) // plain pods are in no gang
+		}
+		r.add(t, column, plain.pods(), v)
+		return f.clear(ctx)
+	})
 }

@@ -56,19 +56,14 @@ func (b preemption) run(ctx context.Context, f *fixture, r *report) error {
 		{unit: "gangs-touched", atMost: true, bound: float64(b.touched())},
 		{unit: "gangs-left-broken", atMost: true},
 	}, columns...)
-	for range f.rounds {
-		for column, k := range kinds {
-			v, err := b.once(ctx, f, k, r)
-			if err != nil {
-				return err
-			}
-			r.add(t, column, preemptors*preemptorSize, v)
-			if err := f.clear(ctx); err != nil {
-				return err
-			}
+	return f.takeTurns(t, func(column int, _ string) error {
+		v, err := b.once(ctx, f, kinds[column], r)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		r.add(t, column, preemptors*preemptorSize, v)
+		return f.clear(ctx)
+	})
 }
 
 // touched returns how few gangs can be touched: if they have surplus, they lose that, else they end
@@ -180,5 +175,5 @@ func (b stuck) run(ctx context.Context, f *fixture, r *report) error {
 	big := workload{scheduler: ours.schedulerName, prefix: "stuck", gangs: b.gangs, size: b.size, min: b.size, priority: highPriority, gpus: gpusOnNode + 1}
 	others := big
 	others.scheduler, others.prefix = "nobody", "others"
-	return f.beside(ctx, r, t, b.name(), plain, others, big)
+	return f.beside(ctx, r, t, plain, others, big)
 }

@@ -90,12 +90,7 @@ func (b fairness) run(ctx context.Context, f *fixture, r *report) error {
 	if b.plain {
 		w.min = 0
 	}
-	for round := range f.rounds {
-		for column, k := range []kind{ours, fair} {
-			if err := f.raceOnce(ctx, r, t, column, k, fmt.Sprintf("%s/round=%d", b.name(), round+1), w); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return f.takeTurns(t, func(column int, label string) error {
+		return f.raceOnce(ctx, r, t, column, []kind{ours, fair}[column], label, w)
+	})
 }

@@ -50,25 +50,20 @@ func (b system) run(ctx context.Context, f *fixture, r *report) error {
 		return err
 	}
 	t := r.table(b.name(), b.goals, "scheduler=stock", "scheduler=ours/by=annotation", "scheduler=ours/by=podgroup")
-	for round := range f.rounds {
-		for column, k := range []kind{plainPods: stock, byAnnotation: ours, byPodGroup: ours} {
-			f.turn++ // kubelets may still be busy with the pods of the turn before
-			w := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("train-%d-", f.turn), gangs: b.gangs, size: b.size, described: column == byPodGroup}
-			if k == ours {
-				w.min = b.size
-			}
-			label := fmt.Sprintf("%s/%s/round=%d", b.name(), t.columns[column], round+1)
-			v, err := b.once(ctx, f, k, w, label, r)
-			if err != nil {
-				return err
-			}
-			r.add(t, column, w.pods(), v)
-			if err := f.clear(ctx); err != nil {
-				return err
-			}
+	return f.takeTurns(t, func(column int, label string) error {
+		k := []kind{plainPods: stock, byAnnotation: ours, byPodGroup: ours}[column]
+		f.turn++ // kubelets may still be busy with the pods of the turn before
+		w := workload{scheduler: k.schedulerName, prefix: fmt.Sprintf("train-%d-", f.turn), gangs: b.gangs, size: b.size, described: column == byPodGroup}
+		if k == ours {
+			w.min = b.size
 		}
-	}
-	return nil
+		v, err := b.once(ctx, f, k, w, label, r)
+		if err != nil {
+			return err
+		}
+		r.add(t, column, w.pods(), v)
+		return f.clear(ctx)
+	})
 }
 
 func (b system) once(ctx context.Context, f *fixture, k kind, w workload, label string, r *report) (v values, err error) {

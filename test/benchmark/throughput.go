@@ -79,13 +79,21 @@ func (b throughput) run(ctx context.Context, f *fixture, r *report) error {
 		return err
 	}
 	t := r.table(b.name(), b.goals, "scheduler=stock", "scheduler=ours")
+	return f.takeTurns(t, func(column int, label string) error {
+		k := []kind{stock, ours}[column]
+		w := workload{scheduler: k.schedulerName, prefix: "train", gangs: b.gangs, size: b.size}
+		if k == ours {
+			w.min = b.size
+		}
+		return f.raceOnce(ctx, r, t, column, k, label, w)
+	})
+}
+
+// takeTurns has each column of a table measured once in each round.
+func (f *fixture) takeTurns(t *table, measure func(column int, label string) error) error {
 	for round := range f.rounds {
-		for column, k := range []kind{stock, ours} {
-			w := workload{scheduler: k.schedulerName, prefix: "train", gangs: b.gangs, size: b.size}
-			if k == ours {
-				w.min = b.size
-			}
-			if err := f.raceOnce(ctx, r, t, column, k, fmt.Sprintf("%s/round=%d", b.name(), round+1), w); err != nil {
+		for column, name := range t.columns {
+			if err := measure(column, fmt.Sprintf("%s/%s/round=%d", t.name, name, round+1)); err != nil {
 				return err
 			}
 		}
@@ -165,7 +173,7 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 	}
 	b.Lock()
 	defer b.Unlock()
-	b.check(r, label+" "+k.name, n)
+	b.check(r, label, n)
 	gangs := max(1, len(b.gangs))
 	written := after.since(before)
 	spreads := b.spreads()
@@ -191,9 +199,9 @@ func (f *fixture) race(ctx context.Context, k kind, label string, n int, quiet b
 			return nil, err
 		}
 	}
-	progress("%s %s: %d bound in %.1f s; per pod: %s", label, k.name, len(b.pods), b.last.Sub(s.started).Seconds(), written.per(n))
+	progress("%s: %d bound in %.1f s; per pod: %s", label, len(b.pods), b.last.Sub(s.started).Seconds(), written.per(n))
 	if b.lists > 1 {
-		progress("%s %s: the watch of the harness broke %d times; bind times are late", label, k.name, b.lists-1)
+		progress("%s: the watch of the harness broke %d times; bind times are late", label, b.lists-1)
 	}
 	return v, nil
 }

@@ -54,16 +54,14 @@ func (b upstream) run(ctx context.Context, f *fixture, r *report) error {
 		{unit: "cpu-s", ratio: true, atMost: true, bound: 1},
 	}, "scheduler=native", "scheduler=ours")
 	kinds := []kind{{name: native.name, schedulerName: native.schedulerName, gates: gates(b.test)}, ours}
-	for range f.rounds {
-		for column, k := range kinds {
-			v, err := b.once(ctx, f, k, r)
-			if err != nil {
-				return err
-			}
-			r.add(t, column, 1, v)
+	return f.takeTurns(t, func(column int, _ string) error {
+		v, err := b.once(ctx, f, kinds[column], r)
+		if err != nil {
+			return err
 		}
-	}
-	return nil
+		r.add(t, column, 1, v)
+		return nil
+	})
 }
 
 // once runs the steps of the workload with one scheduler, and removes what they made.

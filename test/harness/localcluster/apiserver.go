@@ -72,11 +72,3 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 	}
 	return c.waitServing(ctx)
 }
-
-// RestartAPIServer kills the API server and starts it again; all watches break.
-func (c *Cluster) RestartAPIServer(ctx context.Context) error {
-	if err := c.KillAPIServer(ctx); err != nil {
-		return err
-	}
-	return c.StartAPIServer(ctx)
-}

@@ -224,7 +224,7 @@ func TestRestartOfTheAPIServer(t *testing.T) {
 	c := Run(t, Options{Nodes: []NodePool{{Count: 1}}})
 	createPod(ctx, t, c, boundPod("before", "node-0", nil))
 	waitPhase(ctx, t, c, "before", v1.PodRunning)
-	if err := c.RestartAPIServer(ctx); err != nil {
+	if err := errors.Join(c.KillAPIServer(ctx), c.StartAPIServer(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	createPod(ctx, t, c, boundPod("after", "node-0", nil))
