@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/metrics"
 )
 
 // kind is one of the schedulers that are compared.
@@ -146,7 +147,7 @@ func (p *process) ready(ctx context.Context, path string) error {
 
 // metrics returns all that it serves now.
 func (p *process) metrics(ctx context.Context) (testutil.Metrics, error) {
-	return localcluster.Metrics(ctx, p.url)
+	return metrics.Of(ctx, p.url)
 }
 
 const stopTimeout = 10 * time.Second
@@ -184,12 +185,12 @@ func (f *fixture) measureController(ctx context.Context, v values, pods, gangs i
 	if v["controller-peak-MiB"], err = peakOf(c.Pid()); err != nil {
 		return err
 	}
-	metrics, err := c.metrics(ctx)
+	served, err := c.metrics(ctx)
 	if err != nil {
 		return err
 	}
 	written := 0.0
-	for _, s := range metrics["rest_client_requests_total"] {
+	for _, s := range served["rest_client_requests_total"] {
 		if writing[string(s.Metric["method"])] {
 			written += float64(s.Value)
 		}

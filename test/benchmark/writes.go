@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/metrics"
 )
 
 // writes counts the writes that the API server has answered, by verb and resource:
@@ -29,12 +29,12 @@ func (f *fixture) writesNow(ctx context.Context) (writes, error) {
 }
 
 func parseWrites(text []byte) (writes, error) {
-	metrics, err := localcluster.ParseMetrics(text)
+	served, err := metrics.Parse(text)
 	if err != nil {
 		return nil, err
 	}
 	counts := writes{}
-	for _, s := range metrics["apiserver_request_total"] {
+	for _, s := range served["apiserver_request_total"] {
 		verb, resource := string(s.Metric["verb"]), string(s.Metric["resource"])
 		if !writing[verb] || resource == "leases" {
 			continue

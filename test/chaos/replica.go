@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
 	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
+	"github.com/lockstep-sh/lockstep/test/helpers/metrics"
 )
 
 // replica is one of the processes of a service. It is started again when it ends. It is safe for concurrent use.
@@ -165,11 +166,11 @@ const metricsTimeout = 700 * time.Millisecond
 func (r *replica) readMetrics(ctx context.Context) (testutil.Metrics, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	metrics, err := localcluster.Metrics(ctx, fmt.Sprintf("%s://127.0.0.1:%d", r.scheme, r.metrics))
+	served, err := metrics.Of(ctx, fmt.Sprintf("%s://127.0.0.1:%d", r.scheme, r.metrics))
 	if err != nil {
 		return nil, fmt.Errorf("reading metrics of %s: %w", r.name, err)
 	}
-	return metrics, nil
+	return served, nil
 }
 
 // acquired is what client-go logs when a process begins to lead.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/test/chaos/invariant"
 	"github.com/lockstep-sh/lockstep/test/chaos/workload"
-	"github.com/lockstep-sh/lockstep/test/harness/localcluster"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/metrics"
 )
 
 const (
@@ -75,13 +75,13 @@ func (s *stage) sample(ctx context.Context) {
 			s.seen.fault("not sampled: %v", err)
 			continue
 		}
-		metrics, err := localcluster.ParseMetrics(text)
+		served, err := metrics.Parse(text)
 		if err != nil {
 			s.seen.fault("not sampled: %v", err)
 			continue
 		}
 		watches := 0.0
-		for _, one := range metrics["apiserver_longrunning_requests"] {
+		for _, one := range served["apiserver_longrunning_requests"] {
 			if one.Metric["verb"] == "WATCH" {
 				watches += float64(one.Value)
 			}
@@ -99,7 +99,7 @@ func (r *replica) sample(ctx context.Context) (name string, values map[string]fl
 	if process == nil {
 		return "", nil, fmt.Errorf("sampling %s: it does not run", r.name)
 	}
-	metrics, err := r.readMetrics(ctx)
+	served, err := r.readMetrics(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -108,13 +108,13 @@ func (r *replica) sample(ctx context.Context) (name string, values map[string]fl
 		return "", nil, fmt.Errorf("sampling %s: %w", r.name, err)
 	}
 	values = map[string]float64{"files in its folder": float64(len(files))}
-	for name, all := range metrics {
+	for name, all := range served {
 		values["series on /metrics"] += float64(len(all))
 		if one, ok := sampled[name]; ok {
 			values[one.what] = float64(all[0].Value) / one.unit
 		}
 	}
-	for _, one := range metrics["rest_client_requests_total"] {
+	for _, one := range served["rest_client_requests_total"] {
 		if one.Metric["method"] != http.MethodGet {
 			values[clientWrites] += float64(one.Value)
 		}

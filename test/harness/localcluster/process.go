@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
-	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
@@ -127,8 +126,8 @@ const readyPoll = 20 * time.Millisecond
 // insecure does not check certificates: processes of tests make theirs when they start.
 var insecure = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 
-// get returns what is served at a URL.
-func get(ctx context.Context, url string) ([]byte, error) {
+// Fetch returns what a process of a test serves at a URL.
+func Fetch(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, fmt.Errorf("asking %s: %w", url, err)
@@ -148,29 +147,11 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return text, nil
 }
 
-// Metrics returns the metrics that a process serves at a URL, by name.
-func Metrics(ctx context.Context, url string) (testutil.Metrics, error) {
-	text, err := get(ctx, url+"/metrics")
-	if err != nil {
-		return nil, err
-	}
-	return ParseMetrics(text)
-}
-
-// ParseMetrics reads the text of metrics, by name.
-func ParseMetrics(text []byte) (testutil.Metrics, error) {
-	metrics := testutil.NewMetrics()
-	if err := testutil.ParseMetrics(string(text), &metrics); err != nil {
-		return nil, fmt.Errorf("reading metrics: %w", err)
-	}
-	return metrics, nil
-}
-
 // WaitReady returns when url answers OK, or with an error when the process or ctx ends first.
 func (p *Process) WaitReady(ctx context.Context, url string) error {
 	for {
 		asking, cancel := context.WithTimeout(ctx, time.Second)
-		_, err := get(asking, url)
+		_, err := Fetch(asking, url)
 		cancel()
 		if err == nil {
 			return nil
