@@ -127,10 +127,11 @@ test-unit: ## Run the tests that need no cluster; those of plugins and pkg with 
 	go test ./apis/... ./cmd/... ./hack/...
 	go test -race ./pkg/... ./plugins/...
 
-# One package at a time: each has clusters of its own, and times in it.
+# The scenarios keep the machine busy. The other packages, which have clusters of their own, mostly wait.
 .PHONY: test-e2e
 test-e2e: build control-plane ## Run the tests that need a cluster
-	go test -count=1 -p 1 -timeout 60m ./test/...
+	go test -count=1 -timeout 60m ./test/e2e
+	go test -count=1 -p 3 -timeout 60m $$(go list ./test/... | grep -v '/test/e2e$$')
 
 # No part of test: it takes 12 minutes on two cores when the operators are compiled, and longer the first time.
 .PHONY: test-operators
