@@ -84,14 +84,14 @@ down: ## Stop the local cluster and remove its files
 ##@ Build
 
 # Each build has a folder of its own, so that two at once do not take each other's binaries. In it are those of the last
-# build: what is up to date is not linked again. With GOGC=400 the compiler takes a fifth less CPU, and more memory.
+# build: what is up to date is not linked again. The compiler collects no garbage below 2 GiB, which saves CPU.
 .PHONY: build
 build: ## Build the commands into bin/
 	@echo "building bin/ ($(COMMANDS))"
 	@mkdir -p bin; next=$$(mktemp -d bin/.next.XXXXXX); trap 'rm -rf "$$next"' EXIT; \
 	name() { case $$1 in kubectl-*) echo $$1;; *) echo lockstep-$$1;; esac; }; \
 	for command in $(COMMANDS); do ln "bin/$$(name $$command)" "$$next/$$command" 2> /dev/null || true; done; \
-	GOGC=400 go build -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$next/" $(COMMANDS:%=./cmd/%); \
+	GOGC=off GOMEMLIMIT=2GiB go build -buildvcs=false -ldflags '$(LDFLAGS)' -o "$$next/" $(COMMANDS:%=./cmd/%); \
 	for command in $(COMMANDS); do \
 		test "$$next/$$command" -ef "bin/$$(name $$command)" || mv -f "$$next/$$command" "bin/$$(name $$command)"; \
 	done
