@@ -48,8 +48,8 @@ const (
 	msgBudget    = "no victims: that would take more from other queues, or jobs, than they have beyond their share"
 	msgTooLate   = "no victims found within the searchTimeout of %s; the next search has up to twice as long: " +
 		"if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
-	msgBeyond = "no victims: the gang has its minimum without this member, which reclaims only what its queue deserves, " +
-		"from single pods and from members beyond other gangs' minimums"
+	msgBeyond = "no victims: members beyond their gang's minimum evict nothing by priority, and reclaim for their queue only " +
+		"single pods and other gangs' members beyond the minimum"
 	msgDelay   = "the preemption delay has not passed"
 	msgAborted = "preemption aborted; retrying"
 )
