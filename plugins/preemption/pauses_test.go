@@ -158,3 +158,46 @@ func TestPreemptionDelay(t *testing.T) {
 		}
 	}
 }
+
+// TestPausingPreemptorsWaitForEndingPods: a preemptor that pauses since it found no victims takes the places of pods
+// that begin to end meanwhile, and looks for them once for each that does. So does one that may evict nobody.
+func TestPausingPreemptorsWaitForEndingPods(t *testing.T) {
+	for name, policy := range map[string]v1.PreemptionPolicy{"pausing": v1.PreemptLowerPriority, "never": v1.PreemptNever} {
+		t.Run(name, func(t *testing.T) {
+			running := members("v", 2, 2, 100, 1, "n0")
+			clock := clocktesting.NewFakeClock(time.Now())
+			plugin := &slow{clock: clock}
+			s := newStageWith(t, plugin, []*v1.Node{node("n0", 2, "r0")}, running)
+			s.clock = clock
+			preemptor := members("p", 2, 2, 100, 1)
+			for _, pod := range preemptor {
+				pod.Spec.PreemptionPolicy = &policy
+			}
+			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			state := framework.NewCycleState()
+			(&planner.Unplaced{Attempt: d.attempt}).Write(state)
+			attempts := func(n, want int, when string) {
+				t.Helper()
+				before := plugin.asked
+				for range n {
+					if _, status := s.PostFilter(s.ctx, state, d.leader, nil); status.IsSuccess() {
+						t.Fatalf("%s: it is nominated", when)
+					}
+				}
+				if got := plugin.asked - before; got != want {
+					t.Errorf("%s: %d searches in %d attempts, want %d", when, got, n, want)
+				}
+			}
+			attempts(5, 1, "while nobody ends")
+			running[0].DeletionTimestamp = &metav1.Time{Time: clock.Now()}
+			s.Underway.RecordEnding(clock.Now())
+			attempts(5, 1, "when one place becomes free")
+			clock.Step(time.Second)
+			running[1].DeletionTimestamp = &metav1.Time{Time: clock.Now()}
+			s.Underway.RecordEnding(clock.Now())
+			if _, status := s.PostFilter(s.ctx, state, d.leader, nil); !status.IsSuccess() {
+				t.Errorf("when both become free: %v", status)
+			}
+		})
+	}
+}

@@ -235,6 +235,8 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case found != nil && found.waits && pl.Holds.Nominated(pl.holder(d)):
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
+	case found == nil && d.pausing:
+		return nil, d.refused(pl.pausedMessage(d))
 	case found == nil && d.delayed:
 		pl.Holds.DropNominations(pl.holder(d))
 		pl.retryAfter(d.leader, delay)
@@ -328,6 +330,15 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 	if why == aborted {
 		return msgAborted
 	}
+	if d.pausing = why != waitsForEnding && pl.pauses.mayLook(d.attempt.Group, pl.Underway.LastEnding(), pl.clock.Now()); d.pausing {
+		return "" // otherwise a pod that comes after it, and does not pause, would have the places of ending pods
+	}
+	return pl.pausedMessage(d)
+}
+
+// pausedMessage returns the message of a preemptor that pauses.
+func (pl *GangPreemption) pausedMessage(d *demand) string {
+	left, why := pl.pauses.remaining(d.attempt.Group, pl.clock.Now())
 	if pl.holder(d).IsSinglePod() {
 		// The event that queued the pod may have helped. A gang retries without this.
 		pl.retryAfter(d.leader, left)
