@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -235,6 +236,8 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case found != nil && found.waits && pl.Holds.Nominated(pl.holder(d)):
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
+	case found != nil && found.waits && pl.comesAfterPartial(d):
+		return nil, d.refused(msgWaiting)
 	case found == nil && d.pausing:
 		return nil, d.refused(pl.pausedMessage(d))
 	case found == nil && d.delayed:
@@ -334,6 +337,13 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 		return "" // otherwise a pod that comes after it, and does not pause, would have the places of ending pods
 	}
 	return pl.pausedMessage(d)
+}
+
+// comesAfterPartial reports whether the preemptor is a pod beside which an incomplete NonStrict gang of no lower priority
+// waits. It does not claim the places of ending pods: the gang takes each as it becomes free, if it comes first.
+func (pl *GangPreemption) comesAfterPartial(d *demand) bool {
+	all, lower := pl.Gangs.PartialHolders(math.MaxInt32, ""), pl.Gangs.PartialHolders(d.gang.Priority, "")
+	return pl.holder(d).IsSinglePod() && len(all) > len(lower)
 }
 
 // pausedMessage returns the message of a preemptor that pauses.
