@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -125,6 +124,8 @@ type Gangs interface {
 	// complete; Yield makes holders release it.
 	PartialHolders(below int32, but string) []hold.Holder
 	Yield(ctx context.Context, holders []hold.Holder)
+	// Gathers reports whether a NonStrict gang of at least a priority waits for capacity.
+	Gathers(least int32) bool
 	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool
 	// Changed signals that gangs which did not fit may fit now.
@@ -233,10 +234,12 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case err != nil:
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, foundNothing)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && found.waits && pl.Holds.Nominated(pl.holder(d)):
+	case found != nil && (found.waits && pl.Holds.Nominated(pl.holder(d)) || pl.hasPlaces(found)):
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
-	case found != nil && found.waits && pl.comesAfterPartial(d):
+	case found != nil && found.waits && pl.holder(d).IsSinglePod() && pl.Gangs.Gathers(d.gang.Priority):
+		// Claimed, the places would be out of reach of a gang that takes what becomes free bit by bit. If the pod comes
+		// before that, it gets them without a claim.
 		return nil, d.refused(msgWaiting)
 	case found == nil && d.pausing:
 		return nil, d.refused(pl.pausedMessage(d))
@@ -339,11 +342,14 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 	return pl.pausedMessage(d)
 }
 
-// comesAfterPartial reports whether the preemptor is a pod beside which an incomplete NonStrict gang of no lower priority
-// waits. It does not claim the places of ending pods: the gang takes each as it becomes free, if it comes first.
-func (pl *GangPreemption) comesAfterPartial(d *demand) bool {
-	all, lower := pl.Gangs.PartialHolders(math.MaxInt32, ""), pl.Gangs.PartialHolders(d.gang.Priority, "")
-	return pl.holder(d).IsSinglePod() && len(all) > len(lower)
+// hasPlaces reports whether the preemptor evicts nobody for places that are all held for it already.
+func (pl *GangPreemption) hasPlaces(f *found) bool {
+	for uid, node := range f.plan.Nodes {
+		if one, nominated := pl.Holds.Nomination(uid); !nominated || one.Node != node {
+			return false
+		}
+	}
+	return len(f.victims) == 0
 }
 
 // pausedMessage returns the message of a preemptor that pauses.

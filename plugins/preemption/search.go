@@ -160,10 +160,11 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}
-	best.waits = len(best.victims)+len(outrank) == 0
-	if best.waits && len(s.Ending) == 0 {
+	if len(best.victims)+len(outrank)+len(s.Ending) == 0 {
 		return nil, nil // no eviction helps against what keeps the gang out
 	}
+	// Holders on other nodes need not make way.
+	best.waits = len(best.victims)+len(pl.Holds.Among(outrank, slices.Values(best.nodes()))) == 0 && len(s.Ending) > 0
 	return best, nil
 }
 
