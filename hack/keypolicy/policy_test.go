@@ -236,7 +236,7 @@ func TestWhatIsRefused(t *testing.T) {
 		"a PodGroup with its own":      {"podgroups", nil, meta(map[string]string{topology: "rack"}), nil},
 		"a namespace":                  {"namespaces", nil, good, nil},
 		"a namespace with a bad one":   {"namespaces", nil, bad, []string{`"owner" is not one of Owner`}},
-		"a Job with its pods' keys":    {"workloads", nil, with(good, template(nothing)), []string{gang + " has no effect as an annotation of owners: it is an annotation of pods and namespaces; keys of pods go on the pod template"}},
+		"a Job with its pods' keys":    {"workloads", nil, with(good, template(nothing)), []string{gang + " has no effect as an annotation of workloads: it is an annotation of pods and namespaces; keys of pods go on the pod template"}},
 		"a Job with a bad template":    {"workloads", nil, with(nothing, template(bad)), []string{`"owner" is not one of Owner`}},
 		"a Job with a good template":   {"workloads", nil, with(nothing, template(good)), nil},
 		"a Job without any":            {"workloads", nil, with(nothing, template(nothing)), nil},

@@ -283,9 +283,9 @@ func (r *Registry) reservePodChanged(pod *v1.Pod) {
 	name, index, _ := reservepods.PlacementOf(pod)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == pod.UID &&
-		e.why != condition.Message {
-		e.why = condition.Message
+	why := reservepods.Words(pod, condition.Message)
+	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == pod.UID && e.why != why {
+		e.why = why
 		r.work.AddAfter(name, reasonDelay)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 )
 
 // CompareNames orders names as people do: r2 before r10. Names of equal rank are in the order of their bytes.
@@ -43,9 +44,12 @@ func leading(name string) (word, number, rest string) {
 	return name[:begin], number, name[end:]
 }
 
-// IsExtended reports whether a resource is one that nodes advertise, such as nvidia.com/gpu, and none of Kubernetes'
-// own.
+// IsExtended reports whether a resource is one that nodes advertise, such as nvidia.com/gpu, or the devices of a
+// DeviceClass, and none of Kubernetes' own.
 func IsExtended(name v1.ResourceName) bool {
+	if strings.HasPrefix(string(name), resourceapi.ResourceDeviceClassPrefix) {
+		return true
+	}
 	prefix, _, found := strings.Cut(string(name), "/")
 	return found && prefix != "kubernetes.io" && !strings.HasSuffix(prefix, ".kubernetes.io")
 }

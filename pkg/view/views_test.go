@@ -52,6 +52,7 @@ func TestQueueResources(t *testing.T) {
 	}
 	q := &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "research"}}
 	q.Spec.Capability = v1.ResourceList{gpu: resource.MustParse("16"), v1.ResourceMemory: resource.MustParse("1Gi")}
+	q.Spec.Capability["deviceclass.resource.kubernetes.io/gpu.example.com"] = resource.MustParse("6")
 	q.Spec.Guarantee = v1.ResourceList{gpu: resource.MustParse("4")}
 	q.Status.Deserved, q.Status.Allocated, q.Status.Requested = list("8", "12"), list("500m", "10"), list("2", "14")
 	var got []string
@@ -65,6 +66,7 @@ func TestQueueResources(t *testing.T) {
 		got = append(got, fmt.Sprintf("%s: deserves %s, has %s of %s, %s waits, from %s to %s", r.Name, r.Deserved.String(), r.Allocated.String(), r.Requested.String(), r.Pending.String(), limits[0], limits[1]))
 	}
 	want := []string{
+		"deviceclass.resource.kubernetes.io/gpu.example.com: deserves 0, has 0 of 0, 0 waits, from - to 6",
 		"nvidia.com/gpu: deserves 12, has 10 of 14, 4 waits, from 4 to 16",
 		"cpu: deserves 8, has 500m of 2, 1500m waits, from - to -",
 		"memory: deserves 0, has 0 of 0, 0 waits, from - to 1Gi",

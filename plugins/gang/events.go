@@ -32,7 +32,7 @@ func badValue(r complaint) status.Event {
 	}
 	note := r.Problem.String()
 	if r.more > 0 {
-		note += fmt.Sprintf("; so it is with %d more pods of its gang or controller", r.more)
+		note += fmt.Sprintf("; %d more pods of its gang or controller have it, too", r.more)
 	}
 	reason := EventBadValue
 	if r.Problem.Ignored != "" {
@@ -51,7 +51,11 @@ func waits(e gangstate.Explanation) status.Event {
 	} else {
 		on = e.Pending[0]
 	}
-	return status.Event{On: on, Type: v1.EventTypeWarning, Reason: e.Reason, Action: actionScheduling, Note: e.Message}
+	kind := v1.EventTypeWarning
+	if e.Reason == v1alpha1.ReasonPreemptionInProgress {
+		kind = v1.EventTypeNormal // nobody has to act
+	}
+	return status.Event{On: on, Type: kind, Reason: e.Reason, Action: actionScheduling, Note: e.Message}
 }
 
 // timedOut returns the event on a member that was marked.

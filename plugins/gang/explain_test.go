@@ -37,7 +37,7 @@ func placed(a *gangstate.Attempt, nodes ...string) *gangstate.Attempt {
 }
 
 // scattered is in the message where a gang fits in no rack, but in several.
-const scattered = "; several racks together have room for it, but autoscalers try pods one by one and add no nodes: add some to one rack, or prefer the topology"
+const scattered = "; several racks together have room for it, but autoscalers try pods one by one and add no nodes: add some to one rack, or make the topology a preferred one"
 
 func TestExplanations(t *testing.T) {
 	required := gangstate.Spec{RequiredTopology: rack}
@@ -104,7 +104,7 @@ func TestExplanations(t *testing.T) {
 		},
 		"gangs of a group that fit, but not together": {
 			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: groupOf(needs("a", 4, gangstate.Spec{}, nil), needs("b", 4, gangstate.Spec{}, nil)),
-			want: []string{`gang "default/a" fits, but not together with the other gangs of its group`, `gang "default/b": 2 of 4 members fit; short 2 nvidia.com/gpu`},
+			want: []string{`gang "default/a" fits, but not together with gang "default/b" of its group`, `gang "default/b": 2 of 4 members fit; short 2 nvidia.com/gpu`},
 		},
 		"a gang of a group that does not fit says what it lacks, the other that it would": {
 			nodes: fourRacks, attempt: groupOf(needs("a", 9, required, nil), needs("b", 8, required, nil)),
@@ -112,7 +112,7 @@ func TestExplanations(t *testing.T) {
 				`gang "default/a" does not fit in any rack: rack r0: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r1: 8 of 9 members fit; short 1 nvidia.com/gpu; ` +
 					`rack r2: 8 of 9 members fit; short 1 nvidia.com/gpu; rack r3: 8 of 9 members fit; short 1 nvidia.com/gpu` + scattered +
 					`; it would not fit even if the cluster were empty: the nodes of one rack have room for 8 of 9 members`,
-				`gang "default/b" fits, but not together with the other gangs of its group`,
+				`gang "default/b" fits, but not together with gang "default/a" of its group`,
 			},
 		},
 		"a gang of a group that runs has nothing to explain": {

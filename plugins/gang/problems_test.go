@@ -78,7 +78,7 @@ func TestOneEventForAGang(t *testing.T) {
 	if len(list) != 1 || list[0].Pod.Name != "train-0" || list[0].more != 4999 {
 		t.Fatalf("told %d times: %+v", len(list), list)
 	}
-	if note := badValue(list[0]).Note; note != list[0].Problem.String()+"; so it is with 4999 more pods of its gang or controller" {
+	if note := badValue(list[0]).Note; note != list[0].Problem.String()+"; 4999 more pods of its gang or controller have it, too" {
 		t.Errorf("note %q", note)
 	}
 	told := 0

@@ -56,12 +56,16 @@ func (f *found) textNumbers(d *demand) string {
 
 // search looks for a solution: first in the place of nominations, those of other queues excepted, and incomplete holds
 // of lower priority, since that costs no pod; then where promises make way; then by evictions beside all holds; then by
-// both. A preemptor that may not evict has only the first two. It returns nil if there is none. The deadline of d
-// bounds all of it: then the running step ends with its best result, and no further step begins.
+// both. A preemptor that may not evict has only the first two, and the room of pods that are ending. It returns nil if
+// there is none. The deadline of d bounds all of it: then the running step ends with its best result, and no further
+// step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	now := pl.clock.Now()
 	d.timeout = pl.pauses.timeFor(d.attempt.Group, now, pl.args.SearchTimeout.Duration)
 	d.deadline, d.cutShort, d.overBudget = now.Add(d.timeout), false, false
+	if d.pausing {
+		return pl.searchRound(ctx, d, nil, nil, nil)
+	}
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
@@ -83,8 +87,8 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 			return result, err
 		}
 	}
-	if d.never || d.delayed {
-		return nil, nil
+	if d.never || d.delayed || len(rounds()) == 0 {
+		return pl.searchRound(ctx, d, nil, nil, nil)
 	}
 	besides := [][]hold.Holder{nil}
 	if len(outranked) > 0 {
@@ -156,10 +160,11 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}
-	best.waits = len(best.victims)+len(outrank) == 0
-	if best.waits && len(s.Ending) == 0 {
+	if len(best.victims)+len(outrank)+len(s.Ending) == 0 {
 		return nil, nil // no eviction helps against what keeps the gang out
 	}
+	// Holders on other nodes need not make way.
+	best.waits = len(best.victims)+len(pl.Holds.Among(outrank, slices.Values(best.nodes()))) == 0 && len(s.Ending) > 0
 	return best, nil
 }
 

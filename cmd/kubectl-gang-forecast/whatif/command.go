@@ -42,9 +42,9 @@ func New(a *access.Access) *cobra.Command {
 		Long: `whatif runs the scheduler, with all its plugins and its configuration, on the cluster as it is now and the pods of the
 manifests, and tells where they would go, whom they would evict, or why they would wait. Nothing is written to the cluster.
 
-Manifests may have Pods, Jobs, Deployments, ReplicaSets and StatefulSets, and what their pods need: PodGroups, Queues, ResourceClaims and
-their templates, PersistentVolumeClaims. All gangs that wait in the cluster are there, too, and come first where the scheduler has them first.
-Pods that are evicted are gone at once, and nobody makes them anew.`,
+Manifests may have Pods, Jobs, Deployments, ReplicaSets and StatefulSets, and what their pods need: PodGroups, Queues, Reservations,
+ResourceClaims and their templates, StorageClasses, PersistentVolumes and PersistentVolumeClaims. Gangs that wait in the cluster come first
+where the scheduler has them first. Pods that are evicted are gone at once, and are not made again.`,
 		Example: `  # Would this Job start now, and where?
   kubectl gang whatif -f job.yaml
 
@@ -57,7 +57,7 @@ Pods that are evicted are gone at once, and nobody makes them anew.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil,
-		"Manifests of what is supposed to be created; - for the standard input.")
+		"Manifests of what would be created; - is the standard input.")
 	cmd.Flags().BoolVar(&o.preempt, "preempt", false,
 		"The pods may evict others, as far as their preemptionPolicy lets them.")
 	o.Question.AddFlags(cmd.Flags())
@@ -88,7 +88,7 @@ func (o *options) run(ctx context.Context) error {
 		for _, gang := range slices.Sorted(maps.Keys(beside)) {
 			o.Note("gang %s has %d pods in the cluster already, which count beside those of the manifests", gang, beside[gang])
 		}
-		reports := []Report{reportOf("now", answer, simulation, time.Since(began))}
+		reports := []Report{o.reportOf("now", answer, simulation, time.Since(began))}
 		switch {
 		case more == nil:
 		case answer.Placed() == len(pods) && len(answer.Victims) > 0:
@@ -104,7 +104,7 @@ func (o *options) run(ctx context.Context) error {
 			if answer, err = simulation.Decide(ctx, pods); err != nil {
 				return err
 			}
-			reports = append(reports, reportOf(title, answer, simulation, time.Since(began)))
+			reports = append(reports, o.reportOf(title, answer, simulation, time.Since(began)))
 		}
 		return print(o.output, o.Out, reports, o.preempt)
 	})

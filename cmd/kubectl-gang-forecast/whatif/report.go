@@ -52,7 +52,7 @@ type Victim struct {
 	Priority  int32  `json:"priority"`
 }
 
-func reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulation, took time.Duration) Report {
+func (o *options) reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulation, took time.Duration) Report {
 	r := Report{Case: name, Placed: answer.Placed(), Pods: len(answer.Verdicts),
 		Undecided: answer.Undecided, Seconds: took.Seconds()}
 	for i := range answer.Verdicts {
@@ -62,7 +62,11 @@ func reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulat
 			continue
 		}
 		r.Members[i].Reason = cmp.Or(v.Reason, "Undecided")
-		r.Why = view.AddWait(r.Why, v.Reason, v.Message)
+		message := v.Message
+		if !o.preempt {
+			message, _, _ = strings.Cut(message, " preemption: ") // they may not, since nobody asked
+		}
+		r.Why = view.AddWait(r.Why, v.Reason, message)
 	}
 	victims := func(pods []*v1.Pod) (list []Victim) {
 		for _, pod := range pods {
@@ -140,7 +144,7 @@ func (r *Report) words(preempt bool) string {
 		fmt.Fprintf(&b, "  Meanwhile it would evict %d pods for others that wait in the cluster.\n", len(r.Others))
 	}
 	if len(r.Why) > 0 && !preempt {
-		fmt.Fprintln(&b, "  No pods are evicted for them here: see with --preempt what would be.")
+		fmt.Fprintln(&b, "  They evict no pods here; see --preempt.")
 	}
 	return b.String()
 }

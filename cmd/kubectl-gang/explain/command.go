@@ -33,14 +33,14 @@ func New(a *access.Access, forecast Forecaster) *cobra.Command {
 	o := &options{Access: a, forecast: forecast, output: output.NewFlags()}
 	cmd := &cobra.Command{
 		Use:   "explain [GANG | TYPE/NAME]",
-		Short: "Tell where a gang stands, and why it waits",
+		Short: "Say how a gang stands, and why it waits",
 		Long: `explain says in one line how a gang stands, and why it waits; and below that, how many of its members fit in which domain, and
 what they are short of. For that it has the scheduler, with all its plugins and its configuration, decide about the gang once more,
 on the cluster as it is now. Nothing is written to the cluster. -v tells all that is known: what the scheduler has said, the queue
 and the place in it, Reservations, where victims were looked for, and the members.
 
 GANG is the name of the gang, or NAMESPACE/NAME. TYPE/NAME is job/NAME, pod/NAME or podgroup/NAME, in the namespace of the flags.
-Without any, explain tells of the gang of the namespace that waits, or lists those that do.`,
+Without either, explain takes the gang of the namespace that waits, or lists them if several do.`,
 		Example: `  kubectl gang explain train
   kubectl gang explain job/train -n team-a -v
 
@@ -49,7 +49,7 @@ Without any, explain tells of the gang of the namespace that waits, or lists tho
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
 	}
-	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "Tell all that is known.")
+	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "Say all that is known.")
 	o.Question.AddFlags(cmd.Flags())
 	o.output.AddFlags(cmd)
 	return cmd
@@ -133,7 +133,11 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 		r.Advice = append(r.Advice, planned(&plan))
 	}
 	if g != nil && (g.Minimum > 0 || beside.groupsRead) { // or else its PodGroup may say more than its pods
+		r.there += len(forecast.Named) - len(forecast.Members) // others are there, and name another scheduler
 		r.tell(g, forecast.Profiles)
+		if g.Reason == v1alpha1.ReasonEvicted {
+			r.Advice = append(r.Advice, failedJob(ctx, cluster.Read, beside.of.PodGroups)...)
+		}
 	}
 	if why == nil {
 		r.addForecast(ctx, cluster.Read, forecast, beside)

@@ -75,37 +75,42 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 		return owner != nil && owner.Kind == "Job" && owner.Name == name
 	})
 	var pod *v1.Pod
+	var job batchv1.Job
 	switch {
 	case at >= 0:
 		pod = pods[at]
 	case kind == "pod":
 		return "", fmt.Errorf("there is no pod %s/%s%s", namespace, name, suggest(name, namesOf(pods)))
 	default:
-		if pod, err = podOf(ctx, cluster, namespace, name); err != nil {
+		if err := readJob(ctx, cluster, namespace, name, &job); err != nil {
 			return "", err
 		}
+		pod = source.PodOf(&job)
 	}
-	gang := view.GangOf(pod)
-	if gang == "" {
-		waits := ""
-		if c := status.WaitCondition(pod); c != nil {
-			waits = "; it waits: " + c.Message
+	if gang := view.GangOf(pod); gang != "" {
+		return gang, nil
+	}
+	why := "no label, annotation or field of its pods names one"
+	for _, ignored := range keys.FindIgnored(keys.Pod, pod.Annotations, pod.Labels) {
+		why += "; " + ignored.Key + " " + ignored.Why
+	}
+	if kind == "job" && (at < 0 || readJob(ctx, cluster, namespace, name, &job) == nil) {
+		for _, ignored := range keys.FindIgnored(keys.Owner, job.Annotations, job.Labels) {
+			why += "; on the Job " + ignored.Key + " " + ignored.Why
 		}
-		return "", fmt.Errorf("%s %s/%s is in no gang: no label, annotation or field of its pods names one%s", kind, namespace, name, waits)
 	}
-	return gang, nil
+	if c := status.WaitCondition(pod); c != nil {
+		why += "; it waits: " + c.Message
+	}
+	return "", fmt.Errorf("%s %s/%s is in no gang: %s", kind, namespace, name, why)
 }
 
-// podOf returns a pod as a Job makes it.
-func podOf(ctx context.Context, cluster *source.Cluster, namespace, name string) (*v1.Pod, error) {
-	var job batchv1.Job
-	if err := cluster.Read(ctx, "/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name, &job); err != nil {
-		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("there is no Job %s/%s", namespace, name)
-		}
-		return nil, err
+func readJob(ctx context.Context, cluster *source.Cluster, namespace, name string, job *batchv1.Job) error {
+	err := cluster.Read(ctx, "/apis/batch/v1/namespaces/"+namespace+"/jobs/"+name, job)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no Job %s/%s", namespace, name)
 	}
-	return source.PodOf(&job), nil
+	return err
 }
 
 func namesOf(pods []*v1.Pod) (names []string) {
@@ -193,7 +198,11 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	if hint := suggest(name, names); hint != "" {
 		return fmt.Errorf("there is no gang %q%s%s", gang, hint, aside)
 	}
-	return fmt.Errorf("there is no gang %q: no pod is in it, and no PodGroup makes one of the name; see kubectl gang list%s", gang, aside)
+	if len(gangs) == 0 {
+		return fmt.Errorf("there is no gang %q, nor any other in namespace %s; GANG is NAME, NAMESPACE/NAME, job/NAME, pod/NAME or podgroup/NAME%s",
+			gang, namespace, aside)
+	}
+	return fmt.Errorf("there is no gang %q: no pod is in it, and there is no PodGroup of that name; see kubectl gang list%s", gang, aside)
 }
 
 // suggest returns a question for the nearest of some names; empty where none is near.

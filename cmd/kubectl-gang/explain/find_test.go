@@ -8,9 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
@@ -31,12 +33,19 @@ func TestSuggest(t *testing.T) {
 	}
 }
 
-// base has one list of pods.
-type base v1.PodList
+// base has one list of pods, and one Job.
+type base struct {
+	pods v1.PodList
+	job  batchv1.Job
+}
 
 // Read implements source.Base.
-func (b *base) Read(*http.Request) (*http.Response, error) {
-	body, err := json.Marshal((*v1.PodList)(b))
+func (b *base) Read(r *http.Request) (*http.Response, error) {
+	var what any = &b.pods
+	if strings.Contains(r.URL.Path, "/jobs/") {
+		what = &b.job
+	}
+	body, err := json.Marshal(what)
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, err
 }
 
@@ -46,9 +55,23 @@ func TestInNoGang(t *testing.T) {
 	pod := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "typo"}, Status: v1.PodStatus{Conditions: []v1.PodCondition{
 		{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "GangUnsupported", Message: why},
 	}}}
-	list := &base{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: []v1.Pod{pod}}
-	_, err := gangOf(t.Context(), &source.Cluster{Base: list}, "pod", "ns", "typo")
+	list := metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}
+	_, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list, Items: []v1.Pod{pod}}}}, "pod", "ns", "typo")
 	if err == nil || !strings.Contains(err.Error(), "is in no gang") || !strings.HasSuffix(err.Error(), "; it waits: "+why) {
 		t.Errorf("error %v, want one that says that it is in no gang, and waits: %s", err, why)
+	}
+	// A key that is misspelled in the template, or stands on the Job, is named.
+	asks := map[string]string{v1alpha1.GangAnnotation: v1alpha1.GangOwner}
+	for want, annotations := range map[string][2]map[string]string{
+		"; on the Job " + v1alpha1.GangAnnotation + " has no effect here: it is an annotation of pods and namespaces; put it on the pod template": {asks, nil},
+		"; " + v1alpha1.GangAnnotation + "s is not a key that is read here: did you mean " + v1alpha1.GangAnnotation + "?": {
+			nil, {v1alpha1.GangAnnotation + "s": v1alpha1.GangOwner}},
+	} {
+		job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", Annotations: annotations[0]}}
+		job.Spec.Template.Annotations = annotations[1]
+		_, err := gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list}, job: job}}, "job", "ns", "train")
+		if err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("error %v, want one that ends with: %s", err, want)
+		}
 	}
 }

@@ -12,19 +12,19 @@ import (
 )
 
 // missing returns what to look at where a gang has fewer pods than it starts with; empty where it has enough. there is
-// how many it has; profiles are the schedulers that pods may name, empty where that is not known.
+// how many it has, whichever scheduler they name; profiles are those that pods may name, empty where that is not known.
 func missing(g *view.Gang, there int, profiles []string) string {
 	if there >= g.Minimum || slices.Contains([]string{"bound", "ended", "evicted"}, stands(g)) {
 		return ""
 	}
-	text, others := "See whether", "the others"
+	if g.Source == view.SourceOwner {
+		return fmt.Sprintf("See the events of what owns it, and whether that makes %d pods", g.Minimum)
+	}
+	others := "the others"
 	if there == 0 {
 		others = "its pods"
 	}
-	if g.Source == view.SourceOwner {
-		return text + " what owns it makes " + others
-	}
-	return fmt.Sprintf("%s %s are made in namespace %s, with %s%s", text, others, g.Namespace, joins(g), and(profiles))
+	return fmt.Sprintf("See whether %s are made in namespace %s, with %s%s", others, g.Namespace, joins(g), and(profiles))
 }
 
 // joins returns how a pod says that it is in a gang.
@@ -58,6 +58,6 @@ func strangers(pods []*v1.Pod, profiles []string) string {
 	if len(counts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("Pods of it name a scheduler that is no profile of the configuration: %s; set "+
+	return fmt.Sprintf("Its pods name a scheduler that is no profile of the configuration: %s; set "+
 		"spec.schedulerName to %s", strings.Join(Counted(counts), ", "), strings.Join(profiles, " or "))
 }

@@ -73,7 +73,10 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 
 // printFits prints how many members fit in which domain.
 func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error {
-	fits := slices.Clone(c.Placement.Fits)
+	fits := slices.DeleteFunc(slices.Clone(c.Placement.Fits), func(f decisions.Fit) bool { return f.Topology != "" && f.Domain == "" }) // no node has the label
+	if len(fits) == 0 {
+		return nil
+	}
 	slices.SortStableFunc(fits, func(x, y decisions.Fit) int { return cmp.Compare(ofOther(x, gang), ofOther(y, gang)) })
 	fits = fits[:min(shown, len(fits))]
 	columns := fitColumns
@@ -106,7 +109,7 @@ func (r *Report) summary() (lines []string) {
 			if best := c.best(r.Gang); best != nil && len(best.Short) == 0 && len(c.Placement.Refusals) > 0 {
 				lines = append(lines, refusals(c.Placement))
 			}
-			if c.Placement != nil && c.Placement.Hopeless && c.Placed < c.Asked {
+			if c.Placement != nil && c.Placement.Hopeless && c.Placed < c.Asked && r.MoreNodes != MoreNodesWithLabel {
 				lines = append(lines, "It would not fit even if the cluster were empty")
 			}
 			continue
@@ -139,7 +142,7 @@ func (r *Report) details() (lines []string) {
 	lines = append(lines, fmt.Sprintf("State: %s%d of %d members have a node, %d have one nominated; minimum %d", state,
 		r.Bound, r.Members, r.Held, r.Minimum))
 	for _, w := range r.Said {
-		lines = append(lines, fmt.Sprintf("Said to %d pods: %s%s", w.Pods, w.Reason, r.unlessTold(w.Message)))
+		lines = append(lines, fmt.Sprintf("Said to %d pod%s: %s%s", w.Pods, plural(w.Pods), w.Reason, r.unlessTold(w.Message)))
 	}
 	if text := autoscaler[r.MoreNodes]; text != "" {
 		lines = append(lines, "Autoscalers: "+text)
@@ -165,15 +168,15 @@ func (r *Report) details() (lines []string) {
 	return lines
 }
 
-// unlessTold returns a message after a colon; empty where the verdict has it, or a case does.
+// unlessTold returns a message after a colon, or where the verdict or a case has it.
 func (r *Report) unlessTold(message string) string {
+	if strings.HasSuffix(r.Verdict, r.brief(message)) {
+		return ", as above"
+	}
 	for i := range r.Cases {
 		if slices.ContainsFunc(r.Cases[i].Why, func(w view.Wait) bool { return w.Message == message }) {
 			return ", as below"
 		}
-	}
-	if strings.HasSuffix(r.Verdict, r.brief(message)) {
-		return ", as above"
 	}
 	return ": " + message
 }
@@ -233,7 +236,7 @@ func searched(d *decisions.Decision) (lines []string) {
 	for _, domain := range d.Domains {
 		in := domain.Name
 		if domain.Round != "" {
-			in += ", round " + domain.Round
+			in += ", to " + domain.Round
 		}
 		switch line := fmt.Sprintf("    %s: %s", in, domain.Outcome); {
 		case told[line]: // of a later round
@@ -256,11 +259,8 @@ func searched(d *decisions.Decision) (lines []string) {
 
 // domainOf returns what users call the domain of a fit: rack r2.
 func domainOf(f *decisions.Fit) string {
-	switch {
-	case f.Topology == "":
+	if f.Topology == "" {
 		return "all nodes"
-	case f.Domain == "":
-		return "<none>"
 	}
 	return topology.ShortKey(f.Topology) + " " + f.Domain
 }
@@ -285,7 +285,7 @@ func (q *Queue) words() string {
 		}
 	}
 	if q.Pending > 0 {
-		parts = append(parts, fmt.Sprintf("%d gangs wait in it", q.Pending))
+		parts = append(parts, fmt.Sprintf("%d gang%s wait%s in it", q.Pending, plural(int(q.Pending)), singular(int(q.Pending))))
 	}
 	if q.Closed {
 		parts = append(parts, "it is closed")

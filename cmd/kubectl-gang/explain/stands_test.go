@@ -55,7 +55,7 @@ func TestMissing(t *testing.T) {
 			"See whether the others are made in namespace team, with spec.schedulingGroup.podGroupName: train"},
 		"by annotation": {gang(view.SourceAnnotation, "Pending"), 1, []string{"a", "b"},
 			"See whether the others are made in namespace team, with the annotation gang.scheduling.koordinator.sh/name: train and spec.schedulerName: a or b"},
-		"by owner": {gang(view.SourceOwner, "Pending"), 0, profiles, "See whether what owns it makes its pods"},
+		"by owner": {gang(view.SourceOwner, "Pending"), 0, profiles, "See the events of what owns it, and whether that makes 3 pods"},
 	} {
 		if got := missing(c.gang, c.there, c.profiles); got != c.want {
 			t.Errorf("%s: it says %q, want %q", sentence, got, c.want)
@@ -68,7 +68,7 @@ func TestStrangers(t *testing.T) {
 	for _, name := range []string{"lockstep-scheduler", "other", "default-scheduler", "other"} {
 		pods = append(pods, &v1.Pod{Spec: v1.PodSpec{SchedulerName: name}})
 	}
-	const want = "Pods of it name a scheduler that is no profile of the configuration: default-scheduler (1), other (2); set spec.schedulerName to lockstep-scheduler"
+	const want = "Its pods name a scheduler that is no profile of the configuration: default-scheduler (1), other (2); set spec.schedulerName to lockstep-scheduler"
 	if got := strangers(pods, []string{"lockstep-scheduler"}); got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}

@@ -100,6 +100,23 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 			t.Errorf("line %q is longer than 100 columns", line)
 		}
 	}
+	out.Reset()
+	nowhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Topology: "example.com/rail", Min: 10}}, Hopeless: true}
+	r = Report{Gang: "a/b", Waiting: 10, Minimum: 10, MoreNodes: MoreNodesWithLabel, Cases: []Case{{Name: "now", Asked: 10, Why: []view.Wait{said}, Placement: nowhere}}}
+	r.judge(&view.Gang{})
+	if err := r.print(output.NewFlags(), &out, false); err != nil || out.String() != "a/b waits: no node has the label example.com/rail, which it requires as its topology\n" {
+		t.Errorf("%v: where no node has the label it prints\n%s", err, out.String())
+	}
+}
+
+// TestUnlessTold: what the verdict says is not printed again, and no line refers to one that refers back.
+func TestUnlessTold(t *testing.T) {
+	r := Report{Gang: "a/b", Verdict: "a/b waits: " + ceiling, Cases: []Case{{Why: []view.Wait{{Message: ceiling}, {Message: "another"}}}}}
+	for message, want := range map[string]string{ceiling: ", as above", "another": ", as below", "a third": ": a third"} {
+		if got := r.unlessTold(message); got != want {
+			t.Errorf("of %q it says %q, want %q", message, got, want)
+		}
+	}
 }
 
 func TestExpired(t *testing.T) {

@@ -22,8 +22,8 @@ type Source struct {
 
 // AddFlags adds them.
 func (s *Source) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.ConfigFile, "scheduler-config", "", "The scheduler's configuration. Without it that which the Deployment of lockstep-scheduler mounts counts, or else the built-in one.")
-	flags.StringVar(&s.DumpFile, "dump", "", "A dump of a cluster, by kubectl gang dump, to be taken for the cluster.")
+	flags.StringVar(&s.ConfigFile, "scheduler-config", "", "The scheduler's configuration. By default that which the Deployment lockstep-scheduler mounts, or else the built-in one.")
+	flags.StringVar(&s.DumpFile, "dump", "", "Answer for a cluster as kubectl gang dump saved it.")
 	flags.StringVar(&s.LogFile, "scheduler-log", "", "Where to write the log of the scheduler that decides. Without it there is none.")
 }
 
@@ -68,7 +68,7 @@ type Question struct {
 
 // AddFlags adds them.
 func (q *Question) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&q.nodes, "nodes", "", "Tell also what would be with more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
+	flags.StringVar(&q.nodes, "nodes", "", "Also answer for more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
 	flags.DurationVar(&q.Timeout, "timeout", 30*time.Second, "How long the answer may take.")
 	q.Source.AddFlags(flags)
 }

@@ -34,7 +34,7 @@ func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resour
 				return false, nil
 			}
 			if !ok && absent.CompareAndSwap(false, true) {
-				logger.Info("Resource not served yet; waiting", "resource", resource)
+				logger.Info("Resource not served; going on without it", "resource", resource)
 			}
 			return ok, nil
 		})

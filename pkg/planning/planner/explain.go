@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/words"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -28,6 +29,12 @@ func refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
 // explain returns, by gang, how far an attempt came and what it lacked.
 func (w *planState) explain(a *gangstate.Attempt, tried []Tried, solved placement.Result) map[gangstate.Key]string {
 	why := map[gangstate.Key]string{}
+	var lacking []string
+	for i, need := range a.Gangs {
+		if solved.Gangs[i].Fit < need.Min {
+			lacking = append(lacking, fmt.Sprintf("gang %q", need.Key))
+		}
+	}
 	for i, need := range a.Gangs {
 		if need.Min == 0 && !solved.Gangs[i].LacksExtra {
 			continue // it runs
@@ -38,7 +45,8 @@ func (w *planState) explain(a *gangstate.Attempt, tried []Tried, solved placemen
 			continue
 		}
 		if outcome.Fit >= need.Min && len(a.Gangs) > 1 {
-			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with the other gangs of its group", need.Key)
+			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with %s of its group", need.Key,
+				cmp.Or(words.FirstOf(maxDomains, lacking), "the other gangs"))
 			continue
 		}
 		if need.Spec.RequiredTopology != "" {
@@ -129,7 +137,7 @@ func (w *planState) needsRejected(a *gangstate.Attempt) bool {
 	return false
 }
 
-// maxDomains is how many domains an explanation names.
+// maxDomains is how many domains, or gangs, an explanation names.
 const maxDomains = 8
 
 func (w *planState) explainDomains(need gangstate.Need, tried Tried, outcome placement.Outcome) string {
@@ -152,7 +160,7 @@ func (w *planState) explainDomains(need gangstate.Need, tried Tried, outcome pla
 		// Autoscalers simulate pods one by one, and find that each fits.
 		domain := topology.ShortKey(key)
 		text += fmt.Sprintf("; several %ss together have room for it, but autoscalers try pods one by one and add no nodes: "+
-			"add some to one %s, or prefer the topology", domain, domain)
+			"add some to one %s, or make the topology a preferred one", domain, domain)
 	}
 	return text
 }

@@ -34,6 +34,16 @@ func reservationOf(pod *v1.Pod) *v1.ObjectReference {
 	}
 }
 
+// Words returns a message about a pod as users are told it: of a reserve pod, it names the Reservation in place of the
+// gang of its pods.
+func Words(pod *v1.Pod, message string) string {
+	name, _, ok := PlacementOf(pod)
+	if !ok {
+		return message
+	}
+	return strings.ReplaceAll(message, fmt.Sprintf("gang %q", pod.Namespace+"/"+GroupName(name)), fmt.Sprintf("Reservation %q", name))
+}
+
 // UIDOf returns the UID of the reserve pod for a placement, in an attempt to find places.
 func UIDOf(reservation types.UID, index int32, attempt int) types.UID {
 	return types.UID(fmt.Sprintf("%s/%d/%d", reservation, index, attempt))

@@ -8,6 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
+// TestWords: what is said of the pods of a Reservation is said of the Reservation.
+func TestWords(t *testing.T) {
+	for pod, want := range map[string]string{
+		PodName("tonight", 0): `Reservation "tonight" does not fit; gang "a/reservation_other" does`,
+		PodName("other", 0):   `gang "a/reservation_tonight" does not fit; Reservation "other" does`,
+		"train-0":             `gang "a/reservation_tonight" does not fit; gang "a/reservation_other" does`,
+	} {
+		of := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: pod}}
+		if got := Words(of, `gang "a/reservation_tonight" does not fit; gang "a/reservation_other" does`); got != want {
+			t.Errorf("of pod %s it says %s, want %s", pod, got, want)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	for name, c := range map[string]struct {
 		reserve     bool

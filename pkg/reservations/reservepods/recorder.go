@@ -1,6 +1,8 @@
 package reservepods
 
 import (
+	"fmt"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -15,7 +17,11 @@ type recorder struct{ inner events.EventRecorderLogger }
 
 // Eventf records an event.
 func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
-	r.inner.Eventf(known(regarding), known(related), kind, reason, action, note, args...)
+	text := fmt.Sprintf(note, args...)
+	if pod, ok := regarding.(*v1.Pod); ok && pod != nil {
+		text = Words(pod, text)
+	}
+	r.inner.Eventf(known(regarding), known(related), kind, reason, action, "%s", text)
 }
 
 // WithLogger returns a recorder with another logger.

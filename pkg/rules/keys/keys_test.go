@@ -86,7 +86,7 @@ func TestFindIgnored(t *testing.T) {
 		"a label that is none":        {on: PodGroup, labels: entries{v1alpha1.RequiredTopologyAnnotation: "x"}, want: []string{v1alpha1.RequiredTopologyAnnotation + " has no effect as a label of PodGroups: it is " + where}},
 		"an annotation that is none":  {on: Pod, annotations: entries{v1alpha1.QueueLabel: "x"}, want: []string{v1alpha1.QueueLabel + " has no effect as an annotation of pods: it is an annotation of namespaces, and a label of pods and PodGroups"}},
 		"on the owner of the pods":    {on: Owner, annotations: entries{v1alpha1.RequiredTopologyAnnotation: "x"}, want: []string{v1alpha1.RequiredTopologyAnnotation + " has no effect here: it is " + where + "; put it on the pod template"}},
-		"a key of Reservations there": {on: Owner, labels: entries{v1alpha1.PlanLabel: "x"}, want: []string{v1alpha1.PlanLabel + " has no effect as a label of owners: it is a label of PodMigrations and Reservations"}},
+		"a key of Reservations there": {on: Owner, labels: entries{v1alpha1.PlanLabel: "x"}, want: []string{v1alpha1.PlanLabel + " has no effect as a label of workloads: it is a label of PodMigrations and Reservations"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var got []string

@@ -22,7 +22,7 @@ type Object string
 const (
 	Pod                 Object = "pods"
 	PodGroup            Object = "PodGroups"
-	Owner               Object = "owners"
+	Owner               Object = "workloads"
 	Namespace           Object = "namespaces"
 	Node                Object = "nodes"
 	Reservation         Object = "Reservations"

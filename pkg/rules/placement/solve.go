@@ -175,7 +175,7 @@ func (s *solver) descend(ctx context.Context, parts []part, node map[int]int) (b
 			return false, nil
 		}
 	}
-	if !fitted && s.takers[p[0]] == nil {
+	if !fitted && s.takers[p[0]] == nil && !s.Attracted {
 		s.stuck = p
 	}
 	return false, nil

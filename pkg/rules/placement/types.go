@@ -112,6 +112,8 @@ type Problem struct {
 	// KeepPartial keeps what fits, even if the whole does not. It never keeps every minimum if a gang lacks its extra: the
 	// gangs would start.
 	KeepPartial bool
+	// Attracted: members may need others nearby, so a gang that finds no place alone may find one beside other gangs.
+	Attracted bool
 	// Effort bounds the search, in Takes of the world; 0 for the default. It should be many times the number of members.
 	Effort int
 }

@@ -274,7 +274,7 @@ func (b *builder) build(ctx context.Context, programs []program) error {
 	next := filepath.Join(b.binDir, ".next") + string(filepath.Separator)
 	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-v"}, b.flags, []string{"-o", next}, packages)...)
 	cmd.Dir = b.toolsDir
-	cmd.Env = append(os.Environ(), "GOGC=400") // the compiler takes a fifth less CPU, and more memory
+	cmd.Env = append(os.Environ(), "GOGC=off", "GOMEMLIMIT=2GiB") // the compiler takes less CPU, and more memory
 	compiled := &lineCounter{}
 	cmd.Stdout, cmd.Stderr = compiled, compiled
 	stop := b.tellProgress(compiled, start)

@@ -32,7 +32,9 @@ func (j *Judge) judgeEvictions() {
 			if !j.nodesChanged.After(e.at) { // else its place may be gone
 				j.judgePlaced(pod, preemptor)
 			}
-			j.judgeVictimGang(pod)
+			if j.endsSince(e.at) == 0 { // else its gang may have lost others since
+				j.judgeVictimGang(pod)
+			}
 		}
 		// What was decided may not have known what changed a moment before.
 		if since := e.at.Add(-burst); len(victims) == 1 && !j.restarted && !j.nodesChanged.After(since) && j.endsSince(since) == 0 {
