@@ -143,9 +143,6 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // reenter makes a waiting job wait with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
-	if d.book.Phase(job) != queueing.Waiting {
-		return
-	}
 	if pod := d.known(types.UID(d.book.Representative(job))); pod != nil {
 		if want, undecided := d.gangs.Wants(pod); undecided {
 			d.book.Offer(d.job(job, pod, want), d.moment())

@@ -205,8 +205,8 @@ func TestGoneForGood(t *testing.T) {
 				d.podSeen(p)
 				end(d, p)
 				do(d, p)
-				if usage, known := d.book.Counted("p"); known || d.book.Waiting()+d.book.Turns() > 0 {
-					t.Errorf("counted: %+v; %d wait, %d turns", usage, d.book.Waiting(), d.book.Turns())
+				if usage, known := d.book.Counted("p"); known || len(d.book.Jobs(queueing.Waiting))+d.turns() > 0 {
+					t.Errorf("counted: %+v; %v wait, %d turns", usage, d.book.Jobs(queueing.Waiting), d.turns())
 				}
 			})
 		}
@@ -276,8 +276,8 @@ func TestSpeaker(t *testing.T) {
 			d.comes(first)
 			_ = d.pods.(podLister).store.Delete(first)
 			end(d)
-			if got := d.calledNow(); got != "second" || d.book.Turns() > 0 {
-				t.Errorf("called %q, %d turns; want second, and none", got, d.book.Turns())
+			if got := d.calledNow(); got != "second" || d.turns() > 0 {
+				t.Errorf("called %q, %d turns; want second, and none", got, d.turns())
 			}
 		})
 	}
@@ -428,7 +428,7 @@ func TestRelabelled(t *testing.T) {
 	d.expire()
 	if got := d.calledNow(); got != "p" {
 		_, why := d.book.Why("pod:p")
-		t.Errorf("called %q; jobs waiting %v %s", got, d.book.Pending(), why)
+		t.Errorf("called %q; jobs waiting %v %s", got, d.book.Jobs(queueing.Waiting), why)
 	}
 }
 

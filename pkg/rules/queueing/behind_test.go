@@ -27,7 +27,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 			reason, words := b.Blocked(goal)
 			return RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words})
 		}
-		b.BlockedChanges(at)
+		b.News(at)
 		if !helps() {
 			t.Fatalf("gang: %t: it is behind another, and was told that room does not help it", gang)
 		}
@@ -48,17 +48,17 @@ func TestNotBehindAnyMore(t *testing.T) {
 		} {
 			b.Count("runs", Usage{Queue: "a", Amount: gpus(c.runs), Runs: true})
 			at.Now = at.Now.Add(c.pass)
-			told := b.BlockedChanges(at)
+			told := b.News(at)
 			if slices.Contains(told.Again, goal) {
 				t.Errorf("gang: %t, step %d: it comes again to be told other words", gang, i)
 			}
-			if is := slices.Contains(slices.Concat(told.Pods, told.NewMessage), goal); is != c.told {
+			if is := slices.Contains(slices.Concat(told.Members, told.Jobs), goal); is != c.told {
 				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, is, c.told)
 			}
 			if got := helps(); got != c.helps {
 				t.Errorf("gang: %t, step %d: it is told that room helps it: %t, want %t", gang, i, got, c.helps)
 			}
-			if n, is := b.NewMessage(goal); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
+			if n, is := b.Report(goal, at); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
 				t.Errorf("gang: %t, step %d: its other words are %+v", gang, i, n)
 			}
 		}
@@ -77,7 +77,7 @@ func TestEasesByTheMost(t *testing.T) {
 	b.failNow(goal, Failure{Job: goal, Gang: true}, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
-	if b.BlockedChanges(at); b.jobs[goal].blocked.reason != Capability {
+	if b.News(at); b.jobs[goal].blocked.reason != Capability {
 		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].blocked)
 	}
 	runs(0)
@@ -88,15 +88,15 @@ func TestEasesByTheMost(t *testing.T) {
 		} else {
 			b.goneNow(of("a", 1, nil).Name, at)
 		}
-		b.BlockedChanges(at)
+		b.News(at)
 		at.Now = at.Now.Add(2 * time.Second)
-		b.BlockedChanges(at)
+		b.News(at)
 	}
 	if reason := b.jobs[goal].blocked.reason; reason != Behind {
 		t.Errorf("others come before it and go, and it is kept by %s, want %s", reason, Behind)
 	}
 	at.Now = at.Now.Add(tellOther)
-	b.BlockedChanges(at)
+	b.News(at)
 	if reason, _ := b.Blocked(goal); reason != "" || b.wishes.changed {
 		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.wishes.changed)
 	}

@@ -246,7 +246,7 @@ func TestBeyondMoved(t *testing.T) {
 		names = append(names, comes(b, "a", i+1, 6, at))
 		b.failNow(names[i], Failure{Job: names[i], Gang: i == 0}, at)
 	}
-	b.BlockedChanges(at)
+	b.News(at)
 	for _, c := range []struct {
 		queue  string
 		beyond Reason

@@ -51,7 +51,7 @@ func TestRebarred(t *testing.T) {
 		{"the one before goes", func() { b.goneNow(one, at) }, []string{two}, []Reason{"", ""}, ""},
 	} {
 		c.change()
-		if got := rebarred(b, &at).Pods; !slices.Equal(got, c.rebarred) {
+		if got := rebarred(b, &at).Members; !slices.Equal(got, c.rebarred) {
 			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
 		}
 		for i, want := range c.barred {
@@ -66,10 +66,10 @@ func TestRebarred(t *testing.T) {
 // TestRebarredTogether: of gangs that start together all are reported again.
 func TestRebarredTogether(t *testing.T) {
 	s := newScene(Failed, true)
-	s.BlockedChanges(s.at())
+	s.News(s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
 	want := []string{"p1", "p2"}
-	if got := s.BlockedChanges(s.at()).Pods; !slices.Equal(got, want) {
+	if got := s.News(s.at()).Members; !slices.Equal(got, want) {
 		t.Errorf("to be told anew: %q, want %q", got, want)
 	}
 }
@@ -95,7 +95,7 @@ func TestRebarredAlone(t *testing.T) {
 			s.Come(s.offer, s.at())
 			s.failNow("p1", Failure{}, s.at())
 		}
-		if got := s.BlockedChanges(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.NewMessage, step.reworded) {
+		if got := s.News(s.at()); len(got.Members) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Jobs, step.reworded) {
 			t.Errorf("%s: %+v, want that %q come again, and %q have other words", step.what, got, step.again, step.reworded)
 		}
 	}
@@ -113,14 +113,14 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 		names = append(names, comes(b, queue, i+1, 6, at))
 		b.failNow(names[i], Failure{Job: names[i], Gang: true}, at)
 	}
-	if got := b.BlockedChanges(at).Pods; !slices.Equal(got, names[1:2]) {
+	if got := b.News(at).Members; !slices.Equal(got, names[1:2]) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
 	}
 	b.goneNow(names[0], at)
 	if reason, _ := b.Blocked(names[2]); reason != "" {
 		t.Fatalf("the third is barred: %s", reason)
 	}
-	if got := rebarred(b, &at).Pods; !slices.Equal(got, names[1:2]) {
+	if got := rebarred(b, &at).Members; !slices.Equal(got, names[1:2]) {
 		t.Errorf("told anew %q, want %q", got, names[1:2])
 	}
 	if b.wishes.changed {
@@ -130,11 +130,11 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 
 // rebarred returns all that is reported again until what counts for a while does not count any
 // more.
-func rebarred(b *Book, at *Moment) BlockedChange {
-	told := b.BlockedChanges(*at)
+func rebarred(b *Book, at *Moment) News {
+	told := b.News(*at)
 	at.Now = at.Now.Add(tellOther)
-	more := b.BlockedChanges(*at)
-	return BlockedChange{Pods: append(told.Pods, more.Pods...), Again: append(told.Again, more.Again...), NewMessage: append(told.NewMessage, more.NewMessage...)}
+	more := b.News(*at)
+	return News{Members: append(told.Members, more.Members...), Again: append(told.Again, more.Again...), Jobs: append(told.Jobs, more.Jobs...)}
 }
 
 // TestVisitors: a job before which others come and go is barred all the time, from when that is first reported until no
@@ -178,8 +178,8 @@ func TestVisitors(t *testing.T) {
 				do()
 			}
 			at.Now = at.Now.Add(c.pass)
-			again := b.BlockedChanges(at)
-			pods := again.Pods
+			again := b.News(at)
+			pods := again.Members
 			if !gang {
 				pods = again.Again
 			}
@@ -227,7 +227,7 @@ func TestTooLarge(t *testing.T) {
 	b.Count("asks", Usage{Queue: "b", Amount: gpus(10)})
 	for _, c := range []struct{ ceiling, want int64 }{{4, 10}, {6, 5}, {5, 10}} {
 		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(c.ceiling)})
-		if got := b.Deserved("b"); !maps.Equal(got, gpus(c.want)) {
+		if got := b.own("b").Deserved; !maps.Equal(got, gpus(c.want)) {
 			t.Errorf("below a ceiling of %d: the other queue deserves %v, want %v", c.ceiling, got, gpus(c.want))
 		}
 	}
@@ -251,8 +251,9 @@ func TestToldOther(t *testing.T) {
 	look := func(runs int64) {
 		s.Count("runs-b", Usage{Queue: "b", Amount: gpus(runs), Runs: true})
 		s.after(tellOther)
-		for _, n := range s.Reports(s.at()) {
-			s.MarkReported(n, s.at())
+		for _, name := range s.News(s.at()).Jobs {
+			n, _ := s.Report(name, s.at())
+			s.MarkReported(name, n, s.at())
 			told = append(told, n.Reason)
 		}
 	}
@@ -279,14 +280,14 @@ func TestRenewed(t *testing.T) {
 		message string
 	}{{Queue{Name: "b", Weight: 1, Closed: true}, `queue "b" is closed`}, {Queue{Name: "b", Weight: 2}, `waiting for its turn in queue "b"`}} {
 		s.SetQueues(c.q)
-		n, due := s.Unreported("j", s.at())
+		n, due := s.Report("j", s.at())
 		if !due || n.Message != c.message {
 			t.Errorf("to be told: %t, %q, want %q", due, n.Message, c.message)
 		}
-		if s.MarkReported(n, s.at()); !due {
+		if s.MarkReported("j", n, s.at()); !due {
 			continue
 		}
-		if n, due := s.Unreported("j", s.at()); due {
+		if n, due := s.Report("j", s.at()); due {
 			t.Errorf("it was told, and is told again: %q", n.Message)
 		}
 	}
@@ -315,10 +316,7 @@ func BenchmarkTell(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
 				at.Now = at.Now.Add(time.Second)
-				book.BlockedChanges(at)
-				for _, n := range book.Reports(at) {
-					book.MarkReported(n, at)
-				}
+				book.News(at)
 			}
 		})
 	}

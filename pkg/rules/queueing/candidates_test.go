@@ -100,6 +100,7 @@ func TestCandidates(t *testing.T) {
 		for _, name := range []string{"a-1", "a-2", "a-3", "b-1", "b-2", "b-9", "nowhere-9"} {
 			b.RemoveCandidate(name)
 		}
+		b.forgetQueues()
 		if left := len(b.candidates) + len(b.urgent); left > 0 || b.queues["nowhere"] != nil {
 			t.Errorf("%s: %d candidates are left", sentence, left)
 		}

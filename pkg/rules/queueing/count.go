@@ -10,7 +10,7 @@ import (
 // Count records what a pod asks for, in place of what was counted under the name.
 func (b *Book) Count(name string, u Usage) {
 	before, known := b.usages[name]
-	b.enter(u.Queue)
+	b.queue(u.Queue)
 	u.refused, u.hopeless = before.refused && !u.Runs, before.hopeless && !u.Runs
 	b.usages[name] = u
 	b.countHeld(before, -1)
@@ -20,9 +20,6 @@ func (b *Book) Count(name string, u Usage) {
 	}
 	b.count(name, u, 1)
 	b.countHeld(u, 1)
-	if known {
-		b.leave(before.Queue)
-	}
 	unplaced := !u.placed() && !before.placed()
 	if j := b.jobs[u.Job]; known && before.Job == u.Job && before.Queue != u.Queue && unplaced && j != nil && j.phase == Failed && j.Pod == name {
 		j.Queue = u.Queue // nothing else brings the job to the gate
@@ -56,7 +53,6 @@ func (b *Book) uncount(name string) {
 		b.countHeld(u, -1)
 		b.assign(name, u.Job, "")
 		b.count(name, u, -1)
-		b.leave(u.Queue)
 		b.settle(u.Job)
 	}
 }

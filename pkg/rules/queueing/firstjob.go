@@ -106,11 +106,11 @@ func (b *Book) late(now time.Time) (longest *job) {
 				continue
 			}
 			consider := func(j *job) {
-				shut, failed := len(j.in) > 1 && b.isShut(j), j.failed
+				failed := j.failed
 				if !failed.IsZero() {
 					failed = times.Later(failed, l.free)
 				}
-				if !shut && turns.Overdue(times.Later(j.since, l.free), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+				if !b.shutElsewhere(j) && turns.Overdue(times.Later(j.since, l.free), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
 					longest = j
 				}
 			}
@@ -183,11 +183,14 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 			continue
 		}
 		j := l.first(b)
-		if j == nil || !from.has(j) || len(j.in) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
+		if j == nil || !from.has(j) || first != nil && b.compareJobs(j, first) > 0 {
 			continue
 		}
 		if j.candidate {
 			first = j
+			continue
+		}
+		if b.shutElsewhere(j) {
 			continue
 		}
 		bound, over, why := b.judge(j)

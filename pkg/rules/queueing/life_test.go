@@ -63,7 +63,7 @@ func (s *scene) after(d time.Duration) called {
 
 // TestTransitions: what each input does to a job in each phase, and what has to be done then.
 func TestTransitions(t *testing.T) {
-	began := []Began{{Queue: "b"}}
+	began := []began{{Queue: "b"}}
 	come := func(s *scene) called { return s.Come(s.offer, s.at()) }
 	comeLate := func(s *scene) called { s.room(false); return come(s) }
 	offer := func(s *scene) called { s.Offer(s.offer, s.at()); return s.giveTurns(Moment{}, "", s.take()) }
@@ -203,12 +203,12 @@ func TestPatience(t *testing.T) {
 		patient bool
 	}{{patience - 1, true}, {1, false}} {
 		s.after(c.passes)
-		if _, due := s.Unreported("j", s.at()); s.jobs["j"].patient() != c.patient || due {
+		if _, due := s.Report("j", s.at()); s.jobs["j"].patient() != c.patient || due {
 			t.Errorf("patient: %v, want %v; something to tell: %v", !c.patient, c.patient, due)
 		}
 	}
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
-	if n, due := s.Unreported("j", s.at()); !due || n.Message != `queue "b" is closed` {
+	if n, due := s.Report("j", s.at()); !due || n.Message != `queue "b" is closed` {
 		t.Errorf("to be told: %q, want that its queue is closed", n.Message)
 	}
 }

@@ -197,7 +197,7 @@ func TestBegun(t *testing.T) {
 			j := of("a", 2, gpus(3))
 			j.Group, j.Begun = "g", true
 			b.wait(j)
-			if len(b.urgent) == 0 || b.Pending()["a"] != 1 {
+			if len(b.urgent) == 0 || len(b.Jobs(Waiting)) != 2 {
 				t.Error("it is not known to be urgent")
 			}
 			first, ok := b.admitNext()
@@ -257,8 +257,8 @@ func TestHeldInAQueueThatGoes(t *testing.T) {
 	b.Count("p", u)
 	b.uncount("p")
 	b.done("a-1")
-	if q := b.queues["typo"]; q != nil {
-		t.Errorf("the queue is still known: %+v", q)
+	if got := b.forgetQueues(); len(got) != 1 || got[0] != "typo" {
+		t.Errorf("%v are forgotten, want the one that is not described", got)
 	}
 	if got := b.queues["a"].used[gpu]; got != 0 {
 		t.Errorf("%d used, want none", got)
@@ -271,39 +271,39 @@ func TestFreed(t *testing.T) {
 	b := newBook(tier)
 	look := func() {
 		b.Path("typo")
-		b.Deserved("typo")
+		b.own("typo")
 		b.Ceilings(of("typo", 1, gpus(1)))
 		b.Why("typo-1")
 		b.RemoveQueue("typo")
 		b.Standings()
 	}
 	look()
-	if len(b.queues) != 1 || len(b.Freed()) > 0 {
+	if len(b.queues) != 1 || len(b.forgetQueues()) > 0 {
 		t.Errorf("%d queues after a look, want the default one", len(b.queues))
 	}
 	b.Count("pod", Usage{Queue: "typo", Amount: gpus(1)})
 	b.wait(of("typo", 1, gpus(1)))
 	b.Count("pod", Usage{Queue: "other", Amount: gpus(1)})
 	look()
-	if _, there := b.Pending()["typo"]; !there {
-		t.Error("who waits in a queue that is not there is not counted")
+	if waiting := b.Jobs(Waiting); len(waiting) != 1 || waiting[0].Queue != "typo" {
+		t.Errorf("%v wait, want one in a queue that is not there", waiting)
 	}
 	b.done("typo-1")
 	b.uncount("pod of typo-1 in typo")
-	if diff := gocmp.Diff([]string{"typo"}, b.Freed()); diff != "" {
+	if diff := gocmp.Diff([]string{"typo"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	b.uncount("pod")
 	b.SetQueues(Queue{Name: "late", Weight: 1})
 	b.wait(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Options: []Needs{{"late": gpus(1), "more": gpus(1)}}})
 	b.RemoveQueue("late")
-	if diff := gocmp.Diff([]string{"other"}, b.Freed()); diff != "" {
+	if diff := gocmp.Diff([]string{"other"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	b.done("j")
 	b.uncount("pod of j in late")
 	b.uncount("pod of j in more")
-	if diff := gocmp.Diff([]string{"late", "more"}, b.Freed()); diff != "" {
+	if diff := gocmp.Diff([]string{"late", "more"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	if len(b.queues) != 1 {

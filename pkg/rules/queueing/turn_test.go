@@ -3,6 +3,7 @@ package queueing
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,10 +47,10 @@ func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 		if !ok {
 			return c
 		}
-		pod, began := b.Admit(next.Name, at)
-		c.Began = append(c.Began, began)
+		admitted, waited, _ := b.Admit(next.Name, at)
+		c.Began = append(c.Began, began{admitted.Queue, waited})
 		if next.Name != except {
-			c.Call = append(c.Call, pod)
+			c.Call = append(c.Call, admitted.Pod)
 		}
 	}
 }
@@ -57,9 +58,15 @@ func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 // called is the effects of an input, and the turns that began then.
 type called struct {
 	Call         []string
-	Began        []Began
+	Began        []began
 	Again, Retry bool
 	Freed        []string
+}
+
+// began is how long a job of a queue waited for its turn.
+type began struct {
+	Queue  string
+	Waited time.Duration
 }
 
 func yes(string) bool { return true }
