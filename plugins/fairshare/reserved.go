@@ -26,14 +26,17 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 			d.signal()
 		}
 	case d.usage.SetHeld(id, pod, node, left.Request):
-		d.rechecks = true
-		d.signal()
+		d.recheck()
 	}
 }
 
 // Recheck makes call check waiting jobs again: everything that they ask for may be held for them by now.
 func (d *Dispatcher) Recheck() {
 	defer d.lock()()
+	d.recheck()
+}
+
+func (d *Dispatcher) recheck() {
 	d.rechecks = true
 	d.signal()
 }

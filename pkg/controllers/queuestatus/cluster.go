@@ -192,12 +192,6 @@ func (c caller) Ours(schedulerName string) bool { return c.schedulers[schedulerN
 // QueueOf implements usage.Caller.
 func (c caller) QueueOf(pod *v1.Pod) string { return c.queueOf(pod) }
 
-// Moment implements usage.Caller.
-func (caller) Moment() queueing.Moment { return queueing.Moment{} }
-
-// Do implements usage.Caller.
-func (caller) Do(queueing.Effects) {}
-
 // HeldChanged implements usage.Caller.
 func (caller) HeldChanged() {}
 

@@ -253,13 +253,11 @@ func (b *Book) use(name string, amount Vector, n int64) {
 	}
 }
 
-// run adds n times an amount to what a queue and its ancestors have running.
+// run adds n times an amount to what a queue and its ancestors have running, and use.
 func (b *Book) run(name string, amount Vector, n int64) {
-	b.wishes.stale, b.wishes.changed = true, true
-	b.queues[name].mine.Add(amount, n)
+	b.use(name, amount, n)
 	for _, q := range b.upwards(name) {
 		q.running.Add(amount, n)
-		q.used.Add(amount, n)
 	}
 }
 

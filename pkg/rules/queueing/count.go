@@ -46,8 +46,8 @@ func (b *Book) countHeld(u Usage, n int) {
 	}
 }
 
-// uncount ends what was counted under a name.
-func (b *Book) uncount(name string) {
+// Uncount ends what was counted under a name, if anything was. The end of a pod is reported to [Book.Gone].
+func (b *Book) Uncount(name string) {
 	if u, ok := b.usages[name]; ok {
 		delete(b.usages, name)
 		b.countHeld(u, -1)

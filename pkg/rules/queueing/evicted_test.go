@@ -24,7 +24,7 @@ func TestEvicted(t *testing.T) {
 	}
 	gone := func(b *Book) {
 		for _, pod := range successors {
-			b.uncount(pod)
+			b.Uncount(pod)
 		}
 	}
 	for sentence, c := range map[string]struct {

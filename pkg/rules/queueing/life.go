@@ -194,7 +194,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 // Gone records that a pod is gone, or has ended.
 func (b *Book) Gone(pod string, at Moment) Effects {
 	if u, known := b.usages[pod]; known {
-		b.uncount(pod)
+		b.Uncount(pod)
 		delete(b.missed, u.Job) // if it is still there it will be missed again
 		j := b.job(u.Job)
 		j.tried = time.Time{}

@@ -114,7 +114,7 @@ func TestChoices(t *testing.T) {
 	step("room in both", []int{0, 1}, Vector{"nvidia.com/gpu@x": 3, "nvidia.com/gpu@y": 0})
 	b.Count("other", Usage{Queue: "a", Amount: inPool("x", 2), Runs: true})
 	step("another came to the first", []int{1}, Vector{"nvidia.com/gpu@x": 2, "nvidia.com/gpu@y": 3})
-	b.uncount("other")
+	b.Uncount("other")
 	step("it stays where it is charged", []int{1, 0}, Vector{"nvidia.com/gpu@x": 0, "nvidia.com/gpu@y": 3})
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Runs: true})
 	if b.Phase("a-1") == Admitted || b.queues["a"].used["nvidia.com/gpu@y"] != 0 {
@@ -255,7 +255,7 @@ func TestHeldInAQueueThatGoes(t *testing.T) {
 	b.Count("p", u)
 	u.Held = false
 	b.Count("p", u)
-	b.uncount("p")
+	b.Uncount("p")
 	b.done("a-1")
 	if got := b.forgetQueues(); len(got) != 1 || got[0] != "typo" {
 		t.Errorf("%v are forgotten, want the one that is not described", got)
@@ -289,11 +289,11 @@ func TestFreed(t *testing.T) {
 		t.Errorf("%v wait, want one in a queue that is not there", waiting)
 	}
 	b.done("typo-1")
-	b.uncount("pod of typo-1 in typo")
+	b.Uncount("pod of typo-1 in typo")
 	if diff := gocmp.Diff([]string{"typo"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
-	b.uncount("pod")
+	b.Uncount("pod")
 	b.SetQueues(Queue{Name: "late", Weight: 1})
 	b.wait(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Options: []Needs{{"late": gpus(1), "more": gpus(1)}}})
 	b.RemoveQueue("late")
@@ -301,8 +301,8 @@ func TestFreed(t *testing.T) {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	b.done("j")
-	b.uncount("pod of j in late")
-	b.uncount("pod of j in more")
+	b.Uncount("pod of j in late")
+	b.Uncount("pod of j in more")
 	if diff := gocmp.Diff([]string{"late", "more"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
