@@ -83,7 +83,7 @@ func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
 	if !d.opened || !counted {
 		return "", "", false
 	}
-	why, message := d.book.Why(usage.Job)
+	why, message := d.book.Why(usage.Job, true)
 	return string(why), message, why.Shut()
 }
 

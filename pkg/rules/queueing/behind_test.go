@@ -13,11 +13,8 @@ import (
 // message.
 func TestNotBehindAnyMore(t *testing.T) {
 	for _, gang := range []bool{true, false} {
-		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 10})
-		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
-		b.SetTotal(gpus(20))
+		at := ready
+		b := opened(Limits{Window: 10}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 		var goal string
 		for i, n := range []int64{6, 6} {
 			goal = comes(b, "a", i+1, n, at)
@@ -68,13 +65,9 @@ func TestNotBehindAnyMore(t *testing.T) {
 // TestEasesByTheMost: what counts once less than before has kept a job for a while is the most that has kept it in
 // that time.
 func TestEasesByTheMost(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 10})
-	b.SetTotal(gpus(20))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	goal := comes(b, "a", 2, 6, at)
-	b.failNow(goal, Failure{Job: goal, Gang: true}, at)
+	at := ready
+	b := opened(Limits{Window: 10}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	goal := fails(b, "a", 2, 6, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
 	if b.News(at); b.jobs[goal].blocked.reason != Capability {
@@ -83,8 +76,7 @@ func TestEasesByTheMost(t *testing.T) {
 	runs(0)
 	for i := range 6 { // another comes before it and goes, each for two seconds
 		if i%2 == 0 {
-			first := comes(b, "a", 1, 6, at)
-			b.failNow(first, Failure{Job: first, Gang: true}, at)
+			fails(b, "a", 1, 6, at)
 		} else {
 			b.goneNow(of("a", 1, nil).Name, at)
 		}
@@ -121,7 +113,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		{"behind in its own queue", cpus(10), gpus(10), cpus(6), gpus(5), "top", gpu},
 		{"behind in the one above it", gpus(10), cpus(10), cpus(6), gpus(5), "a", gpu},
 	} {
-		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+		at := ready
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 10})
 		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1, Capability: c.child}, Queue{Name: "top", Weight: 1, Capability: c.top})

@@ -11,7 +11,7 @@ import (
 
 // TestRebarred: gangs that did not fit are reported again once something else keeps them from more nodes.
 func TestRebarred(t *testing.T) {
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
+	at := ready
 	described := func(capability int64, closed bool) Queue {
 		q := Queue{Name: "a", Weight: 1, Closed: closed}
 		if capability > 0 {
@@ -19,10 +19,7 @@ func TestRebarred(t *testing.T) {
 		}
 		return q
 	}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1000))
-	b.SetQueues(described(10, false), Queue{Name: "free", Weight: 1})
+	b := opened(Limits{Window: 1}, 1000, described(10, false), Queue{Name: "free", Weight: 1})
 	for i, queue := range []string{"a", "a", "free"} {
 		j := of(queue, i+1, gpus(6))
 		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
@@ -103,15 +100,11 @@ func TestRebarredAlone(t *testing.T) {
 
 // TestRebarredThoughOthersAsked: a changed reason is reported also if another call was the first to compute it.
 func TestRebarredThoughOthersAsked(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1000))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1, Capability: gpus(100)})
+	at := ready
+	b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1, Capability: gpus(100)})
 	var names []string
 	for i, queue := range []string{"a", "a", "c"} {
-		names = append(names, comes(b, queue, i+1, 6, at))
-		b.failNow(names[i], Failure{Job: names[i], Gang: true}, at)
+		names = append(names, fails(b, queue, i+1, 6, at))
 	}
 	if got := b.News(at).Members; !slices.Equal(got, names[1:2]) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
@@ -141,16 +134,12 @@ func rebarred(b *Book, at *Moment) News {
 // job has come for a while. What was returned in between two looks is reported again, though both find the same.
 func TestVisitors(t *testing.T) {
 	for _, gang := range []bool{true, false} {
-		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 2})
-		b.SetTotal(gpus(1000))
-		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+		at := ready
+		b := opened(Limits{Window: 2}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 		waits, visitor := comes(b, "a", 2, 10, at), ""
 		b.failNow(waits, Failure{Job: waits, Gang: gang}, at)
 		come := func() {
-			visitor = comes(b, "a", 1, 6, at)
-			b.failNow(visitor, Failure{Job: visitor, Gang: true}, at)
+			visitor = fails(b, "a", 1, 6, at)
 		}
 		leave := func() { b.goneNow(visitor, at) }
 		ask := func() { b.Blocked(waits) }
@@ -196,11 +185,8 @@ func TestVisitors(t *testing.T) {
 // TestBarredByTheHopeless: a gang that would not fit on an empty cluster still counts before others once its queue
 // deserves more.
 func TestBarredByTheHopeless(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(6)})
+	at := ready
+	b := opened(Limits{Window: 1}, 1, Queue{Name: "a", Weight: 1, Capability: gpus(6)})
 	var second string
 	for i := range 2 {
 		second = comes(b, "a", i+1, 4, at)
@@ -219,11 +205,8 @@ func TestBarredByTheHopeless(t *testing.T) {
 
 // TestTooLarge: there is no share for a job that alone exceeds a ceiling, until the ceiling is raised.
 func TestTooLarge(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(10))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(4)})
-	b.SetQueues(Queue{Name: "b", Weight: 1})
-	comes(b, "a", 1, 6, Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes})
+	b := opened(Limits{}, 10, Queue{Name: "a", Weight: 1, Capability: gpus(4)}, Queue{Name: "b", Weight: 1})
+	comes(b, "a", 1, 6, ready)
 	b.Count("asks", Usage{Queue: "b", Amount: gpus(10)})
 	for _, c := range []struct{ ceiling, want int64 }{{4, 10}, {6, 5}, {5, 10}} {
 		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(c.ceiling)})
@@ -231,15 +214,6 @@ func TestTooLarge(t *testing.T) {
 			t.Errorf("below a ceiling of %d: the other queue deserves %v, want %v", c.ceiling, got, gpus(c.want))
 		}
 	}
-}
-
-// comes makes a gang of one pod, which asks for some GPUs, come to the gate.
-func comes(b *Book, queue string, i int, n int64, at Moment) string {
-	j := of(queue, i, gpus(n))
-	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
-	b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(n)})
-	b.Come(j, at)
-	return j.Name
 }
 
 // TestToldOther: what a job waits for is reported again once it has been something else for a
@@ -299,11 +273,8 @@ func BenchmarkTell(b *testing.B) {
 	const jobs = 5000
 	for _, fail := range []bool{false, true} {
 		b.Run(fmt.Sprintf("failed=%t/jobs=%d", fail, jobs), func(b *testing.B) {
-			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
-			book := newBook(tier)
-			book.SetLimits(Limits{Window: 1})
-			book.SetTotal(gpus(1_000_000))
-			book.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
+			at := ready
+			book := opened(Limits{Window: 1}, 1_000_000, Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
 			for i := range jobs {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)

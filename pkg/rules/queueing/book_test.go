@@ -189,7 +189,7 @@ func TestNext(t *testing.T) {
 				t.Errorf("turns (-want +got):\n%s", diff)
 			}
 			for name, want := range c.why {
-				reason, got := b.Why(name)
+				reason, got := b.Why(name, true)
 				if diff := gocmp.Diff(want, got); diff != "" || reason == "" {
 					t.Errorf("why %s waits (-want +got):\n%s", name, diff)
 				}
@@ -220,8 +220,7 @@ func TestMinRuntime(t *testing.T) {
 
 // TestSettledOnce: a pod that runs is taken off its job once, however often it is counted.
 func TestSettledOnce(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(8))
+	b := opened(Limits{}, 8)
 	j := of("default", 1, gpus(2))
 	for _, pod := range []string{"one", "two"} {
 		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
@@ -245,8 +244,7 @@ func TestSettledOnce(t *testing.T) {
 // TestLeavesInItsTurn: a gang of more members than its minimum may start with other members than those that had the
 // turn. These wait by themselves then, and count once.
 func TestLeavesInItsTurn(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(3))
+	b := opened(Limits{}, 3)
 	j := of("default", 1, gpus(2))
 	for _, pod := range []string{"one", "two"} {
 		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
@@ -272,10 +270,8 @@ func TestLeavesInItsTurn(t *testing.T) {
 
 // TestGoneBesideItsTurn: a pod that was offered with a job before, but not when its turn began, takes nothing off it.
 func TestGoneBesideItsTurn(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(100))
+	at := ready
+	b := opened(Limits{Window: 1}, 100)
 	j := of("default", 1, gpus(2))
 	j.Gang = true
 	for _, pod := range []string{"one", "two", "three"} {
@@ -296,30 +292,9 @@ func TestGoneBesideItsTurn(t *testing.T) {
 	}
 }
 
-// TestSameTotal: what does not change costs no new division, and the caller may go on using its
-// numbers.
-func TestSameTotal(t *testing.T) {
-	b := newBook(tier)
-	total := gpus(8)
-	b.SetTotal(total)
-	b.Count("pod", Usage{Queue: "default", Amount: gpus(9)})
-	b.Shares()
-	b.SetTotal(gpus(8))
-	if b.stale {
-		t.Error("the same total makes the shares stale")
-	}
-	total[gpu] = 4
-	b.SetTotal(total)
-	if got := b.Shares()["default"].Fair[gpu]; got != 4 {
-		t.Errorf("%d GPUs are shared, want 4", got)
-	}
-}
-
 // TestBypass: a big job that does not fit is passed by some, and then waited for.
 func TestBypass(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(8))
-	b.SetLimits(Limits{MaxBypass: 2})
+	b := opened(Limits{MaxBypass: 2}, 8)
 	place := func(j Job) {
 		t.Helper()
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].Total()})
@@ -352,7 +327,7 @@ func TestBypass(t *testing.T) {
 	if got := turnsOf(b); got != "" {
 		t.Errorf("turns %q, want that all wait", got)
 	}
-	if reason, why := b.Why(third.Name); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
+	if reason, why := b.Why(third.Name, true); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
 		t.Errorf("it waits since %s: %s", reason, why)
 	}
 	b.wait(high)
@@ -369,9 +344,7 @@ func TestBypass(t *testing.T) {
 // TestBypassUnderACeiling: a job that a ceiling keeps waiting is passed by some, and then waited for by the jobs
 // of its queue; each time that it is let off it is passed by twice as many.
 func TestBypassUnderACeiling(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{MaxBypass: 2})
+	b := opened(Limits{MaxBypass: 2}, 100)
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(40)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
 		b.SetQueues(q)
 	}
@@ -409,8 +382,7 @@ func TestBypassUnderACeiling(t *testing.T) {
 
 // TestSeveralQueues: what a job asks for in several queues counts in each, and comes off each as it begins to run.
 func TestSeveralQueues(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(9))
+	b := opened(Limits{}, 9)
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(4)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
 		b.SetQueues(q)
 	}

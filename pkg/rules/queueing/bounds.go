@@ -331,16 +331,14 @@ func (b *Book) tooLarge(j *job) bool {
 	if len(parts) == 0 {
 		parts = j.Options
 	}
-	return !slices.ContainsFunc(parts, func(need Needs) bool { return !b.aboveCeiling(need) })
-}
-
-func (b *Book) aboveCeiling(need Needs) bool {
-	for queue := range need {
-		if slices.ContainsFunc(b.ceilingsAbove(queue), func(c *ceiling) bool { return b.at(need, c.queue, c.name) > c.most }) {
-			return true
+	return !slices.ContainsFunc(parts, func(need Needs) bool {
+		for queue := range need {
+			if slices.ContainsFunc(b.ceilingsAbove(queue), func(c *ceiling) bool { return b.at(need, c.queue, c.name) > c.most }) {
+				return false
+			}
 		}
-	}
-	return false
+		return true
+	})
 }
 
 // OverLimit returns the bounds of a job whose turn it is although its queue is at a limit: other pods

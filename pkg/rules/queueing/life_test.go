@@ -9,8 +9,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-var start = time.Unix(1000, 0)
-
 // scene is a book in which a job j of two pods, p1 which speaks for it and p2, is in some phase. Its
 // queue b deserves 4 of 9 GPUs, of which a has all.
 type scene struct {
@@ -241,7 +239,7 @@ func TestMissedAndGone(t *testing.T) {
 			}
 			s.after(time.Second)
 			small("third")
-			if reason, why := s.Why("third"); reason == Passed || len(s.missed) > 0 {
+			if reason, why := s.Why("third", true); reason == Passed || len(s.missed) > 0 {
 				t.Errorf("another once it is gone: %s, %d are waited for", why, len(s.missed))
 			}
 		})
@@ -250,10 +248,8 @@ func TestMissedAndGone(t *testing.T) {
 
 // TestMadeWayFor: a job for which pods were evicted waits for no other, once they have ended.
 func TestMadeWayFor(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	b := opened(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour}, 100)
+	at := ready
 	come := func(name string, created int, need int64) {
 		pod := "pod of " + name
 		b.Count(pod, Usage{Queue: "default", Job: name, Amount: gpus(need)})
@@ -265,7 +261,7 @@ func TestMadeWayFor(t *testing.T) {
 	b.Count("pod of passes", Usage{Queue: "default", Job: "passes", Amount: gpus(1), Runs: true})
 	for _, name := range []string{"waits", "promised"} {
 		come(name, 3, 4)
-		if reason, why := b.Why(name); reason != Passed {
+		if reason, why := b.Why(name, true); reason != Passed {
 			t.Fatalf("%s waits for %q: %s; want it to wait behind the big one", name, reason, why)
 		}
 	}
@@ -282,17 +278,15 @@ func TestMadeWayFor(t *testing.T) {
 	ending = 0
 	b.Look(at)
 	if got := []Phase{b.Phase("promised"), b.Phase("waits")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
-		_, why := b.Why("promised")
+		_, why := b.Why("promised", true)
 		t.Errorf("once they have ended: %v (%s); want its turn, and nobody else's", got, why)
 	}
 }
 
 // TestMissedRunsInPart: others still wait for a job that did not fit when a pod of it that runs is counted again.
 func TestMissedRunsInPart(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	b := opened(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour}, 100)
+	at := ready
 	big := comes(b, "default", 1, 50, at)
 	runs := Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true}
 	b.Count("runs", runs)
@@ -307,16 +301,14 @@ func TestMissedRunsInPart(t *testing.T) {
 
 // TestGoneHasNotPassed: a job that is gone before it was placed has passed no other.
 func TestGoneHasNotPassed(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	b := opened(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour}, 100)
+	at := ready
 	comes(b, "default", 1, 50, at)
 	b.failNow("default-1", Failure{Gang: true}, at)
 	passes := comes(b, "default", 2, 1, at)
 	b.goneNow(passes, at)
 	waits := comes(b, "default", 3, 1, at)
-	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
+	if _, why := b.Why(waits, true); b.Phase(waits) != Admitted {
 		t.Errorf("the next one waits: %s", why)
 	}
 	b.Count(waits, Usage{Queue: "default", Job: waits, Amount: gpus(1), Runs: true})
@@ -328,10 +320,8 @@ func TestGoneHasNotPassed(t *testing.T) {
 // TestGoneElsewhere: no job waits for a job that did not fit once the pods that asked for something in it wait with
 // another, although the job is known for a member that runs.
 func TestGoneElsewhere(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	b := opened(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour}, 100)
+	at := ready
 	big := comes(b, "default", 1, 50, at)
 	b.Count("runs", Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true})
 	b.failNow(big, Failure{Gang: true}, at)
@@ -348,7 +338,7 @@ func TestGoneElsewhere(t *testing.T) {
 		t.Fatal("it has its turn still")
 	}
 	waits := comes(b, "default", 3, 1, at)
-	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
+	if _, why := b.Why(waits, true); b.Phase(waits) != Admitted {
 		t.Errorf("one waits: %s", why)
 	}
 }

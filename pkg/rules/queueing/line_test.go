@@ -3,17 +3,13 @@ package queueing
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestLine: jobs that wait, have their turn or did not fit are in the order in which they are served; others are not
 // listed.
 func TestLine(t *testing.T) {
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1000))
-	b.SetQueues(Queue{Name: "a", Weight: 1}, Queue{Name: "other", Weight: 1})
+	at := ready
+	b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Weight: 1}, Queue{Name: "other", Weight: 1})
 	come := func(j Job) {
 		j.Pod, j.Pods, j.Gang = "p"+j.Name, []string{"p" + j.Name}, true
 		b.Count(j.Pod, Usage{Queue: j.Queue, Job: j.Name, Amount: gpus(6), Priority: j.Priority})

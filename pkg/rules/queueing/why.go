@@ -46,19 +46,10 @@ func IsLimit(reason string) bool {
 	return r.Shut() || r == Capability || r == Behind
 }
 
-// Why returns what a job waits for, in words for users; empty if it does not wait. It may cost a look at each
-// job.
-func (b *Book) Why(name string) (Reason, string) { return b.why(name, true) }
-
-// Keeps returns what a job waits for at the gate; empty if it does not wait. It costs a look at its queues and at the
-// jobs that come before it, and so does not know of ceilings that it would exceed together with other jobs.
-func (b *Book) Keeps(name string) string {
-	_, why := b.why(name, false)
-	return why
-}
-
-// why returns what a job waits for; together with other jobs, if these are to be looked at.
-func (b *Book) why(name string, together bool) (Reason, string) {
+// Why returns what a job waits for, in words for users; empty if it does not wait. It costs a look at its queues and at
+// the jobs that come before it. With together it also knows of ceilings that the job would exceed together with other
+// jobs, which may cost a look at each job.
+func (b *Book) Why(name string, together bool) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {
 		return "", ""
@@ -194,7 +185,7 @@ func (b *Book) Report(name string, at Moment) (Report, bool) {
 	case waited < tellAfter || !first && at.Now.Sub(j.told.at) < tellOther:
 		return Report{}, false
 	}
-	n.Reason, n.Message = b.Why(name)
+	n.Reason, n.Message = b.Why(name, true)
 	if other := n.Reason != j.told.reason; !first && at.Now.Sub(j.told.at) < tellAgain && (!other || n.Reason != j.told.other) {
 		j.told.other = n.Reason
 		return Report{}, false
