@@ -92,73 +92,6 @@ func TestBeyondWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestBeyondWhoCounts: only jobs that wait for nodes, or for their turn, or take room in another way, are before a job;
-// and what is promised to a job counts once, whether it waits, is tried, or has failed.
-func TestBeyondWhoCounts(t *testing.T) {
-	aside := map[string]bool{}
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
-	b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	var jobs []Job
-	for i, size := range []int64{6, 4, 1} {
-		j := of("a", i+1, gpus(size))
-		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
-		jobs = append(jobs, j)
-		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
-	}
-	try := func(j Job, how Failure) {
-		b.Come(j, at)
-		how.Job, how.Gang = j.Name, true
-		b.failNow(j.Name, how, at)
-	}
-	expect := func(sentence string, want bool) {
-		t.Helper()
-		if bound, beyond := b.Beyond(jobs[2].Name); beyond != want {
-			t.Errorf("%s: the last is beyond: %t (%s), want %t", sentence, beyond, bound, want)
-		}
-	}
-	for _, j := range jobs {
-		try(j, Failure{})
-	}
-	expect("two before it wait for nodes", true)
-	try(jobs[0], Failure{Aside: true})
-	expect("the first failed for something else", false)
-	try(jobs[0], Failure{})
-	expect("the first waits for nodes again", true)
-	aside[jobs[0].Pod] = true
-	b.tickNow(at)
-	expect("the first gave up", false)
-	delete(aside, jobs[0].Pod)
-	b.tickNow(at)
-	expect("the user made it go on", true)
-	b.goneNow(jobs[1].Pod, at)
-	expect("the second is gone", false)
-	b.Count(jobs[0].Name, Usage{Queue: "a", Job: jobs[0].Name, Amount: gpus(6), Promised: true})
-	expect("others make way for the first: it counts once", false)
-	b.Come(jobs[0], at)
-	expect("it is tried", false)
-	b.failNow(jobs[0].Name, Failure{Job: jobs[0].Name, Gang: true}, at)
-	expect("they have not made way yet", false)
-}
-
-// TestBeyondWaitsAside: a gang that waits for its turn, and for something else than room meanwhile, does not count
-// before others; and it does again once that is over.
-func TestBeyondWaitsAside(t *testing.T) {
-	aside := map[string]bool{}
-	at := Moment{Now: start, Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
-	b := opened(Limits{Window: 1}, 0, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	first, second := comes(b, "a", 1, 6, at), comes(b, "a", 2, 6, at)
-	for i, lacks := range []bool{false, true, false} {
-		aside[first] = lacks
-		b.tickNow(at)
-		if phase := b.Phase(first); phase != Waiting {
-			t.Fatalf("step %d: the first is in phase %d, want it to wait", i, phase)
-		}
-		if _, beyond := b.Beyond(second); beyond == lacks {
-			t.Errorf("step %d: the first lacks members: %t; the second is beyond the ceiling: %t", i, lacks, beyond)
-		}
-	}
-}
-
 // TestWaitsWhole: a gang that lacks members has no turn, and keeps none from others, until it comes again.
 func TestWaitsWhole(t *testing.T) {
 	for _, ticks := range []bool{true, false} {
@@ -294,7 +227,9 @@ func TestBeyondOracle(t *testing.T) {
 			j := of(queue, i, gpus(1+int64(i)%5))
 			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 			u := Usage{Queue: queue, Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority}
-			switch r.IntN(9) {
+			does := r.IntN(9)
+			ticked := does == 7
+			switch does {
 			case 0, 1, 2:
 				b.Count(j.Name, u)
 				b.Come(j, at)
@@ -314,6 +249,11 @@ func TestBeyondOracle(t *testing.T) {
 				q := queues[r.IntN(len(queues))]
 				q.Closed = r.IntN(3) == 0
 				b.SetQueues(q)
+			}
+			for _, j := range b.jobs {
+				if waits := j.phase == Failed || j.phase == Waiting; ticked && waits && j.waitsElsewhere != aside[j.Pod] {
+					t.Fatalf("seed %d, step %d: %s waits for something else than room: %t", seed, step, j.Name, j.waitsElsewhere)
+				}
 			}
 			for name, want := range slowBeyond(b) {
 				if bound, beyond := b.Beyond(name); beyond != want {

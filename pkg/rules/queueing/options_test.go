@@ -214,31 +214,6 @@ func TestBegun(t *testing.T) {
 	}
 }
 
-// TestHeldInAQueueThatGoes: what is held moves to a queue that is not described, and waits again there.
-func TestHeldInAQueueThatGoes(t *testing.T) {
-	b := opened(Limits{}, 20, Queue{Name: "a", Weight: 1})
-	u := Usage{Queue: "a", Job: "a-1", Amount: gpus(2)}
-	b.Count("p", u)
-	b.wait(of("a", 1, gpus(2)))
-	if got := turnsOf(b); got != "a-1" {
-		t.Fatalf("turns %q", got)
-	}
-	u.Held = true
-	b.Count("p", u)
-	u.Queue = "typo"
-	b.Count("p", u)
-	u.Held = false
-	b.Count("p", u)
-	b.Uncount("p")
-	b.done("a-1")
-	if got := b.forgetQueues(); len(got) != 1 || got[0] != "typo" {
-		t.Errorf("%v are forgotten, want the one that is not described", got)
-	}
-	if got := b.queues["a"].used[gpu]; got != 0 {
-		t.Errorf("%d used, want none", got)
-	}
-}
-
 // TestFreed: looking at a queue does not make it, and one that is not described is gone once nothing is in
 // it.
 func TestFreed(t *testing.T) {
