@@ -200,9 +200,9 @@ func (b *Book) Report(name string, at Moment) (Report, bool) {
 	return n, true
 }
 
-// MarkReported records that the users of a job were told something.
+// MarkReported records that the users of a job that waits were told something.
 func (b *Book) MarkReported(name string, n Report, at Moment) {
-	if j := b.jobs[name]; j != nil && j.phase == Waiting {
+	if j := b.jobs[name]; j != nil && j.phase == Waiting && !n.Failed {
 		j.told.reason, j.told.message, j.told.at, j.told.renewed, j.told.other = n.Reason, n.Message, at.Now, false, ""
 	}
 }
