@@ -81,50 +81,21 @@ func TestTurns(t *testing.T) {
 	step("who has a place already does not wait", func() string { return d.comes(nominated) }, true, "")
 }
 
-// TestMissedAndGone: no job waits for a job that is gone, and for none longer than a fixed time.
-func TestMissedAndGone(t *testing.T) {
-	for sentence, end := range map[string]func(*Dispatcher, *v1.Pod){
-		"it is deleted": func(d *Dispatcher, big *v1.Pod) { d.lose(big) },
-		"it was waited for long enough": func(d *Dispatcher, _ *v1.Pod) {
-			d.expire()
-			d.clock.(*testingclock.FakeClock).Step(2 * time.Minute)
-			d.expire()
-		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			d := newDispatcher(t, 8, 9)
-			d.book.SetLimits(queueing.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
-			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
-			for i, p := range []*v1.Pod{big, small, next} {
-				p.CreationTimestamp = metav1.Unix(int64(i), 0)
-				d.know(p)
-			}
-			if why := d.comes(big); why != "" {
-				t.Fatal(why)
-			}
-			d.Failed(big, unfit(fwk.Unschedulable))
-			if why := d.comes(small); why != "" {
-				t.Fatal(why)
-			}
-			d.reserve(small, "all")
-			if why := d.comes(next); !strings.HasPrefix(why, "waiting behind pod default/big") {
-				t.Errorf("the next one hears %q", why)
-			}
-			end(d, big)
-			if got := d.calledNow(); got != "tiny" {
-				t.Errorf("called %q, want tiny", got)
-			}
-		})
-	}
-}
-
-// TestHopeless: no job waits for what would not fit on an empty cluster.
-func TestHopeless(t *testing.T) {
+// TestMissed: others wait for a job that did not fit, but not for what would not fit on an empty cluster or is gone, and
+// for none longer than a fixed time.
+func TestMissed(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		gang string
 		fail func(d *Dispatcher, pod *v1.Pod)
-		want bool // others wait
+		want bool                             // others wait
+		ends func(d *Dispatcher, pod *v1.Pod) // their wait; nil if nothing does
 	}{
+		"a pod that is deleted then": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true, ends: (*Dispatcher).lose},
+		"a pod that was waited for long enough": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true, ends: func(d *Dispatcher, _ *v1.Pod) {
+			d.expire()
+			d.clock.(*testingclock.FakeClock).Step(2 * time.Minute)
+			d.expire()
+		}},
 		"a pod for which nodes are full":    {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true},
 		"a pod that no node will ever take": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
 		"a pod that failed otherwise":       {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }, want: true},
@@ -157,8 +128,14 @@ func TestHopeless(t *testing.T) {
 				t.Fatal(why)
 			}
 			d.reserve(small, "all")
-			if why := d.comes(next); (why != "") != c.want {
+			if why := d.comes(next); (why != "") != c.want || c.want && c.gang == "" && !strings.HasPrefix(why, "waiting behind pod default/big") {
 				t.Errorf("the next one hears %q, want that it waits: %v", why, c.want)
+			}
+			if c.ends == nil {
+				return
+			}
+			if c.ends(d, big); d.calledNow() != "tiny" {
+				t.Error("the next one is not called")
 			}
 		})
 	}

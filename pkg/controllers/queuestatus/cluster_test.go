@@ -177,19 +177,6 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestCordoned: what pods have on a cordoned node is there to be shared, and the rest of the node is not.
-func TestCordoned(t *testing.T) {
-	cordoned, second := nodeOf("6"), nodeOf("2")
-	cordoned.Spec.Unschedulable, second.Name = true, "second"
-	c := &cluster{
-		rules: share.Rules{Stated: true, Weighted: true}, nodes: []*v1.Node{cordoned, second}, schedulers: map[string]bool{ours: true},
-		queues: []*v1alpha1.Queue{queueOf("a")}, pods: []*v1.Pod{podOf("1", "2", in("a"), bound), podOf("2", "9", in("a"))},
-	}
-	if diff := cmp.Diff([]string{"a: 4/2/11 50% 1+1"}, words(mustReckon(t, c, now))); diff != "" {
-		t.Errorf("statuses (-want +got):\n%s", diff)
-	}
-}
-
 // TestStatusesOfPools: what is shared, what a queue has and requests in each pool; and what no pod can use.
 func TestStatusesOfPools(t *testing.T) {
 	of := func(name, model string, taints ...v1.Taint) *v1.Node {
