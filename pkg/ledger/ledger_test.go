@@ -190,7 +190,9 @@ func TestNominations(t *testing.T) {
 		"that an older one was cleared comes late": {[]func(*Holds){promise("b"), cleared}, "b", true},
 		"a promise is kept":                        {[]func(*Holds){promise("b"), bound}, "", false},
 		"a newer promise":                          {[]func(*Holds){promise("a"), promise("b")}, "b", true},
+		"nothing is held":                          {nil, "", false},
 		"a plan is nearer":                         {[]func(*Holds){plan, promise("b"), recall("c"), cleared, bound}, "planned", true},
+		"and replaces a promise":                   {[]func(*Holds){promise("b"), plan, recall("b")}, "planned", true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			h := New()
@@ -211,11 +213,17 @@ func TestNominations(t *testing.T) {
 			if promised := held && !got.Recalled; got.Node != c.want || promised != c.promised {
 				t.Errorf("held on %q (promised: %v), want %q (%v)", got.Node, promised, c.want, c.promised)
 			}
+			planned := Place{Node: c.want, Planned: c.want == "planned"}
+			if at, known := h.Place("p"); at != planned || known != held || at.Nominated() != (held && !planned.Planned) {
+				t.Errorf("it goes to %+v (held: %v), want %+v", at, known, planned)
+			}
 		})
+	}
+	if at := PlaceInStatus(st.MakePod().NominatedNodeName("n").Obj()); !at.Nominated() || at.Node != "n" {
+		t.Errorf("a status says %+v", at)
 	}
 }
 
-// TestHoldsInParallel is for the race detector.
 // TestStated: a nomination that is written after it has ended is reported for correction; one that stands is not.
 func TestStated(t *testing.T) {
 	h := New()
@@ -232,6 +240,7 @@ func TestStated(t *testing.T) {
 	}
 }
 
+// TestHoldsInParallel is for the race detector.
 func TestHoldsInParallel(t *testing.T) {
 	h, info := New(), node(t)
 	var group sync.WaitGroup

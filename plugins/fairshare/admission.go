@@ -83,18 +83,18 @@ func (d *Dispatcher) Admit(ctx context.Context, job string) *v1.Pod {
 
 func (d *Dispatcher) admit(job string) (pod *v1.Pod, giveBack []hold.Holder) {
 	defer d.lock()()
-	uid, began := d.book.Admit(job, d.moment())
-	if uid == "" {
+	admitted, waited, ok := d.book.Admit(job, d.moment())
+	if !ok {
 		return nil, nil
 	}
-	waitDuration.WithLabelValues(began.Queue).Observe(began.Waited.Seconds())
+	waitDuration.WithLabelValues(admitted.Queue).Observe(waited.Seconds())
 	for _, other := range d.book.Releases(job) {
-		for _, one := range d.podsOf([]string{d.book.Representative(other)}) {
+		if one := d.known(types.UID(other.Pod)); one != nil {
 			profile := one.Spec.SchedulerName
-			giveBack = append(giveBack, hold.Holder{Profile: profile, Group: strings.TrimPrefix(other, profile+"/")})
+			giveBack = append(giveBack, hold.Holder{Profile: profile, Group: strings.TrimPrefix(other.Name, profile+"/")})
 		}
 	}
-	return d.known(types.UID(uid)), giveBack
+	return d.known(types.UID(admitted.Pod)), giveBack
 }
 
 // Within returns those of some pods of a gang, in order, which could be placed without a queue exceeding its ceiling.
@@ -176,7 +176,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 		return false
 	}
 	want, _ := d.gangs.Wants(pod)
-	how := queueing.Failure{Job: jobOf(pod, want), Gang: together(want)}
+	how := queueing.Failure{Job: jobOf(pod, want), Title: titleOf(pod, want), Gang: together(want)}
 	if !how.Gang {
 		var unfit *framework.FitError
 		how.Aside = !errors.As(err, &unfit) // it failed later, or for another reason

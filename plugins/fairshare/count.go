@@ -73,17 +73,8 @@ func (c counting) Ours(schedulerName string) bool {
 // QueueOf implements usage.Caller.
 func (c counting) QueueOf(pod *v1.Pod) string { return c.d.queueOf(pod) }
 
-// Moment implements usage.Caller.
-func (c counting) Moment() queueing.Moment { return c.d.moment() }
-
-// Do implements usage.Caller.
-func (c counting) Do(effects queueing.Effects) { c.d.do(effects) }
-
 // HeldChanged implements usage.Caller: everything that a waiting job asks for may be held for it now.
-func (c counting) HeldChanged() {
-	c.d.rechecks = true
-	c.d.signal()
-}
+func (c counting) HeldChanged() { c.d.recheck() }
 
 // Recounted implements usage.Caller.
 func (c counting) Recounted(job string) {
@@ -143,9 +134,6 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // reenter makes a waiting job wait with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
-	if d.book.Phase(job) != queueing.Waiting {
-		return
-	}
 	if pod := d.known(types.UID(d.book.Representative(job))); pod != nil {
 		if want, undecided := d.gangs.Wants(pod); undecided {
 			d.book.Offer(d.job(job, pod, want), d.moment())

@@ -279,7 +279,8 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if !d.opened {
 		return "waiting for queue and pod caches to sync" // the shares would be computed for each pod
 	}
-	return d.book.Keeps(name)
+	_, why := d.book.Why(name, false)
+	return why
 }
 
 // holders returns those for which pods may be evicted so that a pod is placed. A member that is all there is to place is

@@ -81,50 +81,21 @@ func TestTurns(t *testing.T) {
 	step("who has a place already does not wait", func() string { return d.comes(nominated) }, true, "")
 }
 
-// TestMissedAndGone: no job waits for a job that is gone, and for none longer than a fixed time.
-func TestMissedAndGone(t *testing.T) {
-	for sentence, end := range map[string]func(*Dispatcher, *v1.Pod){
-		"it is deleted": func(d *Dispatcher, big *v1.Pod) { d.lose(big) },
-		"it was waited for long enough": func(d *Dispatcher, _ *v1.Pod) {
-			d.expire()
-			d.clock.(*testingclock.FakeClock).Step(2 * time.Minute)
-			d.expire()
-		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			d := newDispatcher(t, 8, 9)
-			d.book.SetLimits(queueing.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
-			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
-			for i, p := range []*v1.Pod{big, small, next} {
-				p.CreationTimestamp = metav1.Unix(int64(i), 0)
-				d.know(p)
-			}
-			if why := d.comes(big); why != "" {
-				t.Fatal(why)
-			}
-			d.Failed(big, unfit(fwk.Unschedulable))
-			if why := d.comes(small); why != "" {
-				t.Fatal(why)
-			}
-			d.reserve(small, "all")
-			if why := d.comes(next); !strings.HasPrefix(why, "waiting behind pod default/big") {
-				t.Errorf("the next one hears %q", why)
-			}
-			end(d, big)
-			if got := d.calledNow(); got != "tiny" {
-				t.Errorf("called %q, want tiny", got)
-			}
-		})
-	}
-}
-
-// TestHopeless: no job waits for what would not fit on an empty cluster.
-func TestHopeless(t *testing.T) {
+// TestMissed: others wait for a job that did not fit, but not for what would not fit on an empty cluster or is gone, and
+// for none longer than a fixed time.
+func TestMissed(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		gang string
 		fail func(d *Dispatcher, pod *v1.Pod)
-		want bool // others wait
+		want bool                             // others wait
+		ends func(d *Dispatcher, pod *v1.Pod) // their wait; nil if nothing does
 	}{
+		"a pod that is deleted then": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true, ends: (*Dispatcher).lose},
+		"a pod that was waited for long enough": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true, ends: func(d *Dispatcher, _ *v1.Pod) {
+			d.expire()
+			d.clock.(*testingclock.FakeClock).Step(2 * time.Minute)
+			d.expire()
+		}},
 		"a pod for which nodes are full":    {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true},
 		"a pod that no node will ever take": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
 		"a pod that failed otherwise":       {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }, want: true},
@@ -147,8 +118,7 @@ func TestHopeless(t *testing.T) {
 			}
 			for i, p := range []*v1.Pod{big, small, next} {
 				p.CreationTimestamp = metav1.Unix(int64(i), 0)
-				d.know(p)
-				d.podSeen(p)
+				d.seeAll(p)
 			}
 			if why := d.comes(big); why != "" {
 				t.Fatal(why)
@@ -158,8 +128,14 @@ func TestHopeless(t *testing.T) {
 				t.Fatal(why)
 			}
 			d.reserve(small, "all")
-			if why := d.comes(next); (why != "") != c.want {
+			if why := d.comes(next); (why != "") != c.want || c.want && c.gang == "" && !strings.HasPrefix(why, "waiting behind pod default/big") {
 				t.Errorf("the next one hears %q, want that it waits: %v", why, c.want)
+			}
+			if c.ends == nil {
+				return
+			}
+			if c.ends(d, big); d.calledNow() != "tiny" {
+				t.Error("the next one is not called")
 			}
 		})
 	}
@@ -186,8 +162,7 @@ func TestGoneForGood(t *testing.T) {
 		"it has ended": func(d *Dispatcher, p *v1.Pod) {
 			ended := p.DeepCopy()
 			ended.Status.Phase = v1.PodSucceeded
-			d.know(ended)
-			d.podSeen(ended)
+			d.seeAll(ended)
 		},
 	} {
 		for what, do := range map[string]func(*Dispatcher, *v1.Pod){
@@ -201,96 +176,15 @@ func TestGoneForGood(t *testing.T) {
 				d := newDispatcher(t, 8, 9)
 				d.opened = false
 				p := pod("p", "", 1, "")
-				d.know(p)
-				d.podSeen(p)
+				d.seeAll(p)
 				end(d, p)
 				do(d, p)
-				if usage, known := d.book.Counted("p"); known || d.book.Waiting()+d.book.Turns() > 0 {
-					t.Errorf("counted: %+v; %d wait, %d turns", usage, d.book.Waiting(), d.book.Turns())
+				if usage, known := d.book.Counted("p"); known || len(d.book.Jobs(queueing.Waiting))+d.turns() > 0 {
+					t.Errorf("counted: %+v; %v wait, %d turns", usage, d.book.Jobs(queueing.Waiting), d.turns())
 				}
 			})
 		}
 	}
-}
-
-// TestUnreserveAssumed: kube-scheduler passes the copy that has a node already.
-func TestUnreserveAssumed(t *testing.T) {
-	d := newDispatcher(t, 8, 9)
-	p := pod("p", "", 1, "")
-	d.know(p)
-	d.podSeen(p)
-	assumed := pod("p", "", 1, "node")
-	d.reserve(assumed, "node")
-	d.unreserve(silent, assumed)
-	if usage, _ := d.book.Counted("p"); usage.Runs {
-		t.Error("it counts as one that runs")
-	}
-	d.reserve(assumed, "node")
-	d.know(assumed)
-	d.podSeen(assumed)
-	d.unreserve(silent, assumed) // the answer to the binding was lost
-	if usage, _ := d.book.Counted("p"); !usage.Runs {
-		t.Error("it is bound, and counts as one that waits")
-	}
-}
-
-// TestResized: a pod counts with what it has until its resize is done, and so does a pod of another scheduler.
-func TestResized(t *testing.T) {
-	d := newDispatcher(t, 0, 9)
-	d.nodeSeen(st.MakeNode().Name("node").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
-	for _, scheduler := range []string{profile, "another"} {
-		resized := func(version string, to int, from *v1.Pod) *v1.Pod {
-			p := pod(scheduler, "", to, "node")
-			p.Spec.SchedulerName, p.ResourceVersion = scheduler, version
-			if from != nil {
-				p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Resources: &from.Spec.Containers[0].Resources}}
-			}
-			return p
-		}
-		before := resized("1", 3, nil)
-		for _, p := range []*v1.Pod{before, resized("2", 1, before), resized("3", 1, nil)} {
-			d.know(p)
-			d.podSeen(p)
-		}
-	}
-	usage, _ := d.book.Counted(profile)
-	if usage.Amount[gpu] != 1 || d.nodes.Total()[gpu] != 7 {
-		t.Errorf("it counts as %d GPUs, and %d are shared; want 1 and 7", usage.Amount[gpu], d.nodes.Total()[gpu])
-	}
-}
-
-// TestSpeaker: one of the pods of a gang represents it while it waits for its turn. That pod may go; then another
-// offers the gang again.
-func TestSpeaker(t *testing.T) {
-	first, second := pod("first", "", 1, ""), pod("second", "", 1, "")
-	for sentence, end := range map[string]func(*Dispatcher){
-		"when it is its turn": func(d *Dispatcher) { d.opened = true; d.giveTurns(nil) },
-		"when turns end":      func(d *Dispatcher) { d.expire() },
-		"when it hears of it": func(d *Dispatcher) { d.podGone(first) },
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			d := newDispatcher(t, 8, 9)
-			d.gangs = wanting{pods: []*v1.Pod{first, second}}
-			d.know(first, second)
-			d.opened = false
-			d.comes(first)
-			_ = d.pods.(podLister).store.Delete(first)
-			end(d)
-			if got := d.calledNow(); got != "second" || d.book.Turns() > 0 {
-				t.Errorf("called %q, %d turns; want second, and none", got, d.book.Turns())
-			}
-		})
-	}
-}
-
-// wanting returns for all pods that they are placed with certain others.
-type wanting struct {
-	noGangs
-	pods []*v1.Pod
-}
-
-func (w wanting) Wants(*v1.Pod) (gangstate.Want, bool) {
-	return gangstate.Want{Job: "g", Pods: w.pods}, true
 }
 
 // TestOpened: no pod is admitted before everything is known.
@@ -307,26 +201,6 @@ func TestOpened(t *testing.T) {
 	})
 	if got := d.calledNow(); got != "p" {
 		t.Errorf("called %q, want p", got)
-	}
-}
-
-// TestForeign: what pods of other schedulers have is not there to be shared.
-func TestForeign(t *testing.T) {
-	d := newDispatcher(t, 0, 2)
-	d.nodeSeen(st.MakeNode().Name("node").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
-	foreign := pod("x", "", 3, "node")
-	foreign.Spec.SchedulerName = "another"
-	d.podSeen(foreign)
-	d.podSeen(foreign)
-	mine := pod("mine", "", 8, "")
-	d.know(mine)
-	d.podSeen(mine)
-	if got := d.book.Shares()["default"].Fair[gpu]; got != 5 {
-		t.Errorf("%d GPUs are shared, want 5", got)
-	}
-	d.podGone(foreign)
-	if got := d.book.Shares()["default"].Fair[gpu]; got != 8 {
-		t.Errorf("%d GPUs are shared after it has ended, want 8", got)
 	}
 }
 
@@ -359,10 +233,7 @@ func TestNamespaceMoves(t *testing.T) {
 		}
 		return strings.Join(list, " ")
 	}
-	for _, p := range []*v1.Pod{running, labelled, waiting} {
-		d.know(p)
-		d.podSeen(p)
-	}
+	d.seeAll(running, labelled, waiting)
 	name("b")
 	if got := queues(); got != "b a b" {
 		t.Errorf("queues %s, want b a b", got)
@@ -383,68 +254,22 @@ func TestNamespaceMoves(t *testing.T) {
 	}
 }
 
-// TestRetry: a pod that did not fit comes again once its queue deserves more, and not before.
-func TestRetry(t *testing.T) {
-	d := newDispatcher(t, 9, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
-	d.gangs = gangsByLabel{}
-	running, waiting, member := pod("running", "a", 9, "all"), pod("waiting", "b", 6, ""), pod("member", "b", 6, "")
-	member.Labels["gang"] = "g"
-	for _, p := range []*v1.Pod{running, waiting, member, pod("more", "a", 9, "")} {
-		d.know(p)
-		d.podSeen(p)
-	}
-	for _, p := range []*v1.Pod{waiting, member} {
-		if why := d.comes(p); why != "" {
-			t.Fatal(why)
-		}
-		d.Failed(p, unfit(fwk.Unschedulable))
-	}
-	if gangs := d.expire(); gangs || d.calledNow() != "" {
-		t.Error("they come again though nothing has changed")
-	}
-	d.change(func() { d.book.SetQueues(queueing.Queue{Name: "b", Weight: 2}) })
-	if gangs, called := d.expire(), d.calledNow(); !gangs || called != "waiting" {
-		t.Errorf("called %q, gangs: %v; want the pod and the gang", called, gangs)
-	}
-	if gangs := d.expire(); gangs || d.calledNow() != "" {
-		t.Error("they come again twice")
-	}
-}
-
 // TestRelabelled: a waiting pod takes its job along to another queue.
 func TestRelabelled(t *testing.T) {
 	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "a", Closed: true}, queueing.Queue{Name: "b"})
 	p := pod("p", "a", 4, "")
-	d.know(p)
-	d.podSeen(p)
+	d.seeAll(p)
 	if why := d.comes(p); !strings.Contains(why, "closed") {
 		t.Fatal(why)
 	}
 	q := p.DeepCopy()
 	q.Labels[v1alpha1.QueueLabel] = "b"
 	q.ResourceVersion = "2"
-	d.know(q)
-	d.podSeen(q)
+	d.seeAll(q)
 	d.expire()
 	if got := d.calledNow(); got != "p" {
-		_, why := d.book.Why("pod:p")
-		t.Errorf("called %q; jobs waiting %v %s", got, d.book.Pending(), why)
-	}
-}
-
-// TestClosedLendsNothing: what runs in a closed queue is its own, whatever waits there.
-func TestClosedLendsNothing(t *testing.T) {
-	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
-	for _, p := range []*v1.Pod{pod("r", "a", 5, "all"), pod("w", "a", 4, ""), pod("o", "b", 10, "")} {
-		d.know(p)
-		d.podSeen(p)
-	}
-	w := pod("w", "a", 4, "")
-	d.comes(w)
-	d.Failed(w, unfit(fwk.Unschedulable))
-	d.change(func() { d.book.SetQueues(queueing.Queue{Name: "a", Weight: 1, Closed: true}) })
-	if got := d.book.Shares()["b"].Fair[gpu]; got != 5 {
-		t.Errorf("b may have %d, but 5 of 10 run in a and are deserved", got)
+		_, why := d.book.Why("pod:p", true)
+		t.Errorf("called %q; jobs waiting %v %s", got, d.book.Jobs(queueing.Waiting), why)
 	}
 }
 
@@ -460,8 +285,7 @@ func TestImpossibleAmounts(t *testing.T) {
 		return p
 	}
 	for _, p := range []*v1.Pod{asking("w", "", "1e30"), asking("x", "", "4Ei"), asking("late", "", "1"), asking("late", "", "1e30")} {
-		d.know(p)
-		d.podSeen(p)
+		d.seeAll(p)
 		if why := d.comes(p); p.Name != "late" && why != "" {
 			t.Errorf("%s: %s; its cycle is to tell why it waits", p.Name, why)
 		}
@@ -480,10 +304,7 @@ func TestImpossibleAmounts(t *testing.T) {
 		t.Errorf("half of it counts: %v", usage.Amount)
 	}
 	grown := []*v1.Pod{asking("r1", "node", "1"), asking("r2", "node", "1"), asking("r1", "node", "1e30"), asking("r2", "node", "1e30")}
-	for _, p := range grown {
-		d.know(p)
-		d.podSeen(p)
-	}
+	d.seeAll(grown...)
 	d.nodeSeen(st.MakeNode().Name("huge").Capacity(map[v1.ResourceName]string{gpu: "1e30"}).Obj())
 	if total := d.nodes.Total()[gpu]; total != 8 {
 		t.Errorf("%d GPUs are shared, want 8", total)

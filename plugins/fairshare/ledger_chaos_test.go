@@ -317,7 +317,7 @@ func (c *chaos) expire(d *Dispatcher) {
 			l.cycle = nil
 		}
 	}
-	if n := d.book.Turns(); n > 0 {
+	if n := d.turns(); n > 0 {
 		c.fail("%d turns last for ever", n)
 	}
 }

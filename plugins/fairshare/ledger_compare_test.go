@@ -167,11 +167,11 @@ func (c *chaos) compareJobs(counts map[string]int) {
 			counts["admitted"]++
 		}
 	}
-	if got := c.d.book.Turns(); got != admitted || got > window {
+	if got := c.d.turns(); got != admitted || got > window {
 		c.fail("%d turns, of %d jobs; want no more than %d", got, admitted, window)
 	}
 	waiting := c.waiting(c.d)
-	if got := c.d.book.Waiting(); got != len(waiting) {
+	if got := len(c.d.book.Jobs(queueing.Waiting)); got != len(waiting) {
 		c.fail("%d jobs wait for their turn, %d for somebody to tell", got, len(waiting))
 	}
 	c.d.expire()

@@ -13,13 +13,11 @@ import (
 func TestLineOfPods(t *testing.T) {
 	d := newDispatcher(t, 8, 1, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	running := pod("running", "a", 1, "all")
-	d.know(running)
-	d.podSeen(running)
+	d.seeAll(running)
 	for i, name := range []string{"first", "second", "third"} {
 		p := pod(name, "a", 2, "")
 		p.CreationTimestamp = metav1.NewTime(time.Unix(int64(i), 0))
-		d.know(p)
-		d.podSeen(p)
+		d.seeAll(p)
 		d.comes(p)
 	}
 	for name, want := range map[string]int{"first": 1, "second": 2, "third": 3} {

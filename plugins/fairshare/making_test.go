@@ -37,10 +37,7 @@ func TestWayIsMade(t *testing.T) {
 			for i := range 5 {
 				all = append(all, pod(fmt.Sprint("a", i), "a", 1, "all"))
 			}
-			for _, p := range all {
-				d.know(p)
-				d.podSeen(p)
-			}
+			d.seeAll(all...)
 			pl := &FairShare{dispatcher: d}
 			begins := func() *fwk.Status {
 				_, status := pl.PreFilter(t.Context(), framework.NewCycleState(), top, nil)
@@ -58,8 +55,7 @@ func TestWayIsMade(t *testing.T) {
 			if d.Failed(top, unfit(fwk.Unschedulable)) {
 				d.Again(top)
 			}
-			d.know(nominated)
-			d.podSeen(nominated)
+			d.seeAll(nominated)
 			top = nominated
 			waits := func(sentence string, used int) {
 				t.Helper()
@@ -97,10 +93,7 @@ func TestWayIsMadeOnNodes(t *testing.T) {
 	d.victims = func(hold.Holder) int { return 1 }
 	top := pod("top", "a", 1, "")
 	top.Status.NominatedNodeName = "all"
-	for _, p := range []*v1.Pod{pod("b1", "b", 5, ""), pod("a1", "a", 3, "all"), top} {
-		d.know(p)
-		d.podSeen(p)
-	}
+	d.seeAll(pod("b1", "b", 5, ""), pod("a1", "a", 3, "all"), top)
 	if why := d.comes(top); why != "" {
 		t.Errorf("it waits: %s", why)
 	}

@@ -17,48 +17,44 @@ import (
 // deserve.
 func (d *Dispatcher) overshooting(c *share.Reclaim, gone map[types.UID]bool) map[types.UID]bool {
 	defer d.lock()()
-	type key struct{ queue, job string }
-	type part struct {
+	type job struct {
 		share.Job
 		pods []types.UID
 	}
-	parts, over, starts := map[key]*part{}, map[string]bool{}, starts{members: map[types.UID]start{}, jobs: map[string]string{}}
+	queues, starts := map[string]map[string]*job{}, starts{members: map[types.UID]start{}, jobs: map[string]string{}}
 	for uid, counted := range d.usage.Pods() {
 		usage, ok := d.book.Counted(string(uid))
 		if !ok || !usage.Runs {
 			continue
 		}
-		if _, asked := over[usage.Queue]; !asked {
-			over[usage.Queue] = c.Excess(usage.Queue) > 1
+		jobs, asked := queues[usage.Queue]
+		if !asked && c.Excess(usage.Queue) > 1 {
+			jobs = map[string]*job{}
 		}
-		if !over[usage.Queue] {
-			continue
-		}
+		queues[usage.Queue] = jobs
 		pod := counted.Object
-		if pod.DeletionTimestamp != nil || gone[uid] {
+		if jobs == nil || pod.DeletionTimestamp != nil || gone[uid] {
 			continue
 		}
 		start := starts.of(pod, d.gangs, d.clock.Now())
-		at := key{usage.Queue, start.job}
-		p := parts[at]
-		if p == nil {
-			p = &part{Job: share.Job{Name: start.job, Started: start.at, Amount: resource.Vector{}}}
-			parts[at] = p
+		if jobs[start.job] == nil {
+			jobs[start.job] = &job{Job: share.Job{Name: start.job, Started: start.at, Amount: resource.Vector{}}}
 		}
-		if start.at.Before(p.Started) {
-			p.Started = start.at
+		j := jobs[start.job]
+		if start.at.Before(j.Started) {
+			j.Started = start.at
 		}
-		p.Amount.Add(usage.Amount, 1)
-		p.pods = append(p.pods, uid)
-	}
-	jobs := map[string][]share.Job{}
-	for at, p := range parts {
-		jobs[at.queue] = append(jobs[at.queue], p.Job)
+		j.Amount.Add(usage.Amount, 1)
+		j.pods = append(j.pods, uid)
 	}
 	overshooting := map[types.UID]bool{}
-	for queue, list := range jobs {
-		for job := range c.Overshooting(queue, list) {
-			for _, uid := range parts[key{queue, job}].pods {
+	for queue, jobs := range queues {
+		var list []share.Job
+		for _, j := range jobs {
+			list = append(list, j.Job)
+		}
+		for name := range c.Overshooting(queue, list) {
+			for _, uid := range jobs[name].pods {
 				overshooting[uid] = true
 			}
 		}

@@ -18,12 +18,10 @@ func BenchmarkOvershooting(b *testing.B) {
 	for i := range running {
 		p := pod(fmt.Sprint("p", i), "a", 1, "all")
 		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Unix(int64(i), 0)}}
-		d.know(p)
-		d.podSeen(p)
+		d.seeAll(p)
 	}
 	preemptor := pod("q", "b", 1, "")
-	d.know(preemptor)
-	d.podSeen(preemptor)
+	d.seeAll(preemptor)
 	claim := d.claim(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}, queueing.Needs{"b": gpus(1)})
 	for b.Loop() {
 		if len(d.overshooting(claim, nil)) == 0 {

@@ -103,8 +103,7 @@ func TestTiers(t *testing.T) {
 			d.book.SetPolicies(policiesOf(c.tiers))
 			preemptor := with(pod("p", "a", 2, ""), 0)
 			for _, p := range append(slices.Clone(pods), preemptor) {
-				d.know(p)
-				d.podSeen(p)
+				d.seeAll(p)
 			}
 			var got []string
 			for _, round := range d.rounds(extension.Gang{Pods: []*v1.Pod{preemptor}, Min: 1}) {

@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
@@ -197,49 +196,5 @@ func TestEitherPool(t *testing.T) {
 	d.lose(third)
 	if got := used(); !strings.HasSuffix(got, "y0") {
 		t.Errorf("used %s: what runs on a node is where that is", got)
-	}
-}
-
-// TestCordoned: pods on a cordoned node do not keep others of their queue from what there is beside it.
-func TestCordoned(t *testing.T) {
-	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"})
-	for _, name := range []string{"all", "cordoned"} {
-		d.nodeSeen(st.MakeNode().Name(name).Unschedulable(name == "cordoned").Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
-	}
-	there, comes, next := pod("there", "a", 8, "cordoned"), pod("comes", "a", 8, ""), pod("next", "a", 1, "")
-	d.seeAll(there, comes, next)
-	if why := d.comes(comes); why != "" {
-		t.Errorf("it waits beside a node that is free: %s", why)
-	}
-	d.reserve(comes, "all")
-	if why := d.comes(next); why == "" {
-		t.Error("more is let in than there is")
-	}
-	d.lose(there)
-	if total := d.nodes.Total()[gpu]; total != 8 {
-		t.Errorf("%d are to be shared once nobody is there, want 8", total)
-	}
-}
-
-// TestTaintedNodes: what no pod can use is not divided, from when no pod can.
-func TestTaintedNodes(t *testing.T) {
-	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
-	d.nodeSeen(st.MakeNode().Name("tainted").Taints([]v1.Taint{{Key: "gangs", Effect: v1.TaintEffectNoSchedule}}).Capacity(map[v1.ResourceName]string{gpu: "8"}).Obj())
-	d.seeAll(pod("a1", "a", 8, ""), pod("b1", "b", 16, ""))
-	fair := func(sentence string, want int64) {
-		t.Helper()
-		if got := d.book.Shares()["b"].Fair[gpu]; got != want {
-			t.Errorf("%s: b may have %d, want %d", sentence, got, want)
-		}
-	}
-	fair("nobody tolerates the taint", 4)
-	gang := pod("g", "b", 1, "")
-	gang.Spec.Tolerations = []v1.Toleration{{Key: "gangs", Operator: v1.TolerationOpExists}}
-	d.seeAll(gang)
-	fair("somebody does", 8)
-	d.lose(gang)
-	fair("he is gone", 4)
-	if status := (&FairShare{dispatcher: d}).Filter(t.Context(), framework.NewCycleState(), gang, nil); !status.IsSuccess() || status.Code() != fwk.Success {
-		t.Errorf("without pools a node is refused: %v", status)
 	}
 }

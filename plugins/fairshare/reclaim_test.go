@@ -126,8 +126,7 @@ func TestRounds(t *testing.T) {
 			d := newDispatcher(t, 8, 9, c.queues...)
 			var running []*v1.Pod
 			for _, p := range append(slices.Clone(c.pods), c.preemptor) {
-				d.know(p)
-				d.podSeen(p)
+				d.seeAll(p)
 				if p.Name == c.gone {
 					_ = d.pods.(podLister).store.Delete(p)
 				}
@@ -184,10 +183,7 @@ func TestRounds(t *testing.T) {
 func TestRoundsBeyondTheMinimum(t *testing.T) {
 	d := newDispatcher(t, 8, 9, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
 	extra := pod("b1", "b", 2, "")
-	for _, p := range []*v1.Pod{pod("a1", "a", 4, "all"), pod("a2", "a", 4, "all"), extra} {
-		d.know(p)
-		d.podSeen(p)
-	}
+	d.seeAll(pod("a1", "a", 4, "all"), pod("a2", "a", 4, "all"), extra)
 	rounds := d.rounds(extension.Gang{Pods: []*v1.Pod{extra}, Min: 1, Beyond: true})
 	if len(rounds) == 0 || slices.ContainsFunc(rounds, func(r extension.Round) bool { return r.Name != "reclaim" || !r.Surplus }) {
 		t.Errorf("rounds of a member beyond the minimum: %+v", rounds)
@@ -327,10 +323,7 @@ func TestUncontested(t *testing.T) {
 		return p
 	}
 	pods := []*v1.Pod{with("a1", "a", 4, 2, "all"), with("a2", "a", 4, 2, "all"), with("plain", "a", 0, 1, "all"), with("b1", "b", 4, 5, ""), with("c1", "c", 0, 9, "")}
-	for _, p := range pods {
-		d.know(p)
-		d.podSeen(p)
-	}
+	d.seeAll(pods...)
 	for cpus, want := range map[int64]string{
 		100: "a1",
 		15:  "", // 19 are asked for; a has no more than the 5 that it deserves
@@ -361,10 +354,7 @@ func TestCrowd(t *testing.T) {
 	d.Preempts(profile)
 	top := pod("top", "a", 2, "")
 	top.Spec.Priority = ptr.To(int32(9))
-	for _, p := range []*v1.Pod{pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all"), pod("b1", "b", 4, "all"), pod("b2", "b", 4, ""), top} {
-		d.know(p)
-		d.podSeen(p)
-	}
+	d.seeAll(pod("a1", "a", 2, "all"), pod("a2", "a", 2, "all"), pod("b1", "b", 4, "all"), pod("b2", "b", 4, ""), top)
 	if why := d.comes(top); why != "" {
 		t.Fatalf("it waits for others to make way: %s", why)
 	}
@@ -399,10 +389,7 @@ func TestCrowd(t *testing.T) {
 // TestQueueGoneInASearch: the children of a queue may go between two computations of what it may lose.
 func TestQueueGoneInASearch(t *testing.T) {
 	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "p"}, queueing.Queue{Name: "c", Parent: "p"}, queueing.Queue{Name: "q"})
-	for _, p := range []*v1.Pod{pod("own", "p", 10, "all"), pod("w", "q", 5, "")} {
-		d.know(p)
-		d.podSeen(p)
-	}
+	d.seeAll(pod("own", "p", 10, "all"), pod("w", "q", 5, ""))
 	w := pod("w", "q", 5, "")
 	c := d.claim(extension.Gang{Pods: []*v1.Pod{w}, Min: 1}, queueing.Needs{"q": queueing.Vector{gpu: 5}})
 	if c == nil {

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // Reserved finds what is held for pods to come.
@@ -25,14 +26,17 @@ func (d *Dispatcher) Charge(id hold.ID, pod *v1.Pod, node string, left hold.Take
 			d.signal()
 		}
 	case d.usage.SetHeld(id, pod, node, left.Request):
-		d.rechecks = true
-		d.signal()
+		d.recheck()
 	}
 }
 
 // Recheck makes call check waiting jobs again: everything that they ask for may be held for them by now.
 func (d *Dispatcher) Recheck() {
 	defer d.lock()()
+	d.recheck()
+}
+
+func (d *Dispatcher) recheck() {
 	d.rechecks = true
 	d.signal()
 }
@@ -58,9 +62,9 @@ func (d *Dispatcher) covered(pod *v1.Pod, pods []*v1.Pod) bool {
 	}
 	defer d.lock()()
 	queue := d.queueOf(pod)
-	shut := d.book.Shut(queue)
+	shut, _ := d.book.Shut(queue)
 	for _, id := range ids {
-		if held, ok := d.book.Counted(string(id)); !ok || held.Queue != queue || shut && !d.usage.Moves(id) {
+		if held, ok := d.book.Counted(string(id)); !ok || held.Queue != queue || shut != "" && !d.usage.Moves(id) {
 			return false
 		}
 	}
@@ -76,7 +80,10 @@ func (d *Dispatcher) callCovered() {
 		return
 	}
 	d.rechecks = false
-	waiting := d.podsOf(d.book.WaitingPods())
+	var waiting []*v1.Pod
+	for _, j := range d.book.Jobs(queueing.Waiting) {
+		waiting = append(waiting, d.podsOf([]string{j.Pod})...)
+	}
 	unlock()
 	waiting = slices.DeleteFunc(waiting, func(pod *v1.Pod) bool { return len(d.reserved.Covers([]*v1.Pod{pod})) == 0 })
 	if len(waiting) > 0 {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -79,43 +80,6 @@ func TestChargesCount(t *testing.T) {
 	}
 }
 
-// TestMoveCountsOnce: what is held for a pod that moves counts once the pod no longer counts in the queue, and what
-// another queue holds counts in addition.
-func TestMoveCountsOnce(t *testing.T) {
-	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a"}, queueing.Queue{Name: "b"})
-	d.usage.StartHeld()
-	moves, waits := pod("moves", "a", 2, "all"), pod("waits", "a", 1, "")
-	d.know(moves, waits)
-	d.podSeen(moves)
-	d.podSeen(waits)
-	place := func(queue, of string, n int) *v1.Pod {
-		template := pod("r", queue, n, "")
-		template.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: of}
-		return template
-	}
-	step := func(sentence string, do func(), a, b int64) {
-		t.Helper()
-		do()
-		if gotA, gotB := d.used("a"), d.used("b"); gotA != a || gotB != b {
-			t.Errorf("%s: a uses %d, b %d; want %d and %d", sentence, gotA, gotB, a, b)
-		}
-	}
-	step("before it moves", func() {}, 2, 0)
-	step("the place that it moves to", func() { d.Charge("to", place("a", "moves", 2), "all", left(2)) }, 2, 0)
-	step("a place in another queue", func() { d.Charge("other", place("b", "moves", 2), "all", left(2)) }, 2, 2)
-	step("a place for one that does not run", func() { d.Charge("early", place("a", "waits", 1), "all", left(1)) }, 3, 2)
-	step("it has gone", func() { d.podGone(moves) }, 3, 2)
-	if usage, ok := d.book.Counted("to"); !ok || usage.Amount[gpu] != 2 {
-		t.Errorf("its place counts %v, %t; want 2", usage.Amount, ok)
-	}
-	step("the place is used", func() { d.Charge("to", nil, "", hold.Taken{}) }, 1, 2)
-	d.Charge("other", nil, "", hold.Taken{})
-	d.Charge("early", nil, "", hold.Taken{})
-	if left := d.left()["moving"]; left > 0 {
-		t.Errorf("%d are still there to be looked at", left)
-	}
-}
-
 // TestClaimsAreNotHeld: what is held for a pod is not all that it asks for if it has ResourceClaims, too.
 func TestClaimsAreNotHeld(t *testing.T) {
 	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a", Capability: gpus(4)})
@@ -140,10 +104,8 @@ func TestClosedQueueAdmitsNoOwners(t *testing.T) {
 	d.SetReserved(covers{"owner": "held", "successor": "moved"})
 	owner, successor := pod("owner", "a", 4, ""), pod("successor", "a", 4, "")
 	d.know(owner, successor)
-	target := pod("r", "a", 4, "")
-	target.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: "before"}
 	d.Charge("held", pod("r", "a", 4, ""), "all", left(4))
-	d.Charge("moved", target, "all", left(4))
+	d.Charge("moved", placeOf("a", "before", 4), "all", left(4))
 	d.podSeen(owner)
 	d.podSeen(successor)
 	if why := d.comes(owner); why == "" {
@@ -207,5 +169,49 @@ func TestNoTurnForWhatIsHeld(t *testing.T) {
 	d.Charge("held", nil, "", hold.Taken{})
 	if _, ok := d.book.Counted("held"); ok {
 		t.Error("what has ended is counted")
+	}
+}
+
+// placeOf returns a pod as of a Reservation that holds some GPUs in a queue for a pod that moves.
+func placeOf(queue, of string, n int) *v1.Pod {
+	template := pod("r", queue, n, "")
+	template.Annotations = map[string]string{v1alpha1.InPlaceOfAnnotation: of}
+	return template
+}
+
+// TestPlaceOfOneThatLeaves: what a pod gives back as it moves is no room for others of its queue: the place that is
+// held for it counts from then.
+func TestPlaceOfOneThatLeaves(t *testing.T) {
+	d := newDispatcher(t, 16, 8, queueing.Queue{Name: "a", Capability: gpus(4)})
+	d.usage.StartHeld()
+	moves, waits := pod("moves", "a", 4, "all"), pod("waits", "a", 4, "")
+	d.seeAll(moves, waits)
+	d.Charge("to", placeOf("a", "moves", 4), "all", left(4))
+	if d.comes(waits) == "" {
+		t.Fatal("the queue is full, and one comes in")
+	}
+	d.calledNow()
+	d.lose(moves)
+	if got := d.calledNow(); got != "" {
+		t.Errorf("%s is called; the queue has 4 that are held, of 4", got)
+	}
+	if d.comes(waits) == "" {
+		t.Error("one comes in; the queue has 4 that are held, of 4")
+	}
+}
+
+// TestPlaceOnCordonedNode: what is held on a node that takes no more pods is there to be shared, as what runs there is:
+// it counts as used, and would otherwise be missing to the others.
+func TestPlaceOnCordonedNode(t *testing.T) {
+	d := newDispatcher(t, 8, 8, queueing.Queue{Name: "a"})
+	d.usage.StartHeld()
+	d.Charge("r", pod("r", "a", 4, ""), "all", left(4))
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: v1.NodeSpec{Unschedulable: true}}
+	node.Status.Allocatable = gpus(8).List()
+	d.nodeSeen(node)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if used, total := d.book.Standings()["a"].Running[gpu], d.nodes.Total()[gpu]; used != 4 || total != 4 {
+		t.Errorf("a uses %d of %d, want 4 of 4", used, total)
 	}
 }

@@ -156,6 +156,9 @@ func (d *Dispatcher) comes(pod *v1.Pod) string {
 	return d.offer(pod)
 }
 
+// turns returns how many jobs have their turn.
+func (d *Dispatcher) turns() int { return len(d.book.Jobs(queueing.Admitted)) }
+
 // calledNow returns the pods that were called since the last time.
 func (d *Dispatcher) calledNow() string {
 	d.giveTurns(nil)

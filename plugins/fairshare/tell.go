@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -32,34 +31,21 @@ func (d *Dispatcher) tell(ctx context.Context) {
 // by profile, that the plugin Gang has to report.
 func (d *Dispatcher) news() map[string]sets.Set[gangstate.Key] {
 	defer d.lock()()
-	gangs := map[string]sets.Set[gangstate.Key]{}
-	add := func(pods []string) {
-		for _, pod := range d.podsOf(pods) {
-			key, _, ok := gangstate.KeyOf(pod)
-			if !ok {
-				continue
-			}
-			profile := pod.Spec.SchedulerName
-			if gangs[profile] == nil {
-				gangs[profile] = sets.New[gangstate.Key]()
-			}
-			gangs[profile].Insert(key)
-		}
-	}
-	at := d.moment()
-	rebarred := d.book.BlockedChanges(at)
-	add(rebarred.Pods)
-	d.do(queueing.Effects{Call: rebarred.Again})
-	for _, job := range rebarred.NewMessage {
+	news, gangs := d.book.News(d.moment()), map[string]sets.Set[gangstate.Key]{}
+	d.do(queueing.Effects{Call: news.Again})
+	for _, job := range news.Jobs {
 		d.lane.Tell(job)
 	}
-	for _, notice := range d.book.Reports(at) {
-		if !notice.Gang {
-			d.lane.Tell(notice.Job)
+	for _, pod := range d.podsOf(news.Members) {
+		key, _, ok := gangstate.KeyOf(pod)
+		if !ok {
 			continue
 		}
-		d.book.MarkReported(notice, at)
-		add(notice.Pods)
+		profile := pod.Spec.SchedulerName
+		if gangs[profile] == nil {
+			gangs[profile] = sets.New[gangstate.Key]()
+		}
+		gangs[profile].Insert(key)
 	}
 	return gangs
 }
@@ -97,7 +83,7 @@ func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
 	if !d.opened || !counted {
 		return "", "", false
 	}
-	why, message := d.book.Why(usage.Job)
+	why, message := d.book.Why(usage.Job, true)
 	return string(why), message, why.Shut()
 }
 
@@ -111,17 +97,11 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 		return 0, 0, ""
 	}
 	line := d.book.Line(usage.Queue)
-	at = slices.Index(line, usage.Job) + 1
+	at = slices.IndexFunc(line, func(j queueing.Job) bool { return j.Name == usage.Job }) + 1
 	if at == 0 {
 		return 0, 0, ""
 	}
-	for _, leader := range d.podsOf([]string{d.book.Representative(line[0])}) {
-		first = "pod " + leader.Namespace + "/" + leader.Name
-		if key := groupOf(leader); key != "" && line[0] != hold.SinglePod(leader.UID) {
-			first = "gang " + key[len(leader.Spec.SchedulerName)+1:]
-		}
-	}
-	return at, len(line), first
+	return at, len(line), line[0].Title
 }
 
 // say returns what to write into the status of the pods of a job in no gang: what it waits for, which counts as told
@@ -129,25 +109,19 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 // written about that when it failed.
 func (d *Dispatcher) say(job string) status.PendingCondition {
 	defer d.lock()()
-	notice, waits := d.book.Unreported(job, d.moment())
-	if !waits {
-		var known bool
-		if notice, known = d.book.NewMessage(job); !known {
-			return status.PendingCondition{}
-		}
+	report, due := d.book.Report(job, d.moment())
+	if !due {
+		return status.PendingCondition{}
 	}
-	said := status.PendingCondition{
-		Reason: string(notice.Reason), Message: notice.Message,
-		Pods: slices.DeleteFunc(d.podsOf(notice.Pods), func(pod *v1.Pod) bool {
+	return status.PendingCondition{
+		Reason: string(report.Reason), Message: report.Message,
+		Pods: slices.DeleteFunc(d.podsOf(report.Pods), func(pod *v1.Pod) bool {
 			word := status.WaitCondition(pod)
-			return pod.Spec.NodeName != "" || !waits && (word == nil || !queueing.IsLimit(word.Reason))
+			return pod.Spec.NodeName != "" || report.Failed && (word == nil || !queueing.IsLimit(word.Reason))
 		}),
-	}
-	if waits {
-		said.Written = func() {
+		Written: func() {
 			defer d.lock()()
-			d.book.MarkReported(notice, d.moment())
-		}
+			d.book.MarkReported(job, report, d.moment())
+		},
 	}
-	return said
 }

@@ -146,7 +146,7 @@ func TestReworded(t *testing.T) {
 			t.Errorf("it says %s, its queue has room for it, and it is to say %q", gives, saying.Message)
 		}
 		d.book.Count("runs", queueing.Usage{Queue: "a", Amount: gpus(2), Runs: true})
-		d.book.BlockedChanges(d.moment())
+		d.book.News(d.moment())
 		got := ""
 		if saying := d.say("pod:p"); len(saying.Pods) > 0 {
 			got = saying.Message
@@ -169,11 +169,11 @@ func TestUnread(t *testing.T) {
 			d.comes(p)
 			told := func() string {
 				t.Helper()
-				notice, due := d.book.Unreported("pod:p", d.moment())
+				notice, due := d.book.Report("pod:p", d.moment())
 				if !due {
 					return ""
 				}
-				d.book.MarkReported(notice, d.moment())
+				d.book.MarkReported("pod:p", notice, d.moment())
 				return string(notice.Reason) + ": " + notice.Message
 			}
 			step := func(sentence, want string, passes time.Duration) {

@@ -216,6 +216,7 @@ func (d *Dispatcher) drop(uid types.UID) {
 	before, _ := d.book.Counted(string(uid))
 	d.members.Move(uid, before.Group, "")
 	d.usage.Drop(uid)
+	d.do(d.book.Gone(string(uid), d.moment()))
 }
 
 // gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
@@ -258,8 +259,7 @@ func (d *Dispatcher) queueSeen(ctx context.Context, raw *unstructured.Unstructur
 // setQueue describes a queue. One that is open now may have what its jobs ask for.
 func (d *Dispatcher) setQueue(q queueing.Queue) {
 	if d.book.SetQueues(q) {
-		d.rechecks = true
-		d.signal()
+		d.recheck()
 	}
 }
 

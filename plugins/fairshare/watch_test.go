@@ -82,8 +82,7 @@ func TestOpen(t *testing.T) {
 		d, read = newDispatcher(t, 4, 4), &atomic.Bool{}
 		d.opened = false
 		for _, one := range pods {
-			d.know(one)
-			d.podSeen(one)
+			d.seeAll(one)
 			d.offer(one)
 		}
 		go d.open(t.Context(), read.Load)
@@ -143,8 +142,7 @@ func TestImpossibleForAMoment(t *testing.T) {
 			p := pod("p", "", 1, "")
 			p.ResourceVersion = version
 			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{gpu: resource.MustParse(amount)}
-			d.know(p)
-			d.podSeen(p)
+			d.seeAll(p)
 		}
 		reserve := func() { d.reserve(pod("p", "", 1, "all"), "all") }
 		seen("1", "1")

@@ -108,11 +108,15 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		as := memberOf(pod)
 		_, evicted := c.evicted[as.gang]
 		for _, at := range chains[of.Queue] {
+			s := sums[at]
 			if !evicted || of.Demand != queueing.Hopeless { // else it is part of what its gang had
-				sums[at].add(of)
+				s.requested.Add(of.Amount, 1)
+			}
+			if of.Runs {
+				s.allocated.Add(of.Amount, 1)
 			}
 			if i < len(c.pods) {
-				sums[at].member(as, of.Runs)
+				s.gangs[as] = s.gangs[as] || of.Runs
 			}
 		}
 	}
@@ -192,12 +196,6 @@ func (c caller) Ours(schedulerName string) bool { return c.schedulers[schedulerN
 // QueueOf implements usage.Caller.
 func (c caller) QueueOf(pod *v1.Pod) string { return c.queueOf(pod) }
 
-// Moment implements usage.Caller.
-func (caller) Moment() queueing.Moment { return queueing.Moment{} }
-
-// Do implements usage.Caller.
-func (caller) Do(queueing.Effects) {}
-
 // HeldChanged implements usage.Caller.
 func (caller) HeldChanged() {}
 
@@ -261,17 +259,6 @@ func (c *cluster) queueOf(pod *v1.Pod) string {
 		func(name string) string { return c.byNamespace[name] })
 }
 
-// add counts a pod of the queue, or of one below it.
-func (s *sum) add(usage queueing.Usage) {
-	s.requested.Add(usage.Amount, 1)
-	if usage.Runs {
-		s.allocated.Add(usage.Amount, 1)
-	}
-}
-
-// member counts the gang or pod that a pod belongs to.
-func (s *sum) member(as member, runs bool) { s.gangs[as] = s.gangs[as] || runs }
-
 // chain returns a queue and those above it, as far as they exist and none comes twice: in a part
 // of the tree that is not connected to the top, the numbers add up, too. A queue that is too deep is alone.
 func chain(tree map[string]share.Queue, name string) []string {
@@ -294,7 +281,7 @@ func (s *sum) status(deserved, total resource.Vector, several bool) v1alpha1.Que
 	if several {
 		status.Pools = byPool(deserved, s.allocated, s.requested)
 	}
-	for runs := range maps.Values(s.gangs) {
+	for _, runs := range s.gangs {
 		if runs {
 			status.RunningGangs++
 		} else {

@@ -177,19 +177,6 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestCordoned: what pods have on a cordoned node is there to be shared, and the rest of the node is not.
-func TestCordoned(t *testing.T) {
-	cordoned, second := nodeOf("6"), nodeOf("2")
-	cordoned.Spec.Unschedulable, second.Name = true, "second"
-	c := &cluster{
-		rules: share.Rules{Stated: true, Weighted: true}, nodes: []*v1.Node{cordoned, second}, schedulers: map[string]bool{ours: true},
-		queues: []*v1alpha1.Queue{queueOf("a")}, pods: []*v1.Pod{podOf("1", "2", in("a"), bound), podOf("2", "9", in("a"))},
-	}
-	if diff := cmp.Diff([]string{"a: 4/2/11 50% 1+1"}, words(mustReckon(t, c, now))); diff != "" {
-		t.Errorf("statuses (-want +got):\n%s", diff)
-	}
-}
-
 // TestStatusesOfPools: what is shared, what a queue has and requests in each pool; and what no pod can use.
 func TestStatusesOfPools(t *testing.T) {
 	of := func(name, model string, taints ...v1.Taint) *v1.Node {
@@ -437,39 +424,6 @@ func TestMoveCountsOnce(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			k := &cluster{queues: []*v1alpha1.Queue{queueOf("a")}, nodes: []*v1.Node{nodeOf("8")}, pods: c.pods, reserved: reservationstate.CountedPods(r, now.Time), schedulers: map[string]bool{ours: true}, rules: share.Rules{Weighted: true, Stated: true}}
 			if got := words(mustReckon(t, k, now)); len(got) != 1 || got[0] != c.want {
-				t.Errorf("%q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
-// TestMoveCountsOnceInItsQueue: places that name a pod which moves count, except the first in the queue of the pod, as
-// far as the pod has as much.
-func TestMoveCountsOnceInItsQueue(t *testing.T) {
-	place := func(uid types.UID, queue, amount string) *v1alpha1.Reservation {
-		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{
-			Name: string(uid), UID: uid, CreationTimestamp: now, Annotations: map[string]string{v1alpha1.InPlaceOfAnnotation: "moves"},
-		}}
-		r.Spec.Template.Labels = map[string]string{v1alpha1.QueueLabel: queue}
-		r.Status.Placements = []v1alpha1.ReservationPlacement{{NodeName: "node", Allocatable: asking(amount).Requests}}
-		return r
-	}
-	moves := podOf("moves", "1", in("a"), bound)
-	for sentence, c := range map[string]struct {
-		places []*v1alpha1.Reservation
-		want   string
-	}{
-		"its own":          {[]*v1alpha1.Reservation{place("r", "a", "1")}, "a: 1/1/1 12.5% 1+0 b: 0/0/0 0% 0+0"},
-		"a larger one":     {[]*v1alpha1.Reservation{place("r", "a", "3")}, "a: 3/3/3 37.5% 1+0 b: 0/0/0 0% 0+0"},
-		"a second one":     {[]*v1alpha1.Reservation{place("r", "a", "1"), place("s", "a", "2")}, "a: 3/3/3 37.5% 1+0 b: 0/0/0 0% 0+0"},
-		"in another queue": {[]*v1alpha1.Reservation{place("q", "b", "2"), place("r", "a", "1")}, "a: 1/1/1 12.5% 1+0 b: 2/2/2 25% 0+0"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			k := &cluster{queues: []*v1alpha1.Queue{queueOf("a"), queueOf("b")}, nodes: []*v1.Node{nodeOf("8")}, pods: []*v1.Pod{moves}, schedulers: map[string]bool{ours: true}, rules: share.Rules{Weighted: true, Stated: true}}
-			for _, r := range c.places {
-				k.reserved = append(k.reserved, reservationstate.CountedPods(r, now.Time)...)
-			}
-			if got := strings.Join(words(mustReckon(t, k, now)), " "); got != c.want {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})

@@ -13,11 +13,8 @@ import (
 // message.
 func TestNotBehindAnyMore(t *testing.T) {
 	for _, gang := range []bool{true, false} {
-		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 10})
-		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
-		b.SetTotal(gpus(20))
+		at := ready
+		b := opened(Limits{Window: 10}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 		var goal string
 		for i, n := range []int64{6, 6} {
 			goal = comes(b, "a", i+1, n, at)
@@ -27,7 +24,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 			reason, words := b.Blocked(goal)
 			return RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words})
 		}
-		b.BlockedChanges(at)
+		b.News(at)
 		if !helps() {
 			t.Fatalf("gang: %t: it is behind another, and was told that room does not help it", gang)
 		}
@@ -48,17 +45,17 @@ func TestNotBehindAnyMore(t *testing.T) {
 		} {
 			b.Count("runs", Usage{Queue: "a", Amount: gpus(c.runs), Runs: true})
 			at.Now = at.Now.Add(c.pass)
-			told := b.BlockedChanges(at)
+			told := b.News(at)
 			if slices.Contains(told.Again, goal) {
 				t.Errorf("gang: %t, step %d: it comes again to be told other words", gang, i)
 			}
-			if is := slices.Contains(slices.Concat(told.Pods, told.NewMessage), goal); is != c.told {
+			if is := slices.Contains(slices.Concat(told.Members, told.Jobs), goal); is != c.told {
 				t.Errorf("gang: %t, step %d: told anew: %t, want %t", gang, i, is, c.told)
 			}
 			if got := helps(); got != c.helps {
 				t.Errorf("gang: %t, step %d: it is told that room helps it: %t, want %t", gang, i, got, c.helps)
 			}
-			if n, is := b.NewMessage(goal); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
+			if n, is := b.Report(goal, at); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
 				t.Errorf("gang: %t, step %d: its other words are %+v", gang, i, n)
 			}
 		}
@@ -68,35 +65,30 @@ func TestNotBehindAnyMore(t *testing.T) {
 // TestEasesByTheMost: what counts once less than before has kept a job for a while is the most that has kept it in
 // that time.
 func TestEasesByTheMost(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 10})
-	b.SetTotal(gpus(20))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	goal := comes(b, "a", 2, 6, at)
-	b.failNow(goal, Failure{Job: goal, Gang: true}, at)
+	at := ready
+	b := opened(Limits{Window: 10}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	goal := fails(b, "a", 2, 6, at)
 	runs := func(n int64) { b.Count("runs", Usage{Queue: "a", Amount: gpus(n), Runs: true}) }
 	runs(5)
-	if b.BlockedChanges(at); b.jobs[goal].blocked.reason != Capability {
+	if b.News(at); b.jobs[goal].blocked.reason != Capability {
 		t.Fatalf("5 of 10 run, it asks for 6, and is kept by %+v", b.jobs[goal].blocked)
 	}
 	runs(0)
 	for i := range 6 { // another comes before it and goes, each for two seconds
 		if i%2 == 0 {
-			first := comes(b, "a", 1, 6, at)
-			b.failNow(first, Failure{Job: first, Gang: true}, at)
+			fails(b, "a", 1, 6, at)
 		} else {
 			b.goneNow(of("a", 1, nil).Name, at)
 		}
-		b.BlockedChanges(at)
+		b.News(at)
 		at.Now = at.Now.Add(2 * time.Second)
-		b.BlockedChanges(at)
+		b.News(at)
 	}
 	if reason := b.jobs[goal].blocked.reason; reason != Behind {
 		t.Errorf("others come before it and go, and it is kept by %s, want %s", reason, Behind)
 	}
 	at.Now = at.Now.Add(tellOther)
-	b.BlockedChanges(at)
+	b.News(at)
 	if reason, _ := b.Blocked(goal); reason != "" || b.wishes.changed {
 		t.Errorf("nobody comes any more, and it is barred by %q; more is waited for: %t", reason, b.wishes.changed)
 	}
@@ -121,7 +113,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		{"behind in its own queue", cpus(10), gpus(10), cpus(6), gpus(5), "top", gpu},
 		{"behind in the one above it", gpus(10), cpus(10), cpus(6), gpus(5), "a", gpu},
 	} {
-		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+		at := ready
 		b := newBook(tier)
 		b.SetLimits(Limits{Window: 10})
 		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1, Capability: c.child}, Queue{Name: "top", Weight: 1, Capability: c.top})

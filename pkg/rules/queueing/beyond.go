@@ -22,7 +22,7 @@ type wishes struct {
 	order []*wish
 	// stale: what is used, or what is wished, has changed since it was computed.
 	stale bool
-	// changed: any of it may have changed since [Book.BlockedChanges] was called, or will count for less in a while.
+	// changed: any of it may have changed since [Book.News] was called, or will count for less in a while.
 	// relinked: queues have been described again since.
 	changed, relinked bool
 	// above are the ceilings above each queue that was looked up since any was described again, its own first.
@@ -171,7 +171,7 @@ func (b *Book) wish(j *job) *wish {
 		return nil
 	}
 	queues := slices.Sorted(maps.Keys(needs))
-	shut, _ := b.shutOf(queues)
+	shut, _ := b.Shut(queues...)
 	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && shut == "", overLimit: j.turn.overLimit}
 	for _, queue := range queues {
 		for _, c := range b.ceilingsAbove(queue) {

@@ -15,15 +15,11 @@ import (
 // TestBeyond: of several jobs that do not fit and are above a ceiling only together, the last ones would have no use
 // for nodes.
 func TestBeyond(t *testing.T) {
-	now := time.Unix(1000, 0)
-	at := Moment{Now: now, Read: true, Waits: yes, Room: yes, Whole: yes}
+	at := ready
 	// story makes jobs a-1, a-2, ... of these many GPUs each fail one after the other under a ceiling of 10, of which some
 	// are used.
 	story := func(used int64, priority map[int]int32, sizes ...int64) *Book {
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 1})
-		b.SetTotal(gpus(1000))
-		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(10)}, Queue{Name: "free", Weight: 1})
+		b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(10)}, Queue{Name: "free", Weight: 1})
 		b.Count("runs", Usage{Queue: "a", Amount: gpus(used), Runs: true})
 		for i, size := range sizes {
 			j := of("a", i+1, gpus(size))
@@ -81,10 +77,8 @@ func TestBeyond(t *testing.T) {
 // TestBeyondWhileWaiting: without nodes no queue has a share, and the reason of jobs that wait for it is their ceiling
 // if nodes would not help.
 func TestBeyondWhileWaiting(t *testing.T) {
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
+	b := opened(Limits{Window: 1}, 0, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	at := ready
 	for i, size := range []int64{11, 6, 6} {
 		j := of("a", i+1, gpus(size))
 		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
@@ -92,80 +86,8 @@ func TestBeyondWhileWaiting(t *testing.T) {
 		b.Come(j, at)
 	}
 	for i, want := range []Reason{Capability, Overused, Behind} {
-		if reason, why := b.Why(of("a", i+1, nil).Name); reason != want {
+		if reason, why := b.Why(of("a", i+1, nil).Name, true); reason != want {
 			t.Errorf("job %d: %s: %s, want %s", i+1, reason, why, want)
-		}
-	}
-}
-
-// TestBeyondWhoCounts: only jobs that wait for nodes, or for their turn, or take room in another way, are before a job;
-// and what is promised to a job counts once, whether it waits, is tried, or has failed.
-func TestBeyondWhoCounts(t *testing.T) {
-	aside := map[string]bool{}
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1000))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	var jobs []Job
-	for i, size := range []int64{6, 4, 1} {
-		j := of("a", i+1, gpus(size))
-		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
-		jobs = append(jobs, j)
-		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
-	}
-	try := func(j Job, how Failure) {
-		b.Come(j, at)
-		how.Job, how.Gang = j.Name, true
-		b.failNow(j.Name, how, at)
-	}
-	expect := func(sentence string, want bool) {
-		t.Helper()
-		if bound, beyond := b.Beyond(jobs[2].Name); beyond != want {
-			t.Errorf("%s: the last is beyond: %t (%s), want %t", sentence, beyond, bound, want)
-		}
-	}
-	for _, j := range jobs {
-		try(j, Failure{})
-	}
-	expect("two before it wait for nodes", true)
-	try(jobs[0], Failure{Aside: true})
-	expect("the first failed for something else", false)
-	try(jobs[0], Failure{})
-	expect("the first waits for nodes again", true)
-	aside[jobs[0].Pod] = true
-	b.tickNow(at)
-	expect("the first gave up", false)
-	delete(aside, jobs[0].Pod)
-	b.tickNow(at)
-	expect("the user made it go on", true)
-	b.goneNow(jobs[1].Pod, at)
-	expect("the second is gone", false)
-	b.Count(jobs[0].Name, Usage{Queue: "a", Job: jobs[0].Name, Amount: gpus(6), Promised: true})
-	expect("others make way for the first: it counts once", false)
-	b.Come(jobs[0], at)
-	expect("it is tried", false)
-	b.failNow(jobs[0].Name, Failure{Job: jobs[0].Name, Gang: true}, at)
-	expect("they have not made way yet", false)
-}
-
-// TestBeyondWaitsAside: a gang that waits for its turn, and for something else than room meanwhile, does not count
-// before others; and it does again once that is over.
-func TestBeyondWaitsAside(t *testing.T) {
-	aside := map[string]bool{}
-	at := Moment{Now: start, Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}) // there are no nodes, and so no shares
-	first, second := comes(b, "a", 1, 6, at), comes(b, "a", 2, 6, at)
-	for i, lacks := range []bool{false, true, false} {
-		aside[first] = lacks
-		b.tickNow(at)
-		if phase := b.Phase(first); phase != Waiting {
-			t.Fatalf("step %d: the first is in phase %d, want it to wait", i, phase)
-		}
-		if _, beyond := b.Beyond(second); beyond == lacks {
-			t.Errorf("step %d: the first lacks members: %t; the second is beyond the ceiling: %t", i, lacks, beyond)
 		}
 	}
 }
@@ -182,10 +104,7 @@ func waitsWhole(t *testing.T, ticks bool) {
 	t.Helper()
 	lacks := map[string]bool{}
 	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: func(pod string) bool { return !lacks[pod] }}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 10})
-	b.SetTotal(gpus(10))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	b := opened(Limits{Window: 10}, 10, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(8), Runs: true})
 	first := comes(b, "a", 1, 6, at)
 	second := comes(b, "a", 2, 5, at)
@@ -207,46 +126,17 @@ func waitsWhole(t *testing.T, ticks bool) {
 	}
 }
 
-// TestLosesMemberInItsTurn: a gang that loses a member in its turn leaves the turn to others, unless some of its
-// members hold their places.
-func TestLosesMemberInItsTurn(t *testing.T) {
-	for _, holds := range []bool{false, true} {
-		lacks := map[string]bool{}
-		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: func(pod string) bool { return !lacks[pod] }}
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 10})
-		b.SetTotal(gpus(10))
-		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-		first := comes(b, "a", 1, 6, at)
-		second := comes(b, "a", 2, 6, at)
-		if b.Phase(first) != Admitted || b.Phase(second) != Waiting {
-			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(first), b.Phase(second))
-		}
-		if holds {
-			b.Count(first, Usage{Queue: "a", Job: first, Amount: gpus(6), Held: true})
-		}
-		lacks[first] = true
-		b.tickNow(at)
-		if admitted := b.Phase(second) == Admitted; admitted == holds {
-			t.Errorf("the first holds places: %t; it is the turn of the second: %t", holds, admitted)
-		}
-	}
-}
-
 // TestBeyondMoved: a job that has failed and moves to another queue is under the ceilings of that, and not before those
 // in its last one any more.
 func TestBeyondMoved(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1000))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1})
+	at := ready
+	b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1})
 	var names []string
 	for i := range 2 {
 		names = append(names, comes(b, "a", i+1, 6, at))
 		b.failNow(names[i], Failure{Job: names[i], Gang: i == 0}, at)
 	}
-	b.BlockedChanges(at)
+	b.News(at)
 	for _, c := range []struct {
 		queue  string
 		beyond Reason
@@ -325,9 +215,7 @@ func TestBeyondOracle(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		aside := map[string]bool{}
 		at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 2})
-		b.SetTotal(gpus(1000))
+		b := opened(Limits{Window: 2}, 1000)
 		queues := []Queue{
 			{Name: "top", Weight: 1, Capability: gpus(20)}, {Name: "a", Parent: "top", Weight: 1, Capability: gpus(12)},
 			{Name: "b", Parent: "top", Weight: 1}, {Name: "free", Weight: 1},
@@ -339,7 +227,9 @@ func TestBeyondOracle(t *testing.T) {
 			j := of(queue, i, gpus(1+int64(i)%5))
 			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 			u := Usage{Queue: queue, Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority}
-			switch r.IntN(9) {
+			does := r.IntN(9)
+			ticked := does == 7
+			switch does {
 			case 0, 1, 2:
 				b.Count(j.Name, u)
 				b.Come(j, at)
@@ -359,6 +249,11 @@ func TestBeyondOracle(t *testing.T) {
 				q := queues[r.IntN(len(queues))]
 				q.Closed = r.IntN(3) == 0
 				b.SetQueues(q)
+			}
+			for _, j := range b.jobs {
+				if waits := j.phase == Failed || j.phase == Waiting; ticked && waits && j.waitsElsewhere != aside[j.Pod] {
+					t.Fatalf("seed %d, step %d: %s waits for something else than room: %t", seed, step, j.Name, j.waitsElsewhere)
+				}
 			}
 			for name, want := range slowBeyond(b) {
 				if bound, beyond := b.Beyond(name); beyond != want {
@@ -381,11 +276,8 @@ func BenchmarkBeyond(b *testing.B) {
 		asks, churn bool
 	}{{name: "without"}, {name: "steady", asks: true}, {name: "churn", asks: true, churn: true}} {
 		b.Run(fmt.Sprintf("%s/jobs=%d", c.name, jobs), func(b *testing.B) {
-			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
-			book := newBook(tier)
-			book.SetLimits(Limits{Window: 1})
-			book.SetTotal(gpus(1_000_000))
-			book.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
+			at := ready
+			book := opened(Limits{Window: 1}, 1_000_000, Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
 			offered := make([]Job, jobs)
 			for i := range offered {
 				j := of("a", i, gpus(int64(1+i%8)))

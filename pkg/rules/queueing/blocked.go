@@ -9,7 +9,7 @@ import (
 // Blocked returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues
 // lets no job in, or the job is beyond a ceiling, as [Book.Beyond] finds, and at the cost of that. An empty reason
 // means that it would be. A stronger reason replaces a weaker one at once. A weaker one, which is no reason or only the
-// jobs ahead of it, replaces a stronger one once [Book.BlockedChanges] has found it for [tellOther]: otherwise the reason would
+// jobs ahead of it, replaces a stronger one once [Book.News] has found it for [tellOther]: otherwise the reason would
 // change as other jobs come and go, and autoscalers would ask for nodes and give up a second later. For the same reason
 // nothing replaces it while the job has its turn.
 func (b *Book) Blocked(name string) (Reason, string) {
@@ -30,7 +30,7 @@ type blocked struct {
 	// eased is since when less than block keeps it; zero if block still does. next is the most that has kept it since.
 	eased time.Time
 	next  block
-	// unheard: [Book.BlockedChanges] has not returned it yet.
+	// unheard: [Book.News] has not returned it yet.
 	unheard bool
 }
 
@@ -56,7 +56,7 @@ func (b block) weight() int {
 // blockOf returns what keeps a job from more nodes.
 func (b *Book) blockOf(j *job) block {
 	queues := slices.Sorted(maps.Keys(b.missing(j)))
-	if reason, words := b.shutOf(append(queues, j.Queue)); reason != "" {
+	if reason, words := b.Shut(append(queues, j.Queue)...); reason != "" {
 		return block{reason, words}
 	}
 	if bound, beyond := b.Beyond(j.Name); beyond {
@@ -95,25 +95,13 @@ func (b *blocked) ease(less block, now time.Time, atOnce bool) bool {
 	return true
 }
 
-// BlockedChange is the pods and jobs whose reason for getting no more nodes has to be reported again.
-type BlockedChange struct {
-	// Pods are members of gangs.
-	Pods []string
-	// Again are pods in no gang that have to come again, and are reported as they fail: something keeps them now, and
-	// nothing did before, or the other way round.
-	Again []string
-	// NewMessage are jobs in no gang that are kept for another reason than before, or in other words, as
-	// [Book.NewMessage] returns them.
-	NewMessage []string
-}
-
-// BlockedChanges returns the jobs that did not fit and for which [Book.Blocked] has changed since the last call,
+// blockedChanges returns the jobs that did not fit and for which [Book.Blocked] has changed since the last call,
 // because a queue has changed, which counts at once, or because jobs have come or gone. It costs a look at all jobs if
-// any of that has happened. Call it about once a second.
-func (b *Book) BlockedChanges(at Moment) (told BlockedChange) {
+// any of that has happened.
+func (b *Book) blockedChanges(at Moment) (news News) {
 	atOnce := b.wishes.relinked
 	if !b.wishes.changed && !atOnce {
-		return told
+		return news
 	}
 	b.wishes.changed, b.wishes.relinked = false, false
 	for _, j := range b.timed {
@@ -127,18 +115,15 @@ func (b *Book) BlockedChanges(at Moment) (told BlockedChange) {
 		j.blocked.unheard = false
 		switch {
 		case j.Gang:
-			told.Pods = slices.AppendSeq(told.Pods, maps.Keys(j.counted)) // gangs that start together are one job
+			news.Members = slices.AppendSeq(news.Members, maps.Keys(j.counted)) // gangs that start together are one job
 		case j.phase != Failed:
 		case before != "" && j.blocked.reason != "" && !unheard:
-			told.NewMessage = append(told.NewMessage, j.Name)
+			news.Jobs = append(news.Jobs, j.Name)
 		default:
-			told.Again = append(told.Again, j.Pod)
+			news.Again = append(news.Again, j.Pod)
 		}
 	}
-	slices.Sort(told.Pods)
-	slices.Sort(told.Again)
-	slices.Sort(told.NewMessage)
-	return told
+	return news
 }
 
 // renew finds out what keeps a job from more nodes, and reports whether there is something to
@@ -151,14 +136,4 @@ func (b *Book) renew(j *job, at Moment, atOnce bool) bool {
 		b.wishes.changed = b.wishes.changed || now.weight() < j.blocked.weight() // it has to be eased later
 	}
 	return isNew
-}
-
-// NewMessage returns what [Book.Blocked] returns for a job in no gang that did not fit, as [Book.BlockedChanges] has found it
-// last; false if it would be admitted to more nodes, or waits for its turn.
-func (b *Book) NewMessage(name string) (Report, bool) {
-	j := b.jobs[name]
-	if j == nil || j.phase != Failed || j.Gang {
-		return Report{}, false
-	}
-	return Report{Job: name, Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words}, j.blocked.reason != ""
 }

@@ -11,7 +11,7 @@ import (
 
 // TestRebarred: gangs that did not fit are reported again once something else keeps them from more nodes.
 func TestRebarred(t *testing.T) {
-	at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
+	at := ready
 	described := func(capability int64, closed bool) Queue {
 		q := Queue{Name: "a", Weight: 1, Closed: closed}
 		if capability > 0 {
@@ -19,10 +19,7 @@ func TestRebarred(t *testing.T) {
 		}
 		return q
 	}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1000))
-	b.SetQueues(described(10, false), Queue{Name: "free", Weight: 1})
+	b := opened(Limits{Window: 1}, 1000, described(10, false), Queue{Name: "free", Weight: 1})
 	for i, queue := range []string{"a", "a", "free"} {
 		j := of(queue, i+1, gpus(6))
 		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
@@ -51,7 +48,7 @@ func TestRebarred(t *testing.T) {
 		{"the one before goes", func() { b.goneNow(one, at) }, []string{two}, []Reason{"", ""}, ""},
 	} {
 		c.change()
-		if got := rebarred(b, &at).Pods; !slices.Equal(got, c.rebarred) {
+		if got := rebarred(b, &at).Members; !slices.Equal(got, c.rebarred) {
 			t.Errorf("%s: to be told anew: %q, want %q", c.sentence, got, c.rebarred)
 		}
 		for i, want := range c.barred {
@@ -66,10 +63,10 @@ func TestRebarred(t *testing.T) {
 // TestRebarredTogether: of gangs that start together all are reported again.
 func TestRebarredTogether(t *testing.T) {
 	s := newScene(Failed, true)
-	s.BlockedChanges(s.at())
+	s.News(s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
 	want := []string{"p1", "p2"}
-	if got := s.BlockedChanges(s.at()).Pods; !slices.Equal(got, want) {
+	if got := s.News(s.at()).Members; !slices.Equal(got, want) {
 		t.Errorf("to be told anew: %q, want %q", got, want)
 	}
 }
@@ -95,7 +92,7 @@ func TestRebarredAlone(t *testing.T) {
 			s.Come(s.offer, s.at())
 			s.failNow("p1", Failure{}, s.at())
 		}
-		if got := s.BlockedChanges(s.at()); len(got.Pods) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.NewMessage, step.reworded) {
+		if got := s.News(s.at()); len(got.Members) > 0 || !slices.Equal(got.Again, step.again) || !slices.Equal(got.Jobs, step.reworded) {
 			t.Errorf("%s: %+v, want that %q come again, and %q have other words", step.what, got, step.again, step.reworded)
 		}
 	}
@@ -103,24 +100,20 @@ func TestRebarredAlone(t *testing.T) {
 
 // TestRebarredThoughOthersAsked: a changed reason is reported also if another call was the first to compute it.
 func TestRebarredThoughOthersAsked(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1000))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1, Capability: gpus(100)})
+	at := ready
+	b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)}, Queue{Name: "c", Weight: 1, Capability: gpus(100)})
 	var names []string
 	for i, queue := range []string{"a", "a", "c"} {
-		names = append(names, comes(b, queue, i+1, 6, at))
-		b.failNow(names[i], Failure{Job: names[i], Gang: true}, at)
+		names = append(names, fails(b, queue, i+1, 6, at))
 	}
-	if got := b.BlockedChanges(at).Pods; !slices.Equal(got, names[1:2]) {
+	if got := b.News(at).Members; !slices.Equal(got, names[1:2]) {
 		t.Fatalf("told %q, want %q: the first leaves it no room", got, names[1:2])
 	}
 	b.goneNow(names[0], at)
 	if reason, _ := b.Blocked(names[2]); reason != "" {
 		t.Fatalf("the third is barred: %s", reason)
 	}
-	if got := rebarred(b, &at).Pods; !slices.Equal(got, names[1:2]) {
+	if got := rebarred(b, &at).Members; !slices.Equal(got, names[1:2]) {
 		t.Errorf("told anew %q, want %q", got, names[1:2])
 	}
 	if b.wishes.changed {
@@ -130,27 +123,23 @@ func TestRebarredThoughOthersAsked(t *testing.T) {
 
 // rebarred returns all that is reported again until what counts for a while does not count any
 // more.
-func rebarred(b *Book, at *Moment) BlockedChange {
-	told := b.BlockedChanges(*at)
+func rebarred(b *Book, at *Moment) News {
+	told := b.News(*at)
 	at.Now = at.Now.Add(tellOther)
-	more := b.BlockedChanges(*at)
-	return BlockedChange{Pods: append(told.Pods, more.Pods...), Again: append(told.Again, more.Again...), NewMessage: append(told.NewMessage, more.NewMessage...)}
+	more := b.News(*at)
+	return News{Members: append(told.Members, more.Members...), Again: append(told.Again, more.Again...), Jobs: append(told.Jobs, more.Jobs...)}
 }
 
 // TestVisitors: a job before which others come and go is barred all the time, from when that is first reported until no
 // job has come for a while. What was returned in between two looks is reported again, though both find the same.
 func TestVisitors(t *testing.T) {
 	for _, gang := range []bool{true, false} {
-		at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-		b := newBook(tier)
-		b.SetLimits(Limits{Window: 2})
-		b.SetTotal(gpus(1000))
-		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+		at := ready
+		b := opened(Limits{Window: 2}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 		waits, visitor := comes(b, "a", 2, 10, at), ""
 		b.failNow(waits, Failure{Job: waits, Gang: gang}, at)
 		come := func() {
-			visitor = comes(b, "a", 1, 6, at)
-			b.failNow(visitor, Failure{Job: visitor, Gang: true}, at)
+			visitor = fails(b, "a", 1, 6, at)
 		}
 		leave := func() { b.goneNow(visitor, at) }
 		ask := func() { b.Blocked(waits) }
@@ -178,8 +167,8 @@ func TestVisitors(t *testing.T) {
 				do()
 			}
 			at.Now = at.Now.Add(c.pass)
-			again := b.BlockedChanges(at)
-			pods := again.Pods
+			again := b.News(at)
+			pods := again.Members
 			if !gang {
 				pods = again.Again
 			}
@@ -196,11 +185,8 @@ func TestVisitors(t *testing.T) {
 // TestBarredByTheHopeless: a gang that would not fit on an empty cluster still counts before others once its queue
 // deserves more.
 func TestBarredByTheHopeless(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(1))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(6)})
+	at := ready
+	b := opened(Limits{Window: 1}, 1, Queue{Name: "a", Weight: 1, Capability: gpus(6)})
 	var second string
 	for i := range 2 {
 		second = comes(b, "a", i+1, 4, at)
@@ -219,27 +205,15 @@ func TestBarredByTheHopeless(t *testing.T) {
 
 // TestTooLarge: there is no share for a job that alone exceeds a ceiling, until the ceiling is raised.
 func TestTooLarge(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(10))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(4)})
-	b.SetQueues(Queue{Name: "b", Weight: 1})
-	comes(b, "a", 1, 6, Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes})
+	b := opened(Limits{}, 10, Queue{Name: "a", Weight: 1, Capability: gpus(4)}, Queue{Name: "b", Weight: 1})
+	comes(b, "a", 1, 6, ready)
 	b.Count("asks", Usage{Queue: "b", Amount: gpus(10)})
 	for _, c := range []struct{ ceiling, want int64 }{{4, 10}, {6, 5}, {5, 10}} {
 		b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(c.ceiling)})
-		if got := b.Deserved("b"); !maps.Equal(got, gpus(c.want)) {
+		if got := b.own("b").Deserved; !maps.Equal(got, gpus(c.want)) {
 			t.Errorf("below a ceiling of %d: the other queue deserves %v, want %v", c.ceiling, got, gpus(c.want))
 		}
 	}
-}
-
-// comes makes a gang of one pod, which asks for some GPUs, come to the gate.
-func comes(b *Book, queue string, i int, n int64, at Moment) string {
-	j := of(queue, i, gpus(n))
-	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
-	b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(n)})
-	b.Come(j, at)
-	return j.Name
 }
 
 // TestToldOther: what a job waits for is reported again once it has been something else for a
@@ -251,8 +225,9 @@ func TestToldOther(t *testing.T) {
 	look := func(runs int64) {
 		s.Count("runs-b", Usage{Queue: "b", Amount: gpus(runs), Runs: true})
 		s.after(tellOther)
-		for _, n := range s.Reports(s.at()) {
-			s.MarkReported(n, s.at())
+		for _, name := range s.News(s.at()).Jobs {
+			n, _ := s.Report(name, s.at())
+			s.MarkReported(name, n, s.at())
 			told = append(told, n.Reason)
 		}
 	}
@@ -279,14 +254,14 @@ func TestRenewed(t *testing.T) {
 		message string
 	}{{Queue{Name: "b", Weight: 1, Closed: true}, `queue "b" is closed`}, {Queue{Name: "b", Weight: 2}, `waiting for its turn in queue "b"`}} {
 		s.SetQueues(c.q)
-		n, due := s.Unreported("j", s.at())
+		n, due := s.Report("j", s.at())
 		if !due || n.Message != c.message {
 			t.Errorf("to be told: %t, %q, want %q", due, n.Message, c.message)
 		}
-		if s.MarkReported(n, s.at()); !due {
+		if s.MarkReported("j", n, s.at()); !due {
 			continue
 		}
-		if n, due := s.Unreported("j", s.at()); due {
+		if n, due := s.Report("j", s.at()); due {
 			t.Errorf("it was told, and is told again: %q", n.Message)
 		}
 	}
@@ -298,11 +273,8 @@ func BenchmarkTell(b *testing.B) {
 	const jobs = 5000
 	for _, fail := range []bool{false, true} {
 		b.Run(fmt.Sprintf("failed=%t/jobs=%d", fail, jobs), func(b *testing.B) {
-			at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Room: yes, Whole: yes}
-			book := newBook(tier)
-			book.SetLimits(Limits{Window: 1})
-			book.SetTotal(gpus(1_000_000))
-			book.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
+			at := ready
+			book := opened(Limits{Window: 1}, 1_000_000, Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
 			for i := range jobs {
 				j := of("a", i, gpus(int64(1+i%8)))
 				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
@@ -315,10 +287,7 @@ func BenchmarkTell(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
 				at.Now = at.Now.Add(time.Second)
-				book.BlockedChanges(at)
-				for _, n := range book.Reports(at) {
-					book.MarkReported(n, at)
-				}
+				book.News(at)
 			}
 		})
 	}

@@ -44,8 +44,6 @@ type accounts struct {
 	shares  map[string]share.Share
 	// stale: the shares have to be recomputed.
 	stale bool
-	// freed are queues of which nothing is left.
-	freed []string
 	// lends: since the jobs that have failed were looked at, a queue lets others take back what it kept.
 	lends bool
 }
@@ -70,13 +68,11 @@ type line struct {
 }
 
 // queue is the state of a queue. One that is counted in and not described has no spec, and exists
-// as long as any usage or job is in it.
+// as long as any usage or job is in it, and until the next [Book.Tick].
 type queue struct {
 	spec *Queue
-	// users is how many usages and jobs are in it.
-	users int
-	path  []string // from share.Ancestors; nil with err
-	err   error
+	path []string // from share.Ancestors; nil with err
+	err  error
 	// requested, idle and allocated are its own; running is what it and all queues below it have
 	// running, and used is that and what is admitted.
 	requested, idle, allocated, running, used Vector
@@ -109,8 +105,8 @@ func NewBook(standard string, victims func(hold.Holder) int) *Book {
 	return b
 }
 
-// enter notes that one more usage or job is in a queue, which exists from then on.
-func (b *Book) enter(name string) *queue {
+// queue returns the queue of a name, which exists from then on.
+func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
 		q = &queue{
@@ -119,29 +115,41 @@ func (b *Book) enter(name string) *queue {
 		}
 		b.queues[name] = q
 	}
-	q.users++
 	return q
 }
 
-// leave notes that one fewer is in a queue.
-func (b *Book) leave(name string) {
-	b.queues[name].users--
-	b.free(name)
-}
-
-// free forgets a queue that is not described and that nothing is in.
-func (b *Book) free(name string) {
-	if q := b.queues[name]; q != nil && q.spec == nil && q.users == 0 {
-		delete(b.queues, name)
-		b.freed = append(b.freed, name)
+// forgetQueues forgets the queues that are not described and that nothing is in, and returns them. It costs a look at all
+// usages if any is not described.
+func (b *Book) forgetQueues() []string {
+	unused := map[string]bool{}
+	for name, q := range b.queues {
+		if q.spec == nil {
+			unused[name] = true
+		}
 	}
-}
-
-// Freed returns the queues of which nothing is left since the last call.
-func (b *Book) Freed() []string {
-	freed := slices.DeleteFunc(b.freed, func(name string) bool { return b.queues[name] != nil })
-	b.freed = nil
-	return freed
+	if len(unused) == 0 {
+		return nil
+	}
+	for _, u := range b.usages {
+		delete(unused, u.Queue)
+	}
+	for _, jobs := range []map[string]*job{b.timed, b.candidates} {
+		for _, j := range jobs {
+			delete(unused, j.Queue)
+			for _, option := range j.Options {
+				for queue := range option {
+					delete(unused, queue)
+				}
+			}
+			for _, asked := range j.turn.pods {
+				delete(unused, asked.Queue)
+			}
+		}
+	}
+	for name := range unused {
+		delete(b.queues, name)
+	}
+	return slices.Sorted(maps.Keys(unused))
 }
 
 // SetTotal sets what there is in the cluster. The shares change only if that does.
@@ -161,9 +169,7 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 			}
 			b.lends = b.lends || q.spec.Kept && !spec.Kept || !reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
 		}
-		q := b.enter(spec.Name)
-		q.users-- // its description keeps it
-		q.spec = &spec
+		b.queue(spec.Name).spec = &spec
 		changed = true
 	}
 	if changed {
@@ -177,7 +183,6 @@ func (b *Book) RemoveQueue(name string) {
 	if q := b.queues[name]; q != nil {
 		q.spec = nil
 		b.relink()
-		b.free(name)
 	}
 }
 
@@ -248,13 +253,11 @@ func (b *Book) use(name string, amount Vector, n int64) {
 	}
 }
 
-// run adds n times an amount to what a queue and its ancestors have running.
+// run adds n times an amount to what a queue and its ancestors have running, and use.
 func (b *Book) run(name string, amount Vector, n int64) {
-	b.wishes.stale, b.wishes.changed = true, true
-	b.queues[name].mine.Add(amount, n)
+	b.use(name, amount, n)
 	for _, q := range b.upwards(name) {
 		q.running.Add(amount, n)
-		q.used.Add(amount, n)
 	}
 }
 
@@ -313,23 +316,6 @@ func (b *Book) Shares() map[string]share.Share {
 	return b.shares
 }
 
-// Waiting returns the number of jobs that wait for their turn.
-func (b *Book) Waiting() int { return b.phases[Waiting] }
-
-// Pending returns how many jobs wait, by queue.
-func (b *Book) Pending() map[string]int {
-	pending := map[string]int{}
-	for _, j := range b.timed {
-		if j.phase == Waiting {
-			pending[j.Queue]++
-		}
-	}
-	return pending
-}
-
-// Deserved returns what the own pods of a queue are entitled to.
-func (b *Book) Deserved(queue string) Vector { return b.own(queue).Deserved }
-
 // own returns what comes to the own pods of a queue.
 func (b *Book) own(queue string) share.Share {
 	all := b.Shares()[queue]
@@ -346,9 +332,6 @@ func (b *Book) Path(queue string) []string {
 	}
 	return nil
 }
-
-// Turns returns the number of jobs whose turn it is.
-func (b *Book) Turns() int { return b.phases[Admitted] }
 
 // Counted returns what is counted under a name.
 func (b *Book) Counted(name string) (Usage, bool) {

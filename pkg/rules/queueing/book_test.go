@@ -189,7 +189,7 @@ func TestNext(t *testing.T) {
 				t.Errorf("turns (-want +got):\n%s", diff)
 			}
 			for name, want := range c.why {
-				reason, got := b.Why(name)
+				reason, got := b.Why(name, true)
 				if diff := gocmp.Diff(want, got); diff != "" || reason == "" {
 					t.Errorf("why %s waits (-want +got):\n%s", name, diff)
 				}
@@ -218,108 +218,9 @@ func TestMinRuntime(t *testing.T) {
 	}
 }
 
-// TestSettledOnce: a pod that runs is taken off its job once, however often it is counted.
-func TestSettledOnce(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(8))
-	j := of("default", 1, gpus(2))
-	for _, pod := range []string{"one", "two"} {
-		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
-	}
-	b.wait(j)
-	if got := turnsOf(b); got != j.Name {
-		t.Fatalf("turns %q", got)
-	}
-	for range 3 {
-		b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
-	}
-	if used := b.queues["default"].used[gpu]; used != 2 || b.Phase(j.Name) != Admitted {
-		t.Errorf("%d GPUs count as used, want 2; it is its turn: %v", used, b.Phase(j.Name) == Admitted)
-	}
-	b.Count("two", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
-	if b.Phase(j.Name) == Admitted {
-		t.Error("its turn goes on though all of it runs")
-	}
-}
-
-// TestLeavesInItsTurn: a gang of more members than its minimum may start with other members than those that had the
-// turn. These wait by themselves then, and count once.
-func TestLeavesInItsTurn(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(3))
-	j := of("default", 1, gpus(2))
-	for _, pod := range []string{"one", "two"} {
-		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
-		j.Pods = append(j.Pods, pod)
-	}
-	b.wait(j)
-	if got := turnsOf(b); got != j.Name {
-		t.Fatalf("turns %q", got)
-	}
-	b.Count("one", Usage{Queue: "default", Job: j.Name, Amount: gpus(1), Runs: true})
-	b.Count("other", Usage{Queue: "default", Amount: gpus(1), Runs: true})
-	b.Count("two", Usage{Queue: "default", Job: "two", Amount: gpus(1)})
-	if used := b.queues["default"].used[gpu]; used != 2 || b.Phase(j.Name) != Outside {
-		t.Errorf("%d GPUs count as used, want 2; the turn has ended: %v", used, b.Phase(j.Name) == Outside)
-	}
-	alone := of("default", 1, gpus(1))
-	alone.Name = "two"
-	b.wait(alone)
-	if got := turnsOf(b); got != "two" {
-		t.Errorf("turns %q, want that of the one that is left", got)
-	}
-}
-
-// TestGoneBesideItsTurn: a pod that was offered with a job before, but not when its turn began, takes nothing off it.
-func TestGoneBesideItsTurn(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	b := newBook(tier)
-	b.SetLimits(Limits{Window: 1})
-	b.SetTotal(gpus(100))
-	j := of("default", 1, gpus(2))
-	j.Gang = true
-	for _, pod := range []string{"one", "two", "three"} {
-		b.Count(pod, Usage{Queue: "default", Job: j.Name, Amount: gpus(1)})
-	}
-	j.Pod, j.Pods = "one", []string{"one", "two"}
-	b.Offer(j, at)
-	j.Pod, j.Pods = "two", []string{"two", "three"}
-	b.Offer(j, at)
-	b.Look(at)
-	b.goneNow("one", at)
-	if used := b.queues["default"].used[gpu]; used != 2 {
-		t.Errorf("%d GPUs count as used, want 2: those for which it is the turn wait", used)
-	}
-	b.goneNow("two", at)
-	if used := b.queues["default"].used[gpu]; used != 1 {
-		t.Errorf("%d GPUs count as used, want 1", used)
-	}
-}
-
-// TestSameTotal: what does not change costs no new division, and the caller may go on using its
-// numbers.
-func TestSameTotal(t *testing.T) {
-	b := newBook(tier)
-	total := gpus(8)
-	b.SetTotal(total)
-	b.Count("pod", Usage{Queue: "default", Amount: gpus(9)})
-	b.Shares()
-	b.SetTotal(gpus(8))
-	if b.stale {
-		t.Error("the same total makes the shares stale")
-	}
-	total[gpu] = 4
-	b.SetTotal(total)
-	if got := b.Shares()["default"].Fair[gpu]; got != 4 {
-		t.Errorf("%d GPUs are shared, want 4", got)
-	}
-}
-
 // TestBypass: a big job that does not fit is passed by some, and then waited for.
 func TestBypass(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(8))
-	b.SetLimits(Limits{MaxBypass: 2})
+	b := opened(Limits{MaxBypass: 2}, 8)
 	place := func(j Job) {
 		t.Helper()
 		b.Count("pods of "+j.Name, Usage{Queue: "default", Job: j.Name, Amount: j.Options[0].Total()})
@@ -352,7 +253,7 @@ func TestBypass(t *testing.T) {
 	if got := turnsOf(b); got != "" {
 		t.Errorf("turns %q, want that all wait", got)
 	}
-	if reason, why := b.Why(third.Name); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
+	if reason, why := b.Why(third.Name, true); reason != Passed || why != "waiting behind gang a/big, which does not fit; 2 later jobs were already placed" {
 		t.Errorf("it waits since %s: %s", reason, why)
 	}
 	b.wait(high)
@@ -369,9 +270,7 @@ func TestBypass(t *testing.T) {
 // TestBypassUnderACeiling: a job that a ceiling keeps waiting is passed by some, and then waited for by the jobs
 // of its queue; each time that it is let off it is passed by twice as many.
 func TestBypassUnderACeiling(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{MaxBypass: 2})
+	b := opened(Limits{MaxBypass: 2}, 100)
 	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(40)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
 		b.SetQueues(q)
 	}
@@ -404,42 +303,6 @@ func TestBypassUnderACeiling(t *testing.T) {
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
 	if got := turnsOf(b); !strings.Contains(got, big.Name) {
 		t.Errorf("turns %q once there is room, want %s too", got, big.Name)
-	}
-}
-
-// TestSeveralQueues: what a job asks for in several queues counts in each, and comes off each as it begins to run.
-func TestSeveralQueues(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(9))
-	for _, q := range []Queue{{Name: "p", Weight: 1, Capability: gpus(4)}, {Name: "a", Parent: "p", Weight: 1}, {Name: "b", Parent: "p", Weight: 1}} {
-		b.SetQueues(q)
-	}
-	j := Job{Name: "j", Queue: "a", Options: []Needs{{"a": gpus(2), "b": gpus(3)}}}
-	ceilings, _ := b.Ceilings(j)
-	if got, ok := Exceeds(ceilings); !ok || got.String() != `queue "p" would exceed its capability of 4 nvidia.com/gpu: 0 nvidia.com/gpu used, 5 nvidia.com/gpu asked for` {
-		t.Errorf("ceilings: %v", got)
-	}
-	j.Options[0]["b"] = gpus(2)
-	for pod, queue := range map[string]string{"a": "a", "b": "b"} {
-		b.Count(pod, Usage{Queue: queue, Job: "j", Amount: gpus(2)})
-	}
-	b.wait(j)
-	if got := turnsOf(b); got != "j" {
-		t.Fatalf("turns %q", got)
-	}
-	used := func() string {
-		return fmt.Sprint(b.queues["a"].used[gpu], b.queues["b"].used[gpu], b.queues["p"].used[gpu])
-	}
-	if got := used(); got != "2 2 4" {
-		t.Errorf("a, b and p use %s, want 2 2 4", got)
-	}
-	b.Count("b", Usage{Queue: "b", Job: "j", Amount: gpus(2), Runs: true})
-	if got := used(); got != "2 2 4" || b.Phase("j") != Admitted {
-		t.Errorf("a, b and p use %s once a part runs, want 2 2 4; it is its turn: %v", got, b.Phase("j") == Admitted)
-	}
-	b.Count("a", Usage{Queue: "a", Job: "j", Amount: gpus(2), Runs: true})
-	if got := used(); got != "2 2 4" || b.Phase("j") == Admitted {
-		t.Errorf("a, b and p use %s once all of it runs, want 2 2 4; it is its turn: %v", got, b.Phase("j") == Admitted)
 	}
 }
 

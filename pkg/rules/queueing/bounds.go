@@ -234,26 +234,26 @@ func (b *Book) hoarders(j *job) (list []*job) {
 
 // Releases returns the jobs that have to give back what they hold so that a job which has its turn keeps the ceilings
 // of its queues: those that come last, as many as it takes.
-func (b *Book) Releases(name string) (names []string) {
+func (b *Book) Releases(name string) (releases []Job) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted || j.Begun || !j.spared.IsZero() {
 		return nil
 	}
-	defer func() { j.turn.released = len(names) > 0 }()
+	chosen := map[*job]bool{}
 	for bound := range b.bounds(j) {
 		var freed int64
 		for _, h := range b.hoarders(j) {
 			if bound.Reason != Capability || !bound.Exceeded(freed) {
 				break
 			}
-			if gives := b.hoards(h, bound); gives > 0 {
-				if freed += gives; !slices.Contains(names, h.Name) {
-					names = append(names, h.Name)
-				}
+			gives := b.hoards(h, bound)
+			if freed += gives; gives > 0 && !chosen[h] {
+				chosen[h], releases = true, append(releases, h.Job)
 			}
 		}
 	}
-	return names
+	j.turn.released = len(releases) > 0
+	return releases
 }
 
 // Within returns those of some pods that wait with one job which could be placed, one after the other, without any
@@ -318,7 +318,7 @@ func (b *Book) reclaims(j *job, above string) bool {
 		return false
 	}
 	for bound := range b.bounds(j) {
-		if bound.Reason == Overused && bound.Used+bound.Need > b.Deserved(bound.Queue)[bound.Resource] {
+		if bound.Reason == Overused && bound.Used+bound.Need > b.own(bound.Queue).Deserved[bound.Resource] {
 			return false
 		}
 	}
@@ -331,16 +331,14 @@ func (b *Book) tooLarge(j *job) bool {
 	if len(parts) == 0 {
 		parts = j.Options
 	}
-	return !slices.ContainsFunc(parts, func(need Needs) bool { return !b.aboveCeiling(need) })
-}
-
-func (b *Book) aboveCeiling(need Needs) bool {
-	for queue := range need {
-		if slices.ContainsFunc(b.ceilingsAbove(queue), func(c *ceiling) bool { return b.at(need, c.queue, c.name) > c.most }) {
-			return true
+	return !slices.ContainsFunc(parts, func(need Needs) bool {
+		for queue := range need {
+			if slices.ContainsFunc(b.ceilingsAbove(queue), func(c *ceiling) bool { return b.at(need, c.queue, c.name) > c.most }) {
+				return false
+			}
 		}
-	}
-	return false
+		return true
+	})
 }
 
 // OverLimit returns the bounds of a job whose turn it is although its queue is at a limit: other pods
@@ -363,7 +361,7 @@ func (b *Book) OverLimit(name string) []Bound {
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	making := b.makesWay(j)
-	reason, _ := b.shut(j)
+	reason, _ := b.Shut(j.queues()...)
 	for at := range j.Options {
 		j.take(at)
 		var ceilings []Bound

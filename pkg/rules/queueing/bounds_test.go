@@ -17,8 +17,7 @@ func TestWithin(t *testing.T) {
 		"or hold":                      {map[string]Usage{"other": {Held: true}}, []string{"p1", "p2", "p3"}},
 		"some are held already":        {map[string]Usage{"p1": {Held: true}, "p2": {Held: true}}, []string{"p1", "p2", "p3", "p4"}},
 	} {
-		b := newBook(tier)
-		b.SetQueues(Queue{Name: "q", Weight: 1, Capability: gpus(4)})
+		b := opened(Limits{}, 0, Queue{Name: "q", Weight: 1, Capability: gpus(4)})
 		pods := []string{"p1", "p2", "p3", "p4", "p5"}
 		for _, pod := range append(pods, "other") {
 			u, said := c.usages[pod]
@@ -28,19 +27,6 @@ func TestWithin(t *testing.T) {
 		}
 		if got := b.Within(pods); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", sentence, got, c.want)
-		}
-	}
-}
-
-// TestSetQueues: what is described as before has not changed.
-func TestSetQueues(t *testing.T) {
-	b := newBook(tier)
-	for i, c := range []struct {
-		queue   Queue
-		changed bool
-	}{{Queue{Name: "q", Weight: 1}, true}, {Queue{Name: "q", Weight: 1}, false}, {Queue{Name: "q", Weight: 2}, true}} {
-		if got := b.SetQueues(c.queue); got != c.changed {
-			t.Errorf("%d: it has changed: %t, want %t", i, got, c.changed)
 		}
 	}
 }

@@ -217,7 +217,7 @@ func (b *Book) couldFit(m *missed, one *job) bool {
 			return false
 		}
 	}
-	if reason, _ := b.shut(one); reason != "" {
+	if reason, _ := b.Shut(one.queues()...); reason != "" {
 		return false
 	}
 	if one.phase == Admitted {

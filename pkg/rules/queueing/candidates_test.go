@@ -17,7 +17,7 @@ func candidate(queue string, after int) Job {
 
 // TestCandidates: a candidate comes in the order of all jobs, by what queues use now, whatever its limits are.
 func TestCandidates(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	at := ready
 	come := func(b *Book, queue string, after int) {
 		j := candidate(queue, after)
 		j.Pod, j.Pods, j.Options = j.Name, []string{j.Name}, []Needs{{queue: gpus(1)}}
@@ -100,6 +100,7 @@ func TestCandidates(t *testing.T) {
 		for _, name := range []string{"a-1", "a-2", "a-3", "b-1", "b-2", "b-9", "nowhere-9"} {
 			b.RemoveCandidate(name)
 		}
+		b.forgetQueues()
 		if left := len(b.candidates) + len(b.urgent); left > 0 || b.queues["nowhere"] != nil {
 			t.Errorf("%s: %d candidates are left", sentence, left)
 		}
@@ -108,7 +109,7 @@ func TestCandidates(t *testing.T) {
 
 // TestFirstOfAll: whatever candidates come and go, and whatever queues use, the first is what a search of all finds.
 func TestFirstOfAll(t *testing.T) {
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	at := ready
 	random := rand.New(rand.NewPCG(3, 5))
 	for range 200 {
 		b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyProportion}, JobOrder: []config.PolicyName{config.PolicyPriority, config.PolicyDRF}})

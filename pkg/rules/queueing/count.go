@@ -10,7 +10,7 @@ import (
 // Count records what a pod asks for, in place of what was counted under the name.
 func (b *Book) Count(name string, u Usage) {
 	before, known := b.usages[name]
-	b.enter(u.Queue)
+	b.queue(u.Queue)
 	u.refused, u.hopeless = before.refused && !u.Runs, before.hopeless && !u.Runs
 	b.usages[name] = u
 	b.countHeld(before, -1)
@@ -20,9 +20,6 @@ func (b *Book) Count(name string, u Usage) {
 	}
 	b.count(name, u, 1)
 	b.countHeld(u, 1)
-	if known {
-		b.leave(before.Queue)
-	}
 	unplaced := !u.placed() && !before.placed()
 	if j := b.jobs[u.Job]; known && before.Job == u.Job && before.Queue != u.Queue && unplaced && j != nil && j.phase == Failed && j.Pod == name {
 		j.Queue = u.Queue // nothing else brings the job to the gate
@@ -49,14 +46,13 @@ func (b *Book) countHeld(u Usage, n int) {
 	}
 }
 
-// uncount ends what was counted under a name.
-func (b *Book) uncount(name string) {
+// Uncount ends what was counted under a name, if anything was. The end of a pod is reported to [Book.Gone].
+func (b *Book) Uncount(name string) {
 	if u, ok := b.usages[name]; ok {
 		delete(b.usages, name)
 		b.countHeld(u, -1)
 		b.assign(name, u.Job, "")
 		b.count(name, u, -1)
-		b.leave(u.Queue)
 		b.settle(u.Job)
 	}
 }

@@ -24,7 +24,7 @@ func TestEvicted(t *testing.T) {
 	}
 	gone := func(b *Book) {
 		for _, pod := range successors {
-			b.uncount(pod)
+			b.Uncount(pod)
 		}
 	}
 	for sentence, c := range map[string]struct {
@@ -51,10 +51,7 @@ func TestEvicted(t *testing.T) {
 		"a queue that is not described asks for it": {func(b *Book) { b.RemoveQueue("a") }, 4, 8},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			b := newBook(tier)
-			b.SetLimits(Limits{Window: 9, EvictedHold: hold})
-			b.SetTotal(gpus(8))
-			b.SetQueues(Queue{Name: "a", Weight: 1}, Queue{Name: "b", Weight: 1})
+			b := opened(Limits{Window: 9, EvictedHold: hold}, 8, Queue{Name: "a", Weight: 1}, Queue{Name: "b", Weight: 1})
 			b.Count("b0", Usage{Queue: "b", Amount: gpus(4), Runs: true})
 			b.Count("b1", Usage{Queue: "b", Amount: gpus(4)})
 			b.SetEvicted("x", evictedOf("a", 4), start)
@@ -86,8 +83,7 @@ func TestEvictedAnnotation(t *testing.T) {
 	if value != want {
 		t.Errorf("annotation %s, want %s", value, want)
 	}
-	b := newBook(tier)
-	b.SetLimits(Limits{EvictedHold: time.Minute})
+	b := opened(Limits{EvictedHold: time.Minute}, 0)
 	b.SetEvicted("x", ReadEvicted(value), start)
 	if diff := gocmp.Diff(had, b.Awaited()["a"]); diff != "" {
 		t.Errorf("what counts (-had +read):\n%s", diff)
@@ -95,8 +91,7 @@ func TestEvictedAnnotation(t *testing.T) {
 	for _, value := range []string{"", "yes", "{}", `{"at":1}`, `{"at":"1970-01-01T00:16:40Z","requests":{"default":{"cpu":"x"}}}`, `{"at":"2070-01-01T00:16:40Z","queue":"a"}`,
 		`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":"1e-9999999"}}}`, // which takes seconds to read as a quantity
 	} {
-		b := newBook(tier)
-		b.SetLimits(Limits{EvictedHold: time.Minute})
+		b := opened(Limits{EvictedHold: time.Minute}, 0)
 		b.SetEvicted("x", ReadEvicted(value), start)
 		if len(b.evicted) > 0 {
 			t.Errorf("%q counts", value)
@@ -106,8 +101,7 @@ func TestEvictedAnnotation(t *testing.T) {
 
 // TestEvictedAmounts: users may write the annotation; amounts that no gang can have do not count.
 func TestEvictedAmounts(t *testing.T) {
-	b := newBook(tier)
-	b.SetLimits(Limits{EvictedHold: time.Minute})
+	b := opened(Limits{EvictedHold: time.Minute}, 0)
 	b.SetEvicted("x", ReadEvicted(`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":-1,"memory":9223372036854775807,"nvidia.com/gpu":2}}}`), start)
 	if diff := gocmp.Diff(gpus(2), b.Awaited()["a"]); diff != "" {
 		t.Errorf("what counts (-want +got):\n%s", diff)

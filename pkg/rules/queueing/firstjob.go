@@ -3,8 +3,8 @@ package queueing
 import (
 	"cmp"
 	"container/heap"
+	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -106,11 +106,11 @@ func (b *Book) late(now time.Time) (longest *job) {
 				continue
 			}
 			consider := func(j *job) {
-				shut, failed := len(j.in) > 1 && b.isShut(j), j.failed
+				failed := j.failed
 				if !failed.IsZero() {
 					failed = times.Later(failed, l.free)
 				}
-				if !shut && turns.Overdue(times.Later(j.since, l.free), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+				if !b.shutElsewhere(j) && turns.Overdue(times.Later(j.since, l.free), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
 					longest = j
 				}
 			}
@@ -183,11 +183,14 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 			continue
 		}
 		j := l.first(b)
-		if j == nil || !from.has(j) || len(j.in) > 1 && b.isShut(j) || first != nil && b.compareJobs(j, first) > 0 {
+		if j == nil || !from.has(j) || first != nil && b.compareJobs(j, first) > 0 {
 			continue
 		}
 		if j.candidate {
 			first = j
+			continue
+		}
+		if b.shutElsewhere(j) {
 			continue
 		}
 		bound, over, why := b.judge(j)
@@ -263,41 +266,11 @@ func (l *list) first(b *Book) *job {
 // kindOf returns a key for what a job asks for, and for whether others may have to make way for it. A job that has
 // been promised some of that is a kind of its own.
 func (b *Book) kindOf(j *job) string {
-	var kind strings.Builder
-	j.take(0)
+	promised := ""
 	if b.promised[j.Name] != nil {
-		kind.WriteString(j.Name + " ")
+		promised = j.Name
 	}
-	if j.patient() {
-		kind.WriteString("patient ")
-	}
-	if j.Ready {
-		kind.WriteString("beyond ")
-	}
-	if !j.spared.IsZero() {
-		kind.WriteString("sparing ")
-	}
-	j.asks(&kind)
-	for at := 1; at < len(j.Options); at++ {
-		j.take(at)
-		kind.WriteString(" or ")
-		j.asks(&kind)
-	}
-	j.take(0)
-	return kind.String()
-}
-
-// asks writes what a job asks for.
-func (j *job) asks(asks *strings.Builder) {
-	for _, queue := range j.queues() {
-		asks.WriteString(queue + ":")
-		for _, name := range j.needs {
-			asks.WriteString(string(name) + "=" + strconv.FormatInt(j.need()[queue][name], 10) + ",")
-			if len(j.Parts) > 0 {
-				asks.WriteString(strconv.FormatInt(j.part()[queue][name], 10) + " each,")
-			}
-		}
-	}
+	return fmt.Sprint(promised, j.patient(), j.Ready, j.spared.IsZero(), j.Options, j.Parts)
 }
 
 // list makes a job wait. One that alone exceeds a ceiling is of a hopeless kind: as things are it never
@@ -309,6 +282,7 @@ func (b *Book) list(j *job) {
 	}
 	q, kind := b.queues[j.Queue], candidates
 	if !j.candidate {
+		j.take(0)
 		if kind = b.kindOf(j); b.tooLarge(j) {
 			kind = hopeless + kind
 			b.askInVain(j, 1)

@@ -46,12 +46,6 @@ type Effects struct {
 	Freed []string
 }
 
-// Began is how long a job of a queue waited for its turn.
-type Began struct {
-	Queue  string
-	Waited time.Duration
-}
-
 // job is all that is known of a job. It is kept as long as a pod of it is counted, or its phase or a note has
 // something to say.
 type job struct {
@@ -126,16 +120,14 @@ type turn struct {
 	released bool
 }
 
-// asking is what a job asks for. Of a job that has failed only Name, Queue, Pod, Pods, Gang, Priority and Created are
-// known.
+// asking is what a job asks for. Of a job that has failed only Name, Title, Queue, Pod, Pods, Gang, Priority and Created
+// are known.
 type asking struct {
 	Job
 	// at is the one of its options by which it is judged and charged.
 	at int
 	// needs are the resources that it asks for, in order.
 	needs []v1.ResourceName
-	// in are the queues that it is in.
-	in []string
 }
 
 // newJob returns a job as the book keeps it.
@@ -156,14 +148,22 @@ func (b *Book) Phase(name string) Phase {
 	return Outside
 }
 
-// WaitingPods returns the pods that stand for the jobs that wait.
-func (b *Book) WaitingPods() (pods []string) {
+// Jobs returns the jobs that wait for their turn, have it, or did not fit.
+func (b *Book) Jobs(phase Phase) (jobs []Job) {
 	for _, j := range b.timed {
-		if j.phase == Waiting {
-			pods = append(pods, j.Pod)
+		if j.phase == phase {
+			jobs = append(jobs, j.Job)
 		}
 	}
-	return pods
+	return jobs
+}
+
+// Representative returns the pod that stands at the gate for a job that waits; empty for any other.
+func (b *Book) Representative(name string) string {
+	if j := b.jobs[name]; j != nil && j.phase == Waiting {
+		return j.Pod
+	}
+	return ""
 }
 
 // job returns the job of a name, which is known from then on.
@@ -242,9 +242,11 @@ func (b *Book) offer(offered Job) {
 		return
 	}
 	asked := newJob(offered)
-	asked.in = asked.all()
-	for _, queue := range asked.in {
-		b.enter(queue)
+	b.queue(offered.Queue)
+	for _, option := range offered.Options {
+		for queue := range option {
+			b.queue(queue)
+		}
 	}
 	if j.phase == Waiting {
 		b.drop(j)
@@ -264,9 +266,6 @@ func (b *Book) drop(j *job) {
 		b.overLimit -= count(j.turn.overLimit)
 		b.chargeAll(j, -1)
 	}
-	for _, queue := range j.in {
-		b.leave(queue)
-	}
 }
 
 // admit begins the turn of a job that waits.
@@ -277,8 +276,6 @@ func (b *Book) admit(j *job) {
 	for _, pod := range j.Pods {
 		if u, known := b.usages[pod]; known {
 			j.turn.pods[pod] = u
-			b.enter(u.Queue)
-			j.in = append(j.in, u.Queue)
 		}
 	}
 	b.retake(j, j.at)

@@ -51,8 +51,8 @@ func (b *Book) Offer(offered Job, at Moment) {
 // already, need no room. It is false if there is none. Jobs that would not come if they were called do not wait any more
 // then; see the effects.
 func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effects) {
-	for b.Waiting()+len(b.candidates) > 0 {
-		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.Turns() < b.limits.Window, now: at.Now}
+	for b.phases[Waiting]+len(b.candidates) > 0 {
+		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.phases[Admitted] < b.limits.Window, now: at.Now}
 		var next *job
 		if which != turns.Late {
 			next = b.next(from)
@@ -85,7 +85,7 @@ func (b *Book) AddCandidate(gang Job) {
 		j.arrival = b.jobs[gang.Name].arrival // otherwise it comes after those that have come, by name
 	}
 	b.candidates[gang.Name] = j
-	b.enter(gang.Queue)
+	b.queue(gang.Queue)
 	b.list(j)
 }
 
@@ -94,16 +94,15 @@ func (b *Book) RemoveCandidate(name string) {
 	if j := b.candidates[name]; j != nil {
 		delete(b.candidates, name)
 		b.unlist(j)
-		b.leave(j.Queue)
 	}
 }
 
-// Admit begins the turn of a job that First has returned. It returns the pod to bring to the gate, and how long the job
-// has waited.
-func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
+// Admit begins the turn of a job that First has returned, and returns how long the job has waited; false if it does not
+// wait any more.
+func (b *Book) Admit(name string, at Moment) (admitted Job, waited time.Duration, ok bool) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {
-		return "", Began{}
+		return Job{}, 0, false
 	}
 	if !j.Begun {
 		b.pass(j, at.Now)
@@ -111,9 +110,8 @@ func (b *Book) Admit(name string, at Moment) (pod string, began Began) {
 		b.overLimit += count(j.turn.overLimit)
 	}
 	b.admit(j)
-	began = Began{Queue: j.Queue, Waited: at.Now.Sub(j.since)}
-	j.since = at.Now
-	return j.Pod, began
+	waited, j.since = at.Now.Sub(j.since), at.Now
+	return j.Job, waited, true
 }
 
 // abandon ends the waiting of a job, or its turn, that would lead to nothing. It asks for nothing until it comes
@@ -144,8 +142,8 @@ func (b *Book) Find(pod string, refused, hopeless bool) {
 
 // Failure is how a pod failed.
 type Failure struct {
-	// Job is what it would have been offered with, if it came without a turn.
-	Job string
+	// Job is what it would have been offered with, if it came without a turn. Title is what users know it by.
+	Job, Title string
 	// Gang: it stands for a gang, which another plugin brings back.
 	Gang bool
 	// Hopeless: it would not fit on an empty cluster.
@@ -180,8 +178,8 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 		j.tried = at.Now
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
-	j.deserved.Add(b.Deserved(u.Queue), 1)
-	j.Priority, j.Created, j.Pods, j.waitsElsewhere = u.Priority, before.Created, before.Pods, how.Aside || !at.Room(pod)
+	j.deserved.Add(b.own(u.Queue).Deserved, 1)
+	j.Title, j.Priority, j.Created, j.Pods, j.waitsElsewhere = how.Title, u.Priority, before.Created, before.Pods, how.Aside || !at.Room(pod)
 	if j.failed = at.Now; before.turn.released {
 		j.spared = at.Now.Add(spare) // it was of no use
 	}
@@ -196,7 +194,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 // Gone records that a pod is gone, or has ended.
 func (b *Book) Gone(pod string, at Moment) Effects {
 	if u, known := b.usages[pod]; known {
-		b.uncount(pod)
+		b.Uncount(pod)
 		delete(b.missed, u.Job) // if it is still there it will be missed again
 		j := b.job(u.Job)
 		j.tried = time.Time{}
@@ -245,7 +243,7 @@ func (b *Book) Tick(at Moment) Effects {
 	b.expireReservations(at.Now)
 	b.expireEvicted(at.Now)
 	b.retry(at)
-	b.effects.Freed = b.Freed()
+	b.effects.Freed = b.forgetQueues()
 	return b.take()
 }
 
@@ -277,7 +275,7 @@ func (b *Book) retry(at Moment) {
 			continue
 		}
 		waits, grows := at.Waits(j.Pod), lends
-		for resource, amount := range b.Deserved(j.Queue) {
+		for resource, amount := range b.own(j.Queue).Deserved {
 			grows = grows || amount > j.deserved[resource]
 			j.deserved[resource] = min(amount, j.deserved[resource])
 		}
@@ -286,7 +284,7 @@ func (b *Book) retry(at Moment) {
 		}
 		if waits && j.Gang {
 			b.effects.Retry = true
-			maps.Copy(j.deserved, b.Deserved(j.Queue)) // another plugin knows whether it is worth a try; until then it has failed
+			maps.Copy(j.deserved, b.own(j.Queue).Deserved) // another plugin knows whether it is worth a try; until then it has failed
 			continue
 		}
 		if waits {

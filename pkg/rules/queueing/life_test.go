@@ -9,8 +9,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-var start = time.Unix(1000, 0)
-
 // scene is a book in which a job j of two pods, p1 which speaks for it and p2, is in some phase. Its
 // queue b deserves 4 of 9 GPUs, of which a has all.
 type scene struct {
@@ -63,7 +61,7 @@ func (s *scene) after(d time.Duration) called {
 
 // TestTransitions: what each input does to a job in each phase, and what has to be done then.
 func TestTransitions(t *testing.T) {
-	began := []Began{{Queue: "b"}}
+	began := []began{{Queue: "b"}}
 	come := func(s *scene) called { return s.Come(s.offer, s.at()) }
 	comeLate := func(s *scene) called { s.room(false); return come(s) }
 	offer := func(s *scene) called { s.Offer(s.offer, s.at()); return s.giveTurns(Moment{}, "", s.take()) }
@@ -203,57 +201,20 @@ func TestPatience(t *testing.T) {
 		patient bool
 	}{{patience - 1, true}, {1, false}} {
 		s.after(c.passes)
-		if _, due := s.Unreported("j", s.at()); s.jobs["j"].patient() != c.patient || due {
+		if _, due := s.Report("j", s.at()); s.jobs["j"].patient() != c.patient || due {
 			t.Errorf("patient: %v, want %v; something to tell: %v", !c.patient, c.patient, due)
 		}
 	}
 	s.SetQueues(Queue{Name: "b", Weight: 1, Closed: true})
-	if n, due := s.Unreported("j", s.at()); !due || n.Message != `queue "b" is closed` {
+	if n, due := s.Report("j", s.at()); !due || n.Message != `queue "b" is closed` {
 		t.Errorf("to be told: %q, want that its queue is closed", n.Message)
-	}
-}
-
-// TestMissedAndGone: no job waits for one of which no pod is left, whatever its last pods were counted for in the end.
-func TestMissedAndGone(t *testing.T) {
-	for name, last := range map[string]string{"its own": "j", "another": "j/p2", "none": ""} {
-		t.Run(name, func(t *testing.T) {
-			s := newScene(Admitted, true)
-			s.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-			s.failNow("p1", Failure{Gang: true}, s.at())
-			for _, pod := range []string{"p1", "p2"} {
-				s.Count(pod, Usage{Queue: "b", Job: last, Amount: gpus(3)})
-			}
-			s.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
-			small := func(name string) Phase {
-				pod := "pod of " + name
-				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1)})
-				s.Come(Job{Name: name, Queue: "b", Pod: pod, Pods: []string{pod}, Options: []Needs{{"b": gpus(1)}}, Created: start.Add(time.Hour)}, s.at())
-				phase := s.Phase(name)
-				s.Count(pod, Usage{Queue: "b", Job: name, Amount: gpus(1), Runs: true})
-				return phase
-			}
-			if got := []Phase{small("first"), small("second")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
-				t.Fatalf("others while it waits: %v; want one to pass, and one to wait", got)
-			}
-			for _, pod := range []string{"p1", "p2"} {
-				s.gone[pod] = true
-				s.goneNow(pod, s.at())
-			}
-			s.after(time.Second)
-			small("third")
-			if reason, why := s.Why("third"); reason == Passed || len(s.missed) > 0 {
-				t.Errorf("another once it is gone: %s, %d are waited for", why, len(s.missed))
-			}
-		})
 	}
 }
 
 // TestMadeWayFor: a job for which pods were evicted waits for no other, once they have ended.
 func TestMadeWayFor(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	b := opened(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour}, 100)
+	at := ready
 	come := func(name string, created int, need int64) {
 		pod := "pod of " + name
 		b.Count(pod, Usage{Queue: "default", Job: name, Amount: gpus(need)})
@@ -265,7 +226,7 @@ func TestMadeWayFor(t *testing.T) {
 	b.Count("pod of passes", Usage{Queue: "default", Job: "passes", Amount: gpus(1), Runs: true})
 	for _, name := range []string{"waits", "promised"} {
 		come(name, 3, 4)
-		if reason, why := b.Why(name); reason != Passed {
+		if reason, why := b.Why(name, true); reason != Passed {
 			t.Fatalf("%s waits for %q: %s; want it to wait behind the big one", name, reason, why)
 		}
 	}
@@ -282,73 +243,69 @@ func TestMadeWayFor(t *testing.T) {
 	ending = 0
 	b.Look(at)
 	if got := []Phase{b.Phase("promised"), b.Phase("waits")}; !gocmp.Equal(got, []Phase{Admitted, Waiting}) {
-		_, why := b.Why("promised")
+		_, why := b.Why("promised", true)
 		t.Errorf("once they have ended: %v (%s); want its turn, and nobody else's", got, why)
 	}
 }
 
-// TestMissedRunsInPart: others still wait for a job that did not fit when a pod of it that runs is counted again.
-func TestMissedRunsInPart(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	big := comes(b, "default", 1, 50, at)
-	runs := Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true}
-	b.Count("runs", runs)
-	b.failNow(big, Failure{Gang: true}, at)
-	if runs.Demand = Hopeless; b.missed[big] == nil {
-		t.Fatal("nobody waits for it")
+// TestWaitedFor: once a job that came later was placed, others wait for a big one that did not fit, until none of its pods
+// asks for anything in it.
+func TestWaitedFor(t *testing.T) {
+	gone := func(job string) func(*Book, string) {
+		return func(b *Book, big string) { // counted for that job in the end
+			b.Count(big, Usage{Queue: "default", Job: job, Amount: gpus(50)})
+			at := ready
+			at.Waits = func(pod string) bool { return pod != big }
+			b.goneNow(big, at)
+			b.tickNow(at)
+		}
 	}
-	if b.Count("runs", runs); b.missed[big] == nil {
-		t.Error("nobody waits for it any more")
+	for sentence, c := range map[string]struct {
+		part bool // a pod of it runs
+		gone bool // the job that came later is gone, and was not placed
+		then func(b *Book, big string)
+		want Phase // of the next one
+	}{
+		"one was placed":        {want: Waiting},
+		"one came and was not":  {gone: true, want: Admitted},
+		"a part of it runs":     {part: true, want: Waiting},
+		"that is counted again": {part: true, then: func(b *Book, big string) { b.Count("runs", partOf(big, Hopeless)) }, want: Waiting},
+		"it is its turn":        {part: true, then: func(b *Book, _ string) { comes(b, "default", 1, 50, ready) }, want: Waiting},
+		"its pod waits with another job": {part: true, then: func(b *Book, big string) {
+			comes(b, "default", 1, 50, ready)
+			b.Count(big, Usage{Queue: "default", Job: "another", Amount: gpus(50)})
+		}, want: Admitted},
+		"its pod is gone":                            {then: gone("default-1"), want: Admitted},
+		"its pod is gone that waits with another":    {then: gone("another"), want: Admitted},
+		"its pod is gone that came with none lately": {then: gone(""), want: Admitted},
+	} {
+		b := opened(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour}, 100)
+		big := comes(b, "default", 1, 50, ready)
+		if c.part {
+			b.Count("runs", partOf(big, Full))
+		}
+		b.failNow(big, Failure{Gang: true}, ready)
+		passes := comes(b, "default", 2, 1, ready)
+		if c.gone {
+			b.goneNow(passes, ready)
+		} else {
+			b.Count(passes, Usage{Queue: "default", Job: passes, Amount: gpus(1), Runs: true})
+		}
+		if c.then != nil {
+			c.then(b, big)
+		}
+		next := comes(b, "default", 3, 1, ready)
+		if _, why := b.Why(next, true); b.Phase(next) != c.want {
+			t.Errorf("%s: the next one is %s: %s", sentence, names[b.Phase(next)], why)
+		}
+		b.Count(next, Usage{Queue: "default", Job: next, Amount: gpus(1), Runs: true})
+		if last := comes(b, "default", 4, 1, ready); c.gone && b.Phase(last) != Waiting {
+			t.Errorf("%s: nobody waits once another has passed", sentence)
+		}
 	}
 }
 
-// TestGoneHasNotPassed: a job that is gone before it was placed has passed no other.
-func TestGoneHasNotPassed(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	comes(b, "default", 1, 50, at)
-	b.failNow("default-1", Failure{Gang: true}, at)
-	passes := comes(b, "default", 2, 1, at)
-	b.goneNow(passes, at)
-	waits := comes(b, "default", 3, 1, at)
-	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
-		t.Errorf("the next one waits: %s", why)
-	}
-	b.Count(waits, Usage{Queue: "default", Job: waits, Amount: gpus(1), Runs: true})
-	if last := comes(b, "default", 4, 1, at); b.Phase(last) != Waiting {
-		t.Error("nobody waits once one has passed")
-	}
-}
-
-// TestGoneElsewhere: no job waits for a job that did not fit once the pods that asked for something in it wait with
-// another, although the job is known for a member that runs.
-func TestGoneElsewhere(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(100))
-	b.SetLimits(Limits{Window: 9, MaxBypass: 1, BypassHold: time.Hour})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
-	big := comes(b, "default", 1, 50, at)
-	b.Count("runs", Usage{Queue: "default", Job: big, Amount: gpus(1), Runs: true})
-	b.failNow(big, Failure{Gang: true}, at)
-	comes(b, "default", 1, 50, at)
-	b.failNow(big, Failure{Gang: true}, at)
-	passes := comes(b, "default", 2, 1, at)
-	b.Count(passes, Usage{Queue: "default", Job: passes, Amount: gpus(1), Runs: true})
-	comes(b, "default", 1, 50, at) // its turn again
-	if b.Phase(big) != Admitted {
-		t.Fatal("it has no turn")
-	}
-	b.Count(big, Usage{Queue: "default", Job: "another", Amount: gpus(50)})
-	if b.Phase(big) == Admitted {
-		t.Fatal("it has its turn still")
-	}
-	waits := comes(b, "default", 3, 1, at)
-	if _, why := b.Why(waits); b.Phase(waits) != Admitted {
-		t.Errorf("one waits: %s", why)
-	}
+// partOf returns the usage of a pod of a job that runs.
+func partOf(job string, demand Demand) Usage {
+	return Usage{Queue: "default", Job: job, Amount: gpus(1), Runs: true, Demand: demand}
 }

@@ -1,6 +1,7 @@
 package queueing
 
 import (
+	"maps"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -61,26 +62,10 @@ func (n Needs) names() []v1.ResourceName {
 
 // queues returns the queues in which a job asks for something, its own first.
 func (j *job) queues() []string {
-	need := j.Options[j.at]
-	list := make([]string, 1, 1+len(need))
-	list[0] = j.Queue
-	for queue := range need {
+	list := []string{j.Queue}
+	for _, queue := range slices.Sorted(maps.Keys(j.Options[j.at])) {
 		if queue != j.Queue {
 			list = append(list, queue)
-		}
-	}
-	slices.Sort(list[1:])
-	return list
-}
-
-// all returns the queues in which any of its options asks for something, its own first.
-func (j *job) all() []string {
-	list := j.queues()
-	for _, option := range j.Options {
-		for queue := range option {
-			if !slices.Contains(list, queue) {
-				list = append(list, queue)
-			}
 		}
 	}
 	return list

@@ -76,7 +76,7 @@ func TestOptions(t *testing.T) {
 				t.Errorf("used (-want +got):\n%s", diff)
 			}
 			for name, want := range c.why {
-				if _, got := b.Why(name); got != want {
+				if _, got := b.Why(name, true); got != want {
 					t.Errorf("%s waits: %q, want %q", name, got, want)
 				}
 			}
@@ -114,7 +114,7 @@ func TestChoices(t *testing.T) {
 	step("room in both", []int{0, 1}, Vector{"nvidia.com/gpu@x": 3, "nvidia.com/gpu@y": 0})
 	b.Count("other", Usage{Queue: "a", Amount: inPool("x", 2), Runs: true})
 	step("another came to the first", []int{1}, Vector{"nvidia.com/gpu@x": 2, "nvidia.com/gpu@y": 3})
-	b.uncount("other")
+	b.Uncount("other")
 	step("it stays where it is charged", []int{1, 0}, Vector{"nvidia.com/gpu@x": 0, "nvidia.com/gpu@y": 3})
 	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 3), Runs: true})
 	if b.Phase("a-1") == Admitted || b.queues["a"].used["nvidia.com/gpu@y"] != 0 {
@@ -124,9 +124,7 @@ func TestChoices(t *testing.T) {
 
 // TestHeld: what is held for a member counts as used by its queue until it is given back, and once.
 func TestHeld(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(20))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(8)})
+	b := opened(Limits{}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(8)})
 	pods := []string{"1", "2", "3", "4"}
 	count := func(pod string, held, runs bool) {
 		b.Count(pod, Usage{Queue: "a", Job: "a-1", Amount: gpus(2), Held: held, Runs: runs})
@@ -153,7 +151,7 @@ func TestHeld(t *testing.T) {
 	b.done("a-1")
 	used("its turn ends, and what is held stays", 2)
 	b.wait(of("a", 2, gpus(7)))
-	if _, why := b.Why("a-2"); !strings.HasSuffix(why, "2 nvidia.com/gpu used, 7 nvidia.com/gpu asked for") {
+	if _, why := b.Why("a-2", true); !strings.HasSuffix(why, "2 nvidia.com/gpu used, 7 nvidia.com/gpu asked for") {
 		t.Errorf("another waits: %q", why)
 	}
 	b.done("a-2")
@@ -186,8 +184,7 @@ func TestBegun(t *testing.T) {
 		"its queue has its share":     {Name: "a"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			b := newBook(tier)
-			b.SetTotal(gpus(6))
+			b := opened(Limits{}, 6)
 			q.Weight = 1
 			b.SetQueues(q)
 			b.SetQueues(Queue{Name: "b", Weight: 1, Priority: 9})
@@ -197,7 +194,7 @@ func TestBegun(t *testing.T) {
 			j := of("a", 2, gpus(3))
 			j.Group, j.Begun = "g", true
 			b.wait(j)
-			if len(b.urgent) == 0 || b.Pending()["a"] != 1 {
+			if len(b.urgent) == 0 || len(b.Jobs(Waiting)) != 2 {
 				t.Error("it is not known to be urgent")
 			}
 			first, ok := b.admitNext()
@@ -217,96 +214,76 @@ func TestBegun(t *testing.T) {
 	}
 }
 
-// TestQueueAsItWas: describing a queue as it is described already costs nothing.
-func TestQueueAsItWas(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(20))
-	q := Queue{Name: "a", Weight: 1, Capability: gpus(8)}
-	b.SetQueues(q)
-	b.Shares()
-	if b.SetQueues(q); b.stale {
-		t.Error("the same: the shares are reckoned again")
-	}
-	q.Weight = 2
-	if b.SetQueues(q); !b.stale {
-		t.Error("another weight: the shares stay")
-	}
-	b.Shares()
-	q.Capability = nil
-	if b.SetQueues(q); !b.stale {
-		t.Error("no capability: the shares stay")
-	}
-}
-
-// TestHeldInAQueueThatGoes: what is held moves to a queue that is not described, and waits again there.
-func TestHeldInAQueueThatGoes(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(20))
-	b.SetQueues(Queue{Name: "a", Weight: 1})
-	u := Usage{Queue: "a", Job: "a-1", Amount: gpus(2)}
-	b.Count("p", u)
-	b.wait(of("a", 1, gpus(2)))
-	if got := turnsOf(b); got != "a-1" {
-		t.Fatalf("turns %q", got)
-	}
-	u.Held = true
-	b.Count("p", u)
-	u.Queue = "typo"
-	b.Count("p", u)
-	u.Held = false
-	b.Count("p", u)
-	b.uncount("p")
-	b.done("a-1")
-	if q := b.queues["typo"]; q != nil {
-		t.Errorf("the queue is still known: %+v", q)
-	}
-	if got := b.queues["a"].used[gpu]; got != 0 {
-		t.Errorf("%d used, want none", got)
-	}
-}
-
 // TestFreed: looking at a queue does not make it, and one that is not described is gone once nothing is in
 // it.
 func TestFreed(t *testing.T) {
 	b := newBook(tier)
 	look := func() {
 		b.Path("typo")
-		b.Deserved("typo")
+		b.own("typo")
 		b.Ceilings(of("typo", 1, gpus(1)))
-		b.Why("typo-1")
+		b.Why("typo-1", true)
 		b.RemoveQueue("typo")
 		b.Standings()
 	}
 	look()
-	if len(b.queues) != 1 || len(b.Freed()) > 0 {
+	if len(b.queues) != 1 || len(b.forgetQueues()) > 0 {
 		t.Errorf("%d queues after a look, want the default one", len(b.queues))
 	}
 	b.Count("pod", Usage{Queue: "typo", Amount: gpus(1)})
 	b.wait(of("typo", 1, gpus(1)))
 	b.Count("pod", Usage{Queue: "other", Amount: gpus(1)})
 	look()
-	if _, there := b.Pending()["typo"]; !there {
-		t.Error("who waits in a queue that is not there is not counted")
+	if waiting := b.Jobs(Waiting); len(waiting) != 1 || waiting[0].Queue != "typo" {
+		t.Errorf("%v wait, want one in a queue that is not there", waiting)
 	}
 	b.done("typo-1")
-	b.uncount("pod of typo-1 in typo")
-	if diff := gocmp.Diff([]string{"typo"}, b.Freed()); diff != "" {
+	b.Uncount("pod of typo-1 in typo")
+	if diff := gocmp.Diff([]string{"typo"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
-	b.uncount("pod")
+	b.Uncount("pod")
 	b.SetQueues(Queue{Name: "late", Weight: 1})
 	b.wait(Job{Name: "j", Queue: "late", Created: time.Unix(1, 0), Options: []Needs{{"late": gpus(1), "more": gpus(1)}}})
 	b.RemoveQueue("late")
-	if diff := gocmp.Diff([]string{"other"}, b.Freed()); diff != "" {
+	if diff := gocmp.Diff([]string{"other"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	b.done("j")
-	b.uncount("pod of j in late")
-	b.uncount("pod of j in more")
-	if diff := gocmp.Diff([]string{"late", "more"}, b.Freed()); diff != "" {
+	b.Uncount("pod of j in late")
+	b.Uncount("pod of j in more")
+	if diff := gocmp.Diff([]string{"late", "more"}, b.forgetQueues()); diff != "" {
 		t.Errorf("freed (-want +got):\n%s", diff)
 	}
 	if len(b.queues) != 1 {
 		t.Errorf("%d queues at the end, want the default one", len(b.queues))
+	}
+}
+
+// TestAsItWas: what is said again changes nothing, and costs no new division of shares. The caller may go on using its
+// numbers.
+func TestAsItWas(t *testing.T) {
+	b, total := opened(Limits{}, 8, Queue{Name: "a", Capability: gpus(8)}), gpus(8)
+	b.Count("pod", Usage{Queue: "default", Amount: gpus(9)})
+	b.SetTotal(total)
+	for _, c := range []struct {
+		what    string
+		say     func() (changed bool)
+		changed bool
+	}{
+		{"the same total", func() bool { b.SetTotal(gpus(8)); return b.stale }, false},
+		{"another total", func() bool { total[gpu] = 4; b.SetTotal(total); return b.stale }, true},
+		{"the same queue", func() bool { return b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(8)}) }, false},
+		{"another weight", func() bool { return b.SetQueues(Queue{Name: "a", Weight: 2, Capability: gpus(8)}) }, true},
+		{"no capability", func() bool { return b.SetQueues(Queue{Name: "a", Weight: 2}) }, true},
+		{"another queue", func() bool { return b.SetQueues(Queue{Name: "b", Weight: 1}) }, true},
+	} {
+		b.Shares()
+		if changed := c.say(); changed != c.changed || b.stale != c.changed {
+			t.Errorf("%s: it has changed: %t, and the shares are divided again: %t", c.what, changed, b.stale)
+		}
+	}
+	if got := b.Shares()["default"].Fair[gpu]; got != 4 {
+		t.Errorf("%d GPUs are shared, want 4", got)
 	}
 }

@@ -139,7 +139,7 @@ func (b *Book) compare(i, j *job) int {
 // serves them: jobs that have begun first, and then as its policies say. Limits are ignored: a job that is over one is
 // passed by those behind it. For a job that did not fit, the order does not know what its gang has running. It costs a
 // look at all jobs.
-func (b *Book) Line(queue string) []string {
+func (b *Book) Line(queue string) []Job {
 	var jobs []*job
 	for _, j := range b.timed {
 		if j.phase != Outside && j.Queue == queue {
@@ -147,19 +147,11 @@ func (b *Book) Line(queue string) []string {
 		}
 	}
 	slices.SortFunc(jobs, b.compare)
-	names := make([]string, len(jobs))
+	line := make([]Job, len(jobs))
 	for i, j := range jobs {
-		names[i] = j.Name
+		line[i] = j.Job
 	}
-	return names
-}
-
-// Representative returns the pod that stands for a job at the gate; empty if the job is not known.
-func (b *Book) Representative(name string) string {
-	if j := b.jobs[name]; j != nil {
-		return j.Pod
-	}
-	return ""
+	return line
 }
 
 // compareFresh compares jobs whose groups have nothing running, by what does not change while they

@@ -126,7 +126,7 @@ func TestLate(t *testing.T) {
 	b.SetTotal(gpus(8))
 	b.SetLimits(Limits{Window: 1})
 	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1, Capability: gpus(1)}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	at := ready
 	come := func(queue string, n int) {
 		j := of(queue, n, gpus(1))
 		j.Pod, j.Pods = j.Name, []string{j.Name}
@@ -169,14 +169,13 @@ func TestLate(t *testing.T) {
 
 // TestFirstCome: of jobs that were made in one second the first to come comes first, also when it comes again.
 func TestFirstCome(t *testing.T) {
-	b := newBook(tier)
-	b.SetTotal(gpus(8))
+	b := opened(Limits{}, 8)
 	for _, name := range []string{"z", "a", "m"} {
 		j := Job{Name: name, Queue: "default", Pod: name, Pods: []string{name}, Created: time.Unix(1, 0), Options: []Needs{{"default": gpus(1)}}}
 		b.Count(name, Usage{Queue: "default", Job: name, Amount: gpus(1)})
 		b.wait(j)
 	}
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+	at := ready
 	again := b.jobs["z"].Job
 	b.Fail("z", Failure{}, at)
 	b.Offer(again, at)

@@ -38,8 +38,8 @@ func checkJobs(b *Book, fail func(string, ...any)) {
 			fail("job %s is known as %s", j.Name, name)
 		case listed[j] != count(j.phase == Waiting):
 			fail("job %s is %s, and in %d lists", name, names[j.phase], listed[j])
-		case (len(j.in) > 0) != active || active && j.Options == nil:
-			fail("job %s is %s, and in queues %v", name, names[j.phase], j.in)
+		case active && j.Options == nil:
+			fail("job %s is %s, and asks for nothing", name, names[j.phase])
 		case (j.turn.overLimit || j.turn.pods != nil || j.turn.lacks != nil || j.turn.left+j.turn.held != 0) && j.phase != Admitted:
 			fail("job %s is %s, and has what belongs to its turn", name, names[j.phase])
 		case (j.deserved != nil) != (j.phase == Failed):
@@ -176,8 +176,8 @@ func (s *story) checkTurns(began int) {
 		}
 	}
 	s.before = phases
-	if fresh != began || fresh > 0 && s.b.Turns() > s.window {
-		s.fail("%d turns began, and %d are told of; %d of %d", fresh, began, s.b.Turns(), s.window)
+	if fresh != began || fresh > 0 && s.b.phases[Admitted] > s.window {
+		s.fail("%d turns began, and %d are told of; %d of %d", fresh, began, s.b.phases[Admitted], s.window)
 	}
 	for name, need := range most {
 		q := s.b.queues[name]
@@ -367,7 +367,7 @@ func (s *story) finish() {
 	}
 	for _, p := range s.pods {
 		if p.there && !p.usage.Runs {
-			_, why := s.b.Why(p.job)
+			_, why := s.b.Why(p.job, true)
 			s.fail("pod %s of job %s, which is %s (%s), is left behind", p.name, p.job, names[s.b.Phase(p.job)], why)
 		}
 	}
@@ -396,7 +396,7 @@ func TestStory(t *testing.T) {
 		s.do("tick", s.b.tickNow(s.at()))
 		for what, n := range map[string]int{
 			"jobs": len(s.b.jobs), "usages": len(s.b.usages), "timed": len(s.b.timed), "missed": len(s.b.missed), "members": len(s.b.members),
-			"promised": len(s.b.promised), "running": len(s.b.running), "urgent": len(s.b.urgent), "crowded": s.b.overLimit, "waiting": s.b.Waiting(), "turns": s.b.Turns(),
+			"promised": len(s.b.promised), "running": len(s.b.running), "urgent": len(s.b.urgent), "crowded": s.b.overLimit, "waiting": s.b.phases[Waiting], "turns": s.b.phases[Admitted],
 		} {
 			if n != 0 {
 				s.fail("%d %s are left of nothing", n, what)

@@ -3,6 +3,7 @@ package queueing
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -46,10 +47,10 @@ func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 		if !ok {
 			return c
 		}
-		pod, began := b.Admit(next.Name, at)
-		c.Began = append(c.Began, began)
+		admitted, waited, _ := b.Admit(next.Name, at)
+		c.Began = append(c.Began, began{admitted.Queue, waited})
 		if next.Name != except {
-			c.Call = append(c.Call, pod)
+			c.Call = append(c.Call, admitted.Pod)
 		}
 	}
 }
@@ -57,12 +58,53 @@ func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 // called is the effects of an input, and the turns that began then.
 type called struct {
 	Call         []string
-	Began        []Began
+	Began        []began
 	Again, Retry bool
 	Freed        []string
 }
 
+// began is how long a job of a queue waited for its turn.
+type began struct {
+	Queue  string
+	Waited time.Duration
+}
+
 func yes(string) bool { return true }
+
+var start = time.Unix(1000, 0)
+
+// ready is a moment at which all is read, every gang is whole, and all pods wait for room.
+var ready = Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+
+// opened returns a book with limits, so many GPUs, and queues.
+func opened(limits Limits, total int64, queues ...Queue) *Book {
+	b := newBook(tier)
+	b.SetLimits(limits)
+	if total > 0 {
+		b.SetTotal(gpus(total))
+	}
+	for _, q := range queues {
+		q.Weight = max(q.Weight, 1)
+		b.SetQueues(q)
+	}
+	return b
+}
+
+// comes makes a gang of one pod, which asks for some GPUs, come to the gate.
+func comes(b *Book, queue string, i int, n int64, at Moment) string {
+	j := of(queue, i, gpus(n))
+	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+	b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(n)})
+	b.Come(j, at)
+	return j.Name
+}
+
+// fails makes such a gang come, and fail.
+func fails(b *Book, queue string, i int, n int64, at Moment) string {
+	name := comes(b, queue, i, n, at)
+	b.failNow(name, Failure{Job: name, Gang: true}, at)
+	return name
+}
 
 func (b *Book) Look(at Moment) called { return b.giveTurns(at, "", Effects{}) }
 

@@ -1,84 +1,66 @@
 package queueing
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
-// inTurn returns a book in which it is the turn of a gang of these pods, with each this many GPUs; the first of them
-// speaks for it. A second gang, which does not fit beside it, waits.
-func inTurn(at Moment, each int64, pods ...string) (b *Book, first, second string) {
-	b = newBook(tier)
-	b.SetLimits(Limits{Window: 10})
-	b.SetTotal(gpus(10))
-	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	j := of("a", 1, gpus(each*int64(len(pods))))
-	j.Pod, j.Pods, j.Gang = pods[0], pods, true
-	for _, pod := range pods {
-		b.Count(pod, Usage{Queue: "a", Job: j.Name, Amount: gpus(each)})
-	}
-	b.Come(j, at)
-	return b, j.Name, comes(b, "a", 2, 8, at)
-}
-
-// TestLosesSpeakerInItsTurn: a gang that loses a member in its turn leaves the turn to others, even if it is the member
-// that speaks for it: for a pod that is gone it is not known whether its gang is whole.
-func TestLosesSpeakerInItsTurn(t *testing.T) {
-	gone := map[string]bool{}
-	at := Moment{
-		Now: start, Read: true, Room: yes,
-		Waits: func(pod string) bool { return !gone[pod] },
-		Whole: func(pod string) bool { return gone[pod] || len(gone) == 0 || pod != "one" && pod != "other" }, // as Dispatcher.whole says
-	}
-	for _, lost := range []string{"one", "other"} {
-		clear(gone)
-		b, first, second := inTurn(at, 4, "one", "other")
-		if b.Phase(first) != Admitted || b.Phase(second) != Waiting {
-			t.Fatalf("the first is in phase %d, the second in phase %d", b.Phase(first), b.Phase(second))
+// TestWholeInItsTurn: a gang that loses a member in its turn leaves the turn to others, also if it is the member that
+// speaks for it: for a pod that is gone, or in another gang, it is not known whether its gang is whole. One that is whole
+// without that member keeps its turn, and so does one for which places are held.
+func TestWholeInItsTurn(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		pods   []string // the first of them speaks for it
+		least  int      // how many of them it needs once it has its turn
+		leaves []string // one after the other; empty for none
+		moves  bool     // they are put into another gang; otherwise they are gone
+		held   bool
+		want   []Phase // after each that leaves
+	}{
+		"a member is gone":                 {[]string{"one", "other"}, 2, []string{"other"}, false, false, []Phase{Outside}},
+		"the one that speaks for it is":    {[]string{"one", "other"}, 2, []string{"one"}, false, false, []Phase{Outside}},
+		"the one that speaks for it moves": {[]string{"one", "other"}, 2, []string{"one"}, true, false, []Phase{Outside}},
+		"others speak for it":              {[]string{"one", "two", "three"}, 2, []string{"one", "two"}, false, false, []Phase{Admitted, Outside}},
+		"it needs more":                    {[]string{"one"}, 2, []string{""}, false, false, []Phase{Outside}},
+		"it needs more, and holds a place": {[]string{"one"}, 2, []string{""}, false, true, []Phase{Admitted}},
+	} {
+		left, least := map[string]bool{}, 0
+		at := ready
+		at.Waits = func(pod string) bool { return c.moves || !left[pod] }
+		at.Whole = func(pod string) bool { // as Dispatcher.whole says
+			return left[pod] || !slices.Contains(c.pods, pod) || len(c.pods)-len(left) >= least
 		}
-		gone[lost] = true
-		b.goneNow(lost, at)
-		b.tickNow(at)
-		if b.Phase(second) != Admitted {
-			t.Errorf("the gang has lost %q, is in phase %d, and the second waits for its turn still", lost, b.Phase(first))
+		b := opened(Limits{Window: 10}, 10, Queue{Name: "a", Capability: gpus(10)})
+		j := of("a", 1, gpus(6))
+		j.Pod, j.Pods, j.Gang = c.pods[0], c.pods, true
+		u := Usage{Queue: "a", Job: j.Name, Amount: gpus(6 / int64(len(c.pods)))}
+		for _, pod := range c.pods {
+			b.Count(pod, u)
 		}
-	}
-}
-
-// TestSpeakerLeavesInItsTurn: so it does if the member that speaks for a gang is put into no gang, or another, by its
-// labels.
-func TestSpeakerLeavesInItsTurn(t *testing.T) {
-	left := false
-	at := Moment{
-		Now: start, Read: true, Waits: yes, Room: yes,
-		Whole: func(pod string) bool { return !left || pod != "other" }, // "one" is all there is to place with it by then
-	}
-	b, first, second := inTurn(at, 4, "one", "other")
-	left = true
-	b.Count("one", Usage{Queue: "a", Job: "alone", Amount: gpus(4)})
-	b.tickNow(at)
-	if b.Phase(second) != Admitted {
-		t.Errorf("the gang is in phase %d, and the second waits for its turn still", b.Phase(first))
-	}
-}
-
-// TestAnotherSpeaks: a gang that is whole without the member that speaks for it keeps its turn, and loses it once it
-// lacks another one.
-func TestAnotherSpeaks(t *testing.T) {
-	gone := map[string]bool{}
-	at := Moment{
-		Now: start, Read: true, Room: yes,
-		Waits: func(pod string) bool { return !gone[pod] },
-		Whole: func(pod string) bool { return gone[pod] || len(gone) < 2 || pod != "two" && pod != "three" }, // two of three are enough
-	}
-	b, first, second := inTurn(at, 3, "one", "two", "three")
-	for i, want := range []Phase{Admitted, Outside} {
-		pod := []string{"one", "two"}[i]
-		gone[pod] = true
-		b.goneNow(pod, at)
-		b.tickNow(at)
-		if got := b.Phase(first); got != want {
-			t.Errorf("without %d of its members the gang is %s, want %s", i+1, names[got], names[want])
+		b.Come(j, at)
+		second := comes(b, "a", 2, 8, at)
+		if b.Phase(j.Name) != Admitted || b.Phase(second) != Waiting {
+			t.Fatalf("%s: it is %s, the second is %s", sentence, names[b.Phase(j.Name)], names[b.Phase(second)])
 		}
-	}
-	if got := b.Phase(second); got != Admitted {
-		t.Errorf("the second is %s", names[got])
+		if least, u.Held = c.least, c.held; c.held {
+			b.Count(j.Pod, u)
+		}
+		for i, pod := range c.leaves {
+			switch left[pod] = true; {
+			case pod == "":
+				clear(left)
+			case c.moves:
+				b.Count(pod, Usage{Queue: "a", Job: "alone", Amount: u.Amount})
+			default:
+				b.goneNow(pod, at)
+			}
+			b.tickNow(at)
+			if got := b.Phase(j.Name); got != c.want[i] {
+				t.Errorf("%s: it is %s, want %s", sentence, names[got], names[c.want[i]])
+			}
+			if admitted := b.Phase(second) == Admitted; admitted != (c.want[i] == Outside) {
+				t.Errorf("%s: it is the turn of the second: %t", sentence, admitted)
+			}
+		}
 	}
 }

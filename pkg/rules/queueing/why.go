@@ -46,24 +46,15 @@ func IsLimit(reason string) bool {
 	return r.Shut() || r == Capability || r == Behind
 }
 
-// Why returns what a job waits for, in words for users; empty if it does not wait. It may cost a look at each
-// job.
-func (b *Book) Why(name string) (Reason, string) { return b.why(name, true) }
-
-// Keeps returns what a job waits for at the gate; empty if it does not wait. It costs a look at its queues and at the
-// jobs that come before it, and so does not know of ceilings that it would exceed together with other jobs.
-func (b *Book) Keeps(name string) string {
-	_, why := b.why(name, false)
-	return why
-}
-
-// why returns what a job waits for; together with other jobs, if these are to be looked at.
-func (b *Book) why(name string, together bool) (Reason, string) {
+// Why returns what a job waits for, in words for users; empty if it does not wait. It costs a look at its queues and at
+// the jobs that come before it. With together it also knows of ceilings that the job would exceed together with other
+// jobs, which may cost a look at each job.
+func (b *Book) Why(name string, together bool) (Reason, string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {
 		return "", ""
 	}
-	if reason, why := b.shut(j); reason != "" {
+	if reason, why := b.Shut(j.queues()...); reason != "" {
 		return reason, why
 	}
 	switch bound, over, why := b.judge(j); {
@@ -80,17 +71,8 @@ func (b *Book) why(name string, together bool) (Reason, string) {
 	return Turn, fmt.Sprintf("waiting for its turn in queue %q", j.Queue)
 }
 
-// shut returns which of a job's queues lets no job in; an empty reason means none.
-func (b *Book) shut(j *job) (Reason, string) { return b.shutOf(j.queues()) }
-
-// Shut reports whether a queue lets no job in.
-func (b *Book) Shut(queue string) bool {
-	reason, _ := b.shutOf([]string{queue})
-	return reason != ""
-}
-
-// shutOf returns which of some queues lets no job in.
-func (b *Book) shutOf(queues []string) (Reason, string) {
+// Shut returns which of some queues lets no job in, in words for users; an empty reason means none.
+func (b *Book) Shut(queues ...string) (Reason, string) {
 	for _, name := range queues {
 		switch q := b.queues[name]; {
 		case q == nil || q.spec == nil:
@@ -113,10 +95,14 @@ func (b *Book) closed(q *queue) bool {
 	return slices.ContainsFunc(q.path, func(at string) bool { spec := b.queues[at].spec; return spec != nil && spec.shut() })
 }
 
-// isShut reports whether any of a job's queues lets no job in.
-func (b *Book) isShut(j *job) bool {
-	reason, _ := b.shut(j)
-	return reason != ""
+// shutElsewhere reports whether any other queue than its own, in which a job asks for something, lets no job in.
+func (b *Book) shutElsewhere(j *job) bool {
+	for queue := range j.Options[j.at] {
+		if q := b.queues[queue]; queue != j.Queue && !b.serves(q) {
+			return true
+		}
+	}
+	return false
 }
 
 const (
@@ -135,40 +121,63 @@ const (
 // unread is what users are told while it is not known whose turn it is.
 const unread = "waiting for queues and pods to be read; see the scheduler's log"
 
-// Report is what the users of a job that waits are to be told.
+// Report is what the users of a job are to be told.
 type Report struct {
-	Job string
-	// Pods are all that would be placed. Gang: they are the minimum of gangs.
+	// Pods are all that would be placed.
 	Pods    []string
-	Gang    bool
 	Reason  Reason
 	Message string
+	// Failed: it did not fit, and this is what keeps it from more nodes now, in place of what was told about that when it
+	// failed.
+	Failed bool
 }
 
-// Reports returns what there is to tell, of all jobs.
-func (b *Book) Reports(at Moment) []Report {
-	var news []Report
+// News is what there is to report since the last look.
+type News struct {
+	// Members are pods of gangs that get another reason. It counts as reported.
+	Members []string
+	// Again are pods in no gang that have to come again, and are reported as they fail: something keeps them from more
+	// nodes now, and nothing did before, or the other way round.
+	Again []string
+	// Jobs are jobs in no gang of which [Book.Report] says something new.
+	Jobs []string
+}
+
+// News looks for jobs whose users have to be told something else than before. Call it about once a second. It costs a look
+// at all jobs that wait and, as [Book.blockedChanges] says, at those that did not fit.
+func (b *Book) News(at Moment) News {
+	news := b.blockedChanges(at)
 	for name, j := range b.timed {
-		if !j.told.renewed && at.Now.Before(j.told.lookedAt.Add(tellOther)) {
+		if j.phase != Waiting || !j.told.renewed && at.Now.Before(j.told.lookedAt.Add(tellOther)) {
 			continue
 		}
-		switch one, ok := b.Unreported(name, at); {
-		case ok:
-			news = append(news, one)
+		switch report, due := b.Report(name, at); {
+		case due && j.Gang:
+			b.MarkReported(name, report, at)
+			news.Members = append(news.Members, report.Pods...)
+		case due:
+			news.Jobs = append(news.Jobs, name)
 		case j.told.message != "" && j.told.message != unread:
 			j.told.lookedAt = at.Now
 		}
 	}
+	for _, names := range [][]string{news.Members, news.Again, news.Jobs} {
+		slices.Sort(names)
+	}
 	return news
 }
 
-// Unreported returns what there is to tell of a job; false for nothing.
-func (b *Book) Unreported(name string, at Moment) (Report, bool) {
+// Report returns what there is to tell of a job; false for nothing. Of gangs that did not fit it says nothing:
+// [Book.Blocked] does.
+func (b *Book) Report(name string, at Moment) (Report, bool) {
 	j := b.jobs[name]
-	if j == nil || j.phase != Waiting || !j.tried.IsZero() { // its pods' conditions say what was tried
+	switch {
+	case j != nil && j.phase == Failed && !j.Gang:
+		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words, Failed: true}, j.blocked.reason != ""
+	case j == nil || j.phase != Waiting || !j.tried.IsZero(): // its pods' conditions say what was tried
 		return Report{}, false
 	}
-	n := Report{Job: name, Pods: j.Pods, Gang: j.Gang, Reason: Unread, Message: unread}
+	n := Report{Pods: j.Pods, Reason: Unread, Message: unread}
 	waited, first := at.Now.Sub(j.since), j.told.message == unread || j.told.renewed
 	switch {
 	case !at.Read: // a queue that seems not to be there may not have been read
@@ -176,7 +185,7 @@ func (b *Book) Unreported(name string, at Moment) (Report, bool) {
 	case waited < tellAfter || !first && at.Now.Sub(j.told.at) < tellOther:
 		return Report{}, false
 	}
-	n.Reason, n.Message = b.Why(name)
+	n.Reason, n.Message = b.Why(name, true)
 	if other := n.Reason != j.told.reason; !first && at.Now.Sub(j.told.at) < tellAgain && (!other || n.Reason != j.told.other) {
 		j.told.other = n.Reason
 		return Report{}, false
@@ -191,9 +200,9 @@ func (b *Book) Unreported(name string, at Moment) (Report, bool) {
 	return n, true
 }
 
-// MarkReported records that the users of a job were told something.
-func (b *Book) MarkReported(n Report, at Moment) {
-	if j := b.jobs[n.Job]; j != nil && j.phase == Waiting {
+// MarkReported records that the users of a job that waits were told something.
+func (b *Book) MarkReported(name string, n Report, at Moment) {
+	if j := b.jobs[name]; j != nil && j.phase == Waiting && !n.Failed {
 		j.told.reason, j.told.message, j.told.at, j.told.renewed, j.told.other = n.Reason, n.Message, at.Now, false, ""
 	}
 }

@@ -8,12 +8,12 @@ package decisions
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -186,15 +186,9 @@ func lastLike(list []Decision, d Decision) int {
 
 // same reports whether two decisions differ in nothing but when they were made.
 func same(a, b *Decision) bool {
-	return a.Kind == b.Kind && a.Profile == b.Profile && a.Need == b.Need && a.Untried == b.Untried && a.Result == b.Result &&
-		a.Chosen == b.Chosen && a.Nodes == b.Nodes && a.Why == b.Why &&
-		a.Visited == b.Visited && maps.Equal(a.Refusals, b.Refusals) && slices.EqualFunc(a.Fits, b.Fits, sameFit) &&
-		slices.Equal(a.Gangs, b.Gangs) && slices.Equal(a.Domains, b.Domains) && slices.Equal(a.Bundles, b.Bundles)
-}
-
-func sameFit(a, b Fit) bool {
-	return a.Gang == b.Gang && a.Topology == b.Topology && a.Domain == b.Domain && a.Fits == b.Fits && a.Min == b.Min &&
-		maps.Equal(a.Short, b.Short)
+	made := *b
+	made.At, made.Last, made.Times = a.At, a.Last, a.Times
+	return equality.Semantic.DeepEqual(*a, made)
 }
 
 // Of returns what was decided for a gang, in the order in which it was last decided. Its name is namespace/name.

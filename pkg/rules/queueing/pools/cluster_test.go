@@ -156,33 +156,6 @@ func TestTotal(t *testing.T) {
 	}
 }
 
-// TestForeign: what pods of other schedulers have counts against the pool of its node, once that is
-// known and counts.
-func TestForeign(t *testing.T) {
-	c := mustNew(t, models("a"))
-	c.SetForeign("x", "n", vector.Vector{gpu: 3})
-	step := func(sentence string, want vector.Vector) {
-		t.Helper()
-		if diff := cmp.Diff(want, without(c.Total())); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", sentence, diff)
-		}
-	}
-	step("the node is not known", vector.Vector{})
-	c.SetNode(nodeOf("n", 8, map[string]string{"model": "a"}))
-	step("it is", vector.Vector{"nvidia.com/gpu@a": 5})
-	c.SetNode(nodeOf("n", 8, nil))
-	step("it is in another pool now", vector.Vector{gpu: 5})
-	c.SetNode(nodeOf("n", 8, nil, taint("gone", v1.TaintEffectNoExecute)))
-	step("nobody can use it", vector.Vector{})
-	c.SetForeign("x", "n", vector.Vector{gpu: 1})
-	c.SetNode(nodeOf("n", 8, nil))
-	step("less than before", vector.Vector{gpu: 7})
-	if !c.DropForeign("x") || c.DropForeign("x") {
-		t.Error("it is gone once")
-	}
-	step("and nothing", vector.Vector{gpu: 8})
-}
-
 // TestPools: which pools a pod may use.
 func TestPools(t *testing.T) {
 	pools := append(models("a", "b"), config.Pool{Name: "none", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"model": "none"}}})

@@ -152,40 +152,6 @@ func TestDeserveHolds(t *testing.T) {
 	}
 }
 
-// TestContested: queues are contested over what exists for their parent.
-func TestContested(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		total  int64
-		queues map[string]Queue
-		want   []string
-	}{
-		"enough for all": {8, byName(Queue{Name: "a", Request: gpus(4)}, Queue{Name: "b", Request: gpus(4)}), nil},
-		"less than they ask for, though their parent states more": {
-			4, byName(Queue{Name: "p", Deserved: gpus(10)}, Queue{Name: "p1", Parent: "p", Request: gpus(4)}, Queue{Name: "p2", Parent: "p", Request: gpus(4)}),
-			[]string{"p", "p1", "p2"},
-		},
-		"less than they ask for, since another parent states as much": {
-			6, byName(
-				Queue{Name: "p", Deserved: gpus(5)}, Queue{Name: "p1", Parent: "p", Request: gpus(2)}, Queue{Name: "p2", Parent: "p", Request: gpus(2)},
-				Queue{Name: "q", Deserved: gpus(5)}, Queue{Name: "q1", Parent: "q", Request: gpus(5)}),
-			[]string{"p", "p1", "p2", "q", "q1"},
-		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			var got []string
-			shares := Deserve(gpus(c.total), c.queues)
-			for _, name := range slices.Sorted(maps.Keys(shares)) {
-				if shares[name].Contested[gpu] {
-					got = append(got, name)
-				}
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("contested (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // TestDeserveWhatExists: in random trees, whatever is stated, the queues of a parent that share by weight deserve no
 // more together than what exists of what the parent deserves, and they are contested if all ask for more than the
 // parent can have. What exists is handed out unit by unit.

@@ -23,10 +23,6 @@ type Caller interface {
 	Ours(schedulerName string) bool
 	// QueueOf returns the queue of a pod.
 	QueueOf(pod *v1.Pod) string
-	// Moment returns the present, for the book.
-	Moment() queueing.Moment
-	// Do carries out what follows from an input to the book.
-	Do(effects queueing.Effects)
 	// HeldChanged is called when capacity that is held for pods to come counts otherwise than before.
 	HeldChanged()
 	// Recounted is called when a pod of a job asks for something else than when it was counted, for its claims have
@@ -143,7 +139,8 @@ func (c *Counter) leave(class *pools.Class) {
 // share tells the book what the nodes have to share.
 func (c *Counter) share() { c.book.SetTotal(c.nodes.Total()) }
 
-// Drop ends what is counted of a pod, whoever schedules it.
+// Drop ends what is counted of a pod, whoever schedules it. Its usage stays in the book: the caller reports it as gone there
+// then.
 func (c *Counter) Drop(uid types.UID) {
 	others := c.claims.DropPod(uid)
 	c.DropForeign(uid)
@@ -156,7 +153,6 @@ func (c *Counter) Drop(uid types.UID) {
 	}
 	c.ClaimsChanged(others) // before other jobs of its queue get what it gives back
 	c.recountHeldFor(uid)
-	c.caller.Do(c.book.Gone(string(uid), c.caller.Moment()))
 }
 
 // SetForeign counts what a pod of another scheduler has of its node. It reports whether that has changed.

@@ -1,13 +1,14 @@
 package usage
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
@@ -44,20 +45,19 @@ func (classes) Renamed(amount resource.Vector) resource.Vector { return amount }
 
 const ours = "ours"
 
-// caller finds the queue of a pod in its label, and expects no effects.
-type caller struct{ t *testing.T }
+// caller finds the queue of a pod in its label.
+type caller struct{}
 
 func (caller) Ours(schedulerName string) bool { return schedulerName == ours }
 func (caller) QueueOf(pod *v1.Pod) string     { return pod.Labels[v1alpha1.QueueLabel] }
-func (caller) Moment() queueing.Moment        { return queueing.Moment{} }
 func (caller) HeldChanged()                   {}
 func (caller) Recounted(string)               {}
 
-func (c caller) Do(effects queueing.Effects) {
-	if len(effects.Call) > 0 {
-		c.t.Errorf("there are no jobs, and pods %v are called", effects.Call)
-	}
-}
+// assumed is an annotation of pods with the node that the scheduler has given to them, which no pod names yet.
+const assumed = "assumed"
+
+// nodeOf returns the node that a pod has.
+func nodeOf(pod *v1.Pod) string { return cmp.Or(pod.Spec.NodeName, pod.Annotations[assumed]) }
 
 // counted is a counter with what it counts into.
 type counted struct {
@@ -74,7 +74,7 @@ func newCounted(t *testing.T) *counted {
 	}
 	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.SetQueues(queueing.Queue{Name: "a", Weight: 1}, queueing.Queue{Name: "b", Weight: 1})
-	return &counted{Counter: New(caller{t}, book, nodes, claims.New(classes{})), book: book, nodes: nodes}
+	return &counted{Counter: New(caller{}, book, nodes, claims.New(classes{})), book: book, nodes: nodes}
 }
 
 // countPod counts a pod as scheduler and controller do.
@@ -83,9 +83,15 @@ func (c *counted) countPod(pod *v1.Pod) {
 		c.SetForeign(pod)
 		return
 	}
-	c.Count(pod, pod.Spec.NodeName, queueing.Usage{
-		Queue: pod.Labels[v1alpha1.QueueLabel], Runs: pod.Spec.NodeName != "", Demand: queueing.Full,
+	c.Count(pod, nodeOf(pod), queueing.Usage{
+		Queue: pod.Labels[v1alpha1.QueueLabel], Runs: nodeOf(pod) != "", Demand: queueing.Full,
 	})
+}
+
+// gone ends what is counted of a pod.
+func (c *counted) gone(uid types.UID) {
+	c.Drop(uid)
+	c.book.Gone(string(uid), queueing.Moment{})
 }
 
 // again counts pods again that have moved with their node.
@@ -143,7 +149,7 @@ func (c *counted) uses(o *objects) map[string]string {
 // exist, of which one for each pod that moves counts only beyond the pod.
 func (o *objects) running(queue string) (sum int64) {
 	is := func(pod *v1.Pod) bool {
-		return pod != nil && pod.Spec.SchedulerName == ours && pod.Spec.NodeName != "" && pod.Labels[v1alpha1.QueueLabel] == queue
+		return pod != nil && pod.Spec.SchedulerName == ours && nodeOf(pod) != "" && pod.Labels[v1alpha1.QueueLabel] == queue
 	}
 	for _, pod := range o.pods {
 		if is(pod) {
@@ -166,8 +172,11 @@ func (o *objects) running(queue string) (sum int64) {
 	return sum
 }
 
-// has returns what a pod has of its node.
+// has returns what a pod that has a node counts for: no more than its node has where the pod names that.
 func (o *objects) has(pod *v1.Pod) resource.Vector {
+	if pod.Spec.NodeName == "" {
+		return o.asks(pod)
+	}
 	has := resource.Vector{}
 	if node := o.nodes[pod.Spec.NodeName]; node != nil {
 		most := resource.OfNode(node)
@@ -259,7 +268,7 @@ func (c *counted) change(r *rand.Rand, o *objects, version int) {
 	case 5:
 		uid := types.UID(fmt.Sprint("p", r.IntN(4)))
 		delete(o.pods, uid)
-		c.Drop(uid)
+		c.gone(uid)
 	default:
 		uid := fmt.Sprint("p", r.IntN(4))
 		pod := podOf(r, uid, version)
@@ -268,6 +277,8 @@ func (c *counted) change(r *rand.Rand, o *objects, version int) {
 		}
 		if r.IntN(2) == 0 || pod.Spec.SchedulerName != ours {
 			pod.Spec.NodeName = fmt.Sprint("n", r.IntN(2))
+		} else if r.IntN(3) == 0 {
+			pod.Annotations = map[string]string{assumed: fmt.Sprint("n", r.IntN(2))}
 		}
 		o.pods[types.UID(uid)] = pod
 		c.countPod(pod)
@@ -313,7 +324,7 @@ func TestWhatExistsDecides(t *testing.T) {
 			c.change(r, o, version)
 			fresh := newCounted(t)
 			fresh.all(r, o)
-			if diff := cmp.Diff(fresh.uses(o), c.uses(o)); diff != "" {
+			if diff := gocmp.Diff(fresh.uses(o), c.uses(o)); diff != "" {
 				t.Fatalf("seed %d, after change %d (-from scratch +as it was told):\n%s", seed, version, diff)
 			}
 			for name, s := range c.book.Standings() {
@@ -329,7 +340,7 @@ func TestWhatExistsDecides(t *testing.T) {
 			sizes[len(c.pods)] = true
 		}
 		for uid := range o.pods {
-			c.Drop(uid)
+			c.gone(uid)
 		}
 		for id := range o.held {
 			c.DropHeld(id)

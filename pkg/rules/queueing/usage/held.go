@@ -74,7 +74,7 @@ func (c *Counter) DropHeld(id hold.ID) bool {
 	delete(c.all, id)
 	c.DropForeign(types.UID(id))
 	c.recountHeldFor(pod) // another may count less now
-	c.caller.Do(c.book.Gone(string(id), c.caller.Moment()))
+	c.book.Uncount(string(id))
 	return true
 }
 
@@ -105,7 +105,7 @@ func (c *Counter) tally(id hold.ID) {
 	h := c.all[id]
 	c.DropForeign(types.UID(id))
 	if !c.caller.Ours(h.pod.Spec.SchedulerName) {
-		c.uncount(id)
+		c.book.Uncount(string(id))
 		c.occupy(id, nil)
 		c.nodes.SetForeign(types.UID(id), h.node, c.claims.Renamed(h.amount))
 		c.share()
@@ -114,22 +114,15 @@ func (c *Counter) tally(id hold.ID) {
 	counts := c.countsOf(id)
 	c.occupy(id, counts)
 	if counts.Zero() {
-		c.uncount(id)
+		c.book.Uncount(string(id))
 		return
 	}
 	pool, _ := c.nodes.Pool(h.node) // it is known, since something counts
 	c.book.Count(string(id), queueing.Usage{Queue: c.caller.QueueOf(h.pod), Amount: counts.In(pool), Runs: true})
 }
 
-// uncount ends what is counted of what is held, if anything is.
-func (c *Counter) uncount(id hold.ID) {
-	if _, counted := c.book.Counted(string(id)); counted {
-		c.caller.Do(c.book.Gone(string(id), c.caller.Moment()))
-	}
-}
-
-// countsOf returns what counts of what is held: nothing on a node that is gone, and only what is beyond a pod in whose
-// place it counts.
+// countsOf returns what counts of what is held: nothing on a node that is gone, and only what is beyond what a pod counts
+// for in whose place it is.
 func (c *Counter) countsOf(id hold.ID) resource.Vector {
 	h := c.all[id]
 	if _, known := c.nodes.Pool(h.node); !known {
@@ -137,8 +130,9 @@ func (c *Counter) countsOf(id hold.ID) resource.Vector {
 	}
 	counts := maps.Clone(c.claims.Renamed(h.amount))
 	if pod := inPlaceOf(h); pod != "" && c.inPlace[pod] == id {
-		for name, amount := range c.nodes.On(c.pods[pod].Node, c.pods[pod].Amount) {
-			counts[name] = max(0, counts[name]-amount)
+		for name, amount := range c.usageOf(pod).Amount {
+			_, plain := resource.Split(name)
+			counts[plain] = max(0, counts[plain]-amount)
 		}
 	}
 	return counts
