@@ -68,7 +68,7 @@ func TestBasicIsNoGang(t *testing.T) {
 	if s.Outside(annotated) || s.Single(annotated) {
 		t.Error("one that is in a gang by annotation is in none")
 	}
-	if queue := s.QueueOf(testProfile, train); queue != "research" {
+	if queue := s.Said(testProfile, train).Queue; queue != "research" {
 		t.Errorf("its queue is %q", queue)
 	}
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))

@@ -18,7 +18,7 @@ func TestAskedWhileRegistering(t *testing.T) {
 	go func() {
 		defer close(asked)
 		for range 1000 {
-			s.QueueOf("one", gangstate.Key{})
+			s.Said("one", gangstate.Key{})
 		}
 	}()
 	for i := range 100 {
