@@ -99,13 +99,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// ignored reports whether the reservation of a pod does not concern this plugin:
-// outside gangs, and for simulated reservations of native pod groups.
-func (pl *Gang) ignored(state fwk.CycleState, pod *v1.Pod) bool {
-	return state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod)
-}
-
-// Reserve notes that the scheduler's cache accounts for the member from now on.
+// Reserve notes that the scheduler's cache accounts for the member from now on. Simulated reservations of native pod groups
+// do not concern this plugin.
 func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if state.IsPodGroupSchedulingCycle() {
 		return nil
@@ -137,7 +132,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 
 // Permit releases the group if this member completes it. Otherwise the member waits.
 func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
-	if pl.ignored(state, pod) {
+	if state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod) {
 		return nil, 0
 	}
 	var wait, ahead bool

@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -322,7 +323,7 @@ func (r *Registry) GroupOf(pod *v1.Pod) (group hold.Holder, ok bool) {
 // Explain reports to the users of gangs of a profile why they wait, if that has changed.
 func (r *Registry) Explain(ctx context.Context, profile string, keys []gangstate.Key) {
 	if p := r.all()[profile]; p != nil {
-		p.adapter.Act(ctx, gangstate.Effects{Changed: keys})
+		p.adapter.Act(ctx, gangstate.Effects{Changed: sets.New(keys...)})
 	}
 }
 

@@ -46,7 +46,7 @@ type adapter struct {
 
 func (a adapter) Act(_ context.Context, e gangstate.Effects) {
 	sum := a.s.acted[a.profile]
-	sum.Changed, sum.Activate = slices.Concat(sum.Changed, e.Changed), slices.Concat(sum.Activate, e.Activate)
+	sum.Changed, sum.Activate = sum.Changed.Union(e.Changed), slices.Concat(sum.Activate, e.Activate)
 	sum.Problems = slices.Concat(sum.Problems, e.Problems)
 	a.s.acted[a.profile] = sum
 }

@@ -49,11 +49,12 @@ func (c *cluster) cycle(pod *v1.Pod) {
 	case Follow:
 		c.follow(pod, v.Node)
 	case Lead:
-		_, o := c.plan(v.Attempt)
+		rivals, o := c.plan(v.Attempt)
 		c.attempts = append(c.attempts, attempted{v.Attempt, o})
 		c.now = c.now.Add(o.Cost)
 		accepted, e := c.s.Planned(v.Attempt, o, c.now)
 		c.doPlan(e, accepted)
+		c.do(c.s.Yield(rivals))
 		if node := accepted[pod.UID]; o.Complete && node != "" {
 			c.follow(pod, node)
 		} else {
@@ -185,26 +186,25 @@ func (c *cluster) fit(pod *v1.Pod, used map[string]int) string {
 	return ""
 }
 
-// plan places an attempt, without and then with what its rivals hold.
-func (c *cluster) plan(a *Attempt) (map[types.UID]string, Outcome) {
+// plan places an attempt, without and then with what its rivals hold. It returns those that have to give that back.
+func (c *cluster) plan(a *Attempt) ([]string, Outcome) {
 	o := c.try(a, nil)
 	if o.Complete {
-		return o.Nodes, o
+		return nil, o
 	}
 	if fresh := c.s.FromScratch(a); fresh != nil {
 		if better := c.try(fresh, []string{a.Group}); better.Complete {
 			better.FromScratch = true
-			return better.Nodes, better
+			return nil, better
 		}
 	}
 	rivals := c.s.LowerRankedHolders(a)
 	for n := 1; n <= len(rivals); n++ {
 		if better := c.try(a, rivals[:n]); better.Complete {
-			better.Evict = rivals[:n]
-			return better.Nodes, better
+			return rivals[:n], better
 		}
 	}
-	return o.Nodes, o
+	return nil, o
 }
 
 func (c *cluster) try(a *Attempt, evict []string) Outcome {

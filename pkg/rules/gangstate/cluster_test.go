@@ -371,7 +371,7 @@ func (c *cluster) before(a, b *v1.Pod) bool {
 	}
 	return cmp.Or(
 		cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)), cmp.Compare(late(x), late(y)), x.Created.Compare(y.Created),
-		cmp.Compare(x.Gang, y.Gang), compareMembers(&member{pod: a}, &member{pod: b})) < 0
+		cmp.Compare(x.Gang, y.Gang), compareMembers(newMember(a), newMember(b))) < 0
 }
 
 // step runs one task or one scheduling cycle.

@@ -131,7 +131,6 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.readmit(leader)
 		return nil, s.take()
 	}
-	s.evict(o.Evict, grp)
 	hopeless := o.Hopeless && !o.Complete
 	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
@@ -273,8 +272,8 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	default:
-		if grp := m.gang.group; grp.partial && m.state == Returning && m.free() {
-			grp.changes++ // the outcome of the last attempt is out of date
+		if m.state == Returning && m.free() {
+			m.gang.group.changes++ // the last attempt was made without it
 		}
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
@@ -328,17 +327,11 @@ func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
 		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
 		s.endTurn(m)
-		m.gang.noteStart(&s.effects, now)
+		if g := m.gang; !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
+			s.effects.Started = append(s.effects.Started, now.Sub(g.completed))
+			g.completed = time.Time{}
+		}
 		s.settle(m.gang, now)
 	}
 	return s.take()
-}
-
-// noteStart notes, once per round, how long it took from when a gang was complete until its minimum
-// was bound.
-func (g *gang) noteStart(e *Effects, now time.Time) {
-	if !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
-		e.Started = append(e.Started, now.Sub(g.completed))
-		g.completed = time.Time{}
-	}
 }

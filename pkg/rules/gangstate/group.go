@@ -40,9 +40,7 @@ type group struct {
 	failures  int
 	notBefore time.Time
 	// tried is the number of members that the last attempt looked at; 0 if none was made since the group came together.
-	// partial: members had yet to give back their nodes then, and were left out.
-	tried   int
-	partial bool
+	tried int
 	// changes counts what has changed about the group itself, after which it may fit. roomFor is what room is made for if
 	// that is not the group: its only pod.
 	changes int

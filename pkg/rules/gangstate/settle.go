@@ -7,7 +7,7 @@ import "time"
 func (s *Gangs) settle(g *gang, now time.Time) {
 	s.tell(g)
 	grp := g.group
-	s.touch(grp)
+	s.tell(grp.gangs[0])
 	if len(g.members) == 0 {
 		g.missed = time.Time{}
 	}
@@ -119,7 +119,7 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
 	grp.phase = next
-	s.touch(grp)
+	s.tell(grp.gangs[0])
 	s.lead(grp, now)
 }
 

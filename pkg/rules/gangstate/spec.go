@@ -2,6 +2,7 @@ package gangstate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -197,17 +198,16 @@ func definesGang(pod *v1.Pod) (ok bool, bad *Problem) {
 	return true, nil
 }
 
-// describing are the annotations that describe a gang; the last one is a label,
+// describing are the annotations that describe a gang: those that pods and PodGroups may carry. The last one is a label,
 // too.
-var describing = [...]string{
-	v1alpha1.MinAvailableAnnotation, v1alpha1.WaitingTimeAnnotation, v1alpha1.TotalNumberAnnotation,
-	v1alpha1.ModeAnnotation, v1alpha1.GroupsAnnotation, v1alpha1.MatchPolicyAnnotation,
-	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
-	v1alpha1.TopologySlicesAnnotation, v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologySpreadAnnotation,
-	v1alpha1.NetworkTopologySpecAnnotation, v1alpha1.StagesAnnotation,
-	v1alpha1.PreemptionDelayAnnotation, v1alpha1.EvictByAnnotation,
-	v1alpha1.PodGroupMinAvailableLabel,
-}
+var describing = func() (names []string) {
+	for _, key := range keys.Table {
+		if slices.Contains(key.AnnotationOf, keys.Pod) && slices.Contains(key.AnnotationOf, keys.PodGroup) {
+			names = append(names, key.Name)
+		}
+	}
+	return append(names, v1alpha1.PodGroupMinAvailableLabel)
+}()
 
 // describesGang reports whether a pod carries anything besides membership, so that it may add to what
 // a PodGroup says.

@@ -230,12 +230,12 @@ func TestStoriesOfLeaders(t *testing.T) {
 func checkSuperseded(g *gang, fail func(string, ...any)) {
 	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[jobSetAttempt]); return n }
 	for uid, m := range g.members {
-		if m.superseded != g.incarnation.supersedes(originOf(m.pod)) {
-			fail("pod %s is superseded: %t", uid, m.superseded)
+		if m.replaced != g.incarnation.replaces(originOf(m.pod)) {
+			fail("pod %s is replaced: %t", uid, m.replaced)
 		}
 		for _, other := range g.members {
 			set := m.pod.Labels[jobSetUID]
-			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.superseded {
+			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.replaced {
 				fail("pod %s is not superseded, and pod %s is of the next attempt", uid, other.uid())
 			}
 		}

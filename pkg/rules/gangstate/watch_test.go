@@ -180,7 +180,7 @@ func staysBound(g *gang, m *member) bool {
 
 // stays reports whether a member is not being deleted, and will not be.
 func stays(g *gang, m *member) bool {
-	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !m.superseded
+	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !g.incarnation.supersedes(originOf(m.pod))
 }
 
 // ofAnother reports whether the PodGroup is of another owner than a pod that is in the gang of its owner.
@@ -391,7 +391,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if describers != len(g.describers) || !slices.IsSortedFunc(g.describers, compareDescribers) || g.definer != g.defining() {
 		var are []string
 		for _, m := range g.describers {
-			are = append(are, fmt.Sprintf("%s dying %t defines %t %v %v", m.pod.Name, m.pod.DeletionTimestamp != nil, m.defines, m.index(), m.pod.Spec.Priority))
+			are = append(are, fmt.Sprintf("%s dying %t defines %t %v %v", m.pod.Name, m.pod.DeletionTimestamp != nil, m.defines, m.index, m.pod.Spec.Priority))
 		}
 		fail("gang %s: wrong describers: %d say something, in order %v; definer %v, not %v", g.key, describers, are, g.definer, g.defining())
 	}

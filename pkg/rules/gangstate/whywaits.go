@@ -44,7 +44,10 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return Explanation{}, false
 	}
 	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
-	if newer := g.sorted(func(m *member) bool { return m.state == Pending && m.staleOwner }); len(newer) > 0 {
+	stale := func(m *member) bool {
+		return m.state == Pending && m.replaced && g.incarnation.hasStaleOwner(originOf(m.pod))
+	}
+	if newer := g.sorted(stale); len(newer) > 0 {
 		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, textStaleOwner(key, len(newer))
 		return e, true
 	}
