@@ -22,9 +22,7 @@ func (c *cluster) cycle(pod *v1.Pod) {
 		c.park(pod.UID, false)
 		return
 	}
-	if !c.old {
-		c.turns.BeginCycle()
-	}
+	c.turns.BeginCycle()
 	v := c.visit(pod)
 	if v.Verdict == Lead {
 		c.turns.Begin(v.Group, c.now)
@@ -218,7 +216,6 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 	for _, need := range a.Gangs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
 		for _, pod := range need.Pending {
-			o.Coupled = o.Coupled || pod.Labels[coupledLabel] != ""
 			if node := c.fit(pod, used); node != "" {
 				used[node] += sizeOf(pod)
 				o.Nodes[pod.UID] = node
@@ -250,7 +247,7 @@ func shapeOf(a *Attempt) turns.Shape {
 		return turns.Shape{}
 	}
 	for _, pod := range need.Pending {
-		if sizeOf(pod) != sizeOf(need.Pending[0]) || pod.Labels[nodeLabel]+pod.Labels[coupledLabel] != "" {
+		if sizeOf(pod) != sizeOf(need.Pending[0]) || pod.Labels[nodeLabel] != "" {
 			return turns.Shape{}
 		}
 	}
