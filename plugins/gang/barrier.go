@@ -171,7 +171,9 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	if d == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	pl.goThrough(ctx, pod)
+	if len(pod.Spec.ResourceClaims) > 0 { // all calls for them have been made
+		pl.gangs.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
+	}
 	if !isClosed(d.opened) {
 		if preempted := pl.stand(ctx, pod, d); preempted {
 			return unschedulable(pod, node, reasonPreempted)

@@ -229,7 +229,7 @@ func TestPodGroupRefused(t *testing.T) {
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-		return g.Describe(gangstate.Community, key, &gangstate.Object{}, now)
+		return g.Describe(gangstate.Community, key, &gangstate.Object{UID: "u"}, now)
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
 	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})

@@ -105,13 +105,6 @@ type Adapter interface {
 	Explanation(key gangstate.Key) (gangstate.Explanation, bool)
 }
 
-// Settings are the settings for the gangs of a profile.
-type Settings struct {
-	// Defaults are the settings of gangs that set nothing else.
-	Defaults gangstate.Defaults
-	Backoff  gangstate.Backoff
-}
-
 // Profile has the gangs of one profile. It is safe for concurrent use.
 type Profile struct {
 	*Registry
@@ -123,10 +116,11 @@ type Profile struct {
 	defaults gangstate.Defaults
 }
 
-// Register adds the gangs of a profile, before Start. It is called for one profile at a time.
-func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapter) *Profile {
+// Register adds the gangs of a profile, before Start; defaults are the settings of those that set nothing else. It is
+// called for one profile at a time.
+func (r *Registry) Register(handle fwk.Handle, defaults gangstate.Defaults, backoff gangstate.Backoff, adapter Adapter) *Profile {
 	registerMetrics()
-	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: settings.Defaults, gangs: gangstate.New(settings.Defaults, settings.Backoff)}
+	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: defaults, gangs: gangstate.New(defaults, backoff)}
 	profiles := maps.Clone(r.all())
 	profiles[p.name] = p
 	r.profiles.Store(&profiles)

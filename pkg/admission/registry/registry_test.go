@@ -22,7 +22,7 @@ func TestAskedWhileRegistering(t *testing.T) {
 		}
 	}()
 	for i := range 100 {
-		s.Register(named{name: fmt.Sprint("profile-", i)}, Settings{}, nil)
+		s.Register(named{name: fmt.Sprint("profile-", i)}, gangstate.Defaults{}, gangstate.Backoff{}, nil)
 	}
 	<-asked
 	if got := len(s.all()); got != 101 {

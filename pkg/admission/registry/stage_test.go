@@ -87,7 +87,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s.Register(handle, Settings{Defaults: gangstate.Defaults{WaitTime: time.Minute}, Backoff: gangstate.Backoff{Initial: time.Second, Max: time.Second}}, adapter{s, name}).
+		s.Register(handle, gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, adapter{s, name}).
 			Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	}
 	return s

@@ -204,7 +204,6 @@ func TestRivals(t *testing.T) {
 func TestClosed(t *testing.T) {
 	tellStories(t, map[string]story{
 		"while it does not know everything nobody is let through": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.s.closed = true
 				c.add(podsNamed("p", 2, of("x"), needs(2))...)

@@ -60,12 +60,14 @@ func (s *Gangs) Queue(pod *v1.Pod) (p Position, refusal string) {
 
 func gatedReason(key Key) string { return "waiting for gang " + key.String() }
 
-// Position is what orders a member in the queue: that of its gang, so that the members are next to
+// Position is what orders a member in the queue, after its priority: that of its gang, so that the members are next to
 // each other.
 type Position struct {
+	// Created is when the gang came to be.
 	Created time.Time
 	Gang    string
-	// Extra: the gang has its minimum; this member must not delay that of another.
+	// Extra: the gang has its minimum; this member must not delay that of another, and comes after everything else of its
+	// priority.
 	Extra bool
 }
 

@@ -77,7 +77,6 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 			want: []string{"a replacement, and two with gates: a/x 2 pending 3 bound"},
 		},
 		"a role that is short is part of the minimum": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.s.closed = true
 				gang := []func(*podT){of("x"), needs(2), says(rolesKey, `{"ps":1,"w":1}`)}

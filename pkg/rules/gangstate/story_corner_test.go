@@ -28,7 +28,6 @@ func (c *cluster) permitOnly(id types.UID) {
 func TestStoriesOfCorners(t *testing.T) {
 	tellStories(t, map[string]story{
 		"a gang that runs waits for none that it names, and does not keep its group waiting": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 1, of("x"), needs(1), says(groupsKey, `["a/y","a/none"]`), on("n"))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
@@ -235,7 +234,6 @@ func TestStoriesOfCorners(t *testing.T) {
 			want: []string{"y does not fit: a/x 2 bound, a/y 2 pending"},
 		},
 		"what is held stays so when gangs part that are both complete": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 2, of("x"), needs(2), says(groupsKey, `["a/y"]`))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)

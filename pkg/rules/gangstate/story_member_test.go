@@ -14,7 +14,6 @@ func TestStoriesOfSpecs(t *testing.T) {
 	const used = "the minimum that another member or the PodGroup states; without one the gang is held back"
 	tellStories(t, map[string]story{
 		"illegal annotations": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podOf("p1", of("train"), says(minKey, "xxx")))
 				c.outcome("first")
@@ -33,7 +32,6 @@ func TestStoriesOfSpecs(t *testing.T) {
 			},
 		},
 		"a bad value is told once, on the object that has it": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 3, Annotations: values{modeKey: "loose"}})
 				c.add(podOf("p1", of("train"), says(minKey, "two")))
@@ -47,7 +45,6 @@ func TestStoriesOfSpecs(t *testing.T) {
 			},
 		},
 		"a bad value that all members have is told once, also when they go one by one": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				for i := range 4 {
 					c.add(podOf(fmt.Sprint("p", i), of("train"), needs(3), says(modeKey, "loose")))
@@ -63,7 +60,6 @@ func TestStoriesOfSpecs(t *testing.T) {
 			},
 		},
 		"a member that states a minimum defines the gang rather than an older one that does not": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 5})
 				c.add(podOf("p1", of("train"), says(modeKey, "NonStrict"), aged(time.Hour)))
@@ -71,25 +67,6 @@ func TestStoriesOfSpecs(t *testing.T) {
 				c.outcome("min 2, by the younger")
 			},
 			want: []string{"min 2, by the younger: a/train 2 bound"},
-		},
-		"when the defining member goes, the next one defines": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podOf("p1", of("train"), needs(4)), podOf("p2", of("train"), needs(2)), podOf("p3", of("train"), needs(3)))
-				c.outcome("min 4")
-				c.remove("p1")
-				c.outcome("min 2")
-			},
-			want: []string{"min 4: a/train 3 pending", "min 2: a/train 2 bound"},
-		},
-		"a member that changes its mind redefines the gang": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podOf("p1", of("train"), needs(3)), podOf("p2", of("train"), needs(2)))
-				c.change("p1", mutely(minKey))
-				c.outcome("min 2")
-			},
-			want: []string{"min 2: a/train 2 bound"},
 		},
 		"the PodGroup before the pods, and an annotation over its minimum": {
 			room: map[string]int{"n": 2},
@@ -155,7 +132,6 @@ func TestStoriesOfSpecs(t *testing.T) {
 func TestStoriesOfMembers(t *testing.T) {
 	tellStories(t, map[string]story{
 		"pods with scheduling gates are members, and wait for their user": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("train"), needs(3))...)
 				c.bring(podOf("q", of("train"), needs(3), gated))
@@ -169,7 +145,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 		},
 		"a pod whose ResourceClaims are not made yet is a member, and waits for them": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("train"), needs(3))...)
 				c.bring(podOf("q", of("train"), needs(3), claiming("gpu", "nic")))
@@ -187,7 +162,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 		},
 		"members that share a claim come one after the other, and are bound together": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 3, of("train"), needs(4), naming("ours"))...)
 				c.add(podOf("q", of("train"), needs(4)))
@@ -197,7 +171,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			want: []string{"shared: a/train 4 bound"},
 		},
 		"one that fails on its node gives up its turn": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.spoiled = "p1"
 				c.add(podsNamed("p", 3, of("train"), needs(2), naming("ours", "more"))...)
@@ -206,7 +179,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			want: []string{"p1 comes last: a/train 3 bound"},
 		},
 		"a member waits while the allocation of its claim is taken back": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				ours := types.NamespacedName{Namespace: "a", Name: "ours"}
 				c.add(podsNamed("p", 3, of("train"), needs(3))...)
@@ -225,7 +197,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 		},
 		"a member whose claim is taken back while it is in its cycle tries again": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				ours := types.NamespacedName{Namespace: "a", Name: "ours"}
 				c.add(podsNamed("p", 3, of("train"), needs(2))...)
@@ -243,7 +214,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			want: []string{"may be taken back: true", "after 2 cycles: a/train 3 bound"},
 		},
 		"a rank that is none is told, and the labels of the pod count": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podOf("p1", of("train"), needs(1), says(v1alpha1.NetworkTopologyIndexAnnotation, "first")))
 			},
@@ -252,7 +222,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 		},
 		"a member is recreated before its deletion is seen": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("train"), needs(2))...)
 				c.step()
@@ -345,7 +314,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			want: []string{"p3 went: a/train 2 pending", "0 accepted"},
 		},
 		"a plan whose group changed meanwhile is made again": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
 				c.add(podsNamed("x", 2, of("x"), needs(2))...)
@@ -361,7 +329,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			want: []string{"x has joined y: a/x 2 pending, a/y 2 pending", "together: a/x 2 bound, a/y 2 bound"},
 		},
 		"a group that changes while members are held gives them back": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 2, of("x"), needs(2))...)
 				c.step()
@@ -377,7 +344,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 		},
 		"gangs whose link leaves settle on their own": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 1, of("x"), needs(1), says(groupsKey, `["a/y"]`))...)
 				c.add(podsNamed("y", 1, of("y"), needs(2), says(groupsKey, `["a/x","a/z"]`))...)
@@ -392,7 +358,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 		},
 		"a pod that leaves its gang is on its own": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("train"), needs(3))...)
 				c.change("p1", of(""))
@@ -402,7 +367,6 @@ func TestStoriesOfMembers(t *testing.T) {
 			want: []string{"p1 left: a/train 1 pending", "p1 on n"},
 		},
 		"a held pod that changes its gang gives back its node first": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("train"), needs(2))...)
 				c.step()
@@ -426,19 +390,6 @@ func TestStoriesOfMembers(t *testing.T) {
 				c.outcome("one was planned, one held")
 			},
 			want: []string{"one was planned, one held: a/train 3 bound"},
-		},
-		"extras of a running gang go alone, even while another gang of the group gathers": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podsNamed("x", 2, of("x"), needs(2), says(groupsKey, `["a/y"]`), on("n"))...)
-				c.add(podsNamed("y", 1, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
-				c.add(podOf("x3", of("x"), needs(2), says(groupsKey, `["a/y"]`)))
-				c.outcome("y lacks one")
-				if v := c.s.BeginCycle(podOf("x3", of("x"))); v.Verdict != Wait {
-					c.fail("a bound pod is not to be scheduled: %v", v)
-				}
-			},
-			want: []string{"y lacks one: a/x 3 bound, a/y 1 pending"},
 		},
 	})
 }

@@ -218,18 +218,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				"after a pause 5",
 			},
 		},
-		"the leader is the first of the highest priority, and the group ranks by it": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podOf("p1", of("train"), needs(3), aged(time.Hour)), podOf("p2", of("train"), needs(3), urgent(5)))
-				c.add(podOf("p3", of("train"), needs(3), urgent(5), aged(time.Minute)))
-				c.retry()
-				c.note("leader %s", c.s.gangs[Key{"a", "train"}].group.leader)
-			},
-			want: []string{"leader p3"},
-		},
 		"a leader whose gang has its minimum by now leaves the lead to another gang": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 1, of("x"), needs(1), says(groupsKey, `["a/y"]`), only("nowhere"))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)

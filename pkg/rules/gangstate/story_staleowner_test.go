@@ -74,7 +74,6 @@ func TestStoriesOfNamesakes(t *testing.T) {
 			want: []string{"both came: a/job.train 2 bound"},
 		},
 		"without pods the minimum is not known": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.describe(gang, &Object{Owner: "first"})
 				c.bring(podsNamed("p", 2, byJob("first"))...)

@@ -11,7 +11,7 @@ import (
 // story is what happens in a cluster, and what its log has then. Whatever happens, the watch checks
 // the state after every input.
 type story struct {
-	room map[string]int
+	room map[string]int // nil for a node with room for all
 	play func(c *cluster)
 	want []string
 }
@@ -19,6 +19,9 @@ type story struct {
 func tellStories(t *testing.T, stories map[string]story) {
 	for sentence, story := range stories {
 		t.Run(sentence, func(t *testing.T) {
+			if story.room == nil {
+				story.room = map[string]int{"n": 9}
+			}
 			c := newCluster(t, story.room)
 			story.play(c)
 			if diff := cmp.Diff(story.want, c.log); diff != "" {

@@ -109,7 +109,6 @@ func TestStoriesOfTime(t *testing.T) {
 			},
 		},
 		"after a restart the annotation alone keeps members from being scheduled": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.bring(podsNamed("p", 2, of("train"), needs(2), says(v1alpha1.TimeoutAnnotation, "true"))...)
 				c.pass(time.Minute)
@@ -176,7 +175,6 @@ func TestStoriesOfPolicies(t *testing.T) {
 	}
 	tellStories(t, map[string]story{
 		"once-satisfied: when all its pods are gone it is a gang again": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 3})
 				c.bring(podsNamed("p", 3, of("train"))...)
@@ -189,7 +187,6 @@ func TestStoriesOfPolicies(t *testing.T) {
 			want: []string{"two of three came: a/train 2 pending", "three of three: a/train 3 bound"},
 		},
 		"once-satisfied: members that are on their way out do not make a gang run": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.bring(podsNamed("p", 3, job("once-satisfied")...)...)
 				c.change("p", dying)
@@ -223,7 +220,6 @@ func TestStoriesOfPolicies(t *testing.T) {
 			},
 		},
 		"only-waiting: what runs does not count": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 3, job("only-waiting")...)...)
 				c.outcome("three came")
@@ -236,24 +232,7 @@ func TestStoriesOfPolicies(t *testing.T) {
 				"three came: a/train 3 bound", "two more: a/train 2 pending 3 bound", "three more: a/train 6 bound",
 			},
 		},
-		"only-waiting: roles count anew, too": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				roles := says(rolesKey, `{"ps":1,"worker":2}`)
-				c.add(podOf("ps1", job("only-waiting", roles, as("ps"))...))
-				c.add(podsNamed("w", 2, job("only-waiting", roles, as("worker"))...)...)
-				c.outcome("three came")
-				c.add(podsNamed("x", 3, job("only-waiting", roles, as("worker"))...)...)
-				c.outcome("three workers more")
-				c.why("train")
-			},
-			want: []string{
-				"three came: a/train 3 bound", "three workers more: a/train 3 pending 3 bound",
-				`GangIncomplete: gang "a/train" lacks 1 more of role ps`,
-			},
-		},
 		"roles: a gang whose minimum is below their sum is elastic, and they do not bind it": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("w", 3, job("once-satisfied", says(rolesKey, `{"ps":1,"worker":3}`), as("worker"))...)...)
 				c.outcome("workers only")
@@ -281,7 +260,6 @@ func TestStoriesOfPolicies(t *testing.T) {
 			},
 		},
 		"a member that succeeded counts for its role": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				roles := says(rolesKey, `{"launcher":1,"worker":2}`)
 				c.add(podOf("l", job("waiting-and-running", roles, as("launcher"), owned("job"))...))
@@ -294,7 +272,6 @@ func TestStoriesOfPolicies(t *testing.T) {
 			want: []string{"a worker came again: a/train 2 bound"},
 		},
 		"when the minimum has succeeded the rest goes alone": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.bring(podsNamed("p", 3, job("once-satisfied", owned("job"))...)...)
 				c.finish("p")
@@ -304,7 +281,6 @@ func TestStoriesOfPolicies(t *testing.T) {
 			want: []string{"the fourth completion: a/train 1 bound"},
 		},
 		"the newest member tells the owner, in whatever order members are seen": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				old := podsNamed("p", 3, job("once-satisfied", owned("job"), on("n"), aged(time.Hour))...)
 				for _, pod := range old[:2] {
@@ -317,7 +293,6 @@ func TestStoriesOfPolicies(t *testing.T) {
 			want: []string{"what succeeded belongs to the old job: a/train 1 pending"},
 		},
 		"a succeeded pod that is moved to another gang counts there": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				p := podOf("p", job("once-satisfied", owned("job"), on("n"), ended(0))...)
 				c.do(c.s.Succeeded(p, c.now))

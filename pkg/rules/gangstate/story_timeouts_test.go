@@ -56,19 +56,6 @@ func TestStoriesOfClocks(t *testing.T) {
 			},
 			want: []string{"0 marked"},
 		},
-		"a round that began under one time ends by another": {
-			room: map[string]int{"n": 3},
-			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(3600), Annotations: values{modeKey: "NonStrict"}})
-				c.bring(podsNamed("p", 4, of("train"))...)
-				c.pass(10 * time.Second)
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(11), Annotations: values{modeKey: "NonStrict"}})
-				c.now = c.now.Add(time.Second)
-				c.tick()
-				c.look("the field was changed")
-			},
-			want: []string{"the field was changed: a/train 4 pending"},
-		},
 		"the default of a gang without any of them is final, if it is NonStrict": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
@@ -28,14 +29,15 @@ func asked[T any](t *testing.T, room map[string]int, play func(*cluster), ask fu
 
 func TestExplain(t *testing.T) {
 	type explanation struct {
-		Known, HasObject bool
-		Reason, Message  string
-		Pending          []string
-		Age              time.Duration
+		Known           bool
+		Object          types.UID
+		Reason, Message string
+		Pending         []string
+		Age             time.Duration
 	}
 	ask := func(s *Gangs) explanation {
 		e, ok := s.Explain(Key{"a", "train"})
-		got := explanation{Known: ok, HasObject: e.HasObject, Reason: e.Reason, Message: e.Message, Pending: names(e.Pending)}
+		got := explanation{Known: ok, Object: e.Object.UID, Reason: e.Reason, Message: e.Message, Pending: names(e.Pending)}
 		if ok {
 			got.Age = start.Sub(e.Created)
 		}
@@ -56,24 +58,15 @@ func TestExplain(t *testing.T) {
 		"a gang as old as its PodGroup, which is there": {
 			play: func(c *cluster) {
 				c.add(podOf("p1", of("train"), aged(time.Hour)))
-				c.describe("train", &Object{Min: 2})
+				c.describe("train", &Object{UID: "u", Min: 2})
 			},
-			want: explanation{Known: true, HasObject: true, Reason: "GangIncomplete", Message: `gang "a/train" has 1 of 2 members`, Pending: []string{"p1"}},
+			want: explanation{Known: true, Object: "u", Reason: "GangIncomplete", Message: `gang "a/train" has 1 of 2 members`, Pending: []string{"p1"}},
 		},
 		"a gang whose pods state no minimum": {
 			play: func(c *cluster) { c.add(podOf("p1", of("train"), aged(time.Hour))) },
 			want: explanation{
 				Known: true, Reason: "GangUndefined", Pending: []string{"p1"}, Age: time.Hour,
 				Message: `gang "a/train" has no minimum: set the annotation ` + minKey + ` on its pods`,
-			},
-		},
-		"a gang that lacks roles": {
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2), says(rolesKey, `{"ps":1,"launcher":1}`))...)
-			},
-			want: explanation{
-				Known: true, Reason: "GangIncomplete", Pending: []string{"p1", "p2"},
-				Message: `gang "a/train" lacks 1 more of role launcher, 1 more of role ps`,
 			},
 		},
 		"a gang that is about to be planned needs no explanation": {
