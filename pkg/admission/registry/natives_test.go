@@ -94,6 +94,9 @@ func TestBasicIsNoGang(t *testing.T) {
 	if s.Outside(pod) || s.Single(pod) || !s.knows(pod) {
 		t.Error("a pod of a gang that has the name of a PodGroup of before is in none")
 	}
+	if len(moved) != 3 {
+		t.Errorf("told of queues %d times, want once more: its pods are in no queue any longer", len(moved))
+	}
 }
 
 // TestBasicGone: pods that name a PodGroup which is gone wait for another one.

@@ -463,6 +463,12 @@ func (c *cluster) outcome(when string) {
 	c.look(when)
 }
 
+// later lets time pass, and notes where the members are then.
+func (c *cluster) later(d time.Duration, when string) {
+	c.pass(d)
+	c.look(when)
+}
+
 // why notes what users are told about a gang.
 func (c *cluster) why(name string) {
 	e, _ := c.s.Explain(Key{"a", name})

@@ -80,8 +80,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.reserveOnly("p1", "n")
 				c.remove("r")
 				c.permitOnly("p1")
-				c.pass(time.Second)
-				c.look("nobody else is there")
+				c.later(time.Second, "nobody else is there")
 			},
 			want: []string{"p1 waits: true", "nobody else is there: a/x 1 pending"},
 		},
@@ -98,8 +97,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.outcome("the round failed")
 				c.reserveOnly("p2", "n")
 				c.permitOnly("p2")
-				c.pass(time.Second)
-				c.look("p2 came late")
+				c.later(time.Second, "p2 came late")
 				c.note("%d taken", len(c.used()))
 			},
 			want: []string{"the round failed: a/x 2 pending", "p2 waits: true", "p2 came late: a/x 2 pending", "0 taken"},
@@ -148,8 +146,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.at["p1"] = held
 				c.note("p1 waits: %t", wait)
 				c.look("p1 was released, and did not hear")
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{
 				"p1 waits: true", "p1 was released, and did not hear: a/x 1 pending 1 released",
@@ -170,8 +167,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.outcome("the framework rejected both")
 				c.note("%d taken", c.used()["n"])
 				c.grow("n", 1)
-				c.pass(20 * time.Second)
-				c.look("there is room again")
+				c.later(20*time.Second, "there is room again")
 			},
 			want: []string{
 				"one lacks: a/x 1 pending 2 held", "the framework rejected both: a/x 1 pending 2 planned",
@@ -193,8 +189,7 @@ func TestStoriesOfCorners(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("x"), needs(2))...)
 				c.at["p1"] = parked // the queue lost it
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{"a second later: a/x 2 bound"},
 		},

@@ -89,8 +89,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 				c.outcome("deleted")
 				c.why("train")
 				c.grow("n", 9)
-				c.pass(2 * time.Minute)
-				c.look("held back")
+				c.later(2*time.Minute, "held back")
 				c.describe("train", &Object{Min: 3})
 				c.outcome("back again")
 			},

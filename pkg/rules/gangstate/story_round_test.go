@@ -66,8 +66,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.look("nobody has a place")
 				c.nodeless = false
 				c.turns.Happen(turns.NodesChanged)
-				c.pass(2 * time.Second)
-				c.look("nodes came")
+				c.later(2*time.Second, "nodes came")
 			},
 			want: []string{
 				`Unschedulable: gang "a/train": 0 of 3 members fit: the cluster has no nodes`,
@@ -82,11 +81,9 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.gatedOut["p1"] = true
 				c.unreserve("p1")
 				c.outcome("another plugin refused it")
-				c.pass(7 * time.Second)
-				c.look("after 7 s")
+				c.later(7*time.Second, "after 7 s")
 				delete(c.gatedOut, "p1")
-				c.pass(time.Minute)
-				c.look("later")
+				c.later(time.Minute, "later")
 			},
 			want: []string{
 				"another plugin refused it: a/train 1 pending 1 held", "after 7 s: a/train 2 pending", "later: a/train 2 bound",
@@ -171,8 +168,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.describe("train", &Object{Min: 4})
 				c.bring(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"))...)
 				c.describe("train", &Object{Min: 3})
-				c.pass(time.Second)
-				c.look("min 3 of 4")
+				c.later(time.Second, "min 3 of 4")
 			},
 			want: []string{"min 3 of 4: a/train 1 pending 3 bound"},
 		},
@@ -234,8 +230,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.add(podsNamed("y", 5, of("y"), needs(4), says(groupsKey, `["a/x"]`))...)
 				c.outcome("room for 6 of 7")
 				c.grow("n", 1)
-				c.pass(time.Second)
-				c.look("room for 7")
+				c.later(time.Second, "room for 7")
 			},
 			want: []string{
 				"room for 6 of 7: a/x 1 pending, a/y 5 pending",
@@ -270,8 +265,7 @@ func TestStoriesOfNonStrict(t *testing.T) {
 				c.add(podsNamed("p", 8, of("train"), needs(5), says(modeKey, "NonStrict"))...)
 				c.outcome("room for 4")
 				c.grow("n", 1)
-				c.pass(time.Second)
-				c.look("room for 5")
+				c.later(time.Second, "room for 5")
 				c.grow("n", 3)
 				c.outcome("room for 8")
 			},
@@ -289,11 +283,9 @@ func TestStoriesOfNonStrict(t *testing.T) {
 				c.add(podsNamed("y", 6, of("y"), needs(6), says(modeKey, "NonStrict"))...)
 				c.outcome("each has a half")
 				c.changed()
-				c.pass(time.Second)
-				c.look("one gave way")
+				c.later(time.Second, "one gave way")
 				c.remove("x")
-				c.pass(time.Minute)
-				c.look("and had its turn")
+				c.later(time.Minute, "and had its turn")
 			},
 			want: []string{
 				"each has a half: a/x 3 pending 3 planned, a/y 3 pending 3 planned",
@@ -308,8 +300,7 @@ func TestStoriesOfNonStrict(t *testing.T) {
 				c.room["n"] = 6
 				c.bring(podsNamed("y", 6, of("y"), needs(6), aged(time.Hour), says(modeKey, "NonStrict"))...)
 				c.changed()
-				c.pass(30 * time.Second)
-				c.look("neither can go")
+				c.later(30*time.Second, "neither can go")
 			},
 			want: []string{"neither can go: a/x 6 pending 3 planned, a/y 3 pending 3 planned"},
 		},
@@ -342,8 +333,7 @@ func TestStoriesOfNonStrict(t *testing.T) {
 				c.add(podOf("ps1", append(gang, as("ps"), only("ps"))...))
 				c.outcome("four workers and no ps")
 				c.grow("ps", 1)
-				c.pass(time.Second)
-				c.look("room for the ps")
+				c.later(time.Second, "room for the ps")
 			},
 			want: []string{
 				`GangIncomplete: gang "a/train" lacks 1 more of role ps`,

@@ -67,8 +67,7 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.outcome("room for 3")
 				c.why("train")
 				c.grow("n", 1)
-				c.pass(time.Second)
-				c.look("room for 4")
+				c.later(time.Second, "room for 4")
 			},
 			want: []string{
 				"room for 3: a/train 4 pending",
@@ -168,8 +167,7 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.bring(podsNamed("b", 2, in("b"), of("b"), needs(2), only("nowhere"), says(groupsKey, `["a/a"]`))...)
 				c.add(podsNamed("d", 2, in("b"), of("d"), needs(2), says(groupsKey, `["a/c"]`))...)
 				c.outcome("B is unschedulable")
-				c.pass(2 * time.Minute)
-				c.look("later")
+				c.later(2*time.Minute, "later")
 			},
 			want: []string{
 				"B is unschedulable: a/a 2 pending, a/c 2 bound, b/b 2 pending, b/d 2 bound",
@@ -209,8 +207,7 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.room["n"] = 2 // another pod was faster
 				c.outcome("no binding went through")
 				c.grow("n", 1)
-				c.pass(20 * time.Second)
-				c.look("there is room again")
+				c.later(20*time.Second, "there is room again")
 			},
 			want: []string{
 				"no binding went through: a/train 3 pending",

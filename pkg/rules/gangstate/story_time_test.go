@@ -25,10 +25,8 @@ func TestStoriesOfTime(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.bring(podsNamed("p", 4, of("train"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "5s"))...)
-				c.pass(4 * time.Second)
-				c.look("after 4 s")
-				c.pass(time.Second)
-				c.look("after 5 s")
+				c.later(4*time.Second, "after 4 s")
+				c.later(time.Second, "after 5 s")
 				c.why("train")
 				c.note("%d marked, %d taken", c.marked(), len(c.used()))
 				c.tries()
@@ -158,8 +156,7 @@ func TestStoriesOfTime(t *testing.T) {
 				c.do(e)
 				c.at["p2"] = held
 				c.note("p2 waits: %t", wait)
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{
 				"p2 is on its way to Permit: a/train 1 returning", "p2 waits: true",

@@ -23,8 +23,7 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.do(e)
 				c.look("after five seconds")
 				c.why("train")
-				c.pass(2 * time.Second)
-				c.look("after a pause")
+				c.later(2*time.Second, "after a pause")
 				c.pass(20 * time.Minute)
 				c.note("%d marked", c.marked())
 			},
@@ -77,8 +76,7 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.outcome("after the default wait time")
 				c.note("%d marked", c.marked())
 				c.at["p4"] = parked
-				c.pass(time.Minute)
-				c.look("it is back")
+				c.later(time.Minute, "it is back")
 			},
 			want: []string{
 				"three wait: a/train 1 planned 3 held", "after the default wait time: a/train 4 pending", "0 marked",
@@ -107,11 +105,9 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
 				c.turns.elsewhere.making = map[string]bool{"a/train": true}
 				c.bring(podsNamed("p", 4, of("train"))...)
-				c.pass(time.Minute)
-				c.look("a minute later")
+				c.later(time.Minute, "a minute later")
 				c.turns.elsewhere.making = nil
-				c.pass(4 * time.Second)
-				c.look("they have ended")
+				c.later(4*time.Second, "they have ended")
 				c.now = c.now.Add(time.Second)
 				c.tick()
 				c.look("five seconds after that")

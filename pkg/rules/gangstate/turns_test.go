@@ -318,8 +318,7 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.run()
 				c.note("at once: %s, %d round failed", tried(c), c.failed)
 				c.remove("b1")
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{"a leads: true", "at once: a/b , 1 round failed", "a second later: a/a 1 bound"},
 		},
