@@ -148,7 +148,7 @@ type Placed struct {
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {
-	grp.visited, grp.tried = true, grp.pool()
+	grp.visited, grp.tried = true, true
 	a := grp.newAttempt(false)
 	a.PreemptionDelay, a.Missed = grp.preemptionDelay(), grp.missed()
 	if grp.yields() {

@@ -117,19 +117,6 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// BenchmarkExtras runs a gang whose minimum is far below its size.
-func BenchmarkExtras(b *testing.B) {
-	pods := herd(1, 5000, needs(5))
-	b.Run("5 of 5000", func(b *testing.B) {
-		for b.Loop() {
-			s := benchGangs()
-			seeAll(s, pods)
-			runAll(b, s, pods)
-		}
-		perMember(b, len(pods))
-	})
-}
-
 // BenchmarkTimeout makes the wait time of a gang run out, and its members be marked, and revived.
 func BenchmarkTimeout(b *testing.B) {
 	pods := herd(1, 5000, says(waitKey, "5s"))

@@ -42,7 +42,8 @@ type Spec struct {
 	// Min is the number of members that start together; 0 means that it is not stated (yet), and
 	// then no member is scheduled.
 	Min int
-	// Total is the number of members that a Strict round waits to have tried. Not below Min.
+	// Total is the number of members that a Strict round waits to have tried. Not below Min. Nothing follows from it: the
+	// group is tried again with each member that comes.
 	Total int
 	Mode  Mode
 	// WaitTime is the longest time since the first member was held. After it no member is tried

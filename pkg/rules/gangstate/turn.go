@@ -28,7 +28,7 @@ func (s *Gangs) Turn(group string) (t Turn, ok bool) {
 	t = Turn{
 		Has: grp.phase == inTurn,
 		Job: turns.Job{
-			Rank: grp.rankOf(), Strict: grp.strict(), Tried: grp.tried > 0, Blocked: !grp.assembled(),
+			Rank: grp.rankOf(), Strict: grp.strict(), Tried: grp.tried, Blocked: !grp.assembled(),
 			NotBefore: grp.notBefore, Failures: grp.failures, Changes: grp.changes,
 		},
 	}

@@ -470,7 +470,7 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 		complain("it needs nobody")
 	case grp.phase == following && (need > 0 || grp.countIn(Planned) == 0):
 		complain("it lacks %d, and %d follow", need, grp.countIn(Planned))
-	case grp.phase == awaiting && grp.tried > 0 && grp.strict() && grp.holding() > 0:
+	case grp.phase == awaiting && grp.tried && grp.strict() && grp.holding() > 0:
 		complain("it is Strict, has failed, and holds something")
 	case grp.releasable() && able && grp.waiting(Held) > 0:
 		complain("its minimum is reached and %d wait", grp.waiting(Held))
