@@ -160,7 +160,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, func(event fwk.ClusterEvent, before, after any, pass func()) {
 		s.room.PassOn(ctx, func() { s.events.Heard(event, before, after) }, pass)
 	}, func(before, now *v1.Pod) bool {
-		return s.gangs.Moved(before, now) || gangstate.CheckPod(before) != nil && gangstate.CheckPod(now) == nil
+		return gangstate.Moved(before, now) || gangstate.CheckPod(before) != nil && gangstate.CheckPod(now) == nil
 	})
 	s.wrapFailureHandler(sched)
 	if err := s.gangs.Start(ctx); err != nil {

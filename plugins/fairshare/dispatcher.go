@@ -122,10 +122,9 @@ type placed struct {
 type Gangs interface {
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
 	Wants(pod *v1.Pod) (gangstate.Want, bool)
-	// QueueOf returns the queue that the PodGroup of a gang names, and Evicted what it says of its eviction; empty for
-	// none. OnMove registers a function that is called when the PodGroup names another than before.
-	QueueOf(profile string, key gangstate.Key) string
-	Evicted(profile string, key gangstate.Key) string
+	// Said returns what the PodGroup of a gang says of its queue and its eviction. OnMove registers a function that is
+	// called when it says something else than before.
+	Said(profile string, key gangstate.Key) gangstate.Said
 	OnMove(moved func(profile string, key gangstate.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
 	Running(profile string, key gangstate.Key) []gangstate.Footprint

@@ -189,7 +189,9 @@ type gangsOf struct {
 	c *chaos
 }
 
-func (g gangsOf) QueueOf(_ string, key gangstate.Key) string { return g.c.gangs[key.Name] }
+func (g gangsOf) Said(_ string, key gangstate.Key) gangstate.Said {
+	return gangstate.Said{Queue: g.c.gangs[key.Name]}
+}
 
 func (g gangsOf) Wants(pod *v1.Pod) (gangstate.Want, bool) {
 	name := pod.Labels["gang"]

@@ -181,9 +181,8 @@ func (noGangs) Wants(pod *v1.Pod) (gangstate.Want, bool) {
 func (noGangs) Running(string, gangstate.Key) []gangstate.Footprint { return nil }
 func (noGangs) WaitsForRoom(*v1.Pod) bool                           { return true }
 func (noGangs) Whole(*v1.Pod) bool                                  { return true }
-func (noGangs) QueueOf(string, gangstate.Key) string                { return "" }
+func (noGangs) Said(string, gangstate.Key) gangstate.Said           { return gangstate.Said{} }
 func (noGangs) OnMove(func(string, gangstate.Key))                  {}
-func (noGangs) Evicted(string, gangstate.Key) string                { return "" }
 func (noGangs) Synced() bool                                        { return true }
 func (noGangs) Changed()                                            {}
 func (noGangs) Yield(context.Context, []hold.Holder)                {}

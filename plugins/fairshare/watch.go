@@ -221,7 +221,7 @@ func (d *Dispatcher) drop(uid types.UID) {
 
 // gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangstate.Key) {
-	evicted := queueing.ReadEvicted(d.gangs.Evicted(profile, key))
+	evicted := queueing.ReadEvicted(d.gangs.Said(profile, key).Evicted)
 	if evicted.Scheduler != profile {
 		evicted = queueing.Evicted{}
 	}

@@ -99,13 +99,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// ignored reports whether the reservation of a pod does not concern this plugin:
-// outside gangs, and for simulated reservations of native pod groups.
-func (pl *Gang) ignored(state fwk.CycleState, pod *v1.Pod) bool {
-	return state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod)
-}
-
-// Reserve notes that the scheduler's cache accounts for the member from now on.
+// Reserve notes that the scheduler's cache accounts for the member from now on. Simulated reservations of native pod groups
+// do not concern this plugin.
 func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if state.IsPodGroupSchedulingCycle() {
 		return nil
@@ -137,7 +132,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 
 // Permit releases the group if this member completes it. Otherwise the member waits.
 func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
-	if pl.ignored(state, pod) {
+	if state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod) {
 		return nil, 0
 	}
 	var wait, ahead bool
@@ -176,7 +171,9 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	if d == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
-	pl.goThrough(ctx, pod)
+	if len(pod.Spec.ResourceClaims) > 0 { // all calls for them have been made
+		pl.gangs.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
+	}
 	if !isClosed(d.opened) {
 		if preempted := pl.stand(ctx, pod, d); preempted {
 			return unschedulable(pod, node, reasonPreempted)

@@ -67,10 +67,3 @@ func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reserv
 func (pl *Gang) Withdrawn(ctx context.Context, claim types.NamespacedName) {
 	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Withdrawn(claim, now) })
 }
-
-// goThrough notes that a member is about to be bound: all other calls for it have been made.
-func (pl *Gang) goThrough(ctx context.Context, pod *v1.Pod) {
-	if len(pod.Spec.ResourceClaims) > 0 {
-		pl.gangs.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
-	}
-}

@@ -153,7 +153,7 @@ func needOf(a *gangstate.Attempt, pod *v1.Pod) *gangstate.Need {
 func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Attempt) (string, *fwk.Status) {
 	started := pl.clock.Now()
 	pl.holds.Adopt(pl.gangs.Holder(a.Group), uidsOf(a.Pending()))
-	result, evict, elsewhere, err := pl.plan(ctx, a)
+	result, rivals, err := pl.plan(ctx, a)
 	took := pl.clock.Since(started)
 	planDuration.Observe(took.Seconds())
 	if err != nil {
@@ -167,13 +167,13 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	if result.FromScratch {
 		pl.gangs.Look(func(s *gangstate.Gangs) { a = cmp.Or(s.FromScratch(a), a) }) // nothing of it counts as placed
 	}
-	result.Cost, result.Evict = took, evict
+	result.Cost = took
 	var accepted map[types.UID]string
 	pl.gangs.Planned(a, result.Outcome, result.Demand, func(placed map[types.UID]string, e gangstate.Effects) {
 		accepted = placed
 		pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := placed[uid]; return !ok }))
-		if len(placed) > 0 && len(elsewhere) > 0 {
-			pl.gangs.Yield(ctx, pl.holds.Among(elsewhere, maps.Values(placed)))
+		if len(placed) > 0 && len(rivals) > 0 {
+			pl.gangs.Yield(ctx, pl.holds.Among(rivals, maps.Values(placed)))
 		}
 		pl.Act(ctx, e)
 	})
@@ -241,37 +241,37 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 
 // plan makes a plan, if need be in place of what the group holds, or at the expense of groups of lower rank that hold
 // capacity without being complete: those of this profile by rank, one after the other,
-// and then those of lower priority in the other profiles too. It returns the groups that have to make way, by
-// their names in this profile and as holders in the others.
-func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner.Plan, evict []string, elsewhere []hold.Holder, err error) {
+// and then those of lower priority in the other profiles too. It returns those that have to make way where they hold
+// something on the plan's nodes.
+func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner.Plan, rivals []hold.Holder, err error) {
 	p := pl.ready()
 	if why := pl.cannotClaim(a); why != "" {
-		return &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}}, nil, nil, nil
+		return &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}}, nil, nil
 	}
 	result, err = p.Plan(ctx, a, nil)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	found := result.Complete
 	pl.keepCeilings(a, result)
 	if found && !result.LostPlace || pl.holds.Empty() {
-		return result, nil, nil, nil
+		return result, nil, nil
 	}
 	complete := func(a *gangstate.Attempt, other *planner.Plan) bool {
 		_, all := pl.withinCeilings(a, other)
 		return other.Complete && all
 	}
-	var rivals []string
+	var outranked []string
 	var fresh *gangstate.Attempt
-	pl.gangs.Look(func(s *gangstate.Gangs) { rivals, fresh = s.LowerRankedHolders(a), s.FromScratch(a) })
+	pl.gangs.Look(func(s *gangstate.Gangs) { outranked, fresh = s.LowerRankedHolders(a), s.FromScratch(a) })
 	if fresh != nil {
 		other, err := p.Plan(ctx, fresh, nil)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		other.FromScratch = true
 		if complete(fresh, other) {
-			return other, nil, nil, nil
+			return other, nil, nil
 		}
 		if result.LostPlace {
 			pl.keepCeilings(fresh, other)
@@ -279,28 +279,28 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		}
 	}
 	if found {
-		return result, nil, nil, nil // a member that lost its place finds out
+		return result, nil, nil // a member that lost its place finds out
 	}
-	var holders []hold.Holder
-	for n, rival := range rivals {
-		holders = append(holders, pl.gangs.Holder(rival))
-		other, err := p.Plan(ctx, a, holders)
+	for _, group := range outranked {
+		rivals = append(rivals, pl.gangs.Holder(group))
+		other, err := p.Plan(ctx, a, rivals)
 		if err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 		if complete(a, other) {
-			return other, rivals[:n+1], nil, nil
+			return other, rivals, nil
 		}
 	}
-	elsewhere = pl.gangs.PartialHolders(a.Priority(), pl.fw.ProfileName())
+	elsewhere := pl.gangs.PartialHolders(a.Priority(), pl.fw.ProfileName())
 	if len(elsewhere) == 0 {
-		return result, nil, nil, nil
+		return result, nil, nil
 	}
-	other, err := p.Plan(ctx, a, slices.Concat(holders, elsewhere))
+	rivals = append(rivals, elsewhere...)
+	other, err := p.Plan(ctx, a, rivals)
 	if err != nil || !complete(a, other) {
-		return result, nil, nil, err
+		return result, nil, err
 	}
-	return other, rivals, elsewhere, nil
+	return other, rivals, nil
 }
 
 func everyWhy(a *gangstate.Attempt, message string) map[gangstate.Key]string {

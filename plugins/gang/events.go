@@ -46,7 +46,7 @@ func badValue(r complaint) status.Event {
 // waits returns the event for why a gang waits, on its PodGroup, or where there is none on the first member that waits.
 func waits(e gangstate.Explanation) status.Event {
 	var on runtime.Object
-	if e.HasObject {
+	if e.Object.UID != "" {
 		on = status.PodGroupReference(e.Object.Kind.APIVersion(), e.Gang.Namespace, e.Gang.Name, e.Object.UID)
 	} else {
 		on = e.Pending[0]

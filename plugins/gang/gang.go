@@ -141,7 +141,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		pl.reporter = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gangstate.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
-		pl.gangs = shared.Gangs.Register(handle, registry.Settings{Defaults: defaultsOf(args), Backoff: backoff}, pl)
+		pl.gangs = shared.Gangs.Register(handle, defaultsOf(args), backoff, pl)
 		if pl.requests, err = pl.newRequester(args.ProvisioningClassName, shared.Leading); err != nil {
 			return nil, err
 		}

@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -37,7 +36,7 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if refusal != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal)
 	}
-	pl.order.Freeze(pod.UID, positions.Position{Extra: p.Extra, Since: p.Created, Gang: p.Gang})
+	pl.order.Freeze(pod.UID, p)
 	return nil
 }
 

@@ -63,7 +63,7 @@ func (t *statusReporter) note(e gangstate.Effects) {
 		t.marks.Add(mark{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
 	}
 	t.problems.note(e.Problems)
-	for _, key := range e.Changed {
+	for key := range e.Changed {
 		t.again(key)
 	}
 }

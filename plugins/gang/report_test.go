@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	pgv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -200,7 +201,7 @@ func TestStandby(t *testing.T) {
 	s.reporter = newTeller(s.Gang, nil, 10, status.New(begins), begins)
 	for i := range 100 {
 		key := gangstate.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
-		s.reporter.note(gangstate.Effects{Changed: []gangstate.Key{key}})
+		s.reporter.note(gangstate.Effects{Changed: sets.New(key)})
 		s.reporter.noteRenominated(types.UID(key.Name))
 	}
 	s.see(makeMembers("train", 3, 1, nil)[:2]...)
@@ -228,7 +229,7 @@ func TestPodGroupRefused(t *testing.T) {
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-		return g.Describe(gangstate.Community, key, &gangstate.Object{}, now)
+		return g.Describe(gangstate.Community, key, &gangstate.Object{UID: "u"}, now)
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
 	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})

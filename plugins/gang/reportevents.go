@@ -36,7 +36,7 @@ func (t *statusReporter) tellNews(ctx context.Context, key gangstate.Key) error 
 	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // it takes back what was reported, and is no event
 		waits(e).Record(t.pl.fw.EventRecorder())
 	}
-	if e.HasObject && e.Object.Kind == gangstate.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
+	if e.Object.UID != "" && e.Object.Kind == gangstate.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
 		if err := status.WriteScheduled(ctx, t.groups, e.Gang, e.Reason, e.Message, t.pl.clock.Now()); err != nil {
 			return err
 		}

@@ -14,24 +14,20 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// Position is what a member is sorted by, after its priority.
-type Position struct {
-	// Extra members come after everything else of their priority: their gang runs
-	// already, and they must not delay the minimum of another.
-	Extra bool
-	// Since is when the gang came to be.
-	Since time.Time
-	// Gang keeps the members of a gang together.
-	Gang string
+// position is what a member is sorted by, after its priority.
+type position struct {
+	gangstate.Position
 	// place is where the member stands in its plan, from 1; 0 where it is in none.
 	place int
 }
 
 // Order is the frozen positions. It is safe for concurrent use.
 type Order struct {
-	positions sync.Map // types.UID -> Position
+	positions sync.Map // types.UID -> position
 	places    sync.Map // types.UID -> int
 	last      atomic.Int64
 }
@@ -49,7 +45,8 @@ func (o *Order) Plan(members []types.UID) {
 func (o *Order) ForgetPlan(uid types.UID) { o.places.Delete(uid) }
 
 // Freeze fixes the position of a member that is about to enter the queue.
-func (o *Order) Freeze(uid types.UID, p Position) {
+func (o *Order) Freeze(uid types.UID, at gangstate.Position) {
+	p := position{Position: at}
 	if place, ok := o.places.Load(uid); ok {
 		p.place = place.(int)
 	}
@@ -83,7 +80,7 @@ func (o *Order) Less(a, b Entry) bool {
 	if x.Extra != y.Extra {
 		return y.Extra
 	}
-	return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Gang, y.Gang), comparePlaces(x.place, y.place), cmp.Compare(a.UID, b.UID)) < 0
+	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Gang, y.Gang), comparePlaces(x.place, y.place), cmp.Compare(a.UID, b.UID)) < 0
 }
 
 func comparePlaces(a, b int) int {
@@ -93,11 +90,11 @@ func comparePlaces(a, b int) int {
 	return cmp.Compare(a, b)
 }
 
-func (o *Order) position(e Entry) Position {
+func (o *Order) position(e Entry) position {
 	if p, ok := o.positions.Load(e.UID); ok {
-		return p.(Position)
+		return p.(position)
 	}
-	return Position{Since: e.Queued}
+	return position{Position: gangstate.Position{Created: e.Queued}}
 }
 
 // New makes an empty order.

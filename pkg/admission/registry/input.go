@@ -105,11 +105,10 @@ func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, de
 // Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as
 // PostFilter or Reserve.
 func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, why error) {
-	p := r.all()[pod.Spec.SchedulerName]
-	if p == nil || r.Outside(pod) {
+	if r.Outside(pod) {
 		return
 	}
-	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+	r.input(ctx, pod.Spec.SchedulerName, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		if errors.Is(why, scheduler.ErrNoNodesAvailable) {
 			return s.EndedEarly(pod, gangstate.NoNodes, now)
 		}

@@ -21,6 +21,10 @@ type natives struct {
 	told map[gangstate.Key]sets.Set[string]
 }
 
+func newNatives() natives {
+	return natives{groups: map[gangstate.Key]*gangstate.Object{}, told: map[gangstate.Key]sets.Set[string]{}}
+}
+
 // untold returns what is to be reported of such a PodGroup, one of whose pods this is.
 func (n *natives) untold(key gangstate.Key, pod *v1.Pod) (untold []gangstate.Report) {
 	n.mu.Lock()
@@ -32,9 +36,6 @@ func (n *natives) untold(key gangstate.Key, pod *v1.Pod) (untold []gangstate.Rep
 	for _, problem := range group.ProblemsWith(pod) {
 		if n.told[key].Has(problem.Key) {
 			continue
-		}
-		if n.told == nil {
-			n.told = map[gangstate.Key]sets.Set[string]{}
 		}
 		if n.told[key] == nil {
 			n.told[key] = sets.New[string]()
@@ -57,69 +58,60 @@ func (n *natives) put(key gangstate.Key, said *gangstate.Object) *gangstate.Obje
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was := n.groups[key]
-	switch {
-	case said == nil || !said.Basic:
+	if said == nil || !said.Basic {
 		delete(n.groups, key)
 		delete(n.told, key)
-	case n.groups == nil:
-		n.groups = map[gangstate.Key]*gangstate.Object{key: said}
-	default:
+	} else {
 		n.groups[key] = said
 	}
 	return was
 }
 
-// nativeSeen adds or updates a native PodGroup.
-func (r *Registry) nativeSeen(ctx context.Context, key gangstate.Key, said *gangstate.Object) {
+// describeNative passes on what a native PodGroup defines; nil if it is gone: pods that still name it wait for another
+// one. Pods of one that is no gang are in none, and those of one that was none are adopted.
+func (r *Registry) describeNative(ctx context.Context, key gangstate.Key, said *gangstate.Object) {
 	was := r.natives.put(key, said)
-	switch {
-	case r.leaveNative:
-	case said.Alone():
-		r.dissolve(ctx, key, was, said)
-	default:
-		if was.Alone() {
-			r.adopt(ctx, key)
-		}
+	if r.leaveNative {
+		return
+	}
+	if said.Alone() {
+		r.describe(ctx, gangstate.Native, key, nil)
+	} else {
 		r.describe(ctx, gangstate.Native, key, said)
+	}
+	switch {
+	case said.Alone() && !was.Alone():
+		r.dissolve(ctx, key)
+	case was.Alone() && !said.Alone():
+		r.adopt(ctx, key)
+	}
+	if queueAlone(was) != queueAlone(said) {
+		for name := range r.all() {
+			r.tellMoved(name, key)
+		}
 	}
 }
 
-// nativeGone removes a native PodGroup. Pods that still name it wait for another one.
-func (r *Registry) nativeGone(ctx context.Context, key gangstate.Key) {
-	was := r.natives.put(key, nil)
-	switch {
-	case r.leaveNative:
-	case was.Alone():
-		r.adopt(ctx, key)
-	default:
-		r.describe(ctx, gangstate.Native, key, nil)
+// queueAlone returns the queue that a PodGroup names which is no gang; empty for none.
+func queueAlone(group *gangstate.Object) string {
+	if !group.Alone() {
+		return ""
 	}
+	return group.Queue
 }
 
 // dissolve releases the pods of a PodGroup that was just found to be no gang, so that each is scheduled by itself.
-func (r *Registry) dissolve(ctx context.Context, key gangstate.Key, was, said *gangstate.Object) {
-	queue := ""
-	if was.Alone() {
-		queue = was.Queue
-	} else {
-		r.describe(ctx, gangstate.Native, key, nil)
-		for _, p := range r.all() {
-			var pods []*v1.Pod
-			p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-				e := s.Dissolve(key, now)
-				pods = e.Activate
-				return e
-			})
-			for _, pod := range pods {
-				p.tellNative(ctx, pod)
-			}
+func (r *Registry) dissolve(ctx context.Context, key gangstate.Key) {
+	for _, p := range r.all() {
+		var pods []*v1.Pod
+		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+			e := s.Dissolve(key, now)
+			pods = e.Activate
+			return e
+		})
+		for _, pod := range pods {
+			p.tellNative(ctx, pod)
 		}
-	}
-	if said.Queue == queue {
-		return
-	}
-	for name := range r.all() {
-		r.tellMoved(name, key)
 	}
 }
 

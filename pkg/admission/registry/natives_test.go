@@ -68,7 +68,7 @@ func TestBasicIsNoGang(t *testing.T) {
 	if s.Outside(annotated) || s.Single(annotated) {
 		t.Error("one that is in a gang by annotation is in none")
 	}
-	if queue := s.QueueOf(testProfile, train); queue != "research" {
+	if queue := s.Said(testProfile, train).Queue; queue != "research" {
 		t.Errorf("its queue is %q", queue)
 	}
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))
@@ -93,6 +93,9 @@ func TestBasicIsNoGang(t *testing.T) {
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(false, ""))
 	if s.Outside(pod) || s.Single(pod) || !s.knows(pod) {
 		t.Error("a pod of a gang that has the name of a PodGroup of before is in none")
+	}
+	if len(moved) != 3 {
+		t.Errorf("told of queues %d times, want once more: its pods are in no queue any longer", len(moved))
 	}
 }
 

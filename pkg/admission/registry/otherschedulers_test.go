@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -46,7 +45,7 @@ func TestPodsOfOtherSchedulers(t *testing.T) {
 	}
 	told := func(want bool) {
 		t.Helper()
-		if due := slices.Contains(s.acted[testProfile].Changed, train); due != want {
+		if due := s.acted[testProfile].Changed.Has(train); due != want {
 			t.Errorf("it is to be told again: %t, want %t", due, want)
 		}
 		clear(s.acted)

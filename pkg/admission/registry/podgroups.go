@@ -55,7 +55,7 @@ func (r *Registry) groupSeen(ctx context.Context, kind gangstate.Kind, object an
 	case *v1alpha1.PodGroup:
 		r.describe(ctx, kind, key, gangstate.ReadPodGroup(group, &group.Spec))
 	case *schedulingv1beta1.PodGroup:
-		r.nativeSeen(ctx, key, gangstate.ReadNative(group))
+		r.describeNative(ctx, key, gangstate.ReadNative(group))
 	}
 }
 
@@ -99,8 +99,8 @@ func (r *Registry) groupGone(ctx context.Context, kind gangstate.Kind, object an
 	}
 	key := gangstate.Key{Namespace: name.Namespace, Name: name.Name}
 	if kind == gangstate.Native {
-		r.nativeGone(ctx, key)
-		return
+		r.describeNative(ctx, key, nil)
+	} else {
+		r.describe(ctx, kind, key, nil)
 	}
-	r.describe(ctx, kind, key, nil)
 }

@@ -153,35 +153,27 @@ func (r *Registry) watchSucceeded(ctx context.Context, handle fwk.Handle) error 
 
 // succeeded returns handlers that pass on members with phase Succeeded.
 func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFuncs {
-	member := func(object any) (*Profile, *v1.Pod) {
+	pass := func(object any, f func(s *gangstate.Gangs, pod *v1.Pod, now time.Time) gangstate.Effects) {
 		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = unknown.Obj
 		}
-		pod, ok := object.(*v1.Pod)
-		if !ok || r.Outside(pod) {
-			return nil, nil
+		if pod, ok := object.(*v1.Pod); ok {
+			r.input(ctx, pod.Spec.SchedulerName, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return f(s, pod, now) })
 		}
-		return r.all()[pod.Spec.SchedulerName], pod
 	}
 	add := func(object any) {
-		if p, pod := member(object); p != nil {
-			p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Succeeded(pod, now) })
+		if pod := object.(*v1.Pod); r.Outside(pod) {
+			pass(pod, (*gangstate.Gangs).Leave) // it may have been in a gang
+		} else {
+			pass(pod, (*gangstate.Gangs).Succeeded)
 		}
 	}
-	forget := func(object any) {
-		if p, pod := member(object); p != nil {
-			p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.ForgetSucceeded(pod, now) })
-		}
-	}
+	forget := func(object any) { pass(object, (*gangstate.Gangs).ForgetSucceeded) }
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: add, DeleteFunc: forget,
-		UpdateFunc: func(old, object any) {
-			before, now := old.(*v1.Pod), object.(*v1.Pod)
-			switch p := r.all()[now.Spec.SchedulerName]; {
-			case before.UID != now.UID:
+		UpdateFunc: func(before, now any) {
+			if before.(*v1.Pod).UID != now.(*v1.Pod).UID {
 				forget(before) // it was another pod of its name
-			case p != nil && r.Outside(now) && gangstate.Moved(before, now):
-				p.Input(ctx, func(s *gangstate.Gangs, at time.Time) gangstate.Effects { return s.Leave(now, at) })
 			}
 			add(now) // it may be in another gang
 		},

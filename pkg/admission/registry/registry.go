@@ -16,6 +16,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -83,6 +84,7 @@ func New(holds *ledger.Holds, victims func(holder hold.Holder) int, watched *wat
 	r := &Registry{
 		clock: clock.RealClock{}, holds: holds, watches: watched, victims: victims,
 		leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
+		natives:     newNatives(),
 		opened:      make(chan struct{}),
 	}
 	r.profiles.Store(&map[string]*Profile{})
@@ -103,13 +105,6 @@ type Adapter interface {
 	Explanation(key gangstate.Key) (gangstate.Explanation, bool)
 }
 
-// Settings are the settings for the gangs of a profile.
-type Settings struct {
-	// Defaults are the settings of gangs that set nothing else.
-	Defaults gangstate.Defaults
-	Backoff  gangstate.Backoff
-}
-
 // Profile has the gangs of one profile. It is safe for concurrent use.
 type Profile struct {
 	*Registry
@@ -121,10 +116,11 @@ type Profile struct {
 	defaults gangstate.Defaults
 }
 
-// Register adds the gangs of a profile, before Start. It is called for one profile at a time.
-func (r *Registry) Register(handle fwk.Handle, settings Settings, adapter Adapter) *Profile {
+// Register adds the gangs of a profile, before Start; defaults are the settings of those that set nothing else. It is
+// called for one profile at a time.
+func (r *Registry) Register(handle fwk.Handle, defaults gangstate.Defaults, backoff gangstate.Backoff, adapter Adapter) *Profile {
 	registerMetrics()
-	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: settings.Defaults, gangs: gangstate.New(settings.Defaults, settings.Backoff)}
+	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: defaults, gangs: gangstate.New(defaults, backoff)}
 	profiles := maps.Clone(r.all())
 	profiles[p.name] = p
 	r.profiles.Store(&profiles)
@@ -159,10 +155,6 @@ func (r *Registry) Outside(pod *v1.Pod) bool {
 	return !ok || source == gangstate.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
 }
 
-// Moved reports whether a pod is in another gang than an earlier version of it, or in one for the first time, or no
-// longer in any.
-func (r *Registry) Moved(before, now *v1.Pod) bool { return gangstate.Moved(before, now) }
-
 // Single reports whether a pod is evicted by itself: it is in no gang, whichever scheduler placed it.
 func (r *Registry) Single(pod *v1.Pod) bool {
 	key, source, ok := gangstate.KeyOf(pod)
@@ -194,6 +186,13 @@ func (r *Registry) look(profile string, do func(s *gangstate.Gangs)) (known bool
 		p.Look(do)
 	}
 	return p != nil
+}
+
+// input passes an input to the gangs of a profile, if they are known here.
+func (r *Registry) input(ctx context.Context, profile string, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
+	if p := r.all()[profile]; p != nil {
+		p.Input(ctx, f)
+	}
 }
 
 // Running returns what runs of a gang of a profile, and of the gangs that start together with it,
@@ -238,20 +237,12 @@ func (r *Registry) Whole(pod *v1.Pod) bool {
 	return !member || at.Whole
 }
 
-// QueueOf returns the queue that the PodGroup of a gang of a profile names; empty for none.
-func (r *Registry) QueueOf(profile string, key gangstate.Key) string {
+// Said returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none. One that is
+// no gang says its queue alone.
+func (r *Registry) Said(profile string, key gangstate.Key) (said gangstate.Said) {
 	if group := r.natives.basic(key); group.Alone() {
-		return group.Queue
+		return gangstate.Said{Queue: group.Queue}
 	}
-	return r.said(profile, key).Queue
-}
-
-// Evicted returns what the PodGroup of a gang of a profile says of its eviction; empty for nothing.
-func (r *Registry) Evicted(profile string, key gangstate.Key) string {
-	return r.said(profile, key).Evicted
-}
-
-func (r *Registry) said(profile string, key gangstate.Key) (said gangstate.Said) {
 	r.look(profile, func(s *gangstate.Gangs) { said = s.Said(key) })
 	return said
 }
@@ -295,9 +286,7 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 		groups[holder.Profile] = append(groups[holder.Profile], holder.Group)
 	}
 	for profile, names := range groups {
-		if p := r.all()[profile]; p != nil {
-			p.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Yield(names) })
-		}
+		r.input(ctx, profile, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Yield(names) })
 	}
 }
 
@@ -314,11 +303,7 @@ func (r *Registry) Turn(group hold.Holder) (turn gangstate.Turn, ok bool) {
 
 // Lead gives a group its turn, and activates its leader, which it returns; nil if the group does not wait.
 func (r *Registry) Lead(ctx context.Context, group hold.Holder) (leader *v1.Pod) {
-	p := r.all()[group.Profile]
-	if p == nil {
-		return nil
-	}
-	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
+	r.input(ctx, group.Profile, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
 		leader, e = s.Lead(group.Group, now)
 		return e
 	})
@@ -327,9 +312,7 @@ func (r *Registry) Lead(ctx context.Context, group hold.Holder) (leader *v1.Pod)
 
 // GiveBack takes the turn from a group that has not used it: the group waits for another.
 func (r *Registry) GiveBack(ctx context.Context, group hold.Holder) {
-	if p := r.all()[group.Profile]; p != nil {
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.GiveBack(group.Group, now) })
-	}
+	r.input(ctx, group.Profile, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.GiveBack(group.Group, now) })
 }
 
 // GroupOf returns the group of the gang of a pod; false if the pod is in none that is known.
@@ -342,7 +325,7 @@ func (r *Registry) GroupOf(pod *v1.Pod) (group hold.Holder, ok bool) {
 // Explain reports to the users of gangs of a profile why they wait, if that has changed.
 func (r *Registry) Explain(ctx context.Context, profile string, keys []gangstate.Key) {
 	if p := r.all()[profile]; p != nil {
-		p.adapter.Act(ctx, gangstate.Effects{Changed: keys})
+		p.adapter.Act(ctx, gangstate.Effects{Changed: sets.New(keys...)})
 	}
 }
 

@@ -18,11 +18,11 @@ func TestAskedWhileRegistering(t *testing.T) {
 	go func() {
 		defer close(asked)
 		for range 1000 {
-			s.QueueOf("one", gangstate.Key{})
+			s.Said("one", gangstate.Key{})
 		}
 	}()
 	for i := range 100 {
-		s.Register(named{name: fmt.Sprint("profile-", i)}, Settings{}, nil)
+		s.Register(named{name: fmt.Sprint("profile-", i)}, gangstate.Defaults{}, gangstate.Backoff{}, nil)
 	}
 	<-asked
 	if got := len(s.all()); got != 101 {

@@ -46,7 +46,7 @@ type adapter struct {
 
 func (a adapter) Act(_ context.Context, e gangstate.Effects) {
 	sum := a.s.acted[a.profile]
-	sum.Changed, sum.Activate = slices.Concat(sum.Changed, e.Changed), slices.Concat(sum.Activate, e.Activate)
+	sum.Changed, sum.Activate = sum.Changed.Union(e.Changed), slices.Concat(sum.Activate, e.Activate)
 	sum.Problems = slices.Concat(sum.Problems, e.Problems)
 	a.s.acted[a.profile] = sum
 }
@@ -87,7 +87,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		s.Register(handle, Settings{Defaults: gangstate.Defaults{WaitTime: time.Minute}, Backoff: gangstate.Backoff{Initial: time.Second, Max: time.Second}}, adapter{s, name}).
+		s.Register(handle, gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, adapter{s, name}).
 			Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	}
 	return s

@@ -98,7 +98,7 @@ const mostTouched = 1000
 
 // Note takes in what an input to the gangs of a profile says of the groups that wait.
 func (r *Room) Note(profile string, e *gangstate.Effects) {
-	if len(e.Missed)+len(e.Touched) == 0 {
+	if len(e.Missed)+len(e.Changed) == 0 {
 		return
 	}
 	r.locked(func() {
@@ -110,8 +110,8 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 			turn, _ := r.gangs.Turn(group)
 			r.line.Fail(r.jobOf(group, turn), outcome, r.clock.Now())
 		}
-		for group := range e.Touched {
-			r.touched[hold.Holder{Profile: profile, Group: group}] = true
+		for key := range e.Changed {
+			r.touched[hold.Holder{Profile: profile, Group: key.String()}] = true
 		}
 		if len(r.touched) > mostTouched {
 			r.refresh(r.clock.Now()) // a standby process never calls Next

@@ -40,7 +40,7 @@ type Room struct {
 	// mu guards what follows. The lock of the gangs is taken under it, never the other way round.
 	mu   sync.Mutex
 	line *turns.Line
-	// touched are the groups that have changed since the last refresh.
+	// touched are the groups that may have changed since the last refresh.
 	touched map[hold.Holder]bool
 	// leader is the pod that has its turn, where the queues have its job; taken is it once the thread has taken it.
 	leader, taken types.UID
@@ -137,16 +137,11 @@ func (r *Room) run(ctx context.Context) {
 		case <-r.timer.C():
 		case <-r.wake:
 		}
-		r.call(ctx)
+		r.asking.Lock()
+		r.bringCalled(ctx) // also in a process that does not schedule
+		r.asking.Unlock()
 		r.Ask(ctx)
 	}
-}
-
-// call brings pods to the gate that have to come again, also in a process that does not schedule.
-func (r *Room) call(ctx context.Context) {
-	r.asking.Lock()
-	defer r.asking.Unlock()
-	r.bringCalled(ctx)
 }
 
 // bringCalled brings to the gate what the queues have called. asking is held.

@@ -140,9 +140,7 @@ func newStage(t *testing.T) *stage {
 	s.Room = New(gangs, s, holds, s, s.time)
 	s.queue = s
 	gangs.SetRoom(s.Room)
-	s.profile = gangs.Register(handle{}, registry.Settings{
-		Defaults: gangstate.Defaults{WaitTime: time.Minute}, Backoff: gangstate.Backoff{Initial: time.Second, Max: time.Second},
-	}, s)
+	s.profile = gangs.Register(handle{}, gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, s)
 	s.profile.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	s.pods, s.store = factory.Core().V1().Pods().Lister(), factory.Core().V1().Pods().Informer().GetStore()

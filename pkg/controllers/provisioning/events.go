@@ -53,7 +53,7 @@ func ended(e gangstate.Explanation, name, why string) status.Event {
 // about returns an event on the PodGroup, or where there is none on the first member that waits.
 func about(e gangstate.Explanation, kind, reason, note string) status.Event {
 	var on runtime.Object = e.Pending[0]
-	if e.HasObject {
+	if e.Object.UID != "" {
 		on = status.PodGroupReference(e.Object.Kind.APIVersion(), e.Gang.Namespace, e.Gang.Name, e.Object.UID)
 	}
 	return status.Event{On: on, Type: kind, Reason: reason, Action: actionProvisioning, Note: note}

@@ -76,7 +76,7 @@ func (r *Requester) tell(e gangstate.Explanation, news status.Event) {
 // pod.
 func ownerOf(e gangstate.Explanation) metav1.OwnerReference {
 	first := e.Pending[0]
-	if e.HasObject {
+	if e.Object.UID != "" {
 		return metav1.OwnerReference{APIVersion: e.Object.Kind.APIVersion(), Kind: "PodGroup",
 			Name: e.Gang.Name, UID: e.Object.UID}
 	}

@@ -148,8 +148,7 @@ type Placed struct {
 }
 
 func (s *Gangs) attempt(grp *group) *Attempt {
-	grp.visited, grp.tried = true, grp.pool()
-	grp.partial = slices.ContainsFunc(grp.gangs, func(g *gang) bool { return g.returning.N > 0 })
+	grp.visited, grp.tried = true, true
 	a := grp.newAttempt(false)
 	a.PreemptionDelay, a.Missed = grp.preemptionDelay(), grp.missed()
 	if grp.yields() {
@@ -255,8 +254,6 @@ type Outcome struct {
 	Reason string
 	// Cost is how long the attempt kept the scheduling thread.
 	Cost time.Duration
-	// Evict: groups whose held, incomplete plans make way for this one.
-	Evict []string
 	// Hopeless: it would not fit in an empty cluster either, as far as nodes were visited. Obstacles that may pass do not
 	// count: claims without a volume, devices in use, nodes that are not ready or cordoned.
 	Hopeless bool

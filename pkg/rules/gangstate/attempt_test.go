@@ -105,8 +105,7 @@ func TestVisit(t *testing.T) {
 			play: func(c *cluster) {
 				gang := []func(*podT){of("x"), needs(4), says(modeKey, "NonStrict"), says(rolesKey, `{"ps":2,"w":1}`)}
 				c.add(podsNamed("w", 3, append(gang, as("w"), only("n"))...)...)
-				c.add(podsNamed("ps", 2, append(gang, as("ps"), only("m"))...)...)
-				c.run()
+				c.bring(podsNamed("ps", 2, append(gang, as("ps"), only("m"))...)...)
 				c.changed()
 				c.now = c.now.Add(time.Second)
 				c.tick()
@@ -121,8 +120,7 @@ func TestVisit(t *testing.T) {
 			play: func(c *cluster) {
 				gang := []func(*podT){of("x"), needs(4), says(modeKey, "NonStrict"), says(rolesKey, `{"ps":2}`)}
 				c.add(podsNamed("w", 4, append(gang, as("w"), only("n"))...)...)
-				c.add(podsNamed("ps", 2, append(gang, as("ps"), only("m"))...)...)
-				c.run()
+				c.bring(podsNamed("ps", 2, append(gang, as("ps"), only("m"))...)...)
 				c.changed()
 				c.now = c.now.Add(time.Second)
 				c.tick()
@@ -182,8 +180,7 @@ func TestVisit(t *testing.T) {
 func TestRivals(t *testing.T) {
 	hoard := func(c *cluster, name string, changes ...func(*podT)) {
 		c.room["n"]++
-		c.add(podsNamed(name, 9, append([]func(*podT){of(name), needs(9), says(modeKey, "NonStrict")}, changes...)...)...)
-		c.run()
+		c.bring(podsNamed(name, 9, append([]func(*podT){of(name), needs(9), says(modeKey, "NonStrict")}, changes...)...)...)
 	}
 	c := newCluster(t, map[string]int{"n": 0})
 	hoard(c, "young")
@@ -207,16 +204,13 @@ func TestRivals(t *testing.T) {
 func TestClosed(t *testing.T) {
 	tellStories(t, map[string]story{
 		"while it does not know everything nobody is let through": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.s.closed = true
 				c.add(podsNamed("p", 2, of("x"), needs(2))...)
 				c.add(podOf("e", of("y"), needs(2)), podOf("r", of("y"), needs(2), on("n")))
-				c.run()
-				c.look("closed")
+				c.outcome("closed")
 				c.do(c.s.Open(c.now))
-				c.run()
-				c.look("open")
+				c.outcome("open")
 			},
 			want: []string{"closed: a/x 2 pending, a/y 1 pending 1 bound", "open: a/x 2 bound, a/y 2 bound"},
 		},

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // herd returns pods of gangs of the given size, with what users write on each of them, in the order
@@ -29,14 +30,14 @@ func benchGangs() *Gangs {
 
 // seeAll shows pods, and gives all groups their turn.
 func seeAll(s *Gangs, pods []*v1.Pod) {
-	groups := map[string]bool{}
+	changed := sets.New[Key]()
 	for _, pod := range pods {
-		for group := range s.See(pod, start).Touched {
-			groups[group] = true
+		for key := range s.See(pod, start).Changed {
+			changed.Insert(key)
 		}
 	}
-	for group := range groups {
-		s.Lead(group, start)
+	for key := range changed {
+		s.Lead(key.String(), start)
 	}
 }
 
@@ -114,19 +115,6 @@ func BenchmarkRound(b *testing.B) {
 			perMember(b, len(pods))
 		})
 	}
-}
-
-// BenchmarkExtras runs a gang whose minimum is far below its size.
-func BenchmarkExtras(b *testing.B) {
-	pods := herd(1, 5000, needs(5))
-	b.Run("5 of 5000", func(b *testing.B) {
-		for b.Loop() {
-			s := benchGangs()
-			seeAll(s, pods)
-			runAll(b, s, pods)
-		}
-		perMember(b, len(pods))
-	})
 }
 
 // BenchmarkTimeout makes the wait time of a gang run out, and its members be marked, and revived.

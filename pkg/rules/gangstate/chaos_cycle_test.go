@@ -90,10 +90,11 @@ func (c *chaos) plan(all bool) {
 			o.Complete, o.Why[need.Key] = false, "no room"
 		}
 	}
+	var yield []string
 	if !all {
 		o.Complete = o.Complete || c.pick(8) == 1 // planners err
 		if rivals := c.s.LowerRankedHolders(a); o.Complete && len(rivals) > 0 {
-			o.Evict = rivals[:c.pick(len(rivals)+1)]
+			yield = rivals[:c.pick(len(rivals)+1)]
 		}
 		o.Cost = oneOf(c, 0, 100*time.Millisecond)
 		o.Hopeless, o.Coupled = c.pick(4) == 1, c.pick(4) == 1
@@ -101,12 +102,13 @@ func (c *chaos) plan(all bool) {
 			o.Shape = turns.Shape{Key: uint64(c.pick(3)), Members: c.pick(3)}
 		}
 	}
-	c.say("plan of %s by %s: %v, complete: %t, evict %v", a.Group, a.Leader, slices.Sorted(maps.Keys(o.Nodes)), o.Complete, o.Evict)
+	c.say("plan of %s by %s: %v, complete: %t, %v yield", a.Group, a.Leader, slices.Sorted(maps.Keys(o.Nodes)), o.Complete, yield)
 	accepted, e := c.s.Planned(a, o, c.now)
 	for id := range accepted {
 		c.holders[id] = a.Group
 	}
 	c.doPlan(e, accepted)
+	c.do(c.s.Yield(yield))
 	if c.at[a.Leader] != leading {
 		return // it is gone
 	}

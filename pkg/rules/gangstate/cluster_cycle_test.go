@@ -22,9 +22,7 @@ func (c *cluster) cycle(pod *v1.Pod) {
 		c.park(pod.UID, false)
 		return
 	}
-	if !c.old {
-		c.turns.BeginCycle()
-	}
+	c.turns.BeginCycle()
 	v := c.visit(pod)
 	if v.Verdict == Lead {
 		c.turns.Begin(v.Group, c.now)
@@ -49,11 +47,12 @@ func (c *cluster) cycle(pod *v1.Pod) {
 	case Follow:
 		c.follow(pod, v.Node)
 	case Lead:
-		_, o := c.plan(v.Attempt)
+		rivals, o := c.plan(v.Attempt)
 		c.attempts = append(c.attempts, attempted{v.Attempt, o})
 		c.now = c.now.Add(o.Cost)
 		accepted, e := c.s.Planned(v.Attempt, o, c.now)
 		c.doPlan(e, accepted)
+		c.do(c.s.Yield(rivals))
 		if node := accepted[pod.UID]; o.Complete && node != "" {
 			c.follow(pod, node)
 		} else {
@@ -185,26 +184,25 @@ func (c *cluster) fit(pod *v1.Pod, used map[string]int) string {
 	return ""
 }
 
-// plan places an attempt, without and then with what its rivals hold.
-func (c *cluster) plan(a *Attempt) (map[types.UID]string, Outcome) {
+// plan places an attempt, without and then with what its rivals hold. It returns those that have to give that back.
+func (c *cluster) plan(a *Attempt) ([]string, Outcome) {
 	o := c.try(a, nil)
 	if o.Complete {
-		return o.Nodes, o
+		return nil, o
 	}
 	if fresh := c.s.FromScratch(a); fresh != nil {
 		if better := c.try(fresh, []string{a.Group}); better.Complete {
 			better.FromScratch = true
-			return better.Nodes, better
+			return nil, better
 		}
 	}
 	rivals := c.s.LowerRankedHolders(a)
 	for n := 1; n <= len(rivals); n++ {
 		if better := c.try(a, rivals[:n]); better.Complete {
-			better.Evict = rivals[:n]
-			return better.Nodes, better
+			return rivals[:n], better
 		}
 	}
-	return o.Nodes, o
+	return nil, o
 }
 
 func (c *cluster) try(a *Attempt, evict []string) Outcome {
@@ -218,7 +216,6 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 	for _, need := range a.Gangs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
 		for _, pod := range need.Pending {
-			o.Coupled = o.Coupled || pod.Labels[coupledLabel] != ""
 			if node := c.fit(pod, used); node != "" {
 				used[node] += sizeOf(pod)
 				o.Nodes[pod.UID] = node
@@ -250,7 +247,7 @@ func shapeOf(a *Attempt) turns.Shape {
 		return turns.Shape{}
 	}
 	for _, pod := range need.Pending {
-		if sizeOf(pod) != sizeOf(need.Pending[0]) || pod.Labels[nodeLabel]+pod.Labels[coupledLabel] != "" {
+		if sizeOf(pod) != sizeOf(need.Pending[0]) || pod.Labels[nodeLabel] != "" {
 			return turns.Shape{}
 		}
 	}

@@ -25,8 +25,6 @@ var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 const (
 	sizeLabel = "size" // what a pod takes of its node; 1 if it does not say
 	nodeLabel = "node" // the only node that takes a pod
-	// coupledLabel is on pods that depend on others.
-	coupledLabel = "coupled"
 )
 
 // podOf returns a pod of namespace a whose UID is its name.
@@ -183,9 +181,8 @@ type cluster struct {
 	hopeless map[string]bool
 	// attempts are the attempts that were made.
 	attempts []attempted
-	// turns is where the groups wait for their turns. old: the next cycle does not know of what happened since the last.
+	// turns is where the groups wait for their turns.
 	turns *waitingLine
-	old   bool
 	log   []string
 }
 
@@ -233,6 +230,12 @@ func (c *cluster) add(pods ...*v1.Pod) {
 			c.offer(pod.UID)
 		}
 	}
+}
+
+// bring adds pods, and lets the scheduler do its work.
+func (c *cluster) bring(pods ...*v1.Pod) {
+	c.add(pods...)
+	c.run()
 }
 
 // change updates pods by name prefix.
@@ -371,7 +374,7 @@ func (c *cluster) before(a, b *v1.Pod) bool {
 	}
 	return cmp.Or(
 		cmp.Compare(corev1helpers.PodPriority(b), corev1helpers.PodPriority(a)), cmp.Compare(late(x), late(y)), x.Created.Compare(y.Created),
-		cmp.Compare(x.Gang, y.Gang), compareMembers(&member{pod: a}, &member{pod: b})) < 0
+		cmp.Compare(x.Gang, y.Gang), compareMembers(newMember(a), newMember(b))) < 0
 }
 
 // step runs one task or one scheduling cycle.
@@ -452,6 +455,18 @@ func (c *cluster) look(when string) {
 		gangs = append(gangs, key.String()+" "+cmp.Or(strings.Join(parts, " "), "empty"))
 	}
 	c.log = append(c.log, when+": "+strings.Join(gangs, ", "))
+}
+
+// outcome lets the scheduler do its work, and notes where the members are then.
+func (c *cluster) outcome(when string) {
+	c.run()
+	c.look(when)
+}
+
+// later lets time pass, and notes where the members are then.
+func (c *cluster) later(d time.Duration, when string) {
+	c.pass(d)
+	c.look(when)
 }
 
 // why notes what users are told about a gang.

@@ -60,12 +60,14 @@ func (s *Gangs) Queue(pod *v1.Pod) (p Position, refusal string) {
 
 func gatedReason(key Key) string { return "waiting for gang " + key.String() }
 
-// Position is what orders a member in the queue: that of its gang, so that the members are next to
+// Position is what orders a member in the queue, after its priority: that of its gang, so that the members are next to
 // each other.
 type Position struct {
+	// Created is when the gang came to be.
 	Created time.Time
 	Gang    string
-	// Extra: the gang has its minimum; this member must not delay that of another.
+	// Extra: the gang has its minimum; this member must not delay that of another, and comes after everything else of its
+	// priority.
 	Extra bool
 }
 
@@ -131,7 +133,6 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.readmit(leader)
 		return nil, s.take()
 	}
-	s.evict(o.Evict, grp)
 	hopeless := o.Hopeless && !o.Complete
 	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
@@ -273,8 +274,8 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		m.gang.change(m, func() { m.state, m.admitted, m.waiting = Planned, false, false })
 		s.effects.Rehold = append(s.effects.Rehold, Hold{Pod: m.pod, Node: m.node, Holder: m.gang.group.key().String()})
 	default:
-		if grp := m.gang.group; grp.partial && m.state == Returning && m.free() {
-			grp.changes++ // the outcome of the last attempt is out of date
+		if m.state == Returning && m.free() {
+			m.gang.group.changes++ // the last attempt was made without it
 		}
 		s.effects.Freed = true
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
@@ -328,17 +329,11 @@ func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil && m.state == Released {
 		m.gang.change(m, func() { m.state, m.waiting = Bound, false })
 		s.endTurn(m)
-		m.gang.noteStart(&s.effects, now)
+		if g := m.gang; !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
+			s.effects.Started = append(s.effects.Started, now.Sub(g.completed))
+			g.completed = time.Time{}
+		}
 		s.settle(m.gang, now)
 	}
 	return s.take()
-}
-
-// noteStart notes, once per round, how long it took from when a gang was complete until its minimum
-// was bound.
-func (g *gang) noteStart(e *Effects, now time.Time) {
-	if !g.completed.IsZero() && g.spec.Min > 0 && g.byState[Bound].N >= g.spec.Min {
-		e.Started = append(e.Started, now.Sub(g.completed))
-		g.completed = time.Time{}
-	}
 }

@@ -26,8 +26,9 @@ type Effects struct {
 	Activate []*v1.Pod
 	// Problems are values that could not be used, each reported once.
 	Problems []Report
-	// Changed: what there is to report about these gangs may have changed.
-	Changed []Key
+	// Changed are the gangs about which there may be something new to report, or of whose group, if it has their name,
+	// [Gangs.Turn] may say something else now.
+	Changed sets.Set[Key]
 	// Rehold: these members waited at the barrier for longer than the framework lets them. They
 	// keep their place in the plan; hold it before anything else.
 	Rehold []Hold
@@ -39,8 +40,6 @@ type Effects struct {
 	Freed bool
 	// Missed are the attempts that did not place all.
 	Missed []Missed
-	// Touched are the groups of which [Gangs.Turn] may say something else now.
-	Touched sets.Set[string]
 }
 
 // Missed is what an attempt has found that did not place all of its group.
@@ -68,5 +67,5 @@ type Report struct {
 
 // Idle reports whether there is nothing to do.
 func (e *Effects) Idle() bool {
-	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+len(e.Missed)+len(e.Touched)+e.RoundsFailed == 0 && !e.Freed
+	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+len(e.Missed)+e.RoundsFailed == 0 && !e.Freed
 }

@@ -120,8 +120,7 @@ func TestOutstanding(t *testing.T) {
 	}
 	begun := func(c *cluster) {
 		c.describe("spark", &Object{Min: 1, MinResources: cpu("7")})
-		c.add(podOf("driver", of("spark"), needs(1), asks("1")))
-		c.run()
+		c.bring(podOf("driver", of("spark"), needs(1), asks("1")))
 	}
 	outstanding := func(amount int64) []Outstanding {
 		return []Outstanding{{Gang: Key{"a", "spark"}, Amount: resource.Vector{v1.ResourceCPU: amount}, Nodes: []string{"n"}}}
@@ -154,8 +153,7 @@ func TestOutstanding(t *testing.T) {
 		"a gang all of whose members run is whole enough": {
 			play: func(c *cluster) {
 				c.describe("spark", &Object{Min: 2, MinResources: cpu("2")})
-				c.add(podsNamed("w", 2, of("spark"), needs(2), asks("1"))...)
-				c.run()
+				c.bring(podsNamed("w", 2, of("spark"), needs(2), asks("1"))...)
 			},
 		},
 	} {
@@ -165,8 +163,7 @@ func TestOutstanding(t *testing.T) {
 			switch {
 			case tc.initialized:
 				c.describe("other", &Object{Min: 2, MinResources: cpu("1"), Annotations: values{v1alpha1.StagesAnnotation: "1,1"}})
-				c.add(podOf("init", of("other")))
-				c.run()
+				c.bring(podOf("init", of("other")))
 				c.finish("init")
 			case tc.floorless:
 				c.describe("other", &Object{Min: 1})
@@ -199,7 +196,6 @@ func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.D
 func (c *cluster) staged(floor v1.ResourceList, asks func(*v1.Pod), members int) {
 	c.describe("spark", &Object{Min: 3, MinResources: floor, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 	for _, pod := range podsNamed("w", members, of("spark"), asks) {
-		c.add(pod)
-		c.run()
+		c.bring(pod)
 	}
 }

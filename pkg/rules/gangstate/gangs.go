@@ -50,6 +50,20 @@ func New(defaults Defaults, backoff Backoff) *Gangs {
 	}
 }
 
+// Open lets through the members that may go: until then every member is kept out of the queue. It records that what
+// there was to see at the start has been seen: after a restart, a gang that is about to be seen half bound has to come
+// before gangs that wait.
+func (s *Gangs) Open(now time.Time) Effects {
+	s.closed = false
+	for _, g := range s.gangs {
+		s.settle(g, now)
+	}
+	for _, g := range s.gangs {
+		s.admitGang(g)
+	}
+	return s.take()
+}
+
 // take returns the effects that gathered during an input.
 func (s *Gangs) take() Effects {
 	e := s.effects
@@ -57,11 +71,12 @@ func (s *Gangs) take() Effects {
 	return e
 }
 
-// tell notes that there may be something new to report about a gang.
+// tell notes that there may be something new to say about a gang, or about the group of its name.
 func (s *Gangs) tell(g *gang) {
-	if n := len(s.effects.Changed); n == 0 || s.effects.Changed[n-1] != g.key {
-		s.effects.Changed = append(s.effects.Changed, g.key)
+	if s.effects.Changed == nil {
+		s.effects.Changed = sets.New[Key]()
 	}
+	s.effects.Changed.Insert(g.key)
 }
 
 func (s *Gangs) gang(key Key) *gang {
@@ -177,11 +192,11 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	g := m.gang
 	changed := !saysSame(m.pod, pod)
-	was, came, number := *m, m.coming(), m.index()
+	was, came := *m, m.coming()
 	g.change(m, func() { m.observe(pod) })
 	s.reportRefused(m)
 	g.relive(m)
-	g.numbers.remove(number)
+	g.numbers.remove(was.index)
 	s.number(m)
 	switch {
 	case m.state == Bound:
@@ -230,7 +245,7 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	s.unhand(m, m.state)
 	g.leave(m)
 	g.incarnation.end(m.uid())
-	g.numbers.remove(m.index())
+	g.numbers.remove(m.index)
 	delete(g.members, m.uid())
 	delete(s.members, m.uid())
 	s.endTurn(m)

@@ -39,10 +39,8 @@ type group struct {
 	// attempt is not made before notBefore.
 	failures  int
 	notBefore time.Time
-	// tried is the number of members that the last attempt looked at; 0 if none was made since the group came together.
-	// partial: members had yet to give back their nodes then, and were left out.
-	tried   int
-	partial bool
+	// tried: an attempt was made since the group came together.
+	tried bool
 	// changes counts what has changed about the group itself, after which it may fit. roomFor is what room is made for if
 	// that is not the group: its only pod.
 	changes int
@@ -113,14 +111,6 @@ func (g *group) holdsPart() bool {
 
 // need returns the number of members that a plan has to place.
 func (g *group) need() int { return g.sum((*gang).need) }
-
-// total and pool serve the rule that a Strict round waits to have tried total-number members: pool
-// counts the members that a round can look at.
-func (g *group) total() int { return g.sum(func(gang *gang) int { return gang.spec.Total }) }
-
-func (g *group) pool() int {
-	return g.sum(func(gang *gang) int { return gang.coming.N + gang.byState[Planned].N + gang.byState[Held].N })
-}
 
 // assembled reports whether all members that the gangs of a group need can be planned.
 func (g *group) assembled() bool {

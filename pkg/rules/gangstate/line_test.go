@@ -36,7 +36,8 @@ func (r *waitingLine) note(e Effects, now time.Time) {
 		}
 		r.Fail(r.job(missed.Group), o, now)
 	}
-	for group := range e.Touched {
+	for key := range e.Changed {
+		group := key.String()
 		switch t, waits := r.s.Turn(group); {
 		case !waits:
 			r.Withdraw(group)

@@ -2,19 +2,6 @@ package gangstate
 
 import "slices"
 
-// evict gives back the plans of groups that make way for another one.
-func (s *Gangs) evict(names []string, winner *group) {
-	if len(names) == 0 {
-		return
-	}
-	for grp := range s.timed {
-		if grp != winner && grp.holdsPart() && slices.Contains(names, grp.key().String()) {
-			s.unreserve(grp)
-			grp.clocks = clocks{}
-		}
-	}
-}
-
 // PartialHolders lists the groups of less than a priority that hold capacity without being
 // complete.
 func (s *Gangs) PartialHolders(below int32) []string {
@@ -49,10 +36,14 @@ func (s *Gangs) partialHolders(test func(*group) bool) (names []string) {
 	return names
 }
 
-// Yield makes groups that hold capacity without being complete give it back, for a pod or group
-// that this state does not know.
+// Yield makes groups that hold capacity without being complete give it back: others need it.
 func (s *Gangs) Yield(names []string) Effects {
-	s.evict(names, nil)
+	for grp := range s.timed {
+		if grp.holdsPart() && slices.Contains(names, grp.key().String()) {
+			s.unreserve(grp)
+			grp.clocks = clocks{}
+		}
+	}
 	return s.take()
 }
 

@@ -59,11 +59,8 @@ type member struct {
 	losing sets.Set[types.NamespacedName]
 	// outdated: a claim was taken back, or it has come from another gang, since it last left the queue.
 	outdated bool
-	// staleOwner: its owner is another object of the same name than the one for which the PodGroup of its gang was
-	// made.
-	staleOwner bool
-	// superseded: its owner has begun to make all its pods anew, and is about to delete this one.
-	superseded bool
+	// replaced: it is about to be deleted in favour of others, see [incarnation.replaces].
+	replaced bool
 
 	// refused is why it cannot be scheduled as it is: an amount that it asks for; nil for nothing.
 	refused *resource.Fault
@@ -72,16 +69,17 @@ type member struct {
 	defines bool
 	// told are the bad values of this pod that its user was told of.
 	told map[badValue]bool
-	// number is the index that the pod carries, as read from read.
-	number index
-	read   *v1.Pod
+	// index is the number that the pod carries.
+	index index
 }
+
+func newMember(pod *v1.Pod) *member { return &member{pod: pod, index: indexOf(pod)} }
 
 func (m *member) uid() types.UID { return m.pod.UID }
 
 // free reports whether nothing but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !lacksClaims(m.pod) && len(m.losing) == 0 && m.refused == nil && !m.replaced()
+	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !lacksClaims(m.pod) && len(m.losing) == 0 && m.refused == nil && !m.replaced
 }
 
 // lacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
@@ -104,17 +102,8 @@ func (m *member) eligible() bool { return m.state == Pending && m.free() }
 // coming reports whether it is eligible, or will be once it has given back its node.
 func (m *member) coming() bool { return m.eligible() || m.state == Returning && m.free() }
 
-// replaced reports whether it is about to be deleted in favour of others.
-func (m *member) replaced() bool { return m.staleOwner || m.superseded }
-
-// findReplaced finds out whether it is.
-func (m *member) findReplaced() {
-	o := originOf(m.pod)
-	m.staleOwner, m.superseded = m.gang.incarnation.hasStaleOwner(o), m.gang.incarnation.supersedes(o)
-}
-
 // lives reports whether it has not ended, is not being deleted, and will not be.
-func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.replaced() }
+func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.replaced }
 
 // leaving reports whether it ran and is being deleted, or will be. It does not count any more: the members of a
 // gang that was evicted whole, or is run again, must not pass for a running gang while they terminate.
@@ -139,8 +128,8 @@ func (m *member) role() string { return roleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
-	m.pod = pod
-	m.findReplaced()
+	m.pod, m.index = pod, indexOf(pod)
+	m.replaced = m.gang.incarnation.replaces(originOf(pod))
 	m.refused = resource.CheckPod(pod)
 	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
 	switch {
@@ -159,19 +148,11 @@ func (m *member) observe(pod *v1.Pod) {
 func compareMembers(a, b *member) int {
 	return cmp.Or(
 		cmp.Compare(corev1helpers.PodPriority(b.pod), corev1helpers.PodPriority(a.pod)),
-		compareRanks(a.index(), b.index()),
+		compareRanks(a.index, b.index),
 		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
 		compareNatural(a.pod.Name, b.pod.Name),
 		cmp.Compare(a.uid(), b.uid()),
 	)
-}
-
-// index returns the number that the member carries.
-func (m *member) index() index {
-	if m.read != m.pod {
-		m.number, m.read = indexOf(m.pod), m.pod
-	}
-	return m.number
 }
 
 func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }

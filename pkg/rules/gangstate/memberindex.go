@@ -115,7 +115,7 @@ func (n numbering) remove(i index) {
 
 // number records the number that a member carries.
 func (s *Gangs) number(m *member) {
-	m.gang.numbers.add(m.index())
+	m.gang.numbers.add(m.index)
 	key := v1alpha1.NetworkTopologyIndexAnnotation
 	if _, ok := readIndex(m.pod.Annotations[key]); !ok && m.pod.Annotations[key] != "" {
 		s.report(m.gang, m.pod, &m.gang.toldOf, Problem{
@@ -142,12 +142,11 @@ func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
 	next := 0
 	bases, used := n.bases(), map[int]bool{}
 	for _, m := range members {
-		index := m.index()
-		if !index.known {
+		if !m.index.known {
 			continue
 		}
 		ok = true
-		n := bases[index.series] + index.n
+		n := bases[m.index.series] + m.index.n
 		for used[n] {
 			n++ // two members carry one number, or another series is in the way
 		}

@@ -89,14 +89,14 @@ func TestRanks(t *testing.T) {
 			for name, change := range c.pods {
 				pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
 				change(pod)
-				members = append(members, &member{pod: pod})
+				members = append(members, newMember(pod))
 			}
 			slices.SortFunc(members, compareMembers)
 			numbers := numbering{}
 			var order []string
 			for _, m := range members {
 				order = append(order, m.pod.Name)
-				numbers.add(m.index())
+				numbers.add(m.index)
 			}
 			if got := strings.Join(order, " "); got != c.order {
 				t.Errorf("order: %s, want %s", got, c.order)

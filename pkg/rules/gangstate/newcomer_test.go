@@ -11,18 +11,11 @@ import (
 
 // behind returns a cluster with a group that does not fit, costs a second to plan and is always
 // due, since something happens every second.
-func behind(t *testing.T, before ...string) *cluster {
+func behind(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t, map[string]int{"n": 2})
-	c.cost = time.Second
-	for i, name := range before {
-		c.add(podsNamed(name, 4, of(name), needs(4), sized(4-i), aged(time.Hour-time.Duration(i)*time.Second))...)
-	}
-	c.dear = "a/" + before[0]
-	if len(before) > 1 {
-		c.dear = ""
-	}
-	c.run()
+	c.cost, c.dear = time.Second, "a/e"
+	c.bring(podsNamed("e", 4, of("e"), needs(4), sized(4), aged(time.Hour))...)
 	return c
 }
 
@@ -48,7 +41,7 @@ func (c *cluster) happen(t *testing.T, until string, most time.Duration) time.Du
 // for one that does not than for the rest of its pause, of 4 s, and one attempt.
 func TestNewcomersBehindWhatDoesNotFit(t *testing.T) {
 	for after := time.Duration(0); after < 6*time.Second; after += 300 * time.Millisecond {
-		c := behind(t, "e")
+		c := behind(t)
 		c.churn(time.Second, 10*time.Second+after, c.cost)
 		for _, name := range []string{"x", "y"} {
 			c.add(podOf(name, of(name), needs(1)))
@@ -59,35 +52,10 @@ func TestNewcomersBehindWhatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestNewcomersBehindMany: the turns of newcomers go to each group that is due before them, too.
-func TestNewcomersBehindMany(t *testing.T) {
-	c := behind(t, "e", "f", "g")
-	c.churn(time.Second, 20*time.Second, c.cost)
-	c.add(podOf("x", of("x"), needs(1)))
-	if took := c.happen(t, "x", time.Minute); took > 40*time.Second {
-		t.Errorf("it started after %s", took)
-	}
-}
-
-// TestNewcomersLeaveRoomToOthers: what has become free is for the group before them that was not
-// looked at since.
-func TestNewcomersLeaveRoomToOthers(t *testing.T) {
-	c := behind(t, "e")
-	c.churn(time.Second, 10*time.Second, c.cost)
-	c.pass(100 * time.Millisecond) // it is tried once more
-	c.room["n"] = 16
-	c.turns.Happen(turns.Freed)
-	c.add(podsNamed("x", 16, of("x"), needs(16))...)
-	c.happen(t, "e1", 10*time.Second)
-	if c.at["x1"] == bound {
-		t.Error("the newcomer took it")
-	}
-}
-
 // TestNewcomersDoNotAddUp: a gang that waits is not kept from what becomes free by the
 // first attempts of many others.
 func TestNewcomersDoNotAddUp(t *testing.T) {
-	c := behind(t, "e")
+	c := behind(t)
 	c.dear, c.cost = "", 100*time.Millisecond
 	for i := range 100 {
 		name := string(rune('a'+i/10)) + string(rune('0'+i%10)) + "-"

@@ -70,7 +70,7 @@ func inOrder(pods []*v1.Pod) (members, describers []*member) {
 	for _, pod := range pods {
 		if !known[pod.UID] {
 			known[pod.UID] = true
-			members = append(members, &member{pod: pod})
+			members = append(members, newMember(pod))
 			unfinished = unfinished || !hasEnded(pod)
 		}
 	}

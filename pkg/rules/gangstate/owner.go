@@ -236,14 +236,11 @@ func (s *Gangs) findReplaced(g *gang) []*member {
 		}
 	}
 	i.forgetGone(func(s *successes) bool { return i.replaces(s.one) })
-	news := g.sorted(func(m *member) bool {
-		o := originOf(m.pod)
-		return i.hasStaleOwner(o) != m.staleOwner || i.supersedes(o) != m.superseded
-	})
+	news := g.sorted(func(m *member) bool { return i.replaces(originOf(m.pod)) != m.replaced })
 	for _, m := range news {
-		g.change(m, m.findReplaced)
+		g.change(m, func() { m.replaced = !m.replaced })
 		g.relive(m)
-		if m.replaced() {
+		if m.replaced {
 			s.unreserveMember(m)
 		}
 	}

@@ -63,8 +63,7 @@ func TestLoweredMinimum(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			c := newCluster(t, map[string]int{"n": 4})
 			c.describe("train", &Object{Min: 4, Annotations: roles(`{"worker":2}`)})
-			c.add(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"), as("worker"))...)
-			c.run()
+			c.bring(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"), as("worker"))...)
 			then.object.Created = start
 			if e := c.s.Describe(Community, Key{"a", "train"}, &then.object, c.now); e.Freed != then.freed {
 				t.Errorf("it frees something: %t, want %t", e.Freed, then.freed)

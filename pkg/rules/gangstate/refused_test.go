@@ -25,15 +25,13 @@ func asks(cpu string) func(*v1.Pod) {
 func TestImpossibleMembers(t *testing.T) {
 	const why = `gang "a/x" has 1 of 2 members (and 1 with impossible requests: pod p2: spec.containers[0].resources.requests[cpu] is 1e30: want at most 1T)`
 	c := newCluster(t, map[string]int{"n": 9})
-	c.add(podOf("p1", of("x"), needs(2), asks("1")), podOf("p2", of("x"), needs(2), asks("1e30")))
-	c.run()
+	c.bring(podOf("p1", of("x"), needs(2), asks("1")), podOf("p2", of("x"), needs(2), asks("1e30")))
 	e, _ := c.s.Explain(Key{"a", "x"})
 	if e.Reason != v1alpha1.ReasonGangIncomplete || e.Message != why {
 		t.Errorf("%s, %s\nwant %s", e.Reason, e.Message, why)
 	}
 	c.add(podOf("p3", of("x"), needs(2), asks("1")))
-	c.run()
-	c.look("with another")
+	c.outcome("with another")
 	if got := strings.Join(c.log, "; "); !strings.Contains(got, "a/x 1 pending 2 bound") {
 		t.Errorf("%s; the two others should run", got)
 	}

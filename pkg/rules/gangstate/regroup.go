@@ -70,7 +70,7 @@ func (s *Gangs) dissolve(former *group) {
 		}
 	}
 	former.phase = gathering
-	s.touch(former)
+	s.tell(former.gangs[0])
 	delete(s.timed, former)
 }
 

@@ -7,7 +7,7 @@ import "time"
 func (s *Gangs) settle(g *gang, now time.Time) {
 	s.tell(g)
 	grp := g.group
-	s.touch(grp)
+	s.tell(grp.gangs[0])
 	if len(g.members) == 0 {
 		g.missed = time.Time{}
 	}
@@ -82,7 +82,7 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	case need == 0:
 		s.afterPlan(grp, now)
 	case grp.phase == gathering:
-		grp.failures, grp.replans, grp.tried, grp.roomFor = 0, 0, 0, ""
+		grp.failures, grp.replans, grp.tried, grp.roomFor = 0, 0, false, ""
 		for _, g := range grp.gangs {
 			g.failure = failure{}
 			if g.need() > 0 {
@@ -97,11 +97,8 @@ func (s *Gangs) advance(grp *group, now time.Time) {
 	case grp.phase == following:
 		s.replan(grp, now)
 	case grp.phase == awaiting:
-		if grp.strict() && grp.tried > 0 {
+		if grp.strict() && grp.tried {
 			s.unreserve(grp) // of members that were on their way when the round failed
-		}
-		if grp.tried > 0 && grp.pool() > grp.tried && grp.tried < grp.total() {
-			grp.changes++ // the round waits to have tried total-number members: those that come are part of it
 		}
 	}
 }
@@ -119,7 +116,7 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
 	grp.phase = next
-	s.touch(grp)
+	s.tell(grp.gangs[0])
 	s.lead(grp, now)
 }
 

@@ -2,6 +2,7 @@ package gangstate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +42,8 @@ type Spec struct {
 	// Min is the number of members that start together; 0 means that it is not stated (yet), and
 	// then no member is scheduled.
 	Min int
-	// Total is the number of members that a Strict round waits to have tried. Not below Min.
+	// Total is the number of members that a Strict round waits to have tried. Not below Min. Nothing follows from it: the
+	// group is tried again with each member that comes.
 	Total int
 	Mode  Mode
 	// WaitTime is the longest time since the first member was held. After it no member is tried
@@ -197,17 +199,16 @@ func definesGang(pod *v1.Pod) (ok bool, bad *Problem) {
 	return true, nil
 }
 
-// describing are the annotations that describe a gang; the last one is a label,
+// describing are the annotations that describe a gang: those that pods and PodGroups may carry. The last one is a label,
 // too.
-var describing = [...]string{
-	v1alpha1.MinAvailableAnnotation, v1alpha1.WaitingTimeAnnotation, v1alpha1.TotalNumberAnnotation,
-	v1alpha1.ModeAnnotation, v1alpha1.GroupsAnnotation, v1alpha1.MatchPolicyAnnotation,
-	v1alpha1.RequiredTopologyAnnotation, v1alpha1.PreferredTopologyAnnotation, v1alpha1.MinByRoleAnnotation,
-	v1alpha1.TopologySlicesAnnotation, v1alpha1.TopologyScopeAnnotation, v1alpha1.TopologySpreadAnnotation,
-	v1alpha1.NetworkTopologySpecAnnotation, v1alpha1.StagesAnnotation,
-	v1alpha1.PreemptionDelayAnnotation, v1alpha1.EvictByAnnotation,
-	v1alpha1.PodGroupMinAvailableLabel,
-}
+var describing = func() (names []string) {
+	for _, key := range keys.Table {
+		if slices.Contains(key.AnnotationOf, keys.Pod) && slices.Contains(key.AnnotationOf, keys.PodGroup) {
+			names = append(names, key.Name)
+		}
+	}
+	return append(names, v1alpha1.PodGroupMinAvailableLabel)
+}()
 
 // describesGang reports whether a pod carries anything besides membership, so that it may add to what
 // a PodGroup says.

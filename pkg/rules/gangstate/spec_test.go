@@ -1,6 +1,7 @@
 package gangstate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -92,12 +93,6 @@ func TestParse(t *testing.T) {
 			object: &Object{Min: 3, Annotations: values{v1alpha1.PreemptionDelayAnnotation: "90s"}},
 			want:   parsed{Spec: with(defaults(3), func(s *Spec) { s.PreemptionDelay = 90 * time.Second })},
 		},
-		"a preemption delay below nothing": {
-			pod: podMeta{Annotations: values{minKey: "3", v1alpha1.PreemptionDelayAnnotation: "-1s"}},
-			want: parsed{Spec: defaults(3), Problems: []string{
-				v1alpha1.PreemptionDelayAnnotation + `: "-1s" is not a duration such as 90s or 10m; using 0s: the gang may evict others at once`,
-			}},
-		},
 		"the pod wins field by field": {
 			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{totalKey: "7", modeKey: "NonStrict", requiredKey: "rack"}},
 			pod:    podMeta{Annotations: values{minKey: "4", waitKey: "1h", requiredKey: "zone"}},
@@ -124,22 +119,6 @@ func TestParse(t *testing.T) {
 		},
 		"the gang's minimum wins over the community's": {
 			pod:  podMeta{Annotations: values{minKey: "2", minLabel: "3"}, Labels: values{minLabel: "4"}},
-			want: parsed{Spec: defaults(2)},
-		},
-		`groups may be "", a JSON "" or []`: {
-			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: `""`}},
-			want: parsed{Spec: defaults(2)},
-		},
-		"an empty list of groups is alone": {
-			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: `[]`}},
-			want: parsed{Spec: defaults(2)},
-		},
-		"a group of itself is alone": {
-			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: `["ns/train"]`}},
-			want: parsed{Spec: defaults(2)},
-		},
-		"no roles are no roles": {
-			pod:  podMeta{Annotations: values{minKey: "2", rolesKey: `{}`}},
 			want: parsed{Spec: defaults(2)},
 		},
 		"a bad minimum holds the gang back": {
@@ -181,10 +160,6 @@ func TestParse(t *testing.T) {
 			pod:    podMeta{Annotations: values{minKey: "2", waitKey: "5s", modeKey: "Strict"}},
 			want:   parsed{Spec: with(defaults(2), func(s *Spec) { s.WaitTime, s.WaitTimeSet = 5*time.Second, true })},
 		},
-		"a total that is no number is the minimum": {
-			pod:  podMeta{Annotations: values{minKey: "2", totalKey: "all"}},
-			want: parsed{Spec: defaults(2), Problems: []string{totalKey + `: "all"` + notCount + "2, the minimum"}},
-		},
 		"a total below the minimum is the minimum": {
 			pod:  podMeta{Annotations: values{minKey: "3", totalKey: "2"}},
 			want: parsed{Spec: defaults(3), Problems: []string{totalKey + `: "2" is not at least the minimum; using 3, the minimum`}},
@@ -193,30 +168,14 @@ func TestParse(t *testing.T) {
 			pod:  podMeta{Annotations: values{totalKey: "0"}},
 			want: parsed{Spec: defaults(0), Problems: []string{totalKey + `: "0"` + notCount + "the minimum, once there is one"}},
 		},
-		"a bad mode is Strict": {
-			pod:  podMeta{Annotations: values{minKey: "2", modeKey: "strict"}},
-			want: parsed{Spec: defaults(2), Problems: []string{modeKey + `: "strict" is not one of Strict, NonStrict; using Strict`}},
-		},
 		"a bad mode of the PodGroup is the PodGroup's problem": {
 			object: &Object{Annotations: values{modeKey: "strict"}},
 			pod:    podMeta{Annotations: values{minKey: "2"}},
 			want:   parsed{Spec: defaults(2), Problems: []string{modeKey + `: "strict" is not one of Strict, NonStrict; using Strict`}, OnObject: []string{modeKey}},
 		},
-		"a bad match policy is once-satisfied": {
-			pod:  podMeta{Annotations: values{minKey: "2", policyKey: "never"}},
-			want: parsed{Spec: defaults(2), Problems: []string{policyKey + `: "never" is not one of once-satisfied, only-waiting, waiting-and-running; using once-satisfied`}},
-		},
-		"a bad wait time is the default": {
-			pod:  podMeta{Annotations: values{minKey: "2", waitKey: "60"}},
-			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`}},
-		},
 		"a bad wait time of a NonStrict gang is that of such": {
 			pod:  podMeta{Annotations: values{minKey: "2", modeKey: "NonStrict", waitKey: "60"}},
 			want: parsed{Spec: with(defaults(2), func(s *Spec) { s.Mode = NonStrict }), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default`}},
-		},
-		"a wait time is positive": {
-			pod:  podMeta{Annotations: values{minKey: "2", waitKey: "-1s"}},
-			want: parsed{Spec: defaults(2), Problems: []string{waitKey + `: "-1s" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`}},
 		},
 		"a bad wait time of a gang that has time for its rounds is none": {
 			object: &Object{RoundSeconds: new(int32(30))},
@@ -238,41 +197,9 @@ func TestParse(t *testing.T) {
 				OnObject: []string{"spec.scheduleTimeoutSeconds"},
 			},
 		},
-		"groups that are no list are none": {
-			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: "a/x"}},
-			want: parsed{Spec: defaults(2), Problems: []string{groupsKey + `: "a/x" is not a JSON list of "namespace/name"; using none: the gang is alone`}},
-		},
-		"one bad group spoils the list": {
-			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: `["a/x","y"]`}},
-			want: parsed{Spec: defaults(2), Problems: []string{groupsKey + `: "[\"a/x\",\"y\"]" is not a JSON list of "namespace/name"; using none: the gang is alone`}},
-		},
-		"null is no list of groups": {
-			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: "null"}},
-			want: parsed{Spec: defaults(2), Problems: []string{groupsKey + `: "null" is not a JSON list of "namespace/name"; using none: the gang is alone`}},
-		},
 		"more groups than can start together are none": {
 			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: "[" + strings.Repeat(`"a/x",`, maxTogether) + `"a/y"]`}},
 			want: parsed{Spec: defaults(2), Problems: []string{Problem{Key: groupsKey, Value: "[" + strings.Repeat(`"a/x",`, maxTogether) + `"a/y"]`, Want: "a list of at most 64 gangs", Used: "none: the gang is alone"}.String()}},
-		},
-		"roles that are no object are none": {
-			pod:  podMeta{Annotations: values{minKey: "2", rolesKey: "ps=1"}},
-			want: parsed{Spec: defaults(2), Problems: []string{rolesKey + `: "ps=1" is not a JSON object from role to a minimum of 0 to 100000; using no minimum by role`}},
-		},
-		"null is no roles": {
-			pod:  podMeta{Annotations: values{minKey: "2", rolesKey: "null"}},
-			want: parsed{Spec: defaults(2), Problems: []string{rolesKey + `: "null" is not a JSON object from role to a minimum of 0 to 100000; using no minimum by role`}},
-		},
-		"null is no minimum of a role": {
-			pod:  podMeta{Annotations: values{minKey: "2", rolesKey: `{"ps":null}`}},
-			want: parsed{Spec: defaults(2), Problems: []string{rolesKey + `: "{\"ps\":null}" is not a JSON object from role to a minimum of 0 to 100000; using no minimum by role`}},
-		},
-		"the minimum of a role is not negative": {
-			pod:  podMeta{Annotations: values{minKey: "2", rolesKey: `{"ps":-1}`}},
-			want: parsed{Spec: defaults(2), Problems: []string{rolesKey + `: "{\"ps\":-1}" is not a JSON object from role to a minimum of 0 to 100000; using no minimum by role`}},
-		},
-		"a role is a label value": {
-			pod:  podMeta{Annotations: values{minKey: "2", rolesKey: `{"a b":1}`}},
-			want: parsed{Spec: defaults(2), Problems: []string{rolesKey + `: "{\"a b\":1}" is not a JSON object from role to a minimum of 0 to 100000; using no minimum by role`}},
 		},
 		"a topology is a label key": {
 			pod: podMeta{Annotations: values{minKey: "2", requiredKey: "a/rack", preferKey: "a/b/c"}},
@@ -299,27 +226,51 @@ func TestParse(t *testing.T) {
 				rolesKey + `: "{\"ps\":1,\"worker\":2}" is not within the minimum of 2: its sum is 3; using no minimum by role: members of any roles start the gang`,
 			}},
 		},
-		"a network topology without a strategy": {
-			pod: podMeta{Annotations: values{minKey: "2", v1alpha1.NetworkTopologySpecAnnotation: `{"gather":[]}`}},
-			want: parsed{Spec: defaults(2), Problems: []string{
-				v1alpha1.NetworkTopologySpecAnnotation + `: "{\"gather\":[]}" is not a JSON object with a gatherStrategy; using no topology`,
-			}},
-		},
-		"the second pod of the scenario": {
-			pod: podMeta{Annotations: values{minKey: "2", totalKey: "1", modeKey: "nonsense", waitKey: "nonsense", groupsKey: "nonsense"}},
-			want: parsed{Spec: defaults(2), Problems: []string{
-				totalKey + `: "1" is not at least the minimum; using 2, the minimum`,
-				modeKey + `: "nonsense" is not one of Strict, NonStrict; using Strict`,
-				waitKey + `: "nonsense" is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end`,
-				groupsKey + `: "nonsense" is not a JSON list of "namespace/name"; using none: the gang is alone`,
-			}},
-		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, parsedOf(c.object, c.pod)); diff != "" {
 				t.Errorf("Parse (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestParseValues: what a pod of a gang of two says by one key does not change what the gang asks for, and is reported
+// where it is no value of that key.
+func TestParseValues(t *testing.T) {
+	const (
+		badWait   = " is not a positive duration such as 90s or 1h; using 10m0s, the default, for each round, without an end"
+		badGroups = ` is not a JSON list of "namespace/name"; using none: the gang is alone`
+		badRoles  = " is not a JSON object from role to a minimum of 0 to 100000; using no minimum by role"
+	)
+	for _, c := range []struct{ key, value, problem string }{
+		{groupsKey, `""`, ""},
+		{groupsKey, `[]`, ""},
+		{groupsKey, `["ns/train"]`, ""}, // itself
+		{rolesKey, `{}`, ""},
+		{totalKey, "all", " is not a whole number from 1 to 100000; using 2, the minimum"},
+		{modeKey, "strict", " is not one of Strict, NonStrict; using Strict"},
+		{policyKey, "never", " is not one of once-satisfied, only-waiting, waiting-and-running; using once-satisfied"},
+		{waitKey, "60", badWait},
+		{waitKey, "-1s", badWait},
+		{groupsKey, "a/x", badGroups},
+		{groupsKey, `["a/x","y"]`, badGroups},
+		{groupsKey, "null", badGroups},
+		{rolesKey, "ps=1", badRoles},
+		{rolesKey, "null", badRoles},
+		{rolesKey, `{"ps":null}`, badRoles},
+		{rolesKey, `{"ps":-1}`, badRoles},
+		{rolesKey, `{"a b":1}`, badRoles},
+		{v1alpha1.NetworkTopologySpecAnnotation, `{"gather":[]}`, " is not a JSON object with a gatherStrategy; using no topology"},
+		{v1alpha1.PreemptionDelayAnnotation, "-1s", " is not a duration such as 90s or 10m; using 0s: the gang may evict others at once"},
+	} {
+		want := parsed{Spec: defaults(2)}
+		if c.problem != "" {
+			want.Problems = []string{fmt.Sprintf("%s: %q%s", c.key, c.value, c.problem)}
+		}
+		if diff := cmp.Diff(want, parsedOf(nil, podMeta{Annotations: values{minKey: "2", c.key: c.value}})); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", c.key, c.value, diff)
+		}
 	}
 }
 

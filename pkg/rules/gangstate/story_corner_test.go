@@ -28,12 +28,10 @@ func (c *cluster) permitOnly(id types.UID) {
 func TestStoriesOfCorners(t *testing.T) {
 	tellStories(t, map[string]story{
 		"a gang that runs waits for none that it names, and does not keep its group waiting": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 1, of("x"), needs(1), says(groupsKey, `["a/y","a/none"]`), on("n"))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
-				c.run()
-				c.look("x names one that does not exist")
+				c.outcome("x names one that does not exist")
 			},
 			want: []string{"x names one that does not exist: a/x 1 bound, a/y 2 bound"},
 		},
@@ -49,8 +47,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.remove("y2")
 				c.look("y2 went")
 				c.permitOnly("x2")
-				c.run()
-				c.look("x2 came to Permit")
+				c.outcome("x2 came to Permit")
 			},
 			want: []string{
 				"y1 waits, x2 is on its way: a/x 1 held 1 bound, a/y 1 planned 1 held",
@@ -68,8 +65,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.remove("r")
 				c.permitOnly("p1")
 				c.look("the one that ran went")
-				c.run()
-				c.look("the other came along")
+				c.outcome("the other came along")
 			},
 			want: []string{
 				"p1 waits: true", "the one that ran went: a/x 1 pending 1 held",
@@ -84,8 +80,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.reserveOnly("p1", "n")
 				c.remove("r")
 				c.permitOnly("p1")
-				c.pass(time.Second)
-				c.look("nobody else is there")
+				c.later(time.Second, "nobody else is there")
 			},
 			want: []string{"p1 waits: true", "nobody else is there: a/x 1 pending"},
 		},
@@ -99,28 +94,13 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.at["p2"] = going
 				c.room["n"] = 0
 				c.unreserve("p1")
-				c.run()
-				c.look("the round failed")
+				c.outcome("the round failed")
 				c.reserveOnly("p2", "n")
 				c.permitOnly("p2")
-				c.pass(time.Second)
-				c.look("p2 came late")
+				c.later(time.Second, "p2 came late")
 				c.note("%d taken", len(c.used()))
 			},
 			want: []string{"the round failed: a/x 2 pending", "p2 waits: true", "p2 came late: a/x 2 pending", "0 taken"},
-		},
-		"who runs below its minimum goes on alone after a restart, whoever else has to wait": {
-			room: map[string]int{"n": 2},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 1, of("x"), needs(3), on("n"))...)
-				c.add(podsNamed("q", 2, of("x"), needs(3))...)
-				c.run()
-				c.look("room for one")
-				c.grow("n", 1)
-				c.run()
-				c.look("room for both")
-			},
-			want: []string{"room for one: a/x 1 pending 2 bound", "room for both: a/x 3 bound"},
 		},
 		"the pauses begin anew when a gang has come together anew": {
 			room: map[string]int{"n": 1},
@@ -132,8 +112,7 @@ func TestStoriesOfCorners(t *testing.T) {
 					c.pass(time.Second)
 				}
 				c.remove("p2")
-				c.add(podOf("p3", of("x"), needs(2)))
-				c.run()
+				c.bring(podOf("p3", of("x"), needs(2)))
 				c.tries()
 				c.changed()
 				c.pass(time.Second)
@@ -150,8 +129,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				_, kept3 := c.s.Queue(c.pods["p3"])
 				_, kept2 := c.s.Queue(c.pods["p2"])
 				c.note("p2 leads: %t, p3 goes on: %t", kept2 == "", kept3 == "")
-				c.run()
-				c.look("all fit")
+				c.outcome("all fit")
 			},
 			want: []string{"p2 leads: true, p3 goes on: true", "all fit: a/x 4 bound"},
 		},
@@ -168,8 +146,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.at["p1"] = held
 				c.note("p1 waits: %t", wait)
 				c.look("p1 was released, and did not hear")
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{
 				"p1 waits: true", "p1 was released, and did not hear: a/x 1 pending 1 released",
@@ -183,17 +160,14 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.step()
 				c.step()
 				c.room["n"] = 2 // another pod was faster
-				c.run()
-				c.look("one lacks")
+				c.outcome("one lacks")
 				for _, id := range []types.UID{"p1", "p2"} {
 					c.unreserve(id)
 				}
-				c.run()
-				c.look("the framework rejected both")
+				c.outcome("the framework rejected both")
 				c.note("%d taken", c.used()["n"])
 				c.grow("n", 1)
-				c.pass(20 * time.Second)
-				c.look("there is room again")
+				c.later(20*time.Second, "there is room again")
 			},
 			want: []string{
 				"one lacks: a/x 1 pending 2 held", "the framework rejected both: a/x 1 pending 2 planned",
@@ -206,8 +180,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.add(podsNamed("p", 3, of("x"), needs(3))...)
 				c.step()
 				c.unreserve("p1")
-				c.run()
-				c.look("it fits again")
+				c.outcome("it fits again")
 			},
 			want: []string{"it fits again: a/x 3 bound"},
 		},
@@ -216,16 +189,14 @@ func TestStoriesOfCorners(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("x"), needs(2))...)
 				c.at["p1"] = parked // the queue lost it
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{"a second later: a/x 2 bound"},
 		},
 		"a plan that comes when the wait time is over does not hide that": {
 			room: map[string]int{"n": 1},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("x"), needs(2), says(modeKey, "NonStrict"), says(waitKey, "5s"))...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("x"), needs(2), says(modeKey, "NonStrict"), says(waitKey, "5s"))...)
 				c.changed()
 				c.now = c.now.Add(time.Second)
 				c.tick()
@@ -253,13 +224,11 @@ func TestStoriesOfCorners(t *testing.T) {
 				accepted, e := c.s.Planned(v.Attempt, o, c.now)
 				c.doPlan(e, accepted)
 				c.park("x1", false)
-				c.run()
-				c.look("y does not fit")
+				c.outcome("y does not fit")
 			},
 			want: []string{"y does not fit: a/x 2 bound, a/y 2 pending"},
 		},
 		"what is held stays so when gangs part that are both complete": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 2, of("x"), needs(2), says(groupsKey, `["a/y"]`))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
@@ -267,8 +236,7 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.look("x1 waits")
 				c.change("x", says(groupsKey, ""))
 				c.change("y", says(groupsKey, ""))
-				c.run()
-				c.look("each on its own")
+				c.outcome("each on its own")
 				c.note("x1 cost %d cycle", c.cycles["x1"])
 			},
 			want: []string{

@@ -16,46 +16,11 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 	ofJob := func(owner types.UID) func(*v1.Pod) { return ofOwner("set", "batch/v1", "Job", owner) }
 	const train = "job.train"
 	tellStories(t, map[string]story{
-		"label: all members are evicted, the Job makes others, room for two": {
-			room: map[string]int{"n": 4},
-			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
-				c.add(podsNamed("p", 4, ofJob("job"))...)
-				c.run()
-				c.now = c.now.Add(time.Minute)
-				c.change("p", dying)
-				c.add(podsNamed("q", 4, ofJob("job"), born(time.Minute))...)
-				c.grow("n", -2)
-				c.now = c.now.Add(5 * time.Second)
-				c.obey("p")
-				c.run()
-				c.look("two of four")
-			},
-			want: []string{"two of four: a/set 4 pending"},
-		},
-		"owner: all members are evicted, the Job makes others, room for two": {
-			room: map[string]int{"n": 4},
-			play: func(c *cluster) {
-				c.describe(train, &Object{Min: 4, Owner: "job"})
-				c.add(podsNamed("p", 4, byJob("job"))...)
-				c.run()
-				c.now = c.now.Add(time.Minute)
-				c.change("p", dying)
-				c.add(podsNamed("q", 4, byJob("job"), born(time.Minute))...)
-				c.grow("n", -2)
-				c.now = c.now.Add(5 * time.Second)
-				c.finish("p") // and the objects go a moment later
-				c.run()
-				c.look("two of four")
-			},
-			want: []string{"two of four: a/job.train 4 pending"},
-		},
 		"label: one is evicted, and there is no room for the one made anew": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.describe("set", &Object{Min: 4})
-				c.add(podsNamed("p", 4, ofJob("job"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, ofJob("job"))...)
 				c.now = c.now.Add(time.Minute)
 				c.change("p1", dying)
 				c.add(podOf("q1", ofJob("job"), born(time.Minute)))
@@ -68,27 +33,11 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 			},
 			want: []string{"set: 3 run of min 4, map[] by role, broken for 1h0m0s", "kept: 0"},
 		},
-		"label: one is evicted, and the one made anew runs: it can do without none": {
-			room: map[string]int{"n": 4},
-			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
-				c.add(podsNamed("p", 4, ofJob("job"))...)
-				c.run()
-				c.now = c.now.Add(time.Minute)
-				c.change("p1", dying)
-				c.add(podOf("q1", ofJob("job"), born(time.Minute)))
-				c.obey("p1")
-				c.run()
-				c.footprint("set")
-			},
-			want: []string{"set: 4 run of min 4, map[] by role, broken for 0s"},
-		},
 		"owner: one is evicted, and there is no room for the one made anew": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.describe(train, &Object{Min: 4, Owner: "job"})
-				c.add(podsNamed("p", 4, byJob("job"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, byJob("job"))...)
 				c.now = c.now.Add(time.Minute)
 				c.change("p1", dying)
 				c.add(podOf("q1", byJob("job"), born(time.Minute)))
@@ -101,30 +50,11 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 			},
 			want: []string{"job.train: 3 run of min 4, map[] by role, broken for 1h0m0s", "it grows: false"},
 		},
-		"label: the Job is deleted, and made again while its pods terminate": {
-			room: map[string]int{"n": 4},
-			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
-				c.add(podsNamed("p", 4, ofJob("first"))...)
-				c.run()
-				c.now = c.now.Add(time.Minute)
-				c.change("p", dying)
-				c.add(podsNamed("q", 4, ofJob("again"), born(time.Minute))...)
-				c.grow("n", -2)
-				c.now = c.now.Add(5 * time.Second)
-				c.obey("p")
-				c.run()
-				c.look("two of four")
-				c.kept("set")
-			},
-			want: []string{"two of four: a/set 4 pending", "kept: 0"},
-		},
 		"owner: that again, and the PodGroup is made when the old pods are gone": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.describe(train, &Object{Min: 4, Owner: "first"})
-				c.add(podsNamed("p", 4, byJob("first"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, byJob("first"))...)
 				c.now = c.now.Add(time.Minute)
 				c.change("p", dying)
 				c.describe(train, nil) // deleted with the Job
@@ -133,8 +63,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 				c.now = c.now.Add(2 * time.Second)
 				c.obey("p")
 				c.describe(train, &Object{Min: 4, Owner: "again"})
-				c.run()
-				c.look("two of four")
+				c.outcome("two of four")
 				c.kept(train)
 			},
 			want: []string{"two of four: a/job.train 4 pending", "kept: 0"},
@@ -143,8 +72,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.describe(train, &Object{Min: 4, Owner: "first"})
-				c.add(podsNamed("p", 4, byJob("first"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, byJob("first"))...)
 				c.now = c.now.Add(time.Minute)
 				c.describe(train, nil) // deleted with the Job
 				c.add(podsNamed("q", 4, byJob("again"), born(time.Minute))...)
@@ -155,8 +83,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 					c.do(c.s.ForgetSucceeded(p, c.now))
 				}
 				c.describe(train, &Object{Min: 4, Owner: "again"})
-				c.run()
-				c.look("two of four")
+				c.outcome("two of four")
 				c.kept(train)
 			},
 			want: []string{"two of four: a/job.train 4 pending", "kept: 0"},

@@ -32,7 +32,7 @@ func memberships(s *Gangs) map[Key]membership {
 		}
 		of := membership{Asked: g.asked, Numbered: map[string]int{}}
 		for _, m := range g.sorted(func(*member) bool { return true }) {
-			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.marked, m.staleOwner, m.role()))
+			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.marked, g.incarnation.hasStaleOwner(originOf(m.pod)), m.role()))
 		}
 		for _, m := range g.describers {
 			of.Describers = append(of.Describers, m.pod.Name)

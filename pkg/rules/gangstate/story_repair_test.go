@@ -56,8 +56,7 @@ func TestStoriesOfRepair(t *testing.T) {
 				c.remove("p2")
 				c.pass(10 * time.Second)
 				c.footprint("x")
-				c.add(podsNamed("q", 2, of("x"), needs(3))...)
-				c.run()
+				c.bring(podsNamed("q", 2, of("x"), needs(3))...)
 				c.footprint("x")
 				c.note("broken: %t", !c.s.Footprints(Key{"a", "x"})[0].BrokenSince.IsZero())
 			},
@@ -85,11 +84,9 @@ func TestStoriesOfRepair(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				c.describe("x", &Object{Min: 2})
-				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
-				c.run()
+				c.bring(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
 				c.describe("x", &Object{Min: 3})
-				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
-				c.run()
+				c.bring(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.growsThenLoses()
 			},
 			want: []string{"it grows: true", "it grows: false", "x: 1 run of min 3, map[] by role, broken for 0s"},
@@ -98,10 +95,8 @@ func TestStoriesOfRepair(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				c.describe("x", &Object{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
-				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
-				c.run()
-				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
-				c.run()
+				c.bring(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
+				c.bring(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.growsThenLoses()
 			},
 			want: []string{"it grows: true", "it grows: false", "x: 1 run of min 2, map[] by role, broken for 0s"},
@@ -136,8 +131,7 @@ func TestStoriesOfRepair(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.describe("x", &Object{Min: 4})
-				c.add(podsNamed("p", 4, of("x"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, of("x"))...)
 				c.remove("p1")
 				c.remove("p2")
 				c.pass(2 * time.Minute)
@@ -148,8 +142,7 @@ func TestStoriesOfRepair(t *testing.T) {
 				c.remove("p")
 				c.room["n"] = 2
 				c.add(podsNamed("q", 2, of("x"))...)
-				c.run()
-				c.look("made anew")
+				c.outcome("made anew")
 			},
 			want: []string{
 				"x: 2 run of min 4, map[] by role, broken for 2m0s",
@@ -161,8 +154,7 @@ func TestStoriesOfRepair(t *testing.T) {
 		"nothing of it runs any more, and nothing is broken": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, of("x"), needs(3))...)
-				c.run()
+				c.bring(podsNamed("p", 3, of("x"), needs(3))...)
 				c.remove("p1")
 				c.pass(time.Second)
 				c.remove("p")

@@ -32,8 +32,7 @@ func TestStoriesOfReturn(t *testing.T) {
 				c.room["n"] = 4
 				c.tasks = back
 				c.run()
-				c.pass(10 * time.Second)
-				c.look("10 s after they are back")
+				c.later(10*time.Second, "10 s after they are back")
 			},
 			want: []string{
 				"the round failed: a/train 4 pending 2 returning",

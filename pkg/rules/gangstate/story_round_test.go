@@ -29,8 +29,7 @@ func TestStoriesOfRounds(t *testing.T) {
 		"while nothing happens a gang that does not fit is tried once a minute": {
 			room: map[string]int{"n": 1},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2))...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("train"), needs(2))...)
 				c.note("at once %d", c.tries())
 				c.pass(59 * time.Second)
 				c.note("in the first minute %d", c.tries())
@@ -45,16 +44,14 @@ func TestStoriesOfRounds(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				c.nodeless = true
-				c.add(podsNamed("p", 2, of("train"), needs(2))...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("train"), needs(2))...)
 				c.why("train")
 				c.note("at once %d", c.tries())
 				c.pass(30 * time.Second)
 				c.note("while nothing happens %d", c.tries())
 				c.nodeless = false
 				c.turns.Happen(turns.NodesChanged)
-				c.run()
-				c.look("nodes came")
+				c.outcome("nodes came")
 			},
 			want: []string{`Unschedulable: gang "a/train": 0 of 2 members fit: the cluster has no nodes`, "at once 1", "while nothing happens 0", "nodes came: a/train 2 bound"},
 		},
@@ -69,8 +66,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.look("nobody has a place")
 				c.nodeless = false
 				c.turns.Happen(turns.NodesChanged)
-				c.pass(2 * time.Second)
-				c.look("nodes came")
+				c.later(2*time.Second, "nodes came")
 			},
 			want: []string{
 				`Unschedulable: gang "a/train": 0 of 3 members fit: the cluster has no nodes`,
@@ -84,13 +80,10 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.until("p1", Held)
 				c.gatedOut["p1"] = true
 				c.unreserve("p1")
-				c.run()
-				c.look("another plugin refused it")
-				c.pass(7 * time.Second)
-				c.look("after 7 s")
+				c.outcome("another plugin refused it")
+				c.later(7*time.Second, "after 7 s")
 				delete(c.gatedOut, "p1")
-				c.pass(time.Minute)
-				c.look("later")
+				c.later(time.Minute, "later")
 			},
 			want: []string{
 				"another plugin refused it: a/train 1 pending 1 held", "after 7 s: a/train 2 pending", "later: a/train 2 bound",
@@ -99,8 +92,7 @@ func TestStoriesOfRounds(t *testing.T) {
 		"a gang says that it evicts nobody for a while, and then not any more": {
 			room: map[string]int{"n": 1},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2), says(v1alpha1.PreemptionDelayAnnotation, "90s"))...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("train"), needs(2), says(v1alpha1.PreemptionDelayAnnotation, "90s"))...)
 				c.why("train")
 				c.note("evicts in %s", c.attempts[0].EvictsIn(c.now))
 				c.pass(89 * time.Second)
@@ -124,24 +116,20 @@ func TestStoriesOfRounds(t *testing.T) {
 			play: func(c *cluster) {
 				evicts := func(when string) { c.note("%s in %s", when, c.attempts[len(c.attempts)-1].EvictsIn(c.now)) }
 				delay := says(v1alpha1.PreemptionDelayAnnotation, "90s")
-				c.add(podsNamed("p", 2, of("train"), needs(2), delay)...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("train"), needs(2), delay)...)
 				evicts("at first")
 				c.pass(60 * time.Second)
 				c.remove("p2")
 				c.run()
 				c.why("train")
-				c.add(podsNamed("q", 1, of("train"), needs(2), delay)...)
-				c.run()
+				c.bring(podsNamed("q", 1, of("train"), needs(2), delay)...)
 				evicts("with another member")
 				c.grow("n", 1)
-				c.run()
-				c.look("it fits")
+				c.outcome("it fits")
 				c.remove("p")
 				c.remove("q")
 				c.grow("n", -1)
-				c.add(podsNamed("r", 2, of("train"), needs(2), delay)...)
-				c.run()
+				c.bring(podsNamed("r", 2, of("train"), needs(2), delay)...)
 				evicts("made anew")
 			},
 			want: []string{
@@ -149,56 +137,16 @@ func TestStoriesOfRounds(t *testing.T) {
 				"it fits: a/train 2 bound", "made anew in 1m30s",
 			},
 		},
-		"each change that may help is worth a try": {
-			room: map[string]int{"n": 1},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2))...)
-				c.run()
-				c.tries()
-				for range 40 {
-					c.changed()
-					c.pass(time.Second)
-				}
-				c.note("in 40 s %d", c.tries())
-			},
-			want: []string{"in 40 s 40"},
-		},
-		"dear attempts are spaced so that all of them take a fifth of the thread": {
-			room: map[string]int{"n": 1},
-			play: func(c *cluster) {
-				c.cost = 3 * time.Second
-				c.add(podsNamed("p", 2, of("train"), needs(2))...)
-				c.run()
-				c.tries()
-				for range 16 {
-					c.changed()
-					c.pass(time.Second)
-				}
-				c.note("in 16 s %d", c.tries())
-				c.add(podsNamed("q", 2, of("other"), needs(2))...)
-				c.run()
-				c.tries()
-				for range 27 {
-					c.changed()
-					c.pass(time.Second)
-				}
-				c.note("two of them, in 27 s %d", c.tries())
-			},
-			want: []string{"in 16 s 1", "two of them, in 27 s 2"},
-		},
 		"a newcomer of a Strict gang is tried at once while total-number is not reached": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				stuck := []func(*podT){of("train"), needs(2), says(totalKey, "4")}
 				c.add(podsNamed("p", 2, append(stuck, only("nowhere"))...)...)
-				c.run()
-				c.look("two that fit nowhere")
-				c.add(podOf("q1", stuck...))
-				c.run()
+				c.outcome("two that fit nowhere")
+				c.bring(podOf("q1", stuck...))
 				c.note("the third cost %d", c.tries())
 				c.add(podOf("q2", stuck...))
-				c.run()
-				c.look("two more")
+				c.outcome("two more")
 			},
 			want: []string{
 				"two that fit nowhere: a/train 2 pending", "the third cost 2",
@@ -208,11 +156,9 @@ func TestStoriesOfRounds(t *testing.T) {
 		"and where it is reached": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(1), only("nowhere"))...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("train"), needs(1), only("nowhere"))...)
 				c.add(podOf("q1", of("train"), needs(1)))
-				c.run()
-				c.look("at once")
+				c.outcome("at once")
 			},
 			want: []string{"at once: a/train 2 pending 1 bound"},
 		},
@@ -220,11 +166,9 @@ func TestStoriesOfRounds(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 4})
-				c.add(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"))...)
 				c.describe("train", &Object{Min: 3})
-				c.pass(time.Second)
-				c.look("min 3 of 4")
+				c.later(time.Second, "min 3 of 4")
 			},
 			want: []string{"min 3 of 4: a/train 1 pending 3 bound"},
 		},
@@ -235,8 +179,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.step()
 				c.look("planned")
 				c.room["n2"] = 0 // another pod was faster
-				c.run()
-				c.look("there was another node")
+				c.outcome("there was another node")
 			},
 			want: []string{"planned: a/train 2 planned 1 held", "there was another node: a/train 3 bound"},
 		},
@@ -248,8 +191,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.step()
 				c.look("two of three held")
 				c.room["n2"] = 0
-				c.run()
-				c.look("the third has no node")
+				c.outcome("the third has no node")
 				c.note("%d taken", len(c.used()))
 			},
 			want: []string{"two of three held: a/train 1 planned 2 held", "the third has no node: a/train 3 pending", "0 taken"},
@@ -259,8 +201,7 @@ func TestStoriesOfRounds(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 2, of("train"), needs(2))...)
 				c.spoiled = "p2"
-				c.run()
-				c.look("p2 fails wherever it goes")
+				c.outcome("p2 fails wherever it goes")
 				c.why("train")
 				c.note("%d cycles", c.tries())
 				c.pass(time.Second)
@@ -273,46 +214,12 @@ func TestStoriesOfRounds(t *testing.T) {
 				"after a pause 5",
 			},
 		},
-		"a reservation that another plugin refuses counts as a member that failed on its node": {
-			room: map[string]int{"n": 2},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2))...)
-				c.step()
-				c.do(c.s.Unreserved("p2", c.now))
-				c.look("p2 was planned")
-				c.run()
-				c.look("and is again")
-			},
-			want: []string{"p2 was planned: a/train 1 pending 1 held", "and is again: a/train 2 bound"},
-		},
-		"the leader is the first of the highest priority, and the group ranks by it": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podOf("p1", of("train"), needs(3), aged(time.Hour)), podOf("p2", of("train"), needs(3), urgent(5)))
-				c.add(podOf("p3", of("train"), needs(3), urgent(5), aged(time.Minute)))
-				c.retry()
-				c.note("leader %s", c.s.gangs[Key{"a", "train"}].group.leader)
-			},
-			want: []string{"leader p3"},
-		},
-		"when the leader goes, another one leads": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(3))...)
-				c.remove("p1")
-				c.run()
-				c.look("the first of four went")
-			},
-			want: []string{"the first of four went: a/train 3 bound"},
-		},
 		"a leader whose gang has its minimum by now leaves the lead to another gang": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 1, of("x"), needs(1), says(groupsKey, `["a/y"]`), only("nowhere"))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
 				c.add(podOf("z", of("x"), needs(1), on("n")))
-				c.run()
-				c.look("x runs by somebody else's hand")
+				c.outcome("x runs by somebody else's hand")
 			},
 			want: []string{"x runs by somebody else's hand: a/x 1 pending 1 bound, a/y 2 bound"},
 		},
@@ -321,11 +228,9 @@ func TestStoriesOfRounds(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 1, of("x"), needs(1), sized(3), says(groupsKey, `["a/y"]`))...)
 				c.add(podsNamed("y", 5, of("y"), needs(4), says(groupsKey, `["a/x"]`))...)
-				c.run()
-				c.look("room for 6 of 7")
+				c.outcome("room for 6 of 7")
 				c.grow("n", 1)
-				c.pass(time.Second)
-				c.look("room for 7")
+				c.later(time.Second, "room for 7")
 			},
 			want: []string{
 				"room for 6 of 7: a/x 1 pending, a/y 5 pending",
@@ -342,14 +247,11 @@ func TestStoriesOfNonStrict(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 2, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podOf("big", labeled(v1alpha1.PodGroupLabel, "train"), urgent(1), sized(2)), podOf("small", labeled(v1alpha1.PodGroupLabel, "train")))
-				c.run()
-				c.look("the small one is in the way of the big one")
+				c.outcome("the small one is in the way of the big one")
 				c.grow("n1", 1)
-				c.run()
-				c.look("no room beside it yet")
+				c.outcome("no room beside it yet")
 				c.grow("n2", 1)
-				c.run()
-				c.look("room for both, if the small one moves")
+				c.outcome("room for both, if the small one moves")
 			},
 			want: []string{
 				"the small one is in the way of the big one: a/train 1 pending 1 planned",
@@ -361,14 +263,11 @@ func TestStoriesOfNonStrict(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 8, of("train"), needs(5), says(modeKey, "NonStrict"))...)
-				c.run()
-				c.look("room for 4")
+				c.outcome("room for 4")
 				c.grow("n", 1)
-				c.pass(time.Second)
-				c.look("room for 5")
+				c.later(time.Second, "room for 5")
 				c.grow("n", 3)
-				c.run()
-				c.look("room for 8")
+				c.outcome("room for 8")
 			},
 			want: []string{
 				"room for 4: a/train 4 pending 4 planned",
@@ -379,18 +278,14 @@ func TestStoriesOfNonStrict(t *testing.T) {
 		"of two that starve each other the later one gives way": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("x", 6, of("x"), needs(6), aged(time.Hour), says(modeKey, "NonStrict"))...)
-				c.run()
+				c.bring(podsNamed("x", 6, of("x"), needs(6), aged(time.Hour), says(modeKey, "NonStrict"))...)
 				c.room["n"] = 6
 				c.add(podsNamed("y", 6, of("y"), needs(6), says(modeKey, "NonStrict"))...)
-				c.run()
-				c.look("each has a half")
+				c.outcome("each has a half")
 				c.changed()
-				c.pass(time.Second)
-				c.look("one gave way")
+				c.later(time.Second, "one gave way")
 				c.remove("x")
-				c.pass(time.Minute)
-				c.look("and had its turn")
+				c.later(time.Minute, "and had its turn")
 			},
 			want: []string{
 				"each has a half: a/x 3 pending 3 planned, a/y 3 pending 3 planned",
@@ -401,14 +296,11 @@ func TestStoriesOfNonStrict(t *testing.T) {
 		"the one of higher priority is never evicted for the lower": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("x", 9, of("x"), needs(9), urgent(5), says(modeKey, "NonStrict"))...)
-				c.run()
+				c.bring(podsNamed("x", 9, of("x"), needs(9), urgent(5), says(modeKey, "NonStrict"))...)
 				c.room["n"] = 6
-				c.add(podsNamed("y", 6, of("y"), needs(6), aged(time.Hour), says(modeKey, "NonStrict"))...)
-				c.run()
+				c.bring(podsNamed("y", 6, of("y"), needs(6), aged(time.Hour), says(modeKey, "NonStrict"))...)
 				c.changed()
-				c.pass(30 * time.Second)
-				c.look("neither can go")
+				c.later(30*time.Second, "neither can go")
 			},
 			want: []string{"neither can go: a/x 6 pending 3 planned, a/y 3 pending 3 planned"},
 		},
@@ -417,8 +309,7 @@ func TestStoriesOfNonStrict(t *testing.T) {
 			play: func(c *cluster) {
 				c.add(podsNamed("x", 2, of("x"), needs(2), says(modeKey, "NonStrict"), says(groupsKey, `["a/y"]`))...)
 				c.add(podsNamed("y", 2, of("y"), needs(2), says(groupsKey, `["a/x"]`))...)
-				c.run()
-				c.look("room for 3")
+				c.outcome("room for 3")
 			},
 			want: []string{"room for 3: a/x 2 pending, a/y 2 pending"},
 		},
@@ -427,11 +318,9 @@ func TestStoriesOfNonStrict(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 4, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 4, of("train"))...)
-				c.run()
-				c.look("NonStrict")
+				c.outcome("NonStrict")
 				c.describe("train", &Object{Min: 4})
-				c.run()
-				c.look("Strict")
+				c.outcome("Strict")
 			},
 			want: []string{"NonStrict: a/train 1 pending 3 planned", "Strict: a/train 4 pending"},
 		},
@@ -439,15 +328,12 @@ func TestStoriesOfNonStrict(t *testing.T) {
 			room: map[string]int{"n": 4, "ps": 0},
 			play: func(c *cluster) {
 				gang := []func(*podT){of("train"), needs(4), says(modeKey, "NonStrict"), says(rolesKey, `{"ps":1,"worker":3}`)}
-				c.add(podsNamed("w", 4, append(gang, as("worker"))...)...)
-				c.run()
+				c.bring(podsNamed("w", 4, append(gang, as("worker"))...)...)
 				c.why("train")
 				c.add(podOf("ps1", append(gang, as("ps"), only("ps"))...))
-				c.run()
-				c.look("four workers and no ps")
+				c.outcome("four workers and no ps")
 				c.grow("ps", 1)
-				c.pass(time.Second)
-				c.look("room for the ps")
+				c.later(time.Second, "room for the ps")
 			},
 			want: []string{
 				`GangIncomplete: gang "a/train" lacks 1 more of role ps`,

@@ -19,22 +19,18 @@ func TestStoriesOfStages(t *testing.T) {
 		"the workers start without the launcher, which is made when they run": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.add(podsNamed("w", 1, staged(3, "2,1")...)...)
-				c.run()
+				c.bring(podsNamed("w", 1, staged(3, "2,1")...)...)
 				c.why("x")
 				c.add(podsNamed("v", 1, staged(3, "2,1")...)...)
-				c.run()
-				c.look("workers")
+				c.outcome("workers")
 				c.footprint("x")
 				c.add(podsNamed("l", 1, staged(3, "2,1")...)...)
-				c.run()
-				c.look("no room for the launcher")
+				c.outcome("no room for the launcher")
 				c.why("x")
 				w, _ := c.s.Wants(c.pods["l1"])
 				c.note("%d to place, begun: %t", len(w.Pods), w.Begun)
 				c.grow("n", 1)
-				c.pass(time.Second)
-				c.look("room")
+				c.later(time.Second, "room")
 				c.footprint("x")
 			},
 			want: []string{
@@ -51,24 +47,19 @@ func TestStoriesOfStages(t *testing.T) {
 		"the second stage starts as a whole, or not at all": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.add(podsNamed("i", 1, staged(4, "1,3", owned("set"))...)...)
-				c.run()
+				c.bring(podsNamed("i", 1, staged(4, "1,3", owned("set"))...)...)
 				c.finish("i")
 				c.look("initialized")
 				c.add(podsNamed("p", 2, staged(4, "1,3", owned("set"))...)...)
-				c.run()
-				c.look("two of three are made")
+				c.outcome("two of three are made")
 				c.why("x")
 				c.add(podsNamed("q", 1, staged(4, "1,3", owned("set"))...)...)
-				c.run()
-				c.look("room for two")
+				c.outcome("room for two")
 				c.grow("n", 1)
-				c.pass(time.Second)
-				c.look("room for three")
+				c.later(time.Second, "room for three")
 				c.remove("p1")
 				c.add(podOf("r", staged(4, "1,3", owned("set"))...))
-				c.run()
-				c.look("a replacement goes alone")
+				c.outcome("a replacement goes alone")
 			},
 			want: []string{
 				"initialized: a/x empty",
@@ -86,16 +77,13 @@ func TestStoriesOfStages(t *testing.T) {
 				c.add(podsNamed("b", 1, staged(4, "1,3", bindTo("n", time.Second))...)...)
 				c.add(podsNamed("p", 3, staged(4, "1,3", aged(-2*time.Second))...)...)
 				c.do(c.s.Open(c.now))
-				c.run()
-				c.look("room for one of three")
+				c.outcome("room for one of three")
 				c.grow("n", 2)
-				c.pass(time.Second)
-				c.look("room for all")
+				c.later(time.Second, "room for all")
 				c.remove("p")
 				c.remove("b")
 				c.add(podsNamed("c", 1, staged(4, "1,3")...)...)
-				c.run()
-				c.look("anew")
+				c.outcome("anew")
 			},
 			want: []string{
 				"room for one of three: a/x 3 pending 1 bound",

@@ -27,19 +27,15 @@ func TestStoriesOfNamesakes(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe(gang, &Object{Min: 2, Owner: "first"})
 				c.add(podsNamed("old", 2, byJob("first"))...)
-				c.run()
-				c.look("the first runs")
+				c.outcome("the first runs")
 				c.add(podsNamed("new", 4, byJob("second"))...)
-				c.run()
-				c.look("the second came")
+				c.outcome("the second came")
 				c.why(gang)
 				c.describe(gang, &Object{Min: 4, Owner: "second"})
-				c.run()
-				c.look("the PodGroup is of the second")
+				c.outcome("the PodGroup is of the second")
 				c.why(gang)
 				c.remove("old")
-				c.run()
-				c.look("the pods of the first are deleted")
+				c.outcome("the pods of the first are deleted")
 			},
 			want: []string{
 				"the first runs: a/job.train 2 bound",
@@ -50,39 +46,17 @@ func TestStoriesOfNamesakes(t *testing.T) {
 				"the pods of the first are deleted: a/job.train 4 bound",
 			},
 		},
-		"pods of a Job that is gone do not start with those of the next": {
-			room: map[string]int{"n": 1},
-			play: func(c *cluster) {
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
-				c.add(podsNamed("old", 2, byJob("first"))...)
-				c.run()
-				c.describe(gang, &Object{Min: 2, Owner: "second"})
-				c.add(podsNamed("new", 1, byJob("second"))...)
-				c.grow("n", 4)
-				c.run()
-				c.look("one of two came")
-				c.remove("old")
-				c.run()
-				c.why(gang)
-			},
-			want: []string{
-				"one of two came: a/job.train 3 pending",
-				`GangIncomplete: gang "a/job.train" has 1 of 2 members`,
-			},
-		},
 		"what succeeded for a Job that is gone does not count for the next": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.describe(gang, &Object{Min: 4, Owner: "first"})
 				c.add(podsNamed("done", 2, byJob("first"))...)
-				c.add(podsNamed("old", 2, byJob("first"))...)
-				c.run()
+				c.bring(podsNamed("old", 2, byJob("first"))...)
 				c.finish("done")
 				c.now = c.now.Add(time.Minute)
 				c.describe(gang, &Object{Min: 4, Owner: "second"})
 				c.add(podsNamed("new", 2, byJob("second"), born(time.Minute))...)
-				c.run()
-				c.look("two of four came")
+				c.outcome("two of four came")
 				c.why(gang)
 			},
 			want: []string{
@@ -95,17 +69,14 @@ func TestStoriesOfNamesakes(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe(gang, &Object{Min: 2, Owner: "first"})
 				c.add(podOf("one", byJob("first")), podOf("two", labeled(v1alpha1.PodGroupLabel, gang)))
-				c.run()
-				c.look("both came")
+				c.outcome("both came")
 			},
 			want: []string{"both came: a/job.train 2 bound"},
 		},
 		"without pods the minimum is not known": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.describe(gang, &Object{Owner: "first"})
-				c.add(podsNamed("p", 2, byJob("first"))...)
-				c.run()
+				c.bring(podsNamed("p", 2, byJob("first"))...)
 				c.why(gang)
 				c.describe(gang, &Object{Min: 3, Owner: "first"})
 				c.run()
@@ -126,8 +97,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 	begins := func(c *cluster) {
 		c.describe(gang, &Object{Min: 4, Owner: "first"})
 		c.add(podsNamed("a", 2, job)...)
-		c.add(podsNamed("b", 2, job)...)
-		c.run()
+		c.bring(podsNamed("b", 2, job)...)
 		c.finish("a")
 	}
 	collect := func(c *cluster) {
@@ -149,8 +119,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				c.grow("n", -3)
 				c.remove("b")
 				c.add(podsNamed("c", 2, job)...)
-				c.run()
-				c.look("made anew, room for one")
+				c.outcome("made anew, room for one")
 			},
 			want: []string{
 				"job.train: 2 run of min 2, map[] by role, broken for 0s",
@@ -199,8 +168,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe(gang, &Object{Min: 4})
 				c.add(podsNamed("a", 2, job)...)
-				c.add(podsNamed("b", 2, job)...)
-				c.run()
+				c.bring(podsNamed("b", 2, job)...)
 				c.finish("a")
 				c.kept(gang)
 				collect(c)

@@ -42,23 +42,19 @@ func TestStoriesOfAttempts(t *testing.T) {
 				c.describe("set", &Object{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.add(podsNamed("b", 2, bySet("0"))...)
-				c.run()
-				c.look("runs")
+				c.outcome("runs")
 				c.remove("a") // the Job that failed
 				c.add(podsNamed("c", 2, bySet("1"), born(time.Minute))...)
-				c.run()
-				c.look("half of the next attempt")
+				c.outcome("half of the next attempt")
 				c.footprint("set")
 				c.add(podsNamed("o", 2, born(time.Minute), of("o"), needs(2), urgent(1))...)
 				c.change("b", dying)
 				c.remove("b")
 				c.run()
 				c.add(podsNamed("d", 2, bySet("1"), born(2*time.Minute))...)
-				c.run()
-				c.look("all came")
+				c.outcome("all came")
 				c.remove("o")
-				c.run()
-				c.look("there is room")
+				c.outcome("there is room")
 			},
 			want: []string{
 				"runs: a/set 4 bound",
@@ -76,12 +72,10 @@ func TestStoriesOfAttempts(t *testing.T) {
 				c.add(podsNamed("c", 2, bySet("1"), born(time.Minute))...)
 				c.add(podsNamed("b", 2, bySet("0"), bindTo("n", time.Second))...)
 				c.do(c.s.Open(c.now))
-				c.run()
-				c.look("begins")
+				c.outcome("begins")
 				c.remove("c")
 				c.add(podsNamed("d", 2, bySet("1"), born(time.Minute))...)
-				c.run()
-				c.look("its first pods are replaced")
+				c.outcome("its first pods are replaced")
 			},
 			want: []string{"begins: a/set 2 pending", "its first pods are replaced: a/set 2 pending"},
 		},
@@ -90,15 +84,12 @@ func TestStoriesOfAttempts(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe("set", &Object{Min: 4, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("a", 4, bySet("0"))...)
-				c.run()
-				c.look("does not fit")
+				c.outcome("does not fit")
 				c.add(podsNamed("b", 3, bySet("1"), born(time.Minute))...)
-				c.run()
-				c.look("three of the next")
+				c.outcome("three of the next")
 				c.grow("n", 1)
 				c.add(podsNamed("c", 1, bySet("1"), born(time.Minute))...)
-				c.run()
-				c.look("all of the next")
+				c.outcome("all of the next")
 			},
 			want: []string{
 				"does not fit: a/set 1 pending 3 planned",
@@ -111,44 +102,26 @@ func TestStoriesOfAttempts(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe("set", &Object{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
-				c.add(podsNamed("b", 2, bySet("0"))...)
-				c.run()
+				c.bring(podsNamed("b", 2, bySet("0"))...)
 				c.now = c.now.Add(time.Second)
 				c.finish("a")
 				c.now = c.now.Add(time.Hour)
 				c.add(podsNamed("c", 2, bySet("1"), born(time.Hour))...)
-				c.run()
-				c.look("half of the next attempt")
+				c.outcome("half of the next attempt")
 				c.why("set")
 			},
 			want: []string{"half of the next attempt: a/set 2 pending", `GangIncomplete: gang "a/set" has 2 of 4 members`},
-		},
-		"a Job that JobSet restarts alone": {
-			room: map[string]int{"n": 4},
-			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
-				c.add(podsNamed("a", 2, bySet("0"), labeled("jobset.sigs.k8s.io/job-restart-attempt", "0"))...)
-				c.add(podsNamed("b", 2, bySet("0"), labeled("jobset.sigs.k8s.io/job-restart-attempt", "0"))...)
-				c.run()
-				c.remove("a")
-				c.add(podsNamed("c", 1, bySet("0"), labeled("jobset.sigs.k8s.io/job-restart-attempt", "1"), born(time.Minute))...)
-				c.run()
-				c.look("one of two came")
-			},
-			want: []string{"one of two came: a/set 3 bound"},
 		},
 		"a label that is edited by mistake, and edited back": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.describe("set", &Object{Min: 2})
-				c.add(podsNamed("a", 2, bySet("0"))...)
-				c.run()
+				c.bring(podsNamed("a", 2, bySet("0"))...)
 				c.change("a1", labeled(jobSetAttempt, "9"))
 				c.look("edited")
 				c.change("a1", labeled(jobSetAttempt, "0"))
 				c.add(podOf("b", bySet("0")))
-				c.run()
-				c.look("edited back")
+				c.outcome("edited back")
 			},
 			want: []string{"edited: a/set 1 bound", "edited back: a/set 3 bound"},
 		},
@@ -158,8 +131,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 				c.describe("set", &Object{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.add(podsNamed("b", 2, bySet("3"), labeled(jobSetUID, "other"))...)
-				c.run()
-				c.look("both came")
+				c.outcome("both came")
 			},
 			want: []string{"both came: a/set 4 bound"},
 		},
@@ -171,8 +143,7 @@ func TestStoriesOfLeaders(t *testing.T) {
 	runs := func(c *cluster) {
 		c.describe(gang, &Object{Min: 4})
 		c.add(podOf("l", byGroup("0")), podOf("w1", byGroup("1")), podOf("w2", byGroup("2")), podOf("w3", byGroup("3")))
-		c.run()
-		c.look("runs")
+		c.outcome("runs")
 	}
 	tellStories(t, map[string]story{
 		"a leader that is made anew comes before the workers of the last one are deleted": {
@@ -182,18 +153,15 @@ func TestStoriesOfLeaders(t *testing.T) {
 				c.change("l", dying) // in the background
 				c.remove("l")
 				c.add(podOf("m", byGroup("0"), born(time.Minute)))
-				c.run()
-				c.look("the next leader")
+				c.outcome("the next leader")
 				c.add(podsNamed("o", 2, born(time.Minute), of("o"), needs(2), urgent(1))...)
 				c.change("w", dying)
 				c.remove("w")
 				c.run()
 				c.add(podOf("x1", byGroup("1"), born(2*time.Minute)), podOf("x2", byGroup("2"), born(2*time.Minute)), podOf("x3", byGroup("3"), born(2*time.Minute)))
-				c.run()
-				c.look("all came")
+				c.outcome("all came")
 				c.remove("o")
-				c.run()
-				c.look("there is room")
+				c.outcome("there is room")
 			},
 			want: []string{
 				"runs: a/lws.serve.0 4 bound",
@@ -208,8 +176,7 @@ func TestStoriesOfLeaders(t *testing.T) {
 				runs(c)
 				c.remove("w1")
 				c.add(podOf("x1", byGroup("1"), born(time.Minute)))
-				c.run()
-				c.look("it comes back")
+				c.outcome("it comes back")
 			},
 			want: []string{"runs: a/lws.serve.0 4 bound", "it comes back: a/lws.serve.0 4 bound"},
 		},
@@ -218,8 +185,7 @@ func TestStoriesOfLeaders(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe(gang, &Object{Min: 2})
 				c.add(podOf("w", byGroup("1")), podOf("l", byGroup("0"), born(2*time.Second)))
-				c.run()
-				c.look("the worker seems to be older")
+				c.outcome("the worker seems to be older")
 			},
 			want: []string{"the worker seems to be older: a/lws.serve.0 2 bound"},
 		},
@@ -230,12 +196,12 @@ func TestStoriesOfLeaders(t *testing.T) {
 func checkSuperseded(g *gang, fail func(string, ...any)) {
 	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[jobSetAttempt]); return n }
 	for uid, m := range g.members {
-		if m.superseded != g.incarnation.supersedes(originOf(m.pod)) {
-			fail("pod %s is superseded: %t", uid, m.superseded)
+		if m.replaced != g.incarnation.replaces(originOf(m.pod)) {
+			fail("pod %s is replaced: %t", uid, m.replaced)
 		}
 		for _, other := range g.members {
 			set := m.pod.Labels[jobSetUID]
-			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.superseded {
+			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.replaced {
 				fail("pod %s is not superseded, and pod %s is of the next attempt", uid, other.uid())
 			}
 		}

@@ -24,12 +24,9 @@ func TestStoriesOfTime(t *testing.T) {
 		"a wait time that runs out": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "5s"))...)
-				c.run()
-				c.pass(4 * time.Second)
-				c.look("after 4 s")
-				c.pass(time.Second)
-				c.look("after 5 s")
+				c.bring(podsNamed("p", 4, of("train"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "5s"))...)
+				c.later(4*time.Second, "after 4 s")
+				c.later(time.Second, "after 5 s")
 				c.why("train")
 				c.note("%d marked, %d taken", c.marked(), len(c.used()))
 				c.tries()
@@ -37,8 +34,7 @@ func TestStoriesOfTime(t *testing.T) {
 				c.pass(5 * time.Minute)
 				c.note("%d cycles in 5 min", c.tries())
 				c.change("p", mutely(v1alpha1.TimeoutAnnotation))
-				c.run()
-				c.look("the user removed the annotation")
+				c.outcome("the user removed the annotation")
 			},
 			want: []string{
 				"after 4 s: a/train 1 pending 3 planned",
@@ -52,59 +48,32 @@ func TestStoriesOfTime(t *testing.T) {
 		"a Strict gang that never fits times out where the user wrote a wait time": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(4), says(waitKey, "5s"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, of("train"), needs(4), says(waitKey, "5s"))...)
 				c.pass(5 * time.Second)
 				c.note("%d marked", c.marked())
 				c.remove("p")
 				c.add(podsNamed("q", 3, of("train"), needs(3), says(waitKey, "5s"))...)
-				c.run()
-				c.look("the user replaced the pods")
+				c.outcome("the user replaced the pods")
 			},
 			want: []string{"4 marked", "the user replaced the pods: a/train 3 bound"},
-		},
-		"a Strict gang without a wait time of its own is tried for ever": {
-			room: map[string]int{"n": 3},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(4))...)
-				c.run()
-				c.pass(15 * time.Minute)
-				c.note("%d marked", c.marked())
-			},
-			want: []string{"0 marked"},
 		},
 		"a gang of which nothing was ever held does not time out": {
 			room: map[string]int{"n": 0},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2), says(waitKey, "5s"))...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("train"), needs(2), says(waitKey, "5s"))...)
 				c.pass(time.Minute)
 				c.note("%d marked", c.marked())
 			},
 			want: []string{"0 marked"},
 		},
-		"held members that wait for the rest time out, beyond the 15 minutes of the framework": {
-			room: map[string]int{"n": 3},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "20m"))...)
-				c.run()
-				c.pass(20*time.Minute - time.Second)
-				c.note("%d marked", c.marked())
-				c.pass(time.Second)
-				c.note("%d marked", c.marked())
-			},
-			want: []string{"0 marked", "4 marked"},
-		},
 		"the wait time begins anew when everything held was given back": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				gang := []func(*podT){of("train"), needs(4), says(modeKey, "NonStrict"), says(waitKey, "10s")}
-				c.add(podsNamed("p", 4, gang...)...)
-				c.run()
+				c.bring(podsNamed("p", 4, gang...)...)
 				c.pass(8 * time.Second)
 				c.remove("p4")
-				c.add(podOf("q", gang...))
-				c.run()
+				c.bring(podOf("q", gang...))
 				c.pass(8 * time.Second)
 				c.note("%d marked", c.marked())
 				c.pass(2 * time.Second)
@@ -122,8 +91,7 @@ func TestStoriesOfTime(t *testing.T) {
 				c.add(podsNamed("x", 2, append(group("x"), says(waitKey, "5s"))...)...)
 				c.add(podsNamed("y", 2, append(group("y"), says(waitKey, "1h"))...)...)
 				c.add(podOf("z2", append(group("z"), only("nowhere"))...))
-				c.run()
-				c.look("room for three")
+				c.outcome("room for three")
 				c.pass(5 * time.Second)
 				c.note("%d marked", c.marked())
 				c.change("x", mutely(v1alpha1.TimeoutAnnotation))
@@ -139,35 +107,20 @@ func TestStoriesOfTime(t *testing.T) {
 			},
 		},
 		"after a restart the annotation alone keeps members from being scheduled": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2), says(v1alpha1.TimeoutAnnotation, "true"))...)
-				c.run()
+				c.bring(podsNamed("p", 2, of("train"), needs(2), says(v1alpha1.TimeoutAnnotation, "true"))...)
 				c.pass(time.Minute)
 				c.why("train")
 				c.change("p1", mutely(v1alpha1.TimeoutAnnotation))
-				c.run()
-				c.look("one was revived")
+				c.outcome("one was revived")
 				c.change("p2", mutely(v1alpha1.TimeoutAnnotation))
-				c.run()
-				c.look("both were")
+				c.outcome("both were")
 			},
 			want: []string{
 				`TimedOut: gang "a/train" has 0 of 2 members (and 2 timed out: ` + revive + `)`,
 				"one was revived: a/train 2 pending",
 				"both were: a/train 2 bound",
 			},
-		},
-		"a planned member that its user marks is planned no more": {
-			room: map[string]int{"n": 2},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 2, of("train"), needs(2))...)
-				c.step()
-				c.change("p2", says(v1alpha1.TimeoutAnnotation, "true"))
-				c.run()
-				c.look("one is marked")
-			},
-			want: []string{"one is marked: a/train 2 pending"},
 		},
 		"whoever was told and did not hear is told again, ever more rarely": {
 			room: map[string]int{"n": 2},
@@ -184,8 +137,7 @@ func TestStoriesOfTime(t *testing.T) {
 				}
 				c.note("%v", told)
 				c.offer("p2")
-				c.run()
-				c.look("it came")
+				c.outcome("it came")
 			},
 			want: []string{"[1s 3s 7s 15s 31s 1m3s 2m3s]", "it came: a/train 2 bound"},
 		},
@@ -204,8 +156,7 @@ func TestStoriesOfTime(t *testing.T) {
 				c.do(e)
 				c.at["p2"] = held
 				c.note("p2 waits: %t", wait)
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{
 				"p2 is on its way to Permit: a/train 1 returning", "p2 waits: true",
@@ -220,68 +171,43 @@ func TestStoriesOfPolicies(t *testing.T) {
 		return append([]func(*podT){of("train"), needs(3), says(policyKey, policy)}, changes...)
 	}
 	tellStories(t, map[string]story{
-		"once-satisfied: the replacement of a member goes alone": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, job("once-satisfied")...)...)
-				c.run()
-				c.remove("p1")
-				c.remove("p2")
-				c.add(podOf("q", job("once-satisfied")...))
-				c.run()
-				c.look("two of three run")
-			},
-			want: []string{"two of three run: a/train 2 bound"},
-		},
 		"once-satisfied: when all its pods are gone it is a gang again": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 3})
-				c.add(podsNamed("p", 3, of("train"))...)
-				c.run()
+				c.bring(podsNamed("p", 3, of("train"))...)
 				c.remove("p")
 				c.add(podsNamed("q", 2, of("train"))...)
-				c.run()
-				c.look("two of three came")
+				c.outcome("two of three came")
 				c.add(podOf("q3", of("train")))
-				c.run()
-				c.look("three of three")
+				c.outcome("three of three")
 			},
 			want: []string{"two of three came: a/train 2 pending", "three of three: a/train 3 bound"},
 		},
 		"once-satisfied: members that are on their way out do not make a gang run": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, job("once-satisfied")...)...)
-				c.run()
+				c.bring(podsNamed("p", 3, job("once-satisfied")...)...)
 				c.change("p", dying)
 				c.add(podsNamed("q", 2, job("once-satisfied")...)...)
-				c.run()
-				c.look("the old ones terminate, two of the new ones came")
+				c.outcome("the old ones terminate, two of the new ones came")
 				c.add(podOf("q3", job("once-satisfied")...))
-				c.run()
-				c.look("all came")
+				c.outcome("all came")
 			},
 			want: []string{"the old ones terminate, two of the new ones came: a/train 2 pending", "all came: a/train 3 bound"},
 		},
 		"waiting-and-running: a replacement is planned as long as the minimum is not met": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, job("waiting-and-running")...)...)
-				c.run()
+				c.bring(podsNamed("p", 3, job("waiting-and-running")...)...)
 				c.remove("p1")
 				c.remove("p2")
 				c.add(podOf("q1", job("waiting-and-running")...))
-				c.run()
-				c.look("two lack one")
+				c.outcome("two lack one")
 				c.why("train")
 				c.add(podOf("q2", job("waiting-and-running")...))
-				c.run()
-				c.look("and there it is")
+				c.outcome("and there it is")
 				c.add(podOf("q3", job("waiting-and-running")...))
 				c.room["n"] = 4
-				c.run()
-				c.look("one above goes alone")
+				c.outcome("one above goes alone")
 			},
 			want: []string{
 				"two lack one: a/train 1 pending 1 bound",
@@ -291,59 +217,22 @@ func TestStoriesOfPolicies(t *testing.T) {
 			},
 		},
 		"only-waiting: what runs does not count": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 3, job("only-waiting")...)...)
-				c.run()
-				c.look("three came")
+				c.outcome("three came")
 				c.add(podsNamed("q", 2, job("only-waiting")...)...)
-				c.run()
-				c.look("two more")
+				c.outcome("two more")
 				c.add(podOf("q3", job("only-waiting")...))
-				c.run()
-				c.look("three more")
+				c.outcome("three more")
 			},
 			want: []string{
 				"three came: a/train 3 bound", "two more: a/train 2 pending 3 bound", "three more: a/train 6 bound",
 			},
 		},
-		"only-waiting: roles count anew, too": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				roles := says(rolesKey, `{"ps":1,"worker":2}`)
-				c.add(podOf("ps1", job("only-waiting", roles, as("ps"))...))
-				c.add(podsNamed("w", 2, job("only-waiting", roles, as("worker"))...)...)
-				c.run()
-				c.look("three came")
-				c.add(podsNamed("x", 3, job("only-waiting", roles, as("worker"))...)...)
-				c.run()
-				c.look("three workers more")
-				c.why("train")
-			},
-			want: []string{
-				"three came: a/train 3 bound", "three workers more: a/train 3 pending 3 bound",
-				`GangIncomplete: gang "a/train" lacks 1 more of role ps`,
-			},
-		},
-		"roles: each has to have its minimum": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				roles := says(rolesKey, `{"ps":1,"worker":1}`)
-				c.add(podsNamed("w", 4, job("once-satisfied", roles, as("worker"))...)...)
-				c.run()
-				c.look("workers only")
-				c.add(podOf("ps1", job("once-satisfied", roles, as("ps"))...))
-				c.run()
-				c.look("the ps came")
-			},
-			want: []string{"workers only: a/train 4 pending", "the ps came: a/train 5 bound"},
-		},
 		"roles: a gang whose minimum is below their sum is elastic, and they do not bind it": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				c.add(podsNamed("w", 3, job("once-satisfied", says(rolesKey, `{"ps":1,"worker":3}`), as("worker"))...)...)
-				c.run()
-				c.look("workers only")
+				c.outcome("workers only")
 			},
 			want: []string{
 				`event on w1: scheduling.lockstep.dev/min-by-role: "{\"ps\":1,\"worker\":3}" is not within the minimum of 3: its sum is 4; using no minimum by role: members of any roles start the gang`,
@@ -360,74 +249,35 @@ func TestStoriesOfPolicies(t *testing.T) {
 				c.look("all planned")
 				c.room["ps"] = 0
 				c.add(podOf("z2", job("once-satisfied", roles, as("ps"), only("x"))...))
-				c.run()
-				c.look("the other ps took over")
+				c.outcome("the other ps took over")
 			},
 			want: []string{
 				"all planned: a/train 5 planned 1 held",
 				"the other ps took over: a/train 1 pending 6 bound",
 			},
 		},
-		"members that succeeded still count, under the same owner": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, job("once-satisfied", owned("job"))...)...)
-				c.run()
-				c.finish("p1")
-				c.remove("p")
-				c.add(podsNamed("q", 1, job("once-satisfied", owned("job"))...)...)
-				c.run()
-				c.look("one succeeded, one came again")
-				c.add(podOf("q2", job("once-satisfied", owned("job"))...))
-				c.run()
-				c.look("both came again")
-			},
-			want: []string{"one succeeded, one came again: a/train 1 pending", "both came again: a/train 2 bound"},
-		},
 		"a member that succeeded counts for its role": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				roles := says(rolesKey, `{"launcher":1,"worker":2}`)
 				c.add(podOf("l", job("waiting-and-running", roles, as("launcher"), owned("job"))...))
-				c.add(podsNamed("w", 2, job("waiting-and-running", roles, as("worker"), owned("job"))...)...)
-				c.run()
+				c.bring(podsNamed("w", 2, job("waiting-and-running", roles, as("worker"), owned("job"))...)...)
 				c.finish("l")
 				c.remove("w1")
 				c.add(podOf("w3", job("waiting-and-running", roles, as("worker"), owned("job"))...))
-				c.run()
-				c.look("a worker came again")
+				c.outcome("a worker came again")
 			},
 			want: []string{"a worker came again: a/train 2 bound"},
 		},
 		"when the minimum has succeeded the rest goes alone": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, job("once-satisfied", owned("job"))...)...)
-				c.run()
+				c.bring(podsNamed("p", 3, job("once-satisfied", owned("job"))...)...)
 				c.finish("p")
 				c.add(podOf("q", job("once-satisfied", owned("job"))...))
-				c.run()
-				c.look("the fourth completion")
+				c.outcome("the fourth completion")
 			},
 			want: []string{"the fourth completion: a/train 1 bound"},
 		},
-		"a job that is run again is a gang again": {
-			room: map[string]int{"n": 9},
-			play: func(c *cluster) {
-				c.add(podsNamed("p", 3, job("once-satisfied", owned("job"))...)...)
-				c.run()
-				c.finish("p")
-				c.add(podsNamed("q", 2, job("once-satisfied", owned("again"))...)...)
-				c.run()
-				c.look("two of three")
-				c.add(podOf("q3", job("once-satisfied", owned("again"))...))
-				c.run()
-				c.look("three of three")
-			},
-			want: []string{"two of three: a/train 2 pending", "three of three: a/train 3 bound"},
-		},
 		"the newest member tells the owner, in whatever order members are seen": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				old := podsNamed("p", 3, job("once-satisfied", owned("job"), on("n"), aged(time.Hour))...)
 				for _, pod := range old[:2] {
@@ -435,13 +285,11 @@ func TestStoriesOfPolicies(t *testing.T) {
 				}
 				c.add(podsNamed("q", 1, job("once-satisfied", owned("again"))...)...)
 				c.add(edit(old[2], dying))
-				c.run()
-				c.look("what succeeded belongs to the old job")
+				c.outcome("what succeeded belongs to the old job")
 			},
 			want: []string{"what succeeded belongs to the old job: a/train 1 pending"},
 		},
 		"a succeeded pod that is moved to another gang counts there": {
-			room: map[string]int{"n": 9},
 			play: func(c *cluster) {
 				p := podOf("p", job("once-satisfied", owned("job"), on("n"), ended(0))...)
 				c.do(c.s.Succeeded(p, c.now))

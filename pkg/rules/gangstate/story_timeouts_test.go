@@ -10,27 +10,12 @@ import (
 func TestStoriesOfClocks(t *testing.T) {
 	seconds := func(n int32) *int32 { return &n }
 	tellStories(t, map[string]story{
-		"a PodGroup that gives rounds a time does not end the waiting": {
-			room: map[string]int{"n": 3},
-			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5)})
-				c.add(podsNamed("p", 4, of("train"))...)
-				c.run()
-				c.pass(time.Hour)
-				c.note("%d marked", c.marked())
-				c.grow("n", 1)
-				c.run()
-				c.look("room for all")
-			},
-			want: []string{"0 marked", "room for all: a/train 4 bound"},
-		},
 		"what a NonStrict gang holds it gives back after a round, and takes again": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 4, of("train"))...)
-				c.run()
-				c.look("room for three")
+				c.outcome("room for three")
 				c.pass(4 * time.Second)
 				c.now = c.now.Add(time.Second)
 				e := c.s.Tick(c.now, c.turns.elsewhere.makes)
@@ -38,8 +23,7 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.do(e)
 				c.look("after five seconds")
 				c.why("train")
-				c.pass(2 * time.Second)
-				c.look("after a pause")
+				c.later(2*time.Second, "after a pause")
 				c.pass(20 * time.Minute)
 				c.note("%d marked", c.marked())
 			},
@@ -53,8 +37,7 @@ func TestStoriesOfClocks(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict", waitKey: "20s"}})
-				c.add(podsNamed("p", 4, of("train"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, of("train"))...)
 				c.pass(19 * time.Second)
 				c.note("%d marked", c.marked())
 				c.pass(time.Second)
@@ -66,32 +49,16 @@ func TestStoriesOfClocks(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(0)})
-				c.add(podsNamed("p", 4, of("train"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, of("train"))...)
 				c.pass(time.Hour)
 				c.note("%d marked", c.marked())
 			},
 			want: []string{"0 marked"},
 		},
-		"a round that began under one time ends by another": {
-			room: map[string]int{"n": 3},
-			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(3600), Annotations: values{modeKey: "NonStrict"}})
-				c.add(podsNamed("p", 4, of("train"))...)
-				c.run()
-				c.pass(10 * time.Second)
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(11), Annotations: values{modeKey: "NonStrict"}})
-				c.now = c.now.Add(time.Second)
-				c.tick()
-				c.look("the field was changed")
-			},
-			want: []string{"the field was changed: a/train 4 pending"},
-		},
 		"the default of a gang without any of them is final, if it is NonStrict": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(4), says(modeKey, "NonStrict"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, of("train"), needs(4), says(modeKey, "NonStrict"))...)
 				c.pass(10 * time.Minute)
 				c.note("%d marked", c.marked())
 			},
@@ -103,16 +70,13 @@ func TestStoriesOfClocks(t *testing.T) {
 				c.add(podsNamed("p", 4, of("train"), needs(4))...)
 				c.step()
 				c.at["p4"] = going // another plugin never comes back
-				c.run()
-				c.look("three wait")
+				c.outcome("three wait")
 				c.now = c.now.Add(10 * time.Minute)
 				c.tick()
-				c.run()
-				c.look("after the default wait time")
+				c.outcome("after the default wait time")
 				c.note("%d marked", c.marked())
 				c.at["p4"] = parked
-				c.pass(time.Minute)
-				c.look("it is back")
+				c.later(time.Minute, "it is back")
 			},
 			want: []string{
 				"three wait: a/train 1 planned 3 held", "after the default wait time: a/train 4 pending", "0 marked",
@@ -122,8 +86,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"while victims end no clock runs": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.add(podsNamed("p", 4, of("train"), needs(4), says(waitKey, "10s"))...)
-				c.run()
+				c.bring(podsNamed("p", 4, of("train"), needs(4), says(waitKey, "10s"))...)
 				c.pass(2 * time.Second)
 				c.turns.elsewhere.making = map[string]bool{"a/train": true}
 				c.pass(10 * time.Minute)
@@ -141,13 +104,10 @@ func TestStoriesOfClocks(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
 				c.turns.elsewhere.making = map[string]bool{"a/train": true}
-				c.add(podsNamed("p", 4, of("train"))...)
-				c.run()
-				c.pass(time.Minute)
-				c.look("a minute later")
+				c.bring(podsNamed("p", 4, of("train"))...)
+				c.later(time.Minute, "a minute later")
 				c.turns.elsewhere.making = nil
-				c.pass(4 * time.Second)
-				c.look("they have ended")
+				c.later(4*time.Second, "they have ended")
 				c.now = c.now.Add(time.Second)
 				c.tick()
 				c.look("five seconds after that")
@@ -181,8 +141,7 @@ func TestRoundsFailed(t *testing.T) {
 	}
 	c = newCluster(t, map[string]int{"n": 2})
 	c.spoiled = "p2"
-	c.add(podsNamed("p", 2, of("x"), needs(2))...)
-	c.run()
+	c.bring(podsNamed("p", 2, of("x"), needs(2))...)
 	if c.failed != 1 {
 		t.Errorf("members did not fit on their nodes: %d rounds failed, want 1", c.failed)
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -29,7 +28,7 @@ func (s *Gangs) Turn(group string) (t Turn, ok bool) {
 	t = Turn{
 		Has: grp.phase == inTurn,
 		Job: turns.Job{
-			Rank: grp.rankOf(), Strict: grp.strict(), Tried: grp.tried > 0, Blocked: !grp.assembled(),
+			Rank: grp.rankOf(), Strict: grp.strict(), Tried: grp.tried, Blocked: !grp.assembled(),
 			NotBefore: grp.notBefore, Failures: grp.failures, Changes: grp.changes,
 		},
 	}
@@ -70,12 +69,4 @@ func (s *Gangs) groupOf(group string) *group {
 		return g.group
 	}
 	return nil
-}
-
-// touch notes that Turn may say something else of a group.
-func (s *Gangs) touch(grp *group) {
-	if s.effects.Touched == nil {
-		s.effects.Touched = sets.New[string]()
-	}
-	s.effects.Touched.Insert(grp.key().String())
 }

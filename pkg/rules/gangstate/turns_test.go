@@ -254,19 +254,6 @@ func TestStoriesOfTurns(t *testing.T) {
 		return names
 	}
 	tellStories(t, map[string]story{
-		"one attempt speaks for all that ask for no less": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				full(c, "a", "b", "c")
-				c.changed()
-				c.run()
-				c.note("%s", tried(c))
-				c.grow("n", 4)
-				c.run()
-				c.look("room for two")
-			},
-			want: []string{"a/a ", "room for two: a/a 2 bound, a/b 2 bound, a/c 2 pending"},
-		},
 		"not for one that may evict others, if it may not itself": {
 			room: map[string]int{"n": 0},
 			play: func(c *cluster) {
@@ -275,20 +262,6 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.run()
 				c.attempts = nil
 				c.changed()
-				c.run()
-				c.note("%s", tried(c))
-			},
-			want: []string{"a/a a/b "},
-		},
-		"not for one that has changed since": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				full(c, "a", "b")
-				c.changed()
-				c.run()
-				c.remove("b2")
-				c.add(podOf("b3", of("b"), needs(2)))
-				tried(c)
 				c.run()
 				c.note("%s", tried(c))
 			},
@@ -313,8 +286,7 @@ func TestStoriesOfTurns(t *testing.T) {
 				nonStrict := []func(*podT){needs(4), says(modeKey, "NonStrict"), says(waitKey, "1h")}
 				c.add(podsNamed("a", 4, of("a"), needs(4), aged(2*time.Hour))...)
 				c.add(podsNamed("b", 4, append(nonStrict, of("b"), aged(time.Hour))...)...)
-				c.add(podsNamed("c", 4, append(nonStrict, of("c"))...)...)
-				c.run()
+				c.bring(podsNamed("c", 4, append(nonStrict, of("c"))...)...)
 				tried(c)
 				c.changed()
 				c.run()
@@ -325,51 +297,6 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.look("room for one member")
 			},
 			want: []string{"a/a a/b ", "a/a a/b ", "room for one member: a/a 4 pending, a/b 3 pending 1 planned, a/c 4 pending"},
-		},
-		"nor to one for which room is kept": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				full(c, "a", "b")
-				c.turns.elsewhere.promised = map[string]bool{"a/b": true}
-				c.changed()
-				c.run()
-				c.note("%s", tried(c))
-			},
-			want: []string{"a/a a/b "},
-		},
-		"a leader that does not come is passed over": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				full(c, "a", "b")
-				c.changed()
-				c.tick()
-				c.at["a1"] = going // another plugin keeps it back
-				c.room["n"] = 2
-				c.changed()
-				c.run()
-				c.note("at once: %s", tried(c))
-				c.now = c.now.Add(200 * time.Millisecond)
-				c.tick()
-				c.run()
-				c.note("after a while: %s", tried(c))
-			},
-			want: []string{"at once: ", "after a while: a/b "},
-		},
-		"or at once, where somebody says so": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				full(c, "a", "b")
-				c.room["n"] = 2
-				c.changed()
-				c.tick()
-				c.at["a1"] = going
-				name, begun := c.turns.Turn()
-				c.note("%s: %t", name, begun)
-				c.turns.PassOver(name)
-				c.run()
-				c.note("%s", tried(c))
-			},
-			want: []string{"a/a: false", "a/b "},
 		},
 		"a leader whose cycle ends in an error lets the others have their turn, and comes again": {
 			room: map[string]int{"n": 0},
@@ -391,62 +318,9 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.run()
 				c.note("at once: %s, %d round failed", tried(c), c.failed)
 				c.remove("b1")
-				c.pass(time.Second)
-				c.look("a second later")
+				c.later(time.Second, "a second later")
 			},
 			want: []string{"a leads: true", "at once: a/b , 1 round failed", "a second later: a/a 1 bound"},
-		},
-		"what happens while a cycle runs it does not know of": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				full(c, "a")
-				c.changed()
-				c.tick()
-				c.turns.BeginCycle()
-				c.turns.Happen(turns.Freed)
-				c.old = true
-				c.step() // the cycle has an older snapshot
-				c.note("%s", tried(c))
-				c.old = false
-				c.run()
-				c.note("%s", tried(c))
-			},
-			want: []string{"a/a ", "a/a "},
-		},
-		"one that comes does not overtake one that waits and is due": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				full(c, "a")
-				c.room["n"] = 2
-				c.turns.Happen(turns.Freed)
-				c.add(podsNamed("z", 2, of("z"), needs(2))...)
-				c.add(podsNamed("y", 2, of("y"), needs(2), urgent(5))...)
-				c.retry()
-				name, _ := c.turns.Turn()
-				c.note("the turn of %s", name)
-				c.remove("y")
-				c.run()
-				c.look("room for one")
-			},
-			want: []string{"the turn of a/y", "room for one: a/a 2 bound, a/z 2 pending"},
-		},
-		"pods that come to nodes wake those whose members care about pods": {
-			room: map[string]int{"n": 0},
-			play: func(c *cluster) {
-				c.add(podsNamed("a", 2, of("a"), needs(2), labeled(coupledLabel, "yes"))...)
-				full(c, "b")
-				c.turns.Happen(turns.PodsMoved)
-				c.run()
-				c.note("%s", tried(c))
-				c.change("a", func(p *podT) { delete(p.Labels, coupledLabel) })
-				c.turns.Happen(turns.PodsMoved)
-				c.run()
-				c.note("it is tried once more: %s", tried(c))
-				c.turns.Happen(turns.PodsMoved)
-				c.run()
-				c.note("and does not care any more: %s", tried(c))
-			},
-			want: []string{"a/a ", "it is tried once more: a/a ", "and does not care any more: "},
 		},
 	})
 }
@@ -460,8 +334,7 @@ func TestStoriesOfHope(t *testing.T) {
 			play: func(c *cluster) {
 				c.hopeless = map[string]bool{"a/x": true}
 				c.add(podsNamed("p", 4, gang...)...)
-				c.run()
-				c.look("room for three")
+				c.outcome("room for three")
 				c.pass(time.Minute)
 				c.note("a minute later %d marked", c.marked())
 			},
@@ -471,51 +344,14 @@ func TestStoriesOfHope(t *testing.T) {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
 				c.add(podsNamed("p", 4, gang...)...)
-				c.run()
-				c.look("room for three")
+				c.outcome("room for three")
 				c.hopeless = map[string]bool{"a/x": true}
 				c.changed()
-				c.run()
-				c.look("nodes went")
+				c.outcome("nodes went")
 				c.pass(10 * time.Second)
 				c.note("%d marked", c.marked())
 			},
 			want: []string{"room for three: a/x 1 pending 3 planned", "nodes went: a/x 4 pending", "0 marked"},
-		},
-		"it is tried again when nodes change, not when pods do": {
-			room: map[string]int{"n": 3},
-			play: func(c *cluster) {
-				c.hopeless = map[string]bool{"a/x": true}
-				c.add(podsNamed("p", 4, gang...)...)
-				c.run()
-				c.tries()
-				for range 20 {
-					c.changed()
-					c.pass(time.Second)
-				}
-				c.note("pods ended: %d", c.tries())
-				c.hopeless = nil
-				c.room["n"] = 4
-				c.turns.Happen(turns.NodesChanged)
-				c.run()
-				c.look("a node came")
-			},
-			want: []string{"pods ended: 0", "a node came: a/x 4 bound"},
-		},
-		"nor when pods come to nodes, if its members care about others": {
-			room: map[string]int{"n": 3},
-			play: func(c *cluster) {
-				c.hopeless = map[string]bool{"a/x": true}
-				c.add(podsNamed("p", 4, append(gang, labeled(coupledLabel, "yes"))...)...)
-				c.run()
-				c.tries()
-				for range 20 {
-					c.turns.Happen(turns.PodsMoved)
-					c.pass(time.Second)
-				}
-				c.note("pods came: %d", c.tries())
-			},
-			want: []string{"pods came: 0"},
 		},
 	})
 }

@@ -180,7 +180,7 @@ func staysBound(g *gang, m *member) bool {
 
 // stays reports whether a member is not being deleted, and will not be.
 func stays(g *gang, m *member) bool {
-	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !m.superseded
+	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !g.incarnation.supersedes(originOf(m.pod))
 }
 
 // ofAnother reports whether the PodGroup is of another owner than a pod that is in the gang of its owner.
@@ -391,7 +391,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	if describers != len(g.describers) || !slices.IsSortedFunc(g.describers, compareDescribers) || g.definer != g.defining() {
 		var are []string
 		for _, m := range g.describers {
-			are = append(are, fmt.Sprintf("%s dying %t defines %t %v %v", m.pod.Name, m.pod.DeletionTimestamp != nil, m.defines, m.index(), m.pod.Spec.Priority))
+			are = append(are, fmt.Sprintf("%s dying %t defines %t %v %v", m.pod.Name, m.pod.DeletionTimestamp != nil, m.defines, m.index, m.pod.Spec.Priority))
 		}
 		fail("gang %s: wrong describers: %d say something, in order %v; definer %v, not %v", g.key, describers, are, g.definer, g.defining())
 	}
@@ -470,7 +470,7 @@ func checkGroup(s *Gangs, grp *group, settled bool, fail func(string, ...any)) {
 		complain("it needs nobody")
 	case grp.phase == following && (need > 0 || grp.countIn(Planned) == 0):
 		complain("it lacks %d, and %d follow", need, grp.countIn(Planned))
-	case grp.phase == awaiting && grp.tried > 0 && grp.strict() && grp.holding() > 0:
+	case grp.phase == awaiting && grp.tried && grp.strict() && grp.holding() > 0:
 		complain("it is Strict, has failed, and holds something")
 	case grp.releasable() && able && grp.waiting(Held) > 0:
 		complain("its minimum is reached and %d wait", grp.waiting(Held))

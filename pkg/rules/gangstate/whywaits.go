@@ -31,9 +31,7 @@ type Explanation struct {
 	Pending []*v1.Pod
 	// Created is when the gang came to be.
 	Created time.Time
-	// HasObject: a PodGroup describes it.
-	HasObject bool
-	// Object refers to that PodGroup.
+	// Object refers to the PodGroup that describes it, if one does.
 	Object Ref
 }
 
@@ -43,8 +41,11 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	if g == nil {
 		return Explanation{}, false
 	}
-	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), HasObject: g.object() != nil, Object: g.ref()}
-	if newer := g.sorted(func(m *member) bool { return m.state == Pending && m.staleOwner }); len(newer) > 0 {
+	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), Object: g.ref()}
+	stale := func(m *member) bool {
+		return m.state == Pending && m.replaced && g.incarnation.hasStaleOwner(originOf(m.pod))
+	}
+	if newer := g.sorted(stale); len(newer) > 0 {
 		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, textStaleOwner(key, len(newer))
 		return e, true
 	}

@@ -250,14 +250,27 @@ func TestStories(t *testing.T) {
 			},
 			"a b nobody a",
 		},
-		"what would fit on no empty node waits for nodes": {
+		"what happens while a cycle runs its attempt does not know of": {
+			func(w *world) {
+				w.come(strict("a", 1))
+				w.next()
+				w.BeginCycle()
+				w.Happen(Freed)
+				w.Begin("a", w.now)
+				w.Fail(strict("a", 1), Outcome{}, w.now)
+				w.next()
+			},
+			"a a",
+		},
+		"what would fit on no empty node waits for nodes, and for no pod that it depends on": {
 			func(w *world) {
 				w.come(strict("a", 1))
 				w.next()
 				w.BeginCycle()
 				w.Begin("a", w.now)
-				w.Fail(strict("a", 1), Outcome{Hopeless: true}, w.now)
+				w.Fail(strict("a", 1), Outcome{Hopeless: true, Coupled: true}, w.now)
 				w.Happen(Freed)
+				w.Happen(PodsMoved)
 				w.next()
 				w.Happen(NodesChanged)
 				w.next()
