@@ -6,12 +6,9 @@ import (
 	"slices"
 )
 
-// Check reports why a plan of Best must not be carried out. It does not check whether the plan is
+// check reports why a plan of Best must not be carried out. It does not check whether the plan is
 // cheap, nor whether moves could be left out.
-func Check(p Problem, plan Plan) error {
-	if err := p.validate(); err != nil {
-		return fmt.Errorf("reading the problem: %w", err)
-	}
+func (p *Problem) check(plan Plan) error {
 	if err := p.checkPlaces(plan); err != nil {
 		return err
 	}

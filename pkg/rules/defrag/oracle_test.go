@@ -240,7 +240,7 @@ func TestBestAgainstOracle(t *testing.T) {
 // holds checks what holds for any plan of Best.
 func holds(t *testing.T, p Problem, plan Plan, r *rand.Rand) {
 	t.Helper()
-	if err := Check(p, plan); err != nil {
+	if err := p.check(plan); err != nil {
 		t.Errorf("%v: %+v", err, plan)
 	}
 	for i := range plan.Moves {

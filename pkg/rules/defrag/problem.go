@@ -134,6 +134,15 @@ func (p *Problem) barred(pod *Pod) bool {
 // over reports whether n exceeds a bound of a budget.
 func over(n, bound int) bool { return bound != 0 && n > max(bound, 0) }
 
+// Like reports whether two parts may be twins, except for what FitsMember says.
+func (part Part) Like(other Part) bool {
+	return slices.EqualFunc(part.Classes, other.Classes,
+		func(a, b Class) bool { return a.Count == b.Count && slices.Equal(a.Request, b.Request) }) &&
+		slices.EqualFunc(part.Domains, other.Domains, slices.Equal) &&
+		slices.EqualFunc(part.Joins, other.Joins,
+			func(a, b Join) bool { return a.Name == b.Name && slices.Equal(a.Area, b.Area) })
+}
+
 // columns returns the length of the problem's vectors.
 func (p *Problem) columns() int {
 	if len(p.Nodes) == 0 {
