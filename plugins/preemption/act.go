@@ -159,7 +159,7 @@ func (e *execution) logVictims(ctx context.Context) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(lost)) {
-		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", e.f.gangs[id].Name, "pods", lost[id], "preemptor",
+		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", e.f.gangs[id].Name(), "pods", lost[id], "preemptor",
 			e.d.String(), "why", why[id])
 	}
 }

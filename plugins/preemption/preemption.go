@@ -36,7 +36,7 @@ import (
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
-const Name = "GangPreemption"
+const Name = evictions.Plugin
 
 // Messages of attempts that evict nothing. They stay the same as long as the fact does.
 const (
@@ -176,21 +176,14 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 
 // makeEvictor creates the evictor of this profile.
 func (pl *GangPreemption) makeEvictor() (err error) {
-	pods, profile := pl.handle.SharedInformerFactory().Core().V1().Pods(), pl.fw.ProfileName()
+	pods := pl.handle.SharedInformerFactory().Core().V1().Pods()
 	if pl.podByUID, err = evictions.PodsByUID(pods.Informer()); err != nil {
 		return err
 	}
 	pl.evictor = &evictions.Evictor{
-		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
+		Profile: pl.fw.ProfileName(), Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
 		Pod: pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
 		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy, Namespaces: pl.namespaces},
-		Texts: evictions.Texts{
-			Plugin: Name,
-			Begun: evictions.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile +
-				": preempting to make room for a pod or gang that comes before it"},
-			Withdrawn: evictions.Condition{Reason: ReasonWithdrawn, Message: profile + ": the preemption was not carried out"},
-			Evicted:   preempted, Finishing: "completing an interrupted preemption of the gang",
-		},
 	}
 	return nil
 }
@@ -232,7 +225,7 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case err != nil:
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, foundNothing)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && found.waits && pl.Holds.Nominated(pl.holder(d)):
+	case found != nil && found.waits() && pl.Holds.Nominated(pl.holder(d)):
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
 	case found == nil && d.delayed:

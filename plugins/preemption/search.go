@@ -40,9 +40,10 @@ type found struct {
 	claim uint64
 	// reliesOn are victims of other preemptors, not being deleted yet, on the preemptor's nodes.
 	reliesOn []types.UID
-	// waits: the preemptor fits once pods that are ending have ended.
-	waits bool
 }
+
+// waits reports whether the preemptor fits once pods that are ending have ended.
+func (f *found) waits() bool { return len(f.victims)+len(f.outrank) == 0 }
 
 // textNumbers returns the numbers of a selection for users.
 func (f *found) textNumbers(d *demand) string {
@@ -124,7 +125,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, room.Close(ctx)) }()
+	defer func() { err = errors.Join(err, room.Discard(ctx)) }()
 	infos := make([]fwk.NodeInfo, room.Len())
 	for i := range infos {
 		infos[i] = room.Node(i)
@@ -156,8 +157,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}
-	best.waits = len(best.victims)+len(outrank) == 0
-	if best.waits && len(s.Ending) == 0 {
+	if best.waits() && len(s.Ending) == 0 {
 		return nil, nil // no eviction helps against what keeps the gang out
 	}
 	return best, nil

@@ -72,7 +72,7 @@ func TestFloorBesideClaimsInRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer room.Close(t.Context())
+	defer room.Discard(t.Context())
 	wantFits(t, room, false)
 	mark := room.Checkpoint()
 	node, _ := room.Index(user.Spec.NodeName)
@@ -180,7 +180,7 @@ func TestFloorOfClaimsInRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer room.Close(t.Context())
+	defer room.Discard(t.Context())
 	wantFits(t, room, true)
 }
 

@@ -57,7 +57,7 @@ func TestLostMemberBesideAShortSlice(t *testing.T) {
 			if fits, err := room.Fits(t.Context()); err != nil || !fits {
 				t.Errorf("there is room: %t; %v", fits, err)
 			}
-			if err := room.Close(t.Context()); err != nil {
+			if err := room.Discard(t.Context()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -92,7 +92,7 @@ func TestPiecesOfNewcomersWithoutNumbers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer room.Close(t.Context())
+	defer room.Discard(t.Context())
 	pieces := room.Pieces(0)
 	if len(pieces) != 1 {
 		t.Errorf("%d pieces, want one", len(pieces))
