@@ -101,9 +101,6 @@ func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulat
 	}
 	p.Fits = func(pod, node int) bool { return r.target(p, pod, node) }
 	p.Budget = defrag.Budget{MaxMoves: d.maxMoves, MaxGroups: d.maxGangs}
-	if p.Budget.MaxGroups == 0 {
-		p.Budget.MaxGroups = -1 // here 0 is none
-	}
 	return p, nil
 }
 

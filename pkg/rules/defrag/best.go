@@ -25,10 +25,10 @@ func Best(p Problem) (Result, error) {
 	}
 	most := cmp.Or(max(p.Budget.Steps, 0), DefaultSteps)
 	still := p
-	still.Budget.MaxMoves = -1
+	still.Budget.MaxMoves = 0
 	s := newSearch(&still)
 	s.run(most / 10)
-	if s.best == nil && !over(1, p.Budget.MaxMoves) && s.enough() {
+	if s.best == nil && p.Budget.MaxMoves > 0 && s.enough() {
 		steps := s.steps
 		s = newSearch(&p)
 		s.steps = steps

@@ -76,7 +76,7 @@ func TestBest(t *testing.T) {
 		},
 		"no gang is touched where the budget says so": {
 			nodes: []string{"4: 2a", "4: 2b", "2:"}, wants: []int64{4},
-			change: func(p *Problem) { p.Budget.MaxGroups = -1 },
+			change: func(p *Problem) { p.Budget.MaxGroups = 0 },
 		},
 		"a launcher and its workers go into one domain": {
 			nodes: []string{"4: 1", "4: 1", "4:", "4: 4"}, wants: []int64{4, 4, 1},

@@ -88,10 +88,10 @@ func (p *Problem) checkBounds(moves []Move) error {
 			return fmt.Errorf("pod %d moves, and one of its limits lets none", m.Pod)
 		}
 	}
-	if over(len(moves), p.Budget.MaxMoves) {
+	if len(moves) > p.Budget.MaxMoves {
 		return fmt.Errorf("%d pods move, more than the budget", len(moves))
 	}
-	if over(len(groups), p.Budget.MaxGroups) {
+	if len(groups) > p.Budget.MaxGroups {
 		return fmt.Errorf("pods of %d groups move, more than the budget", len(groups))
 	}
 	return nil

@@ -16,7 +16,7 @@ type Clearing struct {
 	// Targets are the nodes that may receive pods, in the order in which to try them. They may be
 	// of units, too: a unit is emptied or receives pods, whichever comes first.
 	Targets []int
-	// MaxUnits bounds how many units are emptied. 0 means no bound, negative none at all.
+	// MaxUnits bounds how many units are emptied.
 	MaxUnits int
 }
 
@@ -34,7 +34,7 @@ func Clear(p Problem, c Clearing) (Plan, error) {
 	}
 	var plan Plan
 	for i, unit := range c.Units {
-		if over(len(plan.Cleared)+1, c.MaxUnits) {
+		if len(plan.Cleared) == c.MaxUnits {
 			break
 		}
 		if e.empty(unit) {
@@ -131,7 +131,7 @@ func checkClear(p Problem, c Clearing, plan Plan) error {
 	if err := p.check(plan); err != nil {
 		return err
 	}
-	if over(len(plan.Cleared), c.MaxUnits) {
+	if len(plan.Cleared) > c.MaxUnits {
 		return fmt.Errorf("%d units are cleared, at most %d may be", len(plan.Cleared), c.MaxUnits)
 	}
 	cleared := map[int]bool{}

@@ -73,8 +73,7 @@ func (o *oracle) allowed(mask uint) (cost Cost, ok bool) {
 		}
 	}
 	b, count := o.p.Budget, bits.OnesCount(mask)
-	ok = (b.MaxMoves == 0 || count <= b.MaxMoves) && (b.MaxGroups == 0 || groups <= max(0, b.MaxGroups))
-	return cost, ok && !barred
+	return cost, count <= b.MaxMoves && groups <= b.MaxGroups && !barred
 }
 
 // moves tries all targets of the pods that move, from pod i on.
