@@ -169,17 +169,6 @@ func (s *stage) promise(d *demand, f *found) {
 	s.Underway.AddVictims(s.Gangs, s.holder(d), f.victims)
 }
 
-// TestVictimsThatAreGone: a preemptor does not wait for pods that ended while it was choosing.
-func TestVictimsThatAreGone(t *testing.T) {
-	preemptor := members("p", 2, 2, 100, 1)
-	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, members("v", 4, 1, 10, 1, "n0"), preemptor[0], preemptor[1])
-	d := s.demand(t, gangstate.Spec{}, preemptor...)
-	s.carryOutNow(t, d)
-	if message := s.mustWait(d); message != "" {
-		t.Errorf("it stands back: %q", message)
-	}
-}
-
 // TestVictimsWhoseEndNobodySees: a preemptor awaits its other victims only, those that were not gone before they were
 // chosen and whose node exists: its gang is planned again when these have ended.
 func TestVictimsWhoseEndNobodySees(t *testing.T) {

@@ -28,7 +28,7 @@ type domain struct {
 // cluster.
 func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Simulation,
 	infos []fwk.NodeInfo) ([]domain, error) {
-	answers, err := pl.points.Domains(ctx, d.gang, infos, extension.Evict)
+	answers, err := pl.planner().Domains(ctx, d.gang, infos, extension.Evict)
 	if err != nil {
 		return nil, err
 	}

@@ -100,10 +100,8 @@ type GangPreemption struct {
 	// idleSince is since when a holder could not use what it holds; only tidy uses it.
 	idleSince map[hold.Holder]time.Time
 
-	// planner and points are created at the first attempt, when all plugins of the profile exist.
-	once    sync.Once
-	planner *planner.Planner
-	points  planner.Points
+	// planner is created at the first attempt, when all plugins of the profile exist.
+	planner func() *planner.Planner
 }
 
 var (
@@ -157,6 +155,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			namespaces:       handle.SharedInformerFactory().Core().V1().Namespaces().Lister(),
 			staleNominations: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
 			retries:          workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
+			planner:          sync.OnceValue(func() *planner.Planner { return planner.New(fw, shared.Holds, shared.Plugins) }),
 		}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
 		if err != nil {
@@ -188,13 +187,6 @@ func (pl *GangPreemption) makeEvictor() (err error) {
 	return nil
 }
 
-func (pl *GangPreemption) ensurePlanner() {
-	pl.once.Do(func() {
-		pl.planner = planner.New(pl.fw, pl.Holds, pl.Plugins)
-		pl.points = planner.PointsOf(pl.Plugins, pl.fw)
-	})
-}
-
 // PostFilter frees capacity for the pod, or for the gang that it represents. It costs a search over the domains that it
 // tries, at most searchTimeout, or longer after searches that this cut short before they found any; searches that find
 // nothing take a small part of the scheduling goroutine's time.
@@ -203,7 +195,6 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	if state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	pl.ensurePlanner()
 	d, err := pl.demandOf(state, pod)
 	if err != nil {
 		return nil, fwk.AsStatus(err)

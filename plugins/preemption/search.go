@@ -67,7 +67,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
 	}
-	rounds := sync.OnceValue(func() []extension.Round { return pl.points.Rounds(ctx, d.gang, d.need) })
+	rounds := sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
 	var outranked []hold.Holder
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
@@ -121,7 +121,7 @@ func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds [
 // a round permits; nil permits none.
 func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string],
 	round *extension.Round) (best *found, err error) {
-	room, err := pl.planner.Simulate(ctx, d.attempt, outrank)
+	room, err := pl.planner().Simulate(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	for i := range infos {
 		infos[i] = room.Node(i)
 	}
-	if why, err := pl.points.Refuse(ctx, d.gang, infos); err != nil || why != "" {
+	if why, err := pl.planner().Refuse(ctx, d.gang, infos); err != nil || why != "" {
 		return nil, err
 	}
 	s, err := pl.newSearch(ctx, d, room, round)
@@ -313,7 +313,7 @@ func (pl *GangPreemption) attracts(ctx context.Context, d *demand, pod *v1.Pod) 
 
 // choose asks the victim selectors of the profile first, then package victim.
 func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.Selection, bool, error) {
-	for _, selector := range s.pl.points.Selectors {
+	for _, selector := range s.pl.planner().Selectors {
 		ids, decided := selector.GangVictimSelector(ctx, s.d.gang, s.d.need, problem.Gangs)
 		if !decided {
 			continue

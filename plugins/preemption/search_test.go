@@ -154,39 +154,6 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchWithABudget: a PodDisruptionBudget that still lets one pod go counts the victims, and no other pods.
-func TestSearchWithABudget(t *testing.T) {
-	guarded := func(pods []*v1.Pod) []*v1.Pod {
-		for _, pod := range pods {
-			pod.Labels = map[string]string{"guarded": "yes"}
-		}
-		return pods
-	}
-	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1"), node("n2", 4, "r2"), node("n3", 4, "r3")}
-	useless := slices.Concat(guarded(members("a", 1, 0, 5, 1, "n0")), members("high", 1, 0, 200, 3, "n0"))
-	for sentence, c := range map[string]struct {
-		pods    []*v1.Pod
-		members int
-		want    string
-	}{
-		"one may go":                          {append(guarded(members("b", 1, 0, 10, 4, "n1")), members("full", 1, 0, 200, 4, "n2")...), 1, "b-0"},
-		"of two one, and who is not guarded":  {guarded(members("b", 2, 0, 10, 4, "n1", "n2")), 2, "b-0 c-0"},
-		"a gang that goes whole takes others": {guarded(members("b", 2, 2, 10, 4, "n1", "n2")), 1, "c-0"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			budget := &policyv1.PodDisruptionBudget{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
-				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}},
-				Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
-			}
-			s := newStage(t, nodes, slices.Concat(useless, c.pods, members("c", 1, 0, 10, 4, "n3")), budget)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", c.members, c.members, 100, 4)...)); got != c.want {
-				t.Errorf("victims %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // TestSparedForAWhile: a gang that began to run not long ago is left alone; the preemptor gets that as its reason,
 // comes again, and evicts it later. A queue may set another time for its own.
 func TestSparedForAWhile(t *testing.T) {

@@ -71,7 +71,6 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	s.ctx = scheduler.Context
 	s.know(known{})
 	scheduler.Start()
-	s.ensurePlanner()
 	return s
 }
 

@@ -42,11 +42,7 @@ func wantPlan(t *testing.T, p *Planner, a *gangstate.Attempt, complete bool) *Pl
 // wantFits asks whether an attempt fits in a room with all nodes.
 func wantFits(t *testing.T, room *Simulation, want bool) {
 	t.Helper()
-	var nodes []int
-	for node := range room.Len() {
-		nodes = append(nodes, node)
-	}
-	if _, err := room.Restrict(t.Context(), nodes, 1); err != nil {
+	if _, err := room.Restrict(t.Context(), room.AllNodes(), 1); err != nil {
 		t.Fatal(err)
 	}
 	if fits, err := room.Fits(t.Context()); err != nil || fits != want {
