@@ -146,13 +146,14 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 			if !gangsCount {
 				of = Owner{Pod: pod.UID}
 			}
-			footprints := c.footprints(of, pod)
+			id := of.ID()
+			footprints := c.footprints(id, of, pod)
 			if !of.IsPod() {
 				for _, f := range footprints {
 					listed[Owner{Profile: of.Profile, Gang: f.Key}] = true
 				}
 			}
-			gangs = append(gangs, c.gangOf(of.ID(), footprints, local, c.unlessProtected(of, footprints, permits)))
+			gangs = append(gangs, c.gangOf(id, footprints, local, c.unlessProtected(of, footprints, permits)))
 		}
 	}
 	return gangs
@@ -267,9 +268,9 @@ func (c *Candidates) podOf(member gangstate.Placed, local map[int]bool) victim.P
 
 // footprints returns the footprint of a gang, and of the gangs that start together with it if any of their pods run. If
 // its profile knows no running pods of the gang, its pods are looked up on the nodes.
-func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gangstate.Footprint {
+func (c *Candidates) footprints(id string, of Owner, pod *v1.Pod) []gangstate.Footprint {
 	if of.IsPod() {
-		c.known[of.ID()] = Candidate{Of: of, pod: pod}
+		c.known[id] = Candidate{Of: of, pod: pod}
 		return []gangstate.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gangstate.Placed{{Pod: pod}}}}
 	}
 	together, _ := running(c.Gangs, of)
@@ -279,7 +280,7 @@ func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gangstate.Footprint {
 		}
 		together = []gangstate.Footprint{unknownGang(of, pod, c.unknownGangs)}
 	}
-	c.known[of.ID()] = Candidate{Of: of, Gangs: together, pod: pod}
+	c.known[id] = Candidate{Of: of, Gangs: together, pod: pod}
 	return together
 }
 

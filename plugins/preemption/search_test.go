@@ -227,48 +227,6 @@ func TestSearchOfThePolite(t *testing.T) {
 	}
 }
 
-// TestSearchTogether: gangs that start together end together.
-func TestSearchTogether(t *testing.T) {
-	a, b := members("a", 2, 2, 10, 1, "n0"), members("b", 3, 2, 10, 1, "n1")
-	footprint := func(name string, min int, pods []*v1.Pod) gangstate.Footprint {
-		f := gangstate.Footprint{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
-		for _, pod := range pods {
-			f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
-		}
-		return f
-	}
-	broken := func(f gangstate.Footprint) gangstate.Footprint {
-		f.BrokenSince = time.Unix(1, 0)
-		return f
-	}
-	for sentence, c := range map[string]struct {
-		a, b gangstate.Footprint
-		gpus int
-		want string
-	}{
-		"surplus of one goes by itself":                 {footprint("a", 2, a), footprint("b", 2, b), 1, "b-0"},
-		"one does not go without the other":             {footprint("a", 2, a), footprint("b", 2, b), 2, "a-0 a-1 b-0 b-1 b-2"},
-		"one that has ended is no reason":               {footprint("a", 2, a), footprint("b", 2, nil), 2, "a-0 a-1"},
-		"where one is broken both are, to the last pod": {broken(footprint("a", 3, a)), footprint("b", 2, b), 1, "a-0 a-1 b-0 b-1 b-2"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			pods := slices.Clone(a)
-			if len(c.b.Running) > 0 {
-				pods = append(pods, b...)
-			} else {
-				pods = append(pods, members("high", 3, 3, 200, 1, "n1")...)
-			}
-			s := newStage(t, []*v1.Node{node("n0", 2, "r0"), node("n1", 3, "r1")}, pods)
-			together := []gangstate.Footprint{c.a, c.b}
-			s.know(known{c.a.Key: together, c.b.Key: together})
-			d := s.demand(t, gangstate.Spec{RequiredTopology: rack}, members("p", c.gpus, c.gpus, 100, 1)...)
-			if got := s.victimsOf(t, d); got != c.want {
-				t.Errorf("victims %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // TestHoldsOfOthers: what is held for a more important gang cannot be taken; what is held for a less important one can
 // be, without an eviction.
 func TestHoldsOfOthers(t *testing.T) {

@@ -272,29 +272,6 @@ func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
 	}
 }
 
-// TestInRepair: a gang that lost a member a moment ago is not broken: it goes whole, at its price, or not at all.
-func TestInRepair(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		since time.Duration
-		want  string // the victims for one pod
-	}{
-		"just now":          {time.Second, "other-0"},
-		"for half a minute": {30 * time.Second, "other-0"},
-		"for too long":      {2 * time.Minute, "v-0 v-1"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			repaired := members("v", 2, 3, 10, 1, "n0")
-			s := newStage(t, []*v1.Node{node("n0", 3, "r0")}, slices.Concat(repaired, members("other", 1, 0, 10, 1, "n0")))
-			s.args.BrokenGrace.Duration = time.Minute
-			v := s.change(t, repaired, 3)
-			v.running.BrokenSince = s.clock.Now().Add(-c.since)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", 1, 1, 100, 1)...)); got != c.want {
-				t.Errorf("victims %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // TestSurplusOfAGroupThatRunsInPart: what a gang has beyond its minimum may be evicted although another one of its
 // group does not run.
 func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
