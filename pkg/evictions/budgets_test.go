@@ -35,6 +35,10 @@ func list(t *testing.T, budgets ...*policyv1.PodDisruptionBudget) *Budgets {
 	return listed(t, false, budgets...)
 }
 
+func labelled(namespace string, labels map[string]string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", Labels: labels}}
+}
+
 func listed(t *testing.T, emptyCovers bool, budgets ...*policyv1.PodDisruptionBudget) *Budgets {
 	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
@@ -72,72 +76,56 @@ func TestGuards(t *testing.T) {
 		"who is ending with that of another budget is guarded": {budgetOf("x", "b", app, 0, "pod-2"), map[string]string{"app": "a"}, []int{0}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "pod", Labels: c.labels}}
-			if diff := cmp.Diff(c.want, slices.Collect(maps.Keys(list(t, c.budget).Guards(pod)))); diff != "" {
+			if diff := cmp.Diff(c.want, slices.Collect(maps.Keys(list(t, c.budget).Guards(labelled("x", c.labels))))); diff != "" {
 				t.Errorf("guards (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestEmptySelector: the Eviction API lets an empty selector cover all pods of its namespace.
-func TestEmptySelector(t *testing.T) {
-	b := listed(t, true, budgetOf("x", "b", &metav1.LabelSelector{}, 0), budgetOf("x", "none", nil, 0))
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "pod", Labels: map[string]string{"app": "a"}}}
-	if diff := cmp.Diff([]string{"x/b"}, b.UsedUp([]*v1.Pod{pod})); diff != "" {
-		t.Errorf("used up (-want +got):\n%s", diff)
-	}
-}
-
-// TestNoBudgets: without budgets no pod is guarded.
-// TestUsedUp: only budgets count that guard one of the pods, each once.
+// TestUsedUp: only budgets count that guard one of the pods, each once; without budgets no pod is guarded. The Eviction
+// API lets an empty selector cover all pods of its namespace.
 func TestUsedUp(t *testing.T) {
 	all := func(app string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
 	}
-	guarded := func(namespace, name, app string) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app}}}
+	x, y, z := map[string]string{"app": "x"}, map[string]string{"app": "y"}, map[string]string{"app": "z"}
+	pods := []*v1.Pod{labelled("a", x), labelled("a", x), labelled("b", y), labelled("a", z)}
+	budgets := []*policyv1.PodDisruptionBudget{budgetOf("a", "none", all("x"), 0), budgetOf("a", "one", all("x"), 1), budgetOf("a", "others", all("y"), 0)}
+	for sentence, c := range map[string]struct {
+		budgets *Budgets
+		want    []string
+	}{
+		"some":                                 {list(t, budgets...), []string{"a/none"}},
+		"none":                                 {nil, nil},
+		"an empty selector, and no selector":   {listed(t, true, budgetOf("a", "b", &metav1.LabelSelector{}, 0), budgetOf("a", "n", nil, 0)), []string{"a/b"}},
+		"an empty selector in the scheduler's": {list(t, budgetOf("a", "b", &metav1.LabelSelector{}, 0)), nil},
+	} {
+		if diff := cmp.Diff(c.want, c.budgets.UsedUp(pods)); diff != "" {
+			t.Errorf("%s: used up (-want +got):\n%s", sentence, diff)
+		}
 	}
-	budgets := list(t, budgetOf("a", "none", all("x"), 0), budgetOf("a", "one", all("x"), 1), budgetOf("a", "others", all("y"), 0))
-	pods := []*v1.Pod{
-		guarded("a", "p", "x"), guarded("a", "q", "x"),
-		guarded("b", "r", "y"), guarded("a", "s", "z"),
-	}
-	if got := budgets.UsedUp(pods); !slices.Equal(got, []string{"a/none"}) {
-		t.Errorf("used up: %v, want a/none", got)
-	}
-	if got := (*Budgets)(nil).UsedUp(pods); got != nil {
-		t.Errorf("without budgets used up: %v", got)
-	}
-}
-
-func TestNoBudgets(t *testing.T) {
-	var none *Budgets
-	if guards := none.Guards(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "a"}}}); guards != nil || none.Allowed() != nil {
-		t.Errorf("guarded by %v of %v", guards, none.Allowed())
+	if none := (*Budgets)(nil); none.Allowed() != nil {
+		t.Errorf("without budgets %v are allowed", none.Allowed())
 	}
 }
 
 // TestTwoBudgets: a pod may be guarded by several budgets, which changes nothing for other pods.
 func TestTwoBudgets(t *testing.T) {
 	b := list(t, budgetOf("x", "b", app, 1), budgetOf("x", "c", &metav1.LabelSelector{MatchLabels: map[string]string{"role": "r"}}, 2))
-	pod := func(labels map[string]string) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "pod", Labels: labels}}
-	}
 	for range 2 {
-		both := b.Guards(pod(map[string]string{"app": "a", "role": "r"}))
-		if len(both) != 2 || len(b.Allowed()) != 2 {
-			t.Errorf("guarded by %v of %v, want two of two", both, b.Allowed())
-		}
-		for label, want := range map[string]int{"app": 1, "role": 2} {
-			one := b.Guards(pod(map[string]string{label: map[string]string{"app": "a", "role": "r"}[label]}))
-			if len(one) != 1 {
-				t.Fatalf("guarded by %v, want one", one)
+		for _, c := range []struct {
+			labels map[string]string
+			want   []int // allowed by the budgets that guard it
+		}{
+			{map[string]string{"app": "a", "role": "r"}, []int{1, 2}}, {map[string]string{"app": "a"}, []int{1}}, {map[string]string{"role": "r"}, []int{2}},
+		} {
+			var got []int
+			for place := range b.Guards(labelled("x", c.labels)) {
+				got = append(got, b.Allowed()[place])
 			}
-			for place := range one {
-				if b.Allowed()[place] != want {
-					t.Errorf("guarded by one that allows %d, want %d", b.Allowed()[place], want)
-				}
+			if slices.Sort(got); !slices.Equal(got, c.want) {
+				t.Errorf("%v: guarded by budgets that allow %v, want %v", c.labels, got, c.want)
 			}
 		}
 	}

@@ -81,11 +81,26 @@ type Candidates struct {
 
 // Candidate is a gang that may lose pods, or several that start together.
 type Candidate struct {
-	// Name is its name for users, Of its identity.
-	Name string
-	Of   Owner
+	Of Owner
 	// Gangs is empty for a single pod.
 	Gangs []gangstate.Footprint
+	// pod is the first of its pods that was found.
+	pod *v1.Pod
+}
+
+// Name returns its name for users.
+func (c Candidate) Name() string {
+	switch len(c.Gangs) {
+	case 0:
+		return fmt.Sprintf("pod %s/%s", c.pod.Namespace, c.pod.Name)
+	case 1:
+		return "gang " + c.Gangs[0].Key.String()
+	}
+	names := make([]string, len(c.Gangs))
+	for i, f := range c.Gangs {
+		names[i] = f.Key.String()
+	}
+	return "gangs " + strings.Join(names, ", ")
 }
 
 // ProtectedUntil returns when the first protection ends among gangs with otherwise evictable pods; zero for none.
@@ -109,38 +124,37 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 	if c.known == nil {
 		c.known, c.pods, c.places = map[string]Candidate{}, map[types.UID]*v1.Pod{}, map[types.UID]Place{}
 	}
-	local := map[types.UID]victim.Vector{}
-	var owners []Owner
-	first := map[Owner]*v1.Pod{}
+	local := make(map[int]bool, len(nodes))
+	for _, node := range nodes {
+		local[node] = true
+		for _, info := range c.Nodes.Node(node).GetPods() {
+			c.places[info.GetPod().UID] = Place{info, node}
+		}
+	}
+	var gangs []victim.Gang
+	listed := map[Owner]bool{}
 	for _, node := range nodes {
 		for _, info := range c.Nodes.Node(node).GetPods() {
 			pod := info.GetPod()
+			if c.Ending[pod.UID] {
+				continue
+			}
 			of := OwnerOf(c.Gangs, pod)
-			if c.Ending[pod.UID] || c.Own[of] {
+			if listed[of] || c.Own[of] {
 				continue
 			}
 			if !gangsCount {
 				of = Owner{Pod: pod.UID}
 			}
-			local[pod.UID] = c.Request(info)
-			c.places[pod.UID] = Place{info, node}
-			if first[of] == nil {
-				first[of] = pod
-				owners = append(owners, of)
+			id := of.ID()
+			footprints := c.footprints(id, of, pod)
+			if !of.IsPod() {
+				for _, f := range footprints {
+					listed[Owner{Profile: of.Profile, Gang: f.Key}] = true
+				}
 			}
+			gangs = append(gangs, c.gangOf(id, footprints, local, c.unlessProtected(of, footprints, permits)))
 		}
-	}
-	gangs := make([]victim.Gang, 0, len(owners))
-	known := map[Owner]bool{}
-	for _, of := range owners {
-		if known[of] {
-			continue // already listed with another gang
-		}
-		footprints := c.footprints(of, first[of])
-		for _, f := range footprints {
-			known[Owner{Profile: of.Profile, Gang: f.Key}] = true
-		}
-		gangs = append(gangs, c.gangOf(of.ID(), footprints, local, c.unlessProtected(of, footprints, permits)))
 	}
 	return gangs
 }
@@ -161,11 +175,10 @@ func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.Footprint,
 }
 
 // gangOf returns the candidate with these footprints. Gangs that start together are useful only together: they are the
-// parts of one candidate. local has the requests of the pods on the searched nodes.
-func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local map[types.UID]victim.Vector,
+// parts of one candidate. local are the searched nodes.
+func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local map[int]bool,
 	permits func(*v1.Pod) bool) victim.Gang {
-	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created,
-		MinByRole: map[string]int{}, MinByPart: map[string]int{}}
+	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
 	if first := footprints[0].Running; c.Queue != nil && len(first) > 0 {
 		g.Queue = c.Queue(first[0].Pod)
 	}
@@ -181,10 +194,10 @@ func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local m
 		f.Min = max(f.Min, sum(f.MinByRole))
 		g.Min += f.Min
 		if part != "" {
-			g.MinByPart[part] = f.Min
+			g.MinByPart = with(g.MinByPart, part, f.Min)
 		}
 		for role, n := range f.MinByRole {
-			g.MinByRole[roles+role] = n
+			g.MinByRole = with(g.MinByRole, roles+role, n)
 		}
 		for _, member := range f.Running {
 			if c.Ending[member.Pod.UID] {
@@ -230,13 +243,22 @@ func sum(byRole map[string]int) int {
 	return n
 }
 
-func (c *Candidates) podOf(member gangstate.Placed, local map[types.UID]victim.Vector) victim.Pod {
-	pod := member.Pod
-	request, here := local[pod.UID]
-	if !here {
-		request = c.requestElsewhere(member)
+// with returns a map with one more entry. Most gangs have none.
+func with(m map[string]int, key string, n int) map[string]int {
+	if m == nil {
+		m = map[string]int{}
 	}
+	m[key] = n
+	return m
+}
+
+func (c *Candidates) podOf(member gangstate.Placed, local map[int]bool) victim.Pod {
+	pod := member.Pod
 	c.pods[pod.UID] = pod
+	request, here := victim.Vector{}, false
+	if at, ok := c.placeOf(member); ok {
+		request, here = c.Request(at.Info), local[at.Node]
+	}
 	deletion, _ := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations) // 0 if it is invalid
 	return victim.Pod{
 		UID: pod.UID, Request: request, Role: pod.Labels[v1alpha1.RoleLabel], Priority: corev1helpers.PodPriority(pod),
@@ -246,9 +268,9 @@ func (c *Candidates) podOf(member gangstate.Placed, local map[types.UID]victim.V
 
 // footprints returns the footprint of a gang, and of the gangs that start together with it if any of their pods run. If
 // its profile knows no running pods of the gang, its pods are looked up on the nodes.
-func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gangstate.Footprint {
+func (c *Candidates) footprints(id string, of Owner, pod *v1.Pod) []gangstate.Footprint {
 	if of.IsPod() {
-		c.known[of.ID()] = Candidate{Of: of, Name: fmt.Sprintf("pod %s/%s", pod.Namespace, pod.Name)}
+		c.known[id] = Candidate{Of: of, pod: pod}
 		return []gangstate.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gangstate.Placed{{Pod: pod}}}}
 	}
 	together, _ := running(c.Gangs, of)
@@ -258,15 +280,7 @@ func (c *Candidates) footprints(of Owner, pod *v1.Pod) []gangstate.Footprint {
 		}
 		together = []gangstate.Footprint{unknownGang(of, pod, c.unknownGangs)}
 	}
-	var names []string
-	for _, f := range together {
-		names = append(names, f.Key.String())
-	}
-	name := "gang " + names[0]
-	if len(names) > 1 {
-		name = "gangs " + strings.Join(names, ", ")
-	}
-	c.known[of.ID()] = Candidate{Of: of, Name: name, Gangs: together}
+	c.known[id] = Candidate{Of: of, Gangs: together, pod: pod}
 	return together
 }
 
@@ -281,17 +295,20 @@ func (c *Candidates) staysOnNodes(yield func(*v1.Pod) bool) {
 	}
 }
 
-// requestElsewhere returns the request of a pod outside the searched nodes.
-func (c *Candidates) requestElsewhere(member gangstate.Placed) victim.Vector {
+// placeOf returns where a member is, on the searched nodes or elsewhere; false if it is on no node.
+func (c *Candidates) placeOf(member gangstate.Placed) (Place, bool) {
+	if at, known := c.places[member.Pod.UID]; known {
+		return at, true
+	}
 	node, ok := c.Nodes.Index(member.Node)
 	if !ok {
-		return victim.Vector{}
+		return Place{}, false
 	}
 	for _, info := range c.Nodes.Node(node).GetPods() {
 		if info.GetPod().UID == member.Pod.UID {
 			c.places[member.Pod.UID] = Place{info, node}
-			return c.Request(info)
+			return Place{info, node}, true
 		}
 	}
-	return victim.Vector{}
+	return Place{}, false
 }

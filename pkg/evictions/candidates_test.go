@@ -135,7 +135,7 @@ func TestCandidates(t *testing.T) {
 				t.Errorf("candidates (-want +got):\n%s", diff)
 			}
 			for _, g := range gangs {
-				if candidates.Known()[g.ID].Name == "" {
+				if candidates.Known()[g.ID].Name() == "" {
 					t.Errorf("nothing is known of %s", g.ID)
 				}
 				for _, pod := range g.Pods {

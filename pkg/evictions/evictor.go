@@ -37,7 +37,6 @@ type Evictor struct {
 	Gangs    Gangs
 	// Underway is told about evictions that do not take place.
 	Underway *Underway
-	Texts    Texts
 	Jobs     Jobs
 
 	// unfinished are pods that were marked and still run: since when, a time.Time, by UID.
@@ -50,20 +49,19 @@ type InFlight interface {
 	GetPodInPreBind(types.UID) fwk.PodInPreBind
 }
 
-// Texts are the evicting plugin's texts for users.
-type Texts struct {
-	// Plugin is the plugin that cancels bindings.
-	Plugin string
-	// Begun is the condition DisruptionTarget of a pod that is being evicted, Withdrawn that of a pod that runs on.
-	Begun, Withdrawn Condition
-	// Evicted returns the event on an evicted pod, for a preemptor or nil. Finishing is its note if another process began
-	// the eviction.
-	Evicted   func(pod, preemptor *v1.Pod, note string) status.Event
-	Finishing string
-}
+// Plugin is the name of the plugin that evicts, GangPreemption.
+const Plugin = "GangPreemption"
 
-// Condition is the reason and message of a pod condition.
-type Condition struct{ Reason, Message string }
+const (
+	// EventPreempted is on an evicted pod: why this one.
+	EventPreempted = "Preempted"
+	// ActionPreempting is the action of events about evictions.
+	ActionPreempting = "Preempting"
+	// ReasonWithdrawn is the reason of the condition, now false, of pods that were marked and run on.
+	ReasonWithdrawn = "PreemptionWithdrawn"
+	// finishing is the note on pods whose eviction another process began.
+	finishing = "completing an interrupted preemption of the gang"
+)
 
 // Outcome is the result of the eviction of a pod.
 type Outcome int
@@ -139,17 +137,21 @@ func (e *Evictor) evict(ctx context.Context, one Eviction) (Outcome, error) {
 	}
 	klog.FromContext(ctx).V(2).Info("Evicted pod", "pod", klog.KObj(pod), "node", pod.Spec.NodeName,
 		"preemptor", klog.KObj(one.For))
-	e.Texts.Evicted(pod, one.For, note).Record(e.Recorder)
+	event := status.Event{On: pod, Type: v1.EventTypeNormal, Reason: EventPreempted, Action: ActionPreempting, Note: note}
+	if one.For != nil { // a nil *v1.Pod would be a non-nil object
+		event.Related = one.For
+	}
+	event.Record(e.Recorder)
 	return outcome, nil
 }
 
 // callOff reports whether it cancelled the binding of a pod that is not on its node yet.
 func (e *Evictor) callOff(pod *v1.Pod) bool {
 	if waiting := e.InFlight.GetWaitingPod(pod.UID); waiting != nil {
-		return waiting.Preempt(e.Texts.Plugin, "preempted")
+		return waiting.Preempt(Plugin, "preempted")
 	}
 	if binding := e.InFlight.GetPodInPreBind(pod.UID); binding != nil {
-		return binding.CancelPod("preempted by " + e.Texts.Plugin)
+		return binding.CancelPod("preempted by " + Plugin)
 	}
 	return false
 }

@@ -88,14 +88,14 @@ func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.Footprint, 
 			if !ok || one.Spec.NodeName == "" || !evictBroken && !e.Marked(one) || leftToOwner[one.UID] {
 				continue
 			}
-			if _, err := e.evict(ctx, Eviction{Pod: one, Marked: e.Marked(one), Of: of, Note: e.Texts.Finishing}); err != nil {
+			if _, err := e.evict(ctx, Eviction{Pod: one, Marked: e.Marked(one), Of: of, Note: finishing}); err != nil {
 				logger.Error(err, "Failed to finish an eviction; trying again", "pod", klog.KObj(one))
 				continue
 			}
 			ended++
 		}
 		if ended > 0 {
-			logger.Info("Evicted what was left of a gang", "victim", f.Key.String(), "pods", ended, "why", e.Texts.Finishing)
+			logger.Info("Evicted what was left of a gang", "victim", f.Key.String(), "pods", ended, "why", finishing)
 		}
 	}
 }

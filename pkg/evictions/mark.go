@@ -26,7 +26,8 @@ type mark struct {
 // that start together with it, have on nodes if all of them are evicted; 0 if the pod is evicted alone. A pod that has
 // ended is left alone: its owner counts it, and it takes no capacity. Mark returns Ends if the pod must be deleted now.
 func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error) {
-	now, gone, err := e.setTarget(ctx, pod, v1.ConditionTrue, e.Texts.Begun, e.Profile, mark{Of: of})
+	now, gone, err := e.setTarget(ctx, pod, v1.ConditionTrue, v1.PodReasonPreemptionByScheduler,
+		"preempting to make room for a pod or gang that comes before it", e.Profile, mark{Of: of})
 	switch {
 	case gone || err != nil:
 		if refuses(err) {
@@ -43,15 +44,16 @@ func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error
 
 // Unmark takes a mark back. If that fails, Finish retries.
 func (e *Evictor) Unmark(ctx context.Context, pod *v1.Pod) {
-	if _, _, err := e.setTarget(ctx, pod, v1.ConditionFalse, e.Texts.Withdrawn,
-		e.Texts.Withdrawn.Reason, mark{}); err != nil {
+	if _, _, err := e.setTarget(ctx, pod, v1.ConditionFalse, ReasonWithdrawn, "the preemption was not carried out",
+		ReasonWithdrawn, mark{}); err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to take back that a pod is being evicted; trying again", "pod",
 			klog.KObj(pod))
 	}
 }
 
-// setTarget writes two conditions: the standard DisruptionTarget, and PodEvicting. It returns the updated pod.
-func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, why Condition, own string,
+// setTarget writes two conditions: the standard DisruptionTarget, with reason and why, and PodEvicting, with the reason
+// own and a mark. It returns the updated pod.
+func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionStatus, reason, why, own string,
 	m mark) (now *v1.Pod, gone bool, err error) {
 	says, err := json.Marshal(m)
 	if err != nil {
@@ -64,7 +66,7 @@ func (e *Evictor) setTarget(ctx context.Context, pod *v1.Pod, is v1.ConditionSta
 		}
 	}
 	now, gone, err = PatchStatus(ctx, e.Client, pod, map[string]any{"conditions": []v1.PodCondition{
-		condition(v1.DisruptionTarget, why.Reason, why.Message), condition(v1alpha1.PodEvicting, own, string(says)),
+		condition(v1.DisruptionTarget, reason, e.Profile+": "+why), condition(v1alpha1.PodEvicting, own, string(says)),
 	}})
 	if err != nil {
 		return nil, false, fmt.Errorf("marking pod %s: %w", klog.KObj(pod), err)

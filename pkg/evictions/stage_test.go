@@ -24,7 +24,6 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 const profile = "lockstep-scheduler"
@@ -107,12 +106,6 @@ func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 		Profile: profile, Client: s.client.CoreV1(), Recorder: s.events, Clock: clock.RealClock{}, Pod: byUID, Pods: informer.Lister(),
 		InFlight: onTheirWay{}, Gangs: gangs, Underway: NewUnderway(),
 		Jobs: Jobs{Client: s.client.BatchV1(), EvictBy: v1alpha1.EvictByDelete, Namespaces: factory.Core().V1().Namespaces().Lister()},
-		Texts: Texts{
-			Begun: Condition{Reason: v1.PodReasonPreemptionByScheduler}, Withdrawn: Condition{Reason: "PreemptionWithdrawn"}, Finishing: "finishing",
-			Evicted: func(pod, _ *v1.Pod, note string) status.Event {
-				return status.Event{On: pod, Type: v1.EventTypeNormal, Reason: "Preempted", Note: note}
-			},
-		},
 	}
 	if _, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { s.PodUpdated(object.(*v1.Pod)) },

@@ -19,10 +19,8 @@ type Underway struct {
 	// them. byHolder has the same by preemptor.
 	victims  map[types.UID]*victimRecord
 	byHolder map[hold.Holder]map[types.UID]*victimRecord
-	// evicted is when pods of a gang last ended as victims, and by which holder's decisions, as long as these stand. swept
-	// is when old entries were last removed.
+	// evicted is when pods of a gang last ended as victims, and by which holder's decisions, as long as these stand.
 	evicted map[Owner]recentEviction
-	swept   time.Time
 	// refused are the pods whose eviction the API server refused, and when.
 	refused map[types.UID]time.Time
 	// unexpected is when an eviction was last refused that no dry run had predicted.
@@ -150,12 +148,12 @@ func (u *Underway) end(pod types.UID, now time.Time) *victimRecord {
 	}
 	victim.ended = now
 	if !victim.owner.IsPod() {
-		u.recordEvicted(victim, now)
+		u.evicted[victim.owner] = recentEviction{now, victim.holder}
 	}
 	return victim
 }
 
-// dropOldEnded drops the victims that ended long ago.
+// dropOldEnded drops the victims that ended long ago, and evictions older than any cool-down.
 func (u *Underway) dropOldEnded(now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -164,17 +162,8 @@ func (u *Underway) dropOldEnded(now time.Time) {
 			u.remove(pod)
 		}
 	}
-}
-
-// recordEvicted records that pods of a gang were evicted. From time to time it removes entries older than any
-// cool-down.
-func (u *Underway) recordEvicted(victim *victimRecord, now time.Time) {
-	u.evicted[victim.owner] = recentEviction{now, victim.holder}
-	if now.Sub(u.swept) > config.MaxEvictionCooldown {
-		maps.DeleteFunc(u.evicted,
-			func(_ Owner, last recentEviction) bool { return now.Sub(last.at) > config.MaxEvictionCooldown })
-		u.swept = now
-	}
+	maps.DeleteFunc(u.evicted,
+		func(_ Owner, last recentEviction) bool { return now.Sub(last.at) > config.MaxEvictionCooldown })
 }
 
 // LastEvicted returns when pods of a gang last ended as victims of a preemptor other than but, as far as this process

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -44,6 +45,20 @@ func TestUnderway(t *testing.T) {
 	u.dropOldEnded(later)
 	if all := u.All(); len(all) != 1 || !all["d"] || len(u.Refusals(later)) != 0 {
 		t.Errorf("an hour later: %v, refused %v; want d and nobody", all, u.Refusals(later))
+	}
+}
+
+// TestOldEvictions: evictions are remembered as long as any cool-down is.
+func TestOldEvictions(t *testing.T) {
+	u, now, gang := NewUnderway(), time.Now(), members("g", 1, 1, "n0")
+	u.AddVictims(known{}, hold.Holder{Group: "x"}, gang)
+	u.PodDeleted(gang[0].UID, now)
+	for _, after := range []time.Duration{config.MaxEvictionCooldown, config.MaxEvictionCooldown + 1} {
+		u.dropOldEnded(now.Add(after))
+		at, known := u.LastEvicted(OwnerOf(known{}, gang[0]), hold.Holder{}), after == config.MaxEvictionCooldown
+		if at.IsZero() == known {
+			t.Errorf("%s later it was evicted at %s", after, at)
+		}
 	}
 }
 

@@ -152,7 +152,7 @@ func TestEvictionFreesNoCard(t *testing.T) {
 	if fits, err := room.Fits(t.Context()); fits || err != nil {
 		t.Errorf("it fits once the owner is gone: %v, %v", fits, err)
 	}
-	if err := room.Close(t.Context()); err != nil {
+	if err := room.Discard(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }

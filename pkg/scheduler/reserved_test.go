@@ -189,7 +189,7 @@ func TestEvictionFreesNoPromise(t *testing.T) {
 		if fits, err := room.Fits(t.Context()); err != nil || fits {
 			t.Errorf("%s fits where the owner was: %t, %v", sentence, fits, err)
 		}
-		if err := room.Close(t.Context()); err != nil {
+		if err := room.Discard(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

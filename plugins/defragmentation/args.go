@@ -42,29 +42,24 @@ func SetDefaults(object runtime.Object) {
 	threshold(&args.ProtectionThresholds, 100)
 	threshold(&args.DefragmentThresholds, 0)
 	threshold(&args.LowThresholds, 20)
-	if args.EvictableNamespaces == nil {
-		args.EvictableNamespaces = &api.Namespaces{Exclude: []string{metav1.NamespaceSystem}}
-	}
-	duration := func(of **descheduler.Duration, d time.Duration) {
-		if *of == nil {
-			*of = &descheduler.Duration{Duration: d}
-		}
-	}
-	duration(&args.CoolDownTime, defaultCoolDown)
-	duration(&args.MinRuntime, 0)
-	duration(&args.HoldTime, defaultHoldTime)
-	duration(&args.WaitedFor, defaultWaitedFor)
-	number := func(of **int32, n int32) {
-		if *of == nil {
-			*of = &n
-		}
-	}
-	number(&args.MaxMoves, 32)
-	number(&args.MaxGangs, 4)
-	number(&args.MaxEvictions, 4)
-	number(&args.MinGain, 100)
+	orDefault(&args.EvictableNamespaces, api.Namespaces{Exclude: []string{metav1.NamespaceSystem}})
+	orDefault(&args.CoolDownTime, descheduler.Duration{Duration: defaultCoolDown})
+	orDefault(&args.MinRuntime, descheduler.Duration{})
+	orDefault(&args.HoldTime, descheduler.Duration{Duration: defaultHoldTime})
+	orDefault(&args.WaitedFor, descheduler.Duration{Duration: defaultWaitedFor})
+	orDefault(&args.MaxMoves, 32)
+	orDefault(&args.MaxGangs, 4)
+	orDefault(&args.MaxEvictions, 4)
+	orDefault(&args.MinGain, 100)
 	args.Mode = cmp.Or(args.Mode, descheduler.DemandMode)
 	args.Unit = cmp.Or(args.Unit, v1.LabelHostname)
+}
+
+// orDefault sets what is not set.
+func orDefault[T any](of **T, value T) {
+	if *of == nil {
+		*of = &value
+	}
 }
 
 // onlyResource returns the resource that the thresholds name, if they name one; empty if they name several.

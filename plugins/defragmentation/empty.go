@@ -49,7 +49,8 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 		p.units = units
 		on := p.byNode()
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
-			cleared, err := defrag.Clear(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, units, goal.Resource)})
+			cleared, err := defrag.Clear(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, units, goal.Resource),
+				MaxUnits: len(units)})
 			if err != nil {
 				return nil, "", err
 			}

@@ -76,10 +76,7 @@ func (p *problem) nodeName(node int) string { return p.simulation.Node(node).Nod
 
 // newProblem turns a demand, and the cluster, into a problem over indexes. The caller closes the simulation.
 func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulation) (*problem, error) {
-	all := make([]int, room.Len())
-	for i := range all {
-		all[i] = i
-	}
+	all := room.AllNodes()
 	if _, err := room.Restrict(ctx, all, 4); err != nil {
 		return nil, err
 	}
@@ -104,9 +101,6 @@ func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulat
 	}
 	p.Fits = func(pod, node int) bool { return r.target(p, pod, node) }
 	p.Budget = defrag.Budget{MaxMoves: d.maxMoves, MaxGroups: d.maxGangs}
-	if p.Budget.MaxGroups == 0 {
-		p.Budget.MaxGroups = -1 // here 0 is none
-	}
 	return p, nil
 }
 

@@ -64,7 +64,7 @@ func (r *round) withSimulation(ctx context.Context, d *demand,
 	if err != nil {
 		return nil, "", err
 	}
-	defer func() { err = errors.Join(err, room.Close(ctx)) }()
+	defer func() { err = errors.Join(err, room.Discard(ctx)) }()
 	p, err := r.newProblem(ctx, d, room)
 	if err != nil {
 		return nil, "", err

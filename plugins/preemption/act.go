@@ -43,7 +43,7 @@ func (pl *GangPreemption) begin(ctx context.Context, d *demand, f *found) bool {
 			Ports: demand.Ports, Devices: demand.Devices, Claim: f.claim})
 	}
 	pl.dropOutranked(f)
-	pl.Gangs.Yield(ctx, pl.Holds.Among(f.outrank, maps.Values(f.plan.Nodes)))
+	pl.Gangs.Yield(ctx, f.outrank)
 	pl.Underway.AddVictims(pl.Gangs, holder, f.victims)
 	// The cycle's context ends with the cycle.
 	go (&execution{GangPreemption: pl, d: d, f: f}).carryOut(context.WithoutCancel(ctx))
@@ -159,7 +159,7 @@ func (e *execution) logVictims(ctx context.Context) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(lost)) {
-		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", e.f.gangs[id].Name, "pods", lost[id], "preemptor",
+		klog.FromContext(ctx).Info("Evicted pods to make room", "victim", e.f.gangs[id].Name(), "pods", lost[id], "preemptor",
 			e.d.String(), "why", why[id])
 	}
 }

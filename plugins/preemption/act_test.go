@@ -102,10 +102,7 @@ func TestActInTrouble(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			victims, preemptor := members("v", 4, 1, 10, 1, "n0"), members("p", 2, 2, 100, 1)
-			var objects []runtime.Object
-			for _, pod := range slices.Concat(victims, preemptor) {
-				objects = append(objects, pod)
-			}
+			objects := objectsOf(victims, preemptor)
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
 			client := s.handle.ClientSet().(*fake.Clientset)
 			c.server.stand(client)
@@ -147,14 +144,19 @@ func counter(t *testing.T, metric metrics.CounterMetric) float64 {
 }
 
 // carryOutNow chooses victims, and does all that follows before it returns.
-func (s *stage) carryOutNow(t *testing.T, d *demand) *found {
+func (s *stage) carryOutNow(t *testing.T, d *demand) {
+	t.Helper()
+	s.execution(d, s.decide(t, d)).carryOut(s.ctx)
+}
+
+// decide chooses victims, and holds the places that were found.
+func (s *stage) decide(t *testing.T, d *demand) *found {
 	t.Helper()
 	f, err := s.search(s.ctx, d)
 	if err != nil || f == nil {
 		t.Fatalf("found %v, %v", f, err)
 	}
 	s.promise(d, f)
-	s.execution(d, f).carryOut(s.ctx)
 	return f
 }
 
@@ -165,17 +167,6 @@ func (s *stage) promise(d *demand, f *found) {
 		s.Holds.Nominate(hold.Hold{For: uid, Holder: s.holder(d), Node: on, Priority: d.gang.Priority, Request: f.plan.Demand[uid].Request, Claim: f.claim})
 	}
 	s.Underway.AddVictims(s.Gangs, s.holder(d), f.victims)
-}
-
-// TestVictimsThatAreGone: a preemptor does not wait for pods that ended while it was choosing.
-func TestVictimsThatAreGone(t *testing.T) {
-	preemptor := members("p", 2, 2, 100, 1)
-	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, members("v", 4, 1, 10, 1, "n0"), preemptor[0], preemptor[1])
-	d := s.demand(t, gangstate.Spec{}, preemptor...)
-	s.carryOutNow(t, d)
-	if message := s.mustWait(d); message != "" {
-		t.Errorf("it stands back: %q", message)
-	}
 }
 
 // TestVictimsWhoseEndNobodySees: a preemptor awaits its other victims only, those that were not gone before they were
@@ -201,18 +192,11 @@ func TestEvictionsAreLogged(t *testing.T) {
 	gangs, single := slices.Concat(members("v", 4, 4, 10, 1, "n0"), members("w", 4, 1, 10, 1, "n0")), members("s", 1, 0, 5, 1, "n0")
 	preemptor := members("p", 1, 1, 100, 8)
 	victims := append(gangs, single...)
-	objects := []runtime.Object{preemptor[0]}
-	for _, pod := range victims {
-		objects = append(objects, pod)
-	}
+	objects := objectsOf(preemptor[:1], victims)
 	s := newStage(t, []*v1.Node{node("n0", 9, "r0")}, victims, objects...)
 	server{}.stand(s.handle.ClientSet().(*fake.Clientset))
 	d := s.demand(t, gangstate.Spec{}, preemptor...)
-	f, err := s.search(s.ctx, d)
-	if err != nil || f == nil {
-		t.Fatalf("found %v, %v", f, err)
-	}
-	s.promise(d, f)
+	f := s.decide(t, d)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
 	s.execution(d, f).carryOut(klog.NewContext(s.ctx, logger))
 	var lines []string
@@ -246,10 +230,7 @@ func TestCallsPerVictim(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			victims := members("v", n, c.min, 10, 1, "n0")
 			preemptor := members("p", 1, 1, 100, c.want["delete"])
-			objects := []runtime.Object{preemptor[0]}
-			for _, pod := range victims {
-				objects = append(objects, pod)
-			}
+			objects := objectsOf(preemptor[:1], victims)
 			s := newStage(t, []*v1.Node{node("n0", n, "r0")}, victims, objects...)
 			s.change(t, victims, c.min)
 			client := s.handle.ClientSet().(*fake.Clientset)

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -24,6 +25,8 @@ func TestSearchForMembersThatCannotRunTogether(t *testing.T) {
 		}
 	}
 	sharing := func() []*v1.Pod { return claiming(2, func(int) string { return "p-0" }) }
+	differ := sharing()
+	differ[1].Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1m")
 	for sentence, c := range map[string]struct {
 		preemptor []*v1.Pod
 		nodes     int
@@ -35,6 +38,7 @@ func TestSearchForMembersThatCannotRunTogether(t *testing.T) {
 		"racks apart, one rack":          {preemptor: apart(rack), nodes: 2, want: "none"},
 		"one claim that many pods use":   {preemptor: sharing(), nodes: 1, mode: v1.ReadWriteMany, want: "low0-0"},
 		"one claim that one pod may use": {preemptor: sharing(), nodes: 1, mode: v1.ReadWriteOncePod, want: "none"},
+		"of members of different sizes":  {preemptor: differ, nodes: 1, mode: v1.ReadWriteOncePod, want: "none"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var nodes []*v1.Node
@@ -78,18 +82,6 @@ func TestSearchForAClaimThatIsInUse(t *testing.T) {
 				t.Errorf("victims %q, want none", got)
 			}
 		})
-	}
-}
-
-// TestSearchForMembersOfDifferentSizeThatShareAClaim: they cannot run together.
-func TestSearchForMembersOfDifferentSizeThatShareAClaim(t *testing.T) {
-	nodes := []*v1.Node{node("n1", 4, "r1")}
-	preemptor := []*v1.Pod{
-		(&st.PodWrapper{Pod: *member("p", 0, 2, 100, 2, "")}).PVC("p-0").Obj(), (&st.PodWrapper{Pod: *member("p", 1, 2, 100, 1, "")}).PVC("p-0").Obj(),
-	}
-	s := newStage(t, nodes, []*v1.Pod{member("low", 0, 0, 10, 4, "n1")}, forOnePod(nodes, preemptor[0])...)
-	if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)); got != "none" {
-		t.Errorf("victims %q, want none", got)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -119,10 +118,7 @@ func TestMembersThatGaveBack(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			preemptor := members("p", 1, 1, 100, 1)
-			objects := []runtime.Object{preemptor[0]}
-			for _, pod := range c.now {
-				objects = append(objects, pod)
-			}
+			objects := objectsOf(preemptor[:1], c.now)
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, c.chosen, objects...)
 			v := s.change(t, nil, 0)
 			for _, pod := range c.chosen {
@@ -133,11 +129,7 @@ func TestMembersThatGaveBack(t *testing.T) {
 				v.running.Min = 1
 			}
 			d := s.demand(t, gangstate.Spec{}, preemptor...)
-			f, err := s.search(s.ctx, d)
-			if err != nil || f == nil {
-				t.Fatalf("found %v, %v", f, err)
-			}
-			s.promise(d, f)
+			f := s.decide(t, d)
 			for _, pod := range c.now {
 				if pod.Spec.NodeName == "" {
 					v.ends(pod.Name)
@@ -166,11 +158,7 @@ func TestTimeIsUp(t *testing.T) {
 	victims := members("v", 2, 2, 10, 1, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims)
 	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
-	f, err := s.search(s.ctx, d)
-	if err != nil || f == nil {
-		t.Fatalf("found %v, %v", f, err)
-	}
-	s.promise(d, f)
+	f := s.decide(t, d)
 	over, cancel := context.WithCancel(s.ctx)
 	cancel()
 	s.execution(d, f).evictAll(over)
@@ -189,11 +177,7 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, victims[0], victims[1], late, preemptor[0], preemptor[1])
 			v := s.change(t, victims, 2)
 			d := s.demand(t, gangstate.Spec{}, preemptor...)
-			f, err := s.search(s.ctx, d)
-			if err != nil || f == nil {
-				t.Fatalf("found %v, %v", f, err)
-			}
-			s.promise(d, f)
+			f := s.decide(t, d)
 			v.running.Min = 3 // so that two of them are a rest
 			ctx, cancel := context.WithCancel(s.ctx)
 			defer cancel()
@@ -210,7 +194,7 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 				cancel()
 			}
 			e := s.execution(d, f)
-			err = e.evictWhole(ctx, unit{gang: evictions.OwnerOf(known{}, late), pods: victims})
+			err := e.evictWhole(ctx, unit{gang: evictions.OwnerOf(known{}, late), pods: victims})
 			any := slices.ContainsFunc(victims, func(pod *v1.Pod) bool { return e.hasEvicted(pod.UID) })
 			if begun != (err != nil) || begun != any {
 				t.Errorf("evicted any: %v, %v", any, err)

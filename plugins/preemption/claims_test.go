@@ -106,7 +106,7 @@ func TestPlansWithClaims(t *testing.T) {
 			s := newStage(t, nodes, nil, slices.Concat(waitingClaims(c.provisioner, preemptor), c.objects)...)
 			d := s.demand(t, gangstate.Spec{}, preemptor...)
 			for range 2 { // a plan leaves nothing taken
-				plan, err := s.planner.Plan(s.ctx, d.attempt, nil)
+				plan, err := s.planner().Plan(s.ctx, d.attempt, nil)
 				if err != nil {
 					t.Fatal(err)
 				}

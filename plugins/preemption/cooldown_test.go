@@ -1,12 +1,10 @@
 package preemption
 
 import (
-	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -18,11 +16,7 @@ import (
 // was decided for it stands. The gang p of 2 has evicted v-0 and v-1 of 4, and needs room for 3 then.
 func TestEvictionCooldown(t *testing.T) {
 	takenBack := func(t *testing.T, s *stage, d *demand, ago time.Duration) {
-		f, err := s.search(s.ctx, d)
-		if err != nil || f == nil {
-			t.Fatalf("found %v, %v", f, err)
-		}
-		s.promise(d, f)
+		f := s.decide(t, d)
 		s.execution(d, f).withdraw()
 		s.pauses.recordAbort(d.attempt.Group, s.clock.Now().Add(-ago), 0)
 	}
@@ -52,10 +46,7 @@ func TestEvictionCooldown(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			victims, preemptor := members("v", 4, 1, 10, 1, "n0"), members("p", 3, 2, 100, 1)
-			var objects []runtime.Object
-			for _, pod := range slices.Concat(victims, preemptor) {
-				objects = append(objects, pod)
-			}
+			objects := objectsOf(victims, preemptor)
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
 			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
 			s.args.EvictionCooldown.Duration = time.Hour

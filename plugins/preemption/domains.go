@@ -28,7 +28,7 @@ type domain struct {
 // cluster.
 func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.Simulation,
 	infos []fwk.NodeInfo) ([]domain, error) {
-	answers, err := pl.points.Domains(ctx, d.gang, infos, extension.Evict)
+	answers, err := pl.planner().Domains(ctx, d.gang, infos, extension.Evict)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func (pl *GangPreemption) domains(ctx context.Context, d *demand, room *planner.
 	}
 	required, wished := d.topology()
 	if required != "" {
-		return d.currentDomain(byLabel(room, infos, required), infos), nil
+		return d.currentDomain(byLabel(room, required), infos), nil
 	}
 	var list []domain
 	for _, key := range slices.Backward(wished) {
-		list = append(list, byLabel(room, infos, key)...)
+		list = append(list, byLabel(room, key)...)
 	}
-	return append(list, pl.wholeCluster(d, infos)...), nil
+	return append(list, pl.wholeCluster(slices.Clone(room.AllNodes()), infos)...), nil
 }
 
 // topology returns the topologies that the one gang to place asks for. A group of several gangs must be placed
@@ -95,25 +95,15 @@ func (d *demand) currentDomain(domains []domain, infos []fwk.NodeInfo) []domain 
 
 // byLabel returns the domains of a label, sorted by how many members have no place there now, then by the number of
 // their nodes, then by name.
-func byLabel(room *planner.Simulation, infos []fwk.NodeInfo, key string) []domain {
-	at := map[string]int{}
-	var list []domain
-	for node, info := range infos {
-		value, ok := info.Node().Labels[key]
-		if !ok {
-			continue
-		}
-		i, ok := at[value]
-		if !ok {
-			i = len(list)
-			at[value] = i
-			list = append(list, domain{name: topology.ShortKey(key) + " " + value, counts: true})
-		}
-		list[i].nodes = append(list[i].nodes, node)
-	}
-	short := make(map[string]int, len(list))
-	for _, one := range list {
-		short[one.name] = room.Short(one.nodes)
+func byLabel(room *planner.Simulation, key string) (list []domain) {
+	short := map[string]int{}
+	for _, d := range topology.Domains(room.AllNodes(), func(node int) (string, bool) {
+		value, ok := room.Node(node).Node().Labels[key]
+		return value, ok
+	}) {
+		name := topology.ShortKey(key) + " " + d.Value
+		list = append(list, domain{name: name, nodes: d.Nodes, counts: true})
+		short[name] = room.Short(d.Nodes)
 	}
 	slices.SortFunc(list, func(a, b domain) int {
 		return cmp.Or(cmp.Compare(short[a.name], short[b.name]), cmp.Compare(len(a.nodes), len(b.nodes)),
@@ -122,12 +112,9 @@ func byLabel(room *planner.Simulation, infos []fwk.NodeInfo, key string) []domai
 	return list
 }
 
-// wholeCluster returns growing parts of the cluster, starting with the nodes with the least important pods.
-func (pl *GangPreemption) wholeCluster(d *demand, infos []fwk.NodeInfo) []domain {
-	nodes := make([]int, len(infos))
-	for i := range nodes {
-		nodes[i] = i
-	}
+// wholeCluster returns growing parts of the cluster, starting with the nodes with the least important pods. It sorts
+// nodes, which are all.
+func (pl *GangPreemption) wholeCluster(nodes []int, infos []fwk.NodeInfo) []domain {
 	first, most := pl.candidateNodes(len(nodes))
 	if first < len(nodes) {
 		cheapness := make([]int32, len(nodes))

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -15,20 +16,13 @@ import (
 const (
 	// EventPreempting is on the preemptor's leader: which pods it evicts, and why.
 	EventPreempting = "Preempting"
-	// EventPreempted is on an evicted pod: why this one.
-	EventPreempted = "Preempted"
 	// EventGangPreempted is on the PodGroup of a gang that is evicted whole.
 	EventGangPreempted = "GangPreempted"
 	// EventEvicted is on what made the pods of a gang that is evicted whole: who makes them again.
 	EventEvicted = "Evicted"
 	// EventGangShrunk is on the PodGroup of a gang that loses pods beyond its minimum.
 	EventGangShrunk = "GangShrunk"
-
-	actionPreempting = "Preempting"
 )
-
-// ReasonWithdrawn is the reason of the condition, now false, of pods that were marked and run on.
-const ReasonWithdrawn = "PreemptionWithdrawn"
 
 // preempting returns the event that says how many pods of how many gangs are evicted, and where, with an optional
 // remark.
@@ -47,23 +41,14 @@ func preempting(d *demand, f *found, remark string) status.Event {
 		note += "; " + remark
 	}
 	return status.Event{On: d.leader, Type: v1.EventTypeNormal, Reason: EventPreempting,
-		Action: actionPreempting, Note: note}
-}
-
-// preempted returns the event that says why a pod is evicted, and for which preemptor if known.
-func preempted(pod, preemptor *v1.Pod, note string) status.Event {
-	e := status.Event{On: pod, Type: v1.EventTypeNormal, Reason: EventPreempted, Action: actionPreempting, Note: note}
-	if preemptor != nil { // a nil *v1.Pod would be a non-nil object
-		e.Related = preemptor
-	}
-	return e
+		Action: evictions.ActionPreempting, Note: note}
 }
 
 // evicted returns the event on what made the pods of a gang that goes whole.
 func evicted(d *demand, namespace string, owner *metav1.OwnerReference, note string) status.Event {
 	return status.Event{On: &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace,
 		Name: owner.Name, UID: owner.UID}, Related: d.leader, Type: v1.EventTypeNormal, Reason: EventEvicted,
-		Action: actionPreempting, Note: note}
+		Action: evictions.ActionPreempting, Note: note}
 }
 
 // gangLost returns the event that says how many pods a gang of a bundle loses, and to which preemptor.
@@ -74,5 +59,5 @@ func gangLost(d *demand, f *found, b victim.Bundle, of gangstate.Footprint) stat
 	}
 	return status.Event{On: status.PodGroupReference(of.Object.Kind.APIVersion(), of.Key.Namespace, of.Key.Name,
 		of.Object.UID), Related: d.leader, Type: v1.EventTypeNormal,
-		Reason: reason, Action: actionPreempting, Note: fmt.Sprintf("%s by %s: %s", f.textLost(b), d, f.textWorth(d, b))}
+		Reason: reason, Action: evictions.ActionPreempting, Note: fmt.Sprintf("%s by %s: %s", f.textLost(b), d, f.textWorth(d, b))}
 }

@@ -3,6 +3,7 @@ package preemption
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -79,6 +80,7 @@ func BenchmarkSearchOverBudget(b *testing.B) {
 				Permits: func(*v1.Pod) bool { return true },
 				Budget:  func(map[types.UID]bool) victim.Budget { return &allowance{c.left} },
 			}}}
+			d.deadline = s.clock.Now().Add(time.Hour)
 			report := cputime.Start(b)
 			for b.Loop() {
 				d.overBudget = false

@@ -102,7 +102,7 @@ func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	state := framework.NewCycleState()
 	(&planner.Unplaced{Attempt: d.attempt}).Write(state)
 	f, err := s.search(s.ctx, d)
-	if err != nil || f == nil || !f.waits {
+	if err != nil || f == nil || !f.waits() {
 		t.Fatalf("found %+v, %v", f, err)
 	}
 	s.promise(d, f)

@@ -90,7 +90,7 @@ func TestPointsOfPlans(t *testing.T) {
 			s := newStageWith(t, &c.opinion, nodes, nil)
 			d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
 			d.attempt.Strict = !c.partial
-			plan, err := s.planner.Plan(s.ctx, d.attempt, nil)
+			plan, err := s.planner().Plan(s.ctx, d.attempt, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,7 @@ import (
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
-const Name = "GangPreemption"
+const Name = evictions.Plugin
 
 // Messages of attempts that evict nothing. They stay the same as long as the fact does.
 const (
@@ -100,10 +100,8 @@ type GangPreemption struct {
 	// idleSince is since when a holder could not use what it holds; only tidy uses it.
 	idleSince map[hold.Holder]time.Time
 
-	// planner and points are created at the first attempt, when all plugins of the profile exist.
-	once    sync.Once
-	planner *planner.Planner
-	points  planner.Points
+	// planner is created at the first attempt, when all plugins of the profile exist.
+	planner func() *planner.Planner
 }
 
 var (
@@ -159,6 +157,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 			namespaces:       handle.SharedInformerFactory().Core().V1().Namespaces().Lister(),
 			staleNominations: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.UID]()),
 			retries:          workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.UID]{}),
+			planner:          sync.OnceValue(func() *planner.Planner { return planner.New(fw, shared.Holds, shared.Plugins) }),
 		}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
 		if err != nil {
@@ -178,30 +177,16 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 
 // makeEvictor creates the evictor of this profile.
 func (pl *GangPreemption) makeEvictor() (err error) {
-	pods, profile := pl.handle.SharedInformerFactory().Core().V1().Pods(), pl.fw.ProfileName()
+	pods := pl.handle.SharedInformerFactory().Core().V1().Pods()
 	if pl.podByUID, err = evictions.PodsByUID(pods.Informer()); err != nil {
 		return err
 	}
 	pl.evictor = &evictions.Evictor{
-		Profile: profile, Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
+		Profile: pl.fw.ProfileName(), Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
 		Pod: pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
 		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy, Namespaces: pl.namespaces},
-		Texts: evictions.Texts{
-			Plugin: Name,
-			Begun: evictions.Condition{Reason: v1.PodReasonPreemptionByScheduler, Message: profile +
-				": preempting to make room for a pod or gang that comes before it"},
-			Withdrawn: evictions.Condition{Reason: ReasonWithdrawn, Message: profile + ": the preemption was not carried out"},
-			Evicted:   preempted, Finishing: "completing an interrupted preemption of the gang",
-		},
 	}
 	return nil
-}
-
-func (pl *GangPreemption) ensurePlanner() {
-	pl.once.Do(func() {
-		pl.planner = planner.New(pl.fw, pl.Holds, pl.Plugins)
-		pl.points = planner.PointsOf(pl.Plugins, pl.fw)
-	})
 }
 
 // PostFilter frees capacity for the pod, or for the gang that it represents. It costs a search over the domains that it
@@ -212,7 +197,6 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	if state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
-	pl.ensurePlanner()
 	d, err := pl.demandOf(state, pod)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
@@ -234,10 +218,10 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case err != nil:
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, foundNothing)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && (found.waits && pl.Holds.Nominated(pl.holder(d)) || pl.hasPlaces(found)):
+	case found != nil && (found.waits() && pl.Holds.Nominated(pl.holder(d)) || pl.hasPlaces(found)):
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
-	case found != nil && found.waits && pl.holder(d).IsSinglePod() && pl.Gangs.Gathers(d.gang.Priority):
+	case found != nil && found.waits() && pl.holder(d).IsSinglePod() && pl.Gangs.Gathers(d.gang.Priority):
 		// Claimed, the places would be out of reach of a gang that takes what becomes free bit by bit. If the pod comes
 		// before that, it gets them without a claim.
 		return nil, d.refused(msgWaiting)

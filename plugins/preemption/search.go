@@ -31,7 +31,7 @@ type found struct {
 	// from is the victims' nodes, as far as known.
 	from  map[types.UID]string
 	gangs map[string]evictions.Candidate
-	// outrank are the holders that must make way.
+	// outrank are the holders on the nodes of the plan that must make way.
 	outrank []hold.Holder
 	domain  string
 	// round is the name of the round that found them, and done the verb for events.
@@ -40,9 +40,10 @@ type found struct {
 	claim uint64
 	// reliesOn are victims of other preemptors, not being deleted yet, on the preemptor's nodes.
 	reliesOn []types.UID
-	// waits: the preemptor fits once pods that are ending have ended.
-	waits bool
 }
+
+// waits reports whether the preemptor fits once pods that are ending have ended.
+func (f *found) waits() bool { return len(f.victims)+len(f.outrank) == 0 }
 
 // textNumbers returns the numbers of a selection for users.
 func (f *found) textNumbers(d *demand) string {
@@ -70,7 +71,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
 	}
-	rounds := sync.OnceValue(func() []extension.Round { return pl.points.Rounds(ctx, d.gang, d.need) })
+	rounds := sync.OnceValue(func() []extension.Round { return pl.planner().Rounds(ctx, d.gang, d.need) })
 	var outranked []hold.Holder
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
@@ -124,16 +125,16 @@ func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds [
 // a round permits; nil permits none.
 func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []hold.Holder, avoid sets.Set[string],
 	round *extension.Round) (best *found, err error) {
-	room, err := pl.planner.Simulate(ctx, d.attempt, outrank)
+	room, err := pl.planner().Simulate(ctx, d.attempt, outrank)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, room.Close(ctx)) }()
+	defer func() { err = errors.Join(err, room.Discard(ctx)) }()
 	infos := make([]fwk.NodeInfo, room.Len())
 	for i := range infos {
 		infos[i] = room.Node(i)
 	}
-	if why, err := pl.points.Refuse(ctx, d.gang, infos); err != nil || why != "" {
+	if why, err := pl.planner().Refuse(ctx, d.gang, infos); err != nil || why != "" {
 		return nil, err
 	}
 	s, err := pl.newSearch(ctx, d, room, round)
@@ -153,18 +154,16 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	if best == nil || err != nil {
 		return nil, err
 	}
-	best.outrank = outrank
+	best.outrank = pl.Holds.Among(outrank, slices.Values(best.nodes()))
 	for _, node := range best.nodes() {
 		best.reliesOn = append(best.reliesOn, s.promised[node]...)
 	}
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}
-	if len(best.victims)+len(outrank)+len(s.Ending) == 0 {
+	if best.waits() && len(outrank)+len(s.Ending) == 0 {
 		return nil, nil // no eviction helps against what keeps the gang out
 	}
-	// Holders on other nodes need not make way.
-	best.waits = len(best.victims)+len(pl.Holds.Among(outrank, slices.Values(best.nodes()))) == 0 && len(s.Ending) > 0
 	return best, nil
 }
 
@@ -318,7 +317,7 @@ func (pl *GangPreemption) attracts(ctx context.Context, d *demand, pod *v1.Pod) 
 
 // choose asks the victim selectors of the profile first, then package victim.
 func (s *searching) choose(ctx context.Context, problem victim.Problem) (victim.Selection, bool, error) {
-	for _, selector := range s.pl.points.Selectors {
+	for _, selector := range s.pl.planner().Selectors {
 		ids, decided := selector.GangVictimSelector(ctx, s.d.gang, s.d.need, problem.Gangs)
 		if !decided {
 			continue

@@ -154,39 +154,6 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestSearchWithABudget: a PodDisruptionBudget that still lets one pod go counts the victims, and no other pods.
-func TestSearchWithABudget(t *testing.T) {
-	guarded := func(pods []*v1.Pod) []*v1.Pod {
-		for _, pod := range pods {
-			pod.Labels = map[string]string{"guarded": "yes"}
-		}
-		return pods
-	}
-	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1"), node("n2", 4, "r2"), node("n3", 4, "r3")}
-	useless := slices.Concat(guarded(members("a", 1, 0, 5, 1, "n0")), members("high", 1, 0, 200, 3, "n0"))
-	for sentence, c := range map[string]struct {
-		pods    []*v1.Pod
-		members int
-		want    string
-	}{
-		"one may go":                          {append(guarded(members("b", 1, 0, 10, 4, "n1")), members("full", 1, 0, 200, 4, "n2")...), 1, "b-0"},
-		"of two one, and who is not guarded":  {guarded(members("b", 2, 0, 10, 4, "n1", "n2")), 2, "b-0 c-0"},
-		"a gang that goes whole takes others": {guarded(members("b", 2, 2, 10, 4, "n1", "n2")), 1, "c-0"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			budget := &policyv1.PodDisruptionBudget{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
-				Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"guarded": "yes"}}},
-				Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1},
-			}
-			s := newStage(t, nodes, slices.Concat(useless, c.pods, members("c", 1, 0, 10, 4, "n3")), budget)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", c.members, c.members, 100, 4)...)); got != c.want {
-				t.Errorf("victims %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // TestSparedForAWhile: a gang that began to run not long ago is left alone; the preemptor gets that as its reason,
 // comes again, and evicts it later. A queue may set another time for its own.
 func TestSparedForAWhile(t *testing.T) {
@@ -257,48 +224,6 @@ func TestSearchOfThePolite(t *testing.T) {
 	}
 	if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)); got != "none" {
 		t.Errorf("victims %q, want no room", got)
-	}
-}
-
-// TestSearchTogether: gangs that start together end together.
-func TestSearchTogether(t *testing.T) {
-	a, b := members("a", 2, 2, 10, 1, "n0"), members("b", 3, 2, 10, 1, "n1")
-	footprint := func(name string, min int, pods []*v1.Pod) gangstate.Footprint {
-		f := gangstate.Footprint{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
-		for _, pod := range pods {
-			f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
-		}
-		return f
-	}
-	broken := func(f gangstate.Footprint) gangstate.Footprint {
-		f.BrokenSince = time.Unix(1, 0)
-		return f
-	}
-	for sentence, c := range map[string]struct {
-		a, b gangstate.Footprint
-		gpus int
-		want string
-	}{
-		"surplus of one goes by itself":                 {footprint("a", 2, a), footprint("b", 2, b), 1, "b-0"},
-		"one does not go without the other":             {footprint("a", 2, a), footprint("b", 2, b), 2, "a-0 a-1 b-0 b-1 b-2"},
-		"one that has ended is no reason":               {footprint("a", 2, a), footprint("b", 2, nil), 2, "a-0 a-1"},
-		"where one is broken both are, to the last pod": {broken(footprint("a", 3, a)), footprint("b", 2, b), 1, "a-0 a-1 b-0 b-1 b-2"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			pods := slices.Clone(a)
-			if len(c.b.Running) > 0 {
-				pods = append(pods, b...)
-			} else {
-				pods = append(pods, members("high", 3, 3, 200, 1, "n1")...)
-			}
-			s := newStage(t, []*v1.Node{node("n0", 2, "r0"), node("n1", 3, "r1")}, pods)
-			together := []gangstate.Footprint{c.a, c.b}
-			s.know(known{c.a.Key: together, c.b.Key: together})
-			d := s.demand(t, gangstate.Spec{RequiredTopology: rack}, members("p", c.gpus, c.gpus, 100, 1)...)
-			if got := s.victimsOf(t, d); got != c.want {
-				t.Errorf("victims %q, want %q", got, c.want)
-			}
-		})
 	}
 }
 

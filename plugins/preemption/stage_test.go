@@ -3,6 +3,7 @@ package preemption
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -70,8 +71,15 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	s.ctx = scheduler.Context
 	s.know(known{})
 	scheduler.Start()
-	s.ensurePlanner()
 	return s
+}
+
+// objectsOf returns pods as an API server has them.
+func objectsOf(pods ...[]*v1.Pod) (objects []runtime.Object) {
+	for _, pod := range slices.Concat(pods...) {
+		objects = append(objects, pod)
+	}
+	return objects
 }
 
 // noPromises are no holds for pods that do not exist yet.

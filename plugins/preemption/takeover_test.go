@@ -3,17 +3,37 @@ package preemption
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
+
+// takeOver lets the gang high take the places on n0 that were found for the gang low, whose victims are not gone yet.
+func (s *stage) takeOver(t *testing.T, first, second *demand) (chosen, taken *found) {
+	t.Helper()
+	chosen = s.decide(t, first)
+	taken, err := s.search(s.ctx, second)
+	if err != nil || taken == nil || len(chosen.victims) != 2 || len(taken.victims) != 0 || len(taken.reliesOn) != 2 {
+		t.Fatalf("chosen %v, taken %v, %v; want the places of the other, without victims", chosen, taken, err)
+	}
+	return chosen, taken
+}
+
+// relyOn makes a decision count on the victims of others.
+func (s *stage) relyOn(t *testing.T, d *demand, f *found) {
+	t.Helper()
+	s.dropOutranked(f)
+	s.promise(d, f)
+	if !s.Underway.RelyOn(s.holder(d), f.claim, f.reliesOn) {
+		t.Fatal("those who were chosen do not count as such")
+	}
+}
 
 // TestTakenOver: a preemptor of higher priority takes the room that is being made for another. The victims that were
 // chosen for the other are evicted all the same, for the one that counts on it; or where they were spared before, it
@@ -21,26 +41,11 @@ import (
 func TestTakenOver(t *testing.T) {
 	for sentence, spared := range map[string]bool{"they go": false, "they were spared before": true} {
 		t.Run(sentence, func(t *testing.T) {
-			low, high := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2)
-			victims := members("v", 2, 2, 10, 2, "n0")
-			var objects []runtime.Object
-			for _, pods := range [][]*v1.Pod{low, high, victims} {
-				for _, pod := range pods {
-					objects = append(objects, pod)
-				}
-			}
-			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
+			low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
+			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
 			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
 			first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
-			chosen, err := s.search(s.ctx, first)
-			if err != nil || chosen == nil || len(chosen.victims) != 2 {
-				t.Fatalf("chosen %v, %v", chosen, err)
-			}
-			s.promise(first, chosen)
-			taken, err := s.search(s.ctx, second)
-			if err != nil || taken == nil || len(taken.victims) != 0 || len(taken.reliesOn) != 2 {
-				t.Fatalf("taken %v, %v; want the place of the other, without victims", taken, err)
-			}
+			chosen, taken := s.takeOver(t, first, second)
 			if spared {
 				s.execution(first, chosen).withdraw()
 				if s.begin(s.ctx, second, taken) {
@@ -48,11 +53,7 @@ func TestTakenOver(t *testing.T) {
 				}
 				return
 			}
-			s.dropOutranked(taken)
-			s.promise(second, taken)
-			if !s.Underway.RelyOn(s.holder(second), taken.claim, taken.reliesOn) {
-				t.Fatal("those who were chosen do not count as such")
-			}
+			s.relyOn(t, second, taken)
 			if s.execution(first, chosen).preemptorNeeds() {
 				t.Fatal("the first still needs the room")
 			}
@@ -77,13 +78,9 @@ func TestNotTakenOver(t *testing.T) {
 				tiers: []extension.Tier{{Gangs: true, Permits: func(pod *v1.Pod) bool { return pod.UID == victims[0].UID || pod.UID == victims[1].UID }}},
 				queue: func(pod *v1.Pod) string { return queues[pod.UID] },
 			}
-			s := newStageWith(t, plugin, []*v1.Node{node("n0", 4, "r0")}, victims, low[0], low[1], high[0], high[1], victims[0], victims[1])
+			s := newStageWith(t, plugin, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
 			first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
-			chosen, err := s.search(s.ctx, first)
-			if err != nil || chosen == nil || len(chosen.victims) != 2 {
-				t.Fatalf("chosen %v, %v", chosen, err)
-			}
-			s.promise(first, chosen)
+			s.decide(t, first)
 			taken, err := s.search(s.ctx, second)
 			if err != nil || (taken != nil && len(taken.outrank) > 0) != c.want {
 				t.Errorf("taken %+v, %v; want it taken: %t", taken, err, c.want)
@@ -117,35 +114,17 @@ func (c changes) Changed() { c.count.Add(1) }
 // TestLetDown: a preemptor that counts on the victims of another one looks again when these go on after all.
 func TestLetDown(t *testing.T) {
 	low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
-	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, low[0], low[1], high[0], high[1], victims[0], victims[1])
+	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
 	first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
 	var count atomic.Int32
 	s.know(changes{known{}, &count})
-	chosen, err := s.search(s.ctx, first)
-	if err != nil || chosen == nil {
-		t.Fatalf("chosen %v, %v", chosen, err)
-	}
-	s.promise(first, chosen)
-	taken, err := s.search(s.ctx, second)
-	if err != nil || taken == nil || len(taken.reliesOn) != 2 {
-		t.Fatalf("taken %v, %v", taken, err)
-	}
-	s.dropOutranked(taken)
-	s.promise(second, taken)
-	if !s.Underway.RelyOn(s.holder(second), taken.claim, taken.reliesOn) {
-		t.Fatal("those who were chosen do not count as such")
-	}
+	chosen, taken := s.takeOver(t, first, second)
+	s.relyOn(t, second, taken)
 	s.tidy(s.ctx)
 	if n := count.Load(); n != 0 {
 		t.Fatalf("%d changes while the victims are to go", n)
 	}
 	s.execution(first, chosen).withdraw()
 	s.tidy(s.ctx)
-	for range 200 {
-		if count.Load() == 1 {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%d changes, want one", count.Load())
+	await.Until(t, "one change", func() bool { return count.Load() == 1 })
 }

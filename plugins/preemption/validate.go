@@ -116,7 +116,7 @@ func (e *execution) outdated() string {
 		}
 		if b.Broken {
 			if !slices.ContainsFunc(together, func(one gangstate.Footprint) bool { return !evictions.Enough(one, nil) }) {
-				return fmt.Sprintf("%s has its minimum again", gang.Name)
+				return fmt.Sprintf("%s has its minimum again", gang.Name())
 			}
 			continue
 		}

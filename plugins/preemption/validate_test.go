@@ -152,10 +152,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			if c.broken {
 				victims = append(victims, member("v", 9, c.min, 200, 0, "n0"))
 			}
-			var objects []runtime.Object
-			for _, pod := range slices.Concat(victims, preemptor) {
-				objects = append(objects, pod)
-			}
+			objects := objectsOf(victims, preemptor)
 			nodes := []*v1.Node{node("n0", 4, "r0")}
 			if c.held {
 				nodes = append(nodes, node("n2", 1, "r0"))
@@ -171,11 +168,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 				d.attempt.Gangs[0].Placed = []gangstate.Placed{{Pod: third, Node: "n2", InPlan: true}}
 				s.Holds.FollowPlan(s.holder(d), []types.UID{"p-2"}, []hold.Hold{{For: "p-2", Node: "n2"}})
 			}
-			f, err := s.search(s.ctx, d)
-			if err != nil || f == nil {
-				t.Fatalf("found %v, %v", f, err)
-			}
-			s.promise(d, f)
+			f := s.decide(t, d)
 			switch {
 			case c.marking:
 				var once sync.Once
@@ -253,10 +246,7 @@ func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
 	}{"one": {1, ""}, "as many as the minimum": {2, "w-0 w-1"}} {
 		t.Run(sentence, func(t *testing.T) {
 			victims, preemptor := members("v", 2, 2, 10, 1, "n0"), members("p", 2, 2, 100, 1)
-			var objects []runtime.Object
-			for _, pod := range slices.Concat(victims, preemptor) {
-				objects = append(objects, pod)
-			}
+			objects := objectsOf(victims, preemptor)
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, objects...)
 			v := s.change(t, victims, 2)
 			client := s.handle.ClientSet().(*fake.Clientset)
@@ -282,29 +272,6 @@ func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
 	}
 }
 
-// TestInRepair: a gang that lost a member a moment ago is not broken: it goes whole, at its price, or not at all.
-func TestInRepair(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		since time.Duration
-		want  string // the victims for one pod
-	}{
-		"just now":          {time.Second, "other-0"},
-		"for half a minute": {30 * time.Second, "other-0"},
-		"for too long":      {2 * time.Minute, "v-0 v-1"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			repaired := members("v", 2, 3, 10, 1, "n0")
-			s := newStage(t, []*v1.Node{node("n0", 3, "r0")}, slices.Concat(repaired, members("other", 1, 0, 10, 1, "n0")))
-			s.args.BrokenGrace.Duration = time.Minute
-			v := s.change(t, repaired, 3)
-			v.running.BrokenSince = s.clock.Now().Add(-c.since)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", 1, 1, 100, 1)...)); got != c.want {
-				t.Errorf("victims %q, want %q", got, c.want)
-			}
-		})
-	}
-}
-
 // TestSurplusOfAGroupThatRunsInPart: what a gang has beyond its minimum may be evicted although another one of its
 // group does not run.
 func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
@@ -321,11 +288,7 @@ func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := s.search(s.ctx, d)
-	if err != nil || f == nil {
-		t.Fatalf("found %v, %v", f, err)
-	}
-	s.promise(d, f)
+	f := s.decide(t, d)
 	if why := s.execution(d, f).outdated(); why != "" || len(f.victims) != 1 {
 		t.Errorf("%d victims, withdrawn because %q", len(f.victims), why)
 	}

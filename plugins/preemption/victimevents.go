@@ -131,7 +131,7 @@ func (f *found) textWorth(d *demand, b victim.Bundle) string {
 func (f *found) eventNote(d *demand, preemptor string, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {
 		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].Name, f.textLost(b), preemptor, f.textWorth(d, b))
+			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].Name(), f.textLost(b), preemptor, f.textWorth(d, b))
 		}
 	}
 	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", preemptor)

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
-	"github.com/lockstep-sh/lockstep/plugins/preemption"
 )
 
 // Verdict is what became of a pod.
@@ -273,7 +273,7 @@ func (l *looking) hear() error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &e); err != nil {
 			return fmt.Errorf("reading an event: %w", err)
 		}
-		if e.Reason == preemption.EventPreempted && e.Related != nil {
+		if e.Reason == evictions.EventPreempted && e.Related != nil {
 			l.evictedFor[e.Regarding.UID] = e.Related
 		}
 	}

@@ -115,8 +115,8 @@ func (s *stage) First(which turns.Which) (turns.Job, bool) {
 }
 
 func (s *stage) Admit(_ context.Context, job string) *v1.Pod {
-	pod, _ := s.book.Admit(job, s.moment())
-	return st.MakePod().Namespace("default").Name(pod).UID(pod).Obj()
+	admitted, _, _ := s.book.Admit(job, s.moment())
+	return st.MakePod().Namespace("default").Name(admitted.Pod).UID(admitted.Pod).Obj()
 }
 
 func (*stage) Called() []*v1.Pod { return nil }

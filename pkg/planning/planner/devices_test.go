@@ -268,6 +268,8 @@ func TestRoomCountsDevices(t *testing.T) {
 	admin.Spec.Devices.Requests[0].Exactly.AdminAccess = new(true)
 	all := dra.Claim("two", 2)
 	all.Spec.Devices.Requests[0].Exactly.AllocationMode = resourceapi.DeviceAllocationModeAll
+	ours := dra.Claim("two", 2)
+	ours.Spec.Devices.Requests[0].Exactly.DeviceClassName = "ours"
 	for sentence, c := range map[string]struct {
 		objects []runtime.Object
 		want    int
@@ -281,6 +283,7 @@ func TestRoomCountsDevices(t *testing.T) {
 		"not for claims for whatever there is":       {[]runtime.Object{all}, 110},
 		"not for a claim that is allocated":          {[]runtime.Object{dra.Held(dra.Claim("two", 2), "n0", 0)}, 110},
 		"none for a claim that does not exist":       {nil, 0},
+		"devices of another driver do not matter":    {append(anotherDriver(), ours), 4},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			devices := append([]int{8}, slices.Repeat([]int{0}, nodesPerRack)...)
@@ -304,18 +307,6 @@ func TestRoomAsFarAsWanted(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int{"r0": 8, "r2": 60}, room); diff != "" {
 		t.Errorf("room for members with 2 devices each, 4 on a node (-want +got):\n%s", diff)
-	}
-}
-
-// TestRoomBesideAnotherDriver: devices of another driver that several nodes reach do not matter to a class that does
-// not select them.
-func TestRoomBesideAnotherDriver(t *testing.T) {
-	two := dra.Claim("two", 2)
-	two.Spec.Devices.Requests[0].Exactly.DeviceClassName = "ours"
-	devices := append([]int{8}, slices.Repeat([]int{0}, nodesPerRack)...)
-	room, err := devicePlanner(t, devices, append(anotherDriver(), two)...).CapacityIn(t.Context(), attemptOf([]*v1.Pod{dra.Pod("m", "two")}), rackLabel, anyNode, func(string) int { return math.MaxInt })
-	if err != nil || room["r0"] != 4 {
-		t.Errorf("a rack in which a node has 8 devices takes %d members with 2 each, error %v; want 4", room["r0"], err)
 	}
 }
 

@@ -18,7 +18,7 @@ func (p *Planner) heldNodes(a *gangstate.Attempt) (heldNodes [][]string) {
 	keys := map[string]bool{}
 	for _, need := range a.Gangs {
 		for _, pod := range need.Pending {
-			holders = append(holders, ledger.GrantedBy(p.points.granters, pod)...)
+			holders = append(holders, ledger.GrantedBy(p.granters, pod)...)
 		}
 		if key := need.Spec.RequiredTopology; key != "" {
 			keys[key] = true

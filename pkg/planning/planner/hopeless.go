@@ -65,7 +65,7 @@ func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Pro
 	if gangs < 2 {
 		return false
 	}
-	most := w.fitEmpty(all, w.countByClass(all), w.allNodes())
+	most := w.fitEmpty(all, w.countByClass(all), w.tx.AllNodes())
 	if most >= all.Min {
 		return false
 	}
@@ -92,9 +92,9 @@ func (w *planState) countByClass(g placement.Gang) map[int]int {
 func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, satisfied bool, domains int) {
 	count := w.countByClass(g)
 	if g.Required == "" {
-		return w.fitEmpty(g, count, w.allNodes()), w.satisfiedWhenEmpty(f, w.allNodes()), 1
+		return w.fitEmpty(g, count, w.tx.AllNodes()), w.satisfiedWhenEmpty(f, w.tx.AllNodes()), 1
 	}
-	list := topology.Domains(w.allNodes(), func(node int) (string, bool) { return w.Label(node, g.Required) })
+	list := topology.Domains(w.tx.AllNodes(), func(node int) (string, bool) { return w.Label(node, g.Required) })
 	for _, d := range list {
 		fit := w.fitEmpty(g, count, d.Nodes)
 		most = max(most, fit)
@@ -106,15 +106,6 @@ func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, sati
 // satisfiedWhenEmpty reports whether empty nodes could meet a gang's minResources; true for none.
 func (w *planState) satisfiedWhenEmpty(f *minResources, nodes []int) bool {
 	return f == nil || w.mayBeMet(f, nil, nodes, closed, w.allocatable)
-}
-
-// allNodes returns the indexes of all nodes.
-func (w *planState) allNodes() []int {
-	nodes := make([]int, w.tx.Len())
-	for i := range nodes {
-		nodes[i] = i
-	}
-	return nodes
 }
 
 // allocatable returns how much of a resource a node has, including devices that back it.

@@ -42,11 +42,7 @@ func wantPlan(t *testing.T, p *Planner, a *gangstate.Attempt, complete bool) *Pl
 // wantFits asks whether an attempt fits in a room with all nodes.
 func wantFits(t *testing.T, room *Simulation, want bool) {
 	t.Helper()
-	var nodes []int
-	for node := range room.Len() {
-		nodes = append(nodes, node)
-	}
-	if _, err := room.Restrict(t.Context(), nodes, 1); err != nil {
+	if _, err := room.Restrict(t.Context(), room.AllNodes(), 1); err != nil {
 		t.Fatal(err)
 	}
 	if fits, err := room.Fits(t.Context()); err != nil || fits != want {
@@ -72,7 +68,7 @@ func TestFloorBesideClaimsInRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer room.Close(t.Context())
+	defer room.Discard(t.Context())
 	wantFits(t, room, false)
 	mark := room.Checkpoint()
 	node, _ := room.Index(user.Spec.NodeName)
@@ -180,7 +176,7 @@ func TestFloorOfClaimsInRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer room.Close(t.Context())
+	defer room.Discard(t.Context())
 	wantFits(t, room, true)
 }
 

@@ -33,8 +33,8 @@ type Planner struct {
 	fw    framework.Framework
 	holds *ledger.Holds
 	hooks whatif.Hooks
-	// points are the gang extension points of the profile's plugins.
-	points Points
+	// Points are the gang extension points of the profile's plugins.
+	Points
 	// start is the node at which the next sweep begins, so that the load spreads over all nodes.
 	start int
 	// weights are those of the profile's Score plugins.
@@ -49,7 +49,7 @@ type Planner struct {
 
 // New returns the planner of a profile. All plugins of the profile must exist when it is called.
 func New(fw framework.Framework, h *ledger.Holds, plugins *extension.Plugins) *Planner {
-	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), points: PointsOf(plugins, fw),
+	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), Points: pointsOf(plugins, fw),
 		weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
 	p.storage = podclass.StorageOf(fw)
 	enabled := fw.ListPlugins()
@@ -115,8 +115,8 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 		return nil, err
 	}
 	result = &Plan{Outcome: gangstate.Outcome{Coupled: w.coupled}, LostPlace: w.lostPlace}
-	infos := p.points.nodesFor(w.tx)
-	if why, err := p.points.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
+	infos := p.nodesFor(w.tx)
+	if why, err := p.Refuse(ctx, GangOf(a), infos); err != nil || why != "" {
 		result.Why = refuseAll(a, why)
 		return result, err
 	}
@@ -228,7 +228,7 @@ func (p *Planner) newProblem(ctx context.Context, a *gangstate.Attempt, evict []
 // groupingFor returns a grouping that knows the claims and labels of all members, including placed ones.
 func (p *Planner) groupingFor(ctx context.Context, a *gangstate.Attempt) (group *podclass.Grouping, err error) {
 	group = podclass.NewGrouping(p.storage)
-	group.Granters, group.Images = p.points.granters, p.weights[names.ImageLocality] > 0
+	group.Granters, group.Images = p.granters, p.weights[names.ImageLocality] > 0
 	for _, pod := range members(a) {
 		podclass.CountClaims(group.Uses, pod)
 	}

@@ -30,8 +30,8 @@ type Points struct {
 	granters []ledger.Granter
 }
 
-// PointsOf collects the extension points; all plugins of the profile must exist.
-func PointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
+// pointsOf collects the extension points; all plugins of the profile must exist.
+func pointsOf(plugins *extension.Plugins, fw framework.Framework) Points {
 	return Points{
 		predicates: extension.Of[extension.Predicate](plugins, fw),
 		spaces:     extension.Of[extension.SearchSpace](plugins, fw),
@@ -135,7 +135,7 @@ func (p Points) nodesFor(tx *whatif.Transaction) []fwk.NodeInfo {
 // solve places the members, inside one of the domains if a plugin names any; see placement.SolveWithin.
 func (p *Planner) solve(ctx context.Context, w *planState, problem placement.Problem, a *gangstate.Attempt,
 	infos []fwk.NodeInfo) (placement.Result, error) {
-	domains, err := p.points.Domains(ctx, GangOf(a), infos, extension.Allocate)
+	domains, err := p.Domains(ctx, GangOf(a), infos, extension.Allocate)
 	if err != nil {
 		return placement.Result{}, err
 	}

@@ -64,7 +64,7 @@ func (p *Planner) CapacityIn(ctx context.Context, a *gangstate.Attempt, key stri
 	}
 	slots := func(node int) int { return min(w.Slots(0, node), w.deviceSlots(0, node)) }
 	left := map[string][]int{}
-	for _, node := range w.allNodes() {
+	for _, node := range w.tx.AllNodes() {
 		if value, ok := w.Label(node, key); ok && counts(w.tx.Node(node).Node()) && slots(node) > 0 {
 			left[value] = append(left[value], node)
 		}

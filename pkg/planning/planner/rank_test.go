@@ -16,50 +16,58 @@ import (
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
-// TestLostMemberBesideAShortSlice: a gang of 5 without numbers is in slices of 2 to a rack. One of a whole slice is
-// lost. What replaces it takes its place, the only one that is free, wherever the short slice is; a plan finds that,
-// and so does the search for room.
-func TestLostMemberBesideAShortSlice(t *testing.T) {
-	for sentence, sizes := range map[string][]int{"the short slice is first": {1, 2, 2}, "the short slice is last": {2, 2, 1}} {
+// lostMember returns the planner of a cluster with a node of these sizes in each rack, all of one block, and the attempt
+// to place one more member of a gang of so many that is laid out in slices. The others are on these nodes. full are nodes
+// with a pod of somebody else.
+func lostMember(t *testing.T, sizes []int, levels []gangstate.Level, on []string, full ...string) (*Planner, *gangstate.Attempt) {
+	t.Helper()
+	var nodes []*v1.Node
+	for i, size := range sizes {
+		capacity := map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprint(size), v1.ResourcePods: "110"}
+		nodes = append(nodes, st.MakeNode().Name(fmt.Sprint("n", i)).Label(rackLabel, fmt.Sprint("r", i)).Label("block", "b").Capacity(capacity).Obj())
+	}
+	member := func(name, node string) *v1.Pod {
+		return st.MakePod().Namespace("ns").Name(name).UID(name).Node(node).Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
+	}
+	var pods []*v1.Pod
+	a := attemptOf([]*v1.Pod{member("new", "")})
+	need := &a.Gangs[0]
+	for i, node := range on {
+		pods = append(pods, member(fmt.Sprint("m", i), node))
+		need.Placed = append(need.Placed, gangstate.Placed{Pod: pods[i], Node: node})
+	}
+	for _, node := range full {
+		pods = append(pods, member("other-on-"+node, node))
+	}
+	need.Spec.Min, need.Spec.Layout = len(on)+1, gangstate.Layout{Levels: levels}
+	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(pods, nodes)})
+	s.Start()
+	return New(s.Framework, ledger.New(), extension.New()), a
+}
+
+// TestLostMemberOfASlice: a gang without numbers is in slices, and lacks a member. What replaces it takes the only place
+// that is free; a plan finds that, and so does the search for room.
+func TestLostMemberOfASlice(t *testing.T) {
+	byRack := []gangstate.Level{{Key: rackLabel, Slice: 2}}
+	four := []string{"n0", "n1", "n1", "n2"}
+	for sentence, c := range map[string]struct {
+		sizes  []int
+		levels []gangstate.Level
+		on     []string
+	}{
+		"of a whole slice, and the short one is first":         {[]int{1, 2, 2}, byRack, four},
+		"of a whole slice, and the short one is last":          {[]int{2, 2, 1}, byRack, four},
+		"of a slice of a block, in another rack than the rest": {[]int{1, 2}, []gangstate.Level{{Key: "block", Slice: 4}, {Key: rackLabel, Slice: 2}}, []string{"n0"}},
+	} {
 		t.Run(sentence, func(t *testing.T) {
-			var nodes []*v1.Node
-			for i, size := range sizes {
-				capacity := map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprint(size), v1.ResourcePods: "110"}
-				nodes = append(nodes, st.MakeNode().Name(fmt.Sprint("n", i)).Label(rackLabel, fmt.Sprint("r", i)).Capacity(capacity).Obj())
-			}
-			member := func(name, node string) *v1.Pod {
-				return st.MakePod().Namespace("ns").Name(name).UID(name).Node(node).Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
-			}
-			var pods []*v1.Pod
-			var placed []gangstate.Placed
-			for i, node := range []string{"n0", "n1", "n1", "n2"} {
-				pod := member(fmt.Sprint("m", i), node)
-				pods, placed = append(pods, pod), append(placed, gangstate.Placed{Pod: pod, Node: node})
-			}
-			s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(pods, nodes)})
-			s.Start()
-			a := attemptOf([]*v1.Pod{member("new", "")})
-			need := &a.Gangs[0]
-			need.Spec.Min, need.Placed = 5, placed
-			need.Spec.Layout = gangstate.Layout{Levels: []gangstate.Level{{Key: rackLabel, Slice: 2}}}
-			p := New(s.Framework, ledger.New(), extension.New())
-			plan, err := p.Plan(t.Context(), a, nil)
-			if err != nil || !plan.Complete {
-				t.Errorf("the plan is complete: %t; %v, %v", plan.Complete, plan.Why, err)
-			}
+			p, a := lostMember(t, c.sizes, c.levels, c.on)
+			wantPlan(t, p, a, true)
 			room, err := p.Simulate(t.Context(), a, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := room.Restrict(t.Context(), []int{0, 1, 2}, 1); err != nil {
-				t.Fatal(err)
-			}
-			if fits, err := room.Fits(t.Context()); err != nil || !fits {
-				t.Errorf("there is room: %t; %v", fits, err)
-			}
-			if err := room.Close(t.Context()); err != nil {
-				t.Error(err)
-			}
+			defer room.Discard(t.Context())
+			wantFits(t, room, true)
 		})
 	}
 }
@@ -67,32 +75,12 @@ func TestLostMemberBesideAShortSlice(t *testing.T) {
 // TestPiecesOfNewcomersWithoutNumbers: a gang of 4 without numbers in slices of 2 to a rack has r0 whole and lost a
 // member in r1. The piece that defragmentation seeks room for is in r1.
 func TestPiecesOfNewcomersWithoutNumbers(t *testing.T) {
-	var nodes []*v1.Node
-	for i := range 3 {
-		capacity := map[v1.ResourceName]string{v1.ResourceCPU: "2", v1.ResourcePods: "110"}
-		nodes = append(nodes, st.MakeNode().Name(fmt.Sprint("n", i)).Label(rackLabel, fmt.Sprint("r", i)).Capacity(capacity).Obj())
-	}
-	member := func(name, node string) *v1.Pod {
-		return st.MakePod().Namespace("ns").Name(name).UID(name).Node(node).Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
-	}
-	var pods []*v1.Pod
-	var placed []gangstate.Placed
-	for i, node := range []string{"n0", "n0", "n1"} {
-		pod := member(fmt.Sprint("m", i), node)
-		pods, placed = append(pods, pod), append(placed, gangstate.Placed{Pod: pod, Node: node})
-	}
-	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(append(pods, member("other", "n1")), nodes)})
-	s.Start()
-	a := attemptOf([]*v1.Pod{member("new", "")})
-	need := &a.Gangs[0]
-	need.Spec.Min, need.Placed = 4, placed
-	need.Spec.Layout = gangstate.Layout{Levels: []gangstate.Level{{Key: rackLabel, Slice: 2}}}
-	p := New(s.Framework, ledger.New(), extension.New())
+	p, a := lostMember(t, []int{2, 2, 2}, []gangstate.Level{{Key: rackLabel, Slice: 2}}, []string{"n0", "n0", "n1"}, "n1")
 	room, err := p.Simulate(t.Context(), a, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer room.Close(t.Context())
+	defer room.Discard(t.Context())
 	pieces := room.Pieces(0)
 	if len(pieces) != 1 {
 		t.Errorf("%d pieces, want one", len(pieces))
@@ -101,30 +89,6 @@ func TestPiecesOfNewcomersWithoutNumbers(t *testing.T) {
 		if on := piece.In[0].On; on < 0 || room.Node(on).Node().Name != "n1" {
 			t.Errorf("the piece has to be with node %d; want that of n1", on)
 		}
-	}
-}
-
-// TestPlanBeginsASliceInAShortBlock: slices of 4 by block, 2 by rack; one member runs in r0, which is full. A plan puts
-// the newcomer into r1 of the same block.
-func TestPlanBeginsASliceInAShortBlock(t *testing.T) {
-	var nodes []*v1.Node
-	for i, size := range []string{"1", "2"} {
-		capacity := map[v1.ResourceName]string{v1.ResourceCPU: size, v1.ResourcePods: "110"}
-		nodes = append(nodes, st.MakeNode().Name(fmt.Sprint("n", i)).Label(rackLabel, fmt.Sprint("r", i)).Label("block", "b").Capacity(capacity).Obj())
-	}
-	member := func(name, node string) *v1.Pod {
-		return st.MakePod().Namespace("ns").Name(name).UID(name).Node(node).Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
-	}
-	runs := member("m0", "n0")
-	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot([]*v1.Pod{runs}, nodes)})
-	s.Start()
-	a := attemptOf([]*v1.Pod{member("new", "")})
-	need := &a.Gangs[0]
-	need.Spec.Min, need.Placed = 2, []gangstate.Placed{{Pod: runs, Node: "n0"}}
-	need.Spec.Layout = gangstate.Layout{Levels: []gangstate.Level{{Key: "block", Slice: 4}, {Key: rackLabel, Slice: 2}}}
-	plan, err := New(s.Framework, ledger.New(), extension.New()).Plan(t.Context(), a, nil)
-	if err != nil || !plan.Complete {
-		t.Errorf("the plan is complete: %t; %v, %v", plan.Complete, plan.Why, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ import (
 // It computes bounds first: for each node, how many members of each class it takes at most. It runs the filters only if
 // the sums suffice, and only on nodes that take any.
 type Simulation struct {
+	// Transaction is the simulated cluster. After a Rollback, Restrict must be called again.
+	*whatif.Transaction
 	w       *planState
 	problem placement.Problem
 	// sliced are its gangs with hard constraints only, without preferences.
@@ -39,18 +42,14 @@ type Simulation struct {
 	alike    [][]int
 	together [][]int
 	sumAlike []int
-	// takers counts the classes of which a node takes any, by node.
-	takers []int
 	// count is the number of members by gang and class.
 	count [][]int
-	// all are the nodes of the cluster. minResources of gangs count on all of them, or, if confined, only in the scope;
-	// with a required topology, in its domain.
-	all      []int
+	// confined: minResources of gangs count only in the scope, not on all nodes; with a required topology, in its domain.
 	confined bool
 }
 
 // Simulate opens a simulation of an attempt, with no nodes in scope yet. The members may use what the holders in evict
-// hold. The caller must Close it.
+// hold. The caller must Discard it.
 func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []hold.Holder) (*Simulation, error) {
 	w, problem, err := p.newProblem(ctx, a, evict, true)
 	if err != nil {
@@ -60,8 +59,8 @@ func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []ho
 		return nil, errors.Join(err, w.tx.Discard(ctx))
 	}
 	problem.KeepPartial = false
-	r := &Simulation{w: w, problem: problem, sum: make([]int, len(w.classes)), inScope: make([]bool, w.tx.Len()),
-		takers: make([]int, w.tx.Len())}
+	r := &Simulation{Transaction: w.tx, w: w, problem: problem, sum: make([]int, len(w.classes)),
+		inScope: make([]bool, w.tx.Len())}
 	for range w.classes {
 		r.slots, r.never = append(r.slots, make([]int, w.tx.Len())), append(r.never, make([]bool, w.tx.Len()))
 	}
@@ -69,9 +68,6 @@ func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []ho
 	r.sumAlike = make([]int, len(r.alike))
 	for range r.alike {
 		r.together = append(r.together, make([]int, w.tx.Len()))
-	}
-	for node := range w.tx.Len() {
-		r.all = append(r.all, node)
 	}
 	for _, g := range problem.Gangs {
 		count := make([]int, len(w.classes))
@@ -84,18 +80,6 @@ func (p *Planner) Simulate(ctx context.Context, a *gangstate.Attempt, evict []ho
 	}
 	return r, nil
 }
-
-// Len returns the number of nodes of the cluster.
-func (r *Simulation) Len() int { return r.w.tx.Len() }
-
-// Node returns a node in its simulated state.
-func (r *Simulation) Node(node int) fwk.NodeInfo { return r.w.tx.Node(node) }
-
-// Index returns the index of a node by name.
-func (r *Simulation) Index(name string) (int, bool) { return r.w.tx.Index(name) }
-
-// Indexes returns the indexes of nodes by their names, each once; it skips unknown names.
-func (r *Simulation) Indexes(names []string) []int { return r.w.tx.Indexes(names) }
 
 // Restrict sets the nodes to place on. It returns those that some member could use if the pods on it were gone. It runs
 // the filters on each, once for each class of members, with the given number of workers. It fails when ctx is done.
@@ -124,8 +108,8 @@ func (r *Simulation) Restrict(ctx context.Context, nodes []int, workers int) ([]
 		}
 		var asked []int
 		for i, node := range nodes {
-			if r.never[class][node] = r.w.volumeSlots(class,
-				node) == 0 || !view.Allows(r.w.tx.Node(node)); !r.never[class][node] {
+			r.never[class][node] = r.w.volumeSlots(class, node) == 0 || !view.Allows(r.Node(node))
+			if !r.never[class][node] {
 				asked = append(asked, i)
 			}
 		}
@@ -153,7 +137,6 @@ func (r *Simulation) recountAll() {
 	clear(r.sum)
 	clear(r.sumAlike)
 	for _, node := range r.scope {
-		r.takers[node] = 0
 		for kind, classes := range r.alike {
 			r.together[kind][node] = 0
 			for _, class := range classes {
@@ -215,7 +198,7 @@ func (r *Simulation) minResourcesShort(nodes []int, freed func(node int) (resour
 				on[node] = true
 			}
 		}
-		count := r.all
+		count := r.AllNodes()
 		if r.confined || r.problem.Gangs[i].Required != "" && len(r.problem.Gangs) == 1 {
 			count = nodes // the nodes are the domain
 		}
@@ -264,7 +247,7 @@ func (r *Simulation) short(sum, share []int) int {
 
 // Remove takes a pod off its node in the simulation.
 func (r *Simulation) Remove(ctx context.Context, info fwk.PodInfo, node int) error {
-	if err := r.w.tx.Remove(ctx, info, node); err != nil {
+	if err := r.Transaction.Remove(ctx, info, node); err != nil {
 		return err
 	}
 	r.recount(node)
@@ -273,7 +256,7 @@ func (r *Simulation) Remove(ctx context.Context, info fwk.PodInfo, node int) err
 
 // Restore undoes Remove.
 func (r *Simulation) Restore(ctx context.Context, info fwk.PodInfo, node int) error {
-	if err := r.w.tx.Restore(ctx, info, node); err != nil {
+	if err := r.Transaction.Restore(ctx, info, node); err != nil {
 		return err
 	}
 	r.recount(node)
@@ -286,10 +269,8 @@ func (r *Simulation) recount(node int) {
 	}
 	for kind := range r.alike {
 		together := r.countOn(kind, node, nil, 0, func(class, n int) {
-			before := r.slots[class][node]
-			r.sum[class] += n - before
+			r.sum[class] += n - r.slots[class][node]
 			r.slots[class][node] = n
-			r.takers[node] += min(n, 1) - min(before, 1)
 		})
 		r.sumAlike[kind] += together - r.together[kind][node]
 		r.together[kind][node] = together
@@ -301,18 +282,18 @@ func (r *Simulation) MayFit() bool { return r.short(r.sum, r.sumAlike) == 0 }
 
 // Fits reports whether the whole minimum can be placed. It leaves the simulation unchanged.
 func (r *Simulation) Fits(ctx context.Context) (bool, error) {
-	mark := r.w.tx.Checkpoint()
+	mark := r.Checkpoint()
 	solved, err := r.solve(ctx, true)
 	if err != nil {
 		return false, err
 	}
-	return solved.Complete, r.w.tx.Rollback(ctx, mark)
+	return solved.Complete, r.Rollback(ctx, mark)
 }
 
 // Place places the minimum, and further members that fit, and returns where: on the best nodes if all fit so. If Fits
 // reports true, Place succeeds.
 func (r *Simulation) Place(ctx context.Context) (*Plan, error) {
-	mark := r.w.tx.Checkpoint()
+	mark := r.Checkpoint()
 	solved, err := r.solve(ctx, false)
 	if err == nil && !solved.Complete {
 		solved, err = r.solve(ctx, true)
@@ -332,11 +313,11 @@ func (r *Simulation) solve(ctx context.Context, unscored bool) (placement.Result
 	}
 	r.problem.Nodes = r.problem.Nodes[:0]
 	for _, node := range r.scope {
-		if r.takers[node] > 0 {
+		if slices.ContainsFunc(r.together, func(taken []int) bool { return taken[node] > 0 }) {
 			r.problem.Nodes = append(r.problem.Nodes, node)
 		}
 	}
-	if r.problem.ExtraNodes = r.all; r.confined {
+	if r.problem.ExtraNodes = r.AllNodes(); r.confined {
 		r.problem.ExtraNodes = r.scope
 	}
 	problem := r.problem
@@ -344,15 +325,4 @@ func (r *Simulation) solve(ctx context.Context, unscored bool) (placement.Result
 		problem.Gangs = r.sliced // preferences make no difference
 	}
 	return placement.Solve(ctx, r.w, problem)
-}
-
-// Close ends the simulation.
-func (r *Simulation) Close(ctx context.Context) error { return r.w.tx.Discard(ctx) }
-
-// Checkpoint returns a mark for Rollback.
-func (r *Simulation) Checkpoint() whatif.Mark { return r.w.tx.Checkpoint() }
-
-// Rollback undoes all changes since a mark. Restrict must be called again.
-func (r *Simulation) Rollback(ctx context.Context, mark whatif.Mark) error {
-	return r.w.tx.Rollback(ctx, mark)
 }

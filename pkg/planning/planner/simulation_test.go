@@ -26,11 +26,11 @@ func roomOf(t *testing.T, p *Planner, a *gangstate.Attempt) (*Simulation, []int)
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := room.Close(t.Context()); err != nil {
+		if err := room.Discard(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
-	nodes, err := room.Restrict(t.Context(), room.all, 1)
+	nodes, err := room.Restrict(t.Context(), room.AllNodes(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}

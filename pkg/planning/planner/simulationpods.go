@@ -41,14 +41,14 @@ func (r *Simulation) Usable(c Class, node int) bool { return !r.never[c.class][n
 
 // CheckPod returns success if another pod fits on a node, as its own cycle would find, and otherwise the reason.
 func (r *Simulation) CheckPod(ctx context.Context, pod *v1.Pod, node int) *fwk.Status {
-	view, status := r.w.tx.View(ctx, pod)
+	view, status := r.View(ctx, pod)
 	switch {
 	case !status.IsSuccess():
 		return status
 	case !view.Allows(r.Node(node)):
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "excluded by PreFilter result")
 	}
-	return r.w.tx.Fits(ctx, view, node)
+	return r.Transaction.Fits(ctx, view, node)
 }
 
 // Add places a pod on a node in the simulation.
@@ -57,7 +57,7 @@ func (r *Simulation) Add(ctx context.Context, pod *v1.Pod, node int) error {
 	if err != nil {
 		return fmt.Errorf("reading affinity of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	if err := r.w.tx.Add(ctx, info, node); err != nil {
+	if err := r.Transaction.Add(ctx, info, node); err != nil {
 		return err
 	}
 	r.recount(node)

@@ -149,24 +149,3 @@ func permute(gangs []Gang, do func([]Gang)) {
 	}
 	rest(0)
 }
-
-// TestFewButNoMoreImportant: one pod goes instead of two, unless it counts more.
-func TestFewButNoMoreImportant(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		two, one int32 // the priorities
-		want     string
-	}{
-		"one pod on a card, not two on another":      {10, 10, "c0"},
-		"two of a lower priority, not one of higher": {10, 20, "a0 b0"},
-		"one of a lower priority":                    {10, 5, "c0"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			cards := newCluster(1, 2, 2, 2)
-			gangs := []Gang{cards.gangOf("a", 1, c.two, 0, "0"), cards.gangOf("b", 1, c.two, 1, "0"), cards.gangOf("c", 1, c.one, 2, "1")}
-			got, ok, err := (Problem{Need: cards.need(), Gangs: gangs}).Select(cards)
-			if err != nil || !ok || names(got.Pods()) != c.want {
-				t.Errorf("chose %q, %v, %v, want %q", names(got.Pods()), ok, err, c.want)
-			}
-		})
-	}
-}

@@ -284,6 +284,15 @@ func TestSelect(t *testing.T) {
 		"a gang that it grants in part does not go, and uses up nothing": {
 			cluster: newCluster(1, 1, 4), gangs: []gang{{"a", 3, 0, 0, "0 0 0"}, {"b", 1, 5, 0, "0"}}, budget: &allowance{2}, want: "b0",
 		},
+		"one pod on a card goes, not two on another": {
+			cluster: newCluster(1, 2, 2, 2), gangs: []gang{{"a", 1, 10, 0, "0"}, {"b", 1, 10, 1, "0"}, {"c", 1, 10, 2, "1"}}, want: "c0",
+		},
+		"two of a lower priority, not one of higher": {
+			cluster: newCluster(1, 2, 2, 2), gangs: []gang{{"a", 1, 10, 0, "0"}, {"b", 1, 10, 1, "0"}, {"c", 1, 20, 2, "1"}}, want: "a0 b0",
+		},
+		"one of a lower priority": {
+			cluster: newCluster(1, 2, 2, 2), gangs: []gang{{"a", 1, 10, 0, "0"}, {"b", 1, 10, 1, "0"}, {"c", 1, 5, 2, "1"}}, want: "c0",
+		},
 		"nor one of which a surplus pod has to stay": {
 			cluster: newCluster(3, 1, 3), gangs: []gang{{"a", 1, 0, 0, "0 0 0"}}, budget: &allowance{1}, none: true,
 		},
@@ -325,64 +334,37 @@ func (a *allowance) Take(_ *Gang, pods []Pod) bool {
 
 func (a *allowance) Return(_ *Gang, pods []Pod) { a.left += len(pods) }
 
-func TestRoles(t *testing.T) {
+// TestSplit: what a role, or a part, can do without is beyond the gang's minimum and its own.
+func TestSplit(t *testing.T) {
+	psAndWorkers, parts := map[string]int{"ps": 1, "worker": 2}, map[string]int{"x": 2, "y": 2}
 	for sentence, c := range map[string]struct {
-		min        int
-		byRole     map[string]int
-		pods       string
-		safe, core string
+		min            int
+		byRole, byPart map[string]int
+		pods           string // their roles
+		parts          string // of the pods, in their order
+		safe, core     string
 	}{
-		"a role keeps its minimum":                                {3, map[string]int{"ps": 1, "worker": 2}, "0@ps 0@worker 0@worker 0@worker", "a1", "a0 a2 a3"},
-		"pods without a role are beyond every minimum":            {1, map[string]int{"ps": 1}, "0@ps 0", "a1", "a0"},
-		"roles do not bind a gang with fewer than they add up to": {2, map[string]int{"ps": 1, "worker": 2}, "0@ps 0@worker 0@worker", "a0", "a1 a2"},
-		"a gang that lacks a role is broken":                      {3, map[string]int{"ps": 1, "worker": 2}, "0@worker 0@worker 0@worker", "a0 a1 a2", ""},
+		"a role keeps its minimum":                                {3, psAndWorkers, nil, "0@ps 0@worker 0@worker 0@worker", "", "a1", "a0 a2 a3"},
+		"pods without a role are beyond every minimum":            {1, map[string]int{"ps": 1}, nil, "0@ps 0", "", "a1", "a0"},
+		"roles do not bind a gang with fewer than they add up to": {2, psAndWorkers, nil, "0@ps 0@worker 0@worker", "", "a0", "a1 a2"},
+		"a gang that lacks a role is broken":                      {3, psAndWorkers, nil, "0@worker 0@worker 0@worker", "", "a0 a1 a2", ""},
+		"each part keeps its minimum":                             {4, nil, parts, "0 0 0 0 0", "xxxyy", "a0", "a1 a2 a3 a4"},
+		"surplus of each goes":                                    {4, nil, parts, "0 0 0 0 0 0", "xxxyyy", "a0 a3", "a1 a2 a4 a5"},
+		"where a part is broken all are":                          {4, nil, parts, "0 0 0 0 0", "xxxxy", "a0 a1 a2 a3 a4", ""},
+		"a part that does not run at all is broken too":           {4, nil, parts, "0 0 0 0", "xxxx", "a0 a1 a2 a3", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			cluster := newCluster(1, 1, 9)
 			g := cluster.gangOf("a", c.min, 0, 0, c.pods)
-			g.MinByRole = c.byRole
-			var safe, core string
+			g.MinByRole, g.MinByPart = c.byRole, c.byPart
+			for i, part := range c.parts {
+				g.Pods[i].Part = string(part)
+			}
+			got := map[Kind]string{}
 			for _, b := range Split(cluster.need(), &g) {
-				if b.Kind == Safe {
-					safe = names(b.Pods)
-				} else {
-					core = names(b.Pods)
-				}
+				got[b.Kind] = names(b.Pods)
 			}
-			if diff := cmp.Diff([]string{c.safe, c.core}, []string{safe, core}); diff != "" {
-				t.Errorf("safe, core (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestParts: what a part can do without is beyond the gang's minimum and its own.
-func TestParts(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		parts      string // of the pods, in their order
-		safe, core string
-	}{
-		"each part keeps its minimum":                   {"xxxyy", "a0", "a1 a2 a3 a4"},
-		"surplus of each goes":                          {"xxxyyy", "a0 a3", "a1 a2 a4 a5"},
-		"where a part is broken all are":                {"xxxxy", "a0 a1 a2 a3 a4", ""},
-		"a part that does not run at all is broken too": {"xxxx", "a0 a1 a2 a3", ""},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			cluster := newCluster(1, 1, 9)
-			g := cluster.gangOf("a", 4, 0, 0, strings.Repeat("0 ", len(c.parts)))
-			g.MinByPart = map[string]int{"x": 2, "y": 2}
-			for i := range g.Pods {
-				g.Pods[i].Part = c.parts[i : i+1]
-			}
-			var safe, core string
-			for _, b := range Split(cluster.need(), &g) {
-				if b.Kind == Safe {
-					safe = names(b.Pods)
-				} else {
-					core = names(b.Pods)
-				}
-			}
-			if diff := cmp.Diff([]string{c.safe, c.core}, []string{safe, core}); diff != "" {
+			if diff := cmp.Diff([]string{c.safe, c.core}, []string{got[Safe], got[Whole]}); diff != "" {
 				t.Errorf("safe, core (-want +got):\n%s", diff)
 			}
 		})
@@ -408,37 +390,28 @@ func TestErrorsEndTheSelection(t *testing.T) {
 	}
 }
 
-// TestTheHighestNumbersGoFirst: of surplus that is alike, whatever its age, so that those that
-// stay are numbered without gaps; those without a number go last.
-func TestTheHighestNumbersGoFirst(t *testing.T) {
-	c := newCluster(3, 1, 6)
-	g := c.gangOf("a", 2, 0, 0, "0 0 0 0 0 0")
-	for i, number := range []int{4, 0, 1, 5, 2, 3} {
-		g.Pods[i].Number = number
-		g.Pods[i].Created = g.Created.Add(time.Duration(i) * time.Second)
-	}
-	selection, ok, err := Problem{Need: c.need(), Gangs: []Gang{g}}.Select(c)
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	if got := names(selection.Pods()); got != "a0 a3 a5" {
-		t.Errorf("evicted %s, want a0 a3 a5: numbers 4, 5 and 3", got)
-	}
-}
-
-// TestTheCheapestGoFirst: of surplus that is alike, whatever its number, those go whose deletion costs least.
-func TestTheCheapestGoFirst(t *testing.T) {
-	c := newCluster(2, 1, 4)
-	g := c.gangOf("a", 2, 0, 0, "0 0 0 0")
-	for i, cost := range []int32{0, -10, 10, -5} {
-		g.Pods[i].Number, g.Pods[i].DeletionCost = 4-i, cost
-	}
-	selection, ok, err := Problem{Need: c.need(), Gangs: []Gang{g}}.Select(c)
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
-	if got := names(selection.Pods()); got != "a1 a3" {
-		t.Errorf("evicted %s, want a1 a3: costs -10 and -5", got)
+// TestWhichSurplusGoes: of surplus that is alike the cheapest to delete goes, and then, whatever its age, the highest
+// numbers, so that those that stay are numbered without gaps; those without a number go last.
+func TestWhichSurplusGoes(t *testing.T) {
+	for want, c := range map[string]struct {
+		members int64
+		numbers []int
+		costs   []int32
+	}{
+		"a0 a3 a5": {3, []int{4, 0, 1, 5, 2, 3}, make([]int32, 6)},
+		"a1 a3":    {2, []int{4, 3, 2, 1}, []int32{0, -10, 10, -5}},
+	} {
+		n := len(c.numbers)
+		cluster := newCluster(c.members, 1, int64(n))
+		g := cluster.gangOf("a", 2, 0, 0, strings.Repeat("0 ", n))
+		for i := range g.Pods {
+			pod := &g.Pods[i]
+			pod.Number, pod.DeletionCost, pod.Created = c.numbers[i], c.costs[i], g.Created.Add(time.Duration(i)*time.Second)
+		}
+		selection, ok, err := Problem{Need: cluster.need(), Gangs: []Gang{g}}.Select(cluster)
+		if got := names(selection.Pods()); err != nil || !ok || got != want {
+			t.Errorf("of numbers %v and costs %v evicted %s, %v, %v, want %s", c.numbers, c.costs, got, ok, err, want)
+		}
 	}
 }
 

@@ -24,12 +24,6 @@ import (
 // views of those are prepared.
 func (t *Transaction) ExpectPod(info *framework.PodInfo) { t.expected = append(t.expected, info) }
 
-// skippedBy reports whether plugins that react to pods that come and go have skipped.
-func (h Hooks) skippedBy(state fwk.CycleState) bool {
-	skipped := state.GetSkipFilterPlugins()
-	return slices.ContainsFunc(h.listeners, skipped.Has)
-}
-
 // stateBesideExpected returns the state of a pod in which no plugin has skipped that the expected pods matter to. It
 // returns nil if a plugin rejects the pod beside all of them, since it may not beside some.
 func (t *Transaction) stateBesideExpected(ctx context.Context, pod *v1.Pod,

@@ -62,7 +62,7 @@ func (t *Transaction) runFilters(ctx context.Context, state fwk.CycleState, pod 
 	if status := t.fw.RunFilterPlugins(ctx, state, pod, info); !status.IsSuccess() {
 		return status
 	}
-	return t.hooks.runPredicates(ctx, state, pod, info)
+	return each(t.hooks.predicates, func(p Predicate) *fwk.Status { return p.SimulatePredicate(ctx, state, pod, info) })
 }
 
 // nominated lists the pods nominated to a node that a pod must make room for.
@@ -96,7 +96,7 @@ func (t *Transaction) listNominees() (nominees []nominee) {
 // countNominees prepares the state of a view, as hooks see it, with the nominated pods on their nodes that it must make
 // room for. The framework's own plugins see those on the node being filtered, as in kube-scheduler.
 func (t *Transaction) countNominees(ctx context.Context, v *View) error {
-	if len(t.hooks.nonLocal(v.State)) == 0 {
+	if len(judging(t.hooks.nonLocal, v.State)) == 0 {
 		return nil
 	}
 	for _, n := range t.nominees() {

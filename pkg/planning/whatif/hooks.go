@@ -64,13 +64,14 @@ type Hooks struct {
 	volumes *volumebinding.VolumeBinding
 	// devices returns the device simulator; it is created for the first pod that may need devices.
 	devices func() (*devices.Simulator, error)
-	// listeners are the PreFilter plugins that may react to pods that come and go.
-	listeners []string
+	// listeners are the PreFilter plugins that may react to pods that come and go; reactors are the plugins with a
+	// TaskRemover or TaskAdder, and those of them that are not NodeLocal.
+	listeners, reactors, nonLocal []string
 }
 
 // HooksOf returns the hooks of the plugins of a profile, all of which must exist.
 func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
-	return Hooks{
+	h := Hooks{
 		listeners:   listenersOf(fw),
 		removers:    extension.Of[TaskRemover](plugins, fw),
 		adders:      extension.Of[TaskAdder](plugins, fw),
@@ -78,6 +79,25 @@ func HooksOf(plugins *extension.Plugins, fw framework.Framework) Hooks {
 		allocatable: extension.Of[Allocatable](plugins, fw),
 		volumes:     volumesOf(fw),
 		devices:     sync.OnceValues(func() (*devices.Simulator, error) { return devices.New(context.Background(), fw) }),
+	}
+	for _, hook := range h.removers {
+		h.addReactor(hook)
+	}
+	for _, hook := range h.adders {
+		h.addReactor(hook)
+	}
+	return h
+}
+
+// addReactor adds the plugin of a hook to those that react to pods; its name is empty if it is no plugin.
+func (h *Hooks) addReactor(hook any) {
+	name := ""
+	if plugin, ok := hook.(fwk.Plugin); ok {
+		name = plugin.Name()
+	}
+	h.reactors = append(h.reactors, name)
+	if _, local := hook.(NodeLocal); !local {
+		h.nonLocal = append(h.nonLocal, name)
 	}
 }
 
@@ -101,86 +121,47 @@ func listenersOf(fw framework.Framework) []string {
 
 // affectedByPods reports whether pods that come and go may matter to a cycle state.
 func (h Hooks) affectedByPods(state fwk.CycleState) bool {
-	skipped := state.GetSkipFilterPlugins()
-	if slices.ContainsFunc(h.adders, func(hook TaskAdder) bool { return !skipped.Has(nameOf(hook)) }) ||
-		slices.ContainsFunc(h.removers, func(hook TaskRemover) bool { return !skipped.Has(nameOf(hook)) }) {
-		return true
-	}
-	return slices.ContainsFunc(h.listeners, func(name string) bool { return !skipped.Has(name) })
+	return len(judging(h.reactors, state))+len(judging(h.listeners, state)) > 0
+}
+
+// judging returns those of some plugins that judge nodes for a cycle state: their PreFilter has not skipped.
+func judging(names []string, state fwk.CycleState) []string {
+	return slices.DeleteFunc(slices.Clone(names), state.GetSkipFilterPlugins().Has)
 }
 
 // recordBeyond records in a view which plugins may judge a node by pods on others.
 func (h Hooks) recordBeyond(v *View) {
-	v.beyond = sets.New(h.listeners...).Difference(v.State.GetSkipFilterPlugins())
-	nonLocal := h.nonLocal(v.State)
+	v.beyond = sets.New(judging(h.listeners, v.State)...)
+	nonLocal := judging(h.nonLocal, v.State)
 	v.spreads = len(nonLocal) > 0
 	for _, name := range nonLocal {
 		v.beyond.Insert(name, "") // a status of its Predicate has no plugin name
 	}
 }
 
-// nonLocal names the plugins with hooks that may judge a node by pods on others. A plugin whose PreFilter skipped
-// judges no node.
-func (h Hooks) nonLocal(state fwk.CycleState) []string {
-	var names []string
-	note := func(hook any) {
-		name := nameOf(hook)
-		if _, local := hook.(NodeLocal); !local && !state.GetSkipFilterPlugins().Has(name) {
-			names = append(names, name)
+// each calls hooks until one fails, and returns its status.
+func each[H any](hooks []H, call func(H) *fwk.Status) *fwk.Status {
+	for _, hook := range hooks {
+		if status := call(hook); !status.IsSuccess() {
+			return status
 		}
 	}
-	for _, hook := range h.removers {
-		note(hook)
-	}
-	for _, hook := range h.adders {
-		note(hook)
-	}
-	return names
-}
-
-// nameOf returns the plugin name of a hook; empty if it is no plugin.
-func nameOf(hook any) string {
-	if plugin, ok := hook.(fwk.Plugin); ok {
-		return plugin.Name()
-	}
-	return ""
+	return nil
 }
 
 func (h Hooks) runAdders(ctx context.Context, state fwk.CycleState, pod *v1.Pod, toAdd fwk.PodInfo,
 	node fwk.NodeInfo) *fwk.Status {
-	for _, hook := range h.adders {
-		if status := hook.SimulateAddTask(ctx, state, pod, toAdd, node); !status.IsSuccess() {
-			return status
-		}
-	}
-	return nil
+	return each(h.adders, func(a TaskAdder) *fwk.Status { return a.SimulateAddTask(ctx, state, pod, toAdd, node) })
 }
 
 func (h Hooks) runRemovers(ctx context.Context, state fwk.CycleState, pod *v1.Pod, toRemove fwk.PodInfo,
 	node fwk.NodeInfo) *fwk.Status {
-	for _, hook := range h.removers {
-		if status := hook.SimulateRemoveTask(ctx, state, pod, toRemove, node); !status.IsSuccess() {
-			return status
-		}
-	}
-	return nil
-}
-
-func (h Hooks) runPredicates(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
-	for _, hook := range h.predicates {
-		if status := hook.SimulatePredicate(ctx, state, pod, node); !status.IsSuccess() {
-			return status
-		}
-	}
-	return nil
+	return each(h.removers, func(r TaskRemover) *fwk.Status {
+		return r.SimulateRemoveTask(ctx, state, pod, toRemove, node)
+	})
 }
 
 // Admits returns success if the pod of a view may be placed at all in the simulated state.
 func (t *Transaction) Admits(ctx context.Context, v *View) *fwk.Status {
-	for _, hook := range t.hooks.allocatable {
-		if status := hook.SimulateAllocatable(ctx, v.State, v.Pod); !status.IsSuccess() {
-			return status
-		}
-	}
-	return nil
+	return each(t.hooks.allocatable, func(a Allocatable) *fwk.Status { return a.SimulateAllocatable(ctx, v.State, v.Pod) })
 }

@@ -78,9 +78,11 @@ func hooksWith(fw framework.Framework, plugin any) Hooks {
 	hooks := HooksOf(extension.New(), fw)
 	if hook, ok := plugin.(TaskAdder); ok {
 		hooks.adders = append(hooks.adders, hook)
+		hooks.addReactor(hook)
 	}
 	if hook, ok := plugin.(TaskRemover); ok {
 		hooks.removers = append(hooks.removers, hook)
+		hooks.addReactor(hook)
 	}
 	if hook, ok := plugin.(Predicate); ok {
 		hooks.predicates = append(hooks.predicates, hook)

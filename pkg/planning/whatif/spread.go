@@ -66,15 +66,6 @@ func (f fewest) number(constraint int) int {
 	return int(f.domain(constraint, 0).FieldByName("MatchNum").Int())
 }
 
-// numbers returns number for all constraints.
-func (f fewest) numbers() []int {
-	numbers := make([]int, len(f.counts))
-	for i := range numbers {
-		numbers[i] = f.number(i)
-	}
-	return numbers
-}
-
 // correct recounts where the number has grown, since another domain may have fewer. Where it has not, no other domain
 // has fewer, if none had before.
 func (f fewest) correct(before []int) {
@@ -111,7 +102,10 @@ func correctingFewest(state fwk.CycleState, change func() *fwk.Status) *fwk.Stat
 	case !ok:
 		return change()
 	}
-	before := f.numbers()
+	before := make([]int, len(f.counts))
+	for i := range before {
+		before[i] = f.number(i)
+	}
 	status := change()
 	f.correct(before)
 	return status

@@ -26,6 +26,7 @@ type Transaction struct {
 	fw    framework.Framework
 	hooks Hooks
 	nodes []fwk.NodeInfo
+	all   []int
 	index map[string]int
 	// snapshot is set if pods are assumed in it instead of in copies.
 	snapshot *cache.Snapshot
@@ -83,7 +84,10 @@ func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transacti
 		return nil, fmt.Errorf("listing nodes of the snapshot: %w", err)
 	}
 	t := &Transaction{fw: fw, hooks: hooks, nodes: slices.Clone(nodes), version: make([]int, len(nodes)),
-		own: sets.New[types.UID](), contending: sets.New[types.UID]()}
+		all: make([]int, len(nodes)), own: sets.New[types.UID](), contending: sets.New[types.UID]()}
+	for i := range t.all {
+		t.all[i] = i
+	}
 	t.nominees = sync.OnceValue(t.listNominees)
 	if !interdependent {
 		t.copied = map[int]bool{}
@@ -98,6 +102,9 @@ func Begin(fw framework.Framework, hooks Hooks, interdependent bool) (*Transacti
 
 // Len returns the number of nodes.
 func (t *Transaction) Len() int { return len(t.nodes) }
+
+// AllNodes returns the indexes of all nodes. The result must not be changed.
+func (t *Transaction) AllNodes() []int { return t.all }
 
 // Node returns a node in its simulated state.
 func (t *Transaction) Node(i int) fwk.NodeInfo { return t.nodes[i] }
@@ -182,7 +189,7 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, holders ...hold.Hol
 	if !result.AllNodes() {
 		v.only = result.NodeNames
 	}
-	if t.snapshot == nil && len(t.expected) > 0 && len(t.nodes) > 0 && t.hooks.skippedBy(state) {
+	if t.snapshot == nil && len(t.expected) > 0 && len(t.nodes) > 0 && len(judging(t.hooks.listeners, state)) < len(t.hooks.listeners) {
 		beside, err := t.stateBesideExpected(ctx, pod, holders)
 		if err != nil {
 			return nil, fwk.AsStatus(err)

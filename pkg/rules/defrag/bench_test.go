@@ -12,7 +12,7 @@ import (
 // 8 members with 8 cards each waits for one rack.
 func racks(nodeCount, podCount int) Problem {
 	r := rand.New(rand.NewPCG(1, uint64(nodeCount)))
-	p := Problem{Fits: func(int, int) bool { return true }, FitsMember: func(int, int, int) bool { return true }}
+	p := Problem{Fits: func(int, int) bool { return true }, FitsMember: func(int, int, int) bool { return true }, Budget: ample}
 	var domains [][]int
 	for i := range nodeCount {
 		p.Nodes = append(p.Nodes, Node{Free: []int64{8, 96_000, 1 << 40, 110}})

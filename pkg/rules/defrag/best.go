@@ -18,17 +18,17 @@ const mostChoices = 1 << 10
 var allowances = []int{0, 1, 2, 3, 4, 6, 8, 10, everything}
 
 // Best finds the cheapest moves after which the waiting gang fits; of those that cost the same, the
-// fewest. There are none if it fits already. It fails if the problem makes no sense.
+// fewest. There are none if it fits already.
 func Best(p Problem) (Result, error) {
 	if err := p.validate(); err != nil {
 		return Result{}, fmt.Errorf("reading the problem: %w", err)
 	}
 	most := cmp.Or(max(p.Budget.Steps, 0), DefaultSteps)
 	still := p
-	still.Budget.MaxMoves = -1
+	still.Budget.MaxMoves = 0
 	s := newSearch(&still)
 	s.run(most / 10)
-	if s.best == nil && !over(1, p.Budget.MaxMoves) && s.enough() {
+	if s.best == nil && p.Budget.MaxMoves > 0 && s.enough() {
 		steps := s.steps
 		s = newSearch(&p)
 		s.steps = steps
@@ -41,7 +41,7 @@ func Best(p Problem) (Result, error) {
 	}
 	r.Exhaustive = r.Exhaustive || len(s.best.Moves) == 0
 	r.Plan = s.finished()
-	if err := Check(p, r.Plan); err != nil {
+	if err := p.check(r.Plan); err != nil {
 		return Result{}, fmt.Errorf("checking the plan that was found: %w", err)
 	}
 	return r, nil

@@ -9,7 +9,8 @@ const mostGangs = 10000
 func Capacity(free [][]int64, domain []int, classes []Class, fits func(class, node int) bool) int {
 	count := 0
 	at := make([]int, len(classes)) // a node without room now has none later: each class goes through the nodes once
-	var taken []int
+	type use struct{ class, node int }
+	var taken []use
 	for count < mostGangs {
 		taken = taken[:0]
 		for class, c := range classes {
@@ -20,12 +21,14 @@ func Capacity(free [][]int64, domain []int, classes []Class, fits func(class, no
 					}
 				}
 				if at[class] == len(domain) {
-					undoTaken(free, classes, taken)
+					for _, one := range taken {
+						give(free[one.node], classes[one.class].Request)
+					}
 					return count
 				}
 				node := domain[at[class]]
 				take(free[node], c.Request)
-				taken = append(taken, node)
+				taken = append(taken, use{class, node})
 			}
 		}
 		if len(taken) == 0 {
@@ -34,15 +37,4 @@ func Capacity(free [][]int64, domain []int, classes []Class, fits func(class, no
 		count++
 	}
 	return count
-}
-
-// undoTaken undoes what the first members of a gang have taken. taken is in the order of their classes.
-func undoTaken(free [][]int64, classes []Class, taken []int) {
-	for class := 0; len(taken) > 0; class++ {
-		n := min(classes[class].Count, len(taken))
-		for _, node := range taken[:n] {
-			give(free[node], classes[class].Request)
-		}
-		taken = taken[n:]
-	}
 }

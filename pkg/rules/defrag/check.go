@@ -6,12 +6,9 @@ import (
 	"slices"
 )
 
-// Check reports why a plan of Best must not be carried out. It does not check whether the plan is
+// check reports why a plan of Best must not be carried out. It does not check whether the plan is
 // cheap, nor whether moves could be left out.
-func Check(p Problem, plan Plan) error {
-	if err := p.validate(); err != nil {
-		return fmt.Errorf("reading the problem: %w", err)
-	}
+func (p *Problem) check(plan Plan) error {
 	if err := p.checkPlaces(plan); err != nil {
 		return err
 	}
@@ -91,10 +88,10 @@ func (p *Problem) checkBounds(moves []Move) error {
 			return fmt.Errorf("pod %d moves, and one of its limits lets none", m.Pod)
 		}
 	}
-	if over(len(moves), p.Budget.MaxMoves) {
+	if len(moves) > p.Budget.MaxMoves {
 		return fmt.Errorf("%d pods move, more than the budget", len(moves))
 	}
-	if over(len(groups), p.Budget.MaxGroups) {
+	if len(groups) > p.Budget.MaxGroups {
 		return fmt.Errorf("pods of %d groups move, more than the budget", len(groups))
 	}
 	return nil

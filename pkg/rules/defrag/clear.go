@@ -1,7 +1,6 @@
 package defrag
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 )
@@ -12,12 +11,12 @@ const mostDeadEnds = 200
 // Clearing is what Clear empties.
 type Clearing struct {
 	// Units are nodes that are emptied together, a node or a domain each, in the order in
-	// which to try them.
+	// which to try them. No node is in two.
 	Units [][]int
 	// Targets are the nodes that may receive pods, in the order in which to try them. They may be
 	// of units, too: a unit is emptied or receives pods, whichever comes first.
 	Targets []int
-	// MaxUnits bounds how many units are emptied. 0 means no bound, negative none at all.
+	// MaxUnits bounds how many units are emptied.
 	MaxUnits int
 }
 
@@ -26,7 +25,7 @@ type Clearing struct {
 // Want is ignored.
 func Clear(p Problem, c Clearing) (Plan, error) {
 	p.Want = nil
-	if err := errors.Join(p.validate(), c.validate(&p)); err != nil {
+	if err := p.validate(); err != nil {
 		return Plan{}, fmt.Errorf("reading the problem: %w", err)
 	}
 	e := &emptying{
@@ -35,7 +34,7 @@ func Clear(p Problem, c Clearing) (Plan, error) {
 	}
 	var plan Plan
 	for i, unit := range c.Units {
-		if over(len(plan.Cleared)+1, c.MaxUnits) {
+		if len(plan.Cleared) == c.MaxUnits {
 			break
 		}
 		if e.empty(unit) {
@@ -47,20 +46,10 @@ func Clear(p Problem, c Clearing) (Plan, error) {
 	}
 	plan.Moves = p.linked(nil, plan.Moves)
 	plan.Cost = p.cost(plan.Moves)
-	if err := CheckClear(p, c, plan); err != nil {
+	if err := checkClear(p, c, plan); err != nil {
 		return Plan{}, fmt.Errorf("checking the plan that was found: %w", err)
 	}
 	return plan, nil
-}
-
-func (c *Clearing) validate(p *Problem) error {
-	if err := p.validateNodes(c.Units, true); err != nil {
-		return fmt.Errorf("units: %w", err)
-	}
-	if err := p.validateNodes([][]int{c.Targets}, true); err != nil {
-		return fmt.Errorf("targets: %w", err)
-	}
-	return nil
 }
 
 // emptying is a search that empties units.
@@ -136,16 +125,13 @@ func (e *emptying) assign(pods []int, from int) bool {
 	return false
 }
 
-// CheckClear reports why a plan of Clear must not be carried out.
-func CheckClear(p Problem, c Clearing, plan Plan) error {
+// checkClear reports why a plan of Clear must not be carried out.
+func checkClear(p Problem, c Clearing, plan Plan) error {
 	p.Want = nil
-	if err := Check(p, plan); err != nil {
+	if err := p.check(plan); err != nil {
 		return err
 	}
-	if err := c.validate(&p); err != nil {
-		return fmt.Errorf("reading the problem: %w", err)
-	}
-	if over(len(plan.Cleared), c.MaxUnits) {
+	if len(plan.Cleared) > c.MaxUnits {
 		return fmt.Errorf("%d units are cleared, at most %d may be", len(plan.Cleared), c.MaxUnits)
 	}
 	cleared := map[int]bool{}

@@ -62,6 +62,9 @@ func TestClear(t *testing.T) {
 			if c.change != nil {
 				c.change(&p)
 			}
+			if c.clearing.MaxUnits == 0 {
+				c.clearing.MaxUnits = len(c.clearing.Units)
+			}
 			plan, err := Clear(p, c.clearing)
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +85,7 @@ func TestClearedUnitsHold(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		p := random(r)
-		c := Clearing{MaxUnits: r.IntN(3), Targets: r.Perm(len(p.Nodes))[:1+r.IntN(len(p.Nodes))]}
+		c := Clearing{MaxUnits: []int{len(p.Nodes), 1, 2}[r.IntN(3)], Targets: r.Perm(len(p.Nodes))[:1+r.IntN(len(p.Nodes))]}
 		for _, node := range r.Perm(len(p.Nodes)) {
 			c.Units = append(c.Units, []int{node})
 		}

@@ -5,7 +5,7 @@
 // A plan is whole and in order. Each move has room on its target while the pod is still on its
 // source, with the place of the waiting gang taken from the beginning; no pod moves twice, no bound
 // is exceeded, and no move is in it that could be left out.
-// [Check] verifies all but the last of any plan, without trust in how it was made.
+// Every plan is checked for all but the last before it is returned, without trust in how it was made.
 //
 // It decides; callers reserve and evict. It knows no clock, no API server and no scheduler: the
 // problem's Fits reports what else keeps a pod off a node. Values go in, values come out, the same

@@ -46,7 +46,7 @@ func FuzzBest(f *testing.F) {
 		if !result.Found {
 			return
 		}
-		if err := Check(p, result.Plan); err != nil {
+		if err := p.check(result.Plan); err != nil {
 			t.Errorf("%v: %+v", err, result.Plan)
 		}
 		runs(t, p, result.Plan, r)

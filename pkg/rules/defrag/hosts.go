@@ -125,7 +125,7 @@ func (s *search) roomy(it item, nodes []int, want int) shortlist[choice] {
 
 // tightNodes adds the nodes that lack room, if pods may push each other that far.
 func (s *search) tightNodes(it item, nodes []int, near *shortlist[nearNode]) {
-	if over(len(s.out)+1, s.Budget.MaxMoves) {
+	if len(s.out) >= s.Budget.MaxMoves {
 		return
 	}
 	if it.depth >= s.deepest {

@@ -73,8 +73,7 @@ func (o *oracle) allowed(mask uint) (cost Cost, ok bool) {
 		}
 	}
 	b, count := o.p.Budget, bits.OnesCount(mask)
-	ok = (b.MaxMoves == 0 || count <= b.MaxMoves) && (b.MaxGroups == 0 || groups <= max(0, b.MaxGroups))
-	return cost, ok && !barred
+	return cost, count <= b.MaxMoves && groups <= b.MaxGroups && !barred
 }
 
 // moves tries all targets of the pods that move, from pod i on.
@@ -240,7 +239,7 @@ func TestBestAgainstOracle(t *testing.T) {
 // holds checks what holds for any plan of Best.
 func holds(t *testing.T, p Problem, plan Plan, r *rand.Rand) {
 	t.Helper()
-	if err := Check(p, plan); err != nil {
+	if err := p.check(plan); err != nil {
 		t.Errorf("%v: %+v", err, plan)
 	}
 	for i := range plan.Moves {

@@ -84,8 +84,7 @@ type Class struct {
 
 // Budget bounds a plan, and the search for it.
 type Budget struct {
-	// MaxMoves and MaxGroups bound how many pods move, and of how many groups they are. 0 means no
-	// bound, negative none at all.
+	// MaxMoves and MaxGroups bound how many pods move, and of how many groups they are.
 	MaxMoves, MaxGroups int
 	// Steps bounds the effort: a step is about one node looked at. 0 means DefaultSteps.
 	Steps int
@@ -131,8 +130,14 @@ func (p *Problem) barred(pod *Pod) bool {
 	return slices.ContainsFunc(pod.Limits, func(limit int) bool { return p.Limits[limit] <= 0 })
 }
 
-// over reports whether n exceeds a bound of a budget.
-func over(n, bound int) bool { return bound != 0 && n > max(bound, 0) }
+// Like reports whether two parts may be twins, except for what FitsMember says.
+func (part Part) Like(other Part) bool {
+	return slices.EqualFunc(part.Classes, other.Classes,
+		func(a, b Class) bool { return a.Count == b.Count && slices.Equal(a.Request, b.Request) }) &&
+		slices.EqualFunc(part.Domains, other.Domains, slices.Equal) &&
+		slices.EqualFunc(part.Joins, other.Joins,
+			func(a, b Join) bool { return a.Name == b.Name && slices.Equal(a.Area, b.Area) })
+}
 
 // columns returns the length of the problem's vectors.
 func (p *Problem) columns() int {

@@ -13,7 +13,7 @@ import (
 // have no pod to spare, and break at 10.
 func cluster(t testing.TB, nodes ...string) Problem {
 	t.Helper()
-	p := Problem{Fits: func(int, int) bool { return true }, FitsMember: func(int, int, int) bool { return true }}
+	p := Problem{Fits: func(int, int) bool { return true }, FitsMember: func(int, int, int) bool { return true }, Budget: ample}
 	groups, kinds := map[string]int{}, map[string]int{}
 	for i, text := range nodes {
 		capacity, pods, _ := strings.Cut(text, ":")
@@ -39,6 +39,9 @@ func cluster(t testing.TB, nodes ...string) Problem {
 	}
 	return p
 }
+
+// ample is a budget that bounds nothing in these problems.
+var ample = Budget{MaxMoves: 1000, MaxGroups: 1000}
 
 func number(t testing.TB, text string) int64 {
 	t.Helper()
@@ -89,7 +92,7 @@ func show(p Problem, plan Plan) string {
 // random returns a small problem with nodes in up to two domains.
 func random(r *rand.Rand) Problem {
 	columns := 1 + r.IntN(8)/7
-	var p Problem
+	p := Problem{Budget: ample}
 	count := 2 + r.IntN(4)
 	for range count {
 		var free []int64
@@ -120,7 +123,7 @@ func random(r *rand.Rand) Problem {
 		p.Budget.MaxMoves = 1 + r.IntN(4)
 	}
 	if r.IntN(6) == 0 {
-		p.Budget.MaxGroups = r.IntN(3) - 1
+		p.Budget.MaxGroups = []int{0, ample.MaxGroups, 1}[r.IntN(3)]
 	}
 	banned, bannedMember := r.Uint64()&r.Uint64()&r.Uint64(), r.Uint64()&r.Uint64()&r.Uint64()
 	p.Fits = func(pod, node int) bool { return banned>>((p.Pods[pod].Kind*5+node)%64)&1 == 0 }

@@ -92,13 +92,8 @@ func (s *state) at(node int) []int64 { return s.free[node*s.columns : (node+1)*s
 // exceeded.
 func (s *state) push(i int) (ok bool) {
 	pod := &s.Pods[i]
-	if over(len(s.out)+1, s.Budget.MaxMoves) {
-		return false
-	}
-	if pod.Group >= 0 && s.moved[pod.Group] == 0 && over(s.groups+1, s.Budget.MaxGroups) {
-		return false
-	}
-	if s.barred(pod) {
+	newGroup := pod.Group >= 0 && s.moved[pod.Group] == 0
+	if len(s.out) >= s.Budget.MaxMoves || newGroup && s.groups >= s.Budget.MaxGroups || s.barred(pod) {
 		return false
 	}
 	s.to[i] = pushed
