@@ -105,13 +105,11 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if need == nil {
 		need = needOf(v.Attempt, pod)
 	}
-	if !visit.extra {
-		one := byItself(pod, need)
-		if v.Attempt != nil {
-			one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
-		}
-		(&planner.Unplaced{Attempt: one}).Write(state)
+	one := byItself(pod, need)
+	if v.Attempt != nil {
+		one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
 	}
+	(&planner.Unplaced{Attempt: one}).Write(state)
 	visit.beside = pl.placeOf(pod, need)
 	return nil, nil
 }

@@ -123,7 +123,7 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 	if stands := planner.UnplacedOf(state); stands != nil {
 		attempt = stands.Attempt
 	} else if _, _, member := gangstate.KeyOf(pod); member {
-		return "", nil // its gang's plan gives it a node, or it is surplus
+		return "", nil // its gang's plan gives it a node
 	}
 	plan, err := pl.planner().PlanOn(ctx, attempt, nodes)
 	if err != nil {
