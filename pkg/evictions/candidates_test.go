@@ -91,8 +91,6 @@ func TestCandidates(t *testing.T) {
 	}
 	together := footprint("g", 1, append(slices.Clone(rigid), far)...)
 	together.Whole = true
-	growing := broken(footprint("g", 3, rigid...), time.Hour)
-	growing.Grows = true
 	pair := []gangstate.Footprint{footprint("g", 1, rigid...), footprint("h", 2, other...)}
 	ended := []gangstate.Footprint{footprint("g", 2, rigid...), footprint("h", 2)}
 	for sentence, c := range map[string]struct {
@@ -119,7 +117,6 @@ func TestCandidates(t *testing.T) {
 		"one that is broken for long is below it":       {pods: rigid, runs: known{key: {broken(footprint("g", 3, rigid...), time.Hour)}}, want: []string{"g: 3 of g-0 g-1"}},
 		"one that goes together needs all that runs":    {pods: append(slices.Clone(rigid), far), runs: known{key: {together}}, want: []string{"g: 3 of g-0 g-1 (g-2)"}},
 		"pods of a PodGroup that is no gang":            {pods: apart, want: []string{"pod:g-0: 1 of g-0", "pod:g-1: 1 of g-1"}},
-		"so does one whose minimum was raised long ago": {pods: rigid, runs: known{key: {growing}}, want: []string{"g: 2 of g-0 g-1"}},
 		"where gangs do not count they are pods":        {pods: rigid, podwise: true, want: []string{"pod:g-0: 1 of g-0", "pod:g-1: 1 of g-1"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

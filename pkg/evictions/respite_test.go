@@ -27,7 +27,7 @@ func TestRespite(t *testing.T) {
 	const length, young, old = 10 * time.Minute, time.Minute, time.Hour
 	single, fresh := since(members("s", 1, 0, "n0"), young), since(members("g", 3, 2, "n0"), young, young, young)
 	grown, mended := since(members("g", 3, 2, "n0"), old, young, old), since(members("g", 2, 2, "n0"), old, young)
-	broken, raised := since(members("g", 1, 2, "n0"), young), since(members("g", 2, 2, "n0"), old, young)
+	broken := since(members("g", 1, 2, "n0"), young)
 	partner := since(members("h", 1, 1, "n1"), old)
 	key := gangstate.Key{Namespace: "default", Name: "g"}
 	pair := []gangstate.Footprint{footprint("g", 2, fresh...), footprint("h", 1, partner...)}
@@ -37,8 +37,6 @@ func TestRespite(t *testing.T) {
 	mends.BrokenSince = now.Add(-time.Second)
 	partial := footprint("g", 2, fresh...)
 	partial.MinByRole, partial.BrokenSince = map[string]int{"driver": 1}, now.Add(-old)
-	grows := footprint("g", 3, raised...)
-	grows.Grows, grows.BrokenSince = true, now.Add(-old)
 	for sentence, c := range map[string]struct {
 		pods    []*v1.Pod
 		runs    known
@@ -55,7 +53,6 @@ func TestRespite(t *testing.T) {
 		"not in a queue that says nothing":                          {pods: fresh, runs: known{key: {footprint("g", 2, fresh...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
 		"not what only grew":                                        {pods: grown, inQueue: length, runs: known{key: {footprint("g", 2, grown...)}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
 		"a gang that was mended":                                    {pods: mended, inQueue: length, runs: known{key: {footprint("g", 2, mended...)}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
-		"what runs of one whose minimum was raised":                 {pods: raised, inQueue: length, runs: known{key: {grows}}, want: []string{"g: 2 of g-0! g-1!"}, spared: length - young},
 		"not what is left of a broken one":                          {pods: broken, inQueue: length, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},
 		"nor of one that lacks a role":                              {pods: fresh, inQueue: length, runs: known{key: {partial}}, want: []string{"g: 2 of g-0 g-1 g-2"}},
 		"nor after an eviction":                                     {pods: broken, evicted: young, runs: known{key: {lost}}, want: []string{"g: 2 of g-0"}},

@@ -25,8 +25,6 @@ type Underway struct {
 	refused map[types.UID]time.Time
 	// unexpected is when an eviction was last refused that no dry run had predicted.
 	unexpected time.Time
-	// lastEnding is when a pod last began to end that nobody evicts.
-	lastEnding time.Time
 	// invalidated are the holders whose decisions relied on victims of others that run on.
 	invalidated map[hold.Holder]bool
 }
@@ -224,20 +222,6 @@ func (u *Underway) LastFreed(holder hold.Holder) (last time.Time) {
 		}
 	}
 	return last
-}
-
-// RecordEnding records that a pod begins to end that nobody evicts.
-func (u *Underway) RecordEnding(now time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.lastEnding = now
-}
-
-// LastEnding returns when a pod last began to end that nobody evicts; zero for never.
-func (u *Underway) LastEnding() time.Time {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.lastEnding
 }
 
 // Refusals lists the pods whose eviction was refused recently.

@@ -128,8 +128,6 @@ type victims map[hold.Holder]int
 func (v *victims) Awaited(holder hold.Holder) int    { return (*v)[holder] }
 func (*victims) LeftCache(types.UID, time.Time) bool { return false }
 
-func (*victims) RecordEnding(time.Time) {}
-
 // ask lets in the job whose turn it is, when pauses are over.
 func (s *stage) ask() {
 	s.time.by += time.Second

@@ -38,9 +38,8 @@ type demand struct {
 	// affinity are the required affinity terms of the pending members.
 	affinity []fwk.AffinityTerm
 	never    bool
-	// delayed: its preemption delay has not passed. pausing: it pauses after a search in vain. It evicts no pod, but may
-	// wait for the places of pods that are ending.
-	delayed, pausing bool
+	// delayed: its preemption delay has not passed.
+	delayed bool
 	// protectedUntil is when the first of the gangs protected in the searches so far may be evicted; zero for none.
 	protectedUntil time.Time
 	// timeout is how long the search may take, and deadline when it must end. cutShort: it ended for that.

@@ -15,8 +15,6 @@ type pauses struct {
 // pause is the pause of a preemptor.
 type pause struct {
 	until time.Time
-	// looked is when the preemptor last looked for the places of ending pods.
-	looked time.Time
 	// aborts is how many decisions in a row were aborted, and late how many searches in a row were cut short before they
 	// found any victims.
 	aborts, late int
@@ -69,18 +67,6 @@ func (p *pauses) remaining(group string, now time.Time) (time.Duration, cause) {
 	return 0, foundNothing
 }
 
-// mayLook reports whether a preemptor has not looked since a pod last began to end, and records that it looks now.
-func (p *pauses) mayLook(group string, lastEnding, now time.Time) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	one := p.groups[group]
-	if one == nil || !lastEnding.After(one.looked) {
-		return false
-	}
-	one.looked = now
-	return true
-}
-
 // timeFor returns how long the next search of a preemptor may take: least, doubled for each one in a row that was cut
 // short before it found any victims, up to longestSearch.
 func (p *pauses) timeFor(group string, now time.Time, least time.Duration) time.Duration {
@@ -108,7 +94,6 @@ func (p *pauses) recordFailure(group string, now time.Time, took time.Duration, 
 		}
 		one.late++
 	}
-	one.looked = now.Add(-took)
 	one.until = now.Add(min(longest, took*time.Duration(share*len(p.groups))))
 }
 

@@ -161,74 +161,51 @@ func TestPreemptionDelay(t *testing.T) {
 	}
 }
 
-// TestPausingPreemptorsWaitForEndingPods: a preemptor that pauses since it found no victims takes the places of pods
-// that begin to end meanwhile, and looks for them once for each that does. So does one that may evict nobody.
-func TestPausingPreemptorsWaitForEndingPods(t *testing.T) {
-	for name, policy := range map[string]v1.PreemptionPolicy{"pausing": v1.PreemptLowerPriority, "never": v1.PreemptNever} {
+// TestWhoMayNotEvictWaitsForEndingPods: a preemptor that may evict nobody takes the places of pods that are ending.
+func TestWhoMayNotEvictWaitsForEndingPods(t *testing.T) {
+	for name, forbid := range map[string]func(*demand){
+		"never":   func(d *demand) { d.never = true },
+		"delayed": func(d *demand) { d.delayed = true },
+	} {
 		t.Run(name, func(t *testing.T) {
-			running := members("v", 2, 2, 100, 1, "n0")
-			clock := clocktesting.NewFakeClock(time.Now())
-			plugin := &slow{clock: clock}
-			s := newStageWith(t, plugin, []*v1.Node{node("n0", 2, "r0")}, running)
-			s.clock = clock
-			preemptor := members("p", 2, 2, 100, 1)
-			for _, pod := range preemptor {
-				pod.Spec.PreemptionPolicy = &policy
+			running := members("v", 2, 2, 10, 1, "n0")
+			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, running)
+			d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+			forbid(d)
+			if f, err := s.search(s.ctx, d); err != nil || f != nil {
+				t.Errorf("while nobody ends: found %+v, %v", f, err)
 			}
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
-			state := framework.NewCycleState()
-			(&planner.Unplaced{Attempt: d.attempt}).Write(state)
-			attempts := func(n, want int, when string) {
-				t.Helper()
-				before := plugin.asked
-				for range n {
-					if _, status := s.PostFilter(s.ctx, state, d.leader, nil); status.IsSuccess() {
-						t.Fatalf("%s: it is nominated", when)
-					}
-				}
-				if got := plugin.asked - before; got != want {
-					t.Errorf("%s: %d searches in %d attempts, want %d", when, got, n, want)
-				}
+			for _, pod := range running {
+				pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
 			}
-			attempts(5, 1, "while nobody ends")
-			running[0].DeletionTimestamp = &metav1.Time{Time: clock.Now()}
-			s.Underway.RecordEnding(clock.Now())
-			attempts(5, 1, "when one place becomes free")
-			clock.Step(time.Second)
-			running[1].DeletionTimestamp = &metav1.Time{Time: clock.Now()}
-			s.Underway.RecordEnding(clock.Now())
-			if _, status := s.PostFilter(s.ctx, state, d.leader, nil); !status.IsSuccess() {
-				t.Errorf("when both become free: %v", status)
+			if f, err := s.search(s.ctx, d); err != nil || f == nil || !f.waits() {
+				t.Errorf("when both end: found %+v, %v", f, err)
 			}
 		})
 	}
 }
 
 // TestWaitingBesideLessImportantNominations: a preemptor that has claimed the places of ending pods waits for their end,
-// and does not begin again and again, though pods of lower priority are nominated, on its node or elsewhere.
+// and does not begin again and again, though pods of lower priority are nominated elsewhere.
 func TestWaitingBesideLessImportantNominations(t *testing.T) {
-	for _, at := range []string{"n0", "n1"} {
-		t.Run(at, func(t *testing.T) {
-			ending := members("v", 2, 2, 10, 1, "n0")
-			for _, pod := range ending {
-				pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			}
-			s := newStage(t, []*v1.Node{node("n0", 3, "r0"), node("n1", 1, "r0")}, ending)
-			s.clock = clocktesting.NewFakeClock(time.Now())
-			s.Holds.Nominate(hold.Hold{
-				For: "low", Holder: hold.Holder{Profile: profile, Group: hold.SinglePod("low")}, Node: at, Priority: 10, Request: resource.Vector{gpu: 1},
-			})
-			d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
-			f, err := s.search(s.ctx, d)
-			if err != nil || f == nil || len(f.victims) > 0 {
-				t.Fatalf("found %+v, %v", f, err)
-			}
-			s.promise(d, f)
-			state := framework.NewCycleState()
-			(&planner.Unplaced{Attempt: d.attempt}).Write(state)
-			if _, status := s.PostFilter(s.ctx, state, d.leader, nil); !strings.Contains(status.Message(), msgWaiting) {
-				t.Errorf("it does not wait: %v", status)
-			}
-		})
+	ending := members("v", 2, 2, 10, 1, "n0")
+	for _, pod := range ending {
+		pod.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	}
+	s := newStage(t, []*v1.Node{node("n0", 2, "r0"), node("n1", 1, "r0")}, ending)
+	s.clock = clocktesting.NewFakeClock(time.Now())
+	s.Holds.Nominate(hold.Hold{
+		For: "low", Holder: hold.Holder{Profile: profile, Group: hold.SinglePod("low")}, Node: "n1", Priority: 10, Request: resource.Vector{gpu: 1},
+	})
+	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+	f, err := s.search(s.ctx, d)
+	if err != nil || f == nil || len(f.victims) > 0 {
+		t.Fatalf("found %+v, %v", f, err)
+	}
+	s.promise(d, f)
+	state := framework.NewCycleState()
+	(&planner.Unplaced{Attempt: d.attempt}).Write(state)
+	if _, status := s.PostFilter(s.ctx, state, d.leader, nil); !strings.Contains(status.Message(), msgWaiting) {
+		t.Errorf("it does not wait: %v", status)
 	}
 }

@@ -122,8 +122,6 @@ type Gangs interface {
 	// complete; Yield makes holders release it.
 	PartialHolders(below int32, but string) []hold.Holder
 	Yield(ctx context.Context, holders []hold.Holder)
-	// Gathers reports whether a NonStrict gang of at least a priority waits for capacity.
-	Gathers(least int32) bool
 	// Synced reports whether all gangs that existed at the start are known.
 	Synced() bool
 	// Changed signals that gangs which did not fit may fit now.
@@ -218,15 +216,9 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 	case err != nil:
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, foundNothing)
 		return nil, fwk.AsStatus(fmt.Errorf("looking for victims for %s: %w", d, err))
-	case found != nil && (found.waits() && pl.Holds.Nominated(pl.holder(d)) || pl.hasPlaces(found)):
+	case found != nil && found.waits() && pl.Holds.Nominated(pl.holder(d)):
 		pl.pauses.recordFailure(d.attempt.Group, pl.clock.Now(), took, waitsForEnding)
 		return nil, d.refused(msgWaiting)
-	case found != nil && found.waits() && pl.holder(d).IsSinglePod() && pl.Gangs.Gathers(d.gang.Priority):
-		// Claimed, the places would be out of reach of a gang that takes what becomes free bit by bit. If the pod comes
-		// before that, it gets them without a claim.
-		return nil, d.refused(msgWaiting)
-	case found == nil && d.pausing:
-		return nil, d.refused(pl.pausedMessage(d))
 	case found == nil && d.delayed:
 		pl.Holds.DropNominations(pl.holder(d))
 		pl.retryAfter(d.leader, delay)
@@ -320,25 +312,6 @@ func (pl *GangPreemption) mustWait(d *demand) string {
 	if why == aborted {
 		return msgAborted
 	}
-	if d.pausing = why != waitsForEnding && pl.pauses.mayLook(d.attempt.Group, pl.Underway.LastEnding(), pl.clock.Now()); d.pausing {
-		return "" // otherwise a pod that comes after it, and does not pause, would have the places of ending pods
-	}
-	return pl.pausedMessage(d)
-}
-
-// hasPlaces reports whether the preemptor evicts nobody for places that are all held for it already.
-func (pl *GangPreemption) hasPlaces(f *found) bool {
-	for uid, node := range f.plan.Nodes {
-		if one, nominated := pl.Holds.Nomination(uid); !nominated || one.Node != node {
-			return false
-		}
-	}
-	return len(f.victims) == 0
-}
-
-// pausedMessage returns the message of a preemptor that pauses.
-func (pl *GangPreemption) pausedMessage(d *demand) string {
-	left, why := pl.pauses.remaining(d.attempt.Group, pl.clock.Now())
 	if pl.holder(d).IsSinglePod() {
 		// The event that queued the pod may have helped. A gang retries without this.
 		pl.retryAfter(d.leader, left)

@@ -64,9 +64,6 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	now := pl.clock.Now()
 	d.timeout = pl.pauses.timeFor(d.attempt.Group, now, pl.args.SearchTimeout.Duration)
 	d.deadline, d.cutShort, d.overBudget = now.Add(d.timeout), false, false
-	if d.pausing {
-		return pl.searchRound(ctx, d, nil, nil, nil)
-	}
 	own := pl.holder(d)
 	if pl.args.EvictionCooldown.Duration > 0 && !pl.continues(d) {
 		pl.Underway.Conclude(own)
@@ -88,7 +85,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 			return result, err
 		}
 	}
-	if d.never || d.delayed || len(rounds()) == 0 {
+	if d.never || d.delayed {
 		return pl.searchRound(ctx, d, nil, nil, nil)
 	}
 	besides := [][]hold.Holder{nil}
@@ -138,7 +135,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 		return nil, err
 	}
 	s, err := pl.newSearch(ctx, d, room, round)
-	if err != nil {
+	if err != nil || round == nil && len(outrank)+len(s.Ending) == 0 {
 		return nil, err
 	}
 	domains, err := pl.domains(ctx, d, room, infos)
@@ -161,7 +158,7 @@ func (pl *GangPreemption) searchRound(ctx context.Context, d *demand, outrank []
 	if best.round = "make way"; round != nil {
 		best.round, best.done = round.Name, round.Done
 	}
-	if best.waits() && len(outrank)+len(s.Ending) == 0 {
+	if best.waits() && len(s.Ending) == 0 {
 		return nil, nil // no eviction helps against what keeps the gang out
 	}
 	return best, nil

@@ -36,7 +36,6 @@ func (k known) Single(pod *v1.Pod) bool {
 }
 
 func (k known) PartialHolders(int32, string) []hold.Holder { return nil }
-func (k known) Gathers(int32) bool                         { return false }
 func (k known) Yield(context.Context, []hold.Holder)       {}
 func (k known) Placing(hold.Holder) bool                   { return true }
 func (k known) Synced() bool                               { return true }

@@ -271,14 +271,6 @@ func (r *Registry) PartialHolders(below int32, but string) []hold.Holder {
 	return holders
 }
 
-// Gathers reports whether a NonStrict gang of any profile, of at least a priority, waits for capacity.
-func (r *Registry) Gathers(least int32) (gathers bool) {
-	for _, p := range r.all() {
-		p.Look(func(s *gangstate.Gangs) { gathers = gathers || s.Gathers(least) })
-	}
-	return gathers
-}
-
 // Yield makes holders, of any profile, give back what they hold without being complete.
 func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 	groups := map[string][]string{}

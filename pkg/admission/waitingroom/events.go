@@ -25,12 +25,7 @@ func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
 		switch {
 		case event.ActionType == fwk.Delete && r.victimLeft(before):
 			r.Happen(turns.VictimEnded)
-		case cacheevents.Ends(before, after):
-			if r.evictions != nil {
-				r.evictions.RecordEnding(r.clock.Now())
-			}
-			r.Happen(turns.Freed)
-		case cacheevents.Frees(event):
+		case cacheevents.Frees(event) || cacheevents.Ends(before, after):
 			r.Happen(turns.Freed)
 		case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
 			r.Happen(turns.PodsMoved)

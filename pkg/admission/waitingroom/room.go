@@ -84,8 +84,6 @@ type Evictions interface {
 	// LeftCache is called when the scheduler's cache no longer has a pod on a node. It reports whether the pod was evicted
 	// to make room for others.
 	LeftCache(pod types.UID, now time.Time) bool
-	// RecordEnding is called when a pod on a node begins to end that nobody evicts.
-	RecordEnding(now time.Time)
 }
 
 // Queues are the queues of all profiles.

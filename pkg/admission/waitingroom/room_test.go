@@ -74,8 +74,6 @@ func (*stage) Explanation(gangstate.Key) (gangstate.Explanation, bool) {
 
 func (s *stage) Awaited(holder hold.Holder) int { return len(s.victims[holder]) }
 
-func (s *stage) RecordEnding(time.Time) {}
-
 func (s *stage) LeftCache(pod types.UID, _ time.Time) (was bool) {
 	s.left = append(s.left, pod)
 	for _, victims := range s.victims {

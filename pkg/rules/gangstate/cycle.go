@@ -106,7 +106,7 @@ func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 		v.Verdict, v.Node = Follow, m.node
 	case !m.eligible():
 		v.Verdict, v.Reason = Wait, gatedReason(g.key)
-	case g.hasStarted():
+	case g.admitsSingly():
 		v.Verdict, v.Need = Alone, g.context()
 	case grp.phase == inTurn && grp.leader == pod.UID:
 		v.Verdict = Lead

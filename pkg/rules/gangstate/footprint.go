@@ -14,7 +14,8 @@ type Footprint struct {
 	// Object refers to its PodGroup.
 	Object Ref
 	// Min is how many of Running the gang needs to be worth anything, MinByRole how
-	// many of each role, 0 or more: members that ran to success are counted off.
+	// many of each role, 0 or more: members that ran to success are counted off. Of a gang that grows, since its minimum
+	// was raised or its next stage is still to come, it is what certainly ran.
 	Min       int
 	MinByRole map[string]int
 	// Gone are how many of those that were counted off are gone, and are not counted off in the PodGroup.
@@ -28,19 +29,15 @@ type Footprint struct {
 	// Slices are the label keys of the topologies that have to have each slice of it in one domain.
 	Slices []string
 	// BrokenSince is when a gang of which part runs was first seen below its minimum, or, if it grew, began to lose
-	// members; zero while it is not below.
+	// members; zero while it is not below, or grows.
 	BrokenSince time.Time
-	// Grows: it is below its minimum, and has lost nothing since it started, as far as is known: the minimum was raised,
-	// or its next stage is still to come.
-	Grows bool
 	// Running are the members that are on a node or on their way there, except those
 	// that are about to end, in order.
 	Running []Placed
 }
 
 // RunsSince returns since when the minimum of a gang runs without a break, in whole seconds, as its pods say: the
-// replacement of a member starts it over. Of a gang that grows, what runs counts as its minimum. It is zero if the
-// minimum does not run, or if that is not known.
+// replacement of a member starts it over. It is zero if the minimum does not run, or if that is not known.
 func (f *Footprint) RunsSince() time.Time {
 	var bound []time.Time
 	for _, member := range f.Running {
@@ -49,9 +46,6 @@ func (f *Footprint) RunsSince() time.Time {
 		}
 	}
 	least := max(1, f.Min)
-	if f.Grows {
-		least = max(1, min(least, len(bound)))
-	}
 	if len(bound) < least {
 		return time.Time{}
 	}
@@ -89,20 +83,34 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 
 func (s *Gangs) footprint(g *gang) Footprint {
 	done, gone := g.incarnation.counted()
-	f := Footprint{Key: g.key, Created: g.created(), Min: max(0, g.spec.Min-done.N), Gone: gone.N, RequiredTopology: g.spec.RequiredTopology, BrokenSince: g.broken, Grows: g.grows(), Object: g.ref(), Whole: g.spec.Whole, EvictBy: g.spec.EvictBy}
+	f := Footprint{
+		Key: g.key, Created: g.created(), Object: g.ref(), Gone: gone.N,
+		RequiredTopology: g.spec.RequiredTopology, Whole: g.spec.Whole, EvictBy: g.spec.EvictBy,
+	}
+	grows := g.grows()
+	if grows {
+		f.Min = max(0, g.confirmedMin-done.N)
+	} else {
+		f.Min, f.BrokenSince = max(0, g.spec.Min-done.N), g.broken
+	}
 	for _, level := range g.spec.Layout.Levels {
 		if level.Slice > 0 {
 			f.Slices = append(f.Slices, level.Key)
 		}
 	}
+	runs := map[string]int{}
+	for i, m := range g.sorted(func(m *member) bool { return m.runs() && m.lives() }) {
+		f.Running = append(f.Running, Placed{Pod: m.pod, Node: m.node, Number: i + 1})
+		runs[m.role()]++
+	}
 	if g.spec.rolesBind() {
 		f.MinByRole = map[string]int{}
 		for role, n := range g.spec.MinByRole {
-			f.MinByRole[role] = max(0, n-done.Roles[role])
+			if n = max(0, n-done.Roles[role]); grows {
+				n = min(n, runs[role])
+			}
+			f.MinByRole[role] = n
 		}
-	}
-	for i, m := range g.sorted(func(m *member) bool { return m.runs() && m.lives() }) {
-		f.Running = append(f.Running, Placed{Pod: m.pod, Node: m.node, Number: i + 1})
 	}
 	return f
 }

@@ -58,17 +58,14 @@ func TestRunsSince(t *testing.T) {
 		f    Footprint
 		want int // seconds; -1 for never
 	}{
-		"one pod":                                {Footprint{Min: 1, Running: at(5)}, 5},
-		"all at once":                            {Footprint{Min: 3, Running: at(5, 5, 5)}, 5},
-		"surplus came later":                     {Footprint{Min: 2, Running: at(90, 5, 6)}, 6},
-		"a member was replaced":                  {Footprint{Min: 3, Running: at(5, 90, 5)}, 90},
-		"the rest of the minimum has succeeded":  {Footprint{Min: 0, Running: at(7, 9)}, 7},
-		"less than the minimum runs":             {Footprint{Min: 3, Running: at(5, 5)}, -1},
-		"the minimum was raised":                 {Footprint{Min: 3, Grows: true, Running: at(5, 6)}, 6},
-		"and a role has to grow":                 {Footprint{Min: 2, Grows: true, Running: at(5, 6, 90)}, 6},
-		"it was, and it is not known since when": {Footprint{Min: 3, Grows: true, Running: at(-1)}, -1},
-		"one is on its way":                      {Footprint{Min: 2, Running: at(5, -1)}, -1},
-		"nothing runs":                           {Footprint{Min: 1}, -1},
+		"one pod":                               {Footprint{Min: 1, Running: at(5)}, 5},
+		"all at once":                           {Footprint{Min: 3, Running: at(5, 5, 5)}, 5},
+		"surplus came later":                    {Footprint{Min: 2, Running: at(90, 5, 6)}, 6},
+		"a member was replaced":                 {Footprint{Min: 3, Running: at(5, 90, 5)}, 90},
+		"the rest of the minimum has succeeded": {Footprint{Min: 0, Running: at(7, 9)}, 7},
+		"less than the minimum runs":            {Footprint{Min: 3, Running: at(5, 5)}, -1},
+		"one is on its way":                     {Footprint{Min: 2, Running: at(5, -1)}, -1},
+		"nothing runs":                          {Footprint{Min: 1}, -1},
 	} {
 		want := time.Time{}
 		if c.want >= 0 {

@@ -56,6 +56,8 @@ type tallies struct {
 	byState [numStates]Count
 	// coming are the ones that are, or will be, eligible, and returning those of them that have yet to give back a node.
 	coming, returning Count
+	// evicting counts those whose eviction has begun.
+	evicting int
 }
 
 // attempts is what came of the attempts to place a gang.
@@ -101,6 +103,9 @@ func (g *gang) tally(m *member, by int) {
 	}
 	role := m.role()
 	g.byState[m.state].add(by, role)
+	if m.evicting() {
+		g.evicting += by
+	}
 	if m.coming() {
 		g.coming.add(by, role)
 		if m.state == Returning {

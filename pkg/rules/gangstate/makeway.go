@@ -8,18 +8,6 @@ func (s *Gangs) PartialHolders(below int32) []string {
 	return s.partialHolders(func(grp *group) bool { return grp.priority() < below })
 }
 
-// Gathers reports whether a NonStrict group of at least a priority waits for capacity: it takes what becomes free bit by
-// bit.
-func (s *Gangs) Gathers(least int32) bool {
-	for _, g := range s.gangs {
-		grp := g.group
-		if (grp.phase == awaiting || grp.phase == inTurn) && !grp.strict() && grp.priority() >= least {
-			return true
-		}
-	}
-	return false
-}
-
 // partialHolders lists the groups that hold capacity without being complete and that pass the test, the last in rank
 // first.
 func (s *Gangs) partialHolders(test func(*group) bool) (names []string) {

@@ -109,6 +109,13 @@ func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.repl
 // gang that was evicted whole, or is run again, must not pass for a running gang while they terminate.
 func (m *member) leaving() bool { return m.state == Bound && !m.lives() }
 
+// evicting reports whether its eviction has begun: the scheduler is about to delete it.
+func (m *member) evicting() bool {
+	return slices.ContainsFunc(m.pod.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1alpha1.PodEvicting && c.Status == v1.ConditionTrue
+	})
+}
+
 // runs reports whether it is on its node, or on its way there.
 func (m *member) runs() bool { return m.state == Released || m.state == Bound }
 

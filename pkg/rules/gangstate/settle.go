@@ -255,7 +255,7 @@ func (s *Gangs) admissible(m *member) bool {
 		if !m.eligible() || s.closed {
 			return false
 		}
-		return g.hasStarted() || (g.group.phase == inTurn && g.group.leader == m.uid())
+		return g.admitsSingly() || (g.group.phase == inTurn && g.group.leader == m.uid())
 	case Planned:
 		if !s.turns.mayClaim(m) {
 			return false

@@ -55,6 +55,10 @@ func (g *gang) hasStarted() bool {
 	}
 }
 
+// admitsSingly reports whether members may go alone now. While members are being evicted none comes: it would be evicted
+// with its gang.
+func (g *gang) admitsSingly() bool { return g.hasStarted() && g.evicting == 0 }
+
 // updateStarted finds out whether the gang has started, and since when it is broken. It has to
 // be called when the number of members that run may have changed.
 func (s *Gangs) updateStarted(g *gang, now time.Time) {

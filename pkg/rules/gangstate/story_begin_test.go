@@ -146,7 +146,8 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				c.bring(podsNamed("p", 2, of("x"), needs(2))...)
 				c.bring(podsNamed("q", 3, of("x"), needs(2), aged(-time.Minute))...)
 				c.change("", needs(5))
-				c.note("it grows: %t", c.s.Footprints(Key{"a", "x"})[0].Grows)
+				c.grows("x")
+				c.footprint("x")
 				for _, id := range c.named("q") {
 					w, _ := c.s.Wants(c.pods[id])
 					c.note("%s begun %t, beyond the minimum %t", id, w.Begun, w.Ready)
@@ -155,7 +156,8 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				delete(c.node, "p1")
 				delete(c.at, "p1")
 				c.do(c.s.Gone("p1", c.now))
-				c.note("it grows: %t", c.s.Footprints(Key{"a", "x"})[0].Grows)
+				c.grows("x")
+				c.footprint("x")
 				for _, id := range c.named("q") {
 					w, _ := c.s.Wants(c.pods[id])
 					c.note("one is lost: %s begun %t", id, w.Begun)
@@ -163,8 +165,10 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 			},
 			want: []string{
 				"it grows: true",
+				"x: 2 run of min 2, map[] by role, broken for 0s",
 				"q1 begun false, beyond the minimum false", "q2 begun false, beyond the minimum false", "q3 begun false, beyond the minimum false",
 				"it grows: false",
+				"x: 1 run of min 5, map[] by role, broken for 0s",
 				"one is lost: q1 begun true", "one is lost: q2 begun false", "one is lost: q3 begun false",
 			},
 		},

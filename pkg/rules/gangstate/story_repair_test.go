@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
@@ -19,7 +21,7 @@ func (c *cluster) footprint(name string) {
 
 // grows notes whether a gang grows.
 func (c *cluster) grows(name string) {
-	c.note("it grows: %t", c.s.Footprints(Key{"a", name})[0].Grows)
+	c.note("it grows: %t", c.s.gangs[Key{"a", name}].grows())
 }
 
 // kept notes how many members of a gang are counted off and gone.
@@ -34,6 +36,11 @@ func (c *cluster) growsThenLoses() {
 	c.change("p2", dying)
 	c.grows("x")
 	c.footprint("x")
+}
+
+// evicting is a pod with the mark of an eviction, or with one that was taken back.
+func evicting(is v1.ConditionStatus) func(*v1.Pod) {
+	return func(pod *v1.Pod) { pod.Status.Conditions = []v1.PodCondition{{Type: v1alpha1.PodEvicting, Status: is}} }
 }
 
 // TestStoriesOfRepair: a gang is broken from when it is below its minimum.
@@ -68,6 +75,28 @@ func TestStoriesOfRepair(t *testing.T) {
 				"x: 1 run of min 3, map[] by role, broken for 30s",
 				"x: 3 run of min 3, map[] by role, broken for 0s",
 				"broken: false",
+			},
+		},
+		"while members are being evicted none comes": {
+			room: map[string]int{"n": 2},
+			play: func(c *cluster) {
+				c.bring(podsNamed("p", 2, of("x"), needs(2))...)
+				c.bring(podOf("q", of("x"), needs(2), aged(-time.Minute)))
+				c.change("p1", evicting(v1.ConditionTrue))
+				c.grow("n", 1)
+				c.outcome("one is marked")
+				c.change("p1", evicting(v1.ConditionFalse))
+				c.outcome("the mark is taken back")
+				c.change("p", evicting(v1.ConditionTrue))
+				c.add(podOf("r", of("x"), needs(2), aged(-time.Minute)))
+				c.grow("n", 1)
+				c.remove("p1")
+				c.outcome("one is gone")
+			},
+			want: []string{
+				"one is marked: a/x 1 pending 2 bound",
+				"the mark is taken back: a/x 3 bound",
+				"one is gone: a/x 1 pending 2 bound",
 			},
 		},
 		"after a restart, from when that was seen": {
