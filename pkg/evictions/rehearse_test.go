@@ -111,7 +111,7 @@ func TestRehearseAll(t *testing.T) {
 		"each that is refused is left alone, and no other":   {refuses: "v-0", asked: "v-0 v-1 v-2 w-0", fails: 1, refused: 1},
 		"all, after a refusal that had not been foretold":    {refuses: "v-1", unexpected: time.Minute, asked: "v-0 v-1 v-2 w-0 w-1", fails: 1, refused: 1},
 		"one of each kind again, long after such a surprise": {unexpected: 2 * time.Hour, asked: "v-0 w-0"},
-		"who no longer exists does not speak for the others": {gone: "v-0", refuses: "v-", asked: "v-0 v-1 v-2 w-0", fails: 3, refused: 2},
+		"who no longer exists does not speak for the others": {gone: "v-0", refuses: "v-", asked: "v-0 v-1 v-1 v-2 w-0", fails: 3, refused: 2},
 		"nor does who is not on a node":                      {onItsWay: "v-0", asked: "v-1 w-0"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestRehearseAll(t *testing.T) {
 			}
 			errs := s.RehearseAll(s.ctx, pods, inTurn)
 			slices.Sort(asked)
-			if got := strings.Join(slices.Compact(asked), " "); got != c.asked || len(errs) != c.fails {
+			if got := strings.Join(asked, " "); got != c.asked || len(errs) != c.fails {
 				t.Errorf("asked about %q, want %q; %d errors, want %d", got, c.asked, len(errs), c.fails)
 			}
 			if refused := s.Underway.Refusals(time.Now()); len(refused) != c.refused {

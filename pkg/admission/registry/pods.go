@@ -162,20 +162,21 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 		}
 	}
 	add := func(object any) {
-		if pod := object.(*v1.Pod); r.Outside(pod) {
-			pass(pod, (*gangstate.Gangs).Leave) // it may have been in a gang
-		} else {
-			pass(pod, (*gangstate.Gangs).Succeeded)
+		if !r.Outside(object.(*v1.Pod)) {
+			pass(object, (*gangstate.Gangs).Succeeded)
 		}
 	}
 	forget := func(object any) { pass(object, (*gangstate.Gangs).ForgetSucceeded) }
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: add, DeleteFunc: forget,
-		UpdateFunc: func(before, now any) {
-			if before.(*v1.Pod).UID != now.(*v1.Pod).UID {
+		UpdateFunc: func(old, object any) {
+			switch before, now := old.(*v1.Pod), object.(*v1.Pod); {
+			case before.UID != now.UID:
 				forget(before) // it was another pod of its name
+			case r.Outside(now) && gangstate.Moved(before, now):
+				pass(now, (*gangstate.Gangs).Leave)
 			}
-			add(now) // it may be in another gang
+			add(object) // it may be in another gang
 		},
 	}
 }

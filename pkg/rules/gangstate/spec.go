@@ -42,7 +42,7 @@ type Spec struct {
 	// Min is the number of members that start together; 0 means that it is not stated (yet), and
 	// then no member is scheduled.
 	Min int
-	// Total is the number of members that a Strict round waits to have tried. Not below Min. Nothing follows from it: the
+	// Total is the number of members that a Strict round waits to have tried, not below Min. Nothing depends on it, since a
 	// group is tried again with each member that comes.
 	Total int
 	Mode  Mode

@@ -201,9 +201,17 @@ var errBehind = errors.New("the cache does not have all yet")
 // until returns when a condition holds; with errBehind when it does not in time, or with
 // the error of the condition.
 func until(ctx context.Context, within time.Duration, condition func() (bool, error)) error {
-	err := wait.PollUntilContextTimeout(ctx, look, within, true, func(context.Context) (bool, error) { return condition() })
-	if ctx.Err() == nil && wait.Interrupted(err) {
+	var failed error
+	err := wait.PollUntilContextTimeout(ctx, look, within, true, func(context.Context) (ok bool, _ error) {
+		ok, failed = condition()
+		return ok, failed
+	})
+	switch {
+	case err == nil || failed != nil:
+		return failed
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	default:
 		return errBehind
 	}
-	return err
 }

@@ -34,7 +34,9 @@ func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
 	if len(crds) == 0 {
 		return nil
 	}
-	_, err := c.Kubectl(ctx, append([]string{"wait", "--for=condition=Established", "--timeout=2m"}, crds...)...)
+	// Not --for=condition, which fails on a new CRD without conditions.
+	established := `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`
+	_, err := c.Kubectl(ctx, append([]string{"wait", established, "--timeout=2m"}, crds...)...)
 	return err
 }
 
