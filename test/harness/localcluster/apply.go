@@ -7,37 +7,34 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 )
 
-// crdPrefix begins the name by which kubectl knows a CRD.
-const crdPrefix = "customresourcedefinition.apiextensions.k8s.io/"
+var crds = schema.GroupVersionResource{
+	Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+}
 
-// Apply applies files or folders in this order, as kubectl apply --server-side does, and waits until the CRDs among them
-// are served: until then their objects are refused. A folder with a kustomization.yaml is built first.
+// Apply applies files or folders in this order, as kubectl apply --server-side does, and waits until
+// every CRD of the cluster is served. A folder with a kustomization.yaml is built first.
 func (c *Cluster) Apply(ctx context.Context, paths ...string) error {
-	var crds []string
 	for _, path := range paths {
 		flag := "-f"
 		if _, err := os.Stat(filepath.Join(path, "kustomization.yaml")); err == nil {
 			flag = "-k"
 		}
-		applied, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", "--output=name", flag, path)
-		if err != nil {
+		if _, err := c.Kubectl(ctx, "apply", "--server-side", "--force-conflicts", flag, path); err != nil {
 			return err
 		}
-		for _, name := range strings.Fields(applied) {
-			if strings.HasPrefix(name, crdPrefix) {
-				crds = append(crds, name)
-			}
-		}
 	}
-	if len(crds) == 0 {
+	if len(paths) == 0 {
 		return nil
 	}
-	// Not --for=condition, which fails on a new CRD without conditions.
-	established := `--for=jsonpath={.status.conditions[?(@.type=="Established")].status}=True`
-	_, err := c.Kubectl(ctx, append([]string{"wait", established, "--timeout=2m"}, crds...)...)
-	return err
+	return c.waitCRDs(ctx)
 }
 
 // Kubectl runs kubectl against the cluster and returns its standard output.
@@ -74,4 +71,42 @@ func (c *Cluster) output(cmd *exec.Cmd) (string, error) {
 		return string(out), fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
+}
+
+// waitCRDs waits until every CRD is established: until then its objects are refused.
+func (c *Cluster) waitCRDs(ctx context.Context) error {
+	client, err := dynamic.NewForConfig(c.config)
+	if err != nil {
+		return fmt.Errorf("making a client for CRDs: %w", err)
+	}
+	for {
+		list, err := client.Resource(crds).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("listing CRDs: %w", err)
+		}
+		waiting := ""
+		for i := range list.Items {
+			if !established(&list.Items[i]) {
+				waiting = list.Items[i].GetName()
+			}
+		}
+		if waiting == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for CRD %s to be served: %w", waiting, context.Cause(ctx))
+		case <-time.After(servingPoll):
+		}
+	}
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == "Established" && m["status"] == "True" {
+			return true
+		}
+	}
+	return false
 }
