@@ -57,7 +57,7 @@ func TestDecisions(t *testing.T) {
 	if fits := list.Items[0].Cases[0].Placement.Fits; len(fits) == 0 || fits[0].Fits != 0 || fits[0].Min != 5 {
 		t.Errorf("explain: %+v", fits)
 	}
-	if out := string(c.run("explain", "train", "-v")); !strings.Contains(out, "  Victims were looked for, to free 40 nvidia.com/gpu\n    rack r0, round ") {
+	if out := string(c.run("explain", "train", "-v")); !strings.Contains(out, "  Victims were looked for, to free 40 nvidia.com/gpu\n    rack r0, to preempt: ") {
 		t.Errorf("explain does not tell where victims were looked for:\n%s", out)
 	}
 	c.apply(job("small", 2, 8, rack, "class: high"))
