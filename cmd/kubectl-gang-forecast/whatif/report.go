@@ -64,7 +64,8 @@ func (o *options) reportOf(name string, answer *simulate.Answer, simulation *sim
 		r.Members[i].Reason = cmp.Or(v.Reason, "Undecided")
 		message := v.Message
 		if !o.preempt {
-			message, _, _ = strings.Cut(message, " preemption: ") // they may not, since nobody asked
+			// Without --preempt the pods are tried with preemptionPolicy Never, which they do not have.
+			message, _, _ = strings.Cut(message, " preemption: ")
 		}
 		r.Why = view.AddWait(r.Why, v.Reason, message)
 	}

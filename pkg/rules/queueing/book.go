@@ -118,8 +118,8 @@ func (b *Book) queue(name string) *queue {
 	return q
 }
 
-// forgetQueues forgets the queues that are not described and that nothing is in, and returns them. It costs a look at all
-// usages if any is not described.
+// forgetQueues forgets the queues that are not described and that nothing is in, and returns them. If any is not described
+// it costs a look at usages until one is found in each.
 func (b *Book) forgetQueues() []string {
 	unused := map[string]bool{}
 	for name, q := range b.queues {
@@ -127,10 +127,10 @@ func (b *Book) forgetQueues() []string {
 			unused[name] = true
 		}
 	}
-	if len(unused) == 0 {
-		return nil
-	}
 	for _, u := range b.usages {
+		if len(unused) == 0 {
+			return nil
+		}
 		delete(unused, u.Queue)
 	}
 	for _, jobs := range []map[string]*job{b.timed, b.candidates} {

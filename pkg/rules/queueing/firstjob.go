@@ -235,8 +235,8 @@ type list struct {
 	fresh heaps.Heap[*job]
 	// started are the other jobs, which are compared again each time.
 	started map[string]*job
-	// limited: a limit kept the jobs from their turn when that was last judged. free is when one was first judged not to
-	// any more; zero if none has kept them.
+	// limited: a limit kept the jobs from their turn when that was last judged. free is when the last such limit was first
+	// seen to be gone; zero if there has been none.
 	limited bool
 	free    time.Time
 }

@@ -97,8 +97,8 @@ func (b *Book) RemoveCandidate(name string) {
 	}
 }
 
-// Admit begins the turn of a job that First has returned, and returns how long the job has waited; false if it does not
-// wait any more.
+// Admit begins the turn of a job that First has returned, and returns how long the job has waited; false if it no
+// longer waits.
 func (b *Book) Admit(name string, at Moment) (admitted Job, waited time.Duration, ok bool) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {

@@ -132,7 +132,7 @@ type Report struct {
 	Failed bool
 }
 
-// News is what there is to report since the last look.
+// News lists what users have to be told that they were not told before.
 type News struct {
 	// Members are pods of gangs that get another reason. It counts as reported.
 	Members []string
@@ -167,8 +167,8 @@ func (b *Book) News(at Moment) News {
 	return news
 }
 
-// Report returns what there is to tell of a job; false for nothing. Of gangs that did not fit it says nothing:
-// [Book.Blocked] does.
+// Report returns what the users of a job are to be told now; false for nothing. For a gang that did not fit use
+// [Book.Blocked].
 func (b *Book) Report(name string, at Moment) (Report, bool) {
 	j := b.jobs[name]
 	switch {

@@ -139,8 +139,8 @@ func (c *Counter) leave(class *pools.Class) {
 // share tells the book what the nodes have to share.
 func (c *Counter) share() { c.book.SetTotal(c.nodes.Total()) }
 
-// Drop ends what is counted of a pod, whoever schedules it. Its usage stays in the book: the caller reports it as gone there
-// then.
+// Drop stops counting a pod, whoever schedules it. It leaves the pod's usage in the book: the caller then calls
+// [queueing.Book.Gone].
 func (c *Counter) Drop(uid types.UID) {
 	others := c.claims.DropPod(uid)
 	c.DropForeign(uid)
