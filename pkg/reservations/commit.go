@@ -63,6 +63,7 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	last, pods := mine.writing, maps.Clone(e.pods)
 	r.mu.Unlock()
 	if last {
+		r.writing.Add(1)
 		err := r.checkStored(pods)
 		if err == nil {
 			err = r.commit(ctx, name, e, mine.at)
@@ -74,6 +75,8 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 		}
 		close(mine.done)
 		r.mu.Unlock()
+		r.writing.Add(-1)
+		r.holds.ReportFreed(slices.Collect(maps.Values(mine.at))...) // owners need not wait any more
 		return err
 	}
 	select {

@@ -287,6 +287,34 @@ func TestDeletedAsItIsWritten(t *testing.T) {
 	}
 }
 
+// TestOwnersWaitForTheWrite: a pod whose creator has seen that its Reservation is available finds it so.
+func TestOwnersWaitForTheWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, api := served(t, 2)
+		pod, stranger := owner("p", "1"), owner("q", "1")
+		stranger.Labels["app"] = "other"
+		api.before = func(*server, int) (error, bool) {
+			if got := s.Missing(pod); !strings.Contains(got, `Reservation "r" are being written`) {
+				t.Errorf("while it is written: %q", got)
+			}
+			if got := s.Missing(stranger); got != "" {
+				t.Errorf("a stranger: %q", got)
+			}
+			return nil, true
+		}
+		if got := s.Missing(pod); got != "" {
+			t.Errorf("before it is written: %q", got)
+		}
+		freed := 0
+		s.holds.OnReport(func() { freed++ })
+		s.bindAll(t.Context())
+		if got := s.Missing(pod); got != "" || len(s.Slots(pod)) != 2 || freed == 0 {
+			t.Errorf("once it is written: %q, slots %v, %d reports", got, s.Slots(pod), freed)
+		}
+		s.work.ShutDown()
+	})
+}
+
 // TestReservePodTaken: a reserve pod that is deleted while its place is written stands in no pod's way.
 func TestReservePodTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -58,8 +58,9 @@ type Registry struct {
 	work     workqueue.TypedRateLimitingInterface[string]
 	toCharge workqueue.TypedInterface[string]
 
-	// held mirrors the number of placements, so that pods cost no lock if there are none.
-	held atomic.Int64
+	// held mirrors the number of placements, and writing the number of Reservations whose placements are being written, so
+	// that pods cost no lock if there are none.
+	held, writing atomic.Int64
 
 	// acting is held while the ledger and the reserve pods are adjusted to a Reservation. It is acquired before mu.
 	acting sync.Mutex
@@ -312,14 +313,23 @@ func (r *Registry) owned(pod *v1.Pod) (list []*entry) {
 	return list
 }
 
-// Missing returns why a pod cannot use the Reservation that it asks for by name; empty if it can, or asks for none.
+// Missing returns why a pod has to wait for a Reservation that it owns: it asks for that one by name, and it holds
+// nothing; or its placements are being written, and whoever created the pod may have seen them. Empty if it need not.
 func (r *Registry) Missing(pod *v1.Pod) string {
 	name, named := pod.Annotations[v1alpha1.ReservationAnnotation]
-	if !named || reservepods.IsReservePod(pod) {
+	if !named && r.writing.Load() == 0 || reservepods.IsReservePod(pod) {
 		return ""
 	}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	if !named {
+		for _, e := range r.owned(pod) {
+			if e.round != nil && e.round.writing {
+				return "the placements of its Reservation \"" + e.object.Name + "\" are being written"
+			}
+		}
+		return ""
+	}
 	e := r.entries[name]
 	asks := "annotation " + v1alpha1.ReservationAnnotation + " asks for Reservation \"" + name + "\""
 	switch {

@@ -53,7 +53,7 @@ type Reservations interface {
 	Grants(pod *v1.Pod) []hold.Holder
 	// Slots returns what is held for a pod, by node.
 	Slots(pod *v1.Pod) map[string][]reservationstate.Slot
-	// Missing returns why a pod cannot use the Reservation that it asks for by name; empty if it can.
+	// Missing returns why a pod has to wait for a Reservation that it owns; empty if it need not.
 	Missing(pod *v1.Pod) string
 	// Use makes a pod that is now counted on a node use a placement; false if it cannot.
 	Use(pod *v1.Pod, node string, id hold.ID, d ledger.Demand) bool
