@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/metadata"
@@ -176,6 +177,9 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 	failed := sched.FailureHandler
 	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, result *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		one := pod.Pod
+		if errors.Is(result.AsError(), scheduler.ErrNoNodesAvailable) && s.room.IsSingle(one) {
+			result = noNodes(one)
+		}
 		why := result.AsError()
 		again := s.queues.Failed(one, why)
 		s.events.Failed(ctx, one, why)
@@ -192,6 +196,15 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 			s.queues.Again(one)
 		}
 	}
+}
+
+// noNodes is the result of a pod in a cluster without nodes. kube-scheduler asks no plugin then, and tries the pod again
+// after a backoff, as if its cycle had failed. So that the pod waits for its turn, it is as if a plugin had refused it.
+func noNodes(pod *v1.Pod) *fwk.Status {
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
+		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(gang.Name),
+		PreFilterMsg: scheduler.ErrNoNodesAvailable.Error(),
+	}})
 }
 
 // listenToOthers makes what schedulers outside this process have nominated count. Where such room is free again, the

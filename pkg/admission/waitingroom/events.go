@@ -73,7 +73,7 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 		if r.taken == pod.UID {
 			r.line.Vain()
 		}
-		if !member && r.isSingle(pod) {
+		if r.IsSingle(pod) {
 			r.failSingle(pod, why)
 		}
 	})

@@ -20,10 +20,11 @@ func single(pod *v1.Pod) hold.Holder {
 	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: hold.SinglePod(pod.UID)}
 }
 
-// isSingle reports whether a pod in no gang waits here once it has failed. Pods of native pod groups are kube-scheduler's
-// own affair, and those of queues wait there.
-func (r *Room) isSingle(pod *v1.Pod) bool {
-	return pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
+// IsSingle reports whether a pod is in no gang, and waits here once it has failed. Pods of native pod groups are
+// kube-scheduler's own affair, and those of queues wait there.
+func (r *Room) IsSingle(pod *v1.Pod) bool {
+	_, member := r.gangs.GroupOf(pod)
+	return !member && pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
 }
 
 // Enters reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
