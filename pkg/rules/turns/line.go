@@ -33,15 +33,15 @@ const (
 	lookAgain = 100 * time.Millisecond
 )
 
-// Policy orders the jobs of queues: those that it has, since limits keep them waiting or since they are one pod, and the
-// candidates.
+// Policy orders the jobs of queues: those that it has, since limits keep them waiting or since they are one pod, and
+// the candidates.
 type Policy interface {
 	// AddCandidates tells the policy of candidates. One that it was told of already is replaced.
 	AddCandidates(jobs []Job)
 	// RemoveCandidate tells the policy that a job is no longer a candidate.
 	RemoveCandidate(name string)
-	// First returns the first of these jobs in order, as things are; false for none. Limits apply to the jobs that the policy
-	// has, and not to candidates.
+	// First returns the first of these jobs in order, as things are; false for none. Limits apply to the jobs that the
+	// policy has, and not to candidates.
 	First(which Which) (first Job, ok bool)
 }
 
@@ -99,7 +99,8 @@ type Line struct {
 	failed        map[uint64][]*failedAttempt
 	restedCovered bool
 	turn          turn
-	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single pods.
+	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single
+	// pods.
 	notBefore, singlesNotBefore time.Time
 	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row, with strict pauses.
 	inVain      string
@@ -243,8 +244,8 @@ type Outcome struct {
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.
 	Shape Shape
-	// Why stands for the reasons that a single pod was given. One that was given others is tried nevertheless, so that it
-	// does not go on saying them.
+	// Why stands for the reasons that a single pod was given. A pod that was given others is tried all the same, so that
+	// its condition stays true.
 	Why uint64
 	// Holder is what room is made for, if that is not the job.
 	Holder hold.Holder
