@@ -24,11 +24,9 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
-	// mostInVain is how many more turns in a row a job may have in vain, with pauses in which nobody goes ahead, until the
-	// next in order has one.
-	mostInVain = 10
-	// strictPause is the longest pause in which nobody goes ahead of a job that waits for its end.
-	strictPause = 20 * time.Millisecond
+	// patience is how long the others wait, in a row, for the first in order while its attempts place nothing. It is many
+	// times what an attempt takes, also where other programs keep all cores busy.
+	patience = 500 * time.Millisecond
 	// lookAgain is how often candidates that were not looked at for too long are searched for.
 	lookAgain = 100 * time.Millisecond
 )
@@ -102,9 +100,10 @@ type Line struct {
 	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single
 	// pods.
 	notBefore, singlesNotBefore time.Time
-	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row, with strict pauses.
-	inVain      string
-	turnsInVain int
+	// keptFor is the first in order that the others wait for, and keptSince since when; while they may go ahead of it,
+	// that is in the future.
+	keptFor   string
+	keptSince time.Time
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
 	look   bool
 	wakeAt time.Time
@@ -276,10 +275,8 @@ func (l *Line) Fail(missed Job, o Outcome, now time.Time) {
 			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
 		l.restedCovered = false
 	}
-	if l.turn.failed = !o.Some; o.Some || l.inVain != name || pauseAfter(o.Cost) > strictPause {
-		l.inVain, l.turnsInVain = name, 0
-	} else {
-		l.turnsInVain++
+	if l.turn.failed = !o.Some; o.Some {
+		l.keptFor = ""
 	}
 	switch {
 	case j.Single:

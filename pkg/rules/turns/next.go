@@ -24,7 +24,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	j, late, until := l.choose(now, first, queues)
 	if j == nil {
 		if len(l.candidates) == 0 {
-			l.turnsInVain = 0 // all were looked at
+			l.keptFor = "" // all were looked at
 		}
 		return Job{}, false, false, times.Earlier(until, l.wakeAt)
 	}
@@ -185,16 +185,20 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late b
 	}
 	if first.pauses(l, now) {
 		end := first.pauseEnds(l)
-		if end.Sub(now) <= strictPause {
-			return nil, false, end
+		if l.keptFor != first.Name {
+			l.keptFor, l.keptSince = first.Name, now
+		}
+		if until := l.keptSince.Add(patience); !now.Before(l.keptSince) && now.Before(until) {
+			return nil, false, times.Earlier(end, until)
 		}
 		if other := l.meanwhile(now, first, queues); other != nil {
+			l.keptSince = end
 			return other, false, time.Time{}
 		}
 		return nil, false, times.Earlier(end, now.Add(lookAgain))
 	}
-	if l.inVain == first.Name && l.turnsInVain >= mostInVain {
-		l.turnsInVain = 0
+	if l.keptFor == first.Name && !now.Before(l.keptSince.Add(patience)) {
+		l.keptSince = now
 		if other := l.second(now, first, queues); other != nil {
 			return other, false, time.Time{}
 		}
