@@ -18,9 +18,9 @@ const (
 	// retryShare is the most of the scheduling thread that attempts which place nothing may take while something happens
 	// in the cluster all the time: one part in this.
 	retryShare = 5
-	// showUp is how long the pod of a job that was let in may take to come. One that does not is kept back elsewhere, or
-	// is behind other pods in the scheduling queue; the next job is let in.
-	showUp = 200 * time.Millisecond
+	// showUp is how long the pod of a job that was let in may take to come, also where other programs keep all cores busy.
+	// If it does not, it is kept back elsewhere, or is behind other pods in the scheduling queue; the next job is let in.
+	showUp = time.Second
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
