@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -71,12 +70,8 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle
-	contested := false
-	pl.gangs.Look(func(s *gangstate.Gangs) {
-		v = s.BeginCycle(pod)
-		contested = v.Verdict == gangstate.Lead && !pl.holds.Empty() && len(s.LowerRankedHolders(v.Attempt)) > 0
-	})
-	if v.Verdict == gangstate.Lead && (contested || !alone(v.Attempt)) {
+	pl.gangs.Look(func(s *gangstate.Gangs) { v = s.BeginCycle(pod) })
+	if v.Verdict == gangstate.Lead && (!alone(v.Attempt) || len(pl.outranked(v.Attempt)) > 0) {
 		node, status := pl.lead(ctx, state, v.Attempt)
 		if !status.IsSuccess() {
 			state.Write(visitKey, &visitState{verdict: gangstate.Lead})
@@ -163,7 +158,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		result.Nodes, result.Order, result.FromScratch = nil, nil, false
 	}
 	if result.FromScratch {
-		pl.gangs.Look(func(s *gangstate.Gangs) { a = cmp.Or(s.FromScratch(a), a) }) // nothing of it counts as placed
+		a = a.Fresh // nothing of it counts as placed
 	}
 	result.Cost = took
 	var accepted map[types.UID]string
@@ -259,10 +254,8 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		_, all := pl.withinCeilings(a, other)
 		return other.Complete && all
 	}
-	var outranked []string
-	var fresh *gangstate.Attempt
-	pl.gangs.Look(func(s *gangstate.Gangs) { outranked, fresh = s.LowerRankedHolders(a), s.FromScratch(a) })
-	if fresh != nil {
+	outranked := pl.outranked(a)
+	if fresh := a.Fresh; fresh != nil {
 		other, err := p.Plan(ctx, fresh, nil)
 		if err != nil {
 			return nil, nil, err
@@ -299,6 +292,15 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		return result, nil, err
 	}
 	return other, rivals, nil
+}
+
+// outranked lists the groups of this profile that hold capacity without being complete and rank below that of an
+// attempt, the last first.
+func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
+	if !pl.holds.Empty() {
+		pl.gangs.Look(func(s *gangstate.Gangs) { groups = a.Outranks(s.PartialHolders()) })
+	}
+	return groups
 }
 
 func everyWhy(a *gangstate.Attempt, message string) map[gangstate.Key]string {

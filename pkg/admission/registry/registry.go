@@ -262,8 +262,10 @@ func (r *Registry) PartialHolders(below int32, but string) []hold.Holder {
 			continue
 		}
 		p.Look(func(s *gangstate.Gangs) {
-			for _, group := range s.PartialHolders(below) {
-				holders = append(holders, p.Holder(group))
+			for _, rank := range s.PartialHolders() {
+				if rank.Priority < below {
+					holders = append(holders, p.Holder(rank.Name))
+				}
 			}
 		})
 	}

@@ -177,6 +177,20 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 	return accepted, s.take()
 }
 
+// releasePlans gives back what plans gave to a group, for one that begins from scratch.
+func (s *Gangs) releasePlans(grp *group) {
+	for _, g := range grp.gangs {
+		if g.hasStarted() {
+			continue
+		}
+		for _, m := range g.members {
+			if m.state == Planned {
+				s.unplan(m)
+			}
+		}
+	}
+}
+
 // accept gives the members of a plan their nodes. Some may have gone, or have
 // been taken out of the round, since the attempt began.
 func (s *Gangs) accept(grp *group, nodes map[types.UID]string) map[types.UID]string {
