@@ -66,8 +66,8 @@ type Registry struct {
 type Room interface {
 	// Note is called with the effects of each input to the gangs of a profile, with no lock held.
 	Note(profile string, e *gangstate.Effects)
-	// Changed is called when there may be more room.
-	Changed()
+	// Happen is called when something has happened that may help jobs that did not fit.
+	Happen(change turns.Change)
 	// Enters reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its turn.
 	Enters(pod *v1.Pod) bool
 	// Unfit is called with what the cycle of such a pod has found that is about to fail.
@@ -286,7 +286,7 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 
 // Changed is called when something has changed that may help gangs which did not fit.
 func (r *Registry) Changed() {
-	r.room.Changed()
+	r.room.Happen(turns.Freed)
 }
 
 // Turn returns a group that waits for its turn, or has it; false if it does neither.

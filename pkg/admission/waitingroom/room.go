@@ -221,9 +221,8 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	return keeps
 }
 
-// Took is called by the scheduling thread when the cycle of what it has taken begins: of a pod; nil for a native pod
-// group, or none.
-func (r *Room) Took(pod *v1.Pod) {
+// Begin is called by the scheduling thread when the cycle of what it has taken begins.
+func (r *Room) Begin(pod *v1.Pod) {
 	r.idle.Store(false)
 	r.locked(func() {
 		r.taken = ""

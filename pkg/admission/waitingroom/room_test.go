@@ -177,7 +177,7 @@ func (s *stage) ask() string {
 func (s *stage) fail(name string) {
 	s.t.Helper()
 	leader := member(name, 0)
-	s.Took(leader)
+	s.Begin(leader)
 	s.profile.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 		v := g.BeginCycle(leader)
 		if v.Verdict != gangstate.Lead {
@@ -327,7 +327,7 @@ func TestPassOn(t *testing.T) {
 	if !slices.Equal(s.let, []string{"younger"}) {
 		t.Errorf("let in: %v, want the one of the higher queue", s.let)
 	}
-	s.Took(st.MakePod().Name("younger").UID("younger").Obj())
+	s.Begin(st.MakePod().Name("younger").UID("younger").Obj())
 	if s.Ask(s.ctx); len(s.let) > 1 {
 		t.Errorf("%v were let in while the thread is at work", s.let)
 	}
