@@ -37,13 +37,18 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 	case pod.Annotations[v1alpha1.ReservationAnnotation] != "" && d.reserves[pod.Spec.SchedulerName]:
 		return false
 	}
-	return d.gangs.WaitsForRoom(pod)
+	at, member := d.gangs.Standing(pod)
+	return !member || at.WaitsForRoom
 }
 
 // whole reports whether everything exists that is to be placed with a pod, as far as is known.
 func (d *Dispatcher) whole(uid string) bool {
 	pod := d.known(types.UID(uid))
-	return pod == nil || d.gangs.Whole(pod)
+	if pod == nil {
+		return true
+	}
+	at, member := d.gangs.Standing(pod)
+	return !member || at.Whole
 }
 
 // AddCandidates implements [turns.Policy].

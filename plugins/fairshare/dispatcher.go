@@ -128,11 +128,8 @@ type Gangs interface {
 	OnMove(moved func(profile string, key gangstate.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
 	Running(profile string, key gangstate.Key) []gangstate.Footprint
-	// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known
-	// of its gang.
-	WaitsForRoom(pod *v1.Pod) bool
-	// Whole reports whether everything exists that is to be placed with a pod, as far as is known of its gang.
-	Whole(pod *v1.Pod) bool
+	// Standing returns how far the gang of a pod has come; false where the pod is in none that is known.
+	Standing(pod *v1.Pod) (gangstate.Standing, bool)
 	// Synced reports whether all gangs are known that existed at the start.
 	Synced() bool
 	// Changed is called when something has changed that may help gangs which did not fit.

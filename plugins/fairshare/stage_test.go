@@ -179,8 +179,7 @@ func (noGangs) Wants(pod *v1.Pod) (gangstate.Want, bool) {
 	return gangstate.Want{Pods: []*v1.Pod{pod}}, true
 }
 func (noGangs) Running(string, gangstate.Key) []gangstate.Footprint { return nil }
-func (noGangs) WaitsForRoom(*v1.Pod) bool                           { return true }
-func (noGangs) Whole(*v1.Pod) bool                                  { return true }
+func (noGangs) Standing(*v1.Pod) (gangstate.Standing, bool)         { return gangstate.Standing{}, false }
 func (noGangs) Said(string, gangstate.Key) gangstate.Said           { return gangstate.Said{} }
 func (noGangs) OnMove(func(string, gangstate.Key))                  {}
 func (noGangs) Synced() bool                                        { return true }

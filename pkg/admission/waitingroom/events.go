@@ -62,7 +62,7 @@ func (r *Room) goesOn(pod *v1.Pod) bool {
 // Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as an outcome.
 func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	r.gangs.Failed(ctx, pod, why)
-	group, member := r.gangs.GroupOf(pod)
+	group, member := r.groupOf(pod)
 	r.locked(func() {
 		if name, begun := r.line.Turn(); begun && member && name == group.String() {
 			r.line.PassOver(name)

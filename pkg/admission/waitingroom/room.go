@@ -69,8 +69,8 @@ type Gangs interface {
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
 	// GiveBack takes the turn from a group that has not used it: the group waits for another.
 	GiveBack(ctx context.Context, group hold.Holder)
-	// GroupOf returns the group of the gang of a pod; false if the pod is in none.
-	GroupOf(pod *v1.Pod) (hold.Holder, bool)
+	// Standing returns how far the gang of a pod has come; false if the pod is in none.
+	Standing(pod *v1.Pod) (gangstate.Standing, bool)
 	// Serves reports whether a profile has gangs.
 	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
@@ -343,10 +343,11 @@ func (r *Room) turn() (name string, begun bool) {
 
 // groupOf returns the group of the gang of a pod, and whether it is in one; otherwise what the pod is alone.
 func (r *Room) groupOf(pod *v1.Pod) (group hold.Holder, member bool) {
-	if group, member = r.gangs.GroupOf(pod); !member {
-		group = single(pod)
+	at, member := r.gangs.Standing(pod)
+	if key, _, _ := gangstate.KeyOf(pod); !member || at.Gang != key { // it may have moved since
+		return single(pod), false
 	}
-	return group, member
+	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: at.Group}, true
 }
 
 // refresh offers the touched groups that wait for their turn, and withdraws those that no longer do.
