@@ -81,7 +81,7 @@ func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Needs {
 	}
 	choices := []queueing.Choice{{}}
 	if len(usages) > 0 && d.book.Phase(usages[0].Job) == queueing.Admitted {
-		choices = d.book.Choices(usages[0].Job)
+		_, choices = d.book.Choices(usages[0].Job)
 	}
 	needs := make([]queueing.Needs, len(choices))
 	for i, choice := range choices {

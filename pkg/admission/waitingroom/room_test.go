@@ -113,7 +113,7 @@ func (s *stage) First(which turns.Which) (turns.Job, bool) {
 }
 
 func (s *stage) Admit(_ context.Context, job string) *v1.Pod {
-	admitted, _, _ := s.book.Admit(job, s.moment())
+	admitted, _ := s.book.Admit(job, s.moment())
 	return st.MakePod().Namespace("default").Name(admitted.Pod).UID(admitted.Pod).Obj()
 }
 

@@ -47,8 +47,8 @@ func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 		if !ok {
 			return c
 		}
-		admitted, waited, _ := b.Admit(next.Name, at)
-		c.Began = append(c.Began, began{admitted.Queue, waited})
+		admitted, _ := b.Admit(next.Name, at)
+		c.Began = append(c.Began, began{admitted.Queue, admitted.Waited})
 		if next.Name != except {
 			c.Call = append(c.Call, admitted.Pod)
 		}

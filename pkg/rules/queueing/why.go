@@ -60,7 +60,7 @@ func (b *Book) Why(name string, together bool) (Reason, string) {
 	switch bound, over, why := b.judge(j); {
 	case over:
 		if bound.Reason == Overused && together {
-			if ceiling, over := b.Beyond(name); over {
+			if ceiling, over := b.beyond(name); over {
 				bound = ceiling // which more nodes do not change
 			}
 		}
