@@ -299,11 +299,8 @@ func (b *Book) fits(u Usage, more map[*ceiling]int64) bool {
 // yields returns what a job's queue itself has running that may make way for the job.
 func (b *Book) yields(j *job) Vector {
 	sum := Vector{}
-	if b.policies.Preempt == Anything {
-		return b.queues[j.Queue].allocated
-	}
 	for priority, amount := range b.queues[j.Queue].byPriority {
-		if b.policies.Preempt == Lower && priority < j.Priority {
+		if b.policies.Preempt == Anything || b.policies.Preempt == Lower && priority < j.Priority {
 			sum.Add(amount, 1)
 		}
 	}
