@@ -191,7 +191,6 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 
 func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	g := m.gang
-	singly := g.admitsSingly()
 	changed := !saysSame(m.pod, pod)
 	was, came := *m, m.coming()
 	g.change(m, func() { m.observe(pod) })
@@ -218,9 +217,6 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	if m.coming() && !came {
 		g.group.changes++
 	}
-	if g.admitsSingly() != singly {
-		s.admitGang(g)
-	}
 	if a, b := originOf(was.pod), originOf(pod); a.series != b.series || a.issue != b.issue {
 		g.incarnation.seeAgain(podsOf(g.sorted(func(*member) bool { return true })))
 		s.reviewAll(s.findReplaced(g), now)
@@ -246,7 +242,6 @@ func (s *Gangs) dismiss(m *member, now time.Time) {
 
 func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
-	singly := g.admitsSingly()
 	s.unhand(m, m.state)
 	g.leave(m)
 	g.incarnation.end(m.uid())
@@ -265,9 +260,6 @@ func (s *Gangs) remove(m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	s.settle(g, now)
-	if g.admitsSingly() != singly {
-		s.admitGang(g)
-	}
 	if len(g.members) == 0 {
 		s.settleAwaiting(g, now)
 	}
