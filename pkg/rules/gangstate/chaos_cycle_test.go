@@ -129,7 +129,7 @@ func (c *chaos) permit(id types.UID) {
 	wait, _, e := c.s.Permitted(id, c.now)
 	c.say("permit %s: wait %t", id, wait)
 	delete(c.reserving, id)
-	c.ahead[id] = c.s.members[id] != nil && len(c.s.members[id].claims) > 0
+	c.ahead[id] = c.s.members[id] != nil && len(c.s.members[id].claims()) > 0
 	if c.at[id] = binding; wait {
 		c.at[id] = waiting
 	}
