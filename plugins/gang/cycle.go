@@ -104,7 +104,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if v.Attempt != nil {
 		one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
 	}
-	(&planner.Unplaced{Attempt: one}).Write(state)
+	planner.WriteAttempt(state, one)
 	visit.beside = pl.placeOf(pod, need)
 	return nil, nil
 }
@@ -188,7 +188,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	if result.Hopeless {
 		pl.turns.Hopeless(leaderOf(a))
 	}
-	(&planner.Unplaced{Attempt: a.Without(accepted)}).Write(state)
+	planner.WriteAttempt(state, a.Without(accepted))
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
 }
 
@@ -378,7 +378,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
-		if pl.preempts && planner.UnplacedOf(state) != nil {
+		if pl.preempts && planner.AttemptOf(state) != nil {
 			return nil, fwk.NewStatus(fwk.Unschedulable)
 		}
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
