@@ -84,7 +84,7 @@ type queue struct {
 	mine Vector
 	// byPriority is what it has running itself, by the priority of the pods that have it.
 	byPriority map[int32]Vector
-	waiting    map[string]*list // by kind: what the jobs ask for
+	waiting    map[kind]*list
 }
 
 // allocated returns what a queue has running itself.
@@ -119,7 +119,7 @@ func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
 		q = &queue{
-			requested: Vector{}, inVain: Vector{}, idle: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
+			requested: Vector{}, inVain: Vector{}, idle: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[kind]*list{},
 			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
 		}
 		b.queues[name] = q
