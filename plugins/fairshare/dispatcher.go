@@ -112,9 +112,7 @@ type placed struct {
 	heard  heard
 	// rechecks: everything that waiting jobs ask for may be held for them by now.
 	rechecks bool
-	// followsCache: Left is called when the scheduler's cache no longer has a pod. ended are pods that have ended since
-	// dropEnded was called, and overdue those that had ended before.
-	followsCache   bool
+	// ended are pods that have ended since dropEnded was called, and overdue those that had ended before.
 	ended, overdue []*v1.Pod
 }
 
@@ -161,7 +159,7 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 
 // OnChange sets what makes somebody ask whose turn it is; it must not block. That one calls Left. OnChange is called
 // before anything is watched.
-func (d *Dispatcher) OnChange(changed func()) { d.changed, d.followsCache = changed, true }
+func (d *Dispatcher) OnChange(changed func()) { d.changed = changed }
 
 // share sets what there is to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {

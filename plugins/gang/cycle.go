@@ -105,7 +105,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
 	}
 	planner.WriteAttempt(state, one)
-	visit.beside = pl.placeOf(pod, need)
+	visit.beside = pl.placeOf(pod, one)
 	return nil, nil
 }
 
