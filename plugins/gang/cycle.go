@@ -161,15 +161,12 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		a = a.Fresh // nothing of it counts as placed
 	}
 	result.Cost = took
-	var accepted map[types.UID]string
-	pl.gangs.Planned(a, result.Outcome, result.Demand, func(placed map[types.UID]string, e gangstate.Effects) {
-		accepted = placed
-		pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := placed[uid]; return !ok }))
-		if len(placed) > 0 && len(rivals) > 0 {
-			pl.gangs.Yield(ctx, pl.holds.Among(rivals, maps.Values(placed)))
-		}
-		pl.Act(ctx, e)
-	})
+	accepted, e := pl.gangs.Planned(a, result.Outcome, result.Demand)
+	pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
+	if len(accepted) > 0 && len(rivals) > 0 {
+		pl.gangs.Yield(ctx, pl.holds.Among(rivals, maps.Values(accepted)))
+	}
+	pl.Act(ctx, e)
 	pl.recordDecision(ctx, a, result, len(accepted))
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
