@@ -138,7 +138,7 @@ func (r *Room) run(ctx context.Context) {
 		r.asking.Lock()
 		r.bringCalled(ctx) // also in a process that does not schedule
 		r.asking.Unlock()
-		r.Ask(ctx)
+		r.ask(ctx)
 	}
 }
 
@@ -174,19 +174,19 @@ func (r *Room) PassOn(ctx context.Context, hear, pass func()) {
 		}
 	})
 	hear()
-	r.Ask(ctx) // before pods that the event moves to the active queue
+	r.ask(ctx) // before pods that the event moves to the active queue
 	pass()
 	r.locked(func() { r.passing-- })
-	r.Ask(ctx)
+	r.ask(ctx)
 }
 
 // longestPassing is how long jobs of queues wait for events that are passed on without a break. It is many times what
 // one event takes, also where other programs keep all cores busy.
 const longestPassing = 200 * time.Millisecond
 
-// Ask lets in the job whose turn it is if the scheduling thread waits for a pod. Otherwise the thread does that before
+// ask lets in the job whose turn it is if the scheduling thread waits for a pod. Otherwise the thread does that before
 // it takes the next one.
-func (r *Room) Ask(ctx context.Context) {
+func (r *Room) ask(ctx context.Context) {
 	if r.idle.Load() {
 		r.Next(ctx)
 	}

@@ -319,7 +319,7 @@ func TestPassOn(t *testing.T) {
 	s.Wait(s.ctx) // the thread waits for a pod
 	s.PassOn(s.ctx, func() {}, func() {
 		s.offer("older", "low", 1)
-		if s.Ask(s.ctx); len(s.let) > 0 {
+		if s.Room.ask(s.ctx); len(s.let) > 0 {
 			t.Errorf("%v were let in before all had come", s.let)
 		}
 		s.offer("younger", "high", 2)
@@ -328,7 +328,7 @@ func TestPassOn(t *testing.T) {
 		t.Errorf("let in: %v, want the one of the higher queue", s.let)
 	}
 	s.Begin(st.MakePod().Name("younger").UID("younger").Obj())
-	if s.Ask(s.ctx); len(s.let) > 1 {
+	if s.Room.ask(s.ctx); len(s.let) > 1 {
 		t.Errorf("%v were let in while the thread is at work", s.let)
 	}
 	if s.Wait(s.ctx); !slices.Equal(s.let, []string{"younger", "older"}) {
