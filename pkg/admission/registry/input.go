@@ -31,9 +31,7 @@ func (p *Profile) Input(ctx context.Context, f func(s *gangstate.Gangs, now time
 	p.settle(&e)
 	p.mu.Unlock()
 	p.room.Note(p.name, &e)
-	if !e.Idle() {
-		p.adapter.Act(ctx, e)
-	}
+	p.adapter.Act(ctx, e)
 }
 
 // Planned records the outcome of an attempt. What the gangs accept of the plan is held from now
