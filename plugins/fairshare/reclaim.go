@@ -75,7 +75,7 @@ func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Needs {
 	for _, pod := range pods {
 		usage, counted := d.book.Counted(string(pod.UID))
 		if !counted {
-			usage = queueing.Usage{Queue: d.queueOf(pod), Amount: d.usage.Amount(pod)}
+			usage = queueing.Usage{Queue: d.queueOf(pod), Amount: d.claims.Amount(pod)}
 		}
 		usages = append(usages, usage)
 	}
