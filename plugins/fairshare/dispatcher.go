@@ -191,9 +191,8 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		d.share(nodes, args.DeviceClasses)
 	}
 	d.args = args
-	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration,
-		EvictedHold: args.EvictedHold.Duration})
-	d.book.SetPolicies(policiesOf(args.Tiers))
+	d.book.Configure(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration,
+		EvictedHold: args.EvictedHold.Duration}, policiesOf(args.Tiers))
 	d.served[handle.ProfileName()] = true
 	d.mu.Unlock()
 	if !first {

@@ -75,7 +75,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 		c.t.Fatal(err)
 	}
 	d.share(nodes, nil)
-	d.book.SetLimits(queueing.Limits{Window: window, BypassHold: time.Minute})
+	d.book.Configure(queueing.Limits{Window: window, BypassHold: time.Minute}, policiesOf(d.args.Tiers))
 	d.gangs = gangsOf{c: c}
 	d.Preempts(profile)
 	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}

@@ -47,8 +47,7 @@ func newDispatcher(t testing.TB, total int64, window int, queues ...queueing.Que
 	d.pods = podLister{corelisters.NewPodLister(store), store}
 	d.served[profile] = true
 	d.args = defaultArgs()
-	d.book.SetPolicies(policiesOf(d.args.Tiers))
-	d.book.SetLimits(queueing.Limits{Window: window})
+	d.book.Configure(queueing.Limits{Window: window}, policiesOf(d.args.Tiers))
 	d.opened = true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)

@@ -133,7 +133,7 @@ func newStage(t *testing.T) *stage {
 	holds := ledger.New()
 	gangs := registry.New(holds, nil, watches.New())
 	s.book = queueing.NewBook("default", nil)
-	s.book.SetLimits(queueing.Limits{Window: 100})
+	s.book.Configure(queueing.Limits{Window: 100}, queueing.Policies{})
 	s.book.SetTotal(queueing.Vector{gpu: 8})
 	s.Room = New(gangs, s, holds, s, s.time)
 	s.queue = s
@@ -314,7 +314,7 @@ func TestVictimsThatGoOn(t *testing.T) {
 func TestPassOn(t *testing.T) {
 	s := newStage(t)
 	policies := queueing.Policies{QueueOrder: []config.PolicyName{config.PolicyPriority}}
-	s.book.SetPolicies(policies)
+	s.book.Configure(queueing.Limits{Window: 100}, policies)
 	s.book.SetQueues(queueing.Queue{Name: "high", Weight: 1, Priority: 10}, queueing.Queue{Name: "low", Weight: 1, Priority: 1})
 	s.Wait(s.ctx) // the thread waits for a pod
 	s.PassOn(s.ctx, func() {}, func() {

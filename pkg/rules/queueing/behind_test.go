@@ -115,7 +115,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 	} {
 		at := ready
 		b := newBook(tier)
-		b.SetLimits(Limits{Window: 10})
+		b.limits = Limits{Window: 10}
 		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1, Capability: c.child}, Queue{Name: "top", Weight: 1, Capability: c.top})
 		b.SetTotal(Vector{v1.ResourceCPU: 20, gpu: 20})
 		var goal string

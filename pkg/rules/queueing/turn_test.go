@@ -79,7 +79,7 @@ var ready = Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 // opened returns a book with limits, so many GPUs, and queues.
 func opened(limits Limits, total int64, queues ...Queue) *Book {
 	b := newBook(tier)
-	b.SetLimits(limits)
+	b.limits = limits
 	if total > 0 {
 		b.SetTotal(gpus(total))
 	}
