@@ -15,9 +15,9 @@ const cycleAttemptKey fwk.StateKey = "lockstep.dev/Attempt"
 // Clone shares it.
 func (a cycleAttempt) Clone() fwk.StateData { return a }
 
-// WriteAttempt stores what the cycle of a member of a gang has to place, for the plugins that look for room for it. For a
-// member that leads its group this is what the plan of the group did not place. For one that is placed by itself it is
-// that member, before it is known whether it fits.
+// WriteAttempt stores what the cycle of a member of a gang has to place, for the plugins that look for room for it.
+// For a member that leads its group this is what the plan of the group did not place. For one that is placed by itself
+// it is that member, before it is known whether it fits.
 func WriteAttempt(state fwk.CycleState, a *gangstate.Attempt) {
 	state.Write(cycleAttemptKey, cycleAttempt{a})
 }

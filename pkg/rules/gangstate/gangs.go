@@ -93,9 +93,9 @@ func (s *Gangs) gang(key Key) *gang {
 	return g
 }
 
-// See records what the API server says of a pod that has not failed. If the pod names another gang than before, it moves
-// to that gang. If it ran to success, it counts towards the minimum in this life of the gang, also when it is deleted
-// later.
+// See records what the API server says of a pod that has not failed. If the pod names another gang than before, it
+// moves to that gang. If it ran to success, it counts towards the minimum in this life of the gang, also when it is
+// deleted later.
 func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	if !ok {

@@ -130,8 +130,8 @@ func (p *parser) parseObjectMin() (n int, used string) {
 	return n, used
 }
 
-// checkTotal reports a bad number of members that a Strict round waits to have tried. Nothing depends on it, since a group
-// is tried again with each member that comes.
+// checkTotal reports a bad number of members that a Strict round waits to have tried. Nothing depends on it, since a
+// group is tried again with each member that comes.
 func (p *parser) checkTotal() {
 	value, onObject := p.value(v1alpha1.TotalNumberAnnotation)
 	if value == "" {

@@ -284,8 +284,8 @@ func (b *Book) kindOf(j *job) kind {
 	return kind{asks: fmt.Sprint(promised, j.patient(), j.Ready, j.spared.IsZero(), j.Options, j.Parts), hopeless: b.tooLarge(j)}
 }
 
-// list makes a job wait. A hopeless one never has its turn as things are, keeps no other job waiting, and there is no share
-// for it.
+// list makes a job wait. A hopeless one never has its turn as things are, keeps no other job waiting, and there is no
+// share for it.
 func (b *Book) list(j *job) {
 	if j.Begun {
 		b.urgent[j] = true
