@@ -261,8 +261,7 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, queue *gated
 			entity, err := next(logger)
 			pod := podOf(entity)
 			if s.room.Keeps(ctx, pod) {
-				s.room.Took(pod)
-				s.events.Begin()
+				s.events.Begin(pod)
 				return entity, err
 			}
 			queue.PutBack(ctx, pod, factory.Core().V1().Pods().Lister())

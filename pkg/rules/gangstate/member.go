@@ -53,8 +53,6 @@ type member struct {
 	// marked: the timeout annotation was seen on it. Gone again, it revives.
 	marked bool
 
-	// claims are the claims that it names; see claimTurns.
-	claims []types.NamespacedName
 	// losing are the claims reserved for it whose allocation is being taken back; see Withdraw.
 	losing sets.Set[types.NamespacedName]
 	// outdated: a claim was taken back, or it has come from another gang, since it last left the queue.

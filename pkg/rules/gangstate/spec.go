@@ -41,11 +41,8 @@ const (
 type Spec struct {
 	// Min is the number of members that start together; 0 means that it is not stated (yet), and
 	// then no member is scheduled.
-	Min int
-	// Total is the number of members that a Strict round waits to have tried, not below Min. Nothing depends on it, since a
-	// group is tried again with each member that comes.
-	Total int
-	Mode  Mode
+	Min  int
+	Mode Mode
 	// WaitTime is the longest time since the first member was held. After it no member is tried
 	// again until the user acts.
 	WaitTime time.Duration

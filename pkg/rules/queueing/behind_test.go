@@ -115,7 +115,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 	} {
 		at := ready
 		b := newBook(tier)
-		b.SetLimits(Limits{Window: 10})
+		b.limits = Limits{Window: 10}
 		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1, Capability: c.child}, Queue{Name: "top", Weight: 1, Capability: c.top})
 		b.SetTotal(Vector{v1.ResourceCPU: 20, gpu: 20})
 		var goal string
@@ -127,11 +127,11 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 			b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 			goal = j.Name
 		}
-		if bound, over := b.Beyond(goal); !over || !bound.behindOthers() {
+		if bound, over := b.beyond(goal); !over || !bound.behindOthers() {
 			t.Fatalf("%s: before anything runs it is beyond %+v, want to be behind another", c.where, bound)
 		}
 		b.Count("runs", Usage{Queue: "a", Amount: c.runs, Runs: true})
-		if bound, over := b.Beyond(goal); !over || bound.Queue != c.queue || bound.Resource != c.of || bound.behindOthers() {
+		if bound, over := b.beyond(goal); !over || bound.Queue != c.queue || bound.Resource != c.of || bound.behindOthers() {
 			t.Errorf("%s: it is beyond %+v, want %s of queue %s", c.where, bound, c.of, c.queue)
 		}
 		reason, words := b.Blocked(goal)

@@ -7,7 +7,7 @@ import (
 )
 
 // Blocked returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues
-// lets no job in, or the job is beyond a ceiling, as [Book.Beyond] finds, and at the cost of that. An empty reason
+// lets no job in, or the job is beyond a ceiling, as [Book.beyond] finds, and at the cost of that. An empty reason
 // means that it would be. A stronger reason replaces a weaker one at once. A weaker one, which is no reason or only the
 // jobs ahead of it, replaces a stronger one once [Book.News] has found it for [tellOther]: otherwise the reason would
 // change as other jobs come and go, and autoscalers would ask for nodes and give up a second later. For the same reason
@@ -59,7 +59,7 @@ func (b *Book) blockOf(j *job) block {
 	if reason, words := b.Shut(append(queues, j.Queue)...); reason != "" {
 		return block{reason, words}
 	}
-	if bound, beyond := b.Beyond(j.Name); beyond {
+	if bound, beyond := b.beyond(j.Name); beyond {
 		return block{bound.Code(), bound.Brief()}
 	}
 	return block{}

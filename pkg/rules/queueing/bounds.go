@@ -232,11 +232,10 @@ func (b *Book) hoarders(j *job) (list []*job) {
 	return list
 }
 
-// Releases returns the jobs that have to give back what they hold so that a job which has its turn stays below the
+// releases returns the jobs that have to give back what they hold so that a job whose turn has begun stays below the
 // ceilings of its queues: the last in order, as many as it takes.
-func (b *Book) Releases(name string) (releases []Job) {
-	j := b.jobs[name]
-	if j == nil || j.phase != Admitted || j.Begun || !j.spared.IsZero() {
+func (b *Book) releases(j *job) (releases []Job) {
+	if j.Begun || !j.spared.IsZero() {
 		return nil
 	}
 	chosen := map[*job]bool{}
@@ -300,11 +299,8 @@ func (b *Book) fits(u Usage, more map[*ceiling]int64) bool {
 // yields returns what a job's queue itself has running that may make way for the job.
 func (b *Book) yields(j *job) Vector {
 	sum := Vector{}
-	if b.policies.Preempt == Anything {
-		return b.queues[j.Queue].allocated
-	}
 	for priority, amount := range b.queues[j.Queue].byPriority {
-		if b.policies.Preempt == Lower && priority < j.Priority {
+		if b.policies.Preempt == Anything || b.policies.Preempt == Lower && priority < j.Priority {
 			sum.Add(amount, 1)
 		}
 	}
@@ -341,10 +337,9 @@ func (b *Book) tooLarge(j *job) bool {
 	})
 }
 
-// OverLimit returns the bounds of a job whose turn it is although its queue is at a limit: other pods
+// overLimitBounds returns the bounds of a job whose turn it is although its queue is at a limit: other pods
 // have to make way first. There are none if they have, or if it was not at one.
-func (b *Book) OverLimit(name string) []Bound {
-	j := b.jobs[name]
+func (b *Book) overLimitBounds(j *job) []Bound {
 	if j == nil || !j.turn.overLimit {
 		return nil
 	}
@@ -386,12 +381,19 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 
 // Choices returns the options with which an admitted job is above no limit as things are; if there are none, the option
 // that it was charged with before. The job is charged with the first one returned, which is the previous option if that
-// is still possible.
-func (b *Book) Choices(name string) []Choice {
+// is still possible. exceeded are the bounds of the job if its turn has begun although its queue is at a limit, and
+// other pods have still to make way.
+func (b *Book) Choices(name string) (exceeded []Bound, keeps []Choice) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted {
-		return nil
+		return nil, nil
 	}
+	keeps = b.choose(j)
+	return b.overLimitBounds(j), keeps
+}
+
+// choose charges an admitted job with the first of the options that it returns, see [Book.Choices].
+func (b *Book) choose(j *job) []Choice {
 	if len(j.Options) == 1 {
 		return []Choice{{Need: j.turn.lacks}}
 	}

@@ -87,7 +87,7 @@ type history struct {
 // listed is where a job is that waits: kind is that of the list that it is in, and index its place in the list's heap,
 // -1 if it is not there.
 type listed struct {
-	kind  string
+	kind  kind
 	index int
 }
 
