@@ -66,8 +66,8 @@ func isBack(f facts, e queueing.Evicted) bool {
 	return f.Stage.Min > 0 && f.Members.Reaches(&f.Stage)
 }
 
-// jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else the
-// one of the name. What another controller made is that one's to end, and to make again.
+// jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else
+// the one of the name. What another controller made is that one's to end, and to make again.
 func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (bool, error) {
 	if owner := metav1.GetControllerOfNoCopy(pg); owner != nil && owner.Kind == "Job" {
 		name = owner.Name

@@ -103,7 +103,7 @@ func TestEndEvicted(t *testing.T) {
 	}
 }
 
-// TestEvictedForGood: that a gang was evicted, and that its Job makes its pods again, is not said any longer once the Job
+// TestEvictedForGood: that a gang was evicted, and that its Job makes its pods again, is no longer said once the Job
 // has ended.
 func TestEvictedForGood(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -153,8 +153,8 @@ func (s *Gangs) listen(m *member) {
 	}
 }
 
-// reportDifferences reports what a member that has come says of its gang, or the one that has defined it so far, and the
-// member that defines it now does not. Members that change later may be about to change one by one.
+// reportDifferences reports what a member that has come says of its gang, or the one that has defined it so far, and
+// the member that defines it now does not. Members that change later are not compared: a user changes one by one.
 func (s *Gangs) reportDifferences(m *member) {
 	g := m.gang
 	definer, other := g.defining(), m
