@@ -6,8 +6,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // Recorder returns a recorder whose events about reserve pods are about their Reservations: the API server has no such
@@ -22,15 +25,15 @@ func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, actio
 	text := fmt.Sprintf(note, args...)
 	if pod, ok := regarding.(*v1.Pod); ok && pod != nil {
 		text = Words(pod, text)
-		if waits := reason == failedScheduling || reason == v1.PodReasonUnschedulable; waits && IsReservePod(pod) && namesNode(pod) {
+		if waitsForOthers.Has(reason) && IsReservePod(pod) && namesNode(pod) {
 			kind = v1.EventTypeNormal
 		}
 	}
 	r.inner.Eventf(known(regarding), known(related), kind, reason, action, "%s", text)
 }
 
-// failedScheduling is the reason of kube-scheduler's event for a pod that does not fit.
-const failedScheduling = "FailedScheduling"
+// waitsForOthers are the reasons of events for pods that start once others have gone; the first is kube-scheduler's.
+var waitsForOthers = sets.New("FailedScheduling", v1.PodReasonUnschedulable, string(queueing.Capability), string(queueing.Behind))
 
 // namesNode reports whether a pod may run only on nodes that it names.
 func namesNode(pod *v1.Pod) bool {

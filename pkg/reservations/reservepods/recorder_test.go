@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // notes is a recorder that notes what events are about.
@@ -84,6 +86,8 @@ func TestWaitingIsNoWarning(t *testing.T) {
 	}{
 		"kube-scheduler finds no place on them": {named, "FailedScheduling", v1.EventTypeNormal},
 		"they have no room for all of it":       {named, v1.PodReasonUnschedulable, v1.EventTypeNormal},
+		"its queue waits for them":              {named, string(queueing.Behind), v1.EventTypeNormal},
+		"its queue is closed":                   {named, string(queueing.Closed), v1.EventTypeWarning},
 		"its template has a bad value":          {named, "BadGangValue", v1.EventTypeWarning},
 		"it names no nodes":                     {reservePod("a").Obj(), "FailedScheduling", v1.EventTypeWarning},
 		"a pod names a node":                    {real, "FailedScheduling", v1.EventTypeWarning},
