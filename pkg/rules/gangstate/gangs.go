@@ -178,6 +178,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	g.relive(m)
 	g.enter(m)
 	s.listen(m)
+	s.reportDifferences(m)
 	s.reportRefused(m)
 	s.reportNative(g, m.pod)
 	if g.defining() != g.definer {

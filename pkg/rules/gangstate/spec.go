@@ -207,6 +207,34 @@ var describing = func() (names []string) {
 	return append(names, v1alpha1.PodGroupMinAvailableLabel)
 }()
 
+// differences returns what a pod says of its gang, and the pod that defines the gang does not.
+func differences(pod, definer *v1.Pod) (problems []Problem) {
+	compare := func(key, value, used string) {
+		if value == "" || value == used {
+			return
+		}
+		counts := fmt.Sprintf("%q", used)
+		if used == "" {
+			counts = "what the PodGroup says, or the default"
+		}
+		problems = append(problems, Problem{
+			Key: key, Value: value, Want: fmt.Sprintf("what pod %s says, which counts for the gang", definer.Name),
+			Used: counts + "; write the same on all its pods",
+		})
+	}
+	if ok, _ := definesGang(pod); ok {
+		key, value := statedMin(pod)
+		_, used := statedMin(definer)
+		compare(key, value, used)
+	}
+	for _, key := range describing {
+		if key != v1alpha1.MinAvailableAnnotation && key != v1alpha1.PodGroupMinAvailableLabel {
+			compare(key, pod.Annotations[key], definer.Annotations[key])
+		}
+	}
+	return problems
+}
+
 // describesGang reports whether a pod carries anything besides membership, so that it may add to what
 // a PodGroup says.
 func describesGang(pod *v1.Pod) bool {

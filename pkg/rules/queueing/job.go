@@ -159,6 +159,17 @@ func (b *Book) Jobs(phase Phase) (jobs []Job) {
 	return jobs
 }
 
+// Pending returns how many jobs wait for their turn, by queue.
+func (b *Book) Pending() map[string]int {
+	pending := map[string]int{}
+	for _, j := range b.timed {
+		if j.phase == Waiting {
+			pending[j.Queue]++
+		}
+	}
+	return pending
+}
+
 // Representative returns the pod that stands at the gate for a job that waits; empty for any other.
 func (b *Book) Representative(name string) string {
 	if j := b.jobs[name]; j != nil && j.phase == Waiting {
