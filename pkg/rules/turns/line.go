@@ -24,6 +24,9 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
+	// mostInVain is how many more turns in a row a job may have in vain, with short pauses, until the next in order has one.
+	mostInVain = 10
+	shortPause = 20 * time.Millisecond
 	// patience is how long the others wait, in a row, for the first in order while its attempts place nothing. It is many
 	// times what an attempt takes, also where other programs keep all cores busy.
 	patience = 500 * time.Millisecond
@@ -100,6 +103,9 @@ type Line struct {
 	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single
 	// pods.
 	notBefore, singlesNotBefore time.Time
+	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row, with short pauses.
+	inVain      string
+	turnsInVain int
 	// keptFor is the first in order that the others wait for, and keptSince since when; while they may go ahead of it,
 	// that is in the future.
 	keptFor   string
@@ -277,6 +283,11 @@ func (l *Line) Fail(missed Job, o Outcome, now time.Time) {
 	}
 	if l.turn.failed = !o.Some; o.Some {
 		l.keptFor = ""
+	}
+	if o.Some || l.inVain != name || pauseAfter(o.Cost) > shortPause {
+		l.inVain, l.turnsInVain = name, 0
+	} else {
+		l.turnsInVain++
 	}
 	switch {
 	case j.Single:

@@ -24,7 +24,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	j, late, until := l.choose(now, first, queues)
 	if j == nil {
 		if len(l.candidates) == 0 {
-			l.keptFor = "" // all were looked at
+			l.keptFor, l.turnsInVain = "", 0 // all were looked at
 		}
 		return Job{}, false, false, times.Earlier(until, l.wakeAt)
 	}
@@ -197,8 +197,8 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late b
 		}
 		return nil, false, times.Earlier(end, now.Add(lookAgain))
 	}
-	if l.keptFor == first.Name && !now.Before(l.keptSince.Add(patience)) {
-		l.keptSince = now
+	if l.inVain == first.Name && l.turnsInVain >= mostInVain {
+		l.turnsInVain = 0
 		if other := l.second(now, first, queues); other != nil {
 			return other, false, time.Time{}
 		}
