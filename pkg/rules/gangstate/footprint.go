@@ -130,17 +130,3 @@ func MinimumOf(pod *v1.Pod) (int, bool) {
 	spec, _ := Parse(key, nil, pod, Defaults{})
 	return spec.Min, spec.Min > 0
 }
-
-// StartTogether returns how many members of its gang start together, as a pod and its PodGroup say, nil for none; 0 if
-// neither does, or the gang starts in stages.
-func StartTogether(pod *v1.Pod, object *Object) int {
-	key, _, member := KeyOf(pod)
-	if !member {
-		return 0
-	}
-	spec, _ := Parse(key, object, pod, Defaults{})
-	if len(spec.Stages) > 0 {
-		return 0
-	}
-	return spec.Min
-}

@@ -78,17 +78,3 @@ func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod 
 	groups, err := Read(ctx, live, mapper, key)
 	return groups.Said().Queue, err
 }
-
-// Minimum returns how many members of its gang start together, by the pod, or by the first PodGroup that the gang has;
-// 0 where neither names it, or the gang starts in stages.
-func Minimum(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (int, error) {
-	key, _, member := gangstate.KeyOf(pod)
-	if !member {
-		return 0, nil
-	}
-	groups, err := Read(ctx, live, mapper, key)
-	if err != nil {
-		return 0, err
-	}
-	return gangstate.StartTogether(pod, groups.Object()), nil
-}
