@@ -49,7 +49,7 @@ func (o Owner) ID() string {
 	if o.IsPod() {
 		return hold.SinglePod(o.Pod)
 	}
-	return o.Profile + "/" + o.Gang.String()
+	return o.Gang.In(o.Profile)
 }
 
 // Together returns the footprints of the gang of a pod, and of the gangs that start together with it and have running

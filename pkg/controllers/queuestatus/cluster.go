@@ -79,7 +79,7 @@ func groupOf(as member) string {
 	if as.scheduler == "" {
 		return ""
 	}
-	return as.scheduler + "/" + as.gang.String()
+	return as.gang.In(as.scheduler)
 }
 
 // statuses returns the status of each queue, by name. now is the transition time of conditions that change. What

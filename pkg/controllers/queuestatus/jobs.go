@@ -56,11 +56,11 @@ func (c *cluster) addGang(all jobs, as member, pods []*v1.Pod) {
 		}
 		return
 	}
-	first := as.gang.String()
+	first := as.gang.In(as.scheduler)
 	for _, other := range is.Spec.Groups {
-		first = min(first, other.String())
+		first = min(first, other.In(as.scheduler))
 	}
-	all.add(as.scheduler+"/"+first, job{parts: is.Spec.Mode == gangstate.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
+	all.add(first, job{parts: is.Spec.Mode == gangstate.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
 }
 
 // add adds pods that wait to a job, of which so many have to start.
