@@ -32,7 +32,7 @@ type Place struct {
 }
 
 // Ending returns the pods that end without being chosen: those that are being deleted, and those being evicted. leaving
-// are those of them that are not [Stuck].
+// are the ending pods that are not [Stuck].
 func Ending(nodes Nodes, underway map[types.UID]bool, now time.Time) (ending map[types.UID]bool, leaving []Place) {
 	ending = underway
 	for node := range nodes.Len() {

@@ -41,8 +41,8 @@ func (d *Dispatcher) recheck() {
 	d.signal()
 }
 
-// SetReserved sets what finds what is held for jobs: where that is all that they ask for, they are admitted whenever
-// they come. It is called before anything is scheduled.
+// SetReserved sets who knows what is reserved for jobs. A job for which all that it asks for is reserved is admitted at
+// once. It is called before anything is scheduled.
 func (d *Dispatcher) SetReserved(reserved Reserved) {
 	defer d.lock()()
 	d.reserved = reserved

@@ -104,9 +104,8 @@ func (d *Dispatcher) Line(pod *v1.Pod) (at, of int, first string) {
 	return at, len(line), line[0].Title
 }
 
-// say returns what to write into the status of the pods of a job in no gang: what it waits for, which counts as told
-// once all of them have it; or, of one that did not fit, what keeps it from more nodes now, in place of what was
-// written about that when it failed.
+// say returns the condition for the pods of a job in no gang: what it waits for, or if it did not fit, what limits it
+// now. That replaces what was written when it failed. It counts as told once all its pods have the condition.
 func (d *Dispatcher) say(job string) status.PendingCondition {
 	defer d.lock()()
 	report, due := d.book.Report(job, d.moment())

@@ -97,8 +97,8 @@ func keptFor(c *cycle, slot *reservationstate.Slot, placements []reservationstat
 	return kept
 }
 
-// keptBut adds up what all placements but one keep: what is left of them, by left if it has them, and the parts of
-// users that a what-if has removed from the node.
+// keptBut adds up what all placements but own keep of cards: what is left of them (as left says, if it has them), and
+// the parts of users that a what-if has removed from the node.
 func keptBut(own hold.ID, left map[hold.ID]int64, placements []reservationstate.OnCard, pod *v1.Pod,
 	info fwk.NodeInfo) gpucards.Kept {
 	kept := gpucards.Kept{By: map[int]int64{}}

@@ -30,8 +30,8 @@ var types = map[string]string{
 	"podgroup": "podgroup", "podgroups": "podgroup", "pg": "podgroup", "gang": "podgroup",
 }
 
-// find returns the gang that a user names, as namespace/name. Without a name it is the one of the namespace that waits;
-// where that is not one, find lists those that do and returns an empty name.
+// find returns the gang that a user names, as namespace/name. Without a name it returns the only gang of the namespace
+// that waits. If there are several or none, it prints them and returns an empty name.
 func (o *options) find(ctx context.Context, name string) (string, error) {
 	namespace, err := o.Namespace(false)
 	if err != nil {

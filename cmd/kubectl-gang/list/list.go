@@ -23,8 +23,7 @@ import (
 const (
 	listKind = "GangList"
 
-	// unknown is what kubectl prints of what it does not know: every gang has what it stands for, where its user may read
-	// all that there is of it.
+	// unknown is printed, as kubectl does, where the user may not read the object that would tell.
 	unknown = "<unknown>"
 
 	long = `List gangs, in whichever way they are one: by annotations, by a PodGroup of the community, by a native PodGroup, or by

@@ -157,16 +157,16 @@ func (r *Room) Rouse() {
 	}
 }
 
-// Wait is called by the scheduling thread before it takes a pod, which may have to wait for one. It lets in the job whose
-// turn it is.
+// Wait is called by the scheduling thread before it takes a pod, which may have to wait for one. It lets in the job
+// whose turn it is.
 func (r *Room) Wait(ctx context.Context) {
 	r.idle.Store(true)
 	r.Next(ctx)
 }
 
-// PassOn delivers a cluster event: hear delivers it to listeners, then pass to the scheduling queue. Until both are done,
-// no job of a queue is let in, because the event may still bring one that comes first. Gangs in no queue are let in between
-// the two.
+// PassOn delivers a cluster event: hear delivers it to listeners, then pass to the scheduling queue. Until both are
+// done, no job of a queue is let in, because the event may still bring one that comes first. Gangs in no queue are let
+// in between the two.
 func (r *Room) PassOn(ctx context.Context, hear, pass func()) {
 	r.locked(func() {
 		if r.passing++; r.passing == 1 {
@@ -180,11 +180,12 @@ func (r *Room) PassOn(ctx context.Context, hear, pass func()) {
 	r.Ask(ctx)
 }
 
-// longestPassing is how long jobs of queues wait for events that are passed on without a break.
-const longestPassing = 20 * time.Millisecond
+// longestPassing is how long jobs of queues wait for events that are passed on without a break. It is many times what
+// one event takes, also where other programs keep all cores busy.
+const longestPassing = 200 * time.Millisecond
 
-// Ask lets in the job whose turn it is if the scheduling thread waits for a pod. Otherwise the thread does that before it
-// takes the next one.
+// Ask lets in the job whose turn it is if the scheduling thread waits for a pod. Otherwise the thread does that before
+// it takes the next one.
 func (r *Room) Ask(ctx context.Context) {
 	if r.idle.Load() {
 		r.Next(ctx)
@@ -246,9 +247,9 @@ func (r *Room) Took(pod *v1.Pod) {
 
 // Next lets in the job whose turn it is, if there is one: its pod is in the scheduling queue when Next returns.
 //
-// The scheduling thread calls it before it takes a pod, so it takes no pod of lower rank in place of a job that a change
-// may help. While the thread waits for a pod, the goroutine that delivers a cluster event calls it, see [Room.PassOn]. It
-// costs a look-up, and after a change a look at each job that rests.
+// The scheduling thread calls it before it takes a pod, so it takes no pod of lower rank in place of a job that a
+// change may help. While the thread waits for a pod, the goroutine that delivers a cluster event calls it, see
+// [Room.PassOn]. It costs a look-up, and after a change a look at each job that rests.
 func (r *Room) Next(ctx context.Context) {
 	r.asking.Lock()
 	defer r.asking.Unlock()

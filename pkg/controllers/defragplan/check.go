@@ -26,8 +26,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
-// check finds out whether a plan still leads to its goal. Before the first eviction, that is with all that it counts
-// on, and at the cost that it shows; once it has begun, with what more moves need.
+// check finds out whether a plan still leads to its goal. Before the first eviction it checks all that the plan counts
+// on, and the cost that it shows; once the plan has begun, only what the remaining moves need.
 func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen, begun bool, now time.Time) error {
 	why, said, err := r.blocked(ctx, p)
 	if err != nil {

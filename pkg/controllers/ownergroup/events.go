@@ -89,7 +89,7 @@ func reference(namespace string, owner metav1.OwnerReference) *v1.ObjectReferenc
 		Name: owner.Name, UID: owner.UID}
 }
 
-// tell records an event of a gang, if it is not the last one that was; where it is nil, it forgets that.
+// tell records an event of a gang, unless it repeats the gang's last one. If e is nil, the last one is forgotten.
 func (r *reconciler) tell(key types.NamespacedName, e *status.Event) {
 	if e == nil {
 		r.told.Delete(key)

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// conditions returns what the conditions should be. Where they are that already, it
+// conditionsOf returns what the conditions should be. Where they are that already, it
 // returns them as they are.
 func conditionsOf(pg *coscheduling.PodGroup, f facts, now metav1.Time) []metav1.Condition {
 	want := scheduled(f)
@@ -105,7 +105,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	}
 }
 
-// ours reports whether this controller wrote the condition as it stands, alone or in
+// isOurs reports whether this controller wrote the condition as it stands, alone or in
 // the same words as another writer. Where the field managers are not known, the
 // reason has to decide.
 func isOurs(pg *coscheduling.PodGroup, current *metav1.Condition) bool {

@@ -17,12 +17,12 @@ const (
 	Scheduled schedulingv1alpha1.PodGroupPhase = "Scheduled"
 )
 
-// wishes returns what the PodGroup defines of its gang.
+// wishesOf returns what the PodGroup defines of its gang.
 func wishesOf(pg *coscheduling.PodGroup) *gangstate.Object {
 	return gangstate.ReadPodGroup(pg, &pg.Spec)
 }
 
-// next returns the status for the facts, given the present one.
+// nextStatus returns the status for the facts, given the present one.
 func nextStatus(pg *coscheduling.PodGroup, f facts, now metav1.Time) coscheduling.PodGroupStatus {
 	was := pg.Status
 	if cleanedUp(was, f) {

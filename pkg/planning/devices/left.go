@@ -49,9 +49,8 @@ func (o *Overlay) Left(class, node string) (left int, bounded bool, err error) {
 	return c.free[node] + c.delta[node], c.bounded, nil
 }
 
-// Among counts the devices of a class among those that claims would have, each once. untold are the claims for which
-// that is unknown: those that would not be allocated, and all if Left is not bounded. Claims that do not exist have
-// none.
+// Among counts the distinct devices of a class that would be allocated to claims. untold are the claims for which that
+// is unknown: those that would not be allocated, and all if Left is not bounded. Claims that do not exist have none.
 func (o *Overlay) Among(class string,
 	claims ...types.NamespacedName) (count int, untold []*resourceapi.ResourceClaim, err error) {
 	c, err := o.counted(class)

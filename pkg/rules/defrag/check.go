@@ -97,9 +97,9 @@ func (p *Problem) checkBounds(moves []Move) error {
 	return nil
 }
 
-// checkOrder checks that each move has room when only the moves that it is after are done, and
-// those that these are after, while all that come to its target earlier are there, and that moves
-// which share a limit take turns. So any order that respects After works, including the plan's own.
+// checkOrder checks that each move has room if, of the moves that leave its target, only those that it comes after are
+// done (and those that these come after), and all that come to its target earlier; and that moves which share a limit
+// take turns. So any order that respects After works, including the plan's own.
 func (p *Problem) checkOrder(plan Plan) error {
 	free := p.free(plan.Places)
 	before, sharing := make([]map[int]bool, len(plan.Moves)), map[int][]int{}

@@ -149,10 +149,9 @@ func (q *sequence) unmake() {
 	}
 }
 
-// linked sets for each of the moves, which are in order, which others it comes after: of the moves
-// that leave its target it drops, one after the other, each that the move can do without. Moves
-// that come to the target earlier count as done. Of the moves that share a limit of n, each comes
-// after the n-th before it, so that no more than n are under way at a time.
+// linked sets After of each of the moves, which are in order. A move comes after as few of the moves that leave its
+// target as it can do with; moves that come to the target earlier count as done. Of the moves that share a limit of n,
+// each comes after the n-th before it, so that no more than n are under way at a time.
 func (p *Problem) linked(places [][][]int, moves []Move) []Move {
 	moves = slices.Clone(moves)
 	into, outOf := map[int][]int{}, map[int][]int{} // earlier moves by node

@@ -2,7 +2,7 @@ package gangstate
 
 // A NonStrict group keeps what it got, and waits for the rest. That may be in a domain without more room, or on nodes
 // that its other members need, while there is room for all of it elsewhere. So an attempt that fails is followed by one
-// from scratch. Only if that one is complete, or a place that it had is lost, the group lets go of what it had.
+// from scratch. The group gives back what it held only if that one is complete, or if a place that it held is lost.
 
 // FromScratch returns what an attempt would be if the group held nothing that plans gave it; nil if it holds
 // nothing such.

@@ -78,7 +78,7 @@ type progress struct {
 	// begin is what is known of how the members that run began to.
 	begin begin
 	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing. It begins again when a gang
-	// that lacks only what it has grown by begins to lose members: losesMembers says that it has.
+	// that is still growing begins to lose members: losesMembers says that it has.
 	broken       time.Time
 	losesMembers bool
 	// lastMin is the minimum when it last ran whole, since anything runs. For a gang that ran before it was seen

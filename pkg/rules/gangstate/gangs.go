@@ -93,8 +93,8 @@ func (s *Gangs) gang(key Key) *gang {
 	return g
 }
 
-// See records what the API server says of a pod that has not ended. It is in the gang that it names now: it leaves
-// the one that it was in before.
+// See records what the API server says of a pod that has not ended. If the pod names another gang than before, it moves
+// to that gang.
 func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	if !ok {

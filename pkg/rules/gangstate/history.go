@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// History is the incarnation of a gang for callers that look at all its pods now and then. The zero History has seen none.
-// It is not safe for concurrent use.
+// History is the incarnation of a gang for callers that look at all its pods now and then. The zero History has seen
+// none. It is not safe for concurrent use.
 type History struct{ incarnation }
 
-// See records all pods of the gang, except those that are being deleted and have not succeeded. madeFor is the owner for
-// which the PodGroup was made; empty for none.
+// See records all pods of the gang, except those that are being deleted and have not succeeded. madeFor is the owner
+// for which the PodGroup was made; empty for none.
 func (h *History) See(pods []*v1.Pod, madeFor types.UID) {
 	if h.unfinished == nil {
 		h.incarnation = newIncarnation()
@@ -60,8 +60,8 @@ func (h *History) See(pods []*v1.Pod, madeFor types.UID) {
 	}
 }
 
-// Includes reports whether a pod that has ended belongs to the incarnation. Of those that succeeded only those do that
-// ran to success.
+// Includes reports whether a pod that has ended belongs to the incarnation. A pod in the phase Succeeded does only if
+// it ran to success.
 func (h *History) Includes(pod *v1.Pod) bool {
 	if _, counts := h.finished[pod.UID]; !counts && pod.Status.Phase == v1.PodSucceeded {
 		return false

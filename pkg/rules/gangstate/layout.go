@@ -42,8 +42,8 @@ type Layout struct {
 	Shared bool
 }
 
-// Wished returns the levels by which the gang itself asks to be laid out. If one domain of one of
-// them takes it, it is laid out as it asks.
+// Wished returns the levels by which the gang itself asks to be laid out. Its wish is met if one domain of any of them
+// takes the whole gang.
 func (l *Layout) Wished() []string {
 	if l.Custom {
 		return nil

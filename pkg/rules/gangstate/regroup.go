@@ -26,10 +26,9 @@ func (s *Gangs) unname(g *gang, groups []Key) {
 	}
 }
 
-// regroup puts g and the gangs that agree with it into one group: gangs that name each other. A
-// gang that names one that does not name it back waits for that one, but does not bind it. The
-// plans of the old groups are void; what is held stays so, and counts in the new one. The caller
-// settles g.
+// regroup puts g and the gangs that agree with it into one group: gangs that name each other. A gang also waits for a
+// gang that does not name it back, but is not in its group. The plans of the old groups are void; what is held stays
+// so, and counts in the new one. The caller settles g.
 func (s *Gangs) regroup(g *gang, now time.Time) {
 	together := s.agreeing(g)
 	var old []*group

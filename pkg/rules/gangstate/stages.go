@@ -17,9 +17,9 @@ import (
 // wait for it. There are at least two; nil if all members are made at once.
 type Stages []int
 
-// reached returns the stage that is to run now, from 0: the first that is not all standing, or the
-// last one that is if there is no member beyond it yet. standing are the members that are bound or
-// have succeeded; all are those and the ones that wait.
+// reached returns the stage that is to run now, from 0: the first that is not complete; or the last complete one, while
+// there is no member of the next. standing is the number of members that are bound or have succeeded; all is the number
+// of those and the ones that wait.
 func (s Stages) reached(standing, all int) int {
 	stage := 0
 	for stage < len(s)-1 && standing >= s[stage] && all > s[stage] {

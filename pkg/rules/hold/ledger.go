@@ -132,8 +132,8 @@ type Ledger struct {
 // entry is a hold and its parts.
 type entry struct {
 	Hold
-	// left is what pods have not taken of it, and what it adds to its node. part is what it has taken of the hold in From.
-	// What was taken and what is left add up to the whole.
+	// left is the part that pods have not taken; it counts on the node. part is what this hold has taken of the hold in
+	// From. What was taken and what is left add up to the whole.
 	left, part Taken
 }
 

@@ -133,8 +133,8 @@ func (s *solver) compactFirst(p part, scopes []topology.Ranked, mix []share) {
 	slices.SortStableFunc(scopes, func(a, b topology.Ranked) int { return cmp.Compare(spread[a.Value], spread[b.Value]) })
 }
 
-// maySkip reports whether a domain need not be tried: it cannot take the gang, and it is known how many members it
-// takes, or that it is not among those that take the most.
+// maySkip reports whether a domain need not be tried: it cannot take the gang, and how many members it takes is known,
+// or is too few to matter to the explanation.
 func (s *solver) maySkip(p part, scope topology.Ranked) bool {
 	if s.mayTake(p, scope) {
 		return false

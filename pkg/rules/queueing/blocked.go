@@ -75,8 +75,8 @@ func (b *blocked) take(now block) (isNew bool) {
 	return isNew
 }
 
-// ease records that less keeps a job from more nodes than before, and reports whether that counts by now: at once, or
-// because it has been so for long enough: then the most that has kept it since is what does.
+// ease records that less limits a job than before, and reports whether that counts by now: at once, or once it has been
+// so for long enough. What counts then is the strongest limit seen in that time.
 func (b *blocked) ease(less block, now time.Time, atOnce bool) bool {
 	if b.eased.IsZero() {
 		b.eased = now

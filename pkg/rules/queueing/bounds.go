@@ -152,8 +152,8 @@ func (b *Book) above(queues []string, at string) bool {
 	return slices.ContainsFunc(queues, func(queue string) bool { return slices.Contains(b.Path(queue), at) })
 }
 
-// has returns how much a job, by its name, has in what a queue and those below it use: what it asks for if it is its
-// turn, and what is promised to it.
+// has returns the part of a job, by its name, in the usage of a queue and those below it: what it asks for if it has
+// its turn, and what is promised to it.
 func (b *Book) has(job, at string, name v1.ResourceName) int64 {
 	sum := b.at(b.promised[job], at, name)
 	if j := b.jobs[job]; j != nil && j.phase == Admitted {
@@ -232,8 +232,8 @@ func (b *Book) hoarders(j *job) (list []*job) {
 	return list
 }
 
-// Releases returns the jobs that have to give back what they hold so that a job which has its turn keeps the ceilings
-// of its queues: those that come last, as many as it takes.
+// Releases returns the jobs that have to give back what they hold so that a job which has its turn stays below the
+// ceilings of its queues: the last in order, as many as it takes.
 func (b *Book) Releases(name string) (releases []Job) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted || j.Begun || !j.spared.IsZero() {
@@ -384,9 +384,9 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	return exceeded, nil
 }
 
-// Choices returns the options with which an admitted job is above no limit as things are. The job
-// is charged with the first: the one that it was charged with before, if that is among them. If
-// there are none, it returns that one.
+// Choices returns the options with which an admitted job is above no limit as things are; if there are none, the option
+// that it was charged with before. The job is charged with the first one returned, which is the previous option if that
+// is still possible.
 func (b *Book) Choices(name string) []Choice {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted {

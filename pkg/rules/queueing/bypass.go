@@ -26,8 +26,8 @@ type missed struct {
 type Limits struct {
 	// Window is how many jobs may have their turn at once.
 	Window int
-	// MaxBypass is how many jobs may pass one that does not fit; 0 for any number. When that many have, jobs that
-	// come after it, and ask for any of what it asks for, wait until it is placed, gone, or let off. If a ceiling
+	// MaxBypass is how many jobs may pass one that does not fit; 0 for any number. Once that many have, later jobs that
+	// ask for any resource that it asks for wait until it is placed or gone, or until BypassHold is over. If a ceiling
 	// keeps it waiting, only jobs under that ceiling do.
 	MaxBypass int
 	// BypassHold is how long they wait at first. Each time it is twice as long, and twice as many may

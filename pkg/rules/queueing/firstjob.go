@@ -130,9 +130,9 @@ func (b *Book) late(now time.Time) (longest *job) {
 	return longest
 }
 
-// insteadOf returns the job that has its turn instead of the first job of the first queue, if with that the queue, or
-// one above it, would have more than it deserves: the first of those with which another queue, that ranks alike, stays
-// inside its share. It is the given job if there is none. It costs another look at each queue with jobs that wait.
+// insteadOf returns the job that has its turn instead of the first job of the first queue, if that job would lift the
+// queue, or one above it, over what it deserves: the first job with which another queue of the same rank stays inside
+// its share. It is the given job if there is none. It costs another look at each queue with jobs that wait.
 func (b *Book) insteadOf(first *job, of *queue, from selection) *job {
 	if !slices.ContainsFunc(of.path, func(at string) bool { return b.overshoots(first, at) }) {
 		return first

@@ -97,8 +97,8 @@ type told struct {
 	reason  Reason
 	message string
 	at      time.Time
-	// lookedAt is when there was nothing else to tell, and other the reason that it waited for then, if that was another
-	// one.
+	// lookedAt is when the last look found nothing new to tell, and other is another reason that it found, which is not
+	// told yet.
 	lookedAt time.Time
 	other    Reason
 	// renewed: queues have been described again since.
@@ -109,7 +109,8 @@ type told struct {
 type turn struct {
 	// pods are the pods to be placed in it, as they asked when it began.
 	pods map[string]Usage
-	// lacks is what those asked for that have no place, which left counts; held counts those for which one is held.
+	// lacks is what the pods that have no place asked for, and left is their number. held is the number of those for which
+	// a place is held.
 	lacks      Needs
 	left, held int
 	// got: some have their places, or had.
@@ -120,8 +121,8 @@ type turn struct {
 	released bool
 }
 
-// asking is what a job asks for. Of a job that has failed only Name, Title, Queue, Pod, Pods, Gang, Priority and Created
-// are known.
+// asking is what a job asks for. Of a job that has failed only Name, Title, Queue, Pod, Pods, Gang, Priority and
+// Created are known.
 type asking struct {
 	Job
 	// at is the one of its options by which it is judged and charged.

@@ -58,8 +58,8 @@ type Job struct {
 	// Begun: part of its minimum is bound already. It has its turn before all others, whatever the limits of its
 	// queues.
 	Begun bool
-	// Holders are those for which pods may be evicted so that it is placed: they have what is promised to it until they
-	// have ended.
+	// Holders are those for which pods may be evicted so that it is placed. They have what is promised to it until the
+	// evicted pods have ended.
 	Holders []hold.Holder
 	// Options are what it may ask for if it is admitted, at least one, and the first that its queues have room for: the
 	// same in several pools of nodes. Queue is the one by which it is ordered.

@@ -127,8 +127,7 @@ type Report struct {
 	Pods    []string
 	Reason  Reason
 	Message string
-	// Failed: it did not fit, and this is what keeps it from more nodes now, in place of what was told about that when it
-	// failed.
+	// Failed: it did not fit. Message is what limits it now, and replaces the message written when it failed.
 	Failed bool
 }
 
@@ -143,8 +142,8 @@ type News struct {
 	Jobs []string
 }
 
-// News looks for jobs whose users have to be told something else than before. Call it about once a second. It costs a look
-// at all jobs that wait and, as [Book.blockedChanges] says, at those that did not fit.
+// News looks for jobs whose users have to be told something else than before. Call it about once a second. It costs a
+// look at all jobs that wait and, as [Book.blockedChanges] says, at those that did not fit.
 func (b *Book) News(at Moment) News {
 	news := b.blockedChanges(at)
 	for name, j := range b.timed {

@@ -11,12 +11,12 @@
 //  3. The first candidate in order has the next turn. Jobs of queues are in the order of the policy, others in that of
 //     their rank. The first of each list are compared: the one of higher rank has the turn.
 //  4. If a job did not fit, those after it that ask for as much or more are not tried until something helpful happens.
-//  5. After an attempt that placed nothing, no job of its kind, gang or single pod, is tried again for four times as long as
-//     it took. A job that was never tried and is first in order need not wait for that. In the last 20 ms of such a pause
-//     nobody goes ahead. Earlier, while a gang waits for its end, these do: jobs that the policy has, and single pods that do
-//     not pause; else a job that was never tried, a second after it came, once the first in order was looked at since.
-//  6. Short pauses let nobody go ahead, so one job could fail for ever. After eleven turns in vain in a row, the next in
-//     order has one.
+//  5. After an attempt that placed nothing, no job of its kind, gang or single pod, is tried again for four times as long
+//     as it took. A job that was never tried and is first in order need not wait for that.
+//  6. While the first in order waits for the end of such pauses, nobody goes ahead of it for half a second in a row. Then,
+//     until the pause ends, these do: jobs that the policy has, and single pods that do not pause; else a job that was never
+//     tried, a second after it came, once the first in order was looked at since. If no pause is left by then, the next in
+//     order has one turn.
 //  7. A candidate is overdue a minute after its last attempt ended or, if it was never tried, a second after it came; in
 //     both cases no limit of a queue must have kept it since. While attempts place nothing, every second turn goes to the
 //     job that is overdue the longest.

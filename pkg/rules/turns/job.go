@@ -106,9 +106,8 @@ type attempt struct {
 
 // View counts what happened in the cluster.
 type View struct {
-	// changes could help any job; nodes are those of them that are not about pods, and help a job too that would not fit
-	// on empty nodes; ends are those that are the end of a victim, of whichever preemptor. moves are pods that came to
-	// nodes.
+	// changes could help any job. Of these, nodes are not about pods, and could help even a job that would not fit on
+	// empty nodes, and ends are the ends of any preemptor's victims. moves are pods that came to nodes.
 	changes, nodes, ends, moves uint64
 }
 

@@ -18,30 +18,28 @@ const (
 	// retryShare is the most of the scheduling thread that attempts which place nothing may take while something happens
 	// in the cluster all the time: one part in this.
 	retryShare = 5
-	// showUp is how long the pod of a job that was let in may take to come. One that does not is kept back elsewhere, or
-	// is behind other pods in the scheduling queue; the next job is let in.
-	showUp = 200 * time.Millisecond
+	// showUp is how long the pod of a job that was let in may take to come, also where other programs keep all cores busy.
+	// If it does not, it is kept back elsewhere, or is behind other pods in the scheduling queue; the next job is let in.
+	showUp = time.Second
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
-	// mostInVain is how many more turns in a row a job may have in vain, with pauses in which nobody goes ahead, until the
-	// next in order has one.
-	mostInVain = 10
-	// strictPause is the longest pause in which nobody goes ahead of a job that waits for its end.
-	strictPause = 20 * time.Millisecond
+	// patience is how long the others wait, in a row, for the first in order while its attempts place nothing. It is many
+	// times what an attempt takes, also where other programs keep all cores busy.
+	patience = 500 * time.Millisecond
 	// lookAgain is how often candidates that were not looked at for too long are searched for.
 	lookAgain = 100 * time.Millisecond
 )
 
-// Policy orders the jobs of queues: those that it has, since limits keep them waiting or since they are one pod, and the
-// candidates.
+// Policy orders the jobs of queues: those that it has, since limits keep them waiting or since they are one pod, and
+// the candidates.
 type Policy interface {
 	// AddCandidates tells the policy of candidates. One that it was told of already is replaced.
 	AddCandidates(jobs []Job)
 	// RemoveCandidate tells the policy that a job is no longer a candidate.
 	RemoveCandidate(name string)
-	// First returns the first of these jobs in order, as things are; false for none. Limits apply to the jobs that the policy
-	// has, and not to candidates.
+	// First returns the first of these jobs in order, as things are; false for none. Limits apply to the jobs that the
+	// policy has, and not to candidates.
 	First(which Which) (first Job, ok bool)
 }
 
@@ -99,11 +97,13 @@ type Line struct {
 	failed        map[uint64][]*failedAttempt
 	restedCovered bool
 	turn          turn
-	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single pods.
+	// notBefore ends the pause after attempts of gangs that placed nothing, and singlesNotBefore after those of single
+	// pods.
 	notBefore, singlesNotBefore time.Time
-	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row, with strict pauses.
-	inVain      string
-	turnsInVain int
+	// keptFor is the first in order that the others wait for, and keptSince since when; while they may go ahead of it,
+	// that is in the future.
+	keptFor   string
+	keptSince time.Time
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
 	look   bool
 	wakeAt time.Time
@@ -243,8 +243,8 @@ type Outcome struct {
 	Coupled bool
 	// Shape is what the attempt asked for, if that says all about why it failed.
 	Shape Shape
-	// Why stands for the reasons that a single pod was given. One that was given others is tried nevertheless, so that it
-	// does not go on saying them.
+	// Why stands for the reasons that a single pod was given. A pod that was given others is tried all the same, so that
+	// its condition stays true.
 	Why uint64
 	// Holder is what room is made for, if that is not the job.
 	Holder hold.Holder
@@ -275,10 +275,8 @@ func (l *Line) Fail(missed Job, o Outcome, now time.Time) {
 			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
 		l.restedCovered = false
 	}
-	if l.turn.failed = !o.Some; o.Some || l.inVain != name || pauseAfter(o.Cost) > strictPause {
-		l.inVain, l.turnsInVain = name, 0
-	} else {
-		l.turnsInVain++
+	if l.turn.failed = !o.Some; o.Some {
+		l.keptFor = ""
 	}
 	switch {
 	case j.Single:

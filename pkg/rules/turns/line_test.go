@@ -334,8 +334,10 @@ func TestStories(t *testing.T) {
 				w.fail(1, 10*time.Second)
 				w.Happen(Freed)
 				w.next()
+				w.now = w.now.Add(patience)
+				w.next()
 			},
-			"a after",
+			"a nobody after",
 		},
 		"meanwhile pods of queues have their turns": {
 			func(w *world) {
@@ -345,13 +347,15 @@ func TestStories(t *testing.T) {
 				w.Happen(Freed)
 				w.has = []Job{queued("2", strict("pod", 0))}
 				w.next()
+				w.now = w.now.Add(patience)
+				w.next()
 				w.has = nil
 				w.fail(1, 0)
 				w.next()
-				w.now = w.now.Add(4 * time.Second)
+				w.now = w.now.Add(4*time.Second - patience)
 				w.next()
 			},
-			"gang pod nobody gang",
+			"gang nobody pod nobody gang",
 		},
 		"the last in rank has its turn after a minute": {
 			func(w *world) {
@@ -529,34 +533,70 @@ func TestStories(t *testing.T) {
 			},
 			"a b nobody a nobody",
 		},
-		"after eleven turns in vain in a row the next in order has one": {
+		"after half a second of turns in vain the next in order has one": {
 			func(w *world) {
 				w.come(pod("high", 9), strict("gang", 5), pod("low", 1))
 				w.tryAll(0)
-				for members := 50; members > 36; members-- {
+				for members := 50; members > 28; members-- {
 					w.Happen(Freed)
 					w.next()
 					w.fail(members, 5*time.Millisecond)
+					w.Happen(Freed)
+					w.next()
 					w.now = w.now.Add(20 * time.Millisecond)
 				}
 			},
-			"high gang low nobody" + strings.Repeat(" high", 11) + " gang high high",
+			"high gang low nobody" + strings.Repeat(" high nobody", 21) + " gang high",
 		},
-		"in a long pause of a gang single pods have their turns, and at its end none": {
+		"a change that comes in a pause is looked at by the first in order first": {
 			func(w *world) {
 				w.come(strict("gang", 9), pod("low", 1))
+				w.tryAll(0)
+				w.Happen(Freed)
+				w.next()
+				w.fail(1, 100*time.Millisecond)
+				w.Happen(Freed)
+				w.next()
+				w.now = w.now.Add(400 * time.Millisecond)
+				w.next()
+			},
+			"gang low nobody gang nobody gang",
+		},
+		"in a longer pause of a gang others have their turns after half a second": {
+			func(w *world) {
+				w.come(strict("gang", 9), pod("low", 1), pod("lower", 0))
 				w.next()
 				w.fail(1, time.Second)
 				w.Happen(Freed)
 				w.next()
-				w.fail(2, 0)
-				w.now = w.now.Add(4*time.Second - strictPause)
-				w.Happen(Freed)
+				w.now = w.now.Add(patience)
 				w.next()
-				w.now = w.now.Add(strictPause)
+				w.fail(2, 0)
+				w.next()
+				w.fail(3, 0)
+				w.now = w.now.Add(4*time.Second - patience)
 				w.next()
 			},
-			"gang low nobody gang",
+			"gang nobody low lower gang",
+		},
+		"and again after as long in the next pause": {
+			func(w *world) {
+				w.come(strict("gang", 9), pod("low", 1))
+				w.tryAll(0)
+				for members := 50; members > 47; members-- {
+					w.Happen(Freed)
+					w.next()
+					w.fail(members, 200*time.Millisecond)
+					w.Happen(Freed)
+					w.next()
+					w.now = w.now.Add(patience)
+					if w.next() == "low" {
+						w.fail(members, 0)
+					}
+					w.now = w.now.Add(300 * time.Millisecond)
+				}
+			},
+			"gang low nobody" + strings.Repeat(" gang nobody low", 3),
 		},
 		"a single pod that comes to the gate again is a candidate": {
 			func(w *world) {

@@ -8,9 +8,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 )
 
-// Next lets in the job whose turn it is; ok is false if there is none. byPolicy says whether the policy returned the job,
-// and has to admit it. Jobs of queues are considered only if queues is set. again is when there may be a job by time alone;
-// zero for never.
+// Next lets in the job whose turn it is; ok is false if there is none. byPolicy says whether the policy returned the
+// job, and has to admit it. Jobs of queues are considered only if queues is set. again is when there may be a job by
+// time alone; zero for never.
 func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, again time.Time) {
 	l.listen()
 	if until := l.busy(); now.Before(until) {
@@ -24,7 +24,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	j, late, until := l.choose(now, first, queues)
 	if j == nil {
 		if len(l.candidates) == 0 {
-			l.turnsInVain = 0 // all were looked at
+			l.keptFor = "" // all were looked at
 		}
 		return Job{}, false, false, times.Earlier(until, l.wakeAt)
 	}
@@ -38,9 +38,9 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 }
 
 // Keeps reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not if
-// something has happened meanwhile that brings another job before it: that one did not fit in what was free when the job
-// was let in, and may now. The job is a candidate again then. A job that goes ahead of the first in order, by rules 5 to 7,
-// gives its turn back once until it is tried. Turns that the policy has admitted are kept.
+// something has happened meanwhile that brings another job before it: that one did not fit in what was free when the
+// job was let in, and may now. The job is a candidate again then. A job that was let in ahead of the first in order, by
+// rules 5 to 7, gives back its turn at most once before its attempt. Turns that the policy has admitted are kept.
 func (l *Line) Keeps(name string, now time.Time, queues bool) bool {
 	given := l.turn
 	j := given.of
@@ -69,7 +69,8 @@ func (l *Line) update(now time.Time) {
 	l.announce()
 }
 
-// restCovered lets the candidates rest whose attempts would fail. It costs a look at each, after an attempt that failed.
+// restCovered lets the candidates rest whose attempts would fail. It costs a look at each, after an attempt that
+// failed.
 func (l *Line) restCovered(now time.Time) {
 	if l.restedCovered || len(l.failed) == 0 {
 		return
@@ -110,8 +111,8 @@ func (l *Line) busy() time.Time {
 	}
 }
 
-// listen stops failed attempts from covering others once room is made for their jobs: a preemptor finds victims that the next
-// one may find, too.
+// listen stops failed attempts from covering others once room is made for their jobs: a preemptor finds victims that
+// the next one may find, too.
 func (l *Line) listen() {
 	for _, alike := range l.failed {
 		for _, m := range alike {
@@ -122,7 +123,8 @@ func (l *Line) listen() {
 	}
 }
 
-// wake makes candidates of the jobs that may fit by now. It costs a look at each job that rests, if anything has changed.
+// wake makes candidates of the jobs that may fit by now. It costs a look at each job that rests, if anything has
+// changed.
 func (l *Line) wake(now time.Time) {
 	if !l.look && (l.wakeAt.IsZero() || now.Before(l.wakeAt)) {
 		return
@@ -183,16 +185,20 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late b
 	}
 	if first.pauses(l, now) {
 		end := first.pauseEnds(l)
-		if end.Sub(now) <= strictPause {
-			return nil, false, end
+		if l.keptFor != first.Name {
+			l.keptFor, l.keptSince = first.Name, now
+		}
+		if until := l.keptSince.Add(patience); !now.Before(l.keptSince) && now.Before(until) {
+			return nil, false, times.Earlier(end, until)
 		}
 		if other := l.meanwhile(now, first, queues); other != nil {
+			l.keptSince = end
 			return other, false, time.Time{}
 		}
 		return nil, false, times.Earlier(end, now.Add(lookAgain))
 	}
-	if l.inVain == first.Name && l.turnsInVain >= mostInVain {
-		l.turnsInVain = 0
+	if l.keptFor == first.Name && !now.Before(l.keptSince.Add(patience)) {
+		l.keptSince = now
 		if other := l.second(now, first, queues); other != nil {
 			return other, false, time.Time{}
 		}
@@ -219,8 +225,8 @@ func (j *job) pauseEnds(l *Line) time.Time {
 }
 
 // meanwhile returns the job that has its turn while the first in order waits for the end of a pause: the first of those
-// that the policy has and of single pods, or the one that came first of those that were never tried, if the first in order
-// was looked at since; nil for none.
+// that the policy has and of single pods, or the one that came first of those that were never tried, if the first in
+// order was looked at since; nil for none.
 func (l *Line) meanwhile(now time.Time, first *job, queues bool) (next *job) {
 	if queues {
 		if has, ok := l.policy.First(Had); ok {
@@ -308,8 +314,8 @@ func (l *Line) overdue(now time.Time, first *job, queues bool) *job {
 	return nil
 }
 
-// lookForLate searches for candidates that were not looked at for too long, longest first, if that was not done a moment
-// ago.
+// lookForLate searches for candidates that were not looked at for too long, longest first, if that was not done a
+// moment ago.
 func (l *Line) lookForLate(now time.Time) {
 	if now.Sub(l.lateAt) < lookAgain {
 		return

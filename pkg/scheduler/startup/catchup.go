@@ -211,8 +211,8 @@ func (w *waiting) end(name string) {
 	delete(w.lacks, name)
 }
 
-// persist calls do until it succeeds, or ctx is done, or mayEnd allows it to end after the time for which
-// it has failed; where mayEnd is nil, it never ends so.
+// persist calls do until it succeeds, or ctx is done, or mayEnd says that it may end after failing for so long. If
+// mayEnd is nil, it does not end by that.
 func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing time.Duration) bool, do func(context.Context) error) {
 	w.note(name, "being read")
 	var failing time.Time

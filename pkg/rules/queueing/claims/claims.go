@@ -1,8 +1,9 @@
-// Package claims counts the devices that pods ask for by ResourceClaims as amounts of resources, beside what they request.
+// Package claims counts the devices that pods ask for by ResourceClaims as amounts of resources, beside what they
+// request.
 //
-// A claim counts once, for the first of the pods that name it, whatever the order in which objects come. While none of them
-// has a node it counts once for each gang, and each pod in none: any of these may be the first. The package looks nothing
-// up: its caller passes in claims, templates and pods.
+// A claim counts once, for the first of the pods that name it, whatever the order in which objects come. While none of
+// them has a node it counts once for each gang, and each pod in none: any of these may be the first. The package looks
+// nothing up: its caller passes in claims, templates and pods.
 package claims
 
 import (
@@ -172,8 +173,8 @@ func union[K comparable](a, b map[K]bool) map[K]bool {
 	return both
 }
 
-// payers returns the pods for which a claim counts: the first by [comparePods] if that has a node, and else the first of
-// each job.
+// payers returns the pods for which a claim counts: the first by [comparePods] if that has a node, and else the first
+// of each job.
 func (c *Claims) payers(of source) map[types.UID]bool {
 	if of.template {
 		return nil // each pod gets a claim of its own
@@ -218,9 +219,9 @@ func comparePods(a, b *v1.Pod) int {
 		cmp.Compare(waits(a), waits(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
 
-// Amount returns what a pod asks for in its queue: what it requests, and the devices of its claims. Of claims that it
-// shares it has those for which it is the first, see [Claims.SetPod]. A claim that does not exist counts as its
-// template says, and else for nothing.
+// Amount returns what a pod asks for in its queue: what it requests, and the devices of its claims. A claim
+// that pods share counts for the first of them, see [Claims.SetPod]. A claim that does not exist counts as its template
+// says, or without a template for nothing.
 func (c *Claims) Amount(pod *v1.Pod) resource.Vector {
 	amount := c.Renamed(resource.OfPod(pod))
 	if len(pod.Spec.ResourceClaims) == 0 {
@@ -239,8 +240,8 @@ func (c *Claims) Amount(pod *v1.Pod) resource.Vector {
 	return amount
 }
 
-// Freed returns how much more devices, or less, are free once a pod has ended than what it counts for: of a claim that it
-// shares none while another pod has it, and else all. has reports whether a pod has its claims.
+// Freed returns how much more devices, or less, are free once a pod has ended than what it counts for: of a claim that
+// it shares none while another pod has it, and else all. has reports whether a pod has its claims.
 func (c *Claims) Freed(pod *v1.Pod, has func(types.UID) bool) resource.Vector {
 	more, seen := resource.Vector{}, map[source]bool{}
 	for i := range pod.Spec.ResourceClaims {
@@ -286,8 +287,8 @@ func (c *Claims) resolve(pod *v1.Pod, i int) (source, bool) {
 	return source{}, false
 }
 
-// sourcesOf returns where the devices of the i-th entry of a pod's claims are found: in the claim, as far as its name is
-// known, else in its template.
+// sourcesOf returns where the devices of the i-th entry of a pod's claims are found: in the claim, as far as its name
+// is known, else in its template.
 func sourcesOf(pod *v1.Pod, i int) []source {
 	entry := &pod.Spec.ResourceClaims[i]
 	var sources []source

@@ -43,9 +43,9 @@ type Reclaim struct {
 type claim struct{ need, room Vector }
 
 // NewReclaim returns what queues may take back for a job, by what it asks for in each of them. The standings have to
-// stay as they are; promised is what each queue, and all below it, will have beside what runs. It returns nil where one
-// of the queues would have more than it deserves with its part of the job, of a resource that it needs for that and
-// that is contested: nothing is reclaimed for that.
+// stay as they are; promised is what each queue, and all below it, will have beside what runs. It returns nil if one of
+// the queues, with its part of the job, would have more than it deserves of a contested resource that the part needs:
+// nothing is reclaimed for that.
 func NewReclaim(needs map[string]Vector, standings map[string]Standing, promised map[string]Vector) *Reclaim {
 	r := &Reclaim{need: Vector{}, standings: standings, claims: map[string]claim{}}
 	for queue, need := range needs {
@@ -89,7 +89,7 @@ func (r *Reclaim) inside(at string, name v1.ResourceName) bool {
 }
 
 // fromOutside returns how much of a resource may come from outside a queue that claims, where its part of the job
-// exceeds what it deserves: what it lacks without that, and what the job asks for elsewhere.
+// exceeds what it deserves: the room in its share, and what the other queues' parts of the job need.
 func (r *Reclaim) fromOutside(at string, name v1.ResourceName) int64 {
 	c := r.claims[at]
 	return max(c.room[name], 0) + r.need[name] - c.need[name]

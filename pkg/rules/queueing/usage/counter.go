@@ -73,9 +73,9 @@ func (c *Counter) Pod(uid types.UID) (Pod, bool) {
 // Pods returns all counted pods. The map must not be changed.
 func (c *Counter) Pods() map[types.UID]Pod { return c.pods }
 
-// Count counts a pod, in place of what was counted of it. The caller sets everything of its usage but the amount, which
-// is that in the pool of the node that the pod has, or that is held for it, or else what it asks for in each pool that
-// it may use. It returns the usage.
+// Count counts a pod, in place of what was counted of it, and returns its usage. The caller sets all of u but the
+// amount. That is the amount in the pool of the node which the pod has, or which is held for it; without a node, the
+// amounts in each pool that it may use.
 func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usage {
 	others := c.claims.SetPod(pod)
 	p, counted := c.pods[pod.UID]

@@ -121,8 +121,8 @@ func (c *Counter) tally(id hold.ID) {
 	c.book.Count(string(id), queueing.Usage{Queue: c.caller.QueueOf(h.pod), Amount: counts.In(pool), Runs: true})
 }
 
-// countsOf returns what counts of what is held: nothing on a node that is gone, and only what is beyond what a pod counts
-// for in whose place it is.
+// countsOf returns what counts of what is held: nothing on a node that is gone, and if it is held in place of a pod,
+// only what exceeds the amount of that pod.
 func (c *Counter) countsOf(id hold.ID) resource.Vector {
 	h := c.all[id]
 	if _, known := c.nodes.Pool(h.node); !known {
