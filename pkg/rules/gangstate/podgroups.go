@@ -29,7 +29,8 @@ func (p PodGroups) Said() (said Said) {
 type Said struct {
 	// Queue is the queue that they name; empty for none.
 	Queue string
-	// Evicted is what the one that describes the gang says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for nothing.
+	// Evicted is what the one that describes the gang says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for
+	// nothing.
 	Evicted string
 }
 

@@ -6,8 +6,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-// TestSaid: the first PodGroup that names a queue names it for the gang; of an eviction only the one tells that describes
-// the gang.
+// TestSaid: the first PodGroup that names a queue names it for the gang. Of an eviction only the one that describes the
+// gang tells.
 func TestSaid(t *testing.T) {
 	evicted := func(value string) map[string]string { return map[string]string{v1alpha1.EvictedAnnotation: value} }
 	for sentence, c := range map[string]struct {
