@@ -69,6 +69,7 @@ type Set struct {
 	events    *cacheevents.Events
 	watched   *watches.Watches
 	reserve   *reservepods.Store
+	reserved  *reservations.Registry
 	decisions *decisions.Log
 	// reserving are the profiles in which pods go to the Reservations that they name.
 	reserving map[string]bool
@@ -92,8 +93,8 @@ func NewSet() *Set {
 	gangs.SetRoom(room)
 	events.Listen(room)
 	s := &Set{
-		reserve: reserve,
-		gangs:   gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(), events: events, watched: watched,
+		reserve: reserve, reserved: reserved,
+		gangs: gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(), events: events, watched: watched,
 		queues: queues, decisions: decided, reserving: map[string]bool{},
 	}
 	s.Registry = frameworkruntime.Registry{
@@ -261,8 +262,7 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, queue *gated
 			entity, err := next(logger)
 			pod := podOf(entity)
 			if s.room.Keeps(ctx, pod) {
-				s.room.Took(pod)
-				s.events.Begin()
+				s.events.Begin(pod)
 				return entity, err
 			}
 			queue.PutBack(ctx, pod, factory.Core().V1().Pods().Lister())
@@ -295,7 +295,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 		}
 		return nil // the plugin Gang writes it
 	}
-	if pod.Annotations[v1alpha1.ReservationAnnotation] != "" && s.reserving[pod.Spec.SchedulerName] {
+	if s.reserving[pod.Spec.SchedulerName] && (pod.Annotations[v1alpha1.ReservationAnnotation] != "" || s.reserved.Missing(pod) != "") {
 		word.Reason = v1alpha1.ReasonAwaitingReservation
 	} else if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
 		word.Reason, word.Message = limit, status.Before(why, word.Message)

@@ -37,13 +37,18 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 	case pod.Annotations[v1alpha1.ReservationAnnotation] != "" && d.reserves[pod.Spec.SchedulerName]:
 		return false
 	}
-	return d.gangs.WaitsForRoom(pod)
+	at, member := d.gangs.Standing(pod)
+	return !member || at.WaitsForRoom
 }
 
 // whole reports whether everything exists that is to be placed with a pod, as far as is known.
 func (d *Dispatcher) whole(uid string) bool {
 	pod := d.known(types.UID(uid))
-	return pod == nil || d.gangs.Whole(pod)
+	if pod == nil {
+		return true
+	}
+	at, member := d.gangs.Standing(pod)
+	return !member || at.Whole
 }
 
 // AddCandidates implements [turns.Policy].
@@ -83,12 +88,12 @@ func (d *Dispatcher) Admit(ctx context.Context, job string) *v1.Pod {
 
 func (d *Dispatcher) admit(job string) (pod *v1.Pod, giveBack []hold.Holder) {
 	defer d.lock()()
-	admitted, waited, ok := d.book.Admit(job, d.moment())
+	admitted, ok := d.book.Admit(job, d.moment())
 	if !ok {
 		return nil, nil
 	}
-	waitDuration.WithLabelValues(admitted.Queue).Observe(waited.Seconds())
-	for _, other := range d.book.Releases(job) {
+	waitDuration.WithLabelValues(admitted.Queue).Observe(admitted.Waited.Seconds())
+	for _, other := range admitted.Releases {
 		if one := d.known(types.UID(other.Pod)); one != nil {
 			profile := one.Spec.SchedulerName
 			giveBack = append(giveBack, hold.Holder{Profile: profile, Group: strings.TrimPrefix(other.Name, profile+"/")})

@@ -112,9 +112,7 @@ type placed struct {
 	heard  heard
 	// rechecks: everything that waiting jobs ask for may be held for them by now.
 	rechecks bool
-	// followsCache: Left is called when the scheduler's cache no longer has a pod. ended are pods that have ended since
-	// dropEnded was called, and overdue those that had ended before.
-	followsCache   bool
+	// ended are pods that have ended since dropEnded was called, and overdue those that had ended before.
 	ended, overdue []*v1.Pod
 }
 
@@ -128,11 +126,8 @@ type Gangs interface {
 	OnMove(moved func(profile string, key gangstate.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
 	Running(profile string, key gangstate.Key) []gangstate.Footprint
-	// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known
-	// of its gang.
-	WaitsForRoom(pod *v1.Pod) bool
-	// Whole reports whether everything exists that is to be placed with a pod, as far as is known of its gang.
-	Whole(pod *v1.Pod) bool
+	// Standing returns how far the gang of a pod has come; false where the pod is in none that is known.
+	Standing(pod *v1.Pod) (gangstate.Standing, bool)
 	// Synced reports whether all gangs are known that existed at the start.
 	Synced() bool
 	// Changed is called when something has changed that may help gangs which did not fit.
@@ -164,7 +159,7 @@ func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Ho
 
 // OnChange sets what makes somebody ask whose turn it is; it must not block. That one calls Left. OnChange is called
 // before anything is watched.
-func (d *Dispatcher) OnChange(changed func()) { d.changed, d.followsCache = changed, true }
+func (d *Dispatcher) OnChange(changed func()) { d.changed = changed }
 
 // share sets what there is to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {
@@ -196,9 +191,8 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		d.share(nodes, args.DeviceClasses)
 	}
 	d.args = args
-	d.book.SetLimits(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration,
-		EvictedHold: args.EvictedHold.Duration})
-	d.book.SetPolicies(policiesOf(args.Tiers))
+	d.book.Configure(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration,
+		EvictedHold: args.EvictedHold.Duration}, policiesOf(args.Tiers))
 	d.served[handle.ProfileName()] = true
 	d.mu.Unlock()
 	if !first {

@@ -110,7 +110,7 @@ func TestMissed(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 8, 9)
-			d.book.SetLimits(queueing.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute})
+			d.book.Configure(queueing.Limits{Window: 9, MaxBypass: 1, BypassHold: time.Minute}, policiesOf(d.args.Tiers))
 			d.gangs = gangsByLabel{}
 			big, small, next := pod("big", "", 8, ""), pod("small", "", 1, ""), pod("tiny", "", 1, "")
 			if c.gang != "" {

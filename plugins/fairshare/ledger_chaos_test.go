@@ -75,7 +75,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 		c.t.Fatal(err)
 	}
 	d.share(nodes, nil)
-	d.book.SetLimits(queueing.Limits{Window: window, BypassHold: time.Minute})
+	d.book.Configure(queueing.Limits{Window: window, BypassHold: time.Minute}, policiesOf(d.args.Tiers))
 	d.gangs = gangsOf{c: c}
 	d.Preempts(profile)
 	d.pods = podLister{corelisters.NewPodLister(c.store), c.store}
@@ -147,7 +147,11 @@ func (c *chaos) write(l *life, p *v1.Pod) {
 	if err := c.store.Update(p); err != nil {
 		c.t.Fatal(err)
 	}
-	c.events = append(c.events, func(d *Dispatcher) { d.podSeen(p) })
+	c.events = append(c.events, func(d *Dispatcher) {
+		if d.podSeen(p); p.Status.Phase == v1.PodSucceeded {
+			d.Left(p) // as the scheduler's cache says
+		}
+	})
 }
 
 // update changes a pod that exists.

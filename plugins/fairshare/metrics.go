@@ -54,12 +54,8 @@ func (c *collector) DescribeWithStability(ch chan<- *metrics.Desc) {
 // CollectWithStability collects the metrics.
 func (c *collector) CollectWithStability(ch chan<- metrics.Metric) {
 	c.d.lock()
-	standings, waiting := c.d.book.Standings(), c.d.book.Jobs(queueing.Waiting)
+	standings, pending := c.d.book.Standings(), c.d.book.Pending()
 	c.d.mu.Unlock()
-	pending := map[string]int{}
-	for _, j := range waiting {
-		pending[j.Queue]++
-	}
 	gauge := func(desc *metrics.Desc, value float64, labels ...string) {
 		ch <- metrics.NewLazyConstMetric(desc, metrics.GaugeValue, value, labels...)
 	}

@@ -100,7 +100,7 @@ func TestTiers(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			d := newDispatcher(t, 20, 9, queues...)
 			d.args.Tiers = c.tiers
-			d.book.SetPolicies(policiesOf(c.tiers))
+			d.book.Configure(queueing.Limits{Window: 9}, policiesOf(c.tiers))
 			preemptor := with(pod("p", "a", 2, ""), 0)
 			for _, p := range append(slices.Clone(pods), preemptor) {
 				d.seeAll(p)

@@ -75,13 +75,13 @@ func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Needs {
 	for _, pod := range pods {
 		usage, counted := d.book.Counted(string(pod.UID))
 		if !counted {
-			usage = queueing.Usage{Queue: d.queueOf(pod), Amount: d.usage.Amount(pod)}
+			usage = queueing.Usage{Queue: d.queueOf(pod), Amount: d.claims.Amount(pod)}
 		}
 		usages = append(usages, usage)
 	}
 	choices := []queueing.Choice{{}}
 	if len(usages) > 0 && d.book.Phase(usages[0].Job) == queueing.Admitted {
-		choices = d.book.Choices(usages[0].Job)
+		_, choices = d.book.Choices(usages[0].Job)
 	}
 	needs := make([]queueing.Needs, len(choices))
 	for i, choice := range choices {

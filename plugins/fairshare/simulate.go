@@ -61,8 +61,7 @@ func (d *Dispatcher) limits(pod *v1.Pod, asked bool) *limits {
 	var c limits
 	var choices []queueing.Choice
 	if d.book.Phase(name) == queueing.Admitted {
-		choices = d.book.Choices(name)
-		c.bounds = d.book.OverLimit(name)
+		c.bounds, choices = d.book.Choices(name)
 	} else {
 		c.bounds, choices = d.book.Ceilings(d.job(name, pod, want))
 	}

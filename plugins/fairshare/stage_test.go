@@ -47,8 +47,7 @@ func newDispatcher(t testing.TB, total int64, window int, queues ...queueing.Que
 	d.pods = podLister{corelisters.NewPodLister(store), store}
 	d.served[profile] = true
 	d.args = defaultArgs()
-	d.book.SetPolicies(policiesOf(d.args.Tiers))
-	d.book.SetLimits(queueing.Limits{Window: window})
+	d.book.Configure(queueing.Limits{Window: window}, policiesOf(d.args.Tiers))
 	d.opened = true
 	for _, q := range queues {
 		q.Weight = max(q.Weight, 1)
@@ -179,8 +178,7 @@ func (noGangs) Wants(pod *v1.Pod) (gangstate.Want, bool) {
 	return gangstate.Want{Pods: []*v1.Pod{pod}}, true
 }
 func (noGangs) Running(string, gangstate.Key) []gangstate.Footprint { return nil }
-func (noGangs) WaitsForRoom(*v1.Pod) bool                           { return true }
-func (noGangs) Whole(*v1.Pod) bool                                  { return true }
+func (noGangs) Standing(*v1.Pod) (gangstate.Standing, bool)         { return gangstate.Standing{}, false }
 func (noGangs) Said(string, gangstate.Key) gangstate.Said           { return gangstate.Said{} }
 func (noGangs) OnMove(func(string, gangstate.Key))                  {}
 func (noGangs) Synced() bool                                        { return true }

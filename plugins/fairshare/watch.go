@@ -170,7 +170,7 @@ func (d *Dispatcher) podGone(pod *v1.Pod) {
 // podEnded counts a pod no more that has ended. One that has a node counts until the scheduler's cache no longer has it
 // there, see Left: otherwise a job could be let in for its room before those that come first have heard of it.
 func (d *Dispatcher) podEnded(pod *v1.Pod) {
-	if pod.Spec.NodeName == "" || !d.followsCache {
+	if pod.Spec.NodeName == "" {
 		d.podGone(pod)
 		return
 	}

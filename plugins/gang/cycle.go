@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -71,12 +70,8 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle
-	contested := false
-	pl.gangs.Look(func(s *gangstate.Gangs) {
-		v = s.BeginCycle(pod)
-		contested = v.Verdict == gangstate.Lead && !pl.holds.Empty() && len(s.LowerRankedHolders(v.Attempt)) > 0
-	})
-	if v.Verdict == gangstate.Lead && (contested || !alone(v.Attempt)) {
+	pl.gangs.Look(func(s *gangstate.Gangs) { v = s.BeginCycle(pod) })
+	if v.Verdict == gangstate.Lead && (!alone(v.Attempt) || len(pl.outranked(v.Attempt)) > 0) {
 		node, status := pl.lead(ctx, state, v.Attempt)
 		if !status.IsSuccess() {
 			state.Write(visitKey, &visitState{verdict: gangstate.Lead})
@@ -109,8 +104,8 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if v.Attempt != nil {
 		one.PreemptionDelay, one.Missed = v.Attempt.PreemptionDelay, v.Attempt.Missed
 	}
-	(&planner.Unplaced{Attempt: one}).Write(state)
-	visit.beside = pl.placeOf(pod, need)
+	planner.WriteAttempt(state, one)
+	visit.beside = pl.placeOf(pod, one)
 	return nil, nil
 }
 
@@ -163,18 +158,15 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		result.Nodes, result.Order, result.FromScratch = nil, nil, false
 	}
 	if result.FromScratch {
-		pl.gangs.Look(func(s *gangstate.Gangs) { a = cmp.Or(s.FromScratch(a), a) }) // nothing of it counts as placed
+		a = a.Fresh // nothing of it counts as placed
 	}
 	result.Cost = took
-	var accepted map[types.UID]string
-	pl.gangs.Planned(a, result.Outcome, result.Demand, func(placed map[types.UID]string, e gangstate.Effects) {
-		accepted = placed
-		pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := placed[uid]; return !ok }))
-		if len(placed) > 0 && len(rivals) > 0 {
-			pl.gangs.Yield(ctx, pl.holds.Among(rivals, maps.Values(placed)))
-		}
-		pl.Act(ctx, e)
-	})
+	accepted, e := pl.gangs.Planned(a, result.Outcome, result.Demand)
+	pl.order.Plan(slices.DeleteFunc(result.Order, func(uid types.UID) bool { _, ok := accepted[uid]; return !ok }))
+	if len(accepted) > 0 && len(rivals) > 0 {
+		pl.gangs.Yield(ctx, pl.holds.Among(rivals, maps.Values(accepted)))
+	}
+	pl.Act(ctx, e)
 	pl.recordDecision(ctx, a, result, len(accepted))
 	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
@@ -193,7 +185,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	if result.Hopeless {
 		pl.turns.Hopeless(leaderOf(a))
 	}
-	(&planner.Unplaced{Attempt: a.Without(accepted)}).Write(state)
+	planner.WriteAttempt(state, a.Without(accepted))
 	return "", fwk.NewStatus(fwk.UnschedulableAndUnresolvable, leaderWhy(a, result.Why))
 }
 
@@ -259,10 +251,8 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		_, all := pl.withinCeilings(a, other)
 		return other.Complete && all
 	}
-	var outranked []string
-	var fresh *gangstate.Attempt
-	pl.gangs.Look(func(s *gangstate.Gangs) { outranked, fresh = s.LowerRankedHolders(a), s.FromScratch(a) })
-	if fresh != nil {
+	outranked := pl.outranked(a)
+	if fresh := a.Fresh; fresh != nil {
 		other, err := p.Plan(ctx, fresh, nil)
 		if err != nil {
 			return nil, nil, err
@@ -299,6 +289,15 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 		return result, nil, err
 	}
 	return other, rivals, nil
+}
+
+// outranked lists the groups of this profile that hold capacity without being complete and rank below that of an
+// attempt, the last first.
+func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
+	if !pl.holds.Empty() {
+		pl.gangs.Look(func(s *gangstate.Gangs) { groups = a.Outranks(s.PartialHolders()) })
+	}
+	return groups
 }
 
 func everyWhy(a *gangstate.Attempt, message string) map[gangstate.Key]string {
@@ -376,7 +375,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
-		if pl.preempts && planner.UnplacedOf(state) != nil {
+		if pl.preempts && planner.AttemptOf(state) != nil {
 			return nil, fwk.NewStatus(fwk.Unschedulable)
 		}
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)

@@ -72,7 +72,7 @@ func (s *stage) compare(a, b *v1.Pod) int {
 // cycle runs one scheduling cycle. It returns the node that the pod is held on.
 func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
-	s.room.Took(pod)
+	s.room.Begin(pod)
 	fw, logger := s.scheduler.Profiles[testProfile], klog.FromContext(s.ctx)
 	if err := s.scheduler.Cache.UpdateSnapshot(logger, s.snapshot); err != nil {
 		t.Fatal(err)

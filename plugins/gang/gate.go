@@ -9,11 +9,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// EventsToRegister registers none: kube-scheduler would evaluate them for every
-// member that waits at the gate, for every event. The waiting room gets the events that could
-// help a gang (pkg/admission/waitingroom/events.go), and lets its leader through in its turn.
+// EventsToRegister returns what may bring nodes into the domain in which members that come later have to be. Members
+// that wait for their gang are behind the gate: the waiting room gets the events that could help a gang
+// (pkg/admission/waitingroom/events.go), and lets its leader through in its turn.
 func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return nil, nil
+	return []fwk.ClusterEventWithHint{
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}},
+	}, nil
 }
 
 // PreEnqueue admits the leaders of complete groups, members that a plan

@@ -40,14 +40,16 @@ type candidate struct {
 	within *allowedDomain
 }
 
-// placeOf finds where the other members are. It costs a look-up for each of them.
-func (pl *Gang) placeOf(pod *v1.Pod, need *gangstate.Need) place {
+// placeOf finds where the other members are, for the attempt to place a pod by itself. It costs a look-up for each of
+// them.
+func (pl *Gang) placeOf(pod *v1.Pod, one *gangstate.Attempt) place {
+	need := &one.Gangs[0]
 	required, layout := need.Spec.RequiredTopology, &need.Spec.Layout
 	if required == "" && len(layout.Levels) == 0 {
 		return place{}
 	}
 	c := pl.placedMembersOf(pod, need)
-	b := place{placed: c, attempt: byItself(pod, need), candidates: make([]candidate, len(c.ranks))}
+	b := place{placed: c, attempt: one, candidates: make([]candidate, len(c.ranks))}
 	var whole []fixedDomain
 	if required != "" {
 		whole = []fixedDomain{{required, c.homeDomains(required, math.MaxInt)[0]}}

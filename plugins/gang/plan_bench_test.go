@@ -17,7 +17,7 @@ import (
 // attemptOf returns an attempt to place all of these pods, as the state machine would make it.
 func attemptOf(pods []*v1.Pod, spec gangstate.Spec) *gangstate.Attempt {
 	key, _, _ := gangstate.KeyOf(pods[0])
-	spec.Min, spec.Total = len(pods), len(pods)
+	spec.Min = len(pods)
 	return &gangstate.Attempt{
 		Group: key.String(), Leader: pods[0].UID, Strict: true,
 		Gangs: []gangstate.Need{{Key: key, Spec: spec, Min: len(pods), Pending: pods}},

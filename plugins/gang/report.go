@@ -195,8 +195,11 @@ func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 			return e, ok
 		}
 	}
-	if e.Reason == v1alpha1.ReasonUnschedulable {
+	switch {
+	case e.Reason == v1alpha1.ReasonUnschedulable:
 		pl.weigh(&e)
+	case e.Reason == v1alpha1.ReasonMemberRejected && slices.ContainsFunc(e.Pending, pl.reserves):
+		e.Reason = v1alpha1.ReasonAwaitingReservation
 	}
 	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
 		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(key, e.Min), outdated

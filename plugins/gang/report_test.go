@@ -117,7 +117,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 		}
 	}
 	check("it does not fit", v1alpha1.ReasonUnschedulable, true)
-	if !s.registry.WaitsForRoom(members[0]) {
+	if at, _ := s.registry.Standing(members[0]); !at.WaitsForRoom {
 		t.Error("it does not fit, and does not count as waiting for room")
 	}
 	e, _ := s.Explanation(key)
@@ -144,7 +144,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
 	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
 	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
-	if s.registry.WaitsForRoom(members[0]) {
+	if at, _ := s.registry.Standing(members[0]); at.WaitsForRoom {
 		t.Error("a member is rejected, and it counts as waiting for room")
 	}
 	turns.reason, turns.message = v1alpha1.ReasonUnschedulable, "the queue has its share"

@@ -43,8 +43,8 @@ func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		s.holds.PodBound(pod.UID, pod.Spec.NodeName)
 	}
-	if group, member := s.registry.GroupOf(pod); member {
-		s.registry.Lead(ctx, group)
+	if at, member := s.registry.Standing(pod); member {
+		s.registry.Lead(ctx, s.gangs.Holder(at.Group))
 	}
 }
 

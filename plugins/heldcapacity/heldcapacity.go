@@ -121,7 +121,7 @@ func (pl *HeldCapacity) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *
 }
 
 // Begin notes that a scheduling cycle begins.
-func (pl *HeldCapacity) Begin() { pl.blocked.begin() }
+func (pl *HeldCapacity) Begin(*v1.Pod) { pl.blocked.begin() }
 
 // Failed notes a pod that found no node, if a plugin refused it for what is held on a node: this
 // plugin, or another one that depends on holds. Where no single node refused it, it may

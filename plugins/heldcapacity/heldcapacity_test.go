@@ -96,7 +96,7 @@ func (s *stage) hold(pod types.UID, holder hold.Holder, node string) {
 
 // schedule runs a cycle of a pod as far as the choice of its node. It returns why there is none.
 func (s *stage) schedule(pod *framework.QueuedPodInfo) error {
-	s.events.Begin()
+	s.events.Begin(nil)
 	_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
 	if err != nil {
 		s.events.Failed(s.ctx, pod.Pod, err)
@@ -239,7 +239,7 @@ func TestEndsDuringTheCycle(t *testing.T) {
 			s := newStage(t, 1)
 			pod := queued(t, makePod("p"))
 			s.hold("a", others, nodeName(0))
-			s.events.Begin()
+			s.events.Begin(nil)
 			_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
 			if err == nil {
 				t.Fatal("it has a node")

@@ -70,9 +70,7 @@ func (pl *GangPreemption) timeIsUp(d *demand) bool {
 func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, error) {
 	d := &demand{leader: pod, own: map[evictions.Owner]bool{}, need: victim.Vector{},
 		resources: map[v1.ResourceName]bool{}}
-	if unplaced := planner.UnplacedOf(state); unplaced != nil {
-		d.attempt = unplaced.Attempt
-	} else {
+	if d.attempt = planner.AttemptOf(state); d.attempt == nil {
 		d.attempt = pl.singleAttempt(pod)
 	}
 	d.gang = planner.GangOf(d.attempt)

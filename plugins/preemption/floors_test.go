@@ -54,7 +54,7 @@ func TestNeedOfManyGangs(t *testing.T) {
 		a.Gangs = append(a.Gangs, gangstate.Need{Min: 1, Pending: []*v1.Pod{pod}, Floor: resource.Vector{gpu: resource.MaxOfAll}})
 	}
 	state := framework.NewCycleState()
-	(&planner.Unplaced{Attempt: a}).Write(state)
+	planner.WriteAttempt(state, a)
 	d, err := s.demandOf(state, pods[0])
 	if err != nil || d.need[gpu] != resource.MaxOfAll {
 		t.Errorf("it needs %s, %v, want %d", d.need, err, resource.MaxOfAll)

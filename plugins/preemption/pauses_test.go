@@ -100,7 +100,7 @@ func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	s.clock = clock
 	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
 	state := framework.NewCycleState()
-	(&planner.Unplaced{Attempt: d.attempt}).Write(state)
+	planner.WriteAttempt(state, d.attempt)
 	f, err := s.search(s.ctx, d)
 	if err != nil || f == nil || !f.waits() {
 		t.Fatalf("found %+v, %v", f, err)
@@ -141,7 +141,7 @@ func TestPreemptionDelay(t *testing.T) {
 	attempt.Leader = leader.UID
 	try := func() *fwk.Status {
 		state := framework.NewCycleState()
-		(&planner.Unplaced{Attempt: attempt}).Write(state)
+		planner.WriteAttempt(state, attempt)
 		_, status := s.PostFilter(s.ctx, state, leader, nil)
 		return status
 	}
@@ -204,7 +204,7 @@ func TestWaitingBesideLessImportantNominations(t *testing.T) {
 	}
 	s.promise(d, f)
 	state := framework.NewCycleState()
-	(&planner.Unplaced{Attempt: d.attempt}).Write(state)
+	planner.WriteAttempt(state, d.attempt)
 	if _, status := s.PostFilter(s.ctx, state, d.leader, nil); !strings.Contains(status.Message(), msgWaiting) {
 		t.Errorf("it does not wait: %v", status)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -40,8 +41,9 @@ const Name = evictions.Plugin
 
 // Messages of attempts that evict nothing. They stay the same as long as the fact does.
 const (
-	msgWaiting   = "waiting for victims to terminate"
+	msgWaiting   = "waiting for pods to terminate that make room"
 	msgNever     = "not eligible to preempt: a member, or the PodGroup, has preemptionPolicy Never"
+	msgReserves  = "not eligible to preempt: for a Reservation, ReservationArgs need preempt: true, and its template no preemptionPolicy Never"
 	msgProtected = "no victims: evicting every eligible pod would still not fit the minimum; " +
 		"some pods are protected, because their gang started, or lost pods to an eviction, recently"
 	msgNoVictims = "no victims: evicting every eligible pod would still not fit the minimum"
@@ -262,6 +264,8 @@ func (pl *GangPreemption) PostFilter(ctx context.Context, state fwk.CycleState, 
 // noVictimsMessage returns the message of a search that found no victims.
 func (pl *GangPreemption) noVictimsMessage(d *demand, why cause) string {
 	switch {
+	case d.never && reservepods.IsReservePod(d.leader):
+		return msgReserves
 	case d.never:
 		return msgNever
 	case d.gang.Beyond:

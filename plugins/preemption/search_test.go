@@ -14,10 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -354,5 +356,15 @@ func TestSearchBesideOthersOfTheGroup(t *testing.T) {
 	d.attempt.Gangs = append([]gangstate.Need{running}, d.attempt.Gangs...)
 	if got, want := s.victimsOf(t, d), "low-0 low-1 low-2 low-3"; got != want {
 		t.Errorf("victims %q, want %q", got, want)
+	}
+}
+
+// TestReservationsThatEvictNothing: a Reservation has neither members nor a PodGroup that could have a policy.
+func TestReservationsThatEvictNothing(t *testing.T) {
+	for name, want := range map[string]string{"train-0": msgNever, reservepods.PodName("r", 0): msgReserves} {
+		d := &demand{never: true, leader: st.MakePod().Name(name).Obj()}
+		if got := (&GangPreemption{}).noVictimsMessage(d, foundNothing); got != want {
+			t.Errorf("%s is told %q, want %q", name, got, want)
+		}
 	}
 }

@@ -133,7 +133,7 @@ func (s *stage) demand(tb testing.TB, spec gangstate.Spec, pods ...*v1.Pod) *dem
 	need.Min = len(need.Pending)
 	leader := need.Pending[0]
 	state := framework.NewCycleState()
-	(&planner.Unplaced{Attempt: &gangstate.Attempt{Group: key.String(), Leader: leader.UID, Strict: true, Gangs: []gangstate.Need{need}}}).Write(state)
+	planner.WriteAttempt(state, &gangstate.Attempt{Group: key.String(), Leader: leader.UID, Strict: true, Gangs: []gangstate.Need{need}})
 	d, err := s.demandOf(state, leader)
 	if err != nil {
 		tb.Fatal(err)

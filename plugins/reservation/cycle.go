@@ -116,14 +116,15 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 	if len(nodes) == 0 {
 		return "", nil
 	}
-	attempt := &gangstate.Attempt{
-		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
-		Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
-	}
-	if stands := planner.UnplacedOf(state); stands != nil {
-		attempt = stands.Attempt
-	} else if _, _, member := gangstate.KeyOf(pod); member {
-		return "", nil // its gang's plan gives it a node
+	attempt := planner.AttemptOf(state)
+	if attempt == nil {
+		if _, _, member := gangstate.KeyOf(pod); member {
+			return "", nil // its gang's plan gives it a node
+		}
+		attempt = &gangstate.Attempt{
+			Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
+			Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
+		}
 	}
 	plan, err := pl.planner().PlanOn(ctx, attempt, nodes)
 	if err != nil {

@@ -226,7 +226,9 @@ func (l *looking) behind() bool {
 		if slices.ContainsFunc(l.gone, func(pod *v1.Pod) bool { return pod.UID == asked.UID }) {
 			continue
 		}
-		if pod, err := l.scheduler.Pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || !l.Set().Gangs().Knows(asked) {
+		_, inGang := l.Set().Gangs().GangOf(asked)
+		_, counts := l.Set().Gangs().Standing(asked)
+		if pod, err := l.scheduler.Pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || inGang && !counts {
 			return true
 		}
 	}

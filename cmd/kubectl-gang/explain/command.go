@@ -135,7 +135,7 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 	if g != nil && (g.Minimum > 0 || beside.groupsRead) { // or else its PodGroup may say more than its pods
 		r.there += len(forecast.Named) - len(forecast.Members) // others are there, and name another scheduler
 		r.tell(g, forecast.Profiles)
-		if g.Reason == v1alpha1.ReasonEvicted {
+		if g.Reason == v1alpha1.ReasonEvicted || v1alpha1.IsIncomplete(g.Reason) {
 			r.Advice = append(r.Advice, failedJob(ctx, cluster.Read, beside.of.PodGroups)...)
 		}
 	}

@@ -26,43 +26,29 @@ func (p *Profile) Look(do func(s *gangstate.Gangs)) {
 // Input passes an input to the gangs of the profile and has its effects carried out. The ledger
 // changes together with the state; everything else follows once the lock is free.
 func (p *Profile) Input(ctx context.Context, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
-	p.input(f, func(e gangstate.Effects) {
-		if !e.Idle() {
-			p.adapter.Act(ctx, e)
-		}
-	})
-}
-
-// Planned records the outcome of an attempt. What the gangs accept of the plan is held from now
-// on. then is called with that, and with the effects, which the caller has to carry out.
-func (p *Profile) Planned(a *gangstate.Attempt, outcome gangstate.Outcome, demand map[types.UID]ledger.Demand, then func(accepted map[types.UID]string, e gangstate.Effects)) {
-	var accepted map[types.UID]string
-	p.input(func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-		var e gangstate.Effects
-		accepted, e = s.Planned(a, outcome, now)
-		return e
-	}, func(e gangstate.Effects) { then(accepted, e) }, func() {
-		switch {
-		case len(accepted) > 0:
-			p.follow(a, accepted, demand)
-		case outcome.Hopeless:
-			p.holds.DropNominations(p.Holder(a.Group)) // it does not need room that was made for it, either
-		}
-	})
-}
-
-// input passes an input to the gangs. The ledger changes under the lock, then held runs
-// under it; act is called without it.
-func (p *Profile) input(f func(s *gangstate.Gangs, now time.Time) gangstate.Effects, act func(e gangstate.Effects), held ...func()) {
 	p.mu.Lock()
 	e := f(p.gangs, p.clock.Now())
 	p.settle(&e)
-	for _, do := range held {
-		do()
+	p.mu.Unlock()
+	p.room.Note(p.name, &e)
+	p.adapter.Act(ctx, e)
+}
+
+// Planned records the outcome of an attempt. What the gangs accept of the plan is held from now
+// on. It returns that, and the effects, which the caller has to carry out.
+func (p *Profile) Planned(a *gangstate.Attempt, outcome gangstate.Outcome, demand map[types.UID]ledger.Demand) (accepted map[types.UID]string, e gangstate.Effects) {
+	p.mu.Lock()
+	accepted, e = p.gangs.Planned(a, outcome, p.clock.Now())
+	p.settle(&e)
+	switch {
+	case len(accepted) > 0:
+		p.follow(a, accepted, demand)
+	case outcome.Hopeless:
+		p.holds.DropNominations(p.Holder(a.Group)) // it does not need room that was made for it, either
 	}
 	p.mu.Unlock()
 	p.room.Note(p.name, &e)
-	act(e)
+	return accepted, e
 }
 
 // settle carries out the effects that belong under the lock.

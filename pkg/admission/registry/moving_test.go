@@ -13,7 +13,7 @@ import (
 
 // gangsOf returns the gangs in which the state machine has a pod.
 func (s *stage) gangsOf(pod *v1.Pod) (keys []gangstate.Key) {
-	if at, member := s.standing(pod); member {
+	if at, member := s.Standing(pod); member {
 		keys = append(keys, at.Gang)
 	}
 	return keys

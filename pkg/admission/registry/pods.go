@@ -163,7 +163,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 	}
 	add := func(object any) {
 		if !r.Outside(object.(*v1.Pod)) {
-			pass(object, (*gangstate.Gangs).Succeeded)
+			pass(object, (*gangstate.Gangs).See)
 		}
 	}
 	forget := func(object any) { pass(object, (*gangstate.Gangs).ForgetSucceeded) }

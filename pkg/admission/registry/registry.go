@@ -66,8 +66,8 @@ type Registry struct {
 type Room interface {
 	// Note is called with the effects of each input to the gangs of a profile, with no lock held.
 	Note(profile string, e *gangstate.Effects)
-	// Changed is called when there may be more room.
-	Changed()
+	// Happen is called when something has happened that may help jobs that did not fit.
+	Happen(change turns.Change)
 	// Enters reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its turn.
 	Enters(pod *v1.Pod) bool
 	// Unfit is called with what the cycle of such a pod has found that is about to fail.
@@ -218,23 +218,10 @@ func (r *Registry) Wants(pod *v1.Pod) (want gangstate.Want, undecided bool) {
 	return want, undecided
 }
 
-// standing returns how far the gang of a pod has come; false where the pod is no member of one.
-func (r *Registry) standing(pod *v1.Pod) (at gangstate.Standing, member bool) {
+// Standing returns how far the gang of a pod has come; false where the pod is no member of one that is known.
+func (r *Registry) Standing(pod *v1.Pod) (at gangstate.Standing, member bool) {
 	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { at, member = s.Standing(pod.UID) })
 	return at, member
-}
-
-// WaitsForRoom reports whether a pod that is not placed waits for room on nodes and nothing else, as far as is known of
-// its gang.
-func (r *Registry) WaitsForRoom(pod *v1.Pod) bool {
-	at, member := r.standing(pod)
-	return !member || at.WaitsForRoom
-}
-
-// Whole reports whether a pod's gang has all its members, and so have the gangs that start with it, as far as is known.
-func (r *Registry) Whole(pod *v1.Pod) bool {
-	at, member := r.standing(pod)
-	return !member || at.Whole
 }
 
 // Said returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none. One that is
@@ -262,8 +249,10 @@ func (r *Registry) PartialHolders(below int32, but string) []hold.Holder {
 			continue
 		}
 		p.Look(func(s *gangstate.Gangs) {
-			for _, group := range s.PartialHolders(below) {
-				holders = append(holders, p.Holder(group))
+			for _, rank := range s.PartialHolders() {
+				if rank.Priority < below {
+					holders = append(holders, p.Holder(rank.Name))
+				}
 			}
 		})
 	}
@@ -284,7 +273,7 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 
 // Changed is called when something has changed that may help gangs which did not fit.
 func (r *Registry) Changed() {
-	r.room.Changed()
+	r.room.Happen(turns.Freed)
 }
 
 // Turn returns a group that waits for its turn, or has it; false if it does neither.
@@ -305,13 +294,6 @@ func (r *Registry) Lead(ctx context.Context, group hold.Holder) (leader *v1.Pod)
 // GiveBack takes the turn from a group that has not used it: the group waits for another.
 func (r *Registry) GiveBack(ctx context.Context, group hold.Holder) {
 	r.input(ctx, group.Profile, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.GiveBack(group.Group, now) })
-}
-
-// GroupOf returns the group of the gang of a pod; false if the pod is in none that is known.
-func (r *Registry) GroupOf(pod *v1.Pod) (group hold.Holder, ok bool) {
-	at, member := r.standing(pod)
-	key, _, _ := gangstate.KeyOf(pod)
-	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: at.Group}, member && at.Gang == key // it may have moved since
 }
 
 // Explain reports to the users of gangs of a profile why they wait, if that has changed.
@@ -339,16 +321,6 @@ func (r *Registry) Why(pod *v1.Pod) (e gangstate.Explanation, ok bool) {
 	return p.adapter.Explanation(key)
 }
 
-// Knows reports whether the gang of a pod counts it by now; it is also true where the pod is in no gang that is
-// scheduled here.
-func (r *Registry) Knows(pod *v1.Pod) (knows bool) {
-	if _, member := r.GangOf(pod); !member {
-		return true
-	}
-	_, knows = r.standing(pod)
-	return knows
-}
-
 // Synced reports whether all gangs are known that existed at the start, and their members have come to
 // the gates after that of the Gang plugin.
 func (r *Registry) Synced() bool {
@@ -368,7 +340,7 @@ func (r *Registry) Explains(pod *v1.Pod) (e gangstate.Explanation, explains bool
 	if p == nil || r.Outside(pod) {
 		return e, false
 	}
-	at, member := r.standing(pod)
+	at, member := r.Standing(pod)
 	key, _, _ := gangstate.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
 	return e, member && !at.Alone || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement

@@ -61,7 +61,7 @@ func (adapter) Explanation(gangstate.Key) (gangstate.Explanation, bool) {
 type noRoom struct{}
 
 func (noRoom) Note(string, *gangstate.Effects) {}
-func (noRoom) Changed()                        {}
+func (noRoom) Happen(turns.Change)             {}
 func (noRoom) Enters(*v1.Pod) bool             { return true }
 func (noRoom) Unfit(*v1.Pod, turns.Outcome)    {}
 func (noRoom) Forget(*v1.Pod)                  {}

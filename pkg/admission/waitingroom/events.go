@@ -59,13 +59,10 @@ func (r *Room) goesOn(pod *v1.Pod) bool {
 	return err == nil && now.UID == pod.UID && now.DeletionTimestamp == nil
 }
 
-// Begin does nothing: the scheduling thread says which pod it takes, see Took.
-func (r *Room) Begin() {}
-
 // Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as an outcome.
 func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	r.gangs.Failed(ctx, pod, why)
-	group, member := r.gangs.GroupOf(pod)
+	group, member := r.groupOf(pod)
 	r.locked(func() {
 		if name, begun := r.line.Turn(); begun && member && name == group.String() {
 			r.line.PassOver(name)
@@ -84,9 +81,6 @@ func (r *Room) Happen(change turns.Change) {
 	r.locked(func() { r.line.Happen(change) })
 	r.Rouse()
 }
-
-// Changed notes that there may be more room.
-func (r *Room) Changed() { r.Happen(turns.Freed) }
 
 // mostTouched is how many groups may have been touched until they are looked at.
 const mostTouched = 1000

@@ -69,8 +69,8 @@ type Gangs interface {
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
 	// GiveBack takes the turn from a group that has not used it: the group waits for another.
 	GiveBack(ctx context.Context, group hold.Holder)
-	// GroupOf returns the group of the gang of a pod; false if the pod is in none.
-	GroupOf(pod *v1.Pod) (hold.Holder, bool)
+	// Standing returns how far the gang of a pod has come; false if the pod is in none.
+	Standing(pod *v1.Pod) (gangstate.Standing, bool)
 	// Serves reports whether a profile has gangs.
 	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
@@ -138,7 +138,7 @@ func (r *Room) run(ctx context.Context) {
 		r.asking.Lock()
 		r.bringCalled(ctx) // also in a process that does not schedule
 		r.asking.Unlock()
-		r.Ask(ctx)
+		r.ask(ctx)
 	}
 }
 
@@ -174,19 +174,19 @@ func (r *Room) PassOn(ctx context.Context, hear, pass func()) {
 		}
 	})
 	hear()
-	r.Ask(ctx) // before pods that the event moves to the active queue
+	r.ask(ctx) // before pods that the event moves to the active queue
 	pass()
 	r.locked(func() { r.passing-- })
-	r.Ask(ctx)
+	r.ask(ctx)
 }
 
 // longestPassing is how long jobs of queues wait for events that are passed on without a break. It is many times what
 // one event takes, also where other programs keep all cores busy.
 const longestPassing = 200 * time.Millisecond
 
-// Ask lets in the job whose turn it is if the scheduling thread waits for a pod. Otherwise the thread does that before
+// ask lets in the job whose turn it is if the scheduling thread waits for a pod. Otherwise the thread does that before
 // it takes the next one.
-func (r *Room) Ask(ctx context.Context) {
+func (r *Room) ask(ctx context.Context) {
 	if r.idle.Load() {
 		r.Next(ctx)
 	}
@@ -221,9 +221,8 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	return keeps
 }
 
-// Took is called by the scheduling thread when the cycle of what it has taken begins: of a pod; nil for a native pod
-// group, or none.
-func (r *Room) Took(pod *v1.Pod) {
+// Begin is called by the scheduling thread when the cycle of what it has taken begins.
+func (r *Room) Begin(pod *v1.Pod) {
 	r.idle.Store(false)
 	r.locked(func() {
 		r.taken = ""
@@ -344,10 +343,11 @@ func (r *Room) turn() (name string, begun bool) {
 
 // groupOf returns the group of the gang of a pod, and whether it is in one; otherwise what the pod is alone.
 func (r *Room) groupOf(pod *v1.Pod) (group hold.Holder, member bool) {
-	if group, member = r.gangs.GroupOf(pod); !member {
-		group = single(pod)
+	at, member := r.gangs.Standing(pod)
+	if key, _, _ := gangstate.KeyOf(pod); !member || at.Gang != key { // it may have moved since
+		return single(pod), false
 	}
-	return group, member
+	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: at.Group}, true
 }
 
 // refresh offers the touched groups that wait for their turn, and withdraws those that no longer do.

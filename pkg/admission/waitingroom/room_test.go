@@ -113,7 +113,7 @@ func (s *stage) First(which turns.Which) (turns.Job, bool) {
 }
 
 func (s *stage) Admit(_ context.Context, job string) *v1.Pod {
-	admitted, _, _ := s.book.Admit(job, s.moment())
+	admitted, _ := s.book.Admit(job, s.moment())
 	return st.MakePod().Namespace("default").Name(admitted.Pod).UID(admitted.Pod).Obj()
 }
 
@@ -133,7 +133,7 @@ func newStage(t *testing.T) *stage {
 	holds := ledger.New()
 	gangs := registry.New(holds, nil, watches.New())
 	s.book = queueing.NewBook("default", nil)
-	s.book.SetLimits(queueing.Limits{Window: 100})
+	s.book.Configure(queueing.Limits{Window: 100}, queueing.Policies{})
 	s.book.SetTotal(queueing.Vector{gpu: 8})
 	s.Room = New(gangs, s, holds, s, s.time)
 	s.queue = s
@@ -177,7 +177,7 @@ func (s *stage) ask() string {
 func (s *stage) fail(name string) {
 	s.t.Helper()
 	leader := member(name, 0)
-	s.Took(leader)
+	s.Begin(leader)
 	s.profile.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 		v := g.BeginCycle(leader)
 		if v.Verdict != gangstate.Lead {
@@ -314,12 +314,12 @@ func TestVictimsThatGoOn(t *testing.T) {
 func TestPassOn(t *testing.T) {
 	s := newStage(t)
 	policies := queueing.Policies{QueueOrder: []config.PolicyName{config.PolicyPriority}}
-	s.book.SetPolicies(policies)
+	s.book.Configure(queueing.Limits{Window: 100}, policies)
 	s.book.SetQueues(queueing.Queue{Name: "high", Weight: 1, Priority: 10}, queueing.Queue{Name: "low", Weight: 1, Priority: 1})
 	s.Wait(s.ctx) // the thread waits for a pod
 	s.PassOn(s.ctx, func() {}, func() {
 		s.offer("older", "low", 1)
-		if s.Ask(s.ctx); len(s.let) > 0 {
+		if s.Room.ask(s.ctx); len(s.let) > 0 {
 			t.Errorf("%v were let in before all had come", s.let)
 		}
 		s.offer("younger", "high", 2)
@@ -327,8 +327,8 @@ func TestPassOn(t *testing.T) {
 	if !slices.Equal(s.let, []string{"younger"}) {
 		t.Errorf("let in: %v, want the one of the higher queue", s.let)
 	}
-	s.Took(st.MakePod().Name("younger").UID("younger").Obj())
-	if s.Ask(s.ctx); len(s.let) > 1 {
+	s.Begin(st.MakePod().Name("younger").UID("younger").Obj())
+	if s.Room.ask(s.ctx); len(s.let) > 1 {
 		t.Errorf("%v were let in while the thread is at work", s.let)
 	}
 	if s.Wait(s.ctx); !slices.Equal(s.let, []string{"younger", "older"}) {

@@ -23,7 +23,7 @@ func single(pod *v1.Pod) hold.Holder {
 // IsSingle reports whether a pod is in no gang, and waits here once it has failed. Pods of native pod groups are
 // kube-scheduler's own affair, and those of queues wait there.
 func (r *Room) IsSingle(pod *v1.Pod) bool {
-	_, member := r.gangs.GroupOf(pod)
+	_, member := r.groupOf(pod)
 	return !member && pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
 }
 

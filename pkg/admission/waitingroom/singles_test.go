@@ -21,7 +21,7 @@ func (s *stage) single(name string, priority int32) *v1.Pod {
 	if !s.Enters(pod) {
 		s.t.Errorf("%s has to wait, and did not fail", name)
 	}
-	s.Took(pod)
+	s.Begin(pod)
 	s.Failed(s.ctx, pod, &framework.FitError{Pod: pod})
 	return pod
 }
@@ -40,7 +40,7 @@ func TestSinglesWaitTheirTurn(t *testing.T) {
 	if !slices.Equal(s.let, []string{"high"}) || !s.Enters(high) || s.Enters(low) {
 		t.Errorf("let in: %v; high may enter: %t, low: %t", s.let, s.Enters(high), s.Enters(low))
 	}
-	s.Took(high)
+	s.Begin(high)
 	bound := high.DeepCopy()
 	bound.Spec.NodeName = "n"
 	s.Forget(bound)
@@ -48,7 +48,7 @@ func TestSinglesWaitTheirTurn(t *testing.T) {
 	if !slices.Equal(s.let, []string{"high", "low"}) {
 		t.Errorf("let in: %v, want the other, too", s.let)
 	}
-	s.Took(low)
+	s.Begin(low)
 	s.Failed(s.ctx, low, &framework.FitError{Pod: low})
 	s.Forget(low)
 	if n := s.singles.Load(); n != 0 || !s.Enters(low) {
@@ -80,7 +80,7 @@ func TestTurnsThatAreGivenBack(t *testing.T) {
 			s.fail("gang")
 			return
 		}
-		s.Took(pod)
+		s.Begin(pod)
 		s.Failed(s.ctx, pod, &framework.FitError{Pod: pod})
 	}
 	isLate := func(pod *v1.Pod) {
@@ -121,7 +121,7 @@ func TestSinglesThatAreGone(t *testing.T) {
 	}
 	nominated = nominated.DeepCopy()
 	nominated.Status.NominatedNodeName = "n"
-	if s.Took(nominated); !s.Enters(nominated) {
+	if s.Begin(nominated); !s.Enters(nominated) {
 		t.Error("a pod has to wait for its turn that has its place")
 	}
 }

@@ -89,7 +89,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 		return false
 	}
 	if current.Reason == v1alpha1.ReasonEvicted {
-		return f.staying == 0
+		return f.staying == 0 && !f.ended
 	}
 	switch want.Reason {
 	case v1alpha1.ReasonAwaitingPlacement:

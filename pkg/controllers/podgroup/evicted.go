@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,15 +27,28 @@ const jobInterval = 10 * time.Second
 // endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended, or
 // its Job has, or is gone.
 func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
-	value, evicted := pg.Annotations[v1alpha1.EvictedAnnotation]
-	if !evicted {
+	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
+	e := queueing.ReadEvicted(value)
+	said := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
+	says := said != nil && said.Reason == v1alpha1.ReasonEvicted
+	if says && !recorded {
+		e.At = said.LastTransitionTime.Time
+	}
+	if !says && !recorded {
 		return reconcile.Result{}, nil
 	}
-	e := queueing.ReadEvicted(value)
 	if !isBack(f, e) && phase != schedulingv1alpha1.PodGroupFinished && e.Counts(r.clock.Now(), config.MaxEvictedHold) {
-		if ended, err := r.jobEnded(ctx, pg, e.Job); err != nil || !ended {
+		ended, err := r.jobEnded(ctx, pg, e.Job)
+		if err != nil || !ended {
 			return reconcile.Result{RequeueAfter: jobInterval}, err
 		}
+		f.ended = true
+		if says {
+			return r.write(ctx, pg, changes(pg.Status, nextStatus(pg, f, metav1.NewTime(r.clock.Now()))))
+		}
+	}
+	if !recorded {
+		return reconcile.Result{}, nil
 	}
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, pg.ResourceVersion, v1alpha1.EvictedAnnotation)
 	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
@@ -52,10 +66,12 @@ func isBack(f facts, e queueing.Evicted) bool {
 	return f.Stage.Min > 0 && f.Members.Reaches(&f.Stage)
 }
 
-// jobEnded reports whether the Job that made a gang has finished or is gone. What another controller made is
-// that one's to end, and to make again.
+// jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else
+// the one of the name. What another controller made is that one's to end, and to make again.
 func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (bool, error) {
-	if owner := metav1.GetControllerOfNoCopy(pg); name == "" || owner != nil && owner.Kind != "Job" {
+	if owner := metav1.GetControllerOfNoCopy(pg); owner != nil && owner.Kind == "Job" {
+		name = owner.Name
+	} else if owner != nil || name == "" {
 		return false, nil
 	}
 	job := &batchv1.Job{}

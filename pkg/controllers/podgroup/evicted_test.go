@@ -102,3 +102,56 @@ func TestEndEvicted(t *testing.T) {
 		})
 	}
 }
+
+// TestEvictedForGood: that a gang was evicted, and that its Job makes its pods again, is no longer said once the Job
+// has ended.
+func TestEvictedForGood(t *testing.T) {
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for sentence, c := range map[string]struct {
+		owner string // of the PodGroup
+		ended batchv1.JobConditionType
+		want  string
+	}{
+		"its Job makes its pods again":     {"Job", "", v1alpha1.ReasonEvicted},
+		"its Job has failed":               {"Job", batchv1.JobFailed, v1alpha1.ReasonGangIncomplete},
+		"a JobSet makes failed Jobs again": {"JobSet", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"it is not known what made them":   {"", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}
+			if c.owner != "" {
+				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: c.owner, Name: "train", UID: "o", Controller: new(true)}}
+			}
+			pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonEvicted, Message: "for another gang", LastTransitionTime: metav1.NewTime(at)}}
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}}
+			if c.ended != "" {
+				job.Status.Conditions = []batchv1.JobCondition{{Type: c.ended, Status: v1.ConditionTrue}}
+			}
+			scheme := runtime.NewScheme()
+			coscheduling.AddToScheme(scheme)
+			if err := batchv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			r := &reconciler{follower: follower{
+				client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(pg, job).WithStatusSubresource(pg).Build(),
+				clock:  testclock.NewFakePassiveClock(at.Add(time.Minute)),
+			}}
+			r.jobs = r.client
+			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
+				t.Fatal(err)
+			}
+			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.Object{Min: 2}, nil, &gangstate.History{})
+			result, err := r.endEvicted(t.Context(), pg, f, schedulingv1alpha1.PodGroupPending)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
+				t.Fatal(err)
+			}
+			if got := pg.Status.Conditions[0].Reason; got != c.want || (got == v1alpha1.ReasonEvicted) != (result.RequeueAfter == jobInterval) {
+				t.Errorf("its reason is %s, want %s; it is looked at again after %v", got, c.want, result.RequeueAfter)
+			}
+		})
+	}
+}

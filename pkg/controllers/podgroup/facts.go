@@ -31,6 +31,8 @@ type facts struct {
 	expired bool
 	// said is why members wait, from the status of one of them; nil for nothing.
 	said *v1.PodCondition
+	// ended: what made its pods has ended, and makes no more.
+	ended bool
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
 }

@@ -205,8 +205,7 @@ func (caller) Recounted(string) {}
 // book returns a book with all queues, and what evicted gangs had, in which nothing else is counted yet.
 func (c *cluster) book(now time.Time) *queueing.Book {
 	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
-	book.SetPolicies(queueing.Policies{Rules: c.rules})
-	book.SetLimits(queueing.Limits{EvictedHold: c.evictedHold})
+	book.Configure(queueing.Limits{EvictedHold: c.evictedHold}, queueing.Policies{Rules: c.rules})
 	for key, e := range c.evicted {
 		book.SetEvicted(groupOf(member{scheduler: e.Scheduler, gang: key}), e, now)
 	}

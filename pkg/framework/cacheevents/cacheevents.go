@@ -23,8 +23,9 @@ type Listener interface {
 	// Heard is called for an event that the cache has taken in, with the object before and after, nil
 	// where there is none. One change may be several events.
 	Heard(event fwk.ClusterEvent, before, after any)
-	// Begin is called when a cycle begins: its snapshot may not have what is heard from now on.
-	Begin()
+	// Begin is called when a cycle begins: its snapshot may not have what is heard from now on. It is the cycle of a pod;
+	// nil for a native pod group, or none.
+	Begin(pod *v1.Pod)
 	// Failed is called when the cycle of a pod, or its binding, failed, with the reason. The pod is not
 	// back in the queue yet.
 	Failed(ctx context.Context, pod *v1.Pod, why error)
@@ -54,9 +55,9 @@ func (e *Events) Heard(event fwk.ClusterEvent, before, after any) {
 }
 
 // Begin calls Begin of all listeners.
-func (e *Events) Begin() {
+func (e *Events) Begin(pod *v1.Pod) {
 	for _, l := range e.all() {
-		l.Begin()
+		l.Begin(pod)
 	}
 }
 

@@ -5,10 +5,13 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 // notes is a recorder that notes what events are about.
@@ -58,5 +61,39 @@ func TestRecorder(t *testing.T) {
 			}
 			expect(t, "events", want, said)
 		})
+	}
+}
+
+// kinds is a recorder that notes the types of events.
+type kinds struct {
+	notes
+	seen *[]string
+}
+
+func (k kinds) Eventf(_, _ runtime.Object, kind, _, _, _ string, _ ...any) {
+	*k.seen = append(*k.seen, kind)
+}
+
+// TestWaitingIsNoWarning: nobody has to act where a Reservation waits for what is promised to it on the nodes that it
+// names; its other events, and those of others, are as they were.
+func TestWaitingIsNoWarning(t *testing.T) {
+	named := reservePod("a").NodeAffinityIn(metav1.ObjectNameField, []string{"n"}, st.NodeSelectorTypeMatchFields).Obj()
+	real := named.DeepCopy()
+	real.Name = "real"
+	for sentence, c := range map[string]struct {
+		pod          *v1.Pod
+		reason, want string
+	}{
+		"kube-scheduler finds no place on them": {named, "FailedScheduling", v1.EventTypeNormal},
+		"they have no room for all of it":       {named, v1.PodReasonUnschedulable, v1.EventTypeNormal},
+		"its queue waits for them":              {named, string(queueing.Behind), v1.EventTypeNormal},
+		"its queue is closed":                   {named, string(queueing.Closed), v1.EventTypeWarning},
+		"its template has a bad value":          {named, "BadGangValue", v1.EventTypeWarning},
+		"it names no nodes":                     {reservePod("a").Obj(), "FailedScheduling", v1.EventTypeWarning},
+		"a pod names a node":                    {real, "FailedScheduling", v1.EventTypeWarning},
+	} {
+		var seen []string
+		Recorder(kinds{seen: &seen}).Eventf(c.pod, nil, v1.EventTypeWarning, c.reason, "Scheduling", "why")
+		expect(t, sentence, []string{c.want}, seen)
 	}
 }

@@ -20,6 +20,7 @@ import (
 // and Planned copes with that.
 type Attempt struct {
 	Group  string
+	Rank   turns.Rank
 	Leader types.UID
 	Strict bool
 	Gangs  []Need
@@ -30,6 +31,11 @@ type Attempt struct {
 	// Outstanding is what gangs outside the group that began before have still to take, if a gang of it has a
 	// Floor.
 	Outstanding []Outstanding
+	// Fresh is what the attempt would be if the group held nothing that plans gave it; nil if the group is Strict or holds
+	// nothing such. The group keeps what it got, and waits for the rest. That may be in a domain without more room, or on
+	// nodes that its other members need, while there is room for all of it elsewhere. So an attempt that fails is followed
+	// by this one. The group gives back what it held only if this one is complete, or if a place that it held is lost.
+	Fresh *Attempt
 }
 
 // EvictsIn returns how long it is until pods may be evicted for an attempt that does not fit; not positive if they may
@@ -54,6 +60,16 @@ func (a *Attempt) Members() int {
 		n += need.Min
 	}
 	return n
+}
+
+// Outranks returns the names of those of some groups that come after that of the attempt, in the order given.
+func (a *Attempt) Outranks(groups []turns.Rank) (names []string) {
+	for _, rank := range groups {
+		if a.Rank.Compare(rank) < 0 {
+			names = append(names, rank.Name)
+		}
+	}
+	return names
 }
 
 // Shared returns the topology that has to have all gangs in one domain together; empty for none.
@@ -149,7 +165,7 @@ type Placed struct {
 
 func (s *Gangs) attempt(grp *group) *Attempt {
 	grp.visited, grp.tried = true, true
-	a := grp.newAttempt(false)
+	a := grp.newAttempt()
 	a.PreemptionDelay, a.Missed = grp.preemptionDelay(), grp.missed()
 	if grp.yields() {
 		a.Outstanding = s.outstanding(grp, a.Priority())
@@ -157,16 +173,23 @@ func (s *Gangs) attempt(grp *group) *Attempt {
 	if a.Shared() == "" {
 		s.reportScope(grp)
 	}
+	if !grp.strict() && grp.waiting(Planned) > 0 {
+		fresh := *a
+		fresh.Gangs, a.Fresh = grp.needs(true), &fresh
+	}
 	return a
 }
 
-// newAttempt returns what the gangs of a group want; fresh: if they held nothing that plans gave them.
-func (g *group) newAttempt(fresh bool) *Attempt {
-	a := &Attempt{Group: g.key().String(), Leader: g.leader, Strict: g.strict()}
+func (g *group) newAttempt() *Attempt {
+	return &Attempt{Group: g.key().String(), Rank: g.rankOf(), Leader: g.leader, Strict: g.strict(), Gangs: g.needs(false)}
+}
+
+// needs returns what the gangs of a group want; fresh: if they held nothing that plans gave them.
+func (g *group) needs(fresh bool) (needs []Need) {
 	for _, gang := range g.gangs {
-		a.Gangs = append(a.Gangs, gang.wants(fresh && !gang.hasStarted() && gang.byState[Planned].N > 0))
+		needs = append(needs, gang.wants(fresh && !gang.hasStarted() && gang.byState[Planned].N > 0))
 	}
-	return a
+	return needs
 }
 
 // Waiting returns what would be tried of each group that has all its members and no place, in order of rank. Unlike an
@@ -181,7 +204,7 @@ func (s *Gangs) Waiting() []*Attempt {
 	slices.SortFunc(groups, compareRank)
 	var list []*Attempt
 	for _, grp := range groups {
-		a := grp.newAttempt(false)
+		a := grp.newAttempt()
 		if leader := grp.pickLeader(); leader != nil {
 			a.Leader = cmp.Or(a.Leader, leader.pod.UID)
 		}

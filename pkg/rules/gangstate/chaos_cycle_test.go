@@ -73,8 +73,8 @@ func (c *chaos) plan(all bool) {
 	c.plans = c.plans[1:]
 	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}}
 	needs := a.Gangs
-	if fresh := c.s.FromScratch(a); fresh != nil && c.pick(2) == 1 {
-		o.FromScratch, needs = true, fresh.Gangs
+	if a.Fresh != nil && c.pick(2) == 1 {
+		o.FromScratch, needs = true, a.Fresh.Gangs
 	}
 	for _, need := range needs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
@@ -93,7 +93,7 @@ func (c *chaos) plan(all bool) {
 	var yield []string
 	if !all {
 		o.Complete = o.Complete || c.pick(8) == 1 // planners err
-		if rivals := c.s.LowerRankedHolders(a); o.Complete && len(rivals) > 0 {
+		if rivals := a.Outranks(c.s.PartialHolders()); o.Complete && len(rivals) > 0 {
 			yield = rivals[:c.pick(len(rivals)+1)]
 		}
 		o.Cost = oneOf(c, 0, 100*time.Millisecond)
@@ -129,7 +129,7 @@ func (c *chaos) permit(id types.UID) {
 	wait, _, e := c.s.Permitted(id, c.now)
 	c.say("permit %s: wait %t", id, wait)
 	delete(c.reserving, id)
-	c.ahead[id] = c.s.members[id] != nil && len(c.s.members[id].claims) > 0
+	c.ahead[id] = c.s.members[id] != nil && len(c.s.members[id].claims()) > 0
 	if c.at[id] = binding; wait {
 		c.at[id] = waiting
 	}

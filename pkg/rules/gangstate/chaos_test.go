@@ -298,7 +298,7 @@ func (c *chaos) remove() {
 	c.do(c.s.Gone(pod.UID, c.now))
 	if pod.Spec.NodeName != "" && c.pick(2) == 1 {
 		c.say("%s succeeded", pod.Name)
-		c.do(c.s.Succeeded(edit(pod, ended(c.now.Sub(start)-oneOf(c, 0, 10*time.Second, 2*time.Minute))), c.now))
+		c.do(c.s.See(edit(pod, ended(c.now.Sub(start)-oneOf(c, 0, 10*time.Second, 2*time.Minute))), c.now))
 	}
 }
 

@@ -36,10 +36,11 @@ func NamedClaims(pod *v1.Pod) []types.NamespacedName {
 	return claims
 }
 
+func (m *member) claims() []types.NamespacedName { return NamedClaims(m.pod) }
+
 // add records the claims of a new member.
 func (t *claimTurns) add(m *member) {
-	m.claims = NamedClaims(m.pod)
-	for _, claim := range m.claims {
+	for _, claim := range m.claims() {
 		if t.users[claim] == nil {
 			t.users[claim] = map[*member]bool{}
 		}
@@ -49,7 +50,7 @@ func (t *claimTurns) add(m *member) {
 
 // forget records that a member is gone. The caller has ended its turn.
 func (t *claimTurns) forget(m *member) {
-	for _, claim := range m.claims {
+	for _, claim := range m.claims() {
 		if delete(t.users[claim], m); len(t.users[claim]) == 0 {
 			delete(t.users, claim)
 		}
@@ -58,7 +59,7 @@ func (t *claimTurns) forget(m *member) {
 
 // mayClaim reports whether it is a member's turn with all claims that it names, or no member's.
 func (t *claimTurns) mayClaim(m *member) bool {
-	for _, claim := range m.claims {
+	for _, claim := range m.claims() {
 		if other := t.turn[claim]; other != nil && other != m {
 			return false
 		}
@@ -68,14 +69,14 @@ func (t *claimTurns) mayClaim(m *member) bool {
 
 // take makes it a member's turn.
 func (t *claimTurns) take(m *member) {
-	for _, claim := range m.claims {
+	for _, claim := range m.claims() {
 		t.turn[claim] = m
 	}
 }
 
 // endTurn ends a member's turn, if it has it, and lets through the members that wait for that.
 func (s *Gangs) endTurn(m *member) {
-	for _, claim := range m.claims {
+	for _, claim := range m.claims() {
 		if s.turns.turn[claim] != m {
 			continue
 		}

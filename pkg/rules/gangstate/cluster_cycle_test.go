@@ -190,13 +190,13 @@ func (c *cluster) plan(a *Attempt) ([]string, Outcome) {
 	if o.Complete {
 		return nil, o
 	}
-	if fresh := c.s.FromScratch(a); fresh != nil {
+	if fresh := a.Fresh; fresh != nil {
 		if better := c.try(fresh, []string{a.Group}); better.Complete {
 			better.FromScratch = true
 			return nil, better
 		}
 	}
-	rivals := c.s.LowerRankedHolders(a)
+	rivals := a.Outranks(c.s.PartialHolders())
 	for n := 1; n <= len(rivals); n++ {
 		if better := c.try(a, rivals[:n]); better.Complete {
 			return rivals[:n], better

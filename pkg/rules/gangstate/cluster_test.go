@@ -278,7 +278,7 @@ func (c *cluster) finish(prefix string) {
 		delete(c.node, id)
 		delete(c.at, id)
 		c.do(c.s.Gone(id, c.now))
-		c.do(c.s.Succeeded(pod, c.now))
+		c.do(c.s.See(pod, c.now))
 		c.changed()
 	}
 }

@@ -101,7 +101,7 @@ func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 	v := Cycle{Group: grp.key().String(), Extra: m.extra()}
 	switch {
 	case m.state == Planned && !s.turns.mayClaim(m):
-		v.Verdict, v.Reason = Wait, textClaimTurn(m.claims)
+		v.Verdict, v.Reason = Wait, textClaimTurn(m.claims())
 	case m.state == Planned:
 		v.Verdict, v.Node = Follow, m.node
 	case !m.eligible():
@@ -175,6 +175,20 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.readmit(leader) // its cycle ends here, and its gang may run by now
 	}
 	return accepted, s.take()
+}
+
+// releasePlans gives back what plans gave to a group, for one that begins from scratch.
+func (s *Gangs) releasePlans(grp *group) {
+	for _, g := range grp.gangs {
+		if g.hasStarted() {
+			continue
+		}
+		for _, m := range g.members {
+			if m.state == Planned {
+				s.unplan(m)
+			}
+		}
+	}
 }
 
 // accept gives the members of a plan their nodes. Some may have gone, or have
@@ -256,7 +270,7 @@ func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait, ahead bool, e Eff
 	}
 	s.settle(m.gang, now)
 	m.waiting = m.state == Held || m.state == Returning
-	return m.waiting, m.state == Held && len(m.claims) > 0, s.take()
+	return m.waiting, m.state == Held && len(m.claims()) > 0, s.take()
 }
 
 // Unreserved records that a member does not go to its node after all: it follows a plan and did not fit, or the

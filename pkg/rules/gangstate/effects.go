@@ -64,8 +64,3 @@ type Report struct {
 	Object  Ref // the PodGroup
 	Problem Problem
 }
-
-// Idle reports whether there is nothing to do.
-func (e *Effects) Idle() bool {
-	return len(e.Unhold)+len(e.Release)+len(e.Reject)+len(e.Expire)+len(e.Activate)+len(e.Problems)+len(e.Changed)+len(e.Rehold)+len(e.Started)+len(e.Missed)+e.RoundsFailed == 0 && !e.Freed
-}

@@ -106,6 +106,29 @@ func TestStarts(t *testing.T) {
 	}
 }
 
+// TestFootprintByRole: a gang that grows needs no more of a role than what runs; once it loses members it needs all.
+func TestFootprintByRole(t *testing.T) {
+	pods := func(roles string, n int) []*v1.Pod {
+		asks := []func(*v1.Pod){of("x"), needs(n), says(rolesKey, roles)}
+		return append(podsNamed("ps", 1, append(asks, labeled(v1alpha1.RoleLabel, "ps"))...),
+			podsNamed("w", 2, append(asks, labeled(v1alpha1.RoleLabel, "worker"))...)...)
+	}
+	c := newCluster(t, map[string]int{"n": 3})
+	check := func(sentence string, least int, byRole map[string]int) {
+		t.Helper()
+		f := c.s.Footprints(Key{"a", "x"})[0]
+		if diff := gocmp.Diff(byRole, f.MinByRole); diff != "" || f.Min != least {
+			t.Errorf("%s: it needs %d, want %d; by role (-want +got):\n%s", sentence, f.Min, least, diff)
+		}
+	}
+	c.bring(pods(`{"ps":1,"worker":2}`, 3)...)
+	check("it runs", 3, map[string]int{"ps": 1, "worker": 2})
+	c.change("", needs(6), says(rolesKey, `{"ps":2,"worker":3}`))
+	check("its minimum was raised", 3, map[string]int{"ps": 1, "worker": 2})
+	c.remove("w2")
+	check("a worker is lost", 6, map[string]int{"ps": 2, "worker": 3})
+}
+
 func TestMinimumOf(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		annotations map[string]string

@@ -73,8 +73,8 @@ type attempts struct {
 
 // progress is how far a gang runs, see updateStarted.
 type progress struct {
-	// ran is the result of hasStarted when it was last acted upon.
-	ran bool
+	// ran and singly are the results of hasStarted and admitsSingly when they were last acted upon.
+	ran, singly bool
 	// begin is what is known of how the members that run began to.
 	begin begin
 	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing. It begins again when a gang

@@ -93,12 +93,17 @@ func (s *Gangs) gang(key Key) *gang {
 	return g
 }
 
-// See records what the API server says of a pod that has not ended. If the pod names another gang than before, it moves
-// to that gang.
+// See records what the API server says of a pod that has not failed. If the pod names another gang than before, it
+// moves to that gang. If it ran to success, it counts towards the minimum in this life of the gang, also when it is
+// deleted later.
 func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	if !ok {
 		return s.Leave(pod, now)
+	}
+	if pod.Status.Phase == v1.PodSucceeded {
+		s.seeSucceeded(pod, key, now)
+		return s.take()
 	}
 	m := s.members[pod.UID]
 	switch {
@@ -173,6 +178,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	g.relive(m)
 	g.enter(m)
 	s.listen(m)
+	s.reportDifferences(m)
 	s.reportRefused(m)
 	s.reportNative(g, m.pod)
 	if g.defining() != g.definer {
@@ -191,7 +197,6 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 
 func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	g := m.gang
-	singly := g.admitsSingly()
 	changed := !saysSame(m.pod, pod)
 	was, came := *m, m.coming()
 	g.change(m, func() { m.observe(pod) })
@@ -218,9 +223,6 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	if m.coming() && !came {
 		g.group.changes++
 	}
-	if g.admitsSingly() != singly {
-		s.admitGang(g)
-	}
 	if a, b := originOf(was.pod), originOf(pod); a.series != b.series || a.issue != b.issue {
 		g.incarnation.seeAgain(podsOf(g.sorted(func(*member) bool { return true })))
 		s.reviewAll(s.findReplaced(g), now)
@@ -246,7 +248,6 @@ func (s *Gangs) dismiss(m *member, now time.Time) {
 
 func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
-	singly := g.admitsSingly()
 	s.unhand(m, m.state)
 	g.leave(m)
 	g.incarnation.end(m.uid())
@@ -265,9 +266,6 @@ func (s *Gangs) remove(m *member, now time.Time) {
 		s.redefine(g, now)
 	}
 	s.settle(g, now)
-	if g.admitsSingly() != singly {
-		s.admitGang(g)
-	}
 	if len(g.members) == 0 {
 		s.settleAwaiting(g, now)
 	}
@@ -295,15 +293,12 @@ func (s *Gangs) forget(g *gang) {
 	}
 }
 
-// Succeeded records that a member has phase Succeeded. If it ran to success, it counts towards the minimum in this life
-// of the gang, also when it is deleted later.
-func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
-	key, _, ok := KeyOf(pod)
-	if former := s.succeeded[pod.UID]; former != nil && (!ok || former.key != key) {
+func (s *Gangs) seeSucceeded(pod *v1.Pod, key Key, now time.Time) {
+	if former := s.succeeded[pod.UID]; former != nil && former.key != key {
 		s.leaveSucceeded(pod.UID, now)
 	}
-	if !ok || pod.Spec.NodeName == "" {
-		return s.take()
+	if pod.Spec.NodeName == "" {
+		return
 	}
 	g := s.succeeded[pod.UID]
 	if g == nil && RanToSuccess(pod) && !s.gang(key).incarnation.replaces(originOf(pod)) {
@@ -317,10 +312,9 @@ func (s *Gangs) Succeeded(pod *v1.Pod, now time.Time) Effects {
 	if g != nil {
 		s.settle(g, now)
 	}
-	return s.take()
 }
 
-// ForgetSucceeded records that the object of such a member was deleted.
+// ForgetSucceeded records that the object of a member that ran to success was deleted.
 func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 	if g := s.succeeded[pod.UID]; g != nil {
 		had := g.succeeded().N

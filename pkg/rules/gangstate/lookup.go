@@ -13,9 +13,9 @@ import (
 )
 
 // waits reports whether a member has no node, or only holds one until its group, which
-// does not fit, has its minimum.
+// does not fit, has its minimum. What is being deleted waits for nothing.
 func (m *member) waits() bool {
-	return m.state == Pending || m.state == Planned && m.gang.group.phase == awaiting
+	return !m.dying() && (m.state == Pending || m.state == Planned && m.gang.group.phase == awaiting)
 }
 
 // Unplaced returns all members that have no node and are not on their way to one.

@@ -1,27 +1,21 @@
 package gangstate
 
-import "slices"
+import (
+	"slices"
 
-// PartialHolders lists the groups of less than a priority that hold capacity without being
-// complete.
-func (s *Gangs) PartialHolders(below int32) []string {
-	return s.partialHolders(func(grp *group) bool { return grp.priority() < below })
-}
+	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+)
 
-// partialHolders lists the groups that hold capacity without being complete and that pass the test, the last in rank
-// first.
-func (s *Gangs) partialHolders(test func(*group) bool) (names []string) {
-	var found []*group
+// PartialHolders returns the ranks of the groups that hold capacity without being complete, the last first: NonStrict
+// groups may starve each other. The name of a rank is that of the group.
+func (s *Gangs) PartialHolders() (ranks []turns.Rank) {
 	for grp := range s.timed {
-		if grp.holdsPart() && test(grp) {
-			found = append(found, grp)
+		if grp.holdsPart() {
+			ranks = append(ranks, grp.rankOf())
 		}
 	}
-	slices.SortFunc(found, func(a, b *group) int { return compareRank(b, a) })
-	for _, grp := range found {
-		names = append(names, grp.key().String())
-	}
-	return names
+	slices.SortFunc(ranks, func(a, b turns.Rank) int { return b.Compare(a) })
+	return ranks
 }
 
 // Yield makes groups that hold capacity without being complete give it back: others need it.
@@ -33,16 +27,4 @@ func (s *Gangs) Yield(names []string) Effects {
 		}
 	}
 	return s.take()
-}
-
-// LowerRankedHolders lists the groups that hold capacity without being complete and that
-// rank below the group of an attempt, the last in rank first: NonStrict groups
-// may starve each other.
-func (s *Gangs) LowerRankedHolders(a *Attempt) []string {
-	leader := s.members[a.Leader]
-	if leader == nil {
-		return nil
-	}
-	grp := leader.gang.group
-	return s.partialHolders(func(other *group) bool { return other != grp && compareRank(grp, other) < 0 })
 }

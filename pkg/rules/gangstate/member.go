@@ -53,8 +53,6 @@ type member struct {
 	// marked: the timeout annotation was seen on it. Gone again, it revives.
 	marked bool
 
-	// claims are the claims that it names; see claimTurns.
-	claims []types.NamespacedName
 	// losing are the claims reserved for it whose allocation is being taken back; see Withdraw.
 	losing sets.Set[types.NamespacedName]
 	// outdated: a claim was taken back, or it has come from another gang, since it last left the queue.
@@ -90,6 +88,9 @@ func (m *member) coming() bool { return m.eligible() || m.state == Returning && 
 
 // lives reports whether it has not ended, is not being deleted, and will not be.
 func (m *member) lives() bool { return m.pod.DeletionTimestamp == nil && !m.replaced }
+
+// dying reports whether it is being deleted.
+func (m *member) dying() bool { return m.pod.DeletionTimestamp != nil }
 
 // leaving reports whether it ran and is being deleted, or will be. It does not count any more: the members of a
 // gang that was evicted whole, or is run again, must not pass for a running gang while they terminate.

@@ -155,7 +155,7 @@ func TestDissolve(t *testing.T) {
 	s.See(groupedPod("p1", 0), start)
 	done := groupedPod("p2", 0)
 	done.Spec.NodeName, done.Status.Phase = "n", v1.PodSucceeded
-	s.Succeeded(done, start)
+	s.See(done, start)
 	if _, refusal := s.Queue(groupedPod("p1", 0)); refusal == "" {
 		t.Fatal("a pod is let through before its PodGroup is known")
 	}

@@ -161,8 +161,8 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			pods[pod.UID] = pod
 			if hasEnded(pod) {
 				s.Gone(pod.UID, start)
-				s.Succeeded(pod, start)
-			} else {
+			}
+			if pod.Status.Phase != v1.PodFailed {
 				s.See(pod, start)
 			}
 			Observe(key, nil, slices.Collect(maps.Values(pods)), history)

@@ -29,9 +29,8 @@ var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 // the default; only the minimum has none.
 //
 // Bad values never stop it: they come back as problems that name the key, the value and what is
-// used instead. Whatever comes in, in the spec Min is from 0 to 100000, Total from Min to 100000,
-// WaitTime positive if that of defaults is, RoundTime and PreemptionDelay not negative, and Mode
-// and Policy are valid values.
+// used instead. Whatever comes in, in the spec Min is from 0 to 100000, WaitTime positive if that of
+// defaults is, RoundTime and PreemptionDelay not negative, and Mode and Policy are valid values.
 func Parse(key Key, object *Object, pod *v1.Pod, defaults Defaults) (Spec, []Problem) {
 	spec, fault, problems := parseSpec(key, object, pod, defaults)
 	if fault != "" {
@@ -51,7 +50,7 @@ func parseSpec(key Key, object *Object, pod *v1.Pod, defaults Defaults) (spec Sp
 		p.object = *object
 	}
 	p.spec.Min = p.parseMin()
-	p.spec.Total = p.parseTotal()
+	p.checkTotal()
 	p.spec.Stages = p.parseStages()
 	p.spec.Mode = Mode(p.oneOf(v1alpha1.ModeAnnotation))
 	p.spec.Policy = MatchPolicy(p.oneOf(v1alpha1.MatchPolicyAnnotation))
@@ -131,25 +130,22 @@ func (p *parser) parseObjectMin() (n int, used string) {
 	return n, used
 }
 
-func (p *parser) parseTotal() int {
+// checkTotal reports a bad number of members that a Strict round waits to have tried. Nothing depends on it, since a
+// group is tried again with each member that comes.
+func (p *parser) checkTotal() {
 	value, onObject := p.value(v1alpha1.TotalNumberAnnotation)
 	if value == "" {
-		return p.spec.Min
+		return
 	}
 	used := fmt.Sprintf("%d, the minimum", p.spec.Min)
 	if p.spec.Min == 0 {
 		used = "the minimum, once there is one"
 	}
-	n, err := minimum.ParseInteger(value)
-	if err != nil {
+	if n, err := minimum.ParseInteger(value); err != nil {
 		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, minimum.Want, used)
-		return p.spec.Min
-	}
-	if n < p.spec.Min {
+	} else if n < p.spec.Min {
 		p.bad(onObject, v1alpha1.TotalNumberAnnotation, value, "at least the minimum", used)
-		return p.spec.Min
 	}
-	return n
 }
 
 // oneOf reads an enumeration whose first value is the default.

@@ -152,6 +152,22 @@ func (s *Gangs) listen(m *member) {
 	}
 }
 
+// reportDifferences reports what a member that has come says of its gang, or the one that has defined it so far, and
+// the member that defines it now does not. Members that change later are not compared: a user changes one by one.
+func (s *Gangs) reportDifferences(m *member) {
+	g := m.gang
+	definer, other := g.defining(), m
+	if definer == m && len(g.describers) > 1 {
+		other = g.describers[1]
+	}
+	if definer == nil || definer == other || !definer.lives() || !other.lives() {
+		return
+	}
+	for _, problem := range differences(other.pod, definer.pod) {
+		s.report(g, other.pod, &other.told, problem)
+	}
+}
+
 // ignore undoes listen.
 func (g *gang) ignore(m *member) {
 	if at := slices.Index(g.describers, m); at >= 0 {

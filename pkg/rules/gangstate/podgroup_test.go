@@ -2,7 +2,9 @@ package gangstate
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -69,5 +71,39 @@ func TestLoweredMinimum(t *testing.T) {
 				t.Errorf("it frees something: %t, want %t", e.Freed, then.freed)
 			}
 		})
+	}
+}
+
+// TestMembersThatDiffer: where members say different things of their gang, what does not count is reported,
+// whichever of them comes first.
+func TestMembersThatDiffer(t *testing.T) {
+	const which, same = " is not what pod p1 says, which counts for the gang; using ", "; write the same on all its pods"
+	minimum := minKey + `: "4"` + which + `"3"` + same
+	for sentence, c := range map[string]struct {
+		pods []*v1.Pod
+		want []string
+	}{
+		"all say the same":          {podsNamed("p", 3, needs(3), says(modeKey, "Strict")), nil},
+		"some say nothing":          {[]*v1.Pod{podOf("p1", needs(3)), podOf("p2")}, nil},
+		"others have it as a label": {[]*v1.Pod{podOf("p1", needs(3)), podOf("p2", labeled(minLabel, "3"))}, nil},
+		"two have another minimum":  {[]*v1.Pod{podOf("p1", needs(3)), podOf("p2", needs(4)), podOf("p3", needs(4))}, []string{minimum, minimum}},
+		"the other one comes first": {[]*v1.Pod{podOf("p2", needs(4)), podOf("p1", needs(3))}, []string{minimum}},
+		"one that is being deleted": {[]*v1.Pod{podOf("p1", needs(3)), podOf("p2", needs(4), dying)}, nil},
+		"one says what none else does": {
+			[]*v1.Pod{podOf("p1", needs(3)), podOf("p2", needs(3), says(requiredKey, "rack"))},
+			[]string{requiredKey + `: "rack"` + which + "what the PodGroup says, or the default" + same},
+		},
+	} {
+		s := newOpen(Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
+		var got []string
+		for _, pod := range c.pods {
+			of("x")(pod)
+			for _, report := range s.See(pod, start).Problems {
+				got = append(got, report.Problem.String())
+			}
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		}
 	}
 }

@@ -38,20 +38,24 @@ func (s *Gangs) gather(grp *group, now time.Time) {
 }
 
 // noteRunning lets members go alone once their gang runs, and gates them again
-// when it no longer does.
+// when it no longer does, or while members are being evicted.
 func (s *Gangs) noteRunning(g *gang, now time.Time) {
 	s.updateStarted(g, now)
-	if g.hasStarted() == g.ran {
+	ran, singly := g.hasStarted(), g.admitsSingly()
+	changed := ran != g.ran
+	if !changed && singly == g.singly {
 		return
 	}
-	g.ran = !g.ran
-	if g.ran {
+	g.ran, g.singly = ran, singly
+	if changed && ran {
 		g.missed = time.Time{}
 		s.releaseGang(g)
 		s.updateStarted(g, now) // more of it run
 	}
 	s.admitGang(g)
-	s.settleAwaiting(g, now)
+	if changed {
+		s.settleAwaiting(g, now)
+	}
 }
 
 // settleAwaiting looks again at gangs that name g and are not grouped with it.

@@ -41,11 +41,8 @@ const (
 type Spec struct {
 	// Min is the number of members that start together; 0 means that it is not stated (yet), and
 	// then no member is scheduled.
-	Min int
-	// Total is the number of members that a Strict round waits to have tried, not below Min. Nothing depends on it, since a
-	// group is tried again with each member that comes.
-	Total int
-	Mode  Mode
+	Min  int
+	Mode Mode
 	// WaitTime is the longest time since the first member was held. After it no member is tried
 	// again until the user acts.
 	WaitTime time.Duration
@@ -209,6 +206,34 @@ var describing = func() (names []string) {
 	}
 	return append(names, v1alpha1.PodGroupMinAvailableLabel)
 }()
+
+// differences returns what a pod says of its gang, and the pod that defines the gang does not.
+func differences(pod, definer *v1.Pod) (problems []Problem) {
+	compare := func(key, value, used string) {
+		if value == "" || value == used {
+			return
+		}
+		counts := fmt.Sprintf("%q", used)
+		if used == "" {
+			counts = "what the PodGroup says, or the default"
+		}
+		problems = append(problems, Problem{
+			Key: key, Value: value, Want: fmt.Sprintf("what pod %s says, which counts for the gang", definer.Name),
+			Used: counts + "; write the same on all its pods",
+		})
+	}
+	if ok, _ := definesGang(pod); ok {
+		key, value := statedMin(pod)
+		_, used := statedMin(definer)
+		compare(key, value, used)
+	}
+	for _, key := range describing {
+		if key != v1alpha1.MinAvailableAnnotation && key != v1alpha1.PodGroupMinAvailableLabel {
+			compare(key, pod.Annotations[key], definer.Annotations[key])
+		}
+	}
+	return problems
+}
 
 // describesGang reports whether a pod carries anything besides membership, so that it may add to what
 // a PodGroup says.

@@ -57,7 +57,7 @@ func FuzzParse(f *testing.F) {
 
 func checkBounds(t *testing.T, key Key, spec Spec) {
 	t.Helper()
-	if spec.Min < 0 || spec.Min > maxCount || spec.Total < spec.Min || spec.Total > maxCount || spec.WaitTime <= 0 || spec.RoundTime < 0 || spec.PreemptionDelay < 0 {
+	if spec.Min < 0 || spec.Min > maxCount || spec.WaitTime <= 0 || spec.RoundTime < 0 || spec.PreemptionDelay < 0 {
 		t.Errorf("out of bounds: %+v", spec)
 	}
 	if spec.Mode != Strict && spec.Mode != NonStrict || !slices.Contains([]MatchPolicy{OnceSatisfied, OnlyWaiting, WaitingAndRunning}, spec.Policy) {
@@ -90,7 +90,8 @@ func isSaid(spec Spec, key, value string) bool {
 	case minKey:
 		return count(spec.Min)
 	case totalKey:
-		return count(spec.Total)
+		n, err := strconv.Atoi(value)
+		return err == nil && max(spec.Min, 1) <= n && n <= maxCount
 	case waitKey:
 		d, err := time.ParseDuration(value)
 		return err == nil && d == spec.WaitTime && spec.WaitTimeSet
@@ -155,7 +156,7 @@ func writeLayout(out values, layout *Layout) {
 // written returns a spec as a user would write it.
 func written(spec Spec) values {
 	out := values{
-		minKey: strconv.Itoa(spec.Min), totalKey: strconv.Itoa(spec.Total), modeKey: string(spec.Mode),
+		minKey: strconv.Itoa(spec.Min), modeKey: string(spec.Mode),
 		policyKey: string(spec.Policy), requiredKey: spec.RequiredTopology,
 	}
 	writeLayout(out, &spec.Layout)

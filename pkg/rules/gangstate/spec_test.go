@@ -52,7 +52,7 @@ func parsedOf(object *Object, pod podMeta) parsed {
 
 // defaults returns the spec of a gang of the given minimum that says nothing else.
 func defaults(minimum int) Spec {
-	return Spec{Min: minimum, Total: minimum, Mode: Strict, WaitTime: 10 * time.Minute, Policy: OnceSatisfied}
+	return Spec{Min: minimum, Mode: Strict, WaitTime: 10 * time.Minute, Policy: OnceSatisfied}
 }
 
 func with(spec Spec, change func(*Spec)) Spec {
@@ -75,7 +75,7 @@ func TestParse(t *testing.T) {
 				policyKey: "only-waiting", rolesKey: `{"ps":1,"worker":2}`, requiredKey: "example.com/rack", preferKey: "example.com/row",
 			}},
 			want: parsed{Spec: Spec{
-				Min: 3, Total: 5, WaitTime: 90 * time.Second, WaitTimeSet: true, Mode: NonStrict, Groups: []Key{{"a", "x"}, {"b", "y"}},
+				Min: 3, WaitTime: 90 * time.Second, WaitTimeSet: true, Mode: NonStrict, Groups: []Key{{"a", "x"}, {"b", "y"}},
 				Policy: OnlyWaiting, MinByRole: map[string]int{"ps": 1, "worker": 2}, RequiredTopology: "example.com/rack", Layout: Layout{Levels: []Level{{Key: "example.com/row"}}},
 			}},
 		},
@@ -85,7 +85,7 @@ func TestParse(t *testing.T) {
 				rolesKey: `{"ps":0}`, requiredKey: "rack", preferKey: "row",
 			}},
 			want: parsed{Spec: Spec{
-				Min: 3, Total: 5, WaitTime: 10 * time.Minute, RoundTime: 90 * time.Second, Mode: NonStrict, Groups: []Key{{"a", "x"}},
+				Min: 3, WaitTime: 10 * time.Minute, RoundTime: 90 * time.Second, Mode: NonStrict, Groups: []Key{{"a", "x"}},
 				Policy: WaitingAndRunning, MinByRole: map[string]int{"ps": 0}, RequiredTopology: "rack", Layout: Layout{Levels: []Level{{Key: "row"}}},
 			}},
 		},
@@ -97,7 +97,7 @@ func TestParse(t *testing.T) {
 			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{totalKey: "7", modeKey: "NonStrict", requiredKey: "rack"}},
 			pod:    podMeta{Annotations: values{minKey: "4", waitKey: "1h", requiredKey: "zone"}},
 			want: parsed{Spec: Spec{
-				Min: 4, Total: 7, Mode: NonStrict, WaitTime: time.Hour, WaitTimeSet: true, RoundTime: 90 * time.Second, Policy: OnceSatisfied, RequiredTopology: "zone",
+				Min: 4, Mode: NonStrict, WaitTime: time.Hour, WaitTimeSet: true, RoundTime: 90 * time.Second, Policy: OnceSatisfied, RequiredTopology: "zone",
 			}},
 		},
 		"the PodGroup's annotations win over its fields": {

@@ -78,7 +78,7 @@ func readStages(value string) (Stages, error) {
 func (s *Spec) atStage(stage int) Spec {
 	at := *s
 	if stage < len(s.Stages)-1 {
-		at.Min, at.Total = s.Stages[stage], s.Stages[stage]
+		at.Min = s.Stages[stage]
 	}
 	return at
 }
@@ -99,7 +99,7 @@ func (g *gang) enterStage() {
 	}
 	standing := g.runningOrSucceeded().N
 	stage := g.asked.Stages.reached(standing, standing+g.byState[Planned].N+g.byState[Held].N+g.coming.N)
-	if at := g.asked.atStage(stage); at.Min != g.spec.Min || at.Total != g.spec.Total {
+	if at := g.asked.atStage(stage); at.Min != g.spec.Min {
 		g.spec = at
 		g.group.ranked = false
 		g.group.changes++

@@ -66,7 +66,10 @@ func TestStoriesOfSpecs(t *testing.T) {
 				c.add(podOf("p2", of("train"), needs(2)))
 				c.outcome("min 2, by the younger")
 			},
-			want: []string{"min 2, by the younger: a/train 2 bound"},
+			want: []string{
+				`event on p1: ` + modeKey + `: "NonStrict" is not what pod p2 says, which counts for the gang; using what the PodGroup says, or the default; write the same on all its pods`,
+				"min 2, by the younger: a/train 2 bound",
+			},
 		},
 		"the PodGroup before the pods, and an annotation over its minimum": {
 			room: map[string]int{"n": 2},

@@ -210,7 +210,7 @@ func TestRunningPodThatMoves(t *testing.T) {
 func TestSucceededPodThatMoves(t *testing.T) {
 	s := newOpen(Defaults{}, Backoff{})
 	pod := podOf("p", of("x"), needs(1), on("n"), ended(0))
-	s.Succeeded(pod, start)
+	s.See(pod, start)
 	s.Leave(edit(pod, mutely(v1alpha1.GangNameAnnotation)), start)
 	if len(s.succeeded) > 0 || len(s.gangs) > 0 {
 		t.Errorf("it still counts: %v", slices.Collect(maps.Keys(s.gangs)))

@@ -95,7 +95,7 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 				c.bring(podsNamed("p", 4, ofSet)...)
 				done := edit(c.pods["p1"], ended(0))
 				c.finish("p1")
-				c.do(c.s.Succeeded(edit(done, dying), c.now))
+				c.do(c.s.See(edit(done, dying), c.now))
 				c.footprint("set")
 				c.do(c.s.ForgetSucceeded(done, c.now))
 				c.footprint("set")

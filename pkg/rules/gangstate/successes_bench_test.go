@@ -21,7 +21,7 @@ func BenchmarkSuccesses(b *testing.B) {
 				b.StartTimer()
 				for _, pod := range pods[1:] {
 					ended(time.Minute)(pod)
-					s.Succeeded(pod, start)
+					s.See(pod, start)
 				}
 				for _, pod := range pods[1:] {
 					s.ForgetSucceeded(pod, start)

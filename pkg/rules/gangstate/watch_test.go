@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
@@ -347,13 +348,10 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 			fail("group %s is gone and still timed", grp.key())
 		}
 	}
-	if !s.Idle() {
+	if !reflect.ValueOf(s.effects).IsZero() {
 		fail("effects were left behind: %+v", s.effects)
 	}
 }
-
-// Idle reports whether no effects wait to be taken.
-func (s *Gangs) Idle() bool { return s.effects.Idle() }
 
 func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	var byState [numStates]Count

@@ -42,8 +42,11 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return Explanation{}, false
 	}
 	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), Object: g.ref()}
+	if g.object() == nil && g.spec.Min == 0 && g.countOf((*member).dying) > 0 {
+		return e, true // it is being deleted, and its PodGroup went first
+	}
 	stale := func(m *member) bool {
-		return m.state == Pending && m.replaced && g.incarnation.hasStaleOwner(originOf(m.pod))
+		return m.state == Pending && !m.dying() && m.replaced && g.incarnation.hasStaleOwner(originOf(m.pod))
 	}
 	if newer := g.sorted(stale); len(newer) > 0 {
 		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, textStaleOwner(key, len(newer))

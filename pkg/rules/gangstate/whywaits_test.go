@@ -69,6 +69,16 @@ func TestExplain(t *testing.T) {
 				Message: `gang "a/train" has no minimum: set the annotation ` + minKey + ` on its pods`,
 			},
 		},
+		"what is being deleted waits for nothing": {
+			play: func(c *cluster) {
+				c.add(podOf("p1", of("train"), needs(3)), podOf("p2", of("train"), needs(3), dying))
+			},
+			want: explanation{Known: true, Reason: "GangIncomplete", Message: `gang "a/train" has 1 of 3 members`, Pending: []string{"p1"}},
+		},
+		"a gang that is being deleted, and its PodGroup went first": {
+			play: func(c *cluster) { c.add(podOf("p1", of("train")), podOf("p2", of("train"), dying)) },
+			want: explanation{Known: true},
+		},
 		"a gang that is about to be planned needs no explanation": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) { c.add(podsNamed("p", 2, of("train"), needs(2))...) },

@@ -3,6 +3,7 @@ package keys
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 )
@@ -87,7 +88,7 @@ func unknown(name string) string {
 	ours := strings.HasPrefix(name, Prefix)
 	near, distance := nearestKey(name)
 	switch {
-	case distance <= maxTypos:
+	case distance <= maxTypos, strings.HasSuffix(name, "-"+path.Base(near)):
 		return fmt.Sprintf("is not a key that is read here: did you mean %s?", near)
 	case !ours:
 		return "" // it may be Koordinator's own

@@ -81,6 +81,7 @@ func TestFindIgnored(t *testing.T) {
 		"capitals":                    {on: Pod, annotations: entries{Prefix + "Gang": "x"}, want: []string{Prefix + "Gang is not a key that is read here: did you mean " + v1alpha1.GangAnnotation + "?"}},
 		"a key like no other":         {on: Pod, annotations: entries{Prefix + "colour-of-the-sky": "x"}, want: []string{Prefix + "colour-of-the-sky is not a key that is read here; the nearest is " + v1alpha1.TopologySlicesAnnotation}},
 		"no name":                     {on: Pod, annotations: entries{Prefix: "x"}, want: []string{Prefix + " is not a key that is read here: did you mean " + v1alpha1.WhyAnnotation + "?"}},
+		"Koordinator's, with more":    {on: PodGroup, annotations: entries{KoordinatorPrefix + "gang-groups": "x"}, want: []string{KoordinatorPrefix + "gang-groups is not a key that is read here: did you mean " + v1alpha1.GroupsAnnotation + "?"}},
 		"much like Koordinator's":     {on: PodGroup, annotations: entries{KoordinatorPrefix + "min-avalable": "x"}, want: []string{KoordinatorPrefix + "min-avalable is not a key that is read here: did you mean " + v1alpha1.MinAvailableAnnotation + "?"}},
 		"Koordinator's own":           {on: Pod, annotations: entries{KoordinatorPrefix + "bound-time": "x"}},
 		"a label that is none":        {on: PodGroup, labels: entries{v1alpha1.RequiredTopologyAnnotation: "x"}, want: []string{v1alpha1.RequiredTopologyAnnotation + " has no effect as a label of PodGroups: it is " + where}},

@@ -2,6 +2,7 @@ package queueing
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,7 +116,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 	} {
 		at := ready
 		b := newBook(tier)
-		b.SetLimits(Limits{Window: 10})
+		b.limits = Limits{Window: 10}
 		b.SetQueues(Queue{Name: "a", Parent: "top", Weight: 1, Capability: c.child}, Queue{Name: "top", Weight: 1, Capability: c.top})
 		b.SetTotal(Vector{v1.ResourceCPU: 20, gpu: 20})
 		var goal string
@@ -127,16 +128,37 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 			b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 			goal = j.Name
 		}
-		if bound, over := b.Beyond(goal); !over || !bound.behindOthers() {
+		if bound, over := b.beyond(goal); !over || !bound.behindOthers() {
 			t.Fatalf("%s: before anything runs it is beyond %+v, want to be behind another", c.where, bound)
 		}
 		b.Count("runs", Usage{Queue: "a", Amount: c.runs, Runs: true})
-		if bound, over := b.Beyond(goal); !over || bound.Queue != c.queue || bound.Resource != c.of || bound.behindOthers() {
+		if bound, over := b.beyond(goal); !over || bound.Queue != c.queue || bound.Resource != c.of || bound.behindOthers() {
 			t.Errorf("%s: it is beyond %+v, want %s of queue %s", c.where, bound, c.of, c.queue)
 		}
 		reason, words := b.Blocked(goal)
 		if RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words}) {
 			t.Errorf("%s: 5 of 10 are used, and it asks for 6: room does not help it, and it is told %s: %q", c.where, reason, words)
+		}
+	}
+}
+
+// TestNamesTheFirst: a job that is behind others is told which comes first; that another one does is no news.
+func TestNamesTheFirst(t *testing.T) {
+	at := ready
+	b := opened(Limits{Window: 10}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
+	for i, n := range []int64{4, 5, 6} {
+		name := comes(b, "a", i+1, n, at)
+		b.failNow(name, Failure{Job: name, Title: "gang " + name, Gang: true}, at)
+	}
+	for _, first := range []string{"a-1", "a-2"} {
+		b.News(at)
+		if reason, words := b.Blocked("a-3"); reason != Behind || !strings.HasSuffix(words, "; the first of them is gang "+first) {
+			t.Errorf("it is told %s: %s, want that %s is the first", reason, words, first)
+		}
+		b.goneNow("a-1", at)
+		comes(b, "a", 4, 1, at)
+		if news := b.News(at); slices.Contains(news.Members, "a-3") {
+			t.Errorf("that %s has gone, and others still come before it, is told as news", first)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func TestBeyond(t *testing.T) {
 		b := story(c.used, c.priority, c.sizes...)
 		for i, want := range c.beyond {
 			name := of("a", i+1, nil).Name
-			bound, beyond := b.Beyond(name)
+			bound, beyond := b.beyond(name)
 			if b.Phase(name) == Waiting {
 				t.Logf("%s: %s waits", sentence, name)
 			}
@@ -256,7 +256,7 @@ func TestBeyondOracle(t *testing.T) {
 				}
 			}
 			for name, want := range slowBeyond(b) {
-				if bound, beyond := b.Beyond(name); beyond != want {
+				if bound, beyond := b.beyond(name); beyond != want {
 					t.Fatalf("seed %d, step %d: %s is beyond: %t (%s), want %t", seed, step, name, beyond, bound, want)
 				}
 			}
@@ -295,7 +295,7 @@ func BenchmarkBeyond(b *testing.B) {
 				book.Come(j, at)
 				book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
 				if c.asks {
-					book.Beyond(j.Name)
+					book.beyond(j.Name)
 				}
 			}
 		})

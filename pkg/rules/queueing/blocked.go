@@ -7,7 +7,7 @@ import (
 )
 
 // Blocked returns why a job that waits, or did not fit, would not be admitted to more nodes either: one of its queues
-// lets no job in, or the job is beyond a ceiling, as [Book.Beyond] finds, and at the cost of that. An empty reason
+// lets no job in, or the job is beyond a ceiling, as [Book.beyond] finds, and at the cost of that. An empty reason
 // means that it would be. A stronger reason replaces a weaker one at once. A weaker one, which is no reason or only the
 // jobs ahead of it, replaces a stronger one once [Book.News] has found it for [tellOther]: otherwise the reason would
 // change as other jobs come and go, and autoscalers would ask for nodes and give up a second later. For the same reason
@@ -21,7 +21,7 @@ func (b *Book) Blocked(name string) (Reason, string) {
 	case j.blocked.take(b.blockOf(j)):
 		j.blocked.unheard, b.wishes.changed = true, true // the caller need not be the one that reports it
 	}
-	return j.blocked.reason, j.blocked.words
+	return j.blocked.reason, j.blocked.text()
 }
 
 // blocked is what keeps a job from more nodes, or did a short while ago.
@@ -38,7 +38,12 @@ type blocked struct {
 type block struct {
 	reason Reason
 	words  string
+	// first is the first of the jobs that come before. Users are told it, but another one is no news.
+	first string
 }
+
+// text returns it in words for users.
+func (b block) text() string { return b.words + textFirst(b.first) }
 
 // weight is higher for what is worse: 0 for nothing, 1 for jobs that come before and would have the nodes, since room
 // that there is now helps then, and 2 for limits of queues.
@@ -57,10 +62,14 @@ func (b block) weight() int {
 func (b *Book) blockOf(j *job) block {
 	queues := slices.Sorted(maps.Keys(b.missing(j)))
 	if reason, words := b.Shut(append(queues, j.Queue)...); reason != "" {
-		return block{reason, words}
+		return block{reason: reason, words: words}
 	}
-	if bound, beyond := b.Beyond(j.Name); beyond {
-		return block{bound.Code(), bound.Brief()}
+	if bound, beyond := b.beyond(j.Name); beyond {
+		now := block{reason: bound.Code(), words: bound.Brief()}
+		if now.reason == Behind {
+			now.first = bound.First
+		}
+		return now
 	}
 	return block{}
 }
@@ -70,7 +79,7 @@ func (b *blocked) take(now block) (isNew bool) {
 	if now.weight() < b.weight() {
 		return false
 	}
-	isNew = now != b.block
+	isNew = now.reason != b.reason || now.words != b.words
 	*b = blocked{block: now, unheard: b.unheard}
 	return isNew
 }

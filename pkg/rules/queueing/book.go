@@ -73,18 +73,27 @@ type queue struct {
 	spec *Queue
 	path []string // from share.Ancestors; nil with err
 	err  error
-	// requested, idle and allocated are its own; running is what it and all queues below it have
-	// running, and used is that and what is admitted.
-	requested, idle, allocated, running, used Vector
+	// requested and idle are its own; running is what it and all queues below it have running, and used is that and what
+	// is admitted.
+	requested, idle, running, used Vector
 	// inVain is the part of requested that jobs ask for that are too large.
 	inVain Vector
 	// turns is what of used is admitted.
 	turns Vector
 	// mine is what it has running itself, and what is admitted to it.
 	mine Vector
-	// byPriority is allocated, by the priority of the pods that have it.
+	// byPriority is what it has running itself, by the priority of the pods that have it.
 	byPriority map[int32]Vector
-	waiting    map[string]*list // by kind: what the jobs ask for
+	waiting    map[kind]*list
+}
+
+// allocated returns what a queue has running itself.
+func (q *queue) allocated() Vector {
+	sum := Vector{}
+	for _, amount := range q.byPriority {
+		sum.Add(amount, 1)
+	}
+	return sum
 }
 
 // NewBook returns a book with the queue of the given name, which has weight 1 unless it is described otherwise. victims
@@ -110,7 +119,7 @@ func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
 		q = &queue{
-			requested: Vector{}, inVain: Vector{}, idle: Vector{}, allocated: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[string]*list{},
+			requested: Vector{}, inVain: Vector{}, idle: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[kind]*list{},
 			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
 		}
 		b.queues[name] = q
@@ -228,12 +237,13 @@ func (b *Book) described() map[string]share.Queue {
 				request = maps.Clone(request)
 				request.Add(more, 1)
 				request.Add(q.inVain, -1)
+				allocated := q.allocated()
 				for name := range q.inVain {
-					request[name] = max(request[name], q.allocated[name]) // options of a job may have parts in common
+					request[name] = max(request[name], allocated[name]) // options of a job may have parts in common
 				}
 			}
 			if b.closed(q) {
-				request, idle = q.allocated, nil // nothing comes to it any more
+				request, idle = q.allocated(), nil // nothing comes to it any more
 			}
 			list[name] = share.Queue{
 				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
@@ -301,7 +311,7 @@ func (b *Book) Standings() map[string]share.Standing {
 		}
 		if own := shares[name].Own; own != nil {
 			one.Path = append([]string{Own(name)}, q.path...)
-			all[Own(name)] = share.Standing{Path: one.Path, Running: maps.Clone(q.allocated), Deserved: own.Deserved, Contested: own.Contested, Kept: one.Kept}
+			all[Own(name)] = share.Standing{Path: one.Path, Running: q.allocated(), Deserved: own.Deserved, Contested: own.Contested, Kept: one.Kept}
 		}
 		all[name] = one
 	}

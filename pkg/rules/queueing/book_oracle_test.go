@@ -180,7 +180,7 @@ func mustEqual(t *testing.T, seed uint64, step int, want, got *Book) {
 	}
 	for name, q := range got.queues {
 		told := want.queues[name]
-		for what, pair := range map[string][2]Vector{"requested": {told.requested, q.requested}, "idle": {told.idle, q.idle}, "allocated": {told.allocated, q.allocated}, "running": {told.running, q.running}, "used": {told.used, q.used}} {
+		for what, pair := range map[string][2]Vector{"requested": {told.requested, q.requested}, "idle": {told.idle, q.idle}, "allocated": {told.allocated(), q.allocated()}, "running": {told.running, q.running}, "used": {told.used, q.used}} {
 			if diff := gocmp.Diff(clean(pair[0]), clean(pair[1])); diff != "" {
 				t.Fatalf("seed %d, step %d: %s of %s (-told at once +by and by):\n%s", seed, step, what, name, diff)
 			}

@@ -30,7 +30,7 @@ var tier = Policies{
 
 func newBook(policies Policies) *Book {
 	b := NewBook("default", func(hold.Holder) int { return 0 })
-	b.SetPolicies(policies)
+	b.Configure(Limits{}, policies)
 	return b
 }
 

@@ -22,8 +22,10 @@ type Bound struct {
 	// the share, which the queue has to be below before the job is admitted, or the ceiling, which
 	// it may not be above afterwards.
 	Used, Need, Most int64
-	// Ahead is the part of Used that jobs that come before ask for, and do not have.
+	// Ahead is the part of Used that jobs that come before ask for, and do not have. First is the first of these jobs, by
+	// its name for users.
 	Ahead int64
+	First string
 	// Freed is what other pods would give back in a what-if. A job that takes no more than that may
 	// be above the share.
 	Freed int64
@@ -69,7 +71,7 @@ func (b Bound) String() string {
 		}
 		return fmt.Sprintf("queue %q is %s its share: %s used, its share is %s", b.Queue, stands, only(b.Resource, b.Used), only(b.Resource, b.Most))
 	case b.behindOthers():
-		return b.Brief()
+		return b.Brief() + textFirst(b.First)
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: %s used, %s asked for",
 		b.Queue, only(b.Resource, b.Most), only(b.Resource, b.Used), only(b.Resource, b.Need))
@@ -86,6 +88,14 @@ func (b Bound) Brief() string {
 		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
+}
+
+// textFirst names the first of the jobs that come before; empty for none.
+func textFirst(job string) string {
+	if job == "" {
+		return ""
+	}
+	return "; the first of them is " + job
 }
 
 // only formats an amount of one resource, also 0.
@@ -232,11 +242,10 @@ func (b *Book) hoarders(j *job) (list []*job) {
 	return list
 }
 
-// Releases returns the jobs that have to give back what they hold so that a job which has its turn stays below the
+// releases returns the jobs that have to give back what they hold so that a job whose turn has begun stays below the
 // ceilings of its queues: the last in order, as many as it takes.
-func (b *Book) Releases(name string) (releases []Job) {
-	j := b.jobs[name]
-	if j == nil || j.phase != Admitted || j.Begun || !j.spared.IsZero() {
+func (b *Book) releases(j *job) (releases []Job) {
+	if j.Begun || !j.spared.IsZero() {
 		return nil
 	}
 	chosen := map[*job]bool{}
@@ -300,11 +309,8 @@ func (b *Book) fits(u Usage, more map[*ceiling]int64) bool {
 // yields returns what a job's queue itself has running that may make way for the job.
 func (b *Book) yields(j *job) Vector {
 	sum := Vector{}
-	if b.policies.Preempt == Anything {
-		return b.queues[j.Queue].allocated
-	}
 	for priority, amount := range b.queues[j.Queue].byPriority {
-		if b.policies.Preempt == Lower && priority < j.Priority {
+		if b.policies.Preempt == Anything || b.policies.Preempt == Lower && priority < j.Priority {
 			sum.Add(amount, 1)
 		}
 	}
@@ -341,10 +347,9 @@ func (b *Book) tooLarge(j *job) bool {
 	})
 }
 
-// OverLimit returns the bounds of a job whose turn it is although its queue is at a limit: other pods
+// overLimitBounds returns the bounds of a job whose turn it is although its queue is at a limit: other pods
 // have to make way first. There are none if they have, or if it was not at one.
-func (b *Book) OverLimit(name string) []Bound {
-	j := b.jobs[name]
+func (b *Book) overLimitBounds(j *job) []Bound {
 	if j == nil || !j.turn.overLimit {
 		return nil
 	}
@@ -386,12 +391,19 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 
 // Choices returns the options with which an admitted job is above no limit as things are; if there are none, the option
 // that it was charged with before. The job is charged with the first one returned, which is the previous option if that
-// is still possible.
-func (b *Book) Choices(name string) []Choice {
+// is still possible. exceeded are the bounds of the job if its turn has begun although its queue is at a limit, and
+// other pods have still to make way.
+func (b *Book) Choices(name string) (exceeded []Bound, keeps []Choice) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted {
-		return nil
+		return nil, nil
 	}
+	keeps = b.choose(j)
+	return b.overLimitBounds(j), keeps
+}
+
+// choose charges an admitted job with the first of the options that it returns, see [Book.Choices].
+func (b *Book) choose(j *job) []Choice {
 	if len(j.Options) == 1 {
 		return []Choice{{Need: j.turn.lacks}}
 	}

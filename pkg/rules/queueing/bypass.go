@@ -37,9 +37,6 @@ type Limits struct {
 	EvictedHold time.Duration
 }
 
-// SetLimits sets the limits.
-func (b *Book) SetLimits(limits Limits) { b.limits = limits }
-
 // miss notes that a job did not fit in its turn. A job for which others would have to make way is not waited
 // for.
 func (b *Book) miss(name string) {

@@ -82,7 +82,7 @@ func TestCandidates(t *testing.T) {
 			b.AddCandidate(begun)
 		}, turns.All, "b-9"},
 		"alone where the window is full": {func(b *Book) {
-			b.SetLimits(Limits{Window: 1})
+			b.limits = Limits{Window: 1}
 			come(b, "a", 1)
 			b.Admit("a-1", at)
 			come(b, "a", 2)
@@ -91,7 +91,7 @@ func TestCandidates(t *testing.T) {
 	} {
 		b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyProportion}})
 		b.SetTotal(gpus(8))
-		b.SetLimits(Limits{Window: 9})
+		b.limits = Limits{Window: 9}
 		b.SetQueues(Queue{Name: "a", Weight: 1}, Queue{Name: "b", Weight: 1})
 		c.prepare(b)
 		if first, ok, _ := b.First(at, c.which); first.Name != c.want || ok != (c.want != "") {
@@ -114,7 +114,7 @@ func TestFirstOfAll(t *testing.T) {
 	for range 200 {
 		b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyProportion}, JobOrder: []config.PolicyName{config.PolicyPriority, config.PolicyDRF}})
 		b.SetTotal(gpus(64))
-		b.SetLimits(Limits{Window: 9})
+		b.limits = Limits{Window: 9}
 		queues := []string{"a", "b", "c"}
 		for i, name := range queues {
 			b.SetQueues(Queue{Name: name, Weight: int64(i + 1)})

@@ -78,7 +78,6 @@ func (b *Book) count(name string, u Usage, n int64) {
 	default:
 		return
 	}
-	q.allocated.Add(u.Amount, n)
 	resource.AddTo(q.byPriority, u.Priority, u.Amount, n)
 	b.run(u.Queue, u.Amount, n)
 	if u.Group == "" {

@@ -5,7 +5,6 @@ import (
 	"container/heap"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
@@ -69,7 +68,7 @@ func (b *Book) firstInShut(from selection) (first *job) {
 		return nil
 	}
 	for _, q := range b.queues {
-		l := q.waiting[candidates]
+		l := q.waiting[kind{candidate: true}]
 		if l == nil || b.serves(q) {
 			continue
 		}
@@ -98,7 +97,7 @@ func (b *Book) late(now time.Time) (longest *job) {
 		}
 		for kind, l := range q.waiting {
 			head := l.first(b)
-			if strings.HasPrefix(kind, hopeless) || kind == candidates || head == nil {
+			if kind.hopeless || kind.candidate || head == nil {
 				continue
 			}
 			_, over, why := b.judge(head)
@@ -179,7 +178,7 @@ func (b *Book) first(q *queue, from selection) (*job, []*missed) {
 	var first *job
 	var blocked []*missed
 	for kind, l := range q.waiting {
-		if strings.HasPrefix(kind, hopeless) {
+		if kind.hopeless {
 			continue
 		}
 		j := l.first(b)
@@ -263,37 +262,47 @@ func (l *list) first(b *Book) *job {
 	return best
 }
 
-// kindOf returns a key for what a job asks for, and for whether others may have to make way for it. A job that has
-// been promised some of that is a kind of its own.
-func (b *Book) kindOf(j *job) string {
+// kind is what the jobs of a list have in common.
+type kind struct {
+	// candidate: they are candidates.
+	candidate bool
+	// asks stands for what they ask for, and for whether others may have to make way for it; empty for candidates.
+	asks string
+	// hopeless: each alone exceeds a ceiling.
+	hopeless bool
+}
+
+// kindOf returns the kind of a job. A job that has been promised some of what it asks for is a kind of its own.
+func (b *Book) kindOf(j *job) kind {
+	if j.candidate {
+		return kind{candidate: true}
+	}
 	promised := ""
 	if b.promised[j.Name] != nil {
 		promised = j.Name
 	}
-	return fmt.Sprint(promised, j.patient(), j.Ready, j.spared.IsZero(), j.Options, j.Parts)
+	return kind{asks: fmt.Sprint(promised, j.patient(), j.Ready, j.spared.IsZero(), j.Options, j.Parts), hopeless: b.tooLarge(j)}
 }
 
-// list makes a job wait. One that alone exceeds a ceiling is of a hopeless kind: as things are it never
-// has its turn, it keeps no other job waiting, and there is no share for it.
+// list makes a job wait. A hopeless one never has its turn as things are, keeps no other job waiting, and there is no
+// share for it.
 func (b *Book) list(j *job) {
 	if j.Begun {
 		b.urgent[j] = true
 		return
 	}
-	q, kind := b.queues[j.Queue], candidates
 	if !j.candidate {
 		j.take(0)
-		if kind = b.kindOf(j); b.tooLarge(j) {
-			kind = hopeless + kind
-			b.askInVain(j, 1)
-		}
 	}
-	j.kind = kind
-	l := q.waiting[kind]
+	if j.kind = b.kindOf(j); j.kind.hopeless {
+		b.askInVain(j, 1)
+	}
+	q := b.queues[j.Queue]
+	l := q.waiting[j.kind]
 	if l == nil {
 		l = &list{started: map[string]*job{},
 			fresh: heaps.Heap[*job]{Compare: b.compareFresh, Index: func(j *job) *int { return &j.index }}}
-		q.waiting[kind] = l
+		q.waiting[j.kind] = l
 	}
 	if j.Group != "" {
 		if b.members[j.Group] == nil {
@@ -308,13 +317,6 @@ func (b *Book) list(j *job) {
 	}
 	heap.Push(&l.fresh, j)
 }
-
-const (
-	// hopeless begins the kind of jobs that are too large.
-	hopeless = "!"
-	// candidates is the kind of candidates.
-	candidates = "?"
-)
 
 // askInVain adds n times what a job that is too large asks for.
 func (b *Book) askInVain(j *job, n int64) {
@@ -331,11 +333,11 @@ func (b *Book) unlist(j *job) {
 		delete(b.urgent, j)
 		return
 	}
-	q, kind := b.queues[j.Queue], j.kind
-	if strings.HasPrefix(kind, hopeless) {
+	if j.kind.hopeless {
 		b.askInVain(j, -1)
 	}
-	l := q.waiting[kind]
+	waiting := b.queues[j.Queue].waiting
+	l := waiting[j.kind]
 	if delete(b.members[j.Group], j); len(b.members[j.Group]) == 0 {
 		delete(b.members, j.Group)
 	}
@@ -345,6 +347,6 @@ func (b *Book) unlist(j *job) {
 		heap.Remove(&l.fresh, j.index)
 	}
 	if l.fresh.Len()+len(l.started) == 0 {
-		delete(q.waiting, kind)
+		delete(waiting, j.kind)
 	}
 }

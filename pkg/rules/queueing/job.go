@@ -87,7 +87,7 @@ type history struct {
 // listed is where a job is that waits: kind is that of the list that it is in, and index its place in the list's heap,
 // -1 if it is not there.
 type listed struct {
-	kind  string
+	kind  kind
 	index int
 }
 
@@ -157,6 +157,17 @@ func (b *Book) Jobs(phase Phase) (jobs []Job) {
 		}
 	}
 	return jobs
+}
+
+// Pending returns how many jobs wait for their turn, by queue.
+func (b *Book) Pending() map[string]int {
+	pending := map[string]int{}
+	for _, j := range b.timed {
+		if j.phase == Waiting {
+			pending[j.Queue]++
+		}
+	}
+	return pending
 }
 
 // Representative returns the pod that stands at the gate for a job that waits; empty for any other.

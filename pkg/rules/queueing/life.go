@@ -97,12 +97,20 @@ func (b *Book) RemoveCandidate(name string) {
 	}
 }
 
-// Admit begins the turn of a job that First has returned, and returns how long the job has waited; false if it no
-// longer waits.
-func (b *Book) Admit(name string, at Moment) (admitted Job, waited time.Duration, ok bool) {
+// Admission is the begin of the turn of a job.
+type Admission struct {
+	Job
+	// Waited is how long it has waited.
+	Waited time.Duration
+	// Releases are the jobs that have to give back what they hold so that the job keeps the ceilings of its queues.
+	Releases []Job
+}
+
+// Admit begins the turn of a job that First has returned; false if it no longer waits.
+func (b *Book) Admit(name string, at Moment) (Admission, bool) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Waiting {
-		return Job{}, 0, false
+		return Admission{}, false
 	}
 	if !j.Begun {
 		b.pass(j, at.Now)
@@ -110,8 +118,9 @@ func (b *Book) Admit(name string, at Moment) (admitted Job, waited time.Duration
 		b.overLimit += count(j.turn.overLimit)
 	}
 	b.admit(j)
-	waited, j.since = at.Now.Sub(j.since), at.Now
-	return j.Job, waited, true
+	waited := at.Now.Sub(j.since)
+	j.since = at.Now
+	return Admission{Job: j.Job, Waited: waited, Releases: b.releases(j)}, true
 }
 
 // abandon ends the waiting of a job, or its turn, that would lead to nothing. It asks for nothing until it comes
@@ -169,7 +178,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	u.refused, u.hopeless = false, false
 	b.usages[pod] = u
-	crowded := len(b.OverLimit(name)) > 0
+	crowded := len(b.overLimitBounds(b.jobs[name])) > 0
 	b.demand(b.job(name), nil, demand)
 	before := *b.job(name)
 	b.done(name)

@@ -42,7 +42,7 @@ func (s *scene) at() Moment {
 }
 
 // room makes the window have room, or none.
-func (s *scene) room(yes bool) { s.SetLimits(Limits{Window: 9 * count(yes)}) }
+func (s *scene) room(yes bool) { s.limits = Limits{Window: 9 * count(yes)} }
 
 func (s *scene) one(pod string, u Usage) {
 	u.Queue, u.Job, u.Amount, u.Demand = "b", "j", gpus(3), s.usages[pod].Demand

@@ -36,7 +36,7 @@ func TestLine(t *testing.T) {
 	}
 	begun := of("a", 20, gpus(6))
 	begun.Begun = true
-	b.SetLimits(Limits{})
+	b.limits = Limits{}
 	b.Offer(begun, at)
 	b.goneNow("pa-1", at)
 	if got, want := line("a"), "a-20 a-9 a-2 a-3 a-4"; got != want {

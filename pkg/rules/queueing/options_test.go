@@ -99,7 +99,8 @@ func TestChoices(t *testing.T) {
 	step := func(sentence string, want []int, used Vector) {
 		t.Helper()
 		var got []int
-		for _, choice := range b.Choices("a-1") {
+		_, choices := b.Choices("a-1")
+		for _, choice := range choices {
 			got = append(got, choice.At)
 		}
 		if diff := gocmp.Diff(want, got); diff != "" {
@@ -204,7 +205,7 @@ func TestBegun(t *testing.T) {
 			if got := b.queues["a"].used[gpu]; got != 6 {
 				t.Errorf("%d used, want 6", got)
 			}
-			if got := b.OverLimit("a-2"); got != nil {
+			if got, _ := b.Choices("a-2"); got != nil {
 				t.Errorf("others have to make way for it: %v", got)
 			}
 			if over, _ := b.Ceilings(j); over != nil {

@@ -36,10 +36,10 @@ const (
 	Anything     // whatever its priority
 )
 
-// SetPolicies sets by which policies queues and jobs are ordered, and what queues deserve. It is
+// Configure sets the limits, by which policies queues and jobs are ordered, and what queues deserve. It is
 // for books in which nothing waits yet.
-func (b *Book) SetPolicies(policies Policies) {
-	b.policies = policies
+func (b *Book) Configure(limits Limits, policies Policies) {
+	b.limits, b.policies = limits, policies
 	b.relink()
 }
 

@@ -124,7 +124,7 @@ func TestPolicies(t *testing.T) {
 func TestLate(t *testing.T) {
 	b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyPriority}})
 	b.SetTotal(gpus(8))
-	b.SetLimits(Limits{Window: 1})
+	b.limits = Limits{Window: 1}
 	b.SetQueues(Queue{Name: "high", Weight: 1, Priority: 9}, Queue{Name: "low", Weight: 1, Capability: gpus(1)}, Queue{Name: "full", Weight: 1, Capability: gpus(0)})
 	at := ready
 	come := func(queue string, n int) {

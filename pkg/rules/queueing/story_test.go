@@ -273,7 +273,7 @@ func (s *story) create() {
 
 func (s *story) limit(window int) {
 	s.window = window
-	s.b.SetLimits(Limits{Window: window, MaxBypass: 3, BypassHold: 20 * time.Second})
+	s.b.limits = Limits{Window: window, MaxBypass: 3, BypassHold: 20 * time.Second}
 }
 
 // describe changes the total, or the queues.

@@ -47,8 +47,8 @@ func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 		if !ok {
 			return c
 		}
-		admitted, waited, _ := b.Admit(next.Name, at)
-		c.Began = append(c.Began, began{admitted.Queue, waited})
+		admitted, _ := b.Admit(next.Name, at)
+		c.Began = append(c.Began, began{admitted.Queue, admitted.Waited})
 		if next.Name != except {
 			c.Call = append(c.Call, admitted.Pod)
 		}
@@ -79,7 +79,7 @@ var ready = Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
 // opened returns a book with limits, so many GPUs, and queues.
 func opened(limits Limits, total int64, queues ...Queue) *Book {
 	b := newBook(tier)
-	b.SetLimits(limits)
+	b.limits = limits
 	if total > 0 {
 		b.SetTotal(gpus(total))
 	}

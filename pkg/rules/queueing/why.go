@@ -60,7 +60,7 @@ func (b *Book) Why(name string, together bool) (Reason, string) {
 	switch bound, over, why := b.judge(j); {
 	case over:
 		if bound.Reason == Overused && together {
-			if ceiling, over := b.Beyond(name); over {
+			if ceiling, over := b.beyond(name); over {
 				bound = ceiling // which more nodes do not change
 			}
 		}
@@ -156,7 +156,7 @@ func (b *Book) News(at Moment) News {
 			news.Members = append(news.Members, report.Pods...)
 		case due:
 			news.Jobs = append(news.Jobs, name)
-		case j.told.message != "" && j.told.message != unread:
+		case j.told.reason != "" && j.told.reason != Unread:
 			j.told.lookedAt = at.Now
 		}
 	}
@@ -172,15 +172,15 @@ func (b *Book) Report(name string, at Moment) (Report, bool) {
 	j := b.jobs[name]
 	switch {
 	case j != nil && j.phase == Failed && !j.Gang:
-		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words, Failed: true}, j.blocked.reason != ""
+		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.text(), Failed: true}, j.blocked.reason != ""
 	case j == nil || j.phase != Waiting || !j.tried.IsZero(): // its pods' conditions say what was tried
 		return Report{}, false
 	}
 	n := Report{Pods: j.Pods, Reason: Unread, Message: unread}
-	waited, first := at.Now.Sub(j.since), j.told.message == unread || j.told.renewed
+	waited, first := at.Now.Sub(j.since), j.told.reason == Unread || j.told.renewed
 	switch {
 	case !at.Read: // a queue that seems not to be there may not have been read
-		return n, waited >= tellUnread && j.told.message != unread
+		return n, waited >= tellUnread && j.told.reason != Unread
 	case waited < tellAfter || !first && at.Now.Sub(j.told.at) < tellOther:
 		return Report{}, false
 	}

@@ -91,7 +91,7 @@ type Line struct {
 	late   []*job
 	lateAt time.Time
 	// view is what happened so far; cycle is what the running scheduling cycle knows of.
-	view, cycle View
+	view, cycle view
 	// failed are the attempts that failed since the last change, by the key of their shape. restedCovered: all candidates
 	// were compared with them.
 	failed        map[uint64][]*failedAttempt

@@ -113,9 +113,6 @@ func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.
 	return u, true
 }
 
-// Amount returns what a pod asks for in its queue, wherever it is placed.
-func (c *Counter) Amount(pod *v1.Pod) resource.Vector { return c.claims.Amount(pod) }
-
 // use updates what a pod has of nodes: a node that takes no more pods shares only what is in use.
 func (c *Counter) use(before, now Pod) {
 	if before.Node == now.Node && maps.Equal(before.Amount, now.Amount) {
@@ -143,7 +140,7 @@ func (c *Counter) share() { c.book.SetTotal(c.nodes.Total()) }
 // [queueing.Book.Gone].
 func (c *Counter) Drop(uid types.UID) {
 	others := c.claims.DropPod(uid)
-	c.DropForeign(uid)
+	c.dropForeign(uid)
 	if p, counted := c.pods[uid]; counted {
 		delete(c.pods, uid)
 		c.onNode.Move(uid, p.Node, "")
@@ -170,8 +167,8 @@ func (c *Counter) countForeign(pod *v1.Pod) bool {
 	return changed
 }
 
-// DropForeign ends that.
-func (c *Counter) DropForeign(uid types.UID) {
+// dropForeign ends that.
+func (c *Counter) dropForeign(uid types.UID) {
 	delete(c.foreign, uid)
 	if c.nodes.DropForeign(uid) {
 		c.share()

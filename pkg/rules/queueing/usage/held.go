@@ -72,7 +72,7 @@ func (c *Counter) DropHeld(id hold.ID) bool {
 	c.moving.Move(types.UID(id), pod, "")
 	c.occupy(id, nil)
 	delete(c.all, id)
-	c.DropForeign(types.UID(id))
+	c.dropForeign(types.UID(id))
 	c.recountHeldFor(pod) // another may count less now
 	c.book.Uncount(string(id))
 	return true
@@ -103,7 +103,7 @@ func (c *Counter) countHeld(id hold.ID) {
 // tally counts what is held, given which of it counts less.
 func (c *Counter) tally(id hold.ID) {
 	h := c.all[id]
-	c.DropForeign(types.UID(id))
+	c.dropForeign(types.UID(id))
 	if !c.caller.Ours(h.pod.Spec.SchedulerName) {
 		c.book.Uncount(string(id))
 		c.occupy(id, nil)
