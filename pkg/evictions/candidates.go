@@ -215,12 +215,12 @@ func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local m
 // inRepair reports whether a gang has been below its minimum for less than Grace: its members are being replaced, or
 // are starting for the first time. For a gang that no profile knows the start is unknown.
 func (c *Candidates) inRepair(f gangstate.Footprint) bool {
-	return !Enough(f, c.Ending) && (f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
+	return !f.Enough(c.Ending) && (f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
 }
 
 // broken reports whether a gang is below its minimum and not in repair.
 func (c *Candidates) broken(f gangstate.Footprint) bool {
-	return !Enough(f, c.Ending) && !c.inRepair(f)
+	return !f.Enough(c.Ending) && !c.inRepair(f)
 }
 
 // remaining returns how many members of a gang run and are not ending.

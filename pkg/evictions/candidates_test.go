@@ -14,7 +14,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -162,18 +161,5 @@ func TestEnding(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"v-1", "v-3"}, names); diff != "" {
 		t.Errorf("leaving (-want +got):\n%s", diff)
-	}
-}
-
-// TestEnough: a gang has its minimum without the pods that are ending, for each role, too.
-func TestEnough(t *testing.T) {
-	pods := members("g", 3, 2, "n0")
-	pods[0].Labels = map[string]string{v1alpha1.RoleLabel: "leader"}
-	f := footprint("g", 2, pods...)
-	f.MinByRole = map[string]int{"leader": 1}
-	for ending, want := range map[types.UID]bool{"": true, "g-0": false, "g-1": true} {
-		if got := Enough(f, map[types.UID]bool{ending: true}); got != want {
-			t.Errorf("without %q it has enough: %v, want %v", ending, got, want)
-		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -50,7 +49,7 @@ func (o Owner) ID() string {
 	if o.IsPod() {
 		return hold.SinglePod(o.Pod)
 	}
-	return o.Profile + "/" + o.Gang.String()
+	return o.Gang.In(o.Profile)
 }
 
 // Together returns the footprints of the gang of a pod, and of the gangs that start together with it and have running
@@ -118,23 +117,6 @@ func unknownGang(of Owner, pod *v1.Pod, running map[Owner][]gangstate.Placed) ga
 		f.Min = n
 	}
 	return f
-}
-
-// Enough reports whether a gang has its minimum without the pods that are ending.
-func Enough(f gangstate.Footprint, ending map[types.UID]bool) bool {
-	stays, byRole := 0, map[string]int{}
-	for _, member := range f.Running {
-		if !ending[member.Pod.UID] {
-			stays++
-			byRole[member.Pod.Labels[v1alpha1.RoleLabel]]++
-		}
-	}
-	for role, n := range f.MinByRole {
-		if byRole[role] < n {
-			return false
-		}
-	}
-	return stays >= f.Min
 }
 
 // uidIndex is the name of the index of pods by UID.

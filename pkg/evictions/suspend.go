@@ -140,7 +140,7 @@ func (e *Evictor) suspend(ctx context.Context, job WholeJob, preemptor string) (
 			return nil
 		case err != nil:
 			return err
-		case jobsuspension.Suspended(current):
+		case jobsuspension.IsSuspendedByEviction(current):
 			done = true // another profile did it, or the answer to an earlier call was lost
 			return nil
 		}
@@ -176,7 +176,7 @@ func (e *Evictor) inSuspendedJobs(ctx context.Context, left []gangstate.Footprin
 	inSuspended := map[types.UID]bool{}
 	for _, job := range jobs {
 		current, readErr := e.Jobs.Client.Jobs(job.Name.Namespace).Get(ctx, job.Name.Name, metav1.GetOptions{})
-		if err = errors.Join(err, readErr); readErr != nil || !jobsuspension.Suspended(current) {
+		if err = errors.Join(err, readErr); readErr != nil || !jobsuspension.IsSuspendedByEviction(current) {
 			continue
 		}
 		for _, pod := range job.Pods {

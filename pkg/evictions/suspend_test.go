@@ -137,7 +137,7 @@ func TestSuspendJobs(t *testing.T) {
 				return
 			}
 			now, err := s.client.BatchV1().Jobs("default").Get(s.ctx, "train", metav1.GetOptions{})
-			if err != nil || !jobsuspension.Suspended(now) {
+			if err != nil || !jobsuspension.IsSuspendedByEviction(now) {
 				t.Errorf("suspended: %+v, %v", now, err)
 			}
 		})

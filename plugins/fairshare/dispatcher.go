@@ -330,12 +330,10 @@ func titleOf(pod *v1.Pod, want gangstate.Want) string {
 // groupOf returns the gang of a pod; empty for none.
 func groupOf(pod *v1.Pod) string {
 	if key, _, ok := gangstate.KeyOf(pod); ok {
-		return groupName(pod.Spec.SchedulerName, key)
+		return key.In(pod.Spec.SchedulerName)
 	}
 	return ""
 }
-
-func groupName(profile string, key gangstate.Key) string { return profile + "/" + key.String() }
 
 // freed returns what a running pod gives back if others are gone already, with its queue and those above it; no queues
 // if the pod does not run.

@@ -83,7 +83,7 @@ func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
 		return start{string(pod.UID), startOf(pod, now)}
 	}
 	profile := pod.Spec.SchedulerName
-	gang := groupName(profile, key)
+	gang := key.In(profile)
 	if _, looked := s.jobs[gang]; !looked {
 		s.jobs[gang] = gang
 		if running := gangs.Running(profile, key); len(running) > 0 {
@@ -99,10 +99,10 @@ func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
 // add records the starts of the members of gangs of a profile that start together, and returns the name of their job:
 // that of the first.
 func (s *starts) add(profile string, running []gangstate.Footprint, now time.Time) string {
-	name, first := groupName(profile, running[0].Key), now
+	name, first := running[0].Key.In(profile), now
 	var least []*v1.Pod
 	for _, f := range running {
-		s.jobs[groupName(profile, f.Key)] = name
+		s.jobs[f.Key.In(profile)] = name
 		members := make([]*v1.Pod, len(f.Running))
 		for i, placed := range f.Running {
 			members[i] = placed.Pod

@@ -226,8 +226,8 @@ func (d *Dispatcher) gangMoved(profile string, key gangstate.Key) {
 		evicted = queueing.Evicted{}
 	}
 	d.change(func() {
-		d.moveAll(maps.Clone(d.members[groupName(profile, key)]))
-		d.book.SetEvicted(groupName(profile, key), evicted, d.clock.Now())
+		d.moveAll(maps.Clone(d.members[key.In(profile)]))
+		d.book.SetEvicted(key.In(profile), evicted, d.clock.Now())
 	})
 }
 

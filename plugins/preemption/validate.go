@@ -7,7 +7,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -115,13 +114,13 @@ func (e *execution) outdated() string {
 			return err.Error()
 		}
 		if b.Broken {
-			if !slices.ContainsFunc(together, func(one gangstate.Footprint) bool { return !evictions.Enough(one, nil) }) {
+			if !slices.ContainsFunc(together, func(one gangstate.Footprint) bool { return !one.Enough(nil) }) {
 				return fmt.Sprintf("%s has its minimum again", gang.Name())
 			}
 			continue
 		}
 		for _, one := range together {
-			if !evictions.Enough(one, ending) {
+			if !one.Enough(ending) {
 				return fmt.Sprintf("gang %s has lost members, and now needs those that were chosen", one.Key)
 			}
 		}

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
@@ -233,7 +234,7 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 	if err := convert(u, job); err != nil {
 		return err
 	}
-	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+	if ptr.Deref(job.Spec.Suspend, false) {
 		return errors.New("spec.suspend is true: it makes no pods")
 	}
 	n := int32(1)

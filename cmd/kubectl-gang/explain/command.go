@@ -126,7 +126,7 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 		}
 		return nil, o.unknown(ctx, cluster.Read, gang, strangers(forecast.Named, forecast.Profiles))
 	}
-	r := newReport(gang, forecast.Members)
+	r := newReport(gang, forecast.Members, g)
 	defer r.judge(g)
 	r.Notes = beside.notes
 	for _, plan := range view.Plans(beside.plans) {
@@ -162,7 +162,7 @@ func evicted(ctx context.Context, cluster *source.Cluster, gang string) *Report 
 	namespace, name, _ := strings.Cut(gang, "/")
 	for _, g := range cluster.WithEvicted(ctx, namespace, nil) {
 		if g.Name == name {
-			r := newReport(gang, nil)
+			r := newReport(gang, nil, &g)
 			r.tell(&g, nil)
 			r.judge(&g)
 			return r

@@ -26,7 +26,7 @@ type Report struct {
 	// Phase is the phase in kubectl gang list, and State how far the gang has come; empty where that is not known.
 	Phase string `json:"phase,omitempty"`
 	State string `json:"state,omitempty"`
-	// Members, Bound and Waiting count its pods that have not ended; Held of those that wait have a node nominated.
+	// Members and Bound are those in kubectl gang list. Waiting pods are to get a node; Held of them have one nominated.
 	// Minimum is how many start together; 0 where that is not stated, or not known.
 	Members int `json:"members"`
 	Bound   int `json:"bound"`
@@ -58,7 +58,7 @@ type Report struct {
 	// Seconds is how long the answer took, from when the cluster was asked first.
 	Seconds float64 `json:"seconds"`
 
-	// there is how many of Members are not on their way out; turnedAway are the pods that kubelets refused.
+	// there is how many pods have neither ended nor are being deleted; turnedAway are the pods that kubelets refused.
 	there      int
 	turnedAway []*v1.Pod
 }
@@ -84,8 +84,13 @@ type Member struct {
 	Since  string `json:"since,omitempty"`
 }
 
-func newReport(gang string, members []*v1.Pod) *Report {
-	r := &Report{Gang: gang, Pods: []Member{}}
+// newReport begins the report about a gang with its pods. g is how kubectl gang list reports it; nil where it is not
+// listed.
+func newReport(gang string, members []*v1.Pod, g *view.Gang) *Report {
+	r := &Report{Gang: gang, Waiting: len(Waiting(members)), Pods: []Member{}}
+	if g != nil {
+		r.Members, r.Bound = g.Members, g.Bound
+	}
 	for _, pod := range members {
 		m := Member{Pod: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
 		if c := status.WaitCondition(pod); c != nil {
@@ -99,14 +104,10 @@ func newReport(gang string, members []*v1.Pod) *Report {
 			m.Reason, r.turnedAway = pod.Status.Reason, append(r.turnedAway, pod)
 		}
 		if !podutil.IsPodTerminal(pod) {
-			r.Members++
 			if pod.DeletionTimestamp == nil {
 				r.there++
 			}
-			if pod.Spec.NodeName != "" {
-				r.Bound++
-			} else {
-				r.Waiting++
+			if pod.Spec.NodeName == "" {
 				m.Reason = cmp.Or(m.Reason, waits(pod))
 			}
 		}

@@ -87,14 +87,14 @@ func TestRefused(t *testing.T) {
 	refused := on("b", v1.PodFailed)
 	refused.Status.Reason, refused.Status.Message = "OutOfcpu", "Pod was rejected: no cpu"
 	gang := &view.Gang{Source: view.SourceOwner, Phase: "Unknown", Reason: "GangIncomplete", Minimum: 2}
-	r := newReport("team/train", []*v1.Pod{on("a", v1.PodRunning), refused})
+	r := newReport("team/train", []*v1.Pod{on("a", v1.PodRunning), refused}, gang)
 	r.tell(gang, nil)
 	const want = "1 refused: pod b: Refused by the kubelet of n1: OutOfcpu (no cpu)"
 	if len(r.Advice) != 2 || r.Advice[0] != want || r.Pods[1].Reason != "OutOfcpu" {
 		t.Errorf("advice %q, pods %v; want %q first, and the reason of b", r.Advice, r.Pods, want)
 	}
 	gang.Phase = "Running"
-	r = newReport("team/train", []*v1.Pod{on("a", v1.PodRunning), refused, on("c", v1.PodRunning)})
+	r = newReport("team/train", []*v1.Pod{on("a", v1.PodRunning), refused, on("c", v1.PodRunning)}, gang)
 	if r.tell(gang, nil); len(r.Advice) > 0 {
 		t.Errorf("advice %q, want none: another runs in its place", r.Advice)
 	}

@@ -60,7 +60,7 @@ func plural(n int) string {
 func (r *Report) why(g *view.Gang) string {
 	text := ""
 	switch {
-	case r.State == "gathering" && r.Members >= r.Minimum && g != nil && g.Message != "":
+	case r.State == "gathering" && r.there >= r.Minimum && g != nil && g.Message != "":
 		text = r.brief(g.Message)
 	case r.State == "gathering" && r.Minimum > 0:
 		text = fmt.Sprintf("%d of its minimum of %d members are there", r.Members, r.Minimum)

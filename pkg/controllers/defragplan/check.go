@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -158,7 +159,7 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	if p.Spec.Goal.PodGroup == "" {
 		return "", nil
 	}
-	places, one := map[gangstate.Key]int{}, map[gangstate.Key]*v1.Pod{}
+	places := map[gangstate.Key]int{}
 	for _, name := range kinds(p) {
 		pod, err := moves.Pod(ctx, r.live, name)
 		if err != nil || pod == nil {
@@ -166,24 +167,16 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		}
 		if key, _, member := gangstate.KeyOf(pod); member {
 			places[key] += len(nodesOf(p, name))
-			one[key] = pod
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(places), byName) {
-		minimum, err := podgroups.Minimum(ctx, r.live, r.client.RESTMapper(), one[key])
+		gang, err := r.observe(ctx, key)
 		if err != nil {
 			return "", err
 		}
-		if minimum <= places[key] {
-			continue
-		}
-		has, err := r.membersOf(ctx, key)
-		if err != nil {
-			return "", err
-		}
-		needs, anew := minimum-has.there(), "made anew"
+		needs, anew := startTogether(gang)-gang.Bound.N, "made anew"
 		if s.Goal != migration.Renewed {
-			needs, anew = min(needs, has.wait), "changed"
+			needs, anew = min(needs, gang.Members.N-gang.Bound.N), "changed"
 		}
 		if needs > places[key] {
 			return fmt.Sprintf("gang %q has been %s since the plan was made, and needs %d members; the plan makes room for %d",
@@ -195,41 +188,29 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 
 func byName(a, b gangstate.Key) int { return cmp.Compare(a.String(), b.String()) }
 
-// members are how many pods of a gang run, how many ran to success, and how many wait.
-type members struct{ run, done, wait int }
+// observe returns what a gang is, by its PodGroup and its pods.
+func (r *reconciler) observe(ctx context.Context, key gangstate.Key) (gangstate.Facts, error) {
+	groups, err := podgroups.Read(ctx, r.live, r.client.RESTMapper(), key)
+	if err != nil {
+		return gangstate.Facts{}, err
+	}
+	var list v1.PodList
+	if err := r.live.List(ctx, &list, client.InNamespace(key.Namespace)); err != nil {
+		return gangstate.Facts{}, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
+	}
+	pods := slices.DeleteFunc(apiobjects.Pointers(list.Items), func(pod *v1.Pod) bool {
+		of, _, member := gangstate.KeyOf(pod)
+		return !member || of != key
+	})
+	return gangstate.Observe(key, groups.Object(), pods, &gangstate.History{}), nil
+}
 
-// there is how many have nodes, or had until they succeeded.
-func (m members) there() int { return m.run + m.done }
-
-func (r *reconciler) membersOf(ctx context.Context, key gangstate.Key) (m members, err error) {
-	var pods v1.PodList
-	if err := r.live.List(ctx, &pods, client.InNamespace(key.Namespace)); err != nil {
-		return m, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
+// startTogether is how many members of a gang start together; 0 if that is not known, or it starts in stages.
+func startTogether(gang gangstate.Facts) int {
+	if len(gang.Spec.Stages) > 0 {
+		return 0
 	}
-	var gang []*v1.Pod
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if of, _, member := gangstate.KeyOf(pod); member && of == key &&
-			(pod.DeletionTimestamp == nil || pod.Status.Phase == v1.PodSucceeded) {
-			gang = append(gang, pod)
-		}
-	}
-	var history gangstate.History
-	history.See(gang, "") // pods of an earlier life do not count
-	for _, pod := range gang {
-		switch {
-		case pod.Status.Phase == v1.PodFailed:
-		case pod.Status.Phase == v1.PodSucceeded:
-			if history.Includes(pod) {
-				m.done++
-			}
-		case pod.Spec.NodeName == "":
-			m.wait++
-		default:
-			m.run++
-		}
-	}
-	return m, nil
+	return gang.Spec.Min
 }
 
 // movedOf are the pods that a plan moves.

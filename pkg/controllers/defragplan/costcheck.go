@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -31,24 +29,20 @@ func (r *reconciler) costlier(ctx context.Context, p *v1alpha1.DefragmentationPl
 	var broken []string
 	for _, key := range slices.SortedFunc(maps.Keys(losses), byName) {
 		loss := losses[key]
-		if loss.one == nil {
+		if loss.left == 0 {
 			continue
 		}
-		minimum, err := podgroups.Minimum(ctx, r.live, r.client.RESTMapper(), loss.one)
+		gang, err := r.observe(ctx, key)
 		if err != nil {
 			return "", err
 		}
-		has, err := r.membersOf(ctx, key)
-		if err != nil {
-			return "", err
-		}
-		has.done += loss.gone
-		if has.there()-loss.left >= minimum { // so it is, too, where the minimum is not known
+		minimum, has := startTogether(gang), gang.Bound.N+loss.gone
+		if has-loss.left >= minimum { // so it is, too, where the minimum is not known
 			continue
 		}
-		restarts += max(0, has.run-loss.moves)
+		restarts += max(0, gang.Bound.N-gang.Succeeded-loss.moves)
 		broken = append(broken, fmt.Sprintf("gang %q would lose %d of its %d members, and its minimum is %d", key,
-			loss.left, has.there(), minimum))
+			loss.left, has, minimum))
 	}
 	if len(broken) == 0 || restarts <= int(p.Status.Restarts) {
 		return "", nil
@@ -64,8 +58,6 @@ type loss struct {
 	moves, left int
 	// gone is how many of its members had succeeded and were deleted before the plan was made.
 	gone int
-	// one is any of those that are left; nil for none.
-	one *v1.Pod
 }
 
 // losses are what a plan takes from each gang.
@@ -85,7 +77,7 @@ func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		of := losses[key]
 		of.moves, of.gone = of.moves+1, int(move.SucceededGone)
 		if runs {
-			of.left, of.one = of.left+1, pod
+			of.left++
 		}
 		losses[key] = of
 	}

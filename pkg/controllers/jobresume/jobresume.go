@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -91,10 +92,10 @@ func (r *reconciler) take(ctx context.Context, job *batchv1.Job, step jobsuspens
 	case err != nil:
 		return fmt.Errorf("resuming Job %s after an eviction: %w", klog.KObj(job), err)
 	}
-	switch suspended := job.Spec.Suspend != nil && *job.Spec.Suspend; {
+	switch {
 	case step == jobsuspension.Resume:
 		r.recorder.Eventf(job, nil, v1.EventTypeNormal, EventResumed, actionResuming, "its evicted pods have ended")
-	case suspended:
+	case ptr.Deref(job.Spec.Suspend, false):
 		r.recorder.Eventf(job, nil, v1.EventTypeNormal, EventLeftSuspended, actionResuming,
 			"not resumed after its eviction: %s", why)
 	}

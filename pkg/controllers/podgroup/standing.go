@@ -17,7 +17,7 @@ import (
 type Standing struct {
 	// Spec is what the gang asks for, without what depends on the scheduler's configuration.
 	Spec gangstate.Spec
-	// Queue is the queue that its PodGroup names; empty for none.
+	// Queue is the queue that its PodGroups name; empty for none.
 	Queue string
 	Phase schedulingv1alpha1.PodGroupPhase
 	// Minimum is how many members must be bound together, in the present stage of a gang with stages; 0 if undefined.
@@ -32,16 +32,14 @@ type Standing struct {
 // StandingOf returns the state of a gang, by all its pods and the PodGroups of its name, each of which may be nil.
 func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1beta1.PodGroup,
 	pods []*v1.Pod) Standing {
-	var object *gangstate.Object
-	queue := ""
-	switch {
-	case group != nil:
-		object, queue = wishesOf(group), group.Labels[v1alpha1.QueueLabel]
-	case native != nil:
-		object = gangstate.ReadNative(native)
-		queue = object.Queue
+	var groups gangstate.PodGroups
+	if group != nil {
+		groups[gangstate.Community] = wishesOf(group)
 	}
-	f := observe(key, object, pods, &gangstate.History{})
+	if native != nil {
+		groups[gangstate.Native] = gangstate.ReadNative(native)
+	}
+	f := observe(key, groups.Object(), pods, &gangstate.History{})
 	c, was := scheduled(f), schedulingv1alpha1.PodGroupPhase("")
 	f.quote(&c)
 	switch {
@@ -65,7 +63,7 @@ func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedul
 		phase = was
 	}
 	return Standing{
-		Spec: f.Spec, Queue: queue, Phase: phase, Minimum: f.Stage.Min,
+		Spec: f.Spec, Queue: groups.Said().Queue, Phase: phase, Minimum: f.Stage.Min,
 		Members: f.Members.N, Bound: f.Bound.N,
 		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),
 		Reason: c.Reason, Message: c.Message,

@@ -90,3 +90,13 @@ func TestStandingOfASetWithAnotherMinimum(t *testing.T) {
 		t.Errorf("minimum %d, want that of the first in rank, 3", got.Minimum)
 	}
 }
+
+// TestStandingNamesTheQueueOfItsNativePodGroup: a gang that has both kinds of PodGroup is in the queue of the native one
+// if that alone names one, as in the scheduler.
+func TestStandingNamesTheQueueOfItsNativePodGroup(t *testing.T) {
+	native := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.QueueLabel: "research"}}}
+	native.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 4}
+	if got := StandingOf(key, group(2, ""), native, nil); got.Queue != "research" || got.Minimum != 2 {
+		t.Errorf("queue %q, minimum %d; want research, 2", got.Queue, got.Minimum)
+	}
+}

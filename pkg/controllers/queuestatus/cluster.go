@@ -43,7 +43,7 @@ type cluster struct {
 	reserved []*v1.Pod
 	// byNamespace are the queues that namespaces name, and groups are the PodGroups of gangs.
 	byNamespace map[string]string
-	groups      map[gangstate.Key]*gangstate.Object
+	groups      map[gangstate.Key]gangstate.PodGroups
 	// evicted are gangs that were evicted, and evictedHold is for how long what they had counts.
 	evicted     map[gangstate.Key]queueing.Evicted
 	evictedHold time.Duration
@@ -79,7 +79,7 @@ func groupOf(as member) string {
 	if as.scheduler == "" {
 		return ""
 	}
-	return as.scheduler + "/" + as.gang.String()
+	return as.gang.In(as.scheduler)
 }
 
 // statuses returns the status of each queue, by name. now is the transition time of conditions that change. What
@@ -249,12 +249,7 @@ func (c *cluster) counts(pod *v1.Pod) bool {
 
 func (c *cluster) queueOf(pod *v1.Pod) string {
 	return gangstate.QueueOf(pod,
-		func(key gangstate.Key) string {
-			if group := c.groups[key]; group != nil {
-				return group.Queue
-			}
-			return ""
-		},
+		func(key gangstate.Key) string { return c.groups[key].Said().Queue },
 		func(name string) string { return c.byNamespace[name] })
 }
 

@@ -256,7 +256,7 @@ func strip(t *testing.T, pod *v1.Pod) *v1.Pod {
 }
 
 func TestQueueOf(t *testing.T) {
-	c := &cluster{byNamespace: map[string]string{"ns": "of-namespace"}, groups: map[gangstate.Key]*gangstate.Object{{Namespace: "ns", Name: "g"}: {Queue: "of-group"}}}
+	c := &cluster{byNamespace: map[string]string{"ns": "of-namespace"}, groups: map[gangstate.Key]gangstate.PodGroups{{Namespace: "ns", Name: "g"}: {{Queue: "of-group"}}}}
 	elsewhere := func(p *v1.Pod) { p.Namespace = "other" }
 	for sentence, tc := range map[string]struct {
 		pod  *v1.Pod

@@ -47,7 +47,7 @@ func (c *cluster) jobs() jobs {
 // addGang adds what waits of a gang: what it lacks of its minimum, with the gangs that start together with it, or else
 // its pods one by one.
 func (c *cluster) addGang(all jobs, as member, pods []*v1.Pod) {
-	is := gangstate.Observe(as.gang, c.groups[as.gang], pods, &gangstate.History{})
+	is := gangstate.Observe(as.gang, c.groups[as.gang].Object(), pods, &gangstate.History{})
 	waiting := slices.DeleteFunc(is.Pods, func(pod *v1.Pod) bool { return !c.waits(pod) })
 	lacks := is.Stage.Min - is.Bound.N
 	if lacks <= 0 {
@@ -56,11 +56,11 @@ func (c *cluster) addGang(all jobs, as member, pods []*v1.Pod) {
 		}
 		return
 	}
-	first := as.gang.String()
+	first := as.gang.In(as.scheduler)
 	for _, other := range is.Spec.Groups {
-		first = min(first, other.String())
+		first = min(first, other.In(as.scheduler))
 	}
-	all.add(as.scheduler+"/"+first, job{parts: is.Spec.Mode == gangstate.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
+	all.add(first, job{parts: is.Spec.Mode == gangstate.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
 }
 
 // add adds pods that wait to a job, of which so many have to start.

@@ -39,7 +39,7 @@ func TestTooLarge(t *testing.T) {
 				q.Spec.Capability = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}
 			}
 			k := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: append(c.pods, podOf("b", "8", in("b"))), nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
-				queues: []*v1alpha1.Queue{queueOf("a", ceiling), queueOf("b")}, groups: map[gangstate.Key]*gangstate.Object{{Namespace: "ns", Name: "g"}: &c.group, {Namespace: "ns", Name: "h"}: &c.group}}
+				queues: []*v1alpha1.Queue{queueOf("a", ceiling), queueOf("b")}, groups: map[gangstate.Key]gangstate.PodGroups{{Namespace: "ns", Name: "g"}: {&c.group}, {Namespace: "ns", Name: "h"}: {&c.group}}}
 			for i, pod := range k.pods {
 				k.pods[i] = strip(t, pod)
 			}

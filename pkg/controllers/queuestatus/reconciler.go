@@ -173,17 +173,16 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 	return pods, nil
 }
 
-// readGroups reads the PodGroups, and what they say of evicted gangs. Those of the community take precedence over native
-// ones.
+// readGroups reads the PodGroups, and what they say of evicted gangs.
 func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
-	c.groups, c.evicted = map[gangstate.Key]*gangstate.Object{}, map[gangstate.Key]queueing.Evicted{}
+	c.groups, c.evicted = map[gangstate.Key]gangstate.PodGroups{}, map[gangstate.Key]queueing.Evicted{}
 	if r.watches(native) {
 		var list schedulingv1beta1.PodGroupList
 		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing native PodGroups: %w", err)
 		}
 		for i := range list.Items {
-			c.addGroup(&list.Items[i], gangstate.ReadNative(&list.Items[i]))
+			c.addGroup(gangstate.Native, &list.Items[i], gangstate.ReadNative(&list.Items[i]))
 		}
 	}
 	if r.watches(coscheduling.Kind) {
@@ -192,21 +191,22 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 			return fmt.Errorf("listing PodGroups of the community: %w", err)
 		}
 		for i := range list.Items {
-			c.addGroup(&list.Items[i], gangstate.ReadPodGroup(&list.Items[i], &list.Items[i].Spec))
+			c.addGroup(gangstate.Community, &list.Items[i], gangstate.ReadPodGroup(&list.Items[i], &list.Items[i].Spec))
+		}
+	}
+	for key, groups := range c.groups {
+		if value := groups.Said().Evicted; value != "" {
+			c.evicted[key] = queueing.ReadEvicted(value)
 		}
 	}
 	return nil
 }
 
-func (c *cluster) addGroup(object client.Object, group *gangstate.Object) {
+func (c *cluster) addGroup(kind gangstate.Kind, object client.Object, said *gangstate.Object) {
 	key := gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
-	if before := c.groups[key]; before != nil && group.Queue == "" {
-		group.Queue = before.Queue
-	}
-	c.groups[key] = group
-	if value, ok := object.GetAnnotations()[v1alpha1.EvictedAnnotation]; ok {
-		c.evicted[key] = queueing.ReadEvicted(value)
-	}
+	groups := c.groups[key]
+	groups[kind] = said
+	c.groups[key] = groups
 }
 
 func (r *reconciler) watches(kind schema.GroupVersionKind) bool {

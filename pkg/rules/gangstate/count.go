@@ -69,14 +69,19 @@ func (c Count) Lacks(spec *Spec) map[string]int {
 	if !spec.rolesBind() {
 		return nil
 	}
-	var lacks map[string]int
-	for role, n := range spec.MinByRole {
+	return c.missing(spec.MinByRole)
+}
+
+// missing returns how many pods of each role are fewer than these; nil for none.
+func (c Count) missing(minByRole map[string]int) map[string]int {
+	var missing map[string]int
+	for role, n := range minByRole {
 		if n > c.Roles[role] {
-			if lacks == nil {
-				lacks = map[string]int{}
+			if missing == nil {
+				missing = map[string]int{}
 			}
-			lacks[role] = n - c.Roles[role]
+			missing[role] = n - c.Roles[role]
 		}
 	}
-	return lacks
+	return missing
 }

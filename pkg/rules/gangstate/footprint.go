@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Footprint is what runs of a gang.
@@ -63,6 +64,17 @@ func (f *Footprint) Starts() bool {
 	}
 	least := max(1, f.Min)
 	return on < least && len(f.Running) >= least
+}
+
+// Enough reports whether a gang has its minimum without the pods that are ending.
+func (f *Footprint) Enough(ending map[types.UID]bool) bool {
+	var stays Count
+	for _, member := range f.Running {
+		if !ending[member.Pod.UID] {
+			stays.add(1, roleOf(member.Pod))
+		}
+	}
+	return stays.N >= f.Min && len(stays.missing(f.MinByRole)) == 0
 }
 
 // Footprints returns what runs of a gang and of the gangs that start together with it, by key; none
@@ -129,18 +141,4 @@ func MinimumOf(pod *v1.Pod) (int, bool) {
 	}
 	spec, _ := Parse(key, nil, pod, Defaults{})
 	return spec.Min, spec.Min > 0
-}
-
-// StartTogether returns how many members of its gang start together, as a pod and its PodGroup say, nil for none; 0 if
-// neither does, or the gang starts in stages.
-func StartTogether(pod *v1.Pod, object *Object) int {
-	key, _, member := KeyOf(pod)
-	if !member {
-		return 0
-	}
-	spec, _ := Parse(key, object, pod, Defaults{})
-	if len(spec.Stages) > 0 {
-		return 0
-	}
-	return spec.Min
 }

@@ -165,3 +165,17 @@ func TestPlacing(t *testing.T) {
 		}
 	}
 }
+
+// TestEnough: a gang has its minimum without the pods that are ending, for each role, too.
+func TestEnough(t *testing.T) {
+	f := Footprint{Min: 2, MinByRole: map[string]int{"leader": 1},
+		Running: []Placed{{Pod: memberPod("0", "leader")}, {Pod: memberPod("1", "")}, {Pod: memberPod("2", "")}}}
+	for ending, want := range map[types.UID]bool{"": true, "0": false, "1": true} {
+		if got := f.Enough(map[types.UID]bool{ending: true}); got != want {
+			t.Errorf("without %q it has enough: %v, want %v", ending, got, want)
+		}
+	}
+	if f.Enough(map[types.UID]bool{"1": true, "2": true}) {
+		t.Error("the leader alone is enough")
+	}
+}

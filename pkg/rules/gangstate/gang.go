@@ -36,7 +36,7 @@ type gang struct {
 
 // description is what a gang asks for, and who says so.
 type description struct {
-	objects [2]*Object // community PodGroup, native PodGroup
+	objects PodGroups
 	// asked is what the user asked for; spec is that, with the minimum of the stage that is
 	// to run now.
 	asked, spec Spec

@@ -19,6 +19,9 @@ type Key struct {
 // String returns the form in which users write it: namespace/name.
 func (k Key) String() string { return k.Namespace + "/" + k.Name }
 
+// In returns the name of the gang of a profile among those of all: profile/namespace/name.
+func (k Key) In(profile string) string { return profile + "/" + k.String() }
+
 func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

@@ -77,21 +77,7 @@ func (m *member) uid() types.UID { return m.pod.UID }
 
 // free reports whether nothing but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.pod.DeletionTimestamp == nil && len(m.pod.Spec.SchedulingGates) == 0 && !lacksClaims(m.pod) && len(m.losing) == 0 && m.refused == nil && !m.replaced
-}
-
-// lacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
-// kube-controller-manager has not named all of them in its status. It is not known yet which
-// devices such a pod asks for.
-func lacksClaims(pod *v1.Pod) bool {
-	for i := range pod.Spec.ResourceClaims {
-		claim := &pod.Spec.ResourceClaims[i]
-		made := func(status v1.PodResourceClaimStatus) bool { return status.Name == claim.Name }
-		if claim.ResourceClaimTemplateName != nil && !slices.ContainsFunc(pod.Status.ResourceClaimStatuses, made) {
-			return true
-		}
-	}
-	return false
+	return !m.expired && m.lives() && len(m.losing) == 0 && !isAside(m.pod, m.refused)
 }
 
 // eligible reports whether a plan may place it.

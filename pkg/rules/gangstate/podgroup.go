@@ -96,8 +96,7 @@ func sourceOf(pod *v1.Pod) Source {
 	return source
 }
 
-// object is what the PodGroup says that describes the gang; nil if there is none.
-func (g *gang) object() *Object { return cmp.Or(g.objects[Community], g.objects[Native]) }
+func (g *gang) object() *Object { return g.objects.Object() }
 
 // ref refers to the PodGroup that describes the gang, if there is one.
 func (g *gang) ref() Ref {

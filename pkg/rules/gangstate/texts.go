@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // Texts of what gangs wait for, for users. The scheduler writes them to pods and PodGroups, the
@@ -121,51 +120,4 @@ func TextStage(stage, stages int) string {
 // of [TextIncomplete].
 func textLosesClaims(pods int) string {
 	return fmt.Sprintf("%d whose ResourceClaims are being deallocated", pods)
-}
-
-// Aside are the pods without a node that do not count as members for now, each by the first of the reasons below.
-type Aside struct {
-	// gated have scheduling gates, claimless lack ResourceClaims from their template, and impossible ask for what no pod
-	// can have: fault is what is wrong with the first of them, and first its name.
-	gated, claimless, impossible int
-	first                        string
-	fault                        *resource.Fault
-}
-
-// add counts a pod without a node, and reports whether it does not count as a member for now. fault is what is wrong
-// with what it asks for; nil for nothing.
-func (a *Aside) add(pod *v1.Pod, fault *resource.Fault) bool {
-	switch {
-	case len(pod.Spec.SchedulingGates) > 0:
-		a.gated++
-	case lacksClaims(pod):
-		a.claimless++
-	case fault != nil:
-		if a.impossible++; a.impossible == 1 {
-			a.first, a.fault = pod.Name, fault
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// IsAside reports whether a pod without a node does not count as a member for now.
-func IsAside(pod *v1.Pod) bool { return new(Aside).add(pod, resource.CheckPod(pod)) }
-
-// N is how many they are.
-func (a *Aside) N() int { return a.gated + a.claimless + a.impossible }
-
-// Texts lists them, for [TextIncomplete].
-func (a *Aside) Texts() (texts []string) {
-	if a.gated > 0 {
-		texts = append(texts, fmt.Sprintf("%d with scheduling gates", a.gated))
-	}
-	if a.claimless > 0 {
-		texts = append(texts, fmt.Sprintf("%d without ResourceClaims from their template", a.claimless))
-	}
-	if a.impossible > 0 {
-		texts = append(texts, fmt.Sprintf("%d with impossible requests: pod %s: %s", a.impossible, a.first, a.fault))
-	}
-	return texts
 }

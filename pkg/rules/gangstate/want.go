@@ -82,29 +82,3 @@ func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
 	}
 	return append(least, others[:max(0, min(g.short()-len(least), len(others)))]...)
 }
-
-// Said is what the PodGroup of a gang says to others than the gang.
-type Said struct {
-	// Queue is the queue that it names; empty for none.
-	Queue string
-	// Evicted is what it says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for nothing.
-	Evicted string
-}
-
-// Said returns what the PodGroup of a gang says; nothing if it has none.
-func (s *Gangs) Said(key Key) Said {
-	g := s.gangs[key]
-	if g == nil || g.object() == nil {
-		return Said{}
-	}
-	return Said{Queue: g.queue(), Evicted: g.object().Annotations[v1alpha1.EvictedAnnotation]}
-}
-
-func (g *gang) queue() string {
-	for _, object := range g.objects {
-		if object != nil && object.Queue != "" {
-			return object.Queue
-		}
-	}
-	return ""
-}

@@ -114,10 +114,7 @@ func (g *gang) incomplete(have int) string {
 	if n := g.expired(); n > 0 {
 		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
 	}
-	var others Aside
-	for _, m := range g.sorted(func(m *member) bool { return m.state == Pending }) {
-		others.add(m.pod, m.refused)
-	}
+	others := g.aside()
 	aside = append(aside, others.Texts()...)
 	if n := g.countOf(func(m *member) bool { return len(m.losing) > 0 }); n > 0 {
 		aside = append(aside, textLosesClaims(n))

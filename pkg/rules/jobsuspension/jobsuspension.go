@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -40,7 +41,7 @@ func Refusal(job *batchv1.Job) string {
 	switch {
 	case job.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case suspended(job):
+	case ptr.Deref(job.Spec.Suspend, false):
 		return "it is suspended already"
 	case isTrue(job, batchv1.JobComplete), isTrue(job, batchv1.JobFailed), isTrue(job, batchv1.JobFailureTarget),
 		isTrue(job, batchv1.JobSuccessCriteriaMet):
@@ -64,10 +65,10 @@ func managedByOther(job *batchv1.Job) string {
 	return ""
 }
 
-// Suspended reports whether a Job is suspended by an eviction.
-func Suspended(job *batchv1.Job) bool {
+// IsSuspendedByEviction reports whether a Job is suspended by an eviction.
+func IsSuspendedByEviction(job *batchv1.Job) bool {
 	_, marked := job.Annotations[v1alpha1.EvictedAnnotation]
-	return marked && suspended(job)
+	return marked && ptr.Deref(job.Spec.Suspend, false)
 }
 
 // Suspend returns the merge patch that suspends a Job as it was read.
@@ -115,7 +116,7 @@ func Next(job *batchv1.Job, now time.Time) (step Step, until time.Time, why stri
 	if !marked || job.DeletionTimestamp != nil {
 		return None, time.Time{}, ""
 	}
-	if !suspended(job) {
+	if !ptr.Deref(job.Spec.Suspend, false) {
 		return Leave, time.Time{}, "it was resumed"
 	}
 	if why := cmp.Or(managedByOther(job), suspendedByOther(job)); why != "" {
@@ -157,8 +158,6 @@ func suspendedByOther(job *batchv1.Job) string {
 	}
 	return ""
 }
-
-func suspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
 
 func isTrue(job *batchv1.Job, kind batchv1.JobConditionType) bool {
 	for i := range job.Status.Conditions {

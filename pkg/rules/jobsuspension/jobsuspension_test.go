@@ -148,7 +148,7 @@ func TestNext(t *testing.T) {
 
 // TestPatches: a patch changes the annotation and spec.suspend, and nothing else, of the Job as it was read.
 func TestPatches(t *testing.T) {
-	if job := evicted(t, nil); !Suspended(job) || job.Annotations["mine"] != "stays" || *job.Spec.Parallelism != 2 {
+	if job := evicted(t, nil); !IsSuspendedByEviction(job) || job.Annotations["mine"] != "stays" || *job.Spec.Parallelism != 2 {
 		t.Errorf("suspended: %+v", job)
 	}
 	for step, suspend := range map[Step]bool{Resume: false, Leave: true} {

@@ -6,11 +6,14 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -20,12 +23,6 @@ const kind = "PodGroup"
 
 // The groups of the APIs that have PodGroups: that of the community, and that of Kubernetes.
 const community, native = "scheduling.x-k8s.io", "scheduling.k8s.io"
-
-// minimumIn has the field of the minimum for each group.
-var minimumIn = map[string][]string{
-	community: {"spec", "minMember"},
-	native:    {"spec", "schedulingPolicy", "gang", "minCount"},
-}
 
 // Of returns the PodGroups of a gang, that of the community first. It returns none where there is none, or its API is
 // not served.
@@ -50,6 +47,27 @@ func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key cli
 	return groups, nil
 }
 
+// Read reads what the PodGroups of a gang say.
+func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key gangstate.Key) (said gangstate.PodGroups, err error) {
+	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
+	for _, group := range groups {
+		switch group.GroupVersionKind().Group {
+		case community:
+			pg := &communityv1alpha1.PodGroup{}
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)
+			said[gangstate.Community] = gangstate.ReadPodGroup(pg, &pg.Spec)
+		case native:
+			pg := &schedulingv1beta1.PodGroup{}
+			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)
+			said[gangstate.Native] = gangstate.ReadNative(pg)
+		}
+		if err != nil {
+			return gangstate.PodGroups{}, fmt.Errorf("reading PodGroup %s: %w", key, err)
+		}
+	}
+	return said, err
+}
+
 // Queue returns the queue that the PodGroup of a pod's gang names for it; empty where the pod names one itself, or no
 // PodGroup does.
 func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (string, error) {
@@ -57,36 +75,6 @@ func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod 
 	if !member || pod.Labels[v1alpha1.QueueLabel] != "" {
 		return "", nil
 	}
-	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
-	if err != nil {
-		return "", err
-	}
-	for _, group := range groups {
-		if queue := group.GetLabels()[v1alpha1.QueueLabel]; queue != "" {
-			return queue, nil
-		}
-	}
-	return "", nil
-}
-
-// Minimum returns how many members of its gang start together, by the pod, or by the first PodGroup that the gang has;
-// 0 where neither names it, or the gang starts in stages.
-func Minimum(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (int, error) {
-	key, _, member := gangstate.KeyOf(pod)
-	if !member {
-		return 0, nil
-	}
-	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
-	if err != nil {
-		return 0, err
-	}
-	if len(groups) == 0 {
-		return gangstate.StartTogether(pod, nil), nil
-	}
-	group := groups[0]
-	minimum, _, err := unstructured.NestedInt64(group.Object, minimumIn[group.GroupVersionKind().Group]...)
-	if err != nil {
-		return 0, fmt.Errorf("reading the minimum of PodGroup %s: %w", key, err)
-	}
-	return gangstate.StartTogether(pod, &gangstate.Object{Annotations: group.GetAnnotations(), Min: int32(minimum)}), nil
+	groups, err := Read(ctx, live, mapper, key)
+	return groups.Said().Queue, err
 }

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,56 +47,6 @@ func TestQueue(t *testing.T) {
 			got, err := Queue(t.Context(), live, mapper, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: c.labels}})
 			if err != nil || got != c.want {
 				t.Errorf("%q, %v; want %q", got, err, c.want)
-			}
-		})
-	}
-}
-
-// minimums are the minimums of PodGroups, by API and name.
-type minimums map[string]int64
-
-func (m minimums) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	group := object.GetObjectKind().GroupVersionKind().Group
-	minimum, ok := m[group+"/"+key.Name]
-	if !ok {
-		return apierrors.NewNotFound(schema.GroupResource{Group: group, Resource: "podgroups"}, key.Name)
-	}
-	object.SetNamespace(key.Namespace)
-	object.SetName(key.Name)
-	if u, whole := object.(*unstructured.Unstructured); whole {
-		field := []string{"spec", "minMember"}
-		if group == "scheduling.k8s.io" {
-			field = []string{"spec", "schedulingPolicy", "gang", "minCount"}
-		}
-		return unstructured.SetNestedField(u.Object, minimum, field...)
-	}
-	return nil
-}
-
-func (minimums) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
-
-// TestMinimum: the PodGroup of the community has precedence over that of Kubernetes, and the annotation of a pod counts
-// where there is none.
-func TestMinimum(t *testing.T) {
-	live := minimums{"scheduling.x-k8s.io/one": 3, "scheduling.k8s.io/one": 4, "scheduling.k8s.io/native": 5}
-	mapper := mapperOfBoth()
-	byAnnotation := map[string]string{v1alpha1.GangNameAnnotation: "job", v1alpha1.MinAvailableAnnotation: "2"}
-	staged := map[string]string{v1alpha1.GangNameAnnotation: "job", v1alpha1.MinAvailableAnnotation: "2", v1alpha1.StagesAnnotation: "1,1"}
-	for sentence, c := range map[string]struct {
-		labels, annotations map[string]string
-		want                int
-	}{
-		"in no gang":                     {},
-		"as its PodGroup says":           {labels: map[string]string{v1alpha1.PodGroupLabel: "one"}, want: 3},
-		"as the native one says":         {labels: map[string]string{v1alpha1.PodGroupLabel: "native"}, want: 5},
-		"as the pod says":                {annotations: byAnnotation, want: 2},
-		"of a gang that starts in parts": {annotations: staged},
-		"nobody says it":                 {labels: map[string]string{v1alpha1.PodGroupLabel: "other"}},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			got, err := Minimum(t.Context(), live, mapper, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", Labels: c.labels, Annotations: c.annotations}})
-			if err != nil || got != c.want {
-				t.Errorf("%d, %v; want %d", got, err, c.want)
 			}
 		})
 	}

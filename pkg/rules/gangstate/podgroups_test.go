@@ -1,0 +1,27 @@
+package gangstate
+
+import (
+	"testing"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+)
+
+// TestSaid: the first PodGroup that names a queue names it for the gang. Of an eviction only the one that describes the
+// gang tells.
+func TestSaid(t *testing.T) {
+	evicted := func(value string) map[string]string { return map[string]string{v1alpha1.EvictedAnnotation: value} }
+	for sentence, c := range map[string]struct {
+		groups PodGroups
+		want   Said
+	}{
+		"none":                      {},
+		"the community's":           {PodGroups{Community: {Queue: "a", Annotations: evicted("x")}}, Said{"a", "x"}},
+		"the native one":            {PodGroups{Native: {Queue: "b", Annotations: evicted("y")}}, Said{"b", "y"}},
+		"both say it":               {PodGroups{{Queue: "a", Annotations: evicted("x")}, {Queue: "b", Annotations: evicted("y")}}, Said{"a", "x"}},
+		"the native one alone does": {PodGroups{{}, {Queue: "b", Annotations: evicted("y")}}, Said{"b", ""}},
+	} {
+		if got := c.groups.Said(); got != c.want {
+			t.Errorf("%s: %+v, want %+v", sentence, got, c.want)
+		}
+	}
+}
