@@ -155,8 +155,8 @@ type FairShareArgs struct {
 	// BypassHold is how long later ones wait for it at most. Then MaxBypass may be placed before
 	// it again. Both double each time. More than 0.
 	BypassHold metav1.Duration
-	// EvictedHold is how long what a gang had when it was evicted counts as asked for in its queue, while its pods are made
-	// again. All profiles of a process need the same value. 0, for not at all, to 24h.
+	// EvictedHold is how long what a gang had when it was evicted counts as asked for in its queue, while its pods are
+	// made again. All profiles of a process need the same value. 0, for not at all, to 24h.
 	EvictedHold metav1.Duration
 	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
 	Tiers []PolicyTier

@@ -1,5 +1,5 @@
-// Package coscheduling has the community's PodGroup as our CRD defines it: with conditions, which the community's own Go
-// type would lose.
+// Package coscheduling has the community's PodGroup as our CRD defines it: with conditions, which the community's own
+// Go type would lose.
 package coscheduling
 
 import (

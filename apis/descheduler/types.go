@@ -79,16 +79,16 @@ type DefragmentationArgs struct {
 	// an evicted pod again, and do not take the eviction for a failure: as Kind.group, RayCluster.ray.io. Pods of others
 	// are not moved. Default: none.
 	ControllerKinds []string `json:"controllerKinds,omitempty"`
-	// SchedulerConfig is the file that lockstep-scheduler gets as --config. Default: the one that lockstep-descheduler gets as
-	// --scheduler-config, else the embedded one.
+	// SchedulerConfig is the file that lockstep-scheduler gets as --config. Default: the one that lockstep-descheduler
+	// gets as --scheduler-config, else the embedded one.
 	SchedulerConfig string `json:"schedulerConfig,omitempty"`
 }
 
 // Duration is a time.Duration that is written like 90s or 10m, or as a number of seconds.
 type Duration struct {
 	time.Duration
-	// Unread is what was written instead of a duration; empty for a duration. Validation reports it with its path, which decoding does not
-	// know.
+	// Unread is what was written instead of a duration; empty for a duration. Validation reports it with its path, which
+	// decoding does not know.
 	Unread string `json:"-"`
 }
 

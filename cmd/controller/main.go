@@ -36,8 +36,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/queuestatus"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/reservationlifecycle"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/workloads"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
-	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
 )
 
 const leaderElectionID = "lockstep-controller"

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatif"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatifcmd"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/test/helpers/gangdocs"
 )
@@ -18,5 +18,5 @@ func TestDocs(t *testing.T) {
 	if n := gangdocs.Commands(t, program, func(cmd *cobra.Command) bool { return cmd.Name() == "whatif" }); n == 0 {
 		t.Error("no command was found")
 	}
-	gangdocs.Fields(t, map[string]any{"`whatif` | `WhatIf`": whatif.Report{}})
+	gangdocs.Fields(t, map[string]any{"`whatif` | `WhatIf`": whatifcmd.Report{}})
 }

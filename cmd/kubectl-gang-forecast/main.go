@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/dump"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/forecast"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatif"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatifcmd"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/command"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
@@ -26,6 +26,6 @@ func main() {
 
 func newCommand(a *access.Access) *cobra.Command {
 	cmd := command.New(a)
-	cmd.AddCommand(explain.New(a, forecast.Gang), whatif.New(a), dump.New(a))
+	cmd.AddCommand(explain.New(a, forecast.Gang), whatifcmd.New(a), dump.New(a))
 	return cmd
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAsksScheduler: a command line goes to the program with the scheduler if its command needs that, wherever flags are,
-// and so do questions for help and completion.
+// TestAsksScheduler: a command line goes to the program with the scheduler if its command needs that, wherever flags
+// are, and so do questions for help and completion.
 func TestAsksScheduler(t *testing.T) {
 	for line, want := range map[string]bool{
 		"whatif -f job.yaml --preempt": true, "explain": true, "-n team-a explain job/train -v": true, "--kubeconfig=x dump -f y": true,

@@ -14,7 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/command"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/defrag"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/defragplans"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/list"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/listreservations"
@@ -33,7 +33,7 @@ func main() {
 func newCommand(a *access.Access) *cobra.Command {
 	cmd := command.New(a)
 	cmd.AddCommand(
-		list.New(a), explain.New(a, noForecast), queues.New(a), listreservations.New(a), showtopology.New(a), defrag.New(a),
+		list.New(a), explain.New(a, noForecast), queues.New(a), listreservations.New(a), showtopology.New(a), defragplans.New(a),
 		newVersion(a.IOStreams),
 	)
 	cmd.AddCommand(forecastOnly()...)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestOneWayOut: only main, of each program, has the streams of the process, and gives commands those that do not control the terminal.
+// TestOneWayOut: only main, of each program, has the streams of the process, and gives commands those that do not
+// control the terminal.
 func TestOneWayOut(t *testing.T) {
 	files := 0
 	look := func(path string, entry fs.DirEntry, err error) error {

@@ -181,7 +181,8 @@ e.key + ': "' + %s + '" is not ' + variables.accepted[e.key]`, values.String(), 
 %s).filter(fault, fault != '')`, list, keys.Prefix, unknown, strings.Join(here, ", "), misplaced, last)
 }
 
-// alike is how many letters of a misspelled key have to be right, from the first: those that begin with these are named.
+// alike is how many letters of a misspelled key have to be right, from the first: those that begin with these are
+// named.
 const alike = 4
 
 // unknown is a text about a key that is none, with those that begin like it.

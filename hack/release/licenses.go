@@ -43,7 +43,8 @@ func (r *release) licenses(ctx context.Context) error {
 	return nil
 }
 
-// licensesOf returns the licences of Lockstep, of Go and of modules: each text once, below the names of all that have it.
+// licensesOf returns the licences of Lockstep, of Go and of modules: each text once, below the names of all that have
+// it.
 func (r *release) licensesOf(ctx context.Context, modules []string) ([]byte, error) {
 	goroot, err := r.command(ctx, nil, "go", "env", "GOROOT")
 	if err != nil {

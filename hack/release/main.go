@@ -1,6 +1,6 @@
-// Command release makes in dist/ what a release consists of: binaries for each platform with their SBOMs and licences, the
-// Dockerfile of the images, whose context dist is, the chart, install.yaml, and SHA256SUMS of all of it. What it makes
-// of one commit is the same each time, byte by byte: no times, no paths of the machine. Run it by make release.
+// Command release makes in dist/ what a release consists of: binaries for each platform with their SBOMs and licences,
+// the Dockerfile of the images, whose context dist is, the chart, install.yaml, and SHA256SUMS of all of it. What it
+// makes of one commit is the same each time, byte by byte: no times, no paths of the machine. Run it by make release.
 package main
 
 import (

@@ -152,8 +152,8 @@ func TestCheckStatic(t *testing.T) {
 	}
 }
 
-// TestDockerfile: each program that runs in the cluster has an image of nothing but itself and its licences, as the user that the
-// manifests name.
+// TestDockerfile: each program that runs in the cluster has an image of nothing but itself and its licences, as the
+// user that the manifests name.
 func TestDockerfile(t *testing.T) {
 	data, err := os.ReadFile("Dockerfile")
 	if err != nil {
@@ -184,7 +184,8 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// TestLicenses: the modules of a binary are listed, with the version that replaces theirs; a text that several have is there once.
+// TestLicenses: the modules of a binary are listed, with the version that replaces theirs; a text that several have is
+// there once.
 func TestLicenses(t *testing.T) {
 	root, err := localcluster.Root()
 	if err != nil {
@@ -226,8 +227,8 @@ func TestLicenses(t *testing.T) {
 	}
 }
 
-// TestPush: each image is pushed for all platforms, signed by its digest, and has the SBOM of each platform; so are the chart and the
-// checksums signed.
+// TestPush: each image is pushed for all platforms, signed by its digest, and has the SBOM of each platform; so are the
+// chart and the checksums signed.
 func TestPush(t *testing.T) {
 	root, err := localcluster.Root()
 	if err != nil {

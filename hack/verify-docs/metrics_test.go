@@ -16,8 +16,8 @@ type metric struct {
 	Binary, Type, Labels string
 }
 
-// TestMetricsAreListed: docs/metrics.md lists the metrics that the code makes, and no others, each below the binary that
-// serves it, with its type and its labels.
+// TestMetricsAreListed: docs/metrics.md lists the metrics that the code makes, and no others, each below the binary
+// that serves it, with its type and its labels.
 func TestMetricsAreListed(t *testing.T) {
 	made := map[string]metric{}
 	for _, root := range roots {

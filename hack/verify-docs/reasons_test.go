@@ -16,7 +16,8 @@ var named = regexp.MustCompile(`^((Migration|Defragmentation|Reservation|Queue|)
 // foreign are the reasons in the tables that are Kubernetes' own.
 var foreign = []string{"SchedulerError"}
 
-// described are the texts whose tables together have all reasons: messages.md, and those that it links for other objects.
+// described are the texts whose tables together have all reasons: messages.md, and those that it links for other
+// objects.
 var described = []string{
 	"docs/messages.md", "docs/defragmentation.md", "docs/reservations.md", "plugins/fairshare/README.md", "pkg/controllers/queuestatus/README.md",
 }

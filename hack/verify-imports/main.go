@@ -1,11 +1,12 @@
 // Command verify-imports checks that imports run one way. What a package may import follows from its folder:
 //
-//	apis < pkg/rules < pkg < pkg/controllers/X < plugins/X < pkg/scheduler, pkg/view < cmd < test, hack
+//	apis < pkg/rules, pkg/util < pkg/kube < pkg/ledger, pkg/status < pkg/framework < pkg/admission, pkg/reservations <
+//	pkg/planning < pkg/evictions < pkg/controllers/X < plugins/X < pkg/scheduler, pkg/view < cmd < test, hack
 //
-// No plugin imports another one, and no controller another one. The packages of pkg/rules turn values into values: they
-// have no client, no scheduler and no log. Nothing but test and hack imports test and hack; tests may import test/helpers.
-// What judges the scheduler imports nothing of it, and kubectl-gang is built without it. Run it at the top of the
-// repository.
+// Neighbours do not import each other: no plugin another one, no controller another one, no owner of state another one.
+// The packages of pkg/rules turn values into values: they have no client, no scheduler and no log. Nothing but test and
+// hack imports test and hack; tests may import test/helpers. What judges the scheduler imports nothing of it, and
+// kubectl-gang is built without it. Run it at the top of the repository.
 package main
 
 import (
@@ -27,8 +28,8 @@ var impure = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/klog", "l
 // helpers is the folder of what helps tests of any package.
 const helpers = "test/helpers/"
 
-// judge is the package that decides whether the scheduler did well, and reader the one that decides whether it did what is
-// documented: that one knows the types of its API.
+// judge is the package that decides whether the scheduler did well, and reader the one that decides whether it did what
+// is documented: that one knows the types of its API.
 const (
 	judge  = "test/chaos/invariant"
 	reader = "test/histories/judge"
@@ -136,13 +137,25 @@ type layer int
 const (
 	apis layer = iota
 	rules
+	kube
+	ledgers
+	framework
 	owners
+	planning
+	evictions
 	controllers
 	plugins
 	composition
 	commands
 	tests
 )
+
+// folders are the layers of the folders of pkg.
+var folders = map[string]layer{
+	"rules": rules, "util": rules, "kube": kube, "ledger": ledgers, "status": ledgers, "framework": framework,
+	"admission": owners, "reservations": owners, "planning": planning, "evictions": evictions,
+	"controllers": controllers, "scheduler": composition, "view": composition,
+}
 
 // shared is what the neighbours in a folder share.
 const shared = "internal"
@@ -158,15 +171,14 @@ func place(path string) (rank layer, unit string) {
 	case "plugins":
 		return plugins, parts[1]
 	case "pkg":
-		switch {
-		case parts[1] == "rules":
+		switch rank := folders[parts[1]]; rank {
+		case rules:
 			return rules, ""
-		case parts[1] == "controllers":
+		case controllers:
 			return controllers, parts[2]
-		case parts[1] == "scheduler", parts[1] == "view":
-			return composition, parts[1]
+		default:
+			return rank, parts[1]
 		}
-		return owners, ""
 	}
 	return tests, ""
 }

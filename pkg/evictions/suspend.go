@@ -164,7 +164,8 @@ func (e *Evictor) suspend(ctx context.Context, job WholeJob, preemptor string) (
 	return done, nil
 }
 
-// inSuspendedJobs returns the pods of gangs that the Job controller is deleting: another process has suspended their Job.
+// inSuspendedJobs returns the pods of gangs that the Job controller is deleting: another process has suspended their
+// Job.
 func (e *Evictor) inSuspendedJobs(ctx context.Context, left []gangstate.Footprint) map[types.UID]bool {
 	var pods []*v1.Pod
 	for _, f := range left {
@@ -209,8 +210,8 @@ type LeftToOwner struct {
 	since time.Time
 }
 
-// ownerGrace is how long the Job controller may take between two deletions: it may be starting, or waiting for its lease.
-// Pods that the scheduler deletes count as failures of the Job.
+// ownerGrace is how long the Job controller may take between two deletions: it may be starting, or waiting for its
+// lease. Pods that the scheduler deletes count as failures of the Job.
 const ownerGrace = time.Minute
 
 // Has reports whether a pod was left to the Job controller.

@@ -135,7 +135,8 @@ func (h *Holds) ReportFreed(nodeNames ...string) {
 	}
 }
 
-// OnReport registers a function that is called whenever capacity is freed, on whichever node. The rules of OnFreed apply.
+// OnReport registers a function that is called whenever capacity is freed, on whichever node. The rules of OnFreed
+// apply.
 func (h *Holds) OnReport(tell func()) { h.onReport = append(h.onReport, tell) }
 
 // OnFreed registers a function that is called with each node on which held capacity was freed: a pod that was refused
@@ -249,8 +250,8 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 }
 
 // Nominate holds a node for a pod for which others are evicted. It is Recalled if the node is known only from the pod's
-// status: statuses come late, so what this process has promised takes precedence. A pod that has a place in a plan keeps
-// it.
+// status: statuses come late, so what this process has promised takes precedence. A pod that has a place in a plan
+// keeps it.
 func (h *Holds) Nominate(one hold.Hold) {
 	one.Reason = hold.Nomination
 	h.change(func(l *hold.Ledger) hold.Change {

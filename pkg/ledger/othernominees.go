@@ -21,9 +21,9 @@ type otherNominees struct {
 	on    map[string][]fwk.PodInfo
 }
 
-// OtherSeen takes in a version of a pod of a scheduler outside this process. As for kube-scheduler's own pods, room on the
-// node that is nominated to it is left free by pods of no higher priority, until it is bound. OtherSeen reports whether such
-// room is free now.
+// OtherSeen takes in a version of a pod of a scheduler outside this process. As for kube-scheduler's own pods, room on
+// the node that is nominated to it is left free by pods of no higher priority, until it is bound. OtherSeen reports
+// whether such room is free now.
 func (h *Holds) OtherSeen(now *v1.Pod) (freed bool) {
 	if len(now.Spec.SchedulingGates) > 0 || now.Spec.NodeName != "" {
 		return h.nominateOther(now, "")

@@ -29,8 +29,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"

@@ -21,13 +21,13 @@ const (
 	reservationWeight = 100
 )
 
-// Complete writes into profiles what they leave to the program. A profile that enables Gang at multiPoint gets Lockstep's
-// plugins in the order that they need, at each extension point where it does not name them itself: what a user orders
-// by hand is checked, and not repaired.
+// Complete writes into profiles what they leave to the program. A profile that enables Gang at multiPoint gets
+// Lockstep's plugins in the order that they need, at each extension point where it does not name them itself: what a
+// user orders by hand is checked, and not repaired.
 //
 // Reservation and HeldCapacity come into every profile that does not name them: what a process promises, all of its
-// profiles have to keep. They come last, and so after Gang; but Reservation comes before the binder, which does not know
-// reserve pods.
+// profiles have to keep. They come last, and so after Gang; but Reservation comes before the binder, which does not
+// know reserve pods.
 func Complete(profiles []schedconfig.KubeSchedulerProfile) {
 	gangs := false
 	for i := range profiles {

@@ -8,10 +8,10 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// Line returns the position of a pod or its gang, from 1, among those of its queue that wait, have their turn or did not
-// fit, as the queue orders them; how many these are; and the first of them: "gang a/b", or "pod a/b". Where its profile
-// has no queues, it is the position among the gangs of the profile that have all their members and no place, as the
-// scheduler tries them. The position is 0 where the pod does not wait in this way.
+// Line returns the position of a pod or its gang, from 1, among those of its queue that wait, have their turn or did
+// not fit, as the queue orders them; how many these are; and the first of them: "gang a/b", or "pod a/b". Where its
+// profile has no queues, it is the position among the gangs of the profile that have all their members and no place, as
+// the scheduler tries them. The position is 0 where the pod does not wait in this way.
 func (s *Set) Line(pod *v1.Pod) (at, of int, first string) {
 	if s.queues.QueueOf(pod) != "" {
 		return s.queues.Line(pod)

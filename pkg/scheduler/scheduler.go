@@ -34,11 +34,11 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -199,8 +199,9 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 	}
 }
 
-// noNodes is the result of a pod in a cluster without nodes. kube-scheduler asks no plugin then, and tries the pod again
-// after a backoff, as if its cycle had failed. So that the pod waits for its turn, it is as if a plugin had refused it.
+// noNodes is the result of a pod in a cluster without nodes. kube-scheduler asks no plugin then, and tries the pod
+// again after a backoff, as if its cycle had failed. So that the pod waits for its turn, it is as if a plugin had
+// refused it.
 func noNodes(pod *v1.Pod) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
 		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(gang.Name),

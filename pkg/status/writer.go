@@ -17,13 +17,14 @@ import (
 	"k8s.io/klog/v2"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 )
 
 // Writer is the one of a process, for all its lanes. It is safe for concurrent use.
 type Writer struct {
 	leading leadership.Signal
-	// attempts has the latest write to each pod, by UID, for a minute or more. They know what the watch of pods has not delivered yet.
+	// attempts has the latest write to each pod, by UID, for a minute or more. They know what the watch of pods has not
+	// delivered yet.
 	attempts *cache.Expiring
 	// reasons bounds the writes that give pods another reason, over all lanes.
 	reasons *rate.Limiter

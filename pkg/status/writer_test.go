@@ -24,7 +24,7 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 )
 
 // server has pods, and takes in patches of their status as an API server does. The reader sees what it has once that is

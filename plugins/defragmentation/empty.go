@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/words"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // anyProfile returns the first of the profiles: units are emptied for no profile in particular.

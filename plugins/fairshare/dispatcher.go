@@ -18,8 +18,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -276,8 +276,8 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	return why
 }
 
-// holders returns those for which pods may be evicted so that a pod is placed. A member that is all there is to place is
-// placed by itself.
+// holders returns those for which pods may be evicted so that a pod is placed. A member that is all there is to place
+// is placed by itself.
 func holders(pod *v1.Pod, want gangstate.Want) []hold.Holder {
 	profile := pod.Spec.SchedulerName
 	return []hold.Holder{{Profile: profile, Group: want.Job}, {Profile: profile, Group: hold.SinglePod(pod.UID)}}

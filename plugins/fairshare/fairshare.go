@@ -18,8 +18,8 @@ import (
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
 const Name = "FairShare"
 
-// FairShare is the plugin, one for each profile. All share one Dispatcher, which beside these extension points orders the
-// jobs of queues (turns.Policy), and says what GangPreemption may reclaim.
+// FairShare is the plugin, one for each profile. All share one Dispatcher, which beside these extension points orders
+// the jobs of queues (turns.Policy), and says what GangPreemption may reclaim.
 type FairShare struct{ dispatcher *Dispatcher }
 
 var (

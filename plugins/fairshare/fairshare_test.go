@@ -81,8 +81,8 @@ func TestTurns(t *testing.T) {
 	step("who has a place already does not wait", func() string { return d.comes(nominated) }, true, "")
 }
 
-// TestMissed: others wait for a job that did not fit, but not for what would not fit on an empty cluster or is gone, and
-// for none longer than a fixed time.
+// TestMissed: others wait for a job that did not fit, but not for what would not fit on an empty cluster or is gone,
+// and for none longer than a fixed time.
 func TestMissed(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		gang string

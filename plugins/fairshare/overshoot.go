@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// overshooting returns the running pods of jobs that are [share.Reclaim.Overshooting]. Pods that end, or are gone, count
-// no longer. It costs a look at each counted pod, and a sort of the running jobs of queues that have more than they
-// deserve.
+// overshooting returns the running pods of jobs that are [share.Reclaim.Overshooting]. Pods that end, or are gone,
+// count no longer. It costs a look at each counted pod, and a sort of the running jobs of queues that have more than
+// they deserve.
 func (d *Dispatcher) overshooting(c *share.Reclaim, gone map[types.UID]bool) map[types.UID]bool {
 	defer d.lock()()
 	type job struct {

@@ -18,9 +18,9 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"

@@ -99,8 +99,8 @@ func isClosed(c chan struct{}) bool {
 	}
 }
 
-// Reserve notes that the scheduler's cache accounts for the member from now on. Simulated reservations of native pod groups
-// do not concern this plugin.
+// Reserve notes that the scheduler's cache accounts for the member from now on. Simulated reservations of native pod
+// groups do not concern this plugin.
 func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
 	if state.IsPodGroupSchedulingCycle() {
 		return nil

@@ -24,7 +24,8 @@ const (
 	actionScheduling = "Scheduling"
 )
 
-// badValue returns the event on the pod or PodGroup that has the value, or the key that is ignored. Its action names the key.
+// badValue returns the event on the pod or PodGroup that has the value, or the key that is ignored. Its action names
+// the key.
 func badValue(r complaint) status.Event {
 	var on runtime.Object = status.PodGroupReference(r.Object.Kind.APIVersion(), r.Gang.Namespace, r.Gang.Name, r.Object.UID)
 	if r.Pod != nil {

@@ -75,8 +75,8 @@ func (pl *Gang) placeOf(pod *v1.Pod, one *gangstate.Attempt) place {
 	return b
 }
 
-// choose takes the first candidate for which one of the nodes will do. For a member that begins a slice there it costs what
-// planner.CapacityIn costs.
+// choose takes the first candidate for which one of the nodes will do. For a member that begins a slice there it costs
+// what planner.CapacityIn costs.
 func (pl *Gang) choose(ctx context.Context, b *place, nodes []fwk.NodeInfo) error {
 	for _, s := range b.candidates {
 		b.at, b.neighbours = allowedDomainOf(s), nil
@@ -139,8 +139,8 @@ func roomy(room map[string]int, members int) map[string]bool {
 	return values
 }
 
-// allowedDomain is where a node has to be to be in one domain with the members of some slice: the values of a label that it
-// may have, and for each of them, or for any, what goes for the levels inside.
+// allowedDomain is where a node has to be to be in one domain with the members of some slice: the values of a label
+// that it may have, and for each of them, or for any, what goes for the levels inside.
 type allowedDomain struct {
 	key      string // empty: any node will do
 	in       map[string]*allowedDomain
@@ -153,7 +153,8 @@ type fixedDomain struct {
 	at  *homeDomain
 }
 
-// allowedDomainOf returns where a node is in the fixed domains of one of these candidates, which all have the same keys.
+// allowedDomainOf returns where a node is in the fixed domains of one of these candidates, which all have the same
+// keys.
 func allowedDomainOf(spots ...candidate) *allowedDomain {
 	root := &allowedDomain{}
 	for _, s := range spots {
@@ -197,8 +198,8 @@ func (g *allowedDomain) allows(node *v1.Node) bool {
 }
 
 // score returns, from 0 to fwk.MaxScore, how many levels a node shares with a member that is next in rank; all on the
-// node of one, and none outside the best candidate. For a member that begins a slice it is 0 where the rest of the slice
-// would find no room, and more elsewhere.
+// node of one, and none outside the best candidate. For a member that begins a slice it is 0 where the rest of the
+// slice would find no room, and more elsewhere.
 func (b *place) score(node *v1.Node) int64 {
 	if !b.at.allows(node) {
 		return 0

@@ -12,11 +12,11 @@ import (
 	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // statusReporter reports to users why gangs wait: in events, in the condition of the PodGroup,

@@ -47,11 +47,12 @@ const (
 	// maxAtOnce is how many pods are tried again at a time. While things end one after the other, each end would cause
 	// retries of all pods that fit nowhere, and those would block the scheduling thread.
 	maxAtOnce = 50
-	// A pod that more nodes than manyNodes refused is noted without them: it is tried again when something ends on anyNode.
+	// A pod that more nodes than manyNodes refused is noted without them: it is tried again when something ends on
+	// anyNode.
 	manyNodes = 32
 	anyNode   = ""
-	// anyHold is where pods wait that no node refused: something has to be held for them first, or become theirs. Pods that
-	// end do not help these.
+	// anyHold is where pods wait that no node refused: something has to be held for them first, or become theirs. Pods
+	// that end do not help these.
 	anyHold = " "
 )
 

@@ -19,9 +19,9 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )

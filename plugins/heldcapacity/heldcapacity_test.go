@@ -21,8 +21,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/cacheevents"
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"

@@ -11,8 +11,8 @@ import (
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"

@@ -8,7 +8,7 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 )

@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -185,8 +185,8 @@ func TestWhoMayNotEvictWaitsForEndingPods(t *testing.T) {
 	}
 }
 
-// TestWaitingBesideLessImportantNominations: a preemptor that has claimed the places of ending pods waits for their end,
-// and does not begin again and again, though pods of lower priority are nominated elsewhere.
+// TestWaitingBesideLessImportantNominations: a preemptor that has claimed the places of ending pods waits for their
+// end, and does not begin again and again, though pods of lower priority are nominated elsewhere.
 func TestWaitingBesideLessImportantNominations(t *testing.T) {
 	ending := members("v", 2, 2, 10, 1, "n0")
 	for _, pod := range ending {

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )

@@ -34,8 +34,8 @@ func (e *execution) recordVictims() {
 	}
 }
 
-// tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and who
-// makes their pods again. It stands there until there are others.
+// tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and
+// who makes their pods again. It stands there until there are others.
 func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footprint, left *evictions.LeftToOwner) {
 	now := e.clock.Now()
 	for _, one := range together {
@@ -58,8 +58,8 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footpr
 	}
 }
 
-// recordDemand records on the PodGroups of gangs that are about to go whole what they have, so that their queues ask for
-// it until their pods are made again. Pods without a controller are not.
+// recordDemand records on the PodGroups of gangs that are about to go whole what they have, so that their queues ask
+// for it until their pods are made again. Pods without a controller are not.
 func (e *execution) recordDemand(ctx context.Context, together []gangstate.Footprint) {
 	for _, one := range together {
 		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangstate.Community || metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {

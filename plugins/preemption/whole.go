@@ -24,8 +24,8 @@ const (
 
 // evictWhole ends a gang, and those that start together with it: the pods that run now, possibly more than were chosen,
 // and those that start before all of these are seen to end. It marks all before it evicts the first, so that the next
-// process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended: the Job controller
-// deletes their pods.
+// process can finish. If it evicts none, it takes the marks back. Jobs that ask for it are suspended: the Job
+// controller deletes their pods.
 func (e *execution) evictWhole(ctx context.Context, u unit) error {
 	pods := u.pods
 	defer func() { e.releaseVictims(pods) }()

@@ -21,8 +21,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"

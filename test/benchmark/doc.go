@@ -15,8 +15,8 @@
 // With -upstream the workloads are those of Kubernetes' own benchmark, scheduler_perf: its files are read from the
 // module k8s.io/kubernetes, and native gangs and ours schedule the same PodGroups in turn.
 //
-// With -size things that happen in a cluster are measured on 1,000, 5,000 and 10,000 nodes whose GPUs are all in use, and
-// how their cost grows is told as an exponent: 1 is as the cluster does.
+// With -size things that happen in a cluster are measured on 1,000, 5,000 and 10,000 nodes whose GPUs are all in use,
+// and how their cost grows is told as an exponent: 1 is as the cluster does.
 //
 // Churn has no stock scheduler to be compared with: it counts the gangs that start out of turn while
 // pods end all the time.

@@ -15,8 +15,8 @@ import (
 )
 
 // reserved measures the cost of Reservations: pods in no gang without any, beside as much that running pods use, beside
-// many that are for others, and as the owners of as many of these. Each Reservation holds one place on one node for pods
-// with a label of its own: those for owners hold what a pod asks for, all others a tenth of a CPU.
+// many that are for others, and as the owners of as many of these. Each Reservation holds one place on one node for
+// pods with a label of its own: those for owners hold what a pod asks for, all others a tenth of a CPU.
 type reserved struct {
 	nodes, reservations, pods int
 }

@@ -98,8 +98,8 @@ func (s *stage) end(ctx context.Context, users *driver, report *Report) error {
 	return s.readLogs()
 }
 
-// waitController waits until a controller leads, which after one was killed takes as long as its lease, and until it has
-// had time to write what it found.
+// waitController waits until a controller leads, which after one was killed takes as long as its lease, and until it
+// has had time to write what it found.
 func (s *stage) waitController(ctx context.Context) error {
 	if s.options.Scheduler == stock {
 		return nil

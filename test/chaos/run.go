@@ -22,8 +22,8 @@ import (
 
 // Options say what to run.
 type Options struct {
-	// Options are those of the plan, without the nodes. With Queues FairShare is on, with Moves there is a descheduler, and
-	// with Steady nothing may grow.
+	// Options are those of the plan, without the nodes. With Queues FairShare is on, with Moves there is a descheduler,
+	// and with Steady nothing may grow.
 	workload.Options
 	// Faults: without, nothing is broken.
 	Faults bool

@@ -160,8 +160,8 @@ func (s *stage) schedulerConfig() (string, error) {
 	return path, nil
 }
 
-// lease returns the lease duration of scheduler and descheduler. In a steady run it is as long as by default, so that few
-// lose it.
+// lease returns the lease duration of scheduler and descheduler. In a steady run it is as long as by default, so that
+// few lose it.
 func (o Options) lease() time.Duration {
 	if o.Steady {
 		return 15 * time.Second

@@ -239,8 +239,8 @@ type body struct {
 
 func (b *body) Close() error { b.cancel(); return b.PipeReader.Close() }
 
-// newCluster makes an empty cluster, without a scheduler. The server is that of all clusters of a process, one after the
-// other. config is the scheduler's configuration.
+// newCluster makes an empty cluster, without a scheduler. The server is that of all clusters of a process, one after
+// the other. config is the scheduler's configuration.
 func newCluster(server *overlayserver.Server, dir, config string, grace time.Duration) (*cluster, error) {
 	c := &cluster{server: server, dir: dir, grace: grace, fuse: -1}
 	kubeconfig := `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"m","cluster":{"server":"http://memory"}}],"contexts":[{"name":"m","context":{"cluster":"m"}}],"current-context":"m"}`

@@ -216,7 +216,8 @@ func scraped(t *testing.T) map[string]string {
 	return ports
 }
 
-// TestPodsThatAreScraped: the PodMonitor and the NetworkPolicy find each job of scrape.yaml, by labels and a port that its pods have.
+// TestPodsThatAreScraped: the PodMonitor and the NetworkPolicy find each job of scrape.yaml, by labels and a port that
+// its pods have.
 func TestPodsThatAreScraped(t *testing.T) {
 	t.Parallel()
 	rendered := objects(t, template(t, system, "monitoring.podMonitor.enabled=true", "networkPolicy.enabled=true", "descheduler.enabled=true"))
@@ -279,7 +280,8 @@ func TestPrometheusRule(t *testing.T) {
 	}
 }
 
-// TestNetworkPolicy: the page is for all, unless values say who may reach it; metrics are for the namespace of Prometheus.
+// TestNetworkPolicy: the page is for all, unless values say who may reach it; metrics are for the namespace of
+// Prometheus.
 func TestNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	const prometheus, proxy = "from:[map[namespaceSelector:map[matchLabels:map[kubernetes.io/metadata.name:monitoring]]]]", "from:[map[podSelector:map[]]]"

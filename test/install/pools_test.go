@@ -27,7 +27,8 @@ import (
 
 const (
 	ours = "lockstep-scheduler"
-	// places is how many pods of the test fit on a node, beside one of the DaemonSet; poolNodes is how many nodes a pool has.
+	// places is how many pods of the test fit on a node, beside one of the DaemonSet; poolNodes is how many nodes a pool
+	// has.
 	places, poolNodes = 25, 20
 )
 
@@ -42,8 +43,8 @@ var (
 	everyTaint = v1.Toleration{Operator: v1.TolerationOpExists}
 )
 
-// TestChartWritesPools: the policies of the chart are those of manifests/pools, with what the values and the configuration
-// say.
+// TestChartWritesPools: the policies of the chart are those of manifests/pools, with what the values and the
+// configuration say.
 func TestChartWritesPools(t *testing.T) {
 	t.Parallel()
 	policies := func(text string) map[string]map[string]any {
@@ -80,8 +81,8 @@ func TestChartWritesPools(t *testing.T) {
 
 var kubernetes = flag.String("kubernetes", "", "test pools on an API server of this version, such as 1.36")
 
-// TestPools runs the stock scheduler and ours as the chart configures it with a pool. There is exactly room in the pool for
-// the pods that go there.
+// TestPools runs the stock scheduler and ours as the chart configures it with a pool. There is exactly room in the pool
+// for the pods that go there.
 func TestPools(t *testing.T) {
 	t.Parallel()
 	if err := localcluster.BuildCommands(t.Context()); err != nil {

@@ -34,8 +34,8 @@ func (s *stage) tryText(t *testing.T, manifest string, args ...string) (stdout, 
 	return s.try(t, append([]string{"whatif", "-f", file, "--scheduler-config=testdata/scheduler.yaml"}, args...)...)
 }
 
-// testWhatIf: what the API server would refuse is refused in its words, where the user may create it; and a Job uses the
-// Reservation that comes with it.
+// testWhatIf: what the API server would refuse is refused in its words, where the user may create it; and a Job uses
+// the Reservation that comes with it.
 func (s *stage) testWhatIf(t *testing.T) {
 	const group = "\n---\n{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: more, namespace: llm}, spec: {minMember: 2}}\n"
 	for change, want := range map[[2]string]string{

@@ -135,8 +135,8 @@ pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>`)
 	}
 }
 
-// testTenant: who has lockstep-tenant in one namespace, and lockstep-queue-viewer, reads the gangs of that namespace and
-// the queues, is told what is not shown to him, and reads nothing of other namespaces and of the cluster.
+// testTenant: who has lockstep-tenant in one namespace, and lockstep-queue-viewer, reads the gangs of that namespace
+// and the queues, is told what is not shown to him, and reads nothing of other namespaces and of the cluster.
 func (s *stage) testTenant(t *testing.T) {
 	s.kubectl(t, "create", "serviceaccount", "tenant", "-n", "llm")
 	s.kubectl(t, "create", "rolebinding", "tenant", "-n", "llm", "--clusterrole=lockstep-tenant", "--serviceaccount=llm:tenant")

@@ -140,8 +140,8 @@ type FairShareArgs struct {
 	// BypassHold is how long later ones wait for it at most. Then MaxBypass may be placed before
 	// it again. Both double each time. More than 0. Default: 1m.
 	BypassHold *metav1.Duration `json:"bypassHold,omitempty"`
-	// EvictedHold is how long what a gang had when it was evicted counts as asked for in its queue, while its pods are made
-	// again. All profiles of a process need the same value. 0, for not at all, to 24h. Default: 10m.
+	// EvictedHold is how long what a gang had when it was evicted counts as asked for in its queue, while its pods are
+	// made again. All profiles of a process need the same value. 0, for not at all, to 24h. Default: 10m.
 	EvictedHold *metav1.Duration `json:"evictedHold,omitempty"`
 	// Tiers are the policies by which queues and jobs are ordered, and victims are chosen.
 	// Default: one tier of priority, gang, conformance, proportion, capacity, and of drf for

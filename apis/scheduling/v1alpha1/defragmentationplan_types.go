@@ -318,8 +318,8 @@ type PlannedMove struct {
 	//
 	// +optional
 	PodGroup string `json:"podGroup,omitempty"`
-	// SucceededGone is how many members of its gang had run to success and were gone when the plan was made, and count towards
-	// the gang's minimum: what is stored does not tell of them any more.
+	// SucceededGone is how many members of its gang had run to success and were gone when the plan was made, and count
+	// towards the gang's minimum: what is stored does not tell of them any more.
 	//
 	// +optional
 	SucceededGone int32  `json:"succeededGone,omitempty"`

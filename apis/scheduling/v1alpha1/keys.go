@@ -232,7 +232,8 @@ const (
 	ReasonTimedOut = "TimedOut"
 )
 
-// IsIncomplete reports whether a reason says that a gang, or its group, cannot be tried yet, however much room there is.
+// IsIncomplete reports whether a reason says that a gang, or its group, cannot be tried yet, however much room there
+// is.
 func IsIncomplete(reason string) bool {
 	switch reason {
 	case ReasonGangIncomplete, ReasonGangUnsupported, ReasonGangUndefined:

@@ -10,14 +10,14 @@ var PodMigrationResource = SchemeGroupVersion.WithResource("podmigrations")
 
 // Keys of migrations.
 const (
-	// MigrationAnnotation is written by the controller on the PodGroup, of either API, of pods that are moved: how far their
-	// moves have come, as JSON: {"phase":"Running","pods":3,"moved":1}.
+	// MigrationAnnotation is written by the controller on the PodGroup, of either API, of pods that are moved: how far
+	// their moves have come, as JSON: {"phase":"Running","pods":3,"moved":1}.
 	MigrationAnnotation = "scheduling.lockstep.dev/migration"
 	// MigrationLabel is the UID of the PodMigration that a Reservation is made for (label on the Reservation).
 	MigrationLabel = "scheduling.lockstep.dev/migration"
-	// InPlaceOfAnnotation is the UID of the pod that moves to what a Reservation holds (annotation on the Reservation). As long as
-	// that pod counts in its queue, what is held counts only beyond what the pod has there; of several Reservations for the same
-	// pod this is so for one.
+	// InPlaceOfAnnotation is the UID of the pod that moves to what a Reservation holds (annotation on the Reservation). As
+	// long as that pod counts in its queue, what is held counts only beyond what the pod has there; of several
+	// Reservations for the same pod this is so for one.
 	InPlaceOfAnnotation = "scheduling.lockstep.dev/in-place-of"
 	// WhyAnnotation on a PodMigration says what the move is for. The event that the pod gets contains it.
 	WhyAnnotation = "scheduling.lockstep.dev/why"
@@ -31,7 +31,8 @@ const (
 type MigrationPhase string
 
 const (
-	// MigrationPending: its target is being reserved, or the pod is not to be evicted yet. Nothing has happened to the pod.
+	// MigrationPending: its target is being reserved, or the pod is not to be evicted yet. Nothing has happened to the
+	// pod.
 	MigrationPending MigrationPhase = "Pending"
 	// MigrationRunning: the target is reserved, and the pod is being evicted, or its successor awaited.
 	MigrationRunning MigrationPhase = "Running"

@@ -107,8 +107,8 @@ func caseOf(name, gang string, answer *simulate.Answer, simulation *simulate.Sim
 	return c
 }
 
-// addDecisions adds the decisions that led to a case, of all that were made, the oldest first. kept is whether the queue
-// keeps the gang from being tried: then what was tried before is not why it waits.
+// addDecisions adds the decisions that led to a case, of all that were made, the oldest first. kept is whether the
+// queue keeps the gang from being tried: then what was tried before is not why it waits.
 func addDecisions(c *explain.Case, all []decisions.Decision, kept bool) {
 	waits := c.Placed < c.Asked
 	for i := range all {

@@ -80,8 +80,8 @@ func New(ground *Ground) (_ *Simulation, err error) {
 	return s, err
 }
 
-// Begin adds objects to the cluster, and starts a scheduler. Pods are added once it has decided about the Reservations that
-// come with them: a controller makes pods later than that.
+// Begin adds objects to the cluster, and starts a scheduler. Pods are added once it has decided about the Reservations
+// that come with them: a controller makes pods later than that.
 func (s *Simulation) Begin(ctx context.Context, objects []Object) error {
 	var first, pods []Object
 	reservations := sets.New[string]()

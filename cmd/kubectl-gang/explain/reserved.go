@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate/owners"
-	"github.com/lockstep-sh/lockstep/pkg/rules/words"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 

@@ -6,8 +6,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
-	"github.com/lockstep-sh/lockstep/pkg/rules/words"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 

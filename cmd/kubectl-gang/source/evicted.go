@@ -15,8 +15,8 @@ import (
 )
 
 // WithEvicted adds to the gangs of a namespace, of all if it is empty, those of which nothing is left since they were
-// evicted: a gang by annotations has no PodGroup. Such a gang is known by the event on its Job, as long as there is one, and
-// by the template that the Job makes its pods from. What the user may not read is left out.
+// evicted: a gang by annotations has no PodGroup. Such a gang is known by the event on its Job, as long as there is
+// one, and by the template that the Job makes its pods from. What the user may not read is left out.
 func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []view.Gang) []view.Gang {
 	path := "/api/v1/events?fieldSelector=reason%3D" + v1alpha1.ReasonEvicted
 	if namespace != "" {

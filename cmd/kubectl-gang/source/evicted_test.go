@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
-// TestWithEvicted: a gang of which nothing is left is known by the last event on its Job, as long as that makes its pods
-// again.
+// TestWithEvicted: a gang of which nothing is left is known by the last event on its Job, as long as that makes its
+// pods again.
 func TestWithEvicted(t *testing.T) {
 	const event = `{"metadata": {"creationTimestamp": "2030-01-01T00:00:0%sZ"}, "reason": "Evicted", "message": "gang \"a/train\" was evicted",
 		"involvedObject": {"kind": "Job", "namespace": "a", "name": "train", "uid": "1"}}`

@@ -157,8 +157,8 @@ func (q *Queue) Delete(logger klog.Logger, pod *v1.Pod) {
 	q.forget(pod.UID)
 }
 
-// PutBack returns a pod that was taken from the queue and not tried, unless it is gone or has a node: it waits here if the
-// gates refuse it. A pod that is deleted leaves pods before Delete is called.
+// PutBack returns a pod that was taken from the queue and not tried, unless it is gone or has a node: it waits here if
+// the gates refuse it. A pod that is deleted leaves pods before Delete is called.
 func (q *Queue) PutBack(ctx context.Context, taken *v1.Pod, pods corelisters.PodLister) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -25,7 +25,8 @@ func (s *stage) end(pod *v1.Pod) {
 	s.podGone(s.ctx, pod)
 }
 
-// TestPodsOfOtherSchedulers: a gang that is split over schedulers gets that in its explanation, and again when it changes.
+// TestPodsOfOtherSchedulers: a gang that is split over schedulers gets that in its explanation, and again when it
+// changes.
 func TestPodsOfOtherSchedulers(t *testing.T) {
 	named := func(i int, scheduler string) *v1.Pod {
 		pod := makeMembers("train", 5)[i]

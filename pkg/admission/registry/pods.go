@@ -68,7 +68,8 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 }
 
-// singleSeen tells the waiting room of a pod in no gang that has a node or has changed, and of one that is in a gang now.
+// singleSeen tells the waiting room of a pod in no gang that has a node or has changed, and of one that is in a gang
+// now.
 func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
 	switch {
 	case !outside && old != nil && r.Outside(old), outside && pod.Spec.NodeName != "":

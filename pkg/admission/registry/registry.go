@@ -143,8 +143,8 @@ func (r *Registry) Start(ctx context.Context) error {
 // SetRoom sets where groups wait for their turn. SetRoom has to be called before Start.
 func (r *Registry) SetRoom(room Room) { r.room = room }
 
-// OnMove registers a function that is called whenever the PodGroup of a gang names another queue, or another eviction, than
-// before, with no lock held. OnMove has to be called before Start.
+// OnMove registers a function that is called whenever the PodGroup of a gang names another queue, or another eviction,
+// than before, with no lock held. OnMove has to be called before Start.
 func (r *Registry) OnMove(moved func(profile string, key gangstate.Key)) {
 	r.moved = append(r.moved, moved)
 }
@@ -224,8 +224,8 @@ func (r *Registry) Standing(pod *v1.Pod) (at gangstate.Standing, member bool) {
 	return at, member
 }
 
-// Said returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none. One that is
-// no gang says its queue alone.
+// Said returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none. One that
+// is no gang says its queue alone.
 func (r *Registry) Said(profile string, key gangstate.Key) (said gangstate.Said) {
 	if group := r.natives.basic(key); group.Alone() {
 		return gangstate.Said{Queue: group.Queue}

@@ -14,8 +14,8 @@ import (
 
 var _ cacheevents.Listener = &Room{}
 
-// Heard notes what may help jobs that did not fit, of all events that the scheduler's cache has taken in. Events that it
-// has not taken in come here later.
+// Heard notes what may help jobs that did not fit, of all events that the scheduler's cache has taken in. Events that
+// it has not taken in come here later.
 func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
 	switch event.Resource {
 	case fwk.AssignedPod:

@@ -241,7 +241,8 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestAwaitsItsOwnVictims: the explanation of a pod in no gang is not the last as long as victims make room for the pod.
+// TestAwaitsItsOwnVictims: the explanation of a pod in no gang is not the last as long as victims make room for the
+// pod.
 func TestAwaitsItsOwnVictims(t *testing.T) {
 	s := newStage(t)
 	pod := st.MakePod().Name("p").UID("p").SchedulerName(testProfile).Obj()

@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// Pods in no gang and in no queue enter the scheduling queue as they come, in kube-scheduler's order. One that did not fit
-// is a job from then on, and waits for its turn like a gang: what becomes free goes to the first in rank, whatever it is.
+// Pods in no gang and in no queue enter the scheduling queue as they come, in kube-scheduler's order. One that did not
+// fit is a job from then on, and waits for its turn like a gang: what becomes free goes to the first in rank, whatever
+// it is.
 
 // single returns the name in the ledger of a pod that is placed alone.
 func single(pod *v1.Pod) hold.Holder {

@@ -26,8 +26,9 @@ func (s *stage) single(name string, priority int32) *v1.Pod {
 	return pod
 }
 
-// TestSinglesWaitTheirTurn: pods in no gang that did not fit enter the scheduling queue one after the other, in the order
-// of their rank, once something has happened that may help them; nothing is left of them once they have nodes or are gone.
+// TestSinglesWaitTheirTurn: pods in no gang that did not fit enter the scheduling queue one after the other, in the
+// order of their rank, once something has happened that may help them; nothing is left of them once they have nodes or
+// are gone.
 func TestSinglesWaitTheirTurn(t *testing.T) {
 	s := newStage(t)
 	low, high := s.single("low", 1), s.single("high", 9)
@@ -56,8 +57,8 @@ func TestSinglesWaitTheirTurn(t *testing.T) {
 	}
 }
 
-// TestTurnsThatAreGivenBack: a pod or a gang whose turn has come waits for another if something happens before its cycle
-// begins that may help one of higher rank.
+// TestTurnsThatAreGivenBack: a pod or a gang whose turn has come waits for another if something happens before its
+// cycle begins that may help one of higher rank.
 func TestTurnsThatAreGivenBack(t *testing.T) {
 	s := newStage(t)
 	high, low, leader := s.single("high", 9), s.single("low", -1), member("gang", 0)
@@ -126,8 +127,8 @@ func TestSinglesThatAreGone(t *testing.T) {
 	}
 }
 
-// TestSinglesThatFailOtherwise: a pod that failed for another reason than that it fits nowhere enters as kube-scheduler's
-// backoff says.
+// TestSinglesThatFailOtherwise: a pod that failed for another reason than that it fits nowhere enters as
+// kube-scheduler's backoff says.
 func TestSinglesThatFailOtherwise(t *testing.T) {
 	s := newStage(t)
 	pod := s.single("pod", 1)

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 )
 
 var now = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)

@@ -13,8 +13,8 @@ import (
 // EventMemberRefused: the kubelet of its node did not take a member. It is on the PodGroup.
 const EventMemberRefused = "MemberRefused"
 
-// turnedAway returns the event that kubelets have refused members; nil if so many were told, or no more have failed than
-// the status says.
+// turnedAway returns the event that kubelets have refused members; nil if so many were told, or no more have failed
+// than the status says.
 func turnedAway(pg *coscheduling.PodGroup, f facts, told int) *status.Event {
 	text := gangstate.TextTurnedAway(f.TurnedAway)
 	if len(f.TurnedAway) <= told || f.Failed <= int(pg.Status.Failed) {

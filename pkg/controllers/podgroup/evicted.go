@@ -24,8 +24,8 @@ import (
 // jobInterval is how often the Job of an evicted gang is looked at, which may finish without making pods again.
 const jobInterval = 10 * time.Second
 
-// endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended, or
-// its Job has, or is gone.
+// endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended,
+// or its Job has, or is gone.
 func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
 	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
 	e := queueing.ReadEvicted(value)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 )
 
 // What is dropped from the cache is not needed.

@@ -91,8 +91,8 @@ func TestStandingOfASetWithAnotherMinimum(t *testing.T) {
 	}
 }
 
-// TestStandingNamesTheQueueOfItsNativePodGroup: a gang that has both kinds of PodGroup is in the queue of the native one
-// if that alone names one, as in the scheduler.
+// TestStandingNamesTheQueueOfItsNativePodGroup: a gang that has both kinds of PodGroup is in the queue of the native
+// one if that alone names one, as in the scheduler.
 func TestStandingNamesTheQueueOfItsNativePodGroup(t *testing.T) {
 	native := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Labels: map[string]string{v1alpha1.QueueLabel: "research"}}}
 	native.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 4}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/framework/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )

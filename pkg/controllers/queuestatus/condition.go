@@ -67,7 +67,8 @@ func ready(q *v1alpha1.Queue, tree map[string]share.Queue, queues map[string]*v1
 	return c
 }
 
-// unknownResources returns the resources of which a queue states an amount and that are not among those that nodes have.
+// unknownResources returns the resources of which a queue states an amount and that are not among those that nodes
+// have.
 func unknownResources(spec *v1alpha1.QueueSpec, offered sets.Set[v1.ResourceName]) []string {
 	stated := []v1.ResourceList{spec.Deserved, spec.Guarantee, spec.Capability}
 	for _, p := range spec.Pools {

@@ -30,7 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
-	"github.com/lockstep-sh/lockstep/pkg/kube/cachetransform"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"

@@ -20,8 +20,8 @@ func Frees(event fwk.ClusterEvent) bool {
 		event.ActionType != fwk.Update
 }
 
-// Ends reports whether an event is that a pod on a node begins to end, and not to make room for a preemptor: whoever comes
-// first may wait for its place.
+// Ends reports whether an event is that a pod on a node begins to end, and not to make room for a preemptor: whoever
+// comes first may wait for its place.
 func Ends(before, after any) bool {
 	old, _ := before.(*v1.Pod)
 	pod, _ := after.(*v1.Pod)

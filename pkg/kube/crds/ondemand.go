@@ -8,8 +8,8 @@ type OnDemand struct {
 	start func() error
 }
 
-// Prepare calls prepare, which returns the function that starts the watch. Ensure may have been called already: it waits
-// until prepare has returned.
+// Prepare calls prepare, which returns the function that starts the watch. Ensure may have been called already: it
+// waits until prepare has returned.
 func (d *OnDemand) Prepare(prepare func() (start func() error, err error)) (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -34,7 +34,8 @@ type class struct {
 	// simulations, and nil if the class is volatile.
 	view     *whatif.View
 	verdicts []verdict
-	// rejected is the reason with which PreFilter plugins rejected it; rejectedForGood: they would in an empty cluster, too.
+	// rejected is the reason with which PreFilter plugins rejected it; rejectedForGood: they would in an empty cluster,
+	// too.
 	rejected        string
 	rejectedForGood bool
 }

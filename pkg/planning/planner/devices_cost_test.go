@@ -13,8 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 )
 
 // effort counts how often filters are asked, and what is allocated is gathered: for each member that would be allocated

@@ -15,8 +15,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"

@@ -11,8 +11,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
-	"github.com/lockstep-sh/lockstep/pkg/rules/words"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // refuseAll returns, for each gang with a minimum, that a plugin refuses the attempt as a whole.

@@ -10,8 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
-	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
+	"github.com/lockstep-sh/lockstep/pkg/util/heaps"
 )
 
 // offers places members of one class. Nodes are sampled, filtered and scored once; later only the node that took a

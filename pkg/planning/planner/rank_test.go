@@ -9,16 +9,16 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
-// lostMember returns the planner of a cluster with a node of these sizes in each rack, all of one block, and the attempt
-// to place one more member of a gang of so many that is laid out in slices. The others are on these nodes. full are nodes
-// with a pod of somebody else.
+// lostMember returns the planner of a cluster with a node of these sizes in each rack, all of one block, and the
+// attempt to place one more member of a gang of so many that is laid out in slices. The others are on these nodes. full
+// are nodes with a pod of somebody else.
 func lostMember(t *testing.T, sizes []int, levels []gangstate.Level, on []string, full ...string) (*Planner, *gangstate.Attempt) {
 	t.Helper()
 	var nodes []*v1.Node
@@ -45,8 +45,8 @@ func lostMember(t *testing.T, sizes []int, levels []gangstate.Level, on []string
 	return New(s.Framework, ledger.New(), extension.New()), a
 }
 
-// TestLostMemberOfASlice: a gang without numbers is in slices, and lacks a member. What replaces it takes the only place
-// that is free; a plan finds that, and so does the search for room.
+// TestLostMemberOfASlice: a gang without numbers is in slices, and lacks a member. What replaces it takes the only
+// place that is free; a plan finds that, and so does the search for room.
 func TestLostMemberOfASlice(t *testing.T) {
 	byRack := []gangstate.Level{{Key: rackLabel, Slice: 2}}
 	four := []string{"n0", "n1", "n1", "n2"}

@@ -11,8 +11,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 
-	"github.com/lockstep-sh/lockstep/pkg/framework/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 )
 
 // The Simulate hooks. A plugin of the profile that implements one of these interfaces is called at every step of a

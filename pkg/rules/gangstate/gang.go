@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.

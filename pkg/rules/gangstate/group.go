@@ -8,8 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // phase is what a group waits for. README.md of the plugin has the diagram.

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // incarnation is the pods of a gang that belong together: those that have not ended, and of the others those that ended
@@ -250,10 +250,10 @@ func (i *incarnation) drop(uid types.UID) {
 	i.tidy(f.controller)
 }
 
-// deleted records that the object of a pod that ran to success is gone. It still counts while the incarnation goes on, if
-// it has a controller. It reports whether lockstep-controller counts the pod off the minimum: the PodGroup was made for
-// its Job, whose status says how many succeeded. That holds whenever a scheduler begins, which does not know of pods that
-// were deleted before; so they are counted there, and not here. Until the PodGroup says so, see writeOff.
+// deleted records that the object of a pod that ran to success is gone. It still counts while the incarnation goes on,
+// if it has a controller. It reports whether lockstep-controller counts the pod off the minimum: the PodGroup was made
+// for its Job, whose status says how many succeeded. That holds whenever a scheduler begins, which does not know of
+// pods that were deleted before; so they are counted there, and not here. Until the PodGroup says so, see writeOff.
 func (i *incarnation) deleted(uid types.UID) (countedOff bool) {
 	f := i.finished[uid]
 	countedOff = f.controller != "" && f.controller == i.madeFor
@@ -276,7 +276,8 @@ func (i *incarnation) forgetGone(is func(*successes) bool) {
 	}
 }
 
-// includes reports whether a pod of a controller that ended then belongs to the incarnation. ended is zero if not known.
+// includes reports whether a pod of a controller that ended then belongs to the incarnation. ended is zero if not
+// known.
 func (i *incarnation) includes(controller types.UID, ended time.Time) bool {
 	if p := i.parts[controller]; len(i.unfinished) == 0 || p != nil && p.unfinished > 0 {
 		return true

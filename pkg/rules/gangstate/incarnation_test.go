@@ -135,8 +135,8 @@ func TestIncarnation(t *testing.T) {
 	}
 }
 
-// TestJobsOfAJobSet: if the Jobs of a JobSet are made together, those that are done belong to the incarnation of the others,
-// even if all pods of these were made again since; those of an earlier attempt do not.
+// TestJobsOfAJobSet: if the Jobs of a JobSet are made together, those that are done belong to the incarnation of the
+// others, even if all pods of these were made again since; those of an earlier attempt do not.
 func TestJobsOfAJobSet(t *testing.T) {
 	of := func(job, attempt string, created time.Time) *v1.Pod {
 		p := podOf("p", owned(job))

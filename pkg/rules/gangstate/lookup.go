@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // waits reports whether a member has no node, or only holds one until its group, which

@@ -37,8 +37,8 @@ type Facts struct {
 }
 
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
-// before, and is updated with these. What depends on the scheduler's configuration is left out, and so are the problems:
-// the scheduler reports them.
+// before, and is updated with these. What depends on the scheduler's configuration is left out, and so are the
+// problems: the scheduler reports them.
 func Observe(key Key, object *Object, pods []*v1.Pod, history *History) Facts {
 	var owner types.UID
 	if object != nil {

@@ -71,8 +71,8 @@ func TestMembersBeingDeleted(t *testing.T) {
 	}
 }
 
-// TestObserveAJobMadeAgain: pods of the Job before it, which are still there, do not count for a Job that was made again
-// under its name.
+// TestObserveAJobMadeAgain: pods of the Job before it, which are still there, do not count for a Job that was made
+// again under its name.
 func TestObserveAJobMadeAgain(t *testing.T) {
 	pods := []*v1.Pod{podOf("a", byJob("old"), bindTo("n", 0)), podOf("b", byJob("old"), bindTo("n", 0)), podOf("c", byJob("new"))}
 	key, history := Key{"a", "job.train"}, &History{}

@@ -24,9 +24,9 @@ const maxCount = keys.MaxCount
 // minimum is what a minimum may be, under any key or field.
 var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 
-// Parse makes the spec of gang key from what its PodGroup and its defining pod say, either of which may be nil. Field by
-// field, the pod's annotations win, then the PodGroup's annotations, then its fields; what is overridden is ignored. An empty annotation of the pod overrides too, and asks for
-// the default; only the minimum has none.
+// Parse makes the spec of gang key from what its PodGroup and its defining pod say, either of which may be nil. Field
+// by field, the pod's annotations win, then the PodGroup's annotations, then its fields; what is overridden is ignored.
+// An empty annotation of the pod overrides too, and asks for the default; only the minimum has none.
 //
 // Bad values never stop it: they come back as problems that name the key, the value and what is
 // used instead. Whatever comes in, in the spec Min is from 0 to 100000, WaitTime positive if that of

@@ -196,8 +196,8 @@ func definesGang(pod *v1.Pod) (ok bool, bad *Problem) {
 	return true, nil
 }
 
-// describing are the annotations that describe a gang: those that pods and PodGroups may carry. The last one is a label,
-// too.
+// describing are the annotations that describe a gang: those that pods and PodGroups may carry. The last one is a
+// label, too.
 var describing = func() (names []string) {
 	for _, key := range keys.Table {
 		if slices.Contains(key.AnnotationOf, keys.Pod) && slices.Contains(key.AnnotationOf, keys.PodGroup) {

@@ -6,7 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // begin is what is known of how the members of a gang that run began to.
@@ -55,8 +55,8 @@ func (g *gang) hasStarted() bool {
 	}
 }
 
-// admitsSingly reports whether members may go alone now. While members are being evicted none comes: it would be evicted
-// with its gang.
+// admitsSingly reports whether members may go alone now. While members are being evicted none comes: it would be
+// evicted with its gang.
 func (g *gang) admitsSingly() bool { return g.hasStarted() && g.evicting == 0 }
 
 // updateStarted finds out whether the gang has started, and since when it is broken. It has to

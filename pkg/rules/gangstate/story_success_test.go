@@ -33,8 +33,8 @@ func ofOwner(gang, apiVersion, kind string, owner types.UID) func(*v1.Pod) {
 	}
 }
 
-// TestRanToSuccess: what ends because it is deleted has not run to success, whatever phase it has, unless it is of a Job
-// that has not counted it yet.
+// TestRanToSuccess: what ends because it is deleted has not run to success, whatever phase it has, unless it is of a
+// Job that has not counted it yet.
 func TestRanToSuccess(t *testing.T) {
 	job, set := ofOwner("x", "batch/v1", "Job", "job"), ofOwner("x", "apps/v1", "StatefulSet", "set")
 	for sentence, c := range map[string]struct {

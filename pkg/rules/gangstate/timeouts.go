@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // clocks are the times of a group that can run out. Both stand still while victims of

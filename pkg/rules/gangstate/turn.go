@@ -38,8 +38,8 @@ func (s *Gangs) Turn(group string) (t Turn, ok bool) {
 	return t, true
 }
 
-// Lead gives a group, by its name, its turn: its leader is let through, and returned. It is nil where the group does not
-// wait.
+// Lead gives a group, by its name, its turn: its leader is let through, and returned. It is nil where the group does
+// not wait.
 func (s *Gangs) Lead(group string, now time.Time) (leader *v1.Pod, e Effects) {
 	grp := s.groupOf(group)
 	if grp == nil || s.closed || grp.phase != awaiting {

@@ -14,8 +14,8 @@ type gap struct {
 	lacks int
 }
 
-// gapsOf lists the gaps in slices beside members with these numbers: the finest first, and of these the fullest. It also
-// returns all their numbers, with those taken.
+// gapsOf lists the gaps in slices beside members with these numbers: the finest first, and of these the fullest. It
+// also returns all their numbers, with those taken.
 func gapsOf(taken []int, levels []Level) (gaps []*gap, known map[int]bool) {
 	known = map[int]bool{}
 	for _, rank := range taken {
@@ -31,8 +31,8 @@ func gapsOf(taken []int, levels []Level) (gaps []*gap, known map[int]bool) {
 	return gaps, known
 }
 
-// gapsIn lists the gaps in slices of a size, the fullest first, beside members with these numbers. inside is the size of
-// the slices inside. known has the numbers that are taken, or in gaps of slices inside; those of the gaps are added.
+// gapsIn lists the gaps in slices of a size, the fullest first, beside members with these numbers. inside is the size
+// of the slices inside. known has the numbers that are taken, or in gaps of slices inside; those of the gaps are added.
 func gapsIn(taken []int, size, inside int, known map[int]bool) []*gap {
 	var gaps []*gap
 	of := map[int]*gap{} // by slice
@@ -114,8 +114,8 @@ func (l *layout) fillAt(ctx context.Context, depth int, gaps []*gap, run []int) 
 	return run, nil
 }
 
-// fillGap places units in a gap, in the domain of its slice: as many as there are members for, or else those that it takes. If one member does not
-// fit, one of another class may.
+// fillGap places units in a gap, in the domain of its slice: as many as there are members for, or else those that it
+// takes. If one member does not fit, one of another class may.
 func (l *layout) fillGap(ctx context.Context, home *branch, depth int, g *gap,
 	run []int) (rest []int, err error) {
 	var ranks []int

@@ -59,8 +59,8 @@ type line struct {
 	timed map[string]*job
 	// holding are the jobs for which something is held.
 	holding map[*job]bool
-	// candidates are gangs that have not come to the gate and would if it was their turn. members are they and the jobs that
-	// wait, by group.
+	// candidates are gangs that have not come to the gate and would if it was their turn. members are they and the jobs
+	// that wait, by group.
 	candidates map[string]*job
 	members    map[string]map[*job]bool
 	// urgent are the jobs that wait and have begun, candidates too.
@@ -127,8 +127,8 @@ func (b *Book) queue(name string) *queue {
 	return q
 }
 
-// forgetQueues forgets the queues that are not described and that nothing is in, and returns them. If any is not described
-// it costs a look at usages until one is found in each.
+// forgetQueues forgets the queues that are not described and that nothing is in, and returns them. If any is not
+// described it costs a look at usages until one is found in each.
 func (b *Book) forgetQueues() []string {
 	unused := map[string]bool{}
 	for name, q := range b.queues {

@@ -138,8 +138,8 @@ func (b *Book) countTurn(j *job, pod string, now Usage, n int64) {
 	}
 }
 
-// settle ends the turn of a job of which no pod waits for its place any more, or has one held. If none has got its place,
-// since all are gone or wait with another job, it has passed no job.
+// settle ends the turn of a job of which no pod waits for its place any more, or has one held. If none has got its
+// place, since all are gone or wait with another job, it has passed no job.
 func (b *Book) settle(name string) {
 	j := b.jobs[name]
 	if j == nil || j.phase != Admitted || j.turn.left+j.turn.held > 0 {

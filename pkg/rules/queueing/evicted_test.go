@@ -7,8 +7,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestEvicted: 8 GPUs, and two queues that share them. b has 4 and asks for 4 more; a gang of 4 GPUs of a was evicted. What
-// comes to b says whether a still asks for that.
+// TestEvicted: 8 GPUs, and two queues that share them. b has 4 and asks for 4 more; a gang of 4 GPUs of a was evicted.
+// What comes to b says whether a still asks for that.
 func TestEvicted(t *testing.T) {
 	const hold = 10 * time.Minute
 	successors := []string{"x0", "x1"}

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+	"github.com/lockstep-sh/lockstep/pkg/util/heaps"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // next returns the job that queues offer for the next turn; nil if there is none. It costs a look at each queue with

@@ -48,8 +48,8 @@ func (b *Book) Offer(offered Job, at Moment) {
 }
 
 // First returns the job whose turn it is, if the window has room for another one; candidates, and jobs that have begun
-// already, need no room. It is false if there is none. Jobs that would not come if they were called do not wait any more
-// then; see the effects.
+// already, need no room. It is false if there is none. Jobs that would not come if they were called do not wait any
+// more then; see the effects.
 func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effects) {
 	for b.phases[Waiting]+len(b.candidates) > 0 {
 		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.phases[Admitted] < b.limits.Window, now: at.Now}
@@ -75,9 +75,9 @@ func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effect
 	return Job{}, false, b.take()
 }
 
-// AddCandidate adds a gang that has not come to the gate, and would if it was its turn: First returns it in the order of all
-// jobs, whatever the limits of its queue. Only its Name, Title, Queue, Group, Priority, Created and Begun are known. If it
-// is one already it is replaced.
+// AddCandidate adds a gang that has not come to the gate, and would if it was its turn: First returns it in the order
+// of all jobs, whatever the limits of its queue. Only its Name, Title, Queue, Group, Priority, Created and Begun are
+// known. If it is one already it is replaced.
 func (b *Book) AddCandidate(gang Job) {
 	b.RemoveCandidate(gang.Name)
 	j := &job{asking: asking{Job: gang}, candidate: true}
@@ -219,9 +219,9 @@ func (b *Book) Gone(pod string, at Moment) Effects {
 	return b.take()
 }
 
-// Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call, or
-// lack members, the patience of jobs, and the waiting for jobs that do not fit; and it retries jobs that failed and may fit
-// by now.
+// Tick records that time has passed. It ends turns that led to nothing, the waiting of jobs that have no pod to call,
+// or lack members, the patience of jobs, and the waiting for jobs that do not fit; and it retries jobs that failed and
+// may fit by now.
 func (b *Book) Tick(at Moment) Effects {
 	for _, j := range b.timed {
 		switch {

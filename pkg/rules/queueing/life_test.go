@@ -248,8 +248,8 @@ func TestMadeWayFor(t *testing.T) {
 	}
 }
 
-// TestWaitedFor: once a job that came later was placed, others wait for a big one that did not fit, until none of its pods
-// asks for anything in it.
+// TestWaitedFor: once a job that came later was placed, others wait for a big one that did not fit, until none of its
+// pods asks for anything in it.
 func TestWaitedFor(t *testing.T) {
 	gone := func(job string) func(*Book, string) {
 		return func(b *Book, big string) { // counted for that job in the end

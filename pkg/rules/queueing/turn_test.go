@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
-// wait makes a job wait. One that names no pods has those that are counted in it and not placed, if they ask for what it
-// needs; or else it gets some that do, and count in no share.
+// wait makes a job wait. One that names no pods has those that are counted in it and not placed, if they ask for what
+// it needs; or else it gets some that do, and count in no share.
 func (b *Book) wait(j Job) {
 	if known := b.jobs[j.Name]; known != nil && len(j.Pods) == 0 {
 		var asked []Usage
@@ -37,8 +37,8 @@ func (b *Book) wait(j Job) {
 	b.offer(j)
 }
 
-// giveTurns gives turns as long as there are any, as a caller does that lets several in at once, and adds the pods that are
-// called to the effects of an input; except is a job whose pod is on its way.
+// giveTurns gives turns as long as there are any, as a caller does that lets several in at once, and adds the pods that
+// are called to the effects of an input; except is a job whose pod is on its way.
 func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 	c := called{Call: e.Call, Again: e.Again, Retry: e.Retry, Freed: e.Freed}
 	for {

@@ -6,8 +6,8 @@ import (
 )
 
 // TestWholeInItsTurn: a gang that loses a member in its turn leaves the turn to others, also if it is the member that
-// speaks for it: for a pod that is gone, or in another gang, it is not known whether its gang is whole. One that is whole
-// without that member keeps its turn, and so does one for which places are held.
+// speaks for it: for a pod that is gone, or in another gang, it is not known whether its gang is whole. One that is
+// whole without that member keeps its turn, and so does one for which places are held.
 func TestWholeInItsTurn(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		pods   []string // the first of them speaks for it

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/words"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // maxNames is how many nodes a message names.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/util/heaps"
 )
 
 // Job is what starts together: the gangs of a group, or one pod.

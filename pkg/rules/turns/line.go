@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/heaps"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 const (
@@ -24,7 +24,8 @@ const (
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
-	// mostInVain is how many more turns in a row a job may have in vain, with short pauses, until the next in order has one.
+	// mostInVain is how many more turns in a row a job may have in vain, with short pauses, until the next in order has
+	// one.
 	mostInVain = 10
 	shortPause = 20 * time.Millisecond
 	// patience is how long the others wait, in a row, for the first in order while its attempts place nothing. It is many

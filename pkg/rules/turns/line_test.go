@@ -14,7 +14,8 @@ import (
 
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// world is what happens outside a line, and a policy that orders jobs of queues by the name of their queue, then by rank.
+// world is what happens outside a line, and a policy that orders jobs of queues by the name of their queue, then by
+// rank.
 type world struct {
 	*Line
 	t   *testing.T

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/times"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // Next lets in the job whose turn it is; ok is false if there is none. byPolicy says whether the policy returned the

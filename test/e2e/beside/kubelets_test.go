@@ -22,8 +22,8 @@ import (
 // writers is how many statuses are written at a time.
 const writers = 16
 
-// kubelets are those of all nodes. Each takes pods in the order in which they arrive, and refuses those for which it has
-// no room beside the pods that it has taken.
+// kubelets are those of all nodes. Each takes pods in the order in which they arrive, and refuses those for which it
+// has no room beside the pods that it has taken.
 type kubelets struct {
 	client kubernetes.Interface
 

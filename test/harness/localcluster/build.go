@@ -40,8 +40,8 @@ var controlPlane = []program{
 	{name: "kwokctl", pkg: "sigs.k8s.io/kwok/cmd/kwokctl"},
 }
 
-// tools is what make verify, make generate, make bench and make release need, and the scheduler that tests and benchmarks
-// run beside ours, and what runs the nodes with Options.Kubelets, built on demand.
+// tools is what make verify, make generate, make bench and make release need, and the scheduler that tests and
+// benchmarks run beside ours, and what runs the nodes with Options.Kubelets, built on demand.
 var tools = []program{
 	{name: "benchstat", pkg: "golang.org/x/perf/cmd/benchstat"},
 	{name: "controller-gen", pkg: "sigs.k8s.io/controller-tools/cmd/controller-gen"},
@@ -74,10 +74,10 @@ const kubeVersion = "v1.37.2"
 // lockPoll is the interval of looking whether the other build that runs is done.
 const lockPoll = 200 * time.Millisecond
 
-// Build makes the control-plane binaries (etcd, kube-apiserver, kube-controller-manager, kubectl, kwok, kwokctl) from the
-// pinned modules of hack/tools into <repository>/.local/bin, and the tools that are named.
-// With kubernetes, a name as in Options.Kubernetes, it makes what a cluster of that version needs beside them.
-// What is up to date is left alone. Progress lines go to progress, which may be nil.
+// Build makes the control-plane binaries (etcd, kube-apiserver, kube-controller-manager, kubectl, kwok, kwokctl) from
+// the pinned modules of hack/tools into <repository>/.local/bin, and the tools that are named. With kubernetes, a name
+// as in Options.Kubernetes, it makes what a cluster of that version needs beside them. What is up to date is left
+// alone. Progress lines go to progress, which may be nil.
 func Build(ctx context.Context, progress io.Writer, kubernetes string, toolNames ...string) error {
 	r, err := releaseNamed(kubernetes)
 	if err != nil {

@@ -33,7 +33,8 @@ func (r release) minor() string {
 	return v[:strings.LastIndex(v, ".")]
 }
 
-// releaseNamed returns the release of a minor version (1.36) or of the very version (1.36.3, v1.36.3); the newest for "".
+// releaseNamed returns the release of a minor version (1.36) or of the very version (1.36.3, v1.36.3); the newest for
+// "".
 func releaseNamed(name string) (release, error) {
 	if name == "" {
 		return releases[0], nil
@@ -69,7 +70,8 @@ func (r release) programs() []program {
 
 // buildFlags stamp the version, without which kubectl and kwokctl cannot parse it. VCS stamping is off: it would make
 // every commit a new build, and fails in foreign-owned checkouts. There is nothing else, and both modules have the same
-// versions of what they share, so that what is compiled for the control plane serves make build, go vet and go test, too.
+// versions of what they share, so that what is compiled for the control plane serves make build, go vet and go test,
+// too.
 func (r release) buildFlags() []string {
 	_, minor, _ := strings.Cut(r.minor(), ".")
 	return []string{

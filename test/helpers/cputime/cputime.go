@@ -1,5 +1,5 @@
-// Package cputime has benchmarks report CPU time: on all cores, and, unlike the time on the clock, the same on a machine
-// that does other things too.
+// Package cputime has benchmarks report CPU time: on all cores, and, unlike the time on the clock, the same on a
+// machine that does other things too.
 package cputime
 
 import (

@@ -56,8 +56,8 @@ func Commands(t *testing.T, program func() *cobra.Command, looksAt func(*cobra.C
 	return n
 }
 
-// Fields checks that docs list the fields of what is printed as data, by the beginning of the row of docs/kubectl-gang.md
-// that has them.
+// Fields checks that docs list the fields of what is printed as data, by the beginning of the row of
+// docs/kubectl-gang.md that has them.
 func Fields(t *testing.T, values map[string]any) {
 	t.Helper()
 	doc := read(t, "kubectl-gang.md")

@@ -211,8 +211,8 @@ func (w *world) units() (all []unit) {
 // need is what a unit asks for in all.
 func (u unit) need() int64 { return int64(u.count) * u.size }
 
-// before reports whether u ranks before v: "by priority and then age"; members above the minimum come "after the minimums
-// of all gangs of the same priority".
+// before reports whether u ranks before v: "by priority and then age"; members above the minimum come "after the
+// minimums of all gangs of the same priority".
 func (u unit) before(v unit) bool {
 	switch {
 	case u.priority != v.priority:

@@ -32,7 +32,8 @@ func TestAlerts(t *testing.T) {
 	goPrometheus(t, "test", "-count=1", ".")
 }
 
-// TestDocsSayWhatAlertsMean: each alert has a heading of its own, to which it links, and no alert that does not exist has one.
+// TestDocsSayWhatAlertsMean: each alert has a heading of its own, to which it links, and no alert that does not exist
+// has one.
 func TestDocsSayWhatAlertsMean(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "monitoring.md"))
 	if err != nil {
@@ -56,7 +57,8 @@ func TestDocsSayWhatAlertsMean(t *testing.T) {
 	}
 }
 
-// TestQueries: every query of the dashboard has an answer from what the binaries export, and every series that an alert looks at is there.
+// TestQueries: every query of the dashboard has an answer from what the binaries export, and every series that an alert
+// looks at is there.
 func TestQueries(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "prometheus")
 	goPrometheus(t, "build", "-o", binary, "github.com/prometheus/prometheus/cmd/prometheus")
@@ -156,8 +158,8 @@ func (p *prometheus) answers(q query) error {
 // never are selectors of which a cluster that is well has no series. The metric has to be there, with these labels.
 var never = map[string]bool{`lockstep_migration_migrations_total{phase="Failed"}`: true}
 
-// known returns an error for the selectors in a query for which there are no series. Of what is compared other than for equality,
-// such as the codes of failed requests, only the label has to be there.
+// known returns an error for the selectors in a query for which there are no series. Of what is compared other than for
+// equality, such as the codes of failed requests, only the label has to be there.
 func (p *prometheus) known(q query) error {
 	var tree any
 	if err := p.get("parse_query", url.Values{"query": {q.expr}}, &tree); err != nil {

@@ -22,8 +22,8 @@ import (
 
 var from = flag.String("from", "", "the commit to upgrade from, and to go back to")
 
-// TestUpgradeAndWayBack: what runs runs on, on the same nodes, and a gang that waits goes on waiting, and starts whole when there is
-// room for it, whichever build was there when it came.
+// TestUpgradeAndWayBack: what runs runs on, on the same nodes, and a gang that waits goes on waiting, and starts whole
+// when there is room for it, whichever build was there when it came.
 func TestUpgradeAndWayBack(t *testing.T) {
 	if *from == "" {
 		t.Skip("-from names no commit")
@@ -70,8 +70,8 @@ func TestUpgradeAndWayBack(t *testing.T) {
 	u.unchanged("a start after the way back", before)
 }
 
-// checkout builds the scheduler and the controller of the commit, and returns the folder with its files. That is the same each time:
-// what was compiled there is not compiled again.
+// checkout builds the scheduler and the controller of the commit, and returns the folder with its files. That is the
+// same each time: what was compiled there is not compiled again.
 func checkout(t *testing.T, root string) string {
 	t.Helper()
 	dir := filepath.Join(root, ".local", "upgrade")
@@ -98,7 +98,8 @@ type upgrade struct {
 	running []*localcluster.Process
 }
 
-// install starts the programs of a build, ends those that ran before, as a rollout does, and waits until the new ones lead.
+// install starts the programs of a build, ends those that ran before, as a rollout does, and waits until the new ones
+// lead.
 func (u *upgrade) install(b build) {
 	u.Helper()
 	before := u.running

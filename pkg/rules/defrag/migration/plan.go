@@ -152,8 +152,8 @@ func NextPlan(p *v1alpha1.DefragmentationPlan, seen PlanSeen, now time.Time) Pla
 	return s.out
 }
 
-// Unmade returns the status of a plan after the PodMigration of a move could not be made: the move has failed, and no more
-// begin.
+// Unmade returns the status of a plan after the PodMigration of a move could not be made: the move has failed, and no
+// more begin.
 func Unmade(p *v1alpha1.DefragmentationPlan, move int, why string, now time.Time) v1alpha1.DefragmentationPlanStatus {
 	s := &planStep{p: p, now: now}
 	p.Status.DeepCopyInto(&s.out.Status)

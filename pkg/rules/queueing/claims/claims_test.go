@@ -111,8 +111,8 @@ func TestDevicesOf(t *testing.T) {
 	}
 }
 
-// pod returns a pod, older the sooner it comes in the alphabet, with claims of these names; "template:NAME" is one to be
-// made, "template:NAME=CLAIM" one that was.
+// pod returns a pod, older the sooner it comes in the alphabet, with claims of these names; "template:NAME" is one to
+// be made, "template:NAME=CLAIM" one that was.
 func pod(name string, claims ...string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(time.Unix(int64(name[0]), 0)),

@@ -22,7 +22,8 @@ func devicesOf(spec *resourceapi.ResourceClaimSpec, allocation *resourceapi.Allo
 	return counts
 }
 
-// asked counts the devices that a claim asks for: of alternatives those of the first, and of all devices that match one.
+// asked counts the devices that a claim asks for: of alternatives those of the first, and of all devices that match
+// one.
 func asked(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
 	counts := map[string]int64{}
 	for i := range spec.Devices.Requests {
@@ -47,8 +48,8 @@ func atLeast(mode resourceapi.DeviceAllocationMode, count int64) int64 {
 	return min(max(count, 1), resourceapi.AllocationResultsMaxSize)
 }
 
-// classOf returns the class of a request, or of an alternative of it, by the name in an allocation; empty if there is no
-// such request.
+// classOf returns the class of a request, or of an alternative of it, by the name in an allocation; empty if there is
+// no such request.
 func classOf(spec *resourceapi.ResourceClaimSpec, name string) string {
 	for i := range spec.Devices.Requests {
 		request := &spec.Devices.Requests[i]

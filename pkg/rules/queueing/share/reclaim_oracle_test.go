@@ -465,8 +465,8 @@ func (w *world) children(of string) (names []string, any bool) {
 }
 
 // TestReclaimComesToRest: whatever the sizes of jobs, and in whatever order they come, queues take back what is theirs
-// and then nothing moves; nothing is taken that the rules do not allow, and no job waits that is owed its place. The job
-// goes first with which a queue got more than it deserves, if that is enough.
+// and then nothing moves; nothing is taken that the rules do not allow, and no job waits that is owed its place. The
+// job goes first with which a queue got more than it deserves, if that is enough.
 func TestReclaimComesToRest(t *testing.T) {
 	gave := 0
 	for seed := range uint64(90) {

@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/heaps"
+	"github.com/lockstep-sh/lockstep/pkg/util/heaps"
 )
 
 // Claim is what one claimant asks of one resource.

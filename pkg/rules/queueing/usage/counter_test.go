@@ -145,8 +145,8 @@ func (c *counted) uses(o *objects) map[string]string {
 	return uses
 }
 
-// running returns what a queue uses, of all resources together: its pods that have a node, and what is held on nodes that
-// exist, of which one for each pod that moves counts only beyond the pod.
+// running returns what a queue uses, of all resources together: its pods that have a node, and what is held on nodes
+// that exist, of which one for each pod that moves counts only beyond the pod.
 func (o *objects) running(queue string) (sum int64) {
 	is := func(pod *v1.Pod) bool {
 		return pod != nil && pod.Spec.SchedulerName == ours && nodeOf(pod) != "" && pod.Labels[v1alpha1.QueueLabel] == queue
@@ -190,7 +190,8 @@ func (o *objects) has(pod *v1.Pod) resource.Vector {
 	return has
 }
 
-// asks returns what a pod asks for: with the devices of its claim, if it is the first on a node that names it, or none is.
+// asks returns what a pod asks for: with the devices of its claim, if it is the first on a node that names it, or none
+// is.
 func (o *objects) asks(pod *v1.Pod) resource.Vector {
 	asks := resource.OfPod(pod)
 	claimOf := func(pod *v1.Pod) string {

@@ -1,5 +1,5 @@
-// Package defrag is kubectl gang defrag: DefragmentationPlans, their moves, and their approval.
-package defrag
+// Package defragplans is kubectl gang defrag: DefragmentationPlans, their moves, and their approval.
+package defragplans
 
 import (
 	"context"

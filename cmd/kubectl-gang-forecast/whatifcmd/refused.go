@@ -1,4 +1,4 @@
-package whatif
+package whatifcmd
 
 import (
 	"context"

@@ -64,7 +64,7 @@ func begin(t *testing.T) *stage {
 	config := c.RESTConfig()
 	config.QPS = -1
 	s := &stage{T: t, client: dynamic.NewForConfigOrDie(config), clientset: kubernetes.NewForConfigOrDie(config)}
-	file := filepath.Join(root, "test", "badinput", "testdata", "scheduler.yaml")
+	file := filepath.Join(root, "test", "e2e", "badinput", "testdata", "scheduler.yaml")
 	s.metrics = fmt.Sprintf("https://127.0.0.1:%d/metrics", port)
 	for name, args := range map[string][]string{
 		"lockstep-scheduler":  {"--kubeconfig=" + c.Kubeconfig(), "--config=" + file, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port), "--authorization-always-allow-paths=/metrics"},

@@ -1,5 +1,5 @@
-// Package whatif is the command that reports what the scheduler would do with pods that are not created.
-package whatif
+// Package whatifcmd is the command that reports what the scheduler would do with pods that are not created.
+package whatifcmd
 
 import (
 	"context"
