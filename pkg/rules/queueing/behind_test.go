@@ -2,7 +2,6 @@ package queueing
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -138,27 +137,6 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		reason, words := b.Blocked(goal)
 		if RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words}) {
 			t.Errorf("%s: 5 of 10 are used, and it asks for 6: room does not help it, and it is told %s: %q", c.where, reason, words)
-		}
-	}
-}
-
-// TestNamesTheFirst: a job that is behind others is told which comes first; that another one does is no news.
-func TestNamesTheFirst(t *testing.T) {
-	at := ready
-	b := opened(Limits{Window: 10}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
-	for i, n := range []int64{4, 5, 6} {
-		name := comes(b, "a", i+1, n, at)
-		b.failNow(name, Failure{Job: name, Title: "gang " + name, Gang: true}, at)
-	}
-	for _, first := range []string{"a-1", "a-2"} {
-		b.News(at)
-		if reason, words := b.Blocked("a-3"); reason != Behind || !strings.HasSuffix(words, "; the first of them is gang "+first) {
-			t.Errorf("it is told %s: %s, want that %s is the first", reason, words, first)
-		}
-		b.goneNow("a-1", at)
-		comes(b, "a", 4, 1, at)
-		if news := b.News(at); slices.Contains(news.Members, "a-3") {
-			t.Errorf("that %s has gone, and others still come before it, is told as news", first)
 		}
 	}
 }

@@ -41,14 +41,11 @@ type ceiling struct {
 	ceilingKey
 	of                *queue
 	most, used, asked int64
-	// first is the first job that asks for any, by its name for users.
-	first string
 }
 
 // wish is what a job would have, under each ceiling, in order.
 type wish struct {
 	name     string
-	title    string
 	priority int32
 	created  time.Time
 	asks     []ask
@@ -137,15 +134,13 @@ func (w *wishes) compute() {
 	w.order = slices.DeleteFunc(w.order, func(one *wish) bool { return w.of[one.name] != one })
 	slices.SortFunc(w.order, compareWishes)
 	for _, c := range w.ceilings {
-		c.used, c.asked, c.first = c.of.used[c.name]-c.of.turns[c.name], 0, ""
+		c.used, c.asked = c.of.used[c.name]-c.of.turns[c.name], 0
 	}
 	for _, one := range w.order {
 		one.beyond, one.over = one.overCeiling()
 		if one.overLimit || one.counts && !one.over {
 			for _, a := range one.asks {
-				if a.under.asked += a.more; a.more > 0 {
-					a.under.first = cmp.Or(a.under.first, one.title)
-				}
+				a.under.asked += a.more
 			}
 		}
 	}
@@ -157,7 +152,7 @@ func (w *wishes) compute() {
 func (w *wish) overCeiling() (first Bound, over bool) {
 	for _, a := range w.asks {
 		c := a.under
-		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised, Ahead: c.asked, First: c.first, Need: a.need, Most: c.most}
+		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised, Ahead: c.asked, Need: a.need, Most: c.most}
 		switch {
 		case a.need == 0 || !bound.Exceeded(0):
 		case !bound.behindOthers():
@@ -177,7 +172,7 @@ func (b *Book) wish(j *job) *wish {
 	}
 	queues := slices.Sorted(maps.Keys(needs))
 	shut, _ := b.Shut(queues...)
-	one := &wish{name: j.Name, title: j.Title, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && shut == "", overLimit: j.turn.overLimit}
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && shut == "", overLimit: j.turn.overLimit}
 	for _, queue := range queues {
 		for _, c := range b.ceilingsAbove(queue) {
 			need := needs[queue][c.name]

@@ -21,7 +21,7 @@ func (b *Book) Blocked(name string) (Reason, string) {
 	case j.blocked.take(b.blockOf(j)):
 		j.blocked.unheard, b.wishes.changed = true, true // the caller need not be the one that reports it
 	}
-	return j.blocked.reason, j.blocked.text()
+	return j.blocked.reason, j.blocked.words
 }
 
 // blocked is what keeps a job from more nodes, or did a short while ago.
@@ -38,12 +38,7 @@ type blocked struct {
 type block struct {
 	reason Reason
 	words  string
-	// first is the first of the jobs that come before. Users are told it, but another one is no news.
-	first string
 }
-
-// text returns it in words for users.
-func (b block) text() string { return b.words + textFirst(b.first) }
 
 // weight is higher for what is worse: 0 for nothing, 1 for jobs that come before and would have the nodes, since room
 // that there is now helps then, and 2 for limits of queues.
@@ -62,14 +57,10 @@ func (b block) weight() int {
 func (b *Book) blockOf(j *job) block {
 	queues := slices.Sorted(maps.Keys(b.missing(j)))
 	if reason, words := b.Shut(append(queues, j.Queue)...); reason != "" {
-		return block{reason: reason, words: words}
+		return block{reason, words}
 	}
 	if bound, beyond := b.beyond(j.Name); beyond {
-		now := block{reason: bound.Code(), words: bound.Brief()}
-		if now.reason == Behind {
-			now.first = bound.First
-		}
-		return now
+		return block{bound.Code(), bound.Brief()}
 	}
 	return block{}
 }
@@ -79,7 +70,7 @@ func (b *blocked) take(now block) (isNew bool) {
 	if now.weight() < b.weight() {
 		return false
 	}
-	isNew = now.reason != b.reason || now.words != b.words
+	isNew = now != b.block
 	*b = blocked{block: now, unheard: b.unheard}
 	return isNew
 }

@@ -22,10 +22,8 @@ type Bound struct {
 	// the share, which the queue has to be below before the job is admitted, or the ceiling, which
 	// it may not be above afterwards.
 	Used, Need, Most int64
-	// Ahead is the part of Used that jobs that come before ask for, and do not have. First is the first of these jobs, by
-	// its name for users.
+	// Ahead is the part of Used that jobs that come before ask for, and do not have.
 	Ahead int64
-	First string
 	// Freed is what other pods would give back in a what-if. A job that takes no more than that may
 	// be above the share.
 	Freed int64
@@ -71,7 +69,7 @@ func (b Bound) String() string {
 		}
 		return fmt.Sprintf("queue %q is %s its share: %s used, its share is %s", b.Queue, stands, only(b.Resource, b.Used), only(b.Resource, b.Most))
 	case b.behindOthers():
-		return b.Brief() + textFirst(b.First)
+		return b.Brief()
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: %s used, %s asked for",
 		b.Queue, only(b.Resource, b.Most), only(b.Resource, b.Used), only(b.Resource, b.Need))
@@ -88,14 +86,6 @@ func (b Bound) Brief() string {
 		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
 	}
 	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
-}
-
-// textFirst names the first of the jobs that come before; empty for none.
-func textFirst(job string) string {
-	if job == "" {
-		return ""
-	}
-	return "; the first of them is " + job
 }
 
 // only formats an amount of one resource, also 0.

@@ -172,7 +172,7 @@ func (b *Book) Report(name string, at Moment) (Report, bool) {
 	j := b.jobs[name]
 	switch {
 	case j != nil && j.phase == Failed && !j.Gang:
-		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.text(), Failed: true}, j.blocked.reason != ""
+		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words, Failed: true}, j.blocked.reason != ""
 	case j == nil || j.phase != Waiting || !j.tried.IsZero(): // its pods' conditions say what was tried
 		return Report{}, false
 	}
