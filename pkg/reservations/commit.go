@@ -63,7 +63,6 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 	last, pods := mine.writing, maps.Clone(e.pods)
 	r.mu.Unlock()
 	if last {
-		r.writing.Add(1)
 		err := r.checkStored(pods)
 		if err == nil {
 			err = r.commit(ctx, name, e, mine.at)
@@ -75,8 +74,6 @@ func (r *Registry) Bind(ctx context.Context, pod *v1.Pod, node string) error {
 		}
 		close(mine.done)
 		r.mu.Unlock()
-		r.writing.Add(-1)
-		r.holds.ReportFreed(slices.Collect(maps.Values(mine.at))...) // owners need not wait any more
 		return err
 	}
 	select {
@@ -127,10 +124,14 @@ func (r *Registry) commit(ctx context.Context, name string, e *entry, at map[int
 		next, err := r.withPlacements(base, e, at)
 		if err == nil {
 			var written *v1alpha1.Reservation
+			r.beginWrite(e)
 			if written, err = r.writeStatus(ctx, next); err == nil {
 				commitDuration.Observe(r.clock.Since(started).Seconds())
-				return r.holdPlacements(written, e, at)
+				err = r.holdPlacements(written, e, at)
+				r.endWrite(e, at)
+				return err
 			}
+			r.endWrite(e, at)
 			if isPermanent(err) {
 				return fmt.Errorf("writing the placements of Reservation %q: %w", name, err)
 			}
@@ -146,6 +147,23 @@ func (r *Registry) commit(ctx context.Context, name string, e *entry, at map[int
 			return err
 		}
 	}
+}
+
+// beginWrite records that the first placements of a Reservation are being written: its owners wait meanwhile.
+func (r *Registry) beginWrite(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.writing = len(e.places) == 0 // of others, owners use what is held
+	r.writing.Add(1)
+}
+
+// endWrite records that the write is over, whether or not the placements are held: owners need not wait any more.
+func (r *Registry) endWrite(e *entry, at map[int32]string) {
+	r.mu.Lock()
+	e.writing = false
+	r.writing.Add(-1)
+	r.mu.Unlock()
+	r.holds.ReportFreed(slices.Collect(maps.Values(at))...)
 }
 
 // readAgain reads a Reservation again. If that fails temporarily, it returns what was known.

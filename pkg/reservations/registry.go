@@ -118,6 +118,8 @@ type entry struct {
 	// attempt counts how often reserve pods were created.
 	attempt int
 	round   *round
+	// writing: its first placements are being written.
+	writing bool
 	// why it has no place, as in the condition of its reserve pods.
 	why string
 	// refusal is why no place is sought for it; empty if one is.
@@ -324,7 +326,7 @@ func (r *Registry) Missing(pod *v1.Pod) string {
 	defer r.mu.RUnlock()
 	if !named {
 		for _, e := range r.owned(pod) {
-			if e.round != nil && e.round.writing {
+			if e.writing {
 				return "the placements of its Reservation \"" + e.object.Name + "\" are being written"
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -14,8 +15,22 @@ import (
 // (pkg/admission/waitingroom/events.go), and lets its leader through in its turn.
 func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}},
+		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel}, QueueingHintFn: pl.afterNodeChange},
 	}, nil
+}
+
+// afterNodeChange tells kube-scheduler's queue to try members again that the gate lets through. It costs pods in no
+// gang nothing.
+func (pl *Gang) afterNodeChange(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.QueueingHint, error) {
+	if _, _, member := gangstate.KeyOf(pod); !member || pl.gangs.Outside(pod) {
+		return fwk.QueueSkip, nil
+	}
+	var refusal string
+	pl.gangs.Look(func(s *gangstate.Gangs) { _, refusal = s.Queue(pod) })
+	if refusal != "" {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
 }
 
 // PreEnqueue admits the leaders of complete groups, members that a plan

@@ -43,8 +43,8 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 			return reconcile.Result{RequeueAfter: jobInterval}, err
 		}
 		f.ended = true
-		if says {
-			return r.write(ctx, pg, changes(pg.Status, nextStatus(pg, f, metav1.NewTime(r.clock.Now()))))
+		if fields := changes(pg.Status, nextStatus(pg, f, metav1.NewTime(r.clock.Now()))); says && len(fields) > 0 {
+			return r.write(ctx, pg, fields)
 		}
 	}
 	if !recorded {

@@ -62,10 +62,11 @@ func (a *Attempt) Members() int {
 	return n
 }
 
-// Outranks returns the names of those of some groups that come after that of the attempt, in the order given.
+// Outranks returns the names of those of some groups that come after that of the attempt, in the order given. Its own
+// group may have another rank by now.
 func (a *Attempt) Outranks(groups []turns.Rank) (names []string) {
 	for _, rank := range groups {
-		if a.Rank.Compare(rank) < 0 {
+		if rank.Name != a.Group && a.Rank.Compare(rank) < 0 {
 			names = append(names, rank.Name)
 		}
 	}

@@ -35,6 +35,10 @@ type Explanation struct {
 	Object Ref
 }
 
+// longestEnd is how long after their grace period pods that are being deleted may take to be gone. Those that take
+// longer are stuck, such as on a node that is lost.
+const longestEnd = 30 * time.Second
+
 // Explain returns why a gang waits. ok is false if the gang is not known.
 func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 	g := s.gangs[key]
@@ -42,7 +46,8 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return Explanation{}, false
 	}
 	e = Explanation{Gang: key, Group: g.group.holder(), Min: g.spec.Min, Created: g.created(), Object: g.ref()}
-	if g.object() == nil && g.spec.Min == 0 && g.countOf((*member).dying) > 0 {
+	ends := func(m *member) bool { return m.dying() && s.ticked.Sub(m.pod.DeletionTimestamp.Time) < longestEnd }
+	if g.object() == nil && g.spec.Min == 0 && g.countOf(ends) > 0 {
 		return e, true // it is being deleted, and its PodGroup went first
 	}
 	stale := func(m *member) bool {

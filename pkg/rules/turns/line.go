@@ -107,9 +107,8 @@ type Line struct {
 	// inVain is the job that had its last turns in vain, and turnsInVain how many more in a row, with short pauses.
 	inVain      string
 	turnsInVain int
-	// keptFor is the first in order that the others wait for, and keptSince since when; while they may go ahead of it,
-	// that is in the future.
-	keptFor   string
+	// keptSince is since when the others wait for the first in order; zero if they do not, and while they may go ahead of
+	// it, in the future.
 	keptSince time.Time
 	// look: resting jobs may have become candidates; they may by time alone at wakeAt.
 	look   bool
@@ -283,7 +282,7 @@ func (l *Line) Fail(missed Job, o Outcome, now time.Time) {
 		l.restedCovered = false
 	}
 	if l.turn.failed = !o.Some; o.Some {
-		l.keptFor = ""
+		l.keptSince = time.Time{}
 	}
 	if o.Some || l.inVain != name || pauseAfter(o.Cost) > shortPause {
 		l.inVain, l.turnsInVain = name, 0

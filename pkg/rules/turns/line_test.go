@@ -578,6 +578,24 @@ func TestStories(t *testing.T) {
 			},
 			"gang nobody low lower gang",
 		},
+		"also where two gangs wait for each other's pauses": {
+			func(w *world) {
+				w.come(strict("a", 9), strict("b", 8), pod("low", 1))
+				w.tryAll(0)
+				for w.log[len(w.log)-1] != "low" {
+					w.Happen(Freed)
+					w.next()
+					w.fail(200, 25*time.Millisecond)
+					if w.next() == "nobody" { // b pauses
+						w.now = w.now.Add(40 * time.Millisecond)
+						w.Happen(Freed)
+						w.next() // a pauses
+						w.now = w.now.Add(60 * time.Millisecond)
+					}
+				}
+			},
+			"a b low nobody" + strings.Repeat(" a nobody nobody", 4) + " a low",
+		},
 		"and again after as long in the next pause": {
 			func(w *world) {
 				w.come(strict("gang", 9), pod("low", 1))

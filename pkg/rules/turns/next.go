@@ -24,7 +24,7 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	j, late, until := l.choose(now, first, queues)
 	if j == nil {
 		if len(l.candidates) == 0 {
-			l.keptFor, l.turnsInVain = "", 0 // all were looked at
+			l.keptSince, l.turnsInVain = time.Time{}, 0 // all were looked at
 		}
 		return Job{}, false, false, times.Earlier(until, l.wakeAt)
 	}
@@ -183,19 +183,25 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late b
 	if first == nil {
 		return nil, false, time.Time{}
 	}
+	end := first.pauseEnds(l)
 	if first.pauses(l, now) {
-		end := first.pauseEnds(l)
-		if l.keptFor != first.Name {
-			l.keptFor, l.keptSince = first.Name, now
+		if !queues { // the first of all may be another
+			return nil, false, end
+		}
+		if l.keptSince.IsZero() {
+			l.keptSince = now
 		}
 		if until := l.keptSince.Add(patience); !now.Before(l.keptSince) && now.Before(until) {
 			return nil, false, times.Earlier(end, until)
 		}
-		if other := l.meanwhile(now, first, queues); other != nil {
+		if other := l.meanwhile(now, first); other != nil {
 			l.keptSince = end
 			return other, false, time.Time{}
 		}
 		return nil, false, times.Earlier(end, now.Add(lookAgain))
+	}
+	if now.Sub(end) > patience {
+		l.keptSince = time.Time{}
 	}
 	if l.inVain == first.Name && l.turnsInVain >= mostInVain {
 		l.turnsInVain = 0
@@ -227,11 +233,9 @@ func (j *job) pauseEnds(l *Line) time.Time {
 // meanwhile returns the job that has its turn while the first in order waits for the end of a pause: the first of those
 // that the policy has and of single pods, or the one that came first of those that were never tried, if the first in
 // order was looked at since; nil for none.
-func (l *Line) meanwhile(now time.Time, first *job, queues bool) (next *job) {
-	if queues {
-		if has, ok := l.policy.First(Had); ok {
-			next = l.had(has)
-		}
+func (l *Line) meanwhile(now time.Time, first *job) (next *job) {
+	if has, ok := l.policy.First(Had); ok {
+		next = l.had(has)
 	}
 	if singles := l.singles.Items; len(singles) > 0 && !singles[0].pauses(l, now) && (next == nil || singles[0].Rank.Compare(next.Rank) < 0) {
 		next = singles[0]
@@ -241,7 +245,7 @@ func (l *Line) meanwhile(now time.Time, first *job, queues bool) (next *job) {
 	}
 	l.lookForLate(now)
 	for _, j := range l.late {
-		if j.isLate(l, now) && j.fresh && (j.Queue == "" || queues) && !first.last.at.Before(j.came) {
+		if j.isLate(l, now) && j.fresh && !first.last.at.Before(j.came) {
 			return j
 		}
 	}
