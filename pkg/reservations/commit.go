@@ -153,7 +153,7 @@ func (r *Registry) commit(ctx context.Context, name string, e *entry, at map[int
 func (r *Registry) beginWrite(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e.writing = len(e.places) == 0 // of others, owners use what is held
+	e.writing = len(e.places) == 0
 	r.writing.Add(1)
 }
 
