@@ -22,8 +22,9 @@ func conditionsOf(pg *coscheduling.PodGroup, f facts, now metav1.Time) []metav1.
 	if current != nil && !isOurs(pg, current) && stands(current, want, f) {
 		return pg.Status.Conditions
 	}
-	// for a gang that runs with less than its minimum the scheduler writes nothing here, but on its pods
-	if f.Bound.N > 0 {
+	// What the scheduler has written on the pods holds. For a gang that runs with less than its minimum it writes nothing
+	// here, and what it had written here may have been replaced before all members were seen.
+	if f.Bound.N > 0 || f.refused {
 		f.quote(&want)
 	}
 	want.ObservedGeneration = pg.Generation

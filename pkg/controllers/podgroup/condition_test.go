@@ -56,6 +56,7 @@ func TestCondition(t *testing.T) {
 	)
 	noRoom := pods("running", "refused")
 	noRoom[1].Status.Conditions[0].Message = short.Message
+	tried := with(pods("refused", "refused"), func(_ int, p *v1.Pod) { p.Status.Conditions[0].Message = short.Message })
 	for name, tc := range map[string]struct {
 		was  *metav1.Condition
 		by   string
@@ -75,6 +76,7 @@ func TestCondition(t *testing.T) {
 		"another scheduler has them":                       {nil, "", with(pods("waiting", "waiting"), func(_ int, p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), left},
 		"the scheduler's explanation stands":               {short, scheduler, pods("refused", "refused"), short},
 		"also where managers are unknown":                  {short, "", pods("refused", "refused"), short},
+		"and is there again once all are seen":             {one, objects.FieldOwner, tried, short},
 		"not against facts":                                {short, scheduler, pods("refused"), one},
 		"and it is over when they are bound":               {short, scheduler, pods("bound", "bound"), bound},
 		"timed out members are no news":                    {timedOut, scheduler, pods("expired", "expired"), timedOut},
