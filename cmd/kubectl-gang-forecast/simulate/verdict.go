@@ -37,7 +37,7 @@ func (v *Verdict) isOpen() bool { return v.Node == "" && v.Reason == "" }
 const ReasonOtherScheduler = "OtherScheduler"
 
 // ReasonKeptOut is the reason of a pod that a plugin keeps out of the scheduling queue, and of those in its gang: for
-// example, its ResourceClaim does not exist.
+// example, its ResourceClaim does not exist. It is also that of a pod that is being deleted.
 const ReasonKeptOut = "KeptOut"
 
 // Answer is what the scheduler decided.
@@ -165,6 +165,9 @@ func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explana
 	case l.scheduler.Profiles[pod.Spec.SchedulerName] == nil:
 		v.Reason, v.stands = ReasonOtherScheduler, true
 		v.Message = fmt.Sprintf("spec.schedulerName is %q, of which the scheduler has no profile: it has %s", pod.Spec.SchedulerName, strings.Join(l.Profiles(), ", "))
+		return v
+	case pod.DeletionTimestamp != nil:
+		v.Reason, v.Message, v.stands = ReasonKeptOut, "it is being deleted", true
 		return v
 	case len(pod.Spec.SchedulingGates) > 0:
 		v.Reason, v.Message, v.stands = v1.PodReasonSchedulingGated, "spec.schedulingGates is not empty: it is not scheduled before that is", true
