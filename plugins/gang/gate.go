@@ -19,8 +19,8 @@ func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 	}, nil
 }
 
-// afterNodeChange tells kube-scheduler's queue to try members again that the gate lets through. It costs pods in no
-// gang nothing.
+// afterNodeChange makes kube-scheduler's queue try members again that the gate lets through. It skips pods in no gang
+// without a lock.
 func (pl *Gang) afterNodeChange(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.QueueingHint, error) {
 	if _, _, member := gangstate.KeyOf(pod); !member || pl.gangs.Outside(pod) {
 		return fwk.QueueSkip, nil

@@ -319,7 +319,7 @@ type PlannedMove struct {
 	// +optional
 	PodGroup string `json:"podGroup,omitempty"`
 	// SucceededGone is how many members of its gang had run to success and were gone when the plan was made, and count
-	// towards the gang's minimum: what is stored does not tell of them any more.
+	// towards the gang's minimum: the API server no longer has them.
 	//
 	// +optional
 	SucceededGone int32  `json:"succeededGone,omitempty"`

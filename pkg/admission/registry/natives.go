@@ -68,7 +68,7 @@ func (n *natives) put(key gangstate.Key, said *gangstate.Object) *gangstate.Obje
 }
 
 // describeNative passes on what a native PodGroup defines; nil if it is gone: pods that still name it wait for another
-// one. If it is no gang any more, its pods leave the gang; if it has become one, they join it.
+// one. If it is no longer a gang, its pods leave the gang; if it has become one, they join it.
 func (r *Registry) describeNative(ctx context.Context, key gangstate.Key, said *gangstate.Object) {
 	was := r.natives.put(key, said)
 	if r.leaveNative {

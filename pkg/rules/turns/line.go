@@ -27,6 +27,7 @@ const (
 	// mostInVain is how many more turns in a row a job may have in vain, with short pauses, until the next in order has
 	// one.
 	mostInVain = 10
+	// shortPause is the longest pause that counts as short: hardly anybody has a turn in it.
 	shortPause = 20 * time.Millisecond
 	// patience is how long the others wait, in a row, for the first in order while its attempts place nothing. It is many
 	// times what an attempt takes, also where other programs keep all cores busy.

@@ -200,7 +200,7 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late b
 		}
 		return nil, false, times.Earlier(end, now.Add(lookAgain))
 	}
-	if now.Sub(end) > patience {
+	if now.Sub(end) > patience { // nobody has had to wait of late
 		l.keptSince = time.Time{}
 	}
 	if l.inVain == first.Name && l.turnsInVain >= mostInVain {
