@@ -97,7 +97,7 @@ func (s *schedulers) of(configFile string) (*defragmentation.Scheduler, error) {
 		return nil, err
 	}
 	made := &defragmentation.Scheduler{
-		Look: standby.Look, Profiles: standby.Profiles, Gangs: standby.Set.Gangs(), Holds: standby.Set.Holds(), Plugins: standby.Set.Extensions(), Client: c,
+		Look: standby.Look, Profiles: standby.Profiles, Gangs: standby.Set.Gangs(), Holds: standby.Set.Ledger(), Plugins: standby.Set.Extensions(), Client: c,
 	}
 	s.by[configFile] = made
 	return made, nil

@@ -171,7 +171,7 @@ func faults(t *testing.T, key, value string) bool {
 	annotations[key] = value
 	defaults := gangstate.Defaults{WaitTime: time.Minute, Topology: gangstate.Topology{Levels: []gangstate.TopologyLevel{{Key: "rack", Name: "RackLayer"}}}}
 	_, problems := gangstate.Parse(gangstate.Key{Namespace: "ns", Name: "train"}, nil, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}, defaults)
-	return slices.ContainsFunc(problems, func(p gangstate.Problem) bool { return p.Key == key })
+	return slices.ContainsFunc(problems, func(p gangstate.KeyProblem) bool { return p.Key == key })
 }
 
 func TestPolicyAgreesWithTheParser(t *testing.T) {

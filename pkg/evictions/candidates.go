@@ -83,7 +83,7 @@ type Candidates struct {
 type Candidate struct {
 	Of Owner
 	// Gangs is empty for a single pod.
-	Gangs []gangstate.Footprint
+	Gangs []gangstate.RunningGang
 	// pod is the first of its pods that was found.
 	pod *v1.Pod
 }
@@ -160,7 +160,7 @@ func (c *Candidates) On(nodes []int, permits func(*v1.Pod) bool, gangsCount bool
 }
 
 // unlessProtected returns which pods of gangs that start together may be evicted: none while the gangs are protected.
-func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.Footprint,
+func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.RunningGang,
 	permits func(*v1.Pod) bool) func(*v1.Pod) bool {
 	end := c.Protection.until(of, footprints, c.broken, c.Now)
 	if !end.After(c.Now) {
@@ -176,7 +176,7 @@ func (c *Candidates) unlessProtected(of Owner, footprints []gangstate.Footprint,
 
 // gangOf returns the candidate with these footprints. Gangs that start together are useful only together: they are the
 // parts of one candidate. local are the searched nodes.
-func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local map[int]bool,
+func (c *Candidates) gangOf(id string, footprints []gangstate.RunningGang, local map[int]bool,
 	permits func(*v1.Pod) bool) victim.Gang {
 	g := victim.Gang{ID: id, Priority: math.MinInt32, Created: footprints[0].Created}
 	if first := footprints[0].Running; c.Queue != nil && len(first) > 0 {
@@ -214,17 +214,17 @@ func (c *Candidates) gangOf(id string, footprints []gangstate.Footprint, local m
 
 // inRepair reports whether a gang has been below its minimum for less than Grace: its members are being replaced, or
 // are starting for the first time. For a gang that no profile knows the start is unknown.
-func (c *Candidates) inRepair(f gangstate.Footprint) bool {
+func (c *Candidates) inRepair(f gangstate.RunningGang) bool {
 	return !f.Enough(c.Ending) && (f.BrokenSince.IsZero() || c.Now.Sub(f.BrokenSince) < c.Grace)
 }
 
 // broken reports whether a gang is below its minimum and not in repair.
-func (c *Candidates) broken(f gangstate.Footprint) bool {
+func (c *Candidates) broken(f gangstate.RunningGang) bool {
 	return !f.Enough(c.Ending) && !c.inRepair(f)
 }
 
 // remaining returns how many members of a gang run and are not ending.
-func (c *Candidates) remaining(f gangstate.Footprint) int {
+func (c *Candidates) remaining(f gangstate.RunningGang) int {
 	n := 0
 	for _, member := range f.Running {
 		if !c.Ending[member.Pod.UID] {
@@ -267,17 +267,17 @@ func (c *Candidates) podOf(member gangstate.Placed, local map[int]bool) victim.P
 
 // footprints returns the footprint of a gang, and of the gangs that start together with it if any of their pods run. If
 // its profile knows no running pods of the gang, its pods are looked up on the nodes.
-func (c *Candidates) footprints(id string, of Owner, pod *v1.Pod) []gangstate.Footprint {
+func (c *Candidates) footprints(id string, of Owner, pod *v1.Pod) []gangstate.RunningGang {
 	if of.IsPod() {
 		c.known[id] = Candidate{Of: of, pod: pod}
-		return []gangstate.Footprint{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gangstate.Placed{{Pod: pod}}}}
+		return []gangstate.RunningGang{{Min: 1, Created: pod.CreationTimestamp.Time, Running: []gangstate.Placed{{Pod: pod}}}}
 	}
 	together, _ := running(c.Gangs, of)
 	if !slices.ContainsFunc(together, isFootprintOf(of)) {
 		if c.unknownGangs == nil {
 			c.unknownGangs = byGang(c.Gangs, c.staysOnNodes)
 		}
-		together = []gangstate.Footprint{unknownGang(of, pod, c.unknownGangs)}
+		together = []gangstate.RunningGang{unknownGang(of, pod, c.unknownGangs)}
 	}
 	c.known[id] = Candidate{Of: of, Gangs: together, pod: pod}
 	return together

@@ -80,7 +80,7 @@ func TestCandidates(t *testing.T) {
 	guarded := members("s", 1, 0, "n0")
 	guarded[0].Labels = map[string]string{"app": "a"}
 	other := members("h", 2, 2, "n1")
-	broken := func(f gangstate.Footprint, since time.Duration) gangstate.Footprint {
+	broken := func(f gangstate.RunningGang, since time.Duration) gangstate.RunningGang {
 		f.BrokenSince = now.Add(-since)
 		return f
 	}
@@ -90,8 +90,8 @@ func TestCandidates(t *testing.T) {
 	}
 	together := footprint("g", 1, append(slices.Clone(rigid), far)...)
 	together.Whole = true
-	pair := []gangstate.Footprint{footprint("g", 1, rigid...), footprint("h", 2, other...)}
-	ended := []gangstate.Footprint{footprint("g", 2, rigid...), footprint("h", 2)}
+	pair := []gangstate.RunningGang{footprint("g", 1, rigid...), footprint("h", 2, other...)}
+	ended := []gangstate.RunningGang{footprint("g", 2, rigid...), footprint("h", 2)}
 	for sentence, c := range map[string]struct {
 		pods    []*v1.Pod
 		runs    known

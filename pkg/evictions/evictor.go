@@ -36,7 +36,7 @@ type Evictor struct {
 	InFlight InFlight
 	Gangs    Gangs
 	// Underway is told about evictions that do not take place.
-	Underway *Underway
+	Underway *ActivePreemptions
 	Jobs     Jobs
 
 	// unfinished are pods that were marked and still run: since when, a time.Time, by UID.
@@ -170,7 +170,7 @@ func (e *Evictor) hasPlace(pod *v1.Pod, node string) bool {
 	if of.IsPod() {
 		return false // if it is being bound after all, a preemptor that needs its place finds it there
 	}
-	return slices.ContainsFunc(e.Gangs.Running(of.Profile, of.Gang), func(f gangstate.Footprint) bool {
+	return slices.ContainsFunc(e.Gangs.Running(of.Profile, of.Gang), func(f gangstate.RunningGang) bool {
 		return slices.ContainsFunc(f.Running, func(p gangstate.Placed) bool {
 			return p.Pod.UID == pod.UID && (node == "" || p.Node == node)
 		})

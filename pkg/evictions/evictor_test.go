@@ -212,7 +212,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-func describe(f gangstate.Footprint) string {
+func describe(f gangstate.RunningGang) string {
 	text := f.Key.Name + ":"
 	for _, one := range f.Running {
 		text += " " + one.Pod.Name

@@ -60,7 +60,7 @@ func (e *Evictor) Finish(ctx context.Context, now time.Time, evictBroken bool) {
 
 // remainsOf returns the footprints of a pod's gang, and of the gangs that start together with it, if these were to be
 // evicted whole, have lost pods since, and the rest is useless; otherwise none.
-func (e *Evictor) remainsOf(pod *v1.Pod) ([]gangstate.Footprint, error) {
+func (e *Evictor) remainsOf(pod *v1.Pod) ([]gangstate.RunningGang, error) {
 	of := OwnerOf(e.Gangs, pod)
 	if of.IsPod() {
 		return nil, nil
@@ -71,14 +71,14 @@ func (e *Evictor) remainsOf(pod *v1.Pod) ([]gangstate.Footprint, error) {
 	}
 	all := e.Gangs.Running(of.Profile, of.Gang) // includes gangs without running pods
 	if !slices.ContainsFunc(slices.Concat(all, together),
-		func(f gangstate.Footprint) bool { return f.Whole || len(f.Running) < f.Min }) {
+		func(f gangstate.RunningGang) bool { return f.Whole || len(f.Running) < f.Min }) {
 		return nil, nil
 	}
 	return together, nil
 }
 
 // evictRemains evicts what is left of gangs that had so many pods.
-func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.Footprint, of int, evictBroken bool) {
+func (e *Evictor) evictRemains(ctx context.Context, left []gangstate.RunningGang, of int, evictBroken bool) {
 	logger := klog.FromContext(ctx)
 	leftToOwner := e.inSuspendedJobs(ctx, left)
 	for _, f := range left {

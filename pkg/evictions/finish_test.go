@@ -76,7 +76,7 @@ func TestFinishTogether(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			b := members("b", 2, 2, "n0")
-			together := []gangstate.Footprint{footprint("a", 2), footprint("b", 2, b...)}
+			together := []gangstate.RunningGang{footprint("a", 2), footprint("b", 2, b...)}
 			s := newStage(t, known{together[0].Key: together, together[1].Key: together}, b...)
 			if _, err := s.Mark(s.ctx, b[0], c.of); err != nil {
 				t.Fatal(err)

@@ -30,7 +30,7 @@ func TestRespite(t *testing.T) {
 	broken := since(members("g", 1, 2, "n0"), young)
 	partner := since(members("h", 1, 1, "n1"), old)
 	key := gangstate.Key{Namespace: "default", Name: "g"}
-	pair := []gangstate.Footprint{footprint("g", 2, fresh...), footprint("h", 1, partner...)}
+	pair := []gangstate.RunningGang{footprint("g", 2, fresh...), footprint("h", 1, partner...)}
 	lost := footprint("g", 2, broken...)
 	lost.BrokenSince = now.Add(-old)
 	mends := lost
@@ -65,7 +65,7 @@ func TestRespite(t *testing.T) {
 		"one that may not go anyhow is not spared":                  {pods: single, inQueue: length, stays: "s-0", want: []string{"pod:s-0: 1 of s-0!"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			underway := NewUnderway()
+			underway := NewActivePreemptions()
 			if c.evicted > 0 {
 				underway.AddVictims(known{}, hold.Holder{Group: cmp.Or(c.by, "x")}, members("g", 4, 2, "n2")[3:])
 				underway.PodDeleted("g-3", now.Add(-c.evicted))

@@ -20,9 +20,9 @@ import (
 type Gangs interface {
 	// Running returns the footprint of a gang of a profile, and of the gangs that start together with it; none if the gang
 	// is unknown.
-	Running(profile string, key gangstate.Key) []gangstate.Footprint
-	// Single reports whether a pod is evicted alone, whichever scheduler placed it.
-	Single(pod *v1.Pod) bool
+	Running(profile string, key gangstate.Key) []gangstate.RunningGang
+	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
+	IsEvictedAlone(pod *v1.Pod) bool
 }
 
 // Owner is the gang of pods, or a pod in no gang.
@@ -35,7 +35,7 @@ type Owner struct {
 
 // OwnerOf returns the gang of a pod; the pod itself if it is evicted alone.
 func OwnerOf(gangs Gangs, pod *v1.Pod) Owner {
-	if key, _, ok := gangstate.KeyOf(pod); ok && !gangs.Single(pod) {
+	if key, _, ok := gangstate.KeyOf(pod); ok && !gangs.IsEvictedAlone(pod) {
 		return Owner{Profile: pod.Spec.SchedulerName, Gang: key}
 	}
 	return Owner{Pod: pod.UID}
@@ -54,7 +54,7 @@ func (o Owner) ID() string {
 
 // Together returns the footprints of the gang of a pod, and of the gangs that start together with it and have running
 // pods, as their profile knows them. For a gang that no profile knows it reads the pods in the cache.
-func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gangstate.Footprint, error) {
+func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gangstate.RunningGang, error) {
 	if together, known := running(e.Gangs, of); known {
 		return together, nil
 	}
@@ -62,19 +62,19 @@ func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gangstate.Footprint, error)
 	if err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
 	}
-	return []gangstate.Footprint{unknownGang(of, pod, byGang(e.Gangs, slices.Values(pods)))}, nil
+	return []gangstate.RunningGang{unknownGang(of, pod, byGang(e.Gangs, slices.Values(pods)))}, nil
 }
 
 // running returns the footprints of a gang, and of the gangs that start together with it and have running pods; false
 // if no profile knows it.
-func running(gangs Gangs, of Owner) (together []gangstate.Footprint, known bool) {
+func running(gangs Gangs, of Owner) (together []gangstate.RunningGang, known bool) {
 	all := gangs.Running(of.Profile, of.Gang)
 	known = slices.ContainsFunc(all, isFootprintOf(of))
-	return slices.DeleteFunc(all, func(f gangstate.Footprint) bool { return len(f.Running) == 0 }), known
+	return slices.DeleteFunc(all, func(f gangstate.RunningGang) bool { return len(f.Running) == 0 }), known
 }
 
 // OnNodes counts the pods of gangs that are on their nodes.
-func OnNodes(gangs []gangstate.Footprint) int {
+func OnNodes(gangs []gangstate.RunningGang) int {
 	n := 0
 	for _, f := range gangs {
 		for _, member := range f.Running {
@@ -87,8 +87,8 @@ func OnNodes(gangs []gangstate.Footprint) int {
 }
 
 // isFootprintOf returns a function that reports whether a footprint is that of this gang.
-func isFootprintOf(of Owner) func(gangstate.Footprint) bool {
-	return func(f gangstate.Footprint) bool { return f.Key == of.Gang }
+func isFootprintOf(of Owner) func(gangstate.RunningGang) bool {
+	return func(f gangstate.RunningGang) bool { return f.Key == of.Gang }
 }
 
 // staysOnNode reports whether a pod is on a node, has not ended and is not being deleted.
@@ -109,8 +109,8 @@ func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gangstate.Placed {
 
 // unknownGang returns the footprint of a gang that no profile knows. Its minimum is what a pod names, or all its
 // running pods.
-func unknownGang(of Owner, pod *v1.Pod, running map[Owner][]gangstate.Placed) gangstate.Footprint {
-	f := gangstate.Footprint{Key: of.Gang, Created: pod.CreationTimestamp.Time,
+func unknownGang(of Owner, pod *v1.Pod, running map[Owner][]gangstate.Placed) gangstate.RunningGang {
+	f := gangstate.RunningGang{Key: of.Gang, Created: pod.CreationTimestamp.Time,
 		Running: running[of], Min: len(running[of])}
 	slices.SortFunc(f.Running, func(a, b gangstate.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	if n, ok := gangstate.MinimumOf(pod); ok {

@@ -29,17 +29,18 @@ import (
 const profile = "lockstep-scheduler"
 
 // known has what runs of gangs of one profile, with the gangs that start together with them.
-type known map[gangstate.Key][]gangstate.Footprint
+type known map[gangstate.Key][]gangstate.RunningGang
 
-func (k known) Running(of string, key gangstate.Key) []gangstate.Footprint {
+func (k known) Running(of string, key gangstate.Key) []gangstate.RunningGang {
 	if of != profile {
 		return nil
 	}
 	return slices.Clone(k[key])
 }
 
-// Single reports whether a pod is in no gang, or has the label single, which stands for a PodGroup that is no gang.
-func (k known) Single(pod *v1.Pod) bool {
+// IsEvictedAlone reports whether a pod is in no gang, or has the label single, which stands for a PodGroup that is no
+// gang.
+func (k known) IsEvictedAlone(pod *v1.Pod) bool {
 	_, _, member := gangstate.KeyOf(pod)
 	return !member || pod.Labels["single"] != ""
 }
@@ -104,7 +105,7 @@ func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 	}
 	s.Evictor = &Evictor{
 		Profile: profile, Client: s.client.CoreV1(), Recorder: s.events, Clock: clock.RealClock{}, Pod: byUID, Pods: informer.Lister(),
-		InFlight: onTheirWay{}, Gangs: gangs, Underway: NewUnderway(),
+		InFlight: onTheirWay{}, Gangs: gangs, Underway: NewActivePreemptions(),
 		Jobs: Jobs{Client: s.client.BatchV1(), EvictBy: v1alpha1.EvictByDelete, Namespaces: factory.Core().V1().Namespaces().Lister()},
 	}
 	if _, err := informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -167,8 +168,8 @@ func members(name string, n, min int, node string) []*v1.Pod {
 }
 
 // footprint returns what runs of a gang.
-func footprint(name string, min int, pods ...*v1.Pod) gangstate.Footprint {
-	f := gangstate.Footprint{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
+func footprint(name string, min int, pods ...*v1.Pod) gangstate.RunningGang {
+	f := gangstate.RunningGang{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
 	for _, pod := range pods {
 		f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 	}

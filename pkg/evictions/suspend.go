@@ -43,7 +43,7 @@ type WholeJob struct {
 }
 
 // evictBy returns how a gang is evicted as a whole.
-func (j *Jobs) evictBy(f *gangstate.Footprint) string {
+func (j *Jobs) evictBy(f *gangstate.RunningGang) string {
 	if f.EvictBy != "" {
 		return f.EvictBy
 	}
@@ -58,7 +58,7 @@ func (j *Jobs) evictBy(f *gangstate.Footprint) string {
 
 // WholeJobs returns the Jobs that are to be suspended in order to evict these pods of gangs: the gang asks for it, and
 // no other pod of the Job is on a node.
-func (e *Evictor) WholeJobs(together []gangstate.Footprint, victims []*v1.Pod) ([]WholeJob, error) {
+func (e *Evictor) WholeJobs(together []gangstate.RunningGang, victims []*v1.Pod) ([]WholeJob, error) {
 	chosen := make(map[types.UID]bool, len(victims))
 	for _, pod := range victims {
 		chosen[pod.UID] = true
@@ -166,7 +166,7 @@ func (e *Evictor) suspend(ctx context.Context, job WholeJob, preemptor string) (
 
 // inSuspendedJobs returns the pods of gangs that the Job controller is deleting: another process has suspended their
 // Job.
-func (e *Evictor) inSuspendedJobs(ctx context.Context, left []gangstate.Footprint) map[types.UID]bool {
+func (e *Evictor) inSuspendedJobs(ctx context.Context, left []gangstate.RunningGang) map[types.UID]bool {
 	var pods []*v1.Pod
 	for _, f := range left {
 		for _, member := range f.Running {

@@ -52,8 +52,8 @@ func DemandOf(info fwk.PodInfo) Demand {
 	return d
 }
 
-// Holds is the shared ledger. It is safe for concurrent use.
-type Holds struct {
+// Shared is the shared ledger. It is safe for concurrent use.
+type Shared struct {
 	mu     sync.RWMutex
 	ledger *hold.Ledger
 	// held mirrors the number of holds, so that the common case, none, costs no lock.
@@ -76,10 +76,10 @@ type Holds struct {
 }
 
 // New returns an empty ledger.
-func New() *Holds { return &Holds{ledger: hold.NewLedger()} }
+func New() *Shared { return &Shared{ledger: hold.NewLedger()} }
 
 // change changes the ledger, and calls the registered functions.
-func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
+func (h *Shared) change(f func(*hold.Ledger) hold.Change) {
 	h.mu.Lock()
 	c, changed := f(h.ledger), h.ledger.Changed()
 	h.held.Store(int64(h.ledger.Len()))
@@ -101,29 +101,29 @@ func (h *Holds) change(f func(*hold.Ledger) hold.Change) {
 }
 
 // changeHeld does what change does, and nothing if nothing is held.
-func (h *Holds) changeHeld(f func(*hold.Ledger) hold.Change) {
+func (h *Shared) changeHeld(f func(*hold.Ledger) hold.Change) {
 	if !h.Empty() {
 		h.change(f)
 	}
 }
 
 // FollowPlan records the plan of a holder for these pods: the holds of the plan replace their nominations.
-func (h *Holds) FollowPlan(holder hold.Holder, pods []types.UID, plan []hold.Hold) {
+func (h *Shared) FollowPlan(holder hold.Holder, pods []types.UID, plan []hold.Hold) {
 	h.change(func(l *hold.Ledger) hold.Change { return l.FollowPlan(holder, pods, plan) })
 }
 
 // PodAssumed records that the scheduler's cache counts a pod on a node.
-func (h *Holds) PodAssumed(pod types.UID, nodeName string) {
+func (h *Shared) PodAssumed(pod types.UID, nodeName string) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.PodAssumed(pod, nodeName) })
 }
 
 // Release ends the places of pods in a plan. Capacity that was freed for them stays nominated.
-func (h *Holds) Release(pods ...types.UID) {
+func (h *Shared) Release(pods ...types.UID) {
 	h.change(func(l *hold.Ledger) hold.Change { return l.Release(pods...) })
 }
 
 // ReportFreed reports that capacity was freed on these nodes: a hold ended, or a pod left its node.
-func (h *Holds) ReportFreed(nodeNames ...string) {
+func (h *Shared) ReportFreed(nodeNames ...string) {
 	h.freed.Add(1)
 	for _, tell := range h.onReport {
 		tell()
@@ -137,32 +137,32 @@ func (h *Holds) ReportFreed(nodeNames ...string) {
 
 // OnReport registers a function that is called whenever capacity is freed, on whichever node. The rules of OnFreed
 // apply.
-func (h *Holds) OnReport(tell func()) { h.onReport = append(h.onReport, tell) }
+func (h *Shared) OnReport(tell func()) { h.onReport = append(h.onReport, tell) }
 
 // OnFreed registers a function that is called with each node on which held capacity was freed: a pod that was refused
 // waits for that, and no event of the cluster shows it. The function must not call back. OnFreed must be called before
 // anything is held.
-func (h *Holds) OnFreed(tell func(nodeName string)) { h.onFreed = append(h.onFreed, tell) }
+func (h *Shared) OnFreed(tell func(nodeName string)) { h.onFreed = append(h.onFreed, tell) }
 
 // OnChange registers a function that is called with the pods whose holds have begun, changed or ended. Like that of
-// OnFreed, it must not call back: it may record the pods and call [Holds.HoldOf] later.
-func (h *Holds) OnChange(tell func([]types.UID)) { h.onChange = append(h.onChange, tell) }
+// OnFreed, it must not call back: it may record the pods and call [Shared.HoldOf] later.
+func (h *Shared) OnChange(tell func([]types.UID)) { h.onChange = append(h.onChange, tell) }
 
 // OnRenominate registers a function that is called with each pending pod whose nomination has ended, or is to another
 // node than its status names. The rules of OnFreed apply.
-func (h *Holds) OnRenominate(tell func(types.UID)) { h.onRenominate = append(h.onRenominate, tell) }
+func (h *Shared) OnRenominate(tell func(types.UID)) { h.onRenominate = append(h.onRenominate, tell) }
 
 // Freed returns a number that changes whenever capacity is freed, in any profile.
-func (h *Holds) Freed() uint64 { return h.freed.Load() }
+func (h *Shared) Freed() uint64 { return h.freed.Load() }
 
 // NewClaim returns a new number for a decision to free capacity.
-func (h *Holds) NewClaim() uint64 { return h.claims.Add(1) }
+func (h *Shared) NewClaim() uint64 { return h.claims.Add(1) }
 
 // Empty reports whether nothing is held anywhere.
-func (h *Holds) Empty() bool { return h.held.Load() == 0 }
+func (h *Shared) Empty() bool { return h.held.Load() == 0 }
 
 // read returns what f finds in the ledger: the zero value, without a lock, if nothing is held.
-func read[T any](h *Holds, f func(*hold.Ledger) T) (found T) {
+func read[T any](h *Shared, f func(*hold.Ledger) T) (found T) {
 	if h.Empty() {
 		return found
 	}
@@ -172,7 +172,7 @@ func read[T any](h *Holds, f func(*hold.Ledger) T) (found T) {
 }
 
 // Holding returns the holders that hold anything; grants of the others are useless.
-func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
+func (h *Shared) Holding(holders []hold.Holder) []hold.Holder {
 	return read(h, func(l *hold.Ledger) (some []hold.Holder) {
 		for _, holder := range holders {
 			if l.Holds(holder) {
@@ -184,13 +184,13 @@ func (h *Holds) Holding(holders []hold.Holder) []hold.Holder {
 }
 
 // Count returns the number of holds for a reason.
-func (h *Holds) Count(r hold.Reason) int {
+func (h *Shared) Count(r hold.Reason) int {
 	return read(h, func(l *hold.Ledger) int { return l.Count(r) })
 }
 
 // Check reports whether a node has room for a pod beside what others than the given holders hold there. It checks
 // resources and host ports only if something is held; the other filters check the rest.
-func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.Status {
+func (h *Shared) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.Status {
 	if h.Empty() {
 		return nil
 	}
@@ -215,7 +215,7 @@ func (h *Holds) Check(d Demand, info fwk.NodeInfo, holders ...hold.Holder) *fwk.
 }
 
 // Devices lists the holds with devices of holders other than the given ones.
-func (h *Holds) Devices(holders ...hold.Holder) []hold.Hold {
+func (h *Shared) Devices(holders ...hold.Holder) []hold.Hold {
 	return read(h, func(l *hold.Ledger) []hold.Hold { return l.Devices(holders...) })
 }
 
@@ -230,7 +230,7 @@ func (d Demand) Amount() hold.Taken { return hold.Taken{Pods: 1, Request: d.Requ
 
 // Others returns what holders other than the given ones hold on a node. What is held for a pod that the NodeInfo
 // counts, because it is assumed or nominated there, does not count twice.
-func (h *Holds) Others(info fwk.NodeInfo, holders ...hold.Holder) (hold.Taken, bool) {
+func (h *Shared) Others(info fwk.NodeInfo, holders ...hold.Holder) (hold.Taken, bool) {
 	if h.Empty() {
 		return hold.Taken{}, false
 	}
@@ -252,7 +252,7 @@ func podsOn(info fwk.NodeInfo) iter.Seq[types.UID] {
 // Nominate holds a node for a pod for which others are evicted. It is Recalled if the node is known only from the pod's
 // status: statuses come late, so what this process has promised takes precedence. A pod that has a place in a plan
 // keeps it.
-func (h *Holds) Nominate(one hold.Hold) {
+func (h *Shared) Nominate(one hold.Hold) {
 	one.Reason = hold.Nomination
 	h.change(func(l *hold.Ledger) hold.Change {
 		now, ok := l.Hold(hold.IDOf(one.For))
@@ -264,13 +264,13 @@ func (h *Holds) Nominate(one hold.Hold) {
 }
 
 // DropNomination ends the nomination of a pod, if any.
-func (h *Holds) DropNomination(pod types.UID) {
+func (h *Shared) DropNomination(pod types.UID) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.DropNominations(pod) })
 }
 
 // NominationWritten reports that a nomination was written to the status of a pod. If it has ended meanwhile, the
 // functions of OnRenominate are called.
-func (h *Holds) NominationWritten(pod types.UID) {
+func (h *Shared) NominationWritten(pod types.UID) {
 	if _, stands := h.Nomination(pod); stands {
 		return
 	}
@@ -280,20 +280,20 @@ func (h *Holds) NominationWritten(pod types.UID) {
 }
 
 // DropRecalled ends the nomination of a pod if it is known only from its status.
-func (h *Holds) DropRecalled(pod types.UID) {
+func (h *Shared) DropRecalled(pod types.UID) {
 	if one, ok := h.Nomination(pod); ok && one.Recalled {
 		h.DropNomination(pod)
 	}
 }
 
 // PodBound ends what is held for a pod that is bound.
-func (h *Holds) PodBound(pod types.UID, nodeName string) {
+func (h *Shared) PodBound(pod types.UID, nodeName string) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.PodBound(pod, nodeName) })
 }
 
 // Adopt transfers the nominations of pods to a holder: after a restart it is unknown which group a pod was nominated
 // with, and a pod that was nominated with its gang may now be placed alone.
-func (h *Holds) Adopt(holder hold.Holder, pods []types.UID) {
+func (h *Shared) Adopt(holder hold.Holder, pods []types.UID) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change {
 		for _, pod := range pods {
 			if one, ok := l.Hold(hold.IDOf(pod)); ok && one.Reason == hold.Nomination && one.Holder != holder {
@@ -306,16 +306,16 @@ func (h *Holds) Adopt(holder hold.Holder, pods []types.UID) {
 }
 
 // Nomination returns the nomination of a pod.
-func (h *Holds) Nomination(pod types.UID) (hold.Hold, bool) {
+func (h *Shared) Nomination(pod types.UID) (hold.Hold, bool) {
 	one, ok := h.HoldOf(pod)
 	return one, ok && one.Reason == hold.Nomination
 }
 
 // HoldOf returns what is held for a pod.
-func (h *Holds) HoldOf(pod types.UID) (hold.Hold, bool) { return h.Hold(hold.IDOf(pod)) }
+func (h *Shared) HoldOf(pod types.UID) (hold.Hold, bool) { return h.Hold(hold.IDOf(pod)) }
 
 // Hold returns a whole hold, whatever pods have taken of it.
-func (h *Holds) Hold(id hold.ID) (hold.Hold, bool) {
+func (h *Shared) Hold(id hold.ID) (hold.Hold, bool) {
 	if h.Empty() {
 		return hold.Hold{}, false
 	}
@@ -325,37 +325,37 @@ func (h *Holds) Hold(id hold.ID) (hold.Hold, bool) {
 }
 
 // NominatedBelow lists the holders with nominations below a priority.
-func (h *Holds) NominatedBelow(priority int32) []hold.Holder {
+func (h *Shared) NominatedBelow(priority int32) []hold.Holder {
 	return read(h, func(l *hold.Ledger) []hold.Holder { return l.Holders(hold.Nomination, priority) })
 }
 
 // NominationsOf lists the nominations of a holder.
-func (h *Holds) NominationsOf(holder hold.Holder) []hold.Hold {
+func (h *Shared) NominationsOf(holder hold.Holder) []hold.Hold {
 	return read(h, func(l *hold.Ledger) []hold.Hold { return l.HoldsOf(holder, hold.Nomination) })
 }
 
 // Among returns those of holders that hold something on any of these nodes.
-func (h *Holds) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
+func (h *Shared) Among(holders []hold.Holder, nodes iter.Seq[string]) []hold.Holder {
 	return read(h, func(l *hold.Ledger) []hold.Holder { return l.Among(holders, nodes) })
 }
 
 // NodesOf lists the nodes on which one of these holders holds something.
-func (h *Holds) NodesOf(holders ...hold.Holder) []string {
+func (h *Shared) NodesOf(holders ...hold.Holder) []string {
 	return read(h, func(l *hold.Ledger) []string { return l.NodesOf(holders...) })
 }
 
 // Nominations lists the pods that have nominations, by holder.
-func (h *Holds) Nominations() map[hold.Holder][]types.UID {
+func (h *Shared) Nominations() map[hold.Holder][]types.UID {
 	return read(h, (*hold.Ledger).Nominations)
 }
 
 // Nominated reports whether a holder has nominations.
-func (h *Holds) Nominated(holder hold.Holder) bool {
+func (h *Shared) Nominated(holder hold.Holder) bool {
 	return read(h, func(l *hold.Ledger) bool { return l.Nominated(holder) })
 }
 
 // DropNominations ends the nominations of a holder.
-func (h *Holds) DropNominations(holder hold.Holder) {
+func (h *Shared) DropNominations(holder hold.Holder) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change {
 		var pods []types.UID
 		for _, one := range l.HoldsOf(holder, hold.Nomination) {

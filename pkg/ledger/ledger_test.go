@@ -43,7 +43,7 @@ func node(t testing.TB, pods ...*v1.Pod) fwk.NodeInfo {
 	return info
 }
 
-func put(h *Holds, holds ...hold.Hold) {
+func put(h *Shared, holds ...hold.Hold) {
 	for _, one := range holds {
 		h.FollowPlan(one.Holder, nil, []hold.Hold{one})
 	}
@@ -162,37 +162,37 @@ func TestPortsClashAsOnANode(t *testing.T) {
 // TestNominations: what this process promised takes precedence over a status, which may be late.
 func TestNominations(t *testing.T) {
 	one := Demand{Request: resource.Vector{gpu: 1}}
-	promise := func(node string) func(*Holds) {
-		return func(h *Holds) {
+	promise := func(node string) func(*Shared) {
+		return func(h *Shared) {
 			h.Nominate(hold.Hold{For: "p", Holder: hold.Holder{Group: "g"}, Node: node, Request: one.Request})
 		}
 	}
-	recall := func(node string) func(*Holds) {
-		return func(h *Holds) {
+	recall := func(node string) func(*Shared) {
+		return func(h *Shared) {
 			h.Nominate(hold.Hold{Recalled: true, For: "p", Holder: hold.Holder{Group: "g"}, Node: node, Request: one.Request})
 		}
 	}
-	cleared := func(h *Holds) { h.DropRecalled("p") }
-	bound := func(h *Holds) { h.PodBound("p", "b") }
-	plan := func(h *Holds) {
+	cleared := func(h *Shared) { h.DropRecalled("p") }
+	bound := func(h *Shared) { h.PodBound("p", "b") }
+	plan := func(h *Shared) {
 		h.FollowPlan(hold.Holder{Group: "g"}, []types.UID{"p"}, []hold.Hold{{For: "p", Node: "planned", Request: one.Request}})
 	}
 	for sentence, c := range map[string]struct {
-		story    []func(*Holds)
+		story    []func(*Shared)
 		want     string
 		promised bool
 	}{
-		"a status is all that is known":            {[]func(*Holds){recall("a")}, "a", false},
-		"it changes":                               {[]func(*Holds){recall("a"), recall("b")}, "b", false},
-		"it is cleared":                            {[]func(*Holds){recall("a"), cleared}, "", false},
-		"a promise is newer than a status":         {[]func(*Holds){recall("a"), promise("b")}, "b", true},
-		"an older status comes late":               {[]func(*Holds){promise("b"), recall("a")}, "b", true},
-		"that an older one was cleared comes late": {[]func(*Holds){promise("b"), cleared}, "b", true},
-		"a promise is kept":                        {[]func(*Holds){promise("b"), bound}, "", false},
-		"a newer promise":                          {[]func(*Holds){promise("a"), promise("b")}, "b", true},
+		"a status is all that is known":            {[]func(*Shared){recall("a")}, "a", false},
+		"it changes":                               {[]func(*Shared){recall("a"), recall("b")}, "b", false},
+		"it is cleared":                            {[]func(*Shared){recall("a"), cleared}, "", false},
+		"a promise is newer than a status":         {[]func(*Shared){recall("a"), promise("b")}, "b", true},
+		"an older status comes late":               {[]func(*Shared){promise("b"), recall("a")}, "b", true},
+		"that an older one was cleared comes late": {[]func(*Shared){promise("b"), cleared}, "b", true},
+		"a promise is kept":                        {[]func(*Shared){promise("b"), bound}, "", false},
+		"a newer promise":                          {[]func(*Shared){promise("a"), promise("b")}, "b", true},
 		"nothing is held":                          {nil, "", false},
-		"a plan is nearer":                         {[]func(*Holds){plan, promise("b"), recall("c"), cleared, bound}, "planned", true},
-		"and replaces a promise":                   {[]func(*Holds){promise("b"), plan, recall("b")}, "planned", true},
+		"a plan is nearer":                         {[]func(*Shared){plan, promise("b"), recall("c"), cleared, bound}, "planned", true},
+		"and replaces a promise":                   {[]func(*Shared){promise("b"), plan, recall("b")}, "planned", true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			h := New()
@@ -271,13 +271,13 @@ func TestNominator(t *testing.T) {
 	known := st.MakePod().Name("known").UID("known").SchedulerName("ours").Obj()
 	stranger := st.MakePod().Name("stranger").UID("stranger").SchedulerName("theirs").Obj()
 	for sentence, c := range map[string]struct {
-		holds func(*Holds)
+		holds func(*Shared)
 		want  []string
 	}{
-		"a status for which nothing is held": {func(*Holds) {}, []string{"stranger"}},
-		"a nomination here":                  {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: hold.Holder{Group: "g"}, Node: "n"}) }, []string{"known", "stranger"}},
-		"a nomination elsewhere":             {func(h *Holds) { h.Nominate(hold.Hold{For: "known", Holder: hold.Holder{Group: "g"}, Node: "m"}) }, []string{"stranger"}},
-		"a place in a plan, here": {func(h *Holds) {
+		"a status for which nothing is held": {func(*Shared) {}, []string{"stranger"}},
+		"a nomination here":                  {func(h *Shared) { h.Nominate(hold.Hold{For: "known", Holder: hold.Holder{Group: "g"}, Node: "n"}) }, []string{"known", "stranger"}},
+		"a nomination elsewhere":             {func(h *Shared) { h.Nominate(hold.Hold{For: "known", Holder: hold.Holder{Group: "g"}, Node: "m"}) }, []string{"stranger"}},
+		"a place in a plan, here": {func(h *Shared) {
 			h.FollowPlan(hold.Holder{Group: "g"}, nil, []hold.Hold{{For: "known", Node: "n"}, {For: "stranger", Node: "m"}})
 		}, nil},
 	} {

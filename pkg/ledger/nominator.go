@@ -14,13 +14,13 @@ import (
 // kube-scheduler's filters count the pods nominated to a node by their status. A gang member's status often names
 // another node than its current plan: such nominations would block the gang itself. The ledger holds the capacity of
 // members, and its filter keeps all other pods out.
-func (h *Holds) Nominator(inner fwk.PodNominator, known func(*v1.Pod) bool) fwk.PodNominator {
+func (h *Shared) Nominator(inner fwk.PodNominator, known func(*v1.Pod) bool) fwk.PodNominator {
 	return &nominator{PodNominator: inner, holds: h, known: known}
 }
 
 type nominator struct {
 	fwk.PodNominator
-	holds *Holds
+	holds *Shared
 	known func(*v1.Pod) bool
 }
 

@@ -24,7 +24,7 @@ type otherNominees struct {
 // OtherSeen takes in a version of a pod of a scheduler outside this process. As for kube-scheduler's own pods, room on
 // the node that is nominated to it is left free by pods of no higher priority, until it is bound. OtherSeen reports
 // whether such room is free now.
-func (h *Holds) OtherSeen(now *v1.Pod) (freed bool) {
+func (h *Shared) OtherSeen(now *v1.Pod) (freed bool) {
 	if len(now.Spec.SchedulingGates) > 0 || now.Spec.NodeName != "" {
 		return h.nominateOther(now, "")
 	}
@@ -32,9 +32,9 @@ func (h *Holds) OtherSeen(now *v1.Pod) (freed bool) {
 }
 
 // OtherGone takes in that such a pod is gone, and reports whether room that was nominated to it is free now.
-func (h *Holds) OtherGone(last *v1.Pod) (freed bool) { return h.nominateOther(last, "") }
+func (h *Shared) OtherGone(last *v1.Pod) (freed bool) { return h.nominateOther(last, "") }
 
-func (h *Holds) nominateOther(pod *v1.Pod, node string) (freed bool) {
+func (h *Shared) nominateOther(pod *v1.Pod, node string) (freed bool) {
 	if node == "" && h.others.count.Load() == 0 {
 		return false
 	}

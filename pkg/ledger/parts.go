@@ -8,12 +8,12 @@ import (
 
 // Reserve holds capacity for no particular pod yet: any pod that may use its holder's capacity may take a part. It
 // replaces a hold of the same ID; parts of the old hold become parts of the new one.
-func (h *Holds) Reserve(one hold.Hold) {
+func (h *Shared) Reserve(one hold.Hold) {
 	h.change(func(l *hold.Ledger) hold.Change { return l.Put(one) })
 }
 
 // DropReserved ends what Reserve holds. Pods keep the parts that they have taken.
-func (h *Holds) DropReserved(id hold.ID) {
+func (h *Shared) DropReserved(id hold.ID) {
 	h.change(func(l *hold.Ledger) hold.Change {
 		one, ok := l.Hold(id)
 		if !ok || !l.Drop(id) {
@@ -25,7 +25,7 @@ func (h *Holds) DropReserved(id hold.ID) {
 
 // Consume gives a pod that is now counted on a node its part of what is reserved there. It returns false if there is
 // nothing to take.
-func (h *Holds) Consume(id hold.ID, pod types.UID, d Demand) (took bool) {
+func (h *Shared) Consume(id hold.ID, pod types.UID, d Demand) (took bool) {
 	h.change(func(l *hold.Ledger) hold.Change {
 		took = l.Consume(id, pod, d.Request, d.Ports...)
 		return hold.Change{}
@@ -34,17 +34,17 @@ func (h *Holds) Consume(id hold.ID, pod types.UID, d Demand) (took bool) {
 }
 
 // ReturnPart returns what a pod has taken.
-func (h *Holds) ReturnPart(pod types.UID) {
+func (h *Shared) ReturnPart(pod types.UID) {
 	h.changeHeld(func(l *hold.Ledger) hold.Change { return l.ReturnParts(pod) })
 }
 
 // Part returns what a pod has taken of the reserved hold; nothing if it has no part.
-func (h *Holds) Part(id hold.ID, pod types.UID) hold.Taken {
+func (h *Shared) Part(id hold.ID, pod types.UID) hold.Taken {
 	return read(h, func(l *hold.Ledger) hold.Taken { return l.Part(id, pod) })
 }
 
 // LeftOf returns what pods have not taken of reserved holds, in the order of ids.
-func (h *Holds) LeftOf(ids ...hold.ID) []hold.Taken {
+func (h *Shared) LeftOf(ids ...hold.ID) []hold.Taken {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	left := make([]hold.Taken, len(ids))

@@ -18,7 +18,7 @@ type Place struct {
 func (p Place) Nominated() bool { return p.Node != "" && !p.Planned }
 
 // Place returns where a pod will go by what is held for it. If nothing is held, its status may tell; see PlaceInStatus.
-func (h *Holds) Place(pod types.UID) (Place, bool) {
+func (h *Shared) Place(pod types.UID) (Place, bool) {
 	one, held := h.HoldOf(pod)
 	return Place{Node: one.Node, Planned: held && one.Reason != hold.Nomination}, held
 }

@@ -41,7 +41,7 @@ import (
 // Registry is the Reservations of a process. It is safe for concurrent use.
 type Registry struct {
 	clock   clock.WithTicker
-	holds   *ledger.Holds
+	holds   *ledger.Shared
 	store   *reservepods.Store
 	watches *watches.Watches
 	leading leadership.Signal
@@ -180,7 +180,7 @@ func (u *user) runsOn(r *v1alpha1.Reservation, node string) bool {
 func (u *user) place() hold.ID { return idOf(u.UID, u.Index) }
 
 // New returns an empty registry.
-func New(holds *ledger.Holds, store *reservepods.Store, watched *watches.Watches, leads leadership.Signal,
+func New(holds *ledger.Shared, store *reservepods.Store, watched *watches.Watches, leads leadership.Signal,
 	charges Charges) *Registry {
 	return &Registry{
 		clock: clock.RealClock{}, holds: holds, store: store, watches: watched, leading: leads, charges: charges,

@@ -36,7 +36,7 @@ import (
 type stage struct {
 	testing.TB
 	*idle.Scheduler
-	holds    *ledger.Holds
+	holds    *ledger.Shared
 	registry *reservations.Registry
 	planner  *planner.Planner
 	serial   int

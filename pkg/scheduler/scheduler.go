@@ -59,7 +59,7 @@ import (
 type Set struct {
 	gangs     *registry.Registry
 	room      *waitingroom.Room
-	holds     *ledger.Holds
+	holds     *ledger.Shared
 	slots     *binder.Slots
 	positions *positions.Order
 	leading   chan struct{}
@@ -81,15 +81,15 @@ type Set struct {
 // NewSet makes the plugins of a process, which all its profiles share.
 func NewSet() *Set {
 	slots, holds, order, leading := binder.NewSlots(), ledger.New(), positions.New(), make(chan struct{})
-	underway, events, watched, statuses := evictions.NewUnderway(), cacheevents.New(), watches.New(), status.New(leading)
+	underway, events, watched, statuses := evictions.NewActivePreemptions(), cacheevents.New(), watches.New(), status.New(leading)
 	gangs := registry.New(holds, underway.Awaited, watched)
 	reserve, decided := reservepods.NewStore(), decisions.New()
 	queues := fairshare.NewDispatcher(gangs, holds, underway.Victims, leading, statuses, watched)
 	reserved := reservations.New(holds, reserve, watched, leading, queues)
 	queues.SetReserved(reserved)
 	room := waitingroom.New(gangs, queues, holds, underway, clock.RealClock{})
-	queues.OnChange(room.Rouse)
-	holds.OnReport(room.Rouse)
+	queues.OnChange(room.RequestNext)
+	holds.OnReport(room.RequestNext)
 	gangs.SetRoom(room)
 	events.Listen(room)
 	s := &Set{
@@ -160,7 +160,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		return err
 	}
 	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, func(event fwk.ClusterEvent, before, after any, pass func()) {
-		s.room.PassOn(ctx, func() { s.events.Heard(event, before, after) }, pass)
+		s.room.PassOn(ctx, func() { s.events.HandleEvent(event, before, after) }, pass)
 	}, func(before, now *v1.Pod) bool {
 		return gangstate.Moved(before, now) || gangstate.CheckPod(before) != nil && gangstate.CheckPod(now) == nil
 	})
@@ -183,7 +183,7 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 		}
 		why := result.AsError()
 		again := s.queues.Failed(one, why)
-		s.events.Failed(ctx, one, why)
+		s.events.HandleFailedCycle(ctx, one, why)
 		if deleted(profile, one, why) {
 			klog.FromContext(ctx).V(2).Info("Pod was deleted while it was being scheduled", "pod", klog.KObj(one), "why", result.Message())
 			sched.SchedulingQueue.Done(one.UID)
@@ -262,8 +262,8 @@ func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, queue *gated
 			s.room.Wait(ctx)
 			entity, err := next(logger)
 			pod := podOf(entity)
-			if s.room.Keeps(ctx, pod) {
-				s.events.Begin(pod)
+			if s.room.KeepsTurn(ctx, pod) {
+				s.events.HandleCycleStart(pod)
 				return entity, err
 			}
 			queue.PutBack(ctx, pod, factory.Core().V1().Pods().Lister())
@@ -355,9 +355,11 @@ func (s *Set) Ready() bool {
 // QueueOf returns the queue of a pod; empty where no profile has queues.
 func (s *Set) QueueOf(pod *v1.Pod) string { return s.queues.QueueOf(pod) }
 
-// Kept returns why a pod, or its gang, waits for its turn in its queue now, and whether it waits until a user changes
-// the queue. The reason is empty where it does not wait.
-func (s *Set) Kept(pod *v1.Pod) (reason, message string, shut bool) { return s.queues.Kept(pod) }
+// CurrentWaitReason returns why a pod, or its gang, waits for its turn in its queue now, and whether it waits until a
+// user changes the queue. The reason is empty where it does not wait.
+func (s *Set) CurrentWaitReason(pod *v1.Pod) (reason, message string, shut bool) {
+	return s.queues.CurrentWaitReason(pod)
+}
 
 // Gangs returns the registry of the gangs of all profiles.
 func (s *Set) Gangs() *registry.Registry { return s.gangs }
@@ -366,8 +368,8 @@ func (s *Set) Gangs() *registry.Registry { return s.gangs }
 // says.
 func (s *Set) Awaits(pod *v1.Pod) (awaits bool, until time.Time) { return s.room.Awaits(pod) }
 
-// Holds returns the ledger of all profiles.
-func (s *Set) Holds() *ledger.Holds { return s.holds }
+// Ledger returns the ledger of all profiles.
+func (s *Set) Ledger() *ledger.Shared { return s.holds }
 
 // Decisions returns the log of the last decisions of all profiles.
 func (s *Set) Decisions() *decisions.Log { return s.decisions }

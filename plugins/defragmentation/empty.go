@@ -66,8 +66,8 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 	})
 }
 
-// little seeks moves that empty units whose use is below lowThresholds, as many of them as possible.
-func (r *round) little(ctx context.Context) (d *demand, found *proposal, why string, err error) {
+// emptyUnderused seeks moves that empty units whose use is below lowThresholds, as many of them as possible.
+func (r *round) emptyUnderused(ctx context.Context) (d *demand, found *proposal, why string, err error) {
 	goal := v1alpha1.DefragmentationGoal{Empty: &v1alpha1.EmptyUnits{Unit: r.args.Unit, Resource: r.args.ResourceType}}
 	d = r.nobody("little", goal, int(*r.args.MaxMoves), int(*r.args.MaxGangs))
 	found, why, err = r.withSimulation(ctx, d, func(p *problem) (*proposal, string, error) {

@@ -39,9 +39,9 @@ type Gangs interface {
 	// of rank.
 	Waiting(profile string) []*gangstate.Attempt
 	// Running returns what runs of a gang of a profile, and of the gangs that start together with it.
-	Running(profile string, key gangstate.Key) []gangstate.Footprint
-	// Single reports whether a pod is evicted by itself, whichever scheduler placed it.
-	Single(pod *v1.Pod) bool
+	Running(profile string, key gangstate.Key) []gangstate.RunningGang
+	// IsEvictedAlone reports whether a pod is evicted by itself, whichever scheduler placed it.
+	IsEvictedAlone(pod *v1.Pod) bool
 	// Outside reports whether a pod is in no gang that is scheduled as one.
 	Outside(pod *v1.Pod) bool
 }
@@ -52,7 +52,7 @@ type Scheduler struct {
 	Look     func(ctx context.Context) error
 	Profiles map[string]framework.Framework
 	Gangs    Gangs
-	Holds    *ledger.Holds
+	Holds    *ledger.Shared
 	Plugins  *extension.Plugins
 	// Client reads and writes plans.
 	Client client.Client
@@ -175,7 +175,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 
 // threshold makes a plan that empties units with little use.
 func (r *round) threshold(ctx context.Context) error {
-	d, found, why, err := r.little(ctx)
+	d, found, why, err := r.emptyUnderused(ctx)
 	if err != nil {
 		return fmt.Errorf("seeking units to empty: %w", err)
 	}

@@ -43,7 +43,7 @@ type problem struct {
 	// kinds number the pods that are interchangeable.
 	kinds ordinals
 	// gang is what runs of the gang of each pod; nil for none. asks is what all running pods of each group ask for.
-	gang []*gangstate.Footprint
+	gang []*gangstate.RunningGang
 	// stays are the topologies in which each pod has to stay in its domain: its gang, or its slice of it, is there.
 	stays [][]string
 	asks  []resource.Vector
@@ -201,7 +201,7 @@ func (p *problem) vector(request map[v1.ResourceName]int64) []int64 {
 }
 
 // free returns what a node has that is neither requested nor held for others.
-func (p *problem) free(holds *ledger.Holds, d *demand, info fwk.NodeInfo) []int64 {
+func (p *problem) free(holds *ledger.Shared, d *demand, info fwk.NodeInfo) []int64 {
 	held, _ := holds.Others(info, hold.Holder{Profile: d.fw.ProfileName(), Group: d.attempt.Group})
 	has, used := info.GetAllocatable(), info.GetRequested()
 	v := make([]int64, len(p.columns))
@@ -292,7 +292,7 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 			limits = append(limits, limit)
 		}
 		slices.Sort(limits)
-		var of *gangstate.Footprint
+		var of *gangstate.RunningGang
 		var stays []string
 		key, _, _ := gangstate.KeyOf(pod)
 		for i := range candidate.Gangs {

@@ -38,12 +38,12 @@ const (
 // known are the gangs that the test has set up.
 type known struct {
 	waiting []*gangstate.Attempt
-	running map[gangstate.Key]gangstate.Footprint
+	running map[gangstate.Key]gangstate.RunningGang
 	// group are the gangs that run and start together; nil for none.
 	group []gangstate.Key
 }
 
-func (k *known) Single(pod *v1.Pod) bool { return k.Outside(pod) }
+func (k *known) IsEvictedAlone(pod *v1.Pod) bool { return k.Outside(pod) }
 
 func (k *known) Outside(pod *v1.Pod) bool {
 	_, _, member := gangstate.KeyOf(pod)
@@ -52,16 +52,16 @@ func (k *known) Outside(pod *v1.Pod) bool {
 
 func (k *known) Waiting(string) []*gangstate.Attempt { return k.waiting }
 
-func (k *known) Running(_ string, key gangstate.Key) []gangstate.Footprint {
+func (k *known) Running(_ string, key gangstate.Key) []gangstate.RunningGang {
 	if slices.Contains(k.group, key) {
-		var all []gangstate.Footprint
+		var all []gangstate.RunningGang
 		for _, key := range k.group {
 			all = append(all, k.running[key])
 		}
 		return all
 	}
 	if f, ok := k.running[key]; ok {
-		return []gangstate.Footprint{f}
+		return []gangstate.RunningGang{f}
 	}
 	return nil
 }
@@ -97,7 +97,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		tb.Fatal(err)
 	}
-	s := &stage{gangs: &known{running: map[gangstate.Key]gangstate.Footprint{}}, nodes: nodes}
+	s := &stage{gangs: &known{running: map[gangstate.Key]gangstate.RunningGang{}}, nodes: nodes}
 	parsed := &descheduler.DefragmentationArgs{}
 	if t, ok := tb.(*testing.T); ok {
 		parsed = read(t, args)
@@ -182,7 +182,7 @@ func inGang(name string) func(*v1.Pod) {
 // running adds a gang that runs.
 func (s *stage) running(name string, least int, pods ...*v1.Pod) {
 	key := gangstate.Key{Namespace: "default", Name: name}
-	f := gangstate.Footprint{Key: key, Min: least}
+	f := gangstate.RunningGang{Key: key, Min: least}
 	for _, pod := range pods {
 		f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 	}

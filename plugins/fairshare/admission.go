@@ -37,7 +37,7 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 	case pod.Annotations[v1alpha1.ReservationAnnotation] != "" && d.reserves[pod.Spec.SchedulerName]:
 		return false
 	}
-	at, member := d.gangs.Standing(pod)
+	at, member := d.gangs.Progress(pod)
 	return !member || at.WaitsForRoom
 }
 
@@ -47,7 +47,7 @@ func (d *Dispatcher) whole(uid string) bool {
 	if pod == nil {
 		return true
 	}
-	at, member := d.gangs.Standing(pod)
+	at, member := d.gangs.Progress(pod)
 	return !member || at.Whole
 }
 
@@ -68,7 +68,7 @@ func (d *Dispatcher) RemoveCandidate(name string) {
 }
 
 // First implements [turns.Policy].
-func (d *Dispatcher) First(which turns.Which) (turns.Job, bool) {
+func (d *Dispatcher) First(which turns.Selection) (turns.Job, bool) {
 	defer d.lock()()
 	j, ok, e := d.book.First(d.moment(), which)
 	d.do(e)
@@ -220,5 +220,5 @@ func unresolvable(unfit *framework.FitError) bool {
 // Hopeless notes that the gang of a member would not fit if everything else were gone.
 func (d *Dispatcher) Hopeless(member *v1.Pod) {
 	defer d.lock()()
-	d.book.Find(string(member.UID), false, true)
+	d.book.RecordFinding(string(member.UID), false, true)
 }

@@ -168,7 +168,7 @@ func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
 
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 	return gangstate.QueueOf(pod,
-		func(key gangstate.Key) string { return d.gangs.Said(pod.Spec.SchedulerName, key).Queue },
+		func(key gangstate.Key) string { return d.gangs.PodGroupFacts(pod.Spec.SchedulerName, key).Queue },
 		func(name string) string {
 			namespace, err := d.namespaces.Get(name)
 			if err != nil {

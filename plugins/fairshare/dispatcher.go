@@ -25,7 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -56,7 +56,7 @@ type Dispatcher struct {
 	usage   *usage.Counter
 	devices *devices.Counts
 	// claims are the devices that pods ask for.
-	claims *claims.Claims
+	claims *deviceclaims.Claims
 	// recounted are jobs that ask for something else than when they came to wait.
 	recounted map[string]bool
 	// members are the counted pods that are in a gang, by groupOf.
@@ -72,7 +72,7 @@ type Dispatcher struct {
 // sources are where a Dispatcher looks things up.
 type sources struct {
 	gangs Gangs
-	holds *ledger.Holds
+	holds *ledger.Shared
 	// victims returns how many victims of a holder in the ledger have not ended. It takes a lock of its own at most.
 	victims func(holder hold.Holder) int
 	// reserved finds what is held for pods; nil where nothing does.
@@ -119,15 +119,15 @@ type placed struct {
 // Gangs is what the Dispatcher needs to know of the gangs of all profiles.
 type Gangs interface {
 	// Wants returns what is to be placed if a pod is scheduled; false where its place is decided.
-	Wants(pod *v1.Pod) (gangstate.Want, bool)
-	// Said returns what the PodGroup of a gang says of its queue and its eviction. OnMove registers a function that is
-	// called when it says something else than before.
-	Said(profile string, key gangstate.Key) gangstate.Said
+	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
+	// PodGroupFacts returns what the PodGroup of a gang says of its queue and its eviction. OnMove registers a function
+	// that is called when it says something else than before.
+	PodGroupFacts(profile string, key gangstate.Key) gangstate.PodGroupFacts
 	OnMove(moved func(profile string, key gangstate.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
-	Running(profile string, key gangstate.Key) []gangstate.Footprint
-	// Standing returns how far the gang of a pod has come; false where the pod is in none that is known.
-	Standing(pod *v1.Pod) (gangstate.Standing, bool)
+	Running(profile string, key gangstate.Key) []gangstate.RunningGang
+	// Progress returns how far the gang of a pod has come; false where the pod is in none that is known.
+	Progress(pod *v1.Pod) (gangstate.Progress, bool)
 	// Synced reports whether all gangs are known that existed at the start.
 	Synced() bool
 	// Changed is called when something has changed that may help gangs which did not fit.
@@ -140,7 +140,7 @@ type Gangs interface {
 
 // NewDispatcher returns a Dispatcher with only the default queue. victims returns how many victims of a
 // holder in the ledger have not ended. It is called with locks held, and calls nothing of a Dispatcher or of gangs.
-func NewDispatcher(gangs Gangs, holds *ledger.Holds, victims func(holder hold.Holder) int, leads leadership.Signal, statuses *status.Writer, watched *watches.Watches) *Dispatcher {
+func NewDispatcher(gangs Gangs, holds *ledger.Shared, victims func(holder hold.Holder) int, leads leadership.Signal, statuses *status.Writer, watched *watches.Watches) *Dispatcher {
 	d := &Dispatcher{
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
@@ -164,7 +164,7 @@ func (d *Dispatcher) OnChange(changed func()) { d.changed = changed }
 // share sets what there is to be shared. Nothing is counted yet.
 func (d *Dispatcher) share(nodes *pools.Cluster, deviceClasses map[string]v1.ResourceName) {
 	d.nodes, d.devices = nodes, devices.NewCounts(deviceClasses)
-	d.claims = claims.New(d.devices)
+	d.claims = deviceclaims.New(d.devices)
 	d.usage = usage.New(counting{d}, d.book, nodes, d.claims)
 }
 
@@ -224,7 +224,7 @@ func (d *Dispatcher) Reserves(profile string) {
 }
 
 // jobOf returns the name of what a pod is placed with.
-func jobOf(pod *v1.Pod, want gangstate.Want) string {
+func jobOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
 	if want.Job == "" {
 		return hold.SinglePod(pod.UID)
 	}
@@ -278,13 +278,13 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 
 // holders returns those for which pods may be evicted so that a pod is placed. A member that is all there is to place
 // is placed by itself.
-func holders(pod *v1.Pod, want gangstate.Want) []hold.Holder {
+func holders(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
 	profile := pod.Spec.SchedulerName
 	return []hold.Holder{{Profile: profile, Group: want.Job}, {Profile: profile, Group: hold.SinglePod(pod.UID)}}
 }
 
 // job returns the job that waits with a pod. Its pods are counted as part of it.
-func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing.Job {
+func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.PlacementRequest) queueing.Job {
 	j := queueing.Job{
 		Name: name, Title: titleOf(pod, want), Holders: holders(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
@@ -317,10 +317,10 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.Want) queueing
 }
 
 // together reports whether a pod represents its gang.
-func together(want gangstate.Want) bool { return want.Job != "" && !want.Alone }
+func together(want gangstate.PlacementRequest) bool { return want.Job != "" && !want.Alone }
 
 // titleOf returns the name of a job for users.
-func titleOf(pod *v1.Pod, want gangstate.Want) string {
+func titleOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
 	if key, _, ok := gangstate.KeyOf(pod); ok && want.Job != "" {
 		return "gang " + key.String()
 	}

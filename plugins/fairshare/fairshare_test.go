@@ -144,8 +144,8 @@ func TestMissed(t *testing.T) {
 // gangsByLabel knows gangs of one pod by a label.
 type gangsByLabel struct{ noGangs }
 
-func (gangsByLabel) Wants(pod *v1.Pod) (gangstate.Want, bool) {
-	return gangstate.Want{Job: pod.Labels["gang"], Pods: []*v1.Pod{pod}}, true
+func (gangsByLabel) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
+	return gangstate.PlacementRequest{Job: pod.Labels["gang"], Pods: []*v1.Pod{pod}}, true
 }
 
 // TestGoneForGood: the scheduler may use a pod for a while that is deleted, or has

@@ -232,7 +232,7 @@ func (c *chaos) schedule(l *life) {
 	switch {
 	case l.cycle == nil && p.Spec.NodeName == "":
 		for _, alone := range []bool{false, true} {
-			c.jobs[jobOf(p, gangstate.Want{Job: p.Labels["gang"], Alone: alone})] = true
+			c.jobs[jobOf(p, gangstate.PlacementRequest{Job: p.Labels["gang"], Alone: alone})] = true
 		}
 		if c.d.comes(p) == "" {
 			l.cycle = p.DeepCopy()

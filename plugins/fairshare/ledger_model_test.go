@@ -189,16 +189,16 @@ type gangsOf struct {
 	c *chaos
 }
 
-func (g gangsOf) Said(_ string, key gangstate.Key) gangstate.Said {
-	return gangstate.Said{Queue: g.c.gangs[key.Name]}
+func (g gangsOf) Said(_ string, key gangstate.Key) gangstate.PodGroupFacts {
+	return gangstate.PodGroupFacts{Queue: g.c.gangs[key.Name]}
 }
 
-func (g gangsOf) Wants(pod *v1.Pod) (gangstate.Want, bool) {
+func (g gangsOf) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
 	name := pod.Labels["gang"]
 	if name == "" {
-		return gangstate.Want{Pods: []*v1.Pod{pod}}, true
+		return gangstate.PlacementRequest{Pods: []*v1.Pod{pod}}, true
 	}
-	want := gangstate.Want{Job: name}
+	want := gangstate.PlacementRequest{Job: name}
 	for _, l := range g.c.lives[max(0, len(g.c.lives)-20):] {
 		known := g.c.old(l)
 		switch {

@@ -98,7 +98,7 @@ func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
 
 // add records the starts of the members of gangs of a profile that start together, and returns the name of their job:
 // that of the first.
-func (s *starts) add(profile string, running []gangstate.Footprint, now time.Time) string {
+func (s *starts) add(profile string, running []gangstate.RunningGang, now time.Time) string {
 	name, first := running[0].Key.In(profile), now
 	var least []*v1.Pod
 	for _, f := range running {

@@ -193,14 +193,14 @@ func TestRoundsBeyondTheMinimum(t *testing.T) {
 // oneGang knows what runs of one gang.
 type oneGang struct {
 	noGangs
-	footprint gangstate.Footprint
+	footprint gangstate.RunningGang
 }
 
-func (r oneGang) Running(_ string, key gangstate.Key) []gangstate.Footprint {
+func (r oneGang) Running(_ string, key gangstate.Key) []gangstate.RunningGang {
 	if key != r.footprint.Key {
 		return nil
 	}
-	return []gangstate.Footprint{r.footprint}
+	return []gangstate.RunningGang{r.footprint}
 }
 
 // space is a trial in which so much is lacking.
@@ -267,7 +267,7 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 				}
 				d.podSeen(p)
 			}
-			known := oneGang{footprint: gangstate.Footprint{Key: gangstate.Key{Namespace: "default", Name: "g"}, Min: 2}}
+			known := oneGang{footprint: gangstate.RunningGang{Key: gangstate.Key{Namespace: "default", Name: "g"}, Min: 2}}
 			for _, p := range c.pods {
 				id, least := p.Name, 1
 				if groupOf(p) != "" {

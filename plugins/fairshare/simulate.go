@@ -70,7 +70,7 @@ func (d *Dispatcher) limits(pod *v1.Pod, asked bool) *limits {
 		return nil
 	}
 	if len(c.bounds) > 0 && !asked {
-		d.book.Find(string(pod.UID), true, false)
+		d.book.RecordFinding(string(pod.UID), true, false)
 	}
 	c.gone = map[types.UID]bool{}
 	return &c

@@ -174,14 +174,16 @@ func (d *Dispatcher) calledNow() string {
 // noGangs knows no gangs.
 type noGangs struct{}
 
-func (noGangs) Wants(pod *v1.Pod) (gangstate.Want, bool) {
-	return gangstate.Want{Pods: []*v1.Pod{pod}}, true
+func (noGangs) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
+	return gangstate.PlacementRequest{Pods: []*v1.Pod{pod}}, true
 }
-func (noGangs) Running(string, gangstate.Key) []gangstate.Footprint { return nil }
-func (noGangs) Standing(*v1.Pod) (gangstate.Standing, bool)         { return gangstate.Standing{}, false }
-func (noGangs) Said(string, gangstate.Key) gangstate.Said           { return gangstate.Said{} }
-func (noGangs) OnMove(func(string, gangstate.Key))                  {}
-func (noGangs) Synced() bool                                        { return true }
-func (noGangs) Changed()                                            {}
-func (noGangs) Yield(context.Context, []hold.Holder)                {}
-func (noGangs) Explain(context.Context, string, []gangstate.Key)    {}
+func (noGangs) Running(string, gangstate.Key) []gangstate.RunningGang { return nil }
+func (noGangs) Progress(*v1.Pod) (gangstate.Progress, bool)           { return gangstate.Progress{}, false }
+func (noGangs) PodGroupFacts(string, gangstate.Key) gangstate.PodGroupFacts {
+	return gangstate.PodGroupFacts{}
+}
+func (noGangs) OnMove(func(string, gangstate.Key))               {}
+func (noGangs) Synced() bool                                     { return true }
+func (noGangs) Changed()                                         {}
+func (noGangs) Yield(context.Context, []hold.Holder)             {}
+func (noGangs) Explain(context.Context, string, []gangstate.Key) {}

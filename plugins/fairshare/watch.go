@@ -216,12 +216,12 @@ func (d *Dispatcher) drop(uid types.UID) {
 	before, _ := d.book.Counted(string(uid))
 	d.members.Move(uid, before.Group, "")
 	d.usage.Drop(uid)
-	d.do(d.book.Gone(string(uid), d.moment()))
+	d.do(d.book.PodEnded(string(uid), d.moment()))
 }
 
 // gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangstate.Key) {
-	evicted := queueing.ReadEvicted(d.gangs.Said(profile, key).Evicted)
+	evicted := queueing.ReadEvicted(d.gangs.PodGroupFacts(profile, key).Evicted)
 	if evicted.Scheduler != profile {
 		evicted = queueing.Evicted{}
 	}

@@ -57,7 +57,7 @@ func TestOwnNomination(t *testing.T) {
 					t.Fatal("it did not get its place")
 				}
 			}
-			s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.BoundTo(members[1].UID, now) })
+			s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.BoundTo(members[1].UID, now) })
 			s.Unreserve(s.ctx, framework.NewCycleState(), members[0], "node-0000")
 			s.forget(t, bound(members[0], "node-0000"))
 			return members[0]

@@ -31,7 +31,7 @@ func TestGangOfOneThatCaresAboutPods(t *testing.T) {
 			if at, failed := s.run(t, pods); len(at) > 0 || failed != 1 {
 				t.Fatalf("on %v after %d cycles", at, failed)
 			}
-			s.room.Happen(turns.PodsMoved)
+			s.room.RecordChange(turns.PodsMoved)
 			s.ask()
 			if woken := s.PreEnqueue(s.ctx, pods[0]).IsSuccess(); woken != c.want {
 				t.Errorf("a pod comes to a node, and it is tried again: %t", woken)

@@ -110,7 +110,7 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return nil
 	}
 	pl.barrier.add(pod.UID)
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Reserved(pod.UID, node, now) })
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Reserved(pod.UID, node, now) })
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
 	pl.claims.Enqueue(pod)
 }
 
@@ -136,7 +136,7 @@ func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, n
 		return nil, 0
 	}
 	var wait, ahead bool
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
 		wait, ahead, e = s.Permitted(pod.UID, now)
 		return e
 	})
@@ -172,7 +172,7 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 		return fwk.NewStatus(fwk.Skip)
 	}
 	if len(pod.Spec.ResourceClaims) > 0 { // all calls for them have been made
-		pl.gangs.Input(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
+		pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, _ time.Time) gangstate.Effects { return s.Through(pod.UID) })
 	}
 	if !isClosed(d.opened) {
 		if preempted := pl.stand(ctx, pod, d); preempted {
@@ -222,5 +222,5 @@ func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.BoundTo(pod.UID, now) })
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.BoundTo(pod.UID, now) })
 }

@@ -49,14 +49,14 @@ func (pl *Gang) inherit(ctx context.Context, shared Shared) {
 		return
 	}
 	var waiting []*v1.Pod
-	pl.gangs.Look(func(s *gangstate.Gangs) { waiting = s.Unplaced() })
+	pl.gangs.WithGangs(func(s *gangstate.Gangs) { waiting = s.Unplaced() })
 	pl.claims.Enqueue(waiting...)
 }
 
 // Withdraw reports whether the allocation of a claim may be taken back. If so, no member that it is reserved for
 // proceeds until Withdrawn.
 func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reservedFor []types.UID) (may bool) {
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) (e gangstate.Effects) {
 		may, e = s.Withdraw(claim, reservedFor, now)
 		return e
 	})
@@ -65,5 +65,5 @@ func (pl *Gang) Withdraw(ctx context.Context, claim types.NamespacedName, reserv
 
 // Withdrawn notes that kube-scheduler sees the outcome for a claim.
 func (pl *Gang) Withdrawn(ctx context.Context, claim types.NamespacedName) {
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Withdrawn(claim, now) })
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Withdrawn(claim, now) })
 }

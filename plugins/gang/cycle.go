@@ -70,7 +70,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle
-	pl.gangs.Look(func(s *gangstate.Gangs) { v = s.BeginCycle(pod) })
+	pl.gangs.WithGangs(func(s *gangstate.Gangs) { v = s.BeginCycle(pod) })
 	if v.Verdict == gangstate.Lead && (!alone(v.Attempt) || len(pl.outranked(v.Attempt)) > 0) {
 		node, status := pl.lead(ctx, state, v.Attempt)
 		if !status.IsSuccess() {
@@ -295,7 +295,7 @@ func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner
 // attempt, the last first.
 func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
 	if !pl.holds.Empty() {
-		pl.gangs.Look(func(s *gangstate.Gangs) { groups = a.Outranks(s.PartialHolders()) })
+		pl.gangs.WithGangs(func(s *gangstate.Gangs) { groups = a.Outranks(s.PartialHolders()) })
 	}
 	return groups
 }
@@ -372,7 +372,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	case gangstate.Follow:
 		membersUnfit.Inc()
 		pl.order.ForgetPlan(pod.UID) // it is tried again once the other members have come
-		pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
+		pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
 		if pl.preempts && planner.AttemptOf(state) != nil {
@@ -396,7 +396,7 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 	}
 	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangstate.PreemptionDelayOf(pod)
-	pl.gangs.Unfit(pod, turns.Outcome{
+	pl.gangs.RecordSingleFailure(pod, turns.AttemptFailure{
 		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
 	})
 }
@@ -434,7 +434,7 @@ func (pl *Gang) reasons(statuses fwk.NodeToStatusReader) (why uint64, hopeless b
 // missed records that a gang of one did not fit.
 func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
 	shape := pl.shapeOf(ctx, visit.attempt, pod, statuses)
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		_, e := s.Planned(visit.attempt, gangstate.Outcome{
 			Cost: now.Sub(visit.began), Coupled: podclass.Coupled(pod), Shape: shape, Holder: hold.SinglePod(pod.UID),
 		}, now)
@@ -445,7 +445,7 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 // refusedEarly handles a member that another plugin refused in PreFilter before
 // this plugin ran: its group's attempt is over.
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
-	pl.gangs.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		return s.EndedEarly(pod, func(a *gangstate.Attempt) gangstate.Outcome {
 			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod))
 			return gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}

@@ -31,7 +31,7 @@ import (
 // cycles failed.
 func (s *stage) run(t *testing.T, pods []*v1.Pod) (at map[types.UID]string, failed int) {
 	t.Helper()
-	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
+	s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	for _, pod := range pods {
 		s.podSeen(s.ctx, pod)
 	}
@@ -72,7 +72,7 @@ func (s *stage) compare(a, b *v1.Pod) int {
 // cycle runs one scheduling cycle. It returns the node that the pod is held on.
 func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
-	s.room.Begin(pod)
+	s.room.HandleCycleStart(pod)
 	fw, logger := s.scheduler.Profiles[testProfile], klog.FromContext(s.ctx)
 	if err := s.scheduler.Cache.UpdateSnapshot(logger, s.snapshot); err != nil {
 		t.Fatal(err)

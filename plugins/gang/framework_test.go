@@ -63,10 +63,10 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 // noTurns keep no gang waiting.
 type noTurns struct{}
 
-func (noTurns) Keeps(*v1.Pod) (reason, message string)    { return "", "" }
-func (noTurns) Limits([]*v1.Pod) (reason, message string) { return "", "" }
-func (noTurns) Within(members []*v1.Pod) []*v1.Pod        { return members }
-func (noTurns) Hopeless(*v1.Pod)                          {}
+func (noTurns) ReportedWaitReason(*v1.Pod) (reason, message string) { return "", "" }
+func (noTurns) Limits([]*v1.Pod) (reason, message string)           { return "", "" }
+func (noTurns) Within(members []*v1.Pod) []*v1.Pod                  { return members }
+func (noTurns) Hopeless(*v1.Pod)                                    {}
 
 // newStageWith is newStage with more objects that the API server has, and that the scheduler knows.
 func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pods ...*v1.Pod) *stage {
@@ -106,7 +106,7 @@ type noQueues struct{}
 
 func (noQueues) AddCandidates([]turns.Job)                {}
 func (noQueues) RemoveCandidate(string)                   {}
-func (noQueues) First(turns.Which) (turns.Job, bool)      { return turns.Job{}, false }
+func (noQueues) First(turns.Selection) (turns.Job, bool)  { return turns.Job{}, false }
 func (noQueues) QueueOf(*v1.Pod) string                   { return "" }
 func (noQueues) Admit(context.Context, string) *v1.Pod    { return nil }
 func (noQueues) Called() []*v1.Pod                        { return nil }
@@ -150,7 +150,7 @@ func configure(p *schedconfig.KubeSchedulerProfile) {
 
 // heldCapacity stands in for the plugin of that name, which is another package: it goes by what Gang has
 // granted.
-type heldCapacity struct{ holds *ledger.Holds }
+type heldCapacity struct{ holds *ledger.Shared }
 
 func (heldCapacity) Name() string { return "HeldCapacity" }
 

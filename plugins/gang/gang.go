@@ -41,7 +41,7 @@ const Name = "Gang"
 type Gang struct {
 	fw    framework.Framework
 	clock clock.WithTicker
-	holds *ledger.Holds
+	holds *ledger.Shared
 	order *positions.Order
 	// plugins are the plugins of all profiles that implement more than kube-scheduler calls.
 	plugins *extension.Plugins
@@ -89,7 +89,7 @@ func (pl *Gang) Name() string { return Name }
 // Shared is what the profiles of a process share.
 type Shared struct {
 	Gangs   *registry.Registry
-	Holds   *ledger.Holds
+	Holds   *ledger.Shared
 	Order   *positions.Order
 	Plugins *extension.Plugins
 	// Turns keeps gangs waiting that could be placed.
@@ -105,8 +105,8 @@ type Shared struct {
 
 // Turns keeps gangs waiting that could be placed.
 type Turns interface {
-	// Keeps returns why a member of a gang waits; an empty reason means that it does not.
-	Keeps(member *v1.Pod) (reason, message string)
+	// ReportedWaitReason returns why a member of a gang waits; an empty reason means that it does not.
+	ReportedWaitReason(member *v1.Pod) (reason, message string)
 	// Limits returns why members of a gang that does not fit could not be placed on more nodes either; an
 	// empty reason means that they could.
 	Limits(members []*v1.Pod) (reason, message string)

@@ -26,7 +26,7 @@ func (pl *Gang) afterNodeChange(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.Queue
 		return fwk.QueueSkip, nil
 	}
 	var refusal string
-	pl.gangs.Look(func(s *gangstate.Gangs) { _, refusal = s.Queue(pod) })
+	pl.gangs.WithGangs(func(s *gangstate.Gangs) { _, refusal = s.Queue(pod) })
 	if refusal != "" {
 		return fwk.QueueSkip, nil
 	}
@@ -49,7 +49,7 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	}
 	var p gangstate.Position
 	var refusal string
-	pl.gangs.Look(func(s *gangstate.Gangs) { p, refusal = s.Queue(pod) })
+	pl.gangs.WithGangs(func(s *gangstate.Gangs) { p, refusal = s.Queue(pod) })
 	if refusal != "" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, refusal)
 	}

@@ -115,7 +115,7 @@ func TestHeard(t *testing.T) {
 				t.Fatal("it is tried again, and nothing has happened")
 			}
 			for _, e := range c.events {
-				s.room.Heard(e.ClusterEvent, e.before, e.after)
+				s.room.HandleEvent(e.ClusterEvent, e.before, e.after)
 			}
 			s.ask()
 			if waits() == c.want {

@@ -44,9 +44,9 @@ func (pl *Gang) reserves(pod *v1.Pod) bool {
 
 // gangsOf returns the gangs of pods, those that are known.
 func (pl *Gang) gangsOf(pods []types.UID) (keys []gangstate.Key) {
-	pl.gangs.Look(func(s *gangstate.Gangs) {
+	pl.gangs.WithGangs(func(s *gangstate.Gangs) {
 		for _, uid := range pods {
-			if at, member := s.Standing(uid); member {
+			if at, member := s.Progress(uid); member {
 				keys = append(keys, at.Gang)
 			}
 		}

@@ -85,7 +85,7 @@ func (pl *Gang) choose(ctx context.Context, b *place, nodes []fwk.NodeInfo) erro
 		}
 		c := b.placed
 		c.from(s.rank)
-		inside := slices.DeleteFunc(slices.Clone(c.on), func(standing placement.Standing) bool {
+		inside := slices.DeleteFunc(slices.Clone(c.on), func(standing placement.PlacedMember) bool {
 			return !slices.ContainsFunc(b.levels, func(key string) bool { _, ok := c.label(standing.Node, key); return ok })
 		})
 		for _, standing := range placement.Neighbours(inside, s.rank) {

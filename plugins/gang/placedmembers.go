@@ -13,7 +13,7 @@ import (
 type placedMembers struct {
 	nodes []*v1.Node
 	// on are those that have their places, by the indexes of their nodes.
-	on []placement.Standing
+	on []placement.PlacedMember
 	// ranks are the member's own, or, where members carry none, the gaps that it may fill, the best first; see
 	// placement.Gaps.
 	ranks []int
@@ -33,7 +33,7 @@ func (pl *Gang) placedMembersOf(pod *v1.Pod, need *gangstate.Need) *placedMember
 		if err != nil || info.Node() == nil {
 			continue // the node of a member is gone; other members show the domain
 		}
-		c.on = append(c.on, placement.Standing{Node: len(c.nodes), Rank: need.Ranks[other.Pod.UID]})
+		c.on = append(c.on, placement.PlacedMember{Node: len(c.nodes), Rank: need.Ranks[other.Pod.UID]})
 		c.nodes = append(c.nodes, info.Node())
 	}
 	for uid, rank := range need.Ranks {

@@ -108,7 +108,7 @@ func (t *statusReporter) run(ctx context.Context) {
 // all makes all gangs due: what came before this process scheduled was not noted.
 func (t *statusReporter) all() {
 	var keys []gangstate.Key
-	t.pl.gangs.Look(func(s *gangstate.Gangs) { keys = s.Keys() })
+	t.pl.gangs.WithGangs(func(s *gangstate.Gangs) { keys = s.Keys() })
 	for _, key := range keys {
 		t.again(key)
 	}
@@ -186,7 +186,7 @@ func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what the queue keeps waiting
-		reason, message := pl.turns.Keeps(pod)
+		reason, message := pl.turns.ReportedWaitReason(pod)
 		if reason == v1alpha1.ReasonUnschedulable && e.Reason != "" && e.Reason != reason {
 			break // nodes would give its queue a larger share, and not help the gang
 		}

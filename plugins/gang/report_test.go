@@ -33,10 +33,10 @@ func says(pod *v1.Pod, reason, message string) *v1.Pod {
 // queue keeps all gangs for a reason, or none.
 type queue struct{ reason, message, limit string }
 
-func (q *queue) Keeps(*v1.Pod) (string, string)    { return q.reason, q.message }
-func (q *queue) Limits([]*v1.Pod) (string, string) { return q.limit, "over the ceiling" }
-func (*queue) Within(members []*v1.Pod) []*v1.Pod  { return members }
-func (*queue) Hopeless(*v1.Pod)                    {}
+func (q *queue) ReportedWaitReason(*v1.Pod) (string, string) { return q.reason, q.message }
+func (q *queue) Limits([]*v1.Pod) (string, string)           { return q.limit, "over the ceiling" }
+func (*queue) Within(members []*v1.Pod) []*v1.Pod            { return members }
+func (*queue) Hopeless(*v1.Pod)                              {}
 
 func uids(pods []*v1.Pod) (list []types.UID) {
 	for _, pod := range pods {
@@ -117,7 +117,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 		}
 	}
 	check("it does not fit", v1alpha1.ReasonUnschedulable, true)
-	if at, _ := s.registry.Standing(members[0]); !at.WaitsForRoom {
+	if at, _ := s.registry.Progress(members[0]); !at.WaitsForRoom {
 		t.Error("it does not fit, and does not count as waiting for room")
 	}
 	e, _ := s.Explanation(key)
@@ -144,7 +144,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
 	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
 	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
-	if at, _ := s.registry.Standing(members[0]); at.WaitsForRoom {
+	if at, _ := s.registry.Progress(members[0]); at.WaitsForRoom {
 		t.Error("a member is rejected, and it counts as waiting for room")
 	}
 	turns.reason, turns.message = v1alpha1.ReasonUnschedulable, "the queue has its share"
@@ -175,7 +175,7 @@ func TestWhetherNodesHelpOne(t *testing.T) {
 func (s *stage) attempt(t *testing.T, outcome gangstate.Outcome) {
 	t.Helper()
 	led := false
-	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+	s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 		for _, key := range g.Keys() {
 			g.Lead(key.String(), now) // it is tried again
 		}
@@ -228,8 +228,8 @@ func TestPodGroupRefused(t *testing.T) {
 	s.reporter = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
-	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-		return g.Describe(gangstate.Community, key, &gangstate.Object{UID: "u"}, now)
+	s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+		return g.Describe(gangstate.Community, key, &gangstate.PodGroupDescription{UID: "u"}, now)
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
 	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
@@ -264,8 +264,8 @@ func TestPodGroupMadeAgain(t *testing.T) {
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.see(makeMembers("train", 3, 1, nil)...)
 	for i, uid := range []types.UID{"one", "one", "another"} {
-		s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-			return g.Describe(gangstate.Community, key, &gangstate.Object{UID: uid}, now)
+		s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+			return g.Describe(gangstate.Community, key, &gangstate.PodGroupDescription{UID: uid}, now)
 		})
 		if i == 0 {
 			s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})

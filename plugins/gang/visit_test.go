@@ -27,7 +27,7 @@ func plainPod(name string, gpus string) *v1.Pod {
 
 // open admits members that the plugin sees from now on.
 func (s *stage) open() {
-	s.gangs.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
+	s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 }
 
 // see passes pods to the plugin, as the API server would.
@@ -39,18 +39,18 @@ func (s *stage) see(pods ...*v1.Pod) {
 
 // podSeen passes a pod to the gangs of the profile, and gives its group its turn.
 func (s *stage) podSeen(ctx context.Context, pod *v1.Pod) {
-	s.gangs.Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.See(pod, now) })
+	s.gangs.UpdateGangs(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.ObservePod(pod, now) })
 	if pod.Spec.NodeName != "" {
 		s.holds.PodBound(pod.UID, pod.Spec.NodeName)
 	}
-	if at, member := s.registry.Standing(pod); member {
+	if at, member := s.registry.Progress(pod); member {
 		s.registry.Lead(ctx, s.gangs.Holder(at.Group))
 	}
 }
 
 // podGone removes a pod from the gangs of the profile.
 func (s *stage) podGone(ctx context.Context, pod *v1.Pod) {
-	s.gangs.Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Gone(pod.UID, now) })
+	s.gangs.UpdateGangs(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.PodEnded(pod.UID, now) })
 	s.holds.DropNomination(pod.UID)
 }
 
@@ -85,7 +85,7 @@ func heldOn(node string, holder hold.Holder, gpus int64) hold.Hold {
 	return hold.Hold{For: "held", Holder: holder, Node: node, Reason: hold.Plan, Request: resource.Vector{gpu: gpus}}
 }
 
-func put(h *ledger.Holds, list ...hold.Hold) {
+func put(h *ledger.Shared, list ...hold.Hold) {
 	for _, one := range list {
 		h.FollowPlan(one.Holder, nil, []hold.Hold{one})
 	}

@@ -32,7 +32,7 @@ const Name = "HeldCapacity"
 // HeldCapacity is the plugin, one for each profile.
 type HeldCapacity struct {
 	handle  fwk.Handle
-	holds   *ledger.Holds
+	holds   *ledger.Shared
 	clock   clock.WithTicker
 	blocked blocked
 	// granters are the plugins of the profile that know what is held for pods.
@@ -120,13 +120,13 @@ func (pl *HeldCapacity) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *
 	return nil, nil
 }
 
-// Begin notes that a scheduling cycle begins.
-func (pl *HeldCapacity) Begin(*v1.Pod) { pl.blocked.begin() }
+// HandleCycleStart notes that a scheduling cycle begins.
+func (pl *HeldCapacity) HandleCycleStart(*v1.Pod) { pl.blocked.begin() }
 
-// Failed notes a pod that found no node, if a plugin refused it for what is held on a node: this
+// HandleFailedCycle notes a pod that found no node, if a plugin refused it for what is held on a node: this
 // plugin, or another one that depends on holds. Where no single node refused it, it may
 // fit wherever a hold ends.
-func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
+func (pl *HeldCapacity) HandleFailedCycle(_ context.Context, pod *v1.Pod, why error) {
 	var unfit *framework.FitError
 	if pod.Spec.SchedulerName != pl.handle.ProfileName() || !errors.As(why, &unfit) {
 		return
@@ -147,8 +147,8 @@ func (pl *HeldCapacity) Failed(_ context.Context, pod *v1.Pod, why error) {
 	pl.blocked.addPod(pod, nodes)
 }
 
-// Heard rouses pods that may fit now, by what the scheduler's cache has taken in.
-func (pl *HeldCapacity) Heard(event fwk.ClusterEvent, before, after any) {
+// HandleEvent rouses pods that may fit now, by what the scheduler's cache has taken in.
+func (pl *HeldCapacity) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	switch {
 	case cacheevents.Frees(event):
 		if pod, ok := before.(*v1.Pod); ok {
@@ -184,7 +184,7 @@ func (pl *HeldCapacity) wake(ctx context.Context) {
 
 // New returns the factory of the plugin over the ledger that all profiles share. events has what
 // the scheduler's cache takes in, and plugins are those of all profiles.
-func New(holds *ledger.Holds, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
+func New(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Plugins) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		if object != nil {
 			path := validation.Path(handle.ProfileName(), Name)
@@ -200,7 +200,7 @@ func New(holds *ledger.Holds, events *cacheevents.Events, plugins *extension.Plu
 	}
 }
 
-func newPlugin(holds *ledger.Holds, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework,
+func newPlugin(holds *ledger.Shared, events *cacheevents.Events, plugins *extension.Plugins, fw framework.Framework,
 	clock clock.WithTicker) *HeldCapacity {
 	pl := &HeldCapacity{handle: fw, holds: holds, clock: clock}
 	// once all are made

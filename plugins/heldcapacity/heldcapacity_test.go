@@ -96,10 +96,10 @@ func (s *stage) hold(pod types.UID, holder hold.Holder, node string) {
 
 // schedule runs a cycle of a pod as far as the choice of its node. It returns why there is none.
 func (s *stage) schedule(pod *framework.QueuedPodInfo) error {
-	s.events.Begin(nil)
+	s.events.HandleCycleStart(nil)
 	_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
 	if err != nil {
-		s.events.Failed(s.ctx, pod.Pod, err)
+		s.events.HandleFailedCycle(s.ctx, pod.Pod, err)
 	}
 	return err
 }
@@ -192,10 +192,10 @@ func TestLookedAtAgain(t *testing.T) {
 		"something ends on a node that refused it":    {func(s *stage) { s.holds.ReportFreed(nodeName(0)) }, nil, true},
 		"the hold itself ends":                        {func(s *stage) { s.holds.Release("a") }, nil, true},
 		"something ends elsewhere":                    {func(s *stage) { s.holds.ReportFreed("elsewhere") }, nil, false},
-		"a pod ends there":                            {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs, nil) }, nil, true},
-		"a pod comes there":                           {func(s *stage) { s.events.Heard(framework.EventAssignedPodAdd, nil, runs) }, nil, false},
-		"a node gets more":                            {func(s *stage) { s.events.Heard(changed, node("1"), node("2")) }, nil, true},
-		"a node is as it was":                         {func(s *stage) { s.events.Heard(changed, node("1"), node("1")) }, nil, false},
+		"a pod ends there":                            {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodDelete, runs, nil) }, nil, true},
+		"a pod comes there":                           {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodAdd, nil, runs) }, nil, false},
+		"a node gets more":                            {func(s *stage) { s.events.HandleEvent(changed, node("1"), node("2")) }, nil, true},
+		"a node is as it was":                         {func(s *stage) { s.events.HandleEvent(changed, node("1"), node("1")) }, nil, false},
 		"it was refused for something else, and ends": {func(s *stage) { s.holds.Release("a", "b") }, st.MakePod().Namespace("default").Name("p").UID("p").SchedulerName(testProfile).NodeSelector(map[string]string{"no": "node"}).Obj(), false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -231,21 +231,21 @@ func TestEndsDuringTheCycle(t *testing.T) {
 		"something there":        {func(s *stage) { s.holds.ReportFreed(nodeName(0)) }, true},
 		"something elsewhere":    {func(s *stage) { s.holds.ReportFreed("elsewhere") }, false},
 		"something somewhere":    {func(s *stage) { s.holds.ReportFreed("") }, true},
-		"a pod that runs there":  {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs(nodeName(0)), nil) }, true},
-		"a pod elsewhere":        {func(s *stage) { s.events.Heard(framework.EventAssignedPodDelete, runs("elsewhere"), nil) }, false},
-		"the shortage of a node": {func(s *stage) { s.events.Heard(grown, nil, nil) }, true},
+		"a pod that runs there":  {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodDelete, runs(nodeName(0)), nil) }, true},
+		"a pod elsewhere":        {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodDelete, runs("elsewhere"), nil) }, false},
+		"the shortage of a node": {func(s *stage) { s.events.HandleEvent(grown, nil, nil) }, true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, 1)
 			pod := queued(t, makePod("p"))
 			s.hold("a", others, nodeName(0))
-			s.events.Begin(nil)
+			s.events.HandleCycleStart(nil)
 			_, err := s.scheduler.SchedulePod(s.ctx, s.fw, framework.NewCycleState(), pod)
 			if err == nil {
 				t.Fatal("it has a node")
 			}
 			c.happens(s)
-			s.events.Failed(s.ctx, pod.Pod, err)
+			s.events.HandleFailedCycle(s.ctx, pod.Pod, err)
 			if again := s.blocked.takeRetries(); (len(again) == 1) != c.want {
 				t.Errorf("%v are looked at again, want the pod: %t", again, c.want)
 			}

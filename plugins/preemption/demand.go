@@ -120,7 +120,7 @@ func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
 		Key: gangstate.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gangstate.Spec{Min: 1},
 		Min: 1, Pending: []*v1.Pod{pod},
 	}}}
-	if !pl.Gangs.Single(pod) {
+	if !pl.Gangs.IsEvictedAlone(pod) {
 		return a // its gang runs and lacks it
 	}
 	if _, exists := pl.podByUID(pod.UID); !exists {

@@ -52,7 +52,7 @@ func evicted(d *demand, namespace string, owner *metav1.OwnerReference, note str
 }
 
 // gangLost returns the event that says how many pods a gang of a bundle loses, and to which preemptor.
-func gangLost(d *demand, f *found, b victim.Bundle, of gangstate.Footprint) status.Event {
+func gangLost(d *demand, f *found, b victim.Bundle, of gangstate.RunningGang) status.Event {
 	reason := EventGangShrunk
 	if b.Kind == victim.Whole {
 		reason = EventGangPreempted

@@ -58,7 +58,7 @@ const (
 
 // Shared is shared by the profiles of a process.
 type Shared struct {
-	Holds   *ledger.Holds
+	Holds   *ledger.Shared
 	Gangs   Gangs
 	Plugins *extension.Plugins
 	// Promises are holds for pods that do not exist yet.
@@ -66,7 +66,7 @@ type Shared struct {
 	// Queues says what gangs have in their queues.
 	Queues Queues
 	// Underway tracks the evictions of all profiles.
-	Underway *evictions.Underway
+	Underway *evictions.ActivePreemptions
 	// Watches registers the plugin's watches; nil for no registration.
 	Watches *watches.Watches
 	// Leading is closed once this process schedules; until then it writes nothing.
@@ -117,7 +117,7 @@ func (pl *GangPreemption) Name() string { return Name }
 type Gangs interface {
 	evictions.Gangs
 	// Wants returns what is to be placed if a pod is scheduled; false if its place is decided.
-	Wants(pod *v1.Pod) (gangstate.Want, bool)
+	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
 	// Placing reports whether a holder is a group that only waits for capacity.
 	Placing(holder hold.Holder) bool
 	// PartialHolders lists the holders below a priority, in all profiles but one, that hold capacity without being

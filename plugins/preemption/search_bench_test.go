@@ -20,17 +20,17 @@ import (
 )
 
 // known is a profile that knows its gangs, with those that start together with them.
-type known map[gangstate.Key][]gangstate.Footprint
+type known map[gangstate.Key][]gangstate.RunningGang
 
-func (k known) Running(of string, key gangstate.Key) []gangstate.Footprint {
+func (k known) Running(of string, key gangstate.Key) []gangstate.RunningGang {
 	if of != profile {
 		return nil
 	}
 	return slices.Clone(k[key])
 }
 
-// Single reports whether a pod is in no gang.
-func (k known) Single(pod *v1.Pod) bool {
+// IsEvictedAlone reports whether a pod is in no gang.
+func (k known) IsEvictedAlone(pod *v1.Pod) bool {
 	_, _, member := gangstate.KeyOf(pod)
 	return !member
 }
@@ -40,7 +40,9 @@ func (k known) Yield(context.Context, []hold.Holder)       {}
 func (k known) Placing(hold.Holder) bool                   { return true }
 func (k known) Synced() bool                               { return true }
 func (k known) Changed()                                   {}
-func (k known) Wants(*v1.Pod) (gangstate.Want, bool)       { return gangstate.Want{}, false }
+func (k known) Wants(*v1.Pod) (gangstate.PlacementRequest, bool) {
+	return gangstate.PlacementRequest{}, false
+}
 
 // full returns a cluster of nodes of 8 GPUs, in racks, full of gangs of 8 pods of low priority, each on 8
 // nodes beside each other.
@@ -53,14 +55,14 @@ func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 	}
 	for g := range nodes {
 		name := fmt.Sprintf("g%04d", g)
-		f := gangstate.Footprint{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
+		f := gangstate.RunningGang{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
 		for i := range 8 {
 			on := all[(g/8*8+i)%nodes].Name
 			pod := member(name, i, min, 10, 1, on)
 			pods = append(pods, pod)
 			f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: on})
 		}
-		gangs[f.Key] = []gangstate.Footprint{f}
+		gangs[f.Key] = []gangstate.RunningGang{f}
 	}
 	return all, pods, gangs
 }

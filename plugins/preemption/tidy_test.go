@@ -17,11 +17,11 @@ import (
 // gangsOf is a profile that reports the same of all gangs.
 type gangsOf struct {
 	known
-	want                       gangstate.Want
+	want                       gangstate.PlacementRequest
 	decided, placing, starting bool
 }
 
-func (g gangsOf) Wants(*v1.Pod) (gangstate.Want, bool) { return g.want, !g.decided }
+func (g gangsOf) Wants(*v1.Pod) (gangstate.PlacementRequest, bool) { return g.want, !g.decided }
 func (g gangsOf) Placing(holder hold.Holder) bool {
 	return g.placing && holder == hold.Holder{Profile: profile, Group: "default/g"}
 }
@@ -31,7 +31,7 @@ func (g gangsOf) Synced() bool { return !g.starting }
 // members. Others stay.
 func TestGiveBack(t *testing.T) {
 	recalled, adopted := []string{"pod:g-0", "pod:g-1"}, []string{"default/g", "default/g"}
-	ofGang := gangstate.Want{Job: "default/g"}
+	ofGang := gangstate.PlacementRequest{Job: "default/g"}
 	for sentence, c := range map[string]struct {
 		min     int // 0 for pods in no gang
 		gangs   gangsOf
@@ -43,8 +43,8 @@ func TestGiveBack(t *testing.T) {
 		"its nominations were recalled, and it is placed": {min: 3, gangs: gangsOf{want: ofGang, placing: true}, holders: recalled},
 		"and it lacks a member":                           {min: 3, gangs: gangsOf{want: ofGang}, holders: recalled, ends: true},
 		"nobody knows yet whether it does":                {min: 3, gangs: gangsOf{want: ofGang, starting: true}, holders: recalled},
-		"it runs, and lacks members":                      {min: 3, gangs: gangsOf{want: gangstate.Want{Job: "default/g", Alone: true}}, holders: recalled},
-		"it runs, and lacks none":                         {min: 3, gangs: gangsOf{want: gangstate.Want{Job: "default/g", Alone: true, Ready: true}}, holders: recalled, ends: true},
+		"it runs, and lacks members":                      {min: 3, gangs: gangsOf{want: gangstate.PlacementRequest{Job: "default/g", Alone: true}}, holders: recalled},
+		"it runs, and lacks none":                         {min: 3, gangs: gangsOf{want: gangstate.PlacementRequest{Job: "default/g", Alone: true, Ready: true}}, holders: recalled, ends: true},
 		"where members go is decided":                     {min: 3, gangs: gangsOf{decided: true}, holders: recalled},
 		"somebody else places the gang":                   {min: 3, holders: recalled},
 		"pods in no gang":                                 {holders: recalled},
@@ -82,11 +82,11 @@ type running struct {
 	gangs *gangstate.Gangs
 }
 
-func (r running) Running(_ string, key gangstate.Key) []gangstate.Footprint {
+func (r running) Running(_ string, key gangstate.Key) []gangstate.RunningGang {
 	return r.gangs.Footprints(key)
 }
-func (r running) Wants(pod *v1.Pod) (gangstate.Want, bool) { return r.gangs.Wants(pod) }
-func (r running) Placing(holder hold.Holder) bool          { return r.gangs.Placing(holder.Group) }
+func (r running) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) { return r.gangs.Wants(pod) }
+func (r running) Placing(holder hold.Holder) bool                      { return r.gangs.Placing(holder.Group) }
 
 // gangsRunning returns the gangs of pods, of which those on nodes have been there for an hour.
 func gangsRunning(pods ...*v1.Pod) running {
@@ -98,7 +98,7 @@ func gangsRunning(pods ...*v1.Pod) running {
 			pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
 			pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: pod.CreationTimestamp})
 		}
-		r.gangs.See(pod, now)
+		r.gangs.ObservePod(pod, now)
 	}
 	r.gangs.Open(now)
 	return r

@@ -64,7 +64,7 @@ func (e *execution) otherPreemptor(victim *v1.Pod) (*v1.Pod, string) {
 		return nil, ""
 	}
 	what, of := "pod", pod.Namespace+"/"+pod.Name
-	if key, _, member := gangstate.KeyOf(pod); member && !e.Gangs.Single(pod) {
+	if key, _, member := gangstate.KeyOf(pod); member && !e.Gangs.IsEvictedAlone(pod) {
 		what, of = "gang", key.String()
 	}
 	return pod, fmt.Sprintf("%s %s (priority %d)", what, of, one.Priority)
@@ -114,7 +114,7 @@ func (e *execution) outdated() string {
 			return err.Error()
 		}
 		if b.Broken {
-			if !slices.ContainsFunc(together, func(one gangstate.Footprint) bool { return !one.Enough(nil) }) {
+			if !slices.ContainsFunc(together, func(one gangstate.RunningGang) bool { return !one.Enough(nil) }) {
 				return fmt.Sprintf("%s has its minimum again", gang.Name())
 			}
 			continue

@@ -24,16 +24,16 @@ import (
 type changing struct {
 	known
 	mu      sync.Mutex
-	running gangstate.Footprint
+	running gangstate.RunningGang
 	// waits is whether preemptors wait for nothing but room.
 	waits bool
 	// wants is what the preemptor is to its gang.
-	wants gangstate.Want
+	wants gangstate.PlacementRequest
 }
 
-func (c *changing) Wants(*v1.Pod) (gangstate.Want, bool) { return c.wants, true }
+func (c *changing) Wants(*v1.Pod) (gangstate.PlacementRequest, bool) { return c.wants, true }
 
-func (c *changing) Running(of string, key gangstate.Key) []gangstate.Footprint {
+func (c *changing) Running(of string, key gangstate.Key) []gangstate.RunningGang {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if key != c.running.Key {
@@ -41,7 +41,7 @@ func (c *changing) Running(of string, key gangstate.Key) []gangstate.Footprint {
 	}
 	f := c.running
 	f.Running = slices.Clone(f.Running)
-	return []gangstate.Footprint{f}
+	return []gangstate.RunningGang{f}
 }
 
 func (c *changing) Placing(hold.Holder) bool { return c.waits }
@@ -120,11 +120,11 @@ func TestWhatWasFoundHolds(t *testing.T) {
 		},
 		"the gang of the preemptor has its minimum by now": {
 			min: 2, left: all,
-			between: func(_ *stage, _ *demand, v *changing) { v.wants = gangstate.Want{Alone: true, Ready: true} },
+			between: func(_ *stage, _ *demand, v *changing) { v.wants = gangstate.PlacementRequest{Alone: true, Ready: true} },
 		},
 		"the preemptor is still missed": {
 			min: 2, left: "v-2 v-3",
-			between: func(_ *stage, _ *demand, v *changing) { v.wants = gangstate.Want{Alone: true, Begun: true} },
+			between: func(_ *stage, _ *demand, v *changing) { v.wants = gangstate.PlacementRequest{Alone: true, Begun: true} },
 		},
 		"nothing changes, and a gang with surplus goes whole": {min: 3, gpus: 2, left: ""},
 		"a broken gang has its minimum again": {

@@ -36,7 +36,7 @@ func (e *execution) recordVictims() {
 
 // tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and
 // who makes their pods again. It stands there until there are others.
-func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footprint, left *evictions.LeftToOwner) {
+func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner) {
 	now := e.clock.Now()
 	for _, one := range together {
 		if len(one.Running) == 0 {
@@ -60,7 +60,7 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Footpr
 
 // recordDemand records on the PodGroups of gangs that are about to go whole what they have, so that their queues ask
 // for it until their pods are made again. Pods without a controller are not.
-func (e *execution) recordDemand(ctx context.Context, together []gangstate.Footprint) {
+func (e *execution) recordDemand(ctx context.Context, together []gangstate.RunningGang) {
 	for _, one := range together {
 		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangstate.Community || metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {
 			continue
@@ -111,7 +111,7 @@ func (f *found) textLost(b victim.Bundle) string {
 		return fmt.Sprintf("%d of %d pods, beyond the minimum of %d, %s", n, of, b.Gang.Min, f.done)
 	case of == 1:
 		return f.done
-	case slices.ContainsFunc(f.gangs[b.Gang.ID].Gangs, func(one gangstate.Footprint) bool { return one.Whole }):
+	case slices.ContainsFunc(f.gangs[b.Gang.ID].Gangs, func(one gangstate.RunningGang) bool { return one.Whole }):
 		return fmt.Sprintf("all %d pods, which the PodGroup has disrupted together only, %s", of, f.done)
 	default:
 		return fmt.Sprintf("all %d pods, minimum %d, %s", of, b.Gang.Min, f.done)

@@ -143,7 +143,7 @@ func (e *execution) evictRest(ctx context.Context, u unit, ran int, left *evicti
 
 // leftOver lists the pods on nodes of gangs left with less than their minimum, except those that must stay. seen: no
 // evicted pod seems to run on.
-func (e *execution) leftOver(together []gangstate.Footprint, stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
+func (e *execution) leftOver(together []gangstate.RunningGang, stay map[types.UID]bool) (rest []*v1.Pod, seen bool) {
 	seen = true
 	for _, one := range together {
 		var bound []*v1.Pod
@@ -166,7 +166,7 @@ func (e *execution) leftOver(together []gangstate.Footprint, stay map[types.UID]
 }
 
 // union returns the chosen pods and all running pods of their gangs, except those that must stay.
-func union(chosen []*v1.Pod, together []gangstate.Footprint, stay map[types.UID]bool) []*v1.Pod {
+func union(chosen []*v1.Pod, together []gangstate.RunningGang, stay map[types.UID]bool) []*v1.Pod {
 	pods := slices.Clone(chosen)
 	known := map[types.UID]bool{}
 	for _, pod := range chosen {

@@ -35,7 +35,7 @@ const Name = "Reservation"
 // Reservation is the plugin, one for each profile.
 type Reservation struct {
 	handle       framework.Framework
-	holds        *ledger.Holds
+	holds        *ledger.Shared
 	reservations Reservations
 	// planner finds a node among those with capacity held for a pod.
 	planner func() *planner.Planner
@@ -108,7 +108,7 @@ func (pl *Reservation) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragme
 }
 
 // New returns the factory of the plugin. binder is the name of the binder that writes annotations as it binds.
-func New(holds *ledger.Holds, reservations Reservations, plugins *extension.Plugins,
+func New(holds *ledger.Shared, reservations Reservations, plugins *extension.Plugins,
 	binder string) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		args := &config.ReservationArgs{}

@@ -102,7 +102,7 @@ func caseOf(name, gang string, answer *simulate.Answer, simulation *simulate.Sim
 		return explain.Counted(counts)
 	}
 	c.Nodes, c.Victims, c.Others = explain.Counted(nodes), gangsOf(answer.Victims), gangsOf(answer.Others)
-	kept, _, _ := simulation.Set().Kept(answer.Verdicts[0].Pod)
+	kept, _, _ := simulation.Set().CurrentWaitReason(answer.Verdicts[0].Pod)
 	addDecisions(&c, simulation.Decisions(gang, began), kept != "")
 	return c
 }

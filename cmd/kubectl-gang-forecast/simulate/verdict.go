@@ -186,7 +186,7 @@ func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explana
 		}
 	}
 	if v.Reason == "" { // before its condition says so; most are for a moment only
-		v.Reason, v.Message, v.stands = l.Set().Kept(pod)
+		v.Reason, v.Message, v.stands = l.Set().CurrentWaitReason(pod)
 	}
 	return v
 }
@@ -230,7 +230,7 @@ func (l *looking) behind() bool {
 			continue
 		}
 		_, inGang := l.Set().Gangs().GangOf(asked)
-		_, counts := l.Set().Gangs().Standing(asked)
+		_, counts := l.Set().Gangs().Progress(asked)
 		if pod, err := l.scheduler.Pod(asked.Namespace, asked.Name); err != nil || pod.UID != asked.UID || inGang && !counts {
 			return true
 		}

@@ -17,7 +17,7 @@ func (r *Registry) start(ctx context.Context) {
 		return // the scheduler is shutting down
 	}
 	for _, p := range r.all() {
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Open(now) })
+		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Open(now) })
 	}
 	close(r.opened)
 	r.run(ctx)
@@ -74,7 +74,7 @@ func (r *Registry) run(ctx context.Context) {
 // tick passes on that time has passed.
 func (r *Registry) tick(ctx context.Context) {
 	for _, p := range r.all() {
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Tick(now, p.makes) })
+		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Tick(now, p.makes) })
 	}
 }
 

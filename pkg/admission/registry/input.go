@@ -15,22 +15,22 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Look calls do with the gangs of the profile, under their lock. do must not call out. Effects of what it changes are
-// carried out with the next Input.
-func (p *Profile) Look(do func(s *gangstate.Gangs)) {
+// WithGangs calls do with the gangs of the profile, under their lock. do must not call out. Effects of what it changes
+// are carried out with the next Input.
+func (p *Profile) WithGangs(do func(s *gangstate.Gangs)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	do(p.gangs)
 }
 
-// Input passes an input to the gangs of the profile and has its effects carried out. The ledger
+// UpdateGangs passes an input to the gangs of the profile and has its effects carried out. The ledger
 // changes together with the state; everything else follows once the lock is free.
-func (p *Profile) Input(ctx context.Context, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
+func (p *Profile) UpdateGangs(ctx context.Context, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
 	p.mu.Lock()
 	e := f(p.gangs, p.clock.Now())
 	p.settle(&e)
 	p.mu.Unlock()
-	p.room.Note(p.name, &e)
+	p.room.ApplyGangEffects(p.name, &e)
 	p.adapter.Act(ctx, e)
 }
 
@@ -47,7 +47,7 @@ func (p *Profile) Planned(a *gangstate.Attempt, outcome gangstate.Outcome, deman
 		p.holds.DropNominations(p.Holder(a.Group)) // it does not need room that was made for it, either
 	}
 	p.mu.Unlock()
-	p.room.Note(p.name, &e)
+	p.room.ApplyGangEffects(p.name, &e)
 	return accepted, e
 }
 

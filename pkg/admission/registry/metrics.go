@@ -44,7 +44,7 @@ func registerMetrics() {
 func (r *Registry) measure() {
 	for name, p := range r.all() {
 		var c gangstate.Counts
-		p.Look(func(s *gangstate.Gangs) { c = s.Count() })
+		p.WithGangs(func(s *gangstate.Gangs) { c = s.Count() })
 		wait := 0.0
 		if !c.Oldest.IsZero() {
 			wait = r.clock.Since(c.Oldest).Seconds()

@@ -38,10 +38,10 @@ func TestLongestWait(t *testing.T) {
 		}
 	}
 	for _, pod := range members {
-		s.of(testProfile).Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.See(pod, now) })
+		s.of(testProfile).UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.ObservePod(pod, now) })
 	}
 	clock.Step(90 * time.Second)
 	check(90)
-	s.of(testProfile).Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Gone(members[0].UID, now) })
+	s.of(testProfile).UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.PodEnded(members[0].UID, now) })
 	check(0)
 }

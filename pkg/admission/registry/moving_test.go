@@ -13,7 +13,7 @@ import (
 
 // gangsOf returns the gangs in which the state machine has a pod.
 func (s *stage) gangsOf(pod *v1.Pod) (keys []gangstate.Key) {
-	if at, member := s.Standing(pod); member {
+	if at, member := s.Progress(pod); member {
 		keys = append(keys, at.Gang)
 	}
 	return keys
@@ -75,7 +75,7 @@ func TestSucceededPodThatMoves(t *testing.T) {
 	handlers := s.succeeded(s.ctx)
 	handlers.OnAdd(done, false)
 	counts := func() (n int) {
-		s.of(testProfile).Look(func(g *gangstate.Gangs) { n = len(g.Keys()) })
+		s.of(testProfile).WithGangs(func(g *gangstate.Gangs) { n = len(g.Keys()) })
 		return n
 	}
 	if counts() != 1 {

@@ -16,13 +16,13 @@ import (
 // for. It is read for every pod that is queued, and safe for concurrent use.
 type natives struct {
 	mu     sync.RWMutex
-	groups map[gangstate.Key]*gangstate.Object
+	groups map[gangstate.Key]*gangstate.PodGroupDescription
 	// told are the fields of each that were reported to its users as not understood.
 	told map[gangstate.Key]sets.Set[string]
 }
 
 func newNatives() natives {
-	return natives{groups: map[gangstate.Key]*gangstate.Object{}, told: map[gangstate.Key]sets.Set[string]{}}
+	return natives{groups: map[gangstate.Key]*gangstate.PodGroupDescription{}, told: map[gangstate.Key]sets.Set[string]{}}
 }
 
 // untold returns what is to be reported of such a PodGroup, one of whose pods this is.
@@ -47,14 +47,14 @@ func (n *natives) untold(key gangstate.Key, pod *v1.Pod) (untold []gangstate.Rep
 }
 
 // basic returns the object of such a PodGroup; nil where there is none.
-func (n *natives) basic(key gangstate.Key) *gangstate.Object {
+func (n *natives) basic(key gangstate.Key) *gangstate.PodGroupDescription {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.groups[key]
 }
 
 // put adds or updates a native PodGroup; nil removes it. It returns what was known.
-func (n *natives) put(key gangstate.Key, said *gangstate.Object) *gangstate.Object {
+func (n *natives) put(key gangstate.Key, said *gangstate.PodGroupDescription) *gangstate.PodGroupDescription {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was := n.groups[key]
@@ -69,7 +69,7 @@ func (n *natives) put(key gangstate.Key, said *gangstate.Object) *gangstate.Obje
 
 // describeNative passes on what a native PodGroup defines; nil if it is gone: pods that still name it wait for another
 // one. If it is no longer a gang, its pods leave the gang; if it has become one, they join it.
-func (r *Registry) describeNative(ctx context.Context, key gangstate.Key, said *gangstate.Object) {
+func (r *Registry) describeNative(ctx context.Context, key gangstate.Key, said *gangstate.PodGroupDescription) {
 	was := r.natives.put(key, said)
 	if r.leaveNative {
 		return
@@ -93,7 +93,7 @@ func (r *Registry) describeNative(ctx context.Context, key gangstate.Key, said *
 }
 
 // queueAlone returns the queue that a PodGroup names which is no gang; empty for none.
-func queueAlone(group *gangstate.Object) string {
+func queueAlone(group *gangstate.PodGroupDescription) string {
 	if !group.Alone() {
 		return ""
 	}
@@ -104,7 +104,7 @@ func queueAlone(group *gangstate.Object) string {
 func (r *Registry) dissolve(ctx context.Context, key gangstate.Key) {
 	for _, p := range r.all() {
 		var pods []*v1.Pod
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 			e := s.Dissolve(key, now)
 			pods = e.Activate
 			return e

@@ -42,7 +42,7 @@ func withPods(t *testing.T, s *stage, pods ...*v1.Pod) {
 
 // knows reports whether the state machine has a pod as a member of a gang.
 func (s *stage) knows(pod *v1.Pod) (known bool) {
-	s.of(testProfile).Look(func(g *gangstate.Gangs) { _, known = g.Standing(pod.UID) })
+	s.of(testProfile).WithGangs(func(g *gangstate.Gangs) { _, known = g.Progress(pod.UID) })
 	return known
 }
 
@@ -55,20 +55,20 @@ func TestBasicIsNoGang(t *testing.T) {
 	var moved []string
 	s.OnMove(func(profile string, key gangstate.Key) { moved = append(moved, profile+" "+key.String()) })
 	s.podSeen(s.ctx, nil, pod)
-	if s.Outside(pod) || s.Single(pod) || !s.knows(pod) {
+	if s.Outside(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
 		t.Fatal("a pod whose PodGroup is not known is in no gang")
 	}
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))
-	if !s.Outside(pod) || !s.Single(pod) || s.knows(pod) {
+	if !s.Outside(pod) || !s.IsEvictedAlone(pod) || s.knows(pod) {
 		t.Error("a pod of the basic policy is in a gang")
 	}
 	if n := len(s.acted[testProfile].Activate); n == 0 {
 		t.Error("its gate is not asked again")
 	}
-	if s.Outside(annotated) || s.Single(annotated) {
+	if s.Outside(annotated) || s.IsEvictedAlone(annotated) {
 		t.Error("one that is in a gang by annotation is in none")
 	}
-	if queue := s.Said(testProfile, train).Queue; queue != "research" {
+	if queue := s.PodGroupFacts(testProfile, train).Queue; queue != "research" {
 		t.Errorf("its queue is %q", queue)
 	}
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))
@@ -91,7 +91,7 @@ func TestBasicIsNoGang(t *testing.T) {
 		t.Error("a pod of the basic policy joins a gang")
 	}
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(false, ""))
-	if s.Outside(pod) || s.Single(pod) || !s.knows(pod) {
+	if s.Outside(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
 		t.Error("a pod of a gang that has the name of a PodGroup of before is in none")
 	}
 	if len(moved) != 3 {
@@ -122,11 +122,11 @@ func TestNativesLeft(t *testing.T) {
 	pod := groupedPod()
 	s.podSeen(s.ctx, nil, pod)
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(false, ""))
-	if !s.Outside(pod) || s.knows(pod) || s.Single(pod) {
+	if !s.Outside(pod) || s.knows(pod) || s.IsEvictedAlone(pod) {
 		t.Error("a native gang is taken for one of ours, or its pods for single ones")
 	}
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
-	if !s.Outside(pod) || !s.Single(pod) {
+	if !s.Outside(pod) || !s.IsEvictedAlone(pod) {
 		t.Error("a pod of the basic policy is evicted with others")
 	}
 	if e := s.acted[testProfile]; len(e.Activate)+len(e.Changed) > 0 {

@@ -61,13 +61,13 @@ func (r *Registry) groupSeen(ctx context.Context, kind gangstate.Kind, object an
 
 // describe passes what a PodGroup defines to the gangs of its name, one in each profile; nil if it
 // is gone.
-func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangstate.Key, said *gangstate.Object) {
+func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangstate.Key, said *gangstate.PodGroupDescription) {
 	for _, p := range r.all() {
 		moved := false
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-			before := s.Said(key)
+		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+			before := s.PodGroupFacts(key)
 			effects := s.Describe(kind, key, said, now)
-			moved = s.Said(key) != before
+			moved = s.PodGroupFacts(key) != before
 			return effects
 		})
 		if moved {

@@ -54,11 +54,11 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	}
 	switch {
 	case outside && moved:
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Leave(pod, now) })
+		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Leave(pod, now) })
 	case outside:
 		return
 	default:
-		p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.See(pod, now) })
+		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.ObservePod(pod, now) })
 	}
 	if moved {
 		r.holds.DropNomination(pod.UID) // room was made for the gang that it left
@@ -73,9 +73,9 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
 	switch {
 	case !outside && old != nil && r.Outside(old), outside && pod.Spec.NodeName != "":
-		r.room.Forget(pod)
+		r.room.ForgetSingle(pod)
 	case outside && old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) || !maps.Equal(old.Annotations, pod.Annotations)):
-		r.room.Renew(pod)
+		r.room.RenewSingle(pod)
 	}
 }
 
@@ -97,7 +97,7 @@ func (p *Profile) tellIgnored(ctx context.Context, old, pod *v1.Pod) {
 	if pod.Spec.NodeName != "" || old != nil && maps.Equal(old.Annotations, pod.Annotations) && maps.Equal(old.Labels, pod.Labels) {
 		return
 	}
-	var told []gangstate.Problem
+	var told []gangstate.KeyProblem
 	if old != nil {
 		told = gangstate.IgnoredKeys(keys.Pod, old)
 	}
@@ -126,10 +126,10 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 	}
 	p.adapter.Gone(pod.UID)
 	if r.Outside(pod) {
-		r.room.Forget(pod)
+		r.room.ForgetSingle(pod)
 		return
 	}
-	p.Input(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Gone(pod.UID, now) })
+	p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.PodEnded(pod.UID, now) })
 	r.holds.DropNomination(pod.UID) // also what its plan has just given back
 }
 
@@ -164,7 +164,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 	}
 	add := func(object any) {
 		if !r.Outside(object.(*v1.Pod)) {
-			pass(object, (*gangstate.Gangs).See)
+			pass(object, (*gangstate.Gangs).ObservePod)
 		}
 	}
 	forget := func(object any) { pass(object, (*gangstate.Gangs).ForgetSucceeded) }

@@ -34,13 +34,13 @@ import (
 // Registry has the gangs of a process. It is safe for concurrent use.
 type Registry struct {
 	clock clock.WithTicker
-	holds *ledger.Holds
+	holds *ledger.Shared
 	// watches gets what is watched.
 	watches *watches.Watches
 	// victims returns how many victims of a holder have not ended; nil where nothing is evicted.
 	victims func(holder hold.Holder) int
 	// room has the groups that wait for their turn.
-	room Room
+	room WaitingRoom
 	// leaveNative: the scheduler runs native pod groups itself.
 	leaveNative bool
 	natives     natives
@@ -62,25 +62,26 @@ type Registry struct {
 	podsByGang cache.Indexer
 }
 
-// Room has the groups that wait for their turn.
-type Room interface {
-	// Note is called with the effects of each input to the gangs of a profile, with no lock held.
-	Note(profile string, e *gangstate.Effects)
-	// Happen is called when something has happened that may help jobs that did not fit.
-	Happen(change turns.Change)
-	// Enters reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its turn.
-	Enters(pod *v1.Pod) bool
-	// Unfit is called with what the cycle of such a pod has found that is about to fail.
-	Unfit(pod *v1.Pod, found turns.Outcome)
-	// Forget is called when such a pod has a node, or is gone, or in a gang, and Renew when it has changed.
-	Forget(pod *v1.Pod)
-	Renew(pod *v1.Pod)
+// WaitingRoom has the groups that wait for their turn.
+type WaitingRoom interface {
+	// ApplyGangEffects is called with the effects of each input to the gangs of a profile, with no lock held.
+	ApplyGangEffects(profile string, e *gangstate.Effects)
+	// RecordChange is called when something has happened that may help jobs that did not fit.
+	RecordChange(change turns.Change)
+	// SingleMayEnter reports whether a pod in no gang may enter the scheduling queue: one that did not fit waits for its
+	// turn.
+	SingleMayEnter(pod *v1.Pod) bool
+	// RecordSingleFailure is called with what the cycle of such a pod has found that is about to fail.
+	RecordSingleFailure(pod *v1.Pod, found turns.AttemptFailure)
+	// ForgetSingle is called when such a pod has a node, or is gone, or in a gang, and Renew when it has changed.
+	ForgetSingle(pod *v1.Pod)
+	RenewSingle(pod *v1.Pod)
 }
 
 // New returns a registry without profiles. victims returns how many victims of a holder in the ledger
 // have not ended, and is called under the lock of the gangs; nil where nothing is evicted. watched
 // gets what is watched.
-func New(holds *ledger.Holds, victims func(holder hold.Holder) int, watched *watches.Watches) *Registry {
+func New(holds *ledger.Shared, victims func(holder hold.Holder) int, watched *watches.Watches) *Registry {
 	r := &Registry{
 		clock: clock.RealClock{}, holds: holds, watches: watched, victims: victims,
 		leaveNative: utilfeature.DefaultFeatureGate.Enabled(features.GenericWorkload),
@@ -141,7 +142,7 @@ func (r *Registry) Start(ctx context.Context) error {
 }
 
 // SetRoom sets where groups wait for their turn. SetRoom has to be called before Start.
-func (r *Registry) SetRoom(room Room) { r.room = room }
+func (r *Registry) SetRoom(room WaitingRoom) { r.room = room }
 
 // OnMove registers a function that is called whenever the PodGroup of a gang names another queue, or another eviction,
 // than before, with no lock held. OnMove has to be called before Start.
@@ -155,8 +156,8 @@ func (r *Registry) Outside(pod *v1.Pod) bool {
 	return !ok || source == gangstate.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
 }
 
-// Single reports whether a pod is evicted by itself: it is in no gang, whichever scheduler placed it.
-func (r *Registry) Single(pod *v1.Pod) bool {
+// IsEvictedAlone reports whether a pod is evicted by itself: it is in no gang, whichever scheduler placed it.
+func (r *Registry) IsEvictedAlone(pod *v1.Pod) bool {
 	key, source, ok := gangstate.KeyOf(pod)
 	return !ok || source == gangstate.FromSchedulingGroup && r.natives.basic(key).Single()
 }
@@ -166,12 +167,12 @@ func (r *Registry) Serves(profile string) bool { return r.all()[profile] != nil 
 
 // Enters reports whether a pod in no gang may enter the scheduling queue.
 func (p *Profile) Enters(pod *v1.Pod) bool {
-	return p.room.Enters(pod)
+	return p.room.SingleMayEnter(pod)
 }
 
-// Unfit notes what the cycle of a pod in no gang has found that is about to fail.
-func (p *Profile) Unfit(pod *v1.Pod, found turns.Outcome) {
-	p.room.Unfit(pod, found)
+// RecordSingleFailure notes what the cycle of a pod in no gang has found that is about to fail.
+func (p *Profile) RecordSingleFailure(pod *v1.Pod, found turns.AttemptFailure) {
+	p.room.RecordSingleFailure(pod, found)
 }
 
 // Holder returns the name of a group of this profile in the ledger, which all profiles share.
@@ -183,7 +184,7 @@ func (p *Profile) Holder(group string) hold.Holder {
 func (r *Registry) look(profile string, do func(s *gangstate.Gangs)) (known bool) {
 	p := r.all()[profile]
 	if p != nil {
-		p.Look(do)
+		p.WithGangs(do)
 	}
 	return p != nil
 }
@@ -191,13 +192,13 @@ func (r *Registry) look(profile string, do func(s *gangstate.Gangs)) (known bool
 // input passes an input to the gangs of a profile, if they are known here.
 func (r *Registry) input(ctx context.Context, profile string, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
 	if p := r.all()[profile]; p != nil {
-		p.Input(ctx, f)
+		p.UpdateGangs(ctx, f)
 	}
 }
 
 // Running returns what runs of a gang of a profile, and of the gangs that start together with it,
 // by key; none where the gang is not known.
-func (r *Registry) Running(profile string, key gangstate.Key) (running []gangstate.Footprint) {
+func (r *Registry) Running(profile string, key gangstate.Key) (running []gangstate.RunningGang) {
 	r.look(profile, func(s *gangstate.Gangs) { running = s.Footprints(key) })
 	return running
 }
@@ -211,26 +212,26 @@ func (r *Registry) Waiting(profile string) (list []*gangstate.Attempt) {
 
 // Wants returns what is to be placed if a pod is scheduled: for a pod in no gang, the pod. It
 // returns false where its place is decided.
-func (r *Registry) Wants(pod *v1.Pod) (want gangstate.Want, undecided bool) {
+func (r *Registry) Wants(pod *v1.Pod) (want gangstate.PlacementRequest, undecided bool) {
 	if !r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { want, undecided = s.Wants(pod) }) {
-		return gangstate.Want{Pods: []*v1.Pod{pod}}, true
+		return gangstate.PlacementRequest{Pods: []*v1.Pod{pod}}, true
 	}
 	return want, undecided
 }
 
-// Standing returns how far the gang of a pod has come; false where the pod is no member of one that is known.
-func (r *Registry) Standing(pod *v1.Pod) (at gangstate.Standing, member bool) {
-	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { at, member = s.Standing(pod.UID) })
+// Progress returns how far the gang of a pod has come; false where the pod is no member of one that is known.
+func (r *Registry) Progress(pod *v1.Pod) (at gangstate.Progress, member bool) {
+	r.look(pod.Spec.SchedulerName, func(s *gangstate.Gangs) { at, member = s.Progress(pod.UID) })
 	return at, member
 }
 
-// Said returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none. One that
-// is no gang says its queue alone.
-func (r *Registry) Said(profile string, key gangstate.Key) (said gangstate.Said) {
+// PodGroupFacts returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none.
+// One that is no gang says its queue alone.
+func (r *Registry) PodGroupFacts(profile string, key gangstate.Key) (said gangstate.PodGroupFacts) {
 	if group := r.natives.basic(key); group.Alone() {
-		return gangstate.Said{Queue: group.Queue}
+		return gangstate.PodGroupFacts{Queue: group.Queue}
 	}
-	r.look(profile, func(s *gangstate.Gangs) { said = s.Said(key) })
+	r.look(profile, func(s *gangstate.Gangs) { said = s.PodGroupFacts(key) })
 	return said
 }
 
@@ -248,7 +249,7 @@ func (r *Registry) PartialHolders(below int32, but string) []hold.Holder {
 		if name == but {
 			continue
 		}
-		p.Look(func(s *gangstate.Gangs) {
+		p.WithGangs(func(s *gangstate.Gangs) {
 			for _, rank := range s.PartialHolders() {
 				if rank.Priority < below {
 					holders = append(holders, p.Holder(rank.Name))
@@ -273,7 +274,7 @@ func (r *Registry) Yield(ctx context.Context, holders []hold.Holder) {
 
 // Changed is called when something has changed that may help gangs which did not fit.
 func (r *Registry) Changed() {
-	r.room.Happen(turns.Freed)
+	r.room.RecordChange(turns.Freed)
 }
 
 // Turn returns a group that waits for its turn, or has it; false if it does neither.
@@ -340,7 +341,7 @@ func (r *Registry) Explains(pod *v1.Pod) (e gangstate.Explanation, explains bool
 	if p == nil || r.Outside(pod) {
 		return e, false
 	}
-	at, member := r.Standing(pod)
+	at, member := r.Progress(pod)
 	key, _, _ := gangstate.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
 	return e, member && !at.Alone || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement
@@ -349,7 +350,7 @@ func (r *Registry) Explains(pod *v1.Pod) (e gangstate.Explanation, explains bool
 // Explanation returns why a gang waits, as far as its state shows, and how many of its pods name
 // other schedulers; false where there is no such gang.
 func (p *Profile) Explanation(key gangstate.Key) (e gangstate.Explanation, ok bool) {
-	p.Look(func(s *gangstate.Gangs) { e, ok = s.Explain(key) })
+	p.WithGangs(func(s *gangstate.Gangs) { e, ok = s.Explain(key) })
 	if e.Reason == v1alpha1.ReasonGangIncomplete {
 		e.Message += p.textOtherSchedulers(key, p.name)
 	}

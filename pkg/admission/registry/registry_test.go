@@ -18,7 +18,7 @@ func TestAskedWhileRegistering(t *testing.T) {
 	go func() {
 		defer close(asked)
 		for range 1000 {
-			s.Said("one", gangstate.Key{})
+			s.PodGroupFacts("one", gangstate.Key{})
 		}
 	}()
 	for i := range 100 {

@@ -60,12 +60,12 @@ func (adapter) Explanation(gangstate.Key) (gangstate.Explanation, bool) {
 // noRoom has no job that waits.
 type noRoom struct{}
 
-func (noRoom) Note(string, *gangstate.Effects) {}
-func (noRoom) Happen(turns.Change)             {}
-func (noRoom) Enters(*v1.Pod) bool             { return true }
-func (noRoom) Unfit(*v1.Pod, turns.Outcome)    {}
-func (noRoom) Forget(*v1.Pod)                  {}
-func (noRoom) Renew(*v1.Pod)                   {}
+func (noRoom) ApplyGangEffects(string, *gangstate.Effects)       {}
+func (noRoom) RecordChange(turns.Change)                         {}
+func (noRoom) SingleMayEnter(*v1.Pod) bool                       { return true }
+func (noRoom) RecordSingleFailure(*v1.Pod, turns.AttemptFailure) {}
+func (noRoom) ForgetSingle(*v1.Pod)                              {}
+func (noRoom) RenewSingle(*v1.Pod)                               {}
 
 func newStage(tb testing.TB, profiles ...string) *stage {
 	tb.Helper()
@@ -88,7 +88,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 			tb.Fatal(err)
 		}
 		s.Register(handle, gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, adapter{s, name}).
-			Input(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
+			UpdateGangs(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	}
 	return s
 }

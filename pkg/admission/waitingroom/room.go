@@ -24,7 +24,7 @@ import (
 // Room has the jobs of all profiles that wait. It is safe for concurrent use.
 type Room struct {
 	gangs Gangs
-	holds *ledger.Holds
+	holds *ledger.Shared
 	// evictions knows the victims of preemptors; nil where nothing is evicted.
 	evictions Evictions
 	queues    Queues
@@ -47,7 +47,7 @@ type Room struct {
 	// cycleBegan is when the last cycle began. unfit is the pod in no gang of which found was found in it.
 	cycleBegan time.Time
 	unfit      types.UID
-	found      turns.Outcome
+	found      turns.AttemptFailure
 	// passing is how many events are being passed on to the scheduling queue, and since when there was always one.
 	passing      int
 	passingSince time.Time
@@ -69,8 +69,8 @@ type Gangs interface {
 	Lead(ctx context.Context, group hold.Holder) *v1.Pod
 	// GiveBack takes the turn from a group that has not used it: the group waits for another.
 	GiveBack(ctx context.Context, group hold.Holder)
-	// Standing returns how far the gang of a pod has come; false if the pod is in none.
-	Standing(pod *v1.Pod) (gangstate.Standing, bool)
+	// Progress returns how far the gang of a pod has come; false if the pod is in none.
+	Progress(pod *v1.Pod) (gangstate.Progress, bool)
 	// Serves reports whether a profile has gangs.
 	Serves(profile string) bool
 	// Failed is called when the cycle of a pod, or its binding, failed.
@@ -107,7 +107,7 @@ type SchedulingQueue interface {
 }
 
 // New returns an empty room. evictions is nil where nothing is evicted.
-func New(gangs Gangs, queues Queues, holds *ledger.Holds, evictions Evictions, by clock.WithTicker) *Room {
+func New(gangs Gangs, queues Queues, holds *ledger.Shared, evictions Evictions, by clock.WithTicker) *Room {
 	r := &Room{
 		gangs: gangs, queues: queues, holds: holds, evictions: evictions, clock: by,
 		touched: map[hold.Holder]bool{}, wake: make(chan struct{}, 1),
@@ -149,8 +149,8 @@ func (r *Room) bringCalled(ctx context.Context) {
 	}
 }
 
-// Rouse makes somebody ask who is next, if the scheduling thread waits. It does not block.
-func (r *Room) Rouse() {
+// RequestNext makes somebody ask who is next, if the scheduling thread waits. It does not block.
+func (r *Room) RequestNext() {
 	select {
 	case r.wake <- struct{}{}:
 	default: // it is roused already
@@ -192,9 +192,9 @@ func (r *Room) ask(ctx context.Context) {
 	}
 }
 
-// Keeps is called by the scheduling thread when it has taken a pod; nil for a native pod group, or none. It reports
+// KeepsTurn is called by the scheduling thread when it has taken a pod; nil for a native pod group, or none. It reports
 // whether the job of the pod keeps its turn, if it has one. Otherwise the pod has to wait at its gate again.
-func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
+func (r *Room) KeepsTurn(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	if pod == nil {
 		return true
 	}
@@ -211,7 +211,7 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	r.locked(func() {
 		now := r.clock.Now()
 		r.refresh(now)
-		if keeps = r.line.Keeps(group.String(), now, r.letsInQueues(now)); !keeps {
+		if keeps = r.line.KeepsTurn(group.String(), now, r.letsInQueues(now)); !keeps {
 			r.leader = ""
 		}
 	})
@@ -221,8 +221,8 @@ func (r *Room) Keeps(ctx context.Context, pod *v1.Pod) (keeps bool) {
 	return keeps
 }
 
-// Begin is called by the scheduling thread when the cycle of what it has taken begins.
-func (r *Room) Begin(pod *v1.Pod) {
+// HandleCycleStart is called by the scheduling thread when the cycle of what it has taken begins.
+func (r *Room) HandleCycleStart(pod *v1.Pod) {
 	r.idle.Store(false)
 	r.locked(func() {
 		r.taken = ""
@@ -269,7 +269,7 @@ func (r *Room) Next(ctx context.Context) {
 func (r *Room) noteFreed() {
 	if freed := r.holds.Freed(); freed != r.freed {
 		r.freed = freed
-		r.Happen(turns.Freed)
+		r.RecordChange(turns.Freed)
 	}
 }
 
@@ -343,7 +343,7 @@ func (r *Room) turn() (name string, begun bool) {
 
 // groupOf returns the group of the gang of a pod, and whether it is in one; otherwise what the pod is alone.
 func (r *Room) groupOf(pod *v1.Pod) (group hold.Holder, member bool) {
-	at, member := r.gangs.Standing(pod)
+	at, member := r.gangs.Progress(pod)
 	if key, _, _ := gangstate.KeyOf(pod); !member || at.Gang != key { // it may have moved since
 		return single(pod), false
 	}

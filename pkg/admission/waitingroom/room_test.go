@@ -107,7 +107,7 @@ func (s *stage) AddCandidates(jobs []turns.Job) {
 
 func (s *stage) RemoveCandidate(name string) { s.book.RemoveCandidate(name) }
 
-func (s *stage) First(which turns.Which) (turns.Job, bool) {
+func (s *stage) First(which turns.Selection) (turns.Job, bool) {
 	j, ok, _ := s.book.First(s.moment(), which)
 	return turns.Job{Name: j.Name, Queue: j.Queue, Rank: turns.Rank{Created: j.Created, Name: j.Name}}, ok
 }
@@ -139,7 +139,7 @@ func newStage(t *testing.T) *stage {
 	s.queue = s
 	gangs.SetRoom(s.Room)
 	s.profile = gangs.Register(handle{}, gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, s)
-	s.profile.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
+	s.profile.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	s.pods, s.store = factory.Core().V1().Pods().Lister(), factory.Core().V1().Pods().Informer().GetStore()
 	return s
@@ -149,7 +149,7 @@ func newStage(t *testing.T) *stage {
 func (s *stage) come(name string) {
 	for i := range 2 {
 		pod := member(name, i)
-		s.profile.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.See(pod, now) })
+		s.profile.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.ObservePod(pod, now) })
 	}
 }
 
@@ -177,8 +177,8 @@ func (s *stage) ask() string {
 func (s *stage) fail(name string) {
 	s.t.Helper()
 	leader := member(name, 0)
-	s.Begin(leader)
-	s.profile.Input(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
+	s.HandleCycleStart(leader)
+	s.profile.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
 		v := g.BeginCycle(leader)
 		if v.Verdict != gangstate.Lead {
 			s.t.Fatalf("%s does not lead", leader.Name)
@@ -204,7 +204,7 @@ func group(name string) hold.Holder {
 
 // gone tells that the scheduler's cache no longer has a pod on a node.
 func (s *stage) gone(uid string) {
-	s.Heard(framework.EventAssignedPodDelete, st.MakePod().Name(uid).UID(uid).Node("n").Obj(), nil)
+	s.HandleEvent(framework.EventAssignedPodDelete, st.MakePod().Name(uid).UID(uid).Node("n").Obj(), nil)
 }
 
 // TestNext: one after the other is let in; and once capacity was given back, the leader of a gang that it may help.
@@ -275,7 +275,7 @@ func TestVictimsEnd(t *testing.T) {
 		{"a victim ends", ends("v0"), []string{"other"}},
 		{"another pod ends", ends("x"), both},
 		{"a node comes", func() {
-			s.Heard(fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, st.MakeNode().Name("n").Obj())
+			s.HandleEvent(fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, st.MakeNode().Name("n").Obj())
 		}, both},
 		{"a second victim ends", ends("v1"), []string{"other"}},
 		{"the last one ends", ends("v2"), both},
@@ -303,7 +303,7 @@ func TestVictimsThatGoOn(t *testing.T) {
 		st.MakePod().Name("goes-on").UID("1").Node("n").Obj(), st.MakePod().Name("made-again").UID("2").Node("n").Obj(),
 		st.MakePod().Name("ends").UID("4").Node("n").Obj(), st.MakePod().Name("gone").UID("5").Node("n").Obj(),
 	} {
-		s.Heard(framework.EventAssignedPodDelete, pod, nil)
+		s.HandleEvent(framework.EventAssignedPodDelete, pod, nil)
 	}
 	if diff := cmp.Diff([]types.UID{"2", "4", "5"}, s.left); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
@@ -328,7 +328,7 @@ func TestPassOn(t *testing.T) {
 	if !slices.Equal(s.let, []string{"younger"}) {
 		t.Errorf("let in: %v, want the one of the higher queue", s.let)
 	}
-	s.Begin(st.MakePod().Name("younger").UID("younger").Obj())
+	s.HandleCycleStart(st.MakePod().Name("younger").UID("younger").Obj())
 	if s.Room.ask(s.ctx); len(s.let) > 1 {
 		t.Errorf("%v were let in while the thread is at work", s.let)
 	}

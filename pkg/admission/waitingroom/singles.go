@@ -28,20 +28,20 @@ func (r *Room) IsSingle(pod *v1.Pod) bool {
 	return !member && pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
 }
 
-// Enters reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
-func (r *Room) Enters(pod *v1.Pod) (enters bool) {
+// SingleMayEnter reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
+func (r *Room) SingleMayEnter(pod *v1.Pod) (enters bool) {
 	if r.singles.Load() == 0 || pod.Status.NominatedNodeName != "" {
 		return true // it did not fail, or has its place
 	}
 	r.locked(func() { enters = r.line.Enters(single(pod).String()) })
 	if !enters {
-		r.Rouse()
+		r.RequestNext()
 	}
 	return enters
 }
 
-// Unfit notes what the cycle of a pod in no gang has found, which is about to fail.
-func (r *Room) Unfit(pod *v1.Pod, found turns.Outcome) {
+// RecordSingleFailure notes what the cycle of a pod in no gang has found, which is about to fail.
+func (r *Room) RecordSingleFailure(pod *v1.Pod, found turns.AttemptFailure) {
 	r.locked(func() { r.unfit, r.found = pod.UID, found })
 }
 
@@ -56,7 +56,7 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 		Name: single(pod).String(), Holder: single(pod), Single: true, Strict: true, Tried: true,
 		Rank: turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Name: pod.Namespace + "/" + pod.Name},
 	}
-	now, outcome := r.clock.Now(), turns.Outcome{}
+	now, outcome := r.clock.Now(), turns.AttemptFailure{}
 	if r.unfit == pod.UID { // otherwise it failed later
 		outcome, r.unfit = r.found, ""
 		outcome.Cost = now.Sub(r.cycleBegan)
@@ -67,8 +67,8 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 	r.line.Fail(job, outcome, now)
 }
 
-// Forget forgets a pod in no gang that has a node, is gone, or is in a gang now.
-func (r *Room) Forget(pod *v1.Pod) {
+// ForgetSingle forgets a pod in no gang that has a node, is gone, or is in a gang now.
+func (r *Room) ForgetSingle(pod *v1.Pod) {
 	if r.singles.Load() > 0 {
 		r.locked(func() { r.forget(single(pod).String()) })
 	}
@@ -82,11 +82,11 @@ func (r *Room) forget(name string) {
 	}
 }
 
-// Renew records that a pod in no gang has changed: it may fit now.
-func (r *Room) Renew(pod *v1.Pod) {
+// RenewSingle records that a pod in no gang has changed: it may fit now.
+func (r *Room) RenewSingle(pod *v1.Pod) {
 	if r.singles.Load() > 0 {
 		r.locked(func() { r.line.Renew(single(pod).String(), r.clock.Now()) })
-		r.Rouse()
+		r.RequestNext()
 	}
 }
 

@@ -18,11 +18,11 @@ func (s *stage) single(name string, priority int32) *v1.Pod {
 	if err := s.store.Add(pod); err != nil {
 		s.t.Fatal(err)
 	}
-	if !s.Enters(pod) {
+	if !s.SingleMayEnter(pod) {
 		s.t.Errorf("%s has to wait, and did not fail", name)
 	}
-	s.Begin(pod)
-	s.Failed(s.ctx, pod, &framework.FitError{Pod: pod})
+	s.HandleCycleStart(pod)
+	s.HandleFailedCycle(s.ctx, pod, &framework.FitError{Pod: pod})
 	return pod
 }
 
@@ -32,28 +32,28 @@ func (s *stage) single(name string, priority int32) *v1.Pod {
 func TestSinglesWaitTheirTurn(t *testing.T) {
 	s := newStage(t)
 	low, high := s.single("low", 1), s.single("high", 9)
-	if s.Enters(low) || s.Enters(high) {
+	if s.SingleMayEnter(low) || s.SingleMayEnter(high) {
 		t.Error("one enters though nothing has happened")
 	}
 	s.holds.ReportFreed()
 	s.let = nil
 	s.Next(s.ctx)
-	if !slices.Equal(s.let, []string{"high"}) || !s.Enters(high) || s.Enters(low) {
-		t.Errorf("let in: %v; high may enter: %t, low: %t", s.let, s.Enters(high), s.Enters(low))
+	if !slices.Equal(s.let, []string{"high"}) || !s.SingleMayEnter(high) || s.SingleMayEnter(low) {
+		t.Errorf("let in: %v; high may enter: %t, low: %t", s.let, s.SingleMayEnter(high), s.SingleMayEnter(low))
 	}
-	s.Begin(high)
+	s.HandleCycleStart(high)
 	bound := high.DeepCopy()
 	bound.Spec.NodeName = "n"
-	s.Forget(bound)
+	s.ForgetSingle(bound)
 	s.Next(s.ctx)
 	if !slices.Equal(s.let, []string{"high", "low"}) {
 		t.Errorf("let in: %v, want the other, too", s.let)
 	}
-	s.Begin(low)
-	s.Failed(s.ctx, low, &framework.FitError{Pod: low})
-	s.Forget(low)
-	if n := s.singles.Load(); n != 0 || !s.Enters(low) {
-		t.Errorf("%d are left, and low may enter: %t", n, s.Enters(low))
+	s.HandleCycleStart(low)
+	s.HandleFailedCycle(s.ctx, low, &framework.FitError{Pod: low})
+	s.ForgetSingle(low)
+	if n := s.singles.Load(); n != 0 || !s.SingleMayEnter(low) {
+		t.Errorf("%d are left, and low may enter: %t", n, s.SingleMayEnter(low))
 	}
 }
 
@@ -74,20 +74,20 @@ func TestTurnsThatAreGivenBack(t *testing.T) {
 	misses := func(pod *v1.Pod) {
 		t.Helper()
 		next(pod)
-		if !s.Keeps(s.ctx, pod) {
+		if !s.KeepsTurn(s.ctx, pod) {
 			t.Errorf("%s does not keep its turn, and nothing has happened", pod.Name)
 		}
 		if pod == leader {
 			s.fail("gang")
 			return
 		}
-		s.Begin(pod)
-		s.Failed(s.ctx, pod, &framework.FitError{Pod: pod})
+		s.HandleCycleStart(pod)
+		s.HandleFailedCycle(s.ctx, pod, &framework.FitError{Pod: pod})
 	}
 	isLate := func(pod *v1.Pod) {
 		t.Helper()
 		next(pod)
-		if s.holds.ReportFreed(); s.Keeps(s.ctx, pod) {
+		if s.holds.ReportFreed(); s.KeepsTurn(s.ctx, pod) {
 			t.Errorf("%s keeps its turn, though the one before it may fit by now", pod.Name)
 		}
 	}
@@ -97,7 +97,7 @@ func TestTurnsThatAreGivenBack(t *testing.T) {
 	misses(high)
 	misses(leader)
 	isLate(low)
-	if s.Enters(low) {
+	if s.SingleMayEnter(low) {
 		t.Error("low may enter the scheduling queue without a turn")
 	}
 	misses(high)
@@ -122,7 +122,7 @@ func TestSinglesThatAreGone(t *testing.T) {
 	}
 	nominated = nominated.DeepCopy()
 	nominated.Status.NominatedNodeName = "n"
-	if s.Begin(nominated); !s.Enters(nominated) {
+	if s.HandleCycleStart(nominated); !s.SingleMayEnter(nominated) {
 		t.Error("a pod has to wait for its turn that has its place")
 	}
 }
@@ -132,8 +132,8 @@ func TestSinglesThatAreGone(t *testing.T) {
 func TestSinglesThatFailOtherwise(t *testing.T) {
 	s := newStage(t)
 	pod := s.single("pod", 1)
-	s.Failed(s.ctx, pod, errors.New("away"))
-	if n := s.singles.Load(); n != 0 || !s.Enters(pod) {
-		t.Errorf("it has to wait: %t; %d are in the room", !s.Enters(pod), n)
+	s.HandleFailedCycle(s.ctx, pod, errors.New("away"))
+	if n := s.singles.Load(); n != 0 || !s.SingleMayEnter(pod) {
+		t.Errorf("it has to wait: %t; %d are in the room", !s.SingleMayEnter(pod), n)
 	}
 }

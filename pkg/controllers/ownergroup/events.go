@@ -63,7 +63,7 @@ func leftOut(want desired, key types.NamespacedName) status.Event {
 
 // ignored returns the events on an owner for its keys that have no effect; old is an earlier version, nil for none.
 func ignored(kind gangstate.OwnerKind, old, owner client.Object) (list []status.Event) {
-	var told []gangstate.Problem
+	var told []gangstate.KeyProblem
 	if old != nil && old.GetUID() == owner.GetUID() {
 		told = gangstate.IgnoredKeys(keys.Owner, old)
 	}
@@ -79,7 +79,7 @@ func ignored(kind gangstate.OwnerKind, old, owner client.Object) (list []status.
 
 // isOfTemplate reports whether a key is a label of the template of a Job: the API server gives these to a Job without
 // labels.
-func isOfTemplate(owner client.Object, problem gangstate.Problem) bool {
+func isOfTemplate(owner client.Object, problem gangstate.KeyProblem) bool {
 	job, isJob := owner.(*batchv1.Job)
 	return isJob && job.Labels[problem.Key] == problem.Value && job.Spec.Template.Labels[problem.Key] == problem.Value
 }

@@ -53,7 +53,7 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, pg.ResourceVersion, v1alpha1.EvictedAnnotation)
 	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
 	err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldOwner))
-	return objects.Written(err, settle, fmt.Sprintf("the eviction of PodGroup %s/%s", pg.Namespace, pg.Name))
+	return objects.WriteResult(err, settle, fmt.Sprintf("the eviction of PodGroup %s/%s", pg.Namespace, pg.Name))
 }
 
 // isBack reports whether a gang has its minimum of members that were all made after it was evicted.

@@ -88,7 +88,7 @@ func TestEndEvicted(t *testing.T) {
 				p.CreationTimestamp = metav1.NewTime(created)
 				pods = append(pods, p)
 			}
-			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.Object{Min: 2}, pods, &gangstate.History{})
+			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
 			result, err := r.endEvicted(t.Context(), pg, f, c.phase)
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +141,7 @@ func TestEvictedForGood(t *testing.T) {
 			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
 				t.Fatal(err)
 			}
-			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.Object{Min: 2}, nil, &gangstate.History{})
+			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, nil, &gangstate.History{})
 			result, err := r.endEvicted(t.Context(), pg, f, schedulingv1alpha1.PodGroupPending)
 			if err != nil {
 				t.Fatal(err)

@@ -39,7 +39,7 @@ type facts struct {
 
 // observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen
 // before, and is updated with these.
-func observe(key gangstate.Key, object *gangstate.Object, pods []*v1.Pod, history *gangstate.History) facts {
+func observe(key gangstate.Key, object *gangstate.PodGroupDescription, pods []*v1.Pod, history *gangstate.History) facts {
 	f := facts{key: key, Facts: gangstate.Observe(key, object, pods, history)}
 	if object != nil {
 		f.madeFor = object.Owner

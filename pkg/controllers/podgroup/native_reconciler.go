@@ -60,6 +60,6 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	}
 	written := pg.DeepCopy()
 	written.Status.Conditions = want
-	return objects.Written(objects.PatchStatus(ctx, r.client, pg, written), settle,
+	return objects.WriteResult(objects.PatchStatus(ctx, r.client, pg, written), settle,
 		fmt.Sprintf("the status of PodGroup %s", request.NamespacedName))
 }

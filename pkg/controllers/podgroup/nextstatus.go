@@ -18,7 +18,7 @@ const (
 )
 
 // wishesOf returns what the PodGroup defines of its gang.
-func wishesOf(pg *coscheduling.PodGroup) *gangstate.Object {
+func wishesOf(pg *coscheduling.PodGroup) *gangstate.PodGroupDescription {
 	return gangstate.ReadPodGroup(pg, &pg.Spec)
 }
 

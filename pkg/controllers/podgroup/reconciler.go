@@ -142,7 +142,7 @@ func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup,
 	err = r.client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body),
 		client.FieldOwner(objects.FieldOwner), client.FieldValidation(metav1.FieldValidationIgnore))
 	if err != nil {
-		return objects.Written(err, settle, fmt.Sprintf("the status of PodGroup %s", key))
+		return objects.WriteResult(err, settle, fmt.Sprintf("the status of PodGroup %s", key))
 	}
 	if _, ok := fields["conditions"]; ok {
 		r.notePruning(ctx, written)

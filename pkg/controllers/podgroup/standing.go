@@ -63,7 +63,7 @@ func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedul
 		phase = was
 	}
 	return Standing{
-		Spec: f.Spec, Queue: groups.Said().Queue, Phase: phase, Minimum: f.Stage.Min,
+		Spec: f.Spec, Queue: groups.Facts().Queue, Phase: phase, Minimum: f.Stage.Min,
 		Members: f.Members.N, Bound: f.Bound.N,
 		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),
 		Reason: c.Reason, Message: c.Message,

@@ -22,7 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
@@ -146,7 +146,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 
 // count counts all pods, and what is held. It returns the resources that nodes have; none without nodes.
 func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets.Set[v1.ResourceName]) {
-	claimed := claims.New(c.devices)
+	claimed := deviceclaims.New(c.devices)
 	for _, claim := range c.claims {
 		claimed.Set(claim)
 	}
@@ -228,7 +228,7 @@ func (c *cluster) tree() map[string]share.Queue {
 
 // demandOf returns how far the request of a pod counts while it waits. Its status shows whether the scheduler
 // found its gang incomplete: then it asks for nothing yet.
-func demandOf(pod *v1.Pod) queueing.Demand {
+func demandOf(pod *v1.Pod) queueing.DemandScope {
 	if c := status.WaitCondition(pod); c != nil && (v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut) {
 		return queueing.Hopeless
 	}
@@ -249,7 +249,7 @@ func (c *cluster) counts(pod *v1.Pod) bool {
 
 func (c *cluster) queueOf(pod *v1.Pod) string {
 	return gangstate.QueueOf(pod,
-		func(key gangstate.Key) string { return c.groups[key].Said().Queue },
+		func(key gangstate.Key) string { return c.groups[key].Facts().Queue },
 		func(name string) string { return c.byNamespace[name] })
 }
 

@@ -195,14 +195,14 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 		}
 	}
 	for key, groups := range c.groups {
-		if value := groups.Said().Evicted; value != "" {
+		if value := groups.Facts().Evicted; value != "" {
 			c.evicted[key] = queueing.ReadEvicted(value)
 		}
 	}
 	return nil
 }
 
-func (c *cluster) addGroup(kind gangstate.Kind, object client.Object, said *gangstate.Object) {
+func (c *cluster) addGroup(kind gangstate.Kind, object client.Object, said *gangstate.PodGroupDescription) {
 	key := gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
 	groups := c.groups[key]
 	groups[kind] = said

@@ -62,7 +62,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	now := r.clock.Now()
 	want, again := reservationstate.Next(rsv, seen, now)
 	if err := r.write(ctx, rsv, want); err != nil {
-		return objects.Written(err, settle, "the status of Reservation "+rsv.Name)
+		return objects.WriteResult(err, settle, "the status of Reservation "+rsv.Name)
 	}
 	switch {
 	case behind:

@@ -102,7 +102,7 @@ func (r *reconciler) write(ctx context.Context, pg *coscheduling.PodGroup, annot
 	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
 	err = r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, body), client.FieldOwner(objects.FieldOwner))
 	if err != nil {
-		return objects.Written(err, again, fmt.Sprintf("the annotation %s of PodGroup %s", annotation, key))
+		return objects.WriteResult(err, again, fmt.Sprintf("the annotation %s of PodGroup %s", annotation, key))
 	}
 	klog.FromContext(ctx).V(2).Info("Wrote what a workload says of its gang", "podGroup", key, "annotation",
 		annotation, "value", want)

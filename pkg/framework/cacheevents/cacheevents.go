@@ -20,15 +20,15 @@ import (
 // Listener gets the events. It must not block: it is called on the goroutines of
 // kube-scheduler's informers, and on the scheduling goroutine.
 type Listener interface {
-	// Heard is called for an event that the cache has taken in, with the object before and after, nil
+	// HandleEvent is called for an event that the cache has taken in, with the object before and after, nil
 	// where there is none. One change may be several events.
-	Heard(event fwk.ClusterEvent, before, after any)
-	// Begin is called when a cycle begins: its snapshot may not have what is heard from now on. It is the cycle of a pod;
-	// nil for a native pod group, or none.
-	Begin(pod *v1.Pod)
-	// Failed is called when the cycle of a pod, or its binding, failed, with the reason. The pod is not
+	HandleEvent(event fwk.ClusterEvent, before, after any)
+	// HandleCycleStart is called when a cycle begins: its snapshot may not have what is heard from now on. It is the cycle
+	// of a pod; nil for a native pod group, or none.
+	HandleCycleStart(pod *v1.Pod)
+	// HandleFailedCycle is called when the cycle of a pod, or its binding, failed, with the reason. The pod is not
 	// back in the queue yet.
-	Failed(ctx context.Context, pod *v1.Pod, why error)
+	HandleFailedCycle(ctx context.Context, pod *v1.Pod, why error)
 }
 
 // Events has the listeners of a process. It is safe for concurrent use.
@@ -48,23 +48,23 @@ func (e *Events) Listen(l Listener) {
 }
 
 // Heard calls Heard of all listeners.
-func (e *Events) Heard(event fwk.ClusterEvent, before, after any) {
+func (e *Events) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	for _, l := range e.all() {
-		l.Heard(event, before, after)
+		l.HandleEvent(event, before, after)
 	}
 }
 
-// Begin calls Begin of all listeners.
-func (e *Events) Begin(pod *v1.Pod) {
+// HandleCycleStart calls HandleCycleStart of all listeners.
+func (e *Events) HandleCycleStart(pod *v1.Pod) {
 	for _, l := range e.all() {
-		l.Begin(pod)
+		l.HandleCycleStart(pod)
 	}
 }
 
-// Failed calls Failed of all listeners.
-func (e *Events) Failed(ctx context.Context, pod *v1.Pod, why error) {
+// HandleFailedCycle calls HandleFailedCycle of all listeners.
+func (e *Events) HandleFailedCycle(ctx context.Context, pod *v1.Pod, why error) {
 	for _, l := range e.all() {
-		l.Failed(ctx, pod, why)
+		l.HandleFailedCycle(ctx, pod, why)
 	}
 }
 

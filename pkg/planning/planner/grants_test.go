@@ -27,7 +27,7 @@ const gpu = v1.ResourceName("nvidia.com/gpu")
 var team = hold.Holder{Profile: v1.DefaultSchedulerName, Group: "reservation"}
 
 // keeper keeps pods out of what is held for others; pods of the team it grants what the team holds.
-type keeper struct{ holds *ledger.Holds }
+type keeper struct{ holds *ledger.Shared }
 
 func (keeper) Name() string { return "Keeper" }
 
@@ -43,7 +43,7 @@ func (keeper) Grants(pod *v1.Pod) []hold.Holder {
 }
 
 // newPlanner makes the planner of a profile with kube-scheduler's plugins and a keeper, with these nodes of 8 GPUs.
-func newPlanner(t *testing.T, holds *ledger.Holds, nodes ...string) *Planner {
+func newPlanner(t *testing.T, holds *ledger.Shared, nodes ...string) *Planner {
 	t.Helper()
 	plugins := extension.New()
 	var all []*v1.Node

@@ -54,7 +54,7 @@ func runOf(level placement.Level, rank int) int {
 }
 
 // bondsOf returns the bonds of the members around a rank, given the members that have their place.
-func bondsOf(levels []placement.Level, rank int, on []placement.Standing) []Bond {
+func bondsOf(levels []placement.Level, rank int, on []placement.PlacedMember) []Bond {
 	list := make([]Bond, len(levels))
 	for i, level := range levels {
 		list[i] = Bond{Key: level.Key, Run: runOf(level, rank), On: -1}

@@ -31,7 +31,7 @@ import (
 // Planner plans on the snapshot of the running scheduling cycle. It must be used on the scheduling goroutine only.
 type Planner struct {
 	fw    framework.Framework
-	holds *ledger.Holds
+	holds *ledger.Shared
 	hooks whatif.Hooks
 	// Points are the gang extension points of the profile's plugins.
 	Points
@@ -48,7 +48,7 @@ type Planner struct {
 }
 
 // New returns the planner of a profile. All plugins of the profile must exist when it is called.
-func New(fw framework.Framework, h *ledger.Holds, plugins *extension.Plugins) *Planner {
+func New(fw framework.Framework, h *ledger.Shared, plugins *extension.Plugins) *Planner {
 	p := &Planner{fw: fw, holds: h, hooks: whatif.HooksOf(plugins, fw), Points: pointsOf(plugins, fw),
 		weights: map[string]int64{}, percentage: fw.PercentageOfNodesToScore()}
 	p.storage = podclass.StorageOf(fw)

@@ -25,7 +25,7 @@ func (w *planState) setRanks(problem *placement.Problem, i int, need *gangstate.
 	g := &problem.Gangs[i]
 	for _, placed := range need.Placed {
 		if node, ok := w.tx.Index(placed.Node); ok {
-			g.On = append(g.On, placement.Standing{Node: node, Rank: need.Ranks[placed.Pod.UID]})
+			g.On = append(g.On, placement.PlacedMember{Node: node, Rank: need.Ranks[placed.Pod.UID]})
 		}
 	}
 	var gaps []int

@@ -32,7 +32,7 @@ func benchGangs() *Gangs {
 func seeAll(s *Gangs, pods []*v1.Pod) {
 	changed := sets.New[Key]()
 	for _, pod := range pods {
-		for key := range s.See(pod, start).Changed {
+		for key := range s.ObservePod(pod, start).Changed {
 			changed.Insert(key)
 		}
 	}
@@ -109,7 +109,7 @@ func BenchmarkRound(b *testing.B) {
 				runAll(b, s, pods)
 				seeAll(s, bound)
 				for _, pod := range pods {
-					s.Gone(pod.UID, start)
+					s.PodEnded(pod.UID, start)
 				}
 			}
 			perMember(b, len(pods))
@@ -146,9 +146,9 @@ func BenchmarkUndescribed(b *testing.B) {
 		for b.Loop() {
 			s := benchGangs()
 			seeAll(s, pods)
-			s.Describe(Community, Key{"a", "g00000"}, &Object{Created: start, Min: 5000}, start)
+			s.Describe(Community, Key{"a", "g00000"}, &PodGroupDescription{Created: start, Min: 5000}, start)
 			for _, pod := range pods {
-				s.Gone(pod.UID, start)
+				s.PodEnded(pod.UID, start)
 			}
 		}
 		perMember(b, len(pods))
@@ -181,7 +181,7 @@ func BenchmarkQueue(b *testing.B) {
 	s := benchGangs()
 	for i, pod := range pods {
 		if i%8 > 0 {
-			s.See(pod, start)
+			s.ObservePod(pod, start)
 		}
 	}
 	b.Run("1000x7 of 8", func(b *testing.B) {

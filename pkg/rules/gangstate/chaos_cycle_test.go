@@ -246,11 +246,11 @@ func (c *chaos) happen() {
 	group := oneOf(c, "a/x", "a/y", "a/job.train")
 	switch c.pick(10) {
 	case 0:
-		c.turns.Happen(turns.Freed)
+		c.turns.RecordChange(turns.Freed)
 	case 1:
-		c.turns.Happen(turns.NodesChanged)
+		c.turns.RecordChange(turns.NodesChanged)
 	case 2:
-		c.turns.Happen(turns.PodsMoved)
+		c.turns.RecordChange(turns.PodsMoved)
 	case 3:
 		c.turns.BeginCycle()
 	case 4:
@@ -346,7 +346,7 @@ func (c *chaos) settleDown() {
 			}
 		}
 		c.mark()
-		c.turns.Happen(turns.NodesChanged)
+		c.turns.RecordChange(turns.NodesChanged)
 		c.turns.BeginCycle()
 		c.pass(time.Minute)
 		for rounds := 0; c.work(); rounds++ {
@@ -402,7 +402,7 @@ func (c *chaos) checkLiveness() {
 func (c *chaos) end(t testing.TB) {
 	t.Helper()
 	for id := range c.pods {
-		c.after(c.s.Gone(id, c.now), nil)
+		c.after(c.s.PodEnded(id, c.now), nil)
 	}
 	checkNothingLeft(t, c.watch, c.now)
 }

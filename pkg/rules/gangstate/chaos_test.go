@@ -44,7 +44,7 @@ type chaos struct {
 	// holders are the groups in whose name the ledger holds the places of members.
 	holders map[types.UID]string
 	// objects are the PodGroups.
-	objects map[Key]map[Kind]*Object
+	objects map[Key]map[Kind]*PodGroupDescription
 	trace   []string
 }
 
@@ -67,7 +67,7 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 	c := &chaos{
 		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{}, verdict: map[types.UID]Verdict{},
 		ahead: map[types.UID]bool{}, withdrawn: map[types.NamespacedName][]types.UID{}, losing: map[types.UID]bool{},
-		objects: map[Key]map[Kind]*Object{}, holders: map[types.UID]string{},
+		objects: map[Key]map[Kind]*PodGroupDescription{}, holders: map[types.UID]string{},
 	}
 	s := newOpen(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
 	c.turns = newLine(s)
@@ -141,7 +141,7 @@ func (c *chaos) doPlan(e Effects, accepted map[types.UID]string) {
 		c.offer(pod.UID)
 	}
 	if e.Freed {
-		c.turns.Happen(turns.Freed)
+		c.turns.RecordChange(turns.Freed)
 	}
 }
 
@@ -160,7 +160,7 @@ func (c *chaos) see(pod *v1.Pod) {
 	if c.refused[pod.UID] != nil {
 		c.refused[pod.UID] = pod
 	}
-	c.do(c.s.See(pod, c.now))
+	c.do(c.s.ObservePod(pod, c.now))
 	if !known && pod.Spec.NodeName == "" {
 		c.at[pod.UID] = out
 		c.offer(pod.UID)
@@ -295,10 +295,10 @@ func (c *chaos) remove() {
 		delete(c.at, pod.UID)
 	}
 	c.say("remove %s", pod.Name)
-	c.do(c.s.Gone(pod.UID, c.now))
+	c.do(c.s.PodEnded(pod.UID, c.now))
 	if pod.Spec.NodeName != "" && c.pick(2) == 1 {
 		c.say("%s succeeded", pod.Name)
-		c.do(c.s.See(edit(pod, ended(c.now.Sub(start)-oneOf(c, 0, 10*time.Second, 2*time.Minute))), c.now))
+		c.do(c.s.ObservePod(edit(pod, ended(c.now.Sub(start)-oneOf(c, 0, 10*time.Second, 2*time.Minute))), c.now))
 	}
 }
 
@@ -314,16 +314,16 @@ func (c *chaos) forget() {
 
 func (c *chaos) describe() {
 	key, kind := Key{"a", oneOf(c, "x", "y", "job.train")}, oneOf(c, Community, Native)
-	var object *Object
+	var object *PodGroupDescription
 	if c.pick(3) > 0 {
 		said := podOf("")
 		c.spec(said)
-		object = &Object{Created: start, Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
+		object = &PodGroupDescription{Created: start, Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
 		delete(object.Annotations, minKey)
 	}
 	c.say("describe %s, kind %d: %+v", key, kind, object)
 	if c.objects[key] == nil {
-		c.objects[key] = map[Kind]*Object{}
+		c.objects[key] = map[Kind]*PodGroupDescription{}
 	}
 	c.objects[key][kind] = object
 	c.do(c.s.Describe(kind, key, object, c.now))

@@ -99,7 +99,7 @@ func (s *Gangs) Through(uid types.UID) Effects {
 	if m := s.members[uid]; m != nil {
 		s.endTurn(m)
 	}
-	return s.take()
+	return s.takeEffects()
 }
 
 // Withdraw reports whether the allocation of a claim may be taken back now: no pod has the claim, nor is on its way to
@@ -110,13 +110,13 @@ func (s *Gangs) Through(uid types.UID) Effects {
 func (s *Gangs) Withdraw(claim types.NamespacedName, reservedFor []types.UID, now time.Time) (bool, Effects) {
 	for m := range s.turns.users[claim] {
 		if m.state != Pending {
-			return false, s.take()
+			return false, s.takeEffects()
 		}
 	}
 	members := make([]*member, len(reservedFor))
 	for i, uid := range reservedFor {
 		if members[i] = s.members[uid]; members[i] == nil || members[i].state != Pending {
-			return false, s.take()
+			return false, s.takeEffects()
 		}
 	}
 	for _, m := range members {
@@ -124,7 +124,7 @@ func (s *Gangs) Withdraw(claim types.NamespacedName, reservedFor []types.UID, no
 	}
 	s.withdrawals[claim] = s.withdrawals[claim].Union(sets.New(reservedFor...))
 	s.reviewAll(members, now)
-	return true, s.take()
+	return true, s.takeEffects()
 }
 
 // Withdrawn records that a look at the claim from now on shows that it was taken back, or that it was not and will not
@@ -140,7 +140,7 @@ func (s *Gangs) Withdrawn(claim types.NamespacedName, now time.Time) Effects {
 	delete(s.withdrawals, claim)
 	slices.SortFunc(members, compareMembers)
 	s.reviewAll(members, now)
-	return s.take()
+	return s.takeEffects()
 }
 
 // reviewAll settles members that became eligible, or are not any more.
@@ -149,7 +149,7 @@ func (s *Gangs) reviewAll(members []*member, now time.Time) {
 		if m.coming() {
 			m.gang.group.changes++
 		}
-		s.settle(m.gang, now)
+		s.updatePhase(m.gang, now)
 		s.admit(m)
 	}
 }

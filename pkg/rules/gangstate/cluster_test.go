@@ -224,7 +224,7 @@ func (c *cluster) add(pods ...*v1.Pod) {
 		if pod.Spec.NodeName != "" {
 			c.at[pod.UID], c.node[pod.UID] = bound, pod.Spec.NodeName
 		}
-		c.do(c.s.See(pod, c.now))
+		c.do(c.s.ObservePod(pod, c.now))
 		if !known && pod.Spec.NodeName == "" {
 			c.at[pod.UID] = parked
 			c.offer(pod.UID)
@@ -265,7 +265,7 @@ func (c *cluster) remove(prefix string) {
 			delete(c.node, id)
 			delete(c.at, id)
 		}
-		c.do(c.s.Gone(id, c.now))
+		c.do(c.s.PodEnded(id, c.now))
 		c.changed()
 	}
 }
@@ -277,8 +277,8 @@ func (c *cluster) finish(prefix string) {
 		delete(c.pods, id)
 		delete(c.node, id)
 		delete(c.at, id)
-		c.do(c.s.Gone(id, c.now))
-		c.do(c.s.See(pod, c.now))
+		c.do(c.s.PodEnded(id, c.now))
+		c.do(c.s.ObservePod(pod, c.now))
 		c.changed()
 	}
 }
@@ -293,7 +293,7 @@ func (c *cluster) withdraw(claim types.NamespacedName, from types.UID) {
 // during lets something happen in the next cycle of a pod, after its visit.
 func (c *cluster) during(id types.UID, what func()) { c.between[id] = what }
 
-func (c *cluster) describe(name string, object *Object) {
+func (c *cluster) describe(name string, object *PodGroupDescription) {
 	if object != nil {
 		object.Created = start
 	}
@@ -302,7 +302,7 @@ func (c *cluster) describe(name string, object *Object) {
 
 // changed does what the scheduler does when something happened that may help.
 func (c *cluster) changed() {
-	c.turns.Happen(turns.Freed)
+	c.turns.RecordChange(turns.Freed)
 	for _, id := range slices.Sorted(maps.Keys(c.at)) {
 		if m := c.s.members[id]; c.at[id] == parked && (m == nil || m.gang.hasStarted()) {
 			c.offer(id)

@@ -124,14 +124,14 @@ func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]string, Effects) {
 	leader := s.members[a.Leader]
 	if leader == nil {
-		return nil, s.take() // another member leads by now
+		return nil, s.takeEffects() // another member leads by now
 	}
 	grp := leader.gang.group
 	grp.visited = false
 	if grp.phase != inTurn || !grp.isOf(a) {
 		// The group changed under the plan, and has been settled since.
 		s.readmit(leader)
-		return nil, s.take()
+		return nil, s.takeEffects()
 	}
 	hopeless := o.Hopeless && !o.Complete
 	keep := o.Complete || !grp.strict() && !hopeless
@@ -155,7 +155,7 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 			g.failure.message += textPreemptionDelay(a.PreemptionDelay)
 			g.failure.leader = "" // kube-scheduler does not report that
 		}
-		s.tell(g)
+		s.markChanged(g)
 	}
 	if grp.strict() && !o.Complete && o.Fit > 0 {
 		grp.clocks.wouldHold(grp, now)
@@ -169,12 +169,12 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		s.unreserve(grp)
 		grp.clocks = clocks{}
 	}
-	s.settle(leader.gang, now)
+	s.updatePhase(leader.gang, now)
 	s.dropLost(accepted, given)
 	if _, ok := accepted[a.Leader]; !ok || !o.Complete {
 		s.readmit(leader) // its cycle ends here, and its gang may run by now
 	}
-	return accepted, s.take()
+	return accepted, s.takeEffects()
 }
 
 // releasePlans gives back what plans gave to a group, for one that begins from scratch.
@@ -224,7 +224,7 @@ func (s *Gangs) miss(grp *group, a *Attempt, o Outcome, some bool, now time.Time
 	grp.roomFor = o.Holder
 	s.effects.Missed = append(s.effects.Missed, Missed{
 		Group: grp.key().String(), RoomFor: o.Holder,
-		Outcome: turns.Outcome{Cost: o.Cost, Some: some, Hopeless: o.Hopeless, Coupled: o.Coupled, Shape: o.Shape, Polite: a.polite(now)},
+		AttemptFailure: turns.AttemptFailure{Cost: o.Cost, Some: some, Hopeless: o.Hopeless, Coupled: o.Coupled, Shape: o.Shape, Polite: a.polite(now)},
 	})
 	if grp.replans > 0 {
 		s.failRound(grp, now)
@@ -237,7 +237,7 @@ func (s *Gangs) miss(grp *group, a *Attempt, o Outcome, some bool, now time.Time
 func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 	m := s.members[uid]
 	if m == nil || (m.state != Pending && m.state != Planned) {
-		return s.take()
+		return s.takeEffects()
 	}
 	if m.state == Planned {
 		s.effects.Unhold = append(s.effects.Unhold, uid)
@@ -253,7 +253,7 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 		grp.clocks.start(now)
 	}
 	s.track(grp)
-	return s.take()
+	return s.takeEffects()
 }
 
 // Permitted records that only its gang stands between a member and its binding. It returns whether
@@ -263,14 +263,14 @@ func (s *Gangs) Reserved(uid types.UID, node string, now time.Time) Effects {
 func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait, ahead bool, e Effects) {
 	m := s.members[uid]
 	if m == nil || (m.state != Held && m.state != Returning) {
-		return false, false, s.take()
+		return false, false, s.takeEffects()
 	}
 	if m.state == Held && m.gang.hasStarted() {
 		s.releaseMember(m)
 	}
-	s.settle(m.gang, now)
+	s.updatePhase(m.gang, now)
 	m.waiting = m.state == Held || m.state == Returning
-	return m.waiting, m.state == Held && len(m.claims()) > 0, s.take()
+	return m.waiting, m.state == Held && len(m.claims()) > 0, s.takeEffects()
 }
 
 // Unreserved records that a member does not go to its node after all: it follows a plan and did not fit, or the
@@ -279,7 +279,7 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
 	switch {
 	case m == nil || m.state == Pending || m.state == Bound:
-		return s.take()
+		return s.takeEffects()
 	case m.state == Planned:
 		s.unplan(m)
 	case m.state == Held && m.waiting && !m.gang.group.strict():
@@ -295,9 +295,9 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
 	}
 	s.endTurn(m)
-	s.settle(m.gang, now)
+	s.updatePhase(m.gang, now)
 	s.admit(m)
-	return s.take()
+	return s.takeEffects()
 }
 
 // Failed records that the scheduling cycle of a pod came to nothing. If the attempt of a leader
@@ -306,13 +306,13 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 func (s *Gangs) Failed(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
 	if m == nil || !m.gang.group.visited || m.gang.group.leader != uid {
-		return s.take()
+		return s.takeEffects()
 	}
 	grp := m.gang.group
 	grp.changes++
 	s.failRound(grp, now)
-	s.settle(m.gang, now)
-	return s.take()
+	s.updatePhase(m.gang, now)
+	return s.takeEffects()
 }
 
 // EndedEarly records that the scheduling cycle of a pod ended before it was asked what it was for. A member that
@@ -325,7 +325,7 @@ func (s *Gangs) EndedEarly(pod *v1.Pod, outcome func(*Attempt) Outcome, now time
 		_, e := s.Planned(v.Attempt, outcome(v.Attempt), now)
 		return e
 	default:
-		return s.take()
+		return s.takeEffects()
 	}
 }
 
@@ -347,7 +347,7 @@ func (s *Gangs) BoundTo(uid types.UID, now time.Time) Effects {
 			s.effects.Started = append(s.effects.Started, now.Sub(g.completed))
 			g.completed = time.Time{}
 		}
-		s.settle(m.gang, now)
+		s.updatePhase(m.gang, now)
 	}
-	return s.take()
+	return s.takeEffects()
 }

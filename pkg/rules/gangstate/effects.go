@@ -45,7 +45,7 @@ type Effects struct {
 // Missed is what an attempt has found that did not place all of its group.
 type Missed struct {
 	Group string
-	turns.Outcome
+	turns.AttemptFailure
 	// RoomFor is what room is made for, if that is not the group; empty for the group.
 	RoomFor string
 }
@@ -62,5 +62,5 @@ type Report struct {
 	Gang    Key
 	Pod     *v1.Pod
 	Object  Ref // the PodGroup
-	Problem Problem
+	Problem KeyProblem
 }

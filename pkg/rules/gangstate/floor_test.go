@@ -56,7 +56,7 @@ func TestParseMinResources(t *testing.T) {
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, parsedOf(&Object{Min: 1, MinResources: c.said}, podMeta{})); diff != "" {
+			if diff := cmp.Diff(c.want, parsedOf(&PodGroupDescription{Min: 1, MinResources: c.said}, podMeta{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -68,14 +68,14 @@ func TestParseMinResources(t *testing.T) {
 func TestMinResourcesOfFewer(t *testing.T) {
 	said := v1.ResourceList{"cpu": apiresource.MustParse("4")}
 	for sentence, c := range map[string]struct {
-		object Object
+		object PodGroupDescription
 		want   resource.Vector
 	}{
-		"fewer":      {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "2"}}, nil},
-		"as many":    {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "3"}}, resource.Vector{"cpu": 4000}},
-		"more":       {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "4"}}, resource.Vector{"cpu": 4000}},
-		"no number":  {Object{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "two"}}, resource.Vector{"cpu": 4000}},
-		"no minimum": {Object{MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "2"}}, resource.Vector{"cpu": 4000}},
+		"fewer":      {PodGroupDescription{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "2"}}, nil},
+		"as many":    {PodGroupDescription{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "3"}}, resource.Vector{"cpu": 4000}},
+		"more":       {PodGroupDescription{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "4"}}, resource.Vector{"cpu": 4000}},
+		"no number":  {PodGroupDescription{Min: 3, MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "two"}}, resource.Vector{"cpu": 4000}},
+		"no minimum": {PodGroupDescription{MinResources: said, Annotations: map[string]string{v1alpha1.MinAvailableAnnotation: "2"}}, resource.Vector{"cpu": 4000}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, parsedOf(&c.object, podMeta{}).Spec.MinResources); diff != "" {
@@ -89,7 +89,7 @@ func TestMinResourcesOfFewer(t *testing.T) {
 func TestFloorOfAnAttempt(t *testing.T) {
 	c := newCluster(t, map[string]int{"n": 9})
 	for _, name := range []string{"waits", "runs"} {
-		c.describe(name, &Object{Min: 2, MinResources: v1.ResourceList{"cpu": apiresource.MustParse("8")}})
+		c.describe(name, &PodGroupDescription{Min: 2, MinResources: v1.ResourceList{"cpu": apiresource.MustParse("8")}})
 	}
 	groups := says(groupsKey, `["a/waits","a/runs"]`)
 	c.add(podsNamed("r", 2, of("runs"), needs(2), groups, on("n"))...)
@@ -119,7 +119,7 @@ func TestOutstanding(t *testing.T) {
 		}
 	}
 	begun := func(c *cluster) {
-		c.describe("spark", &Object{Min: 1, MinResources: cpu("7")})
+		c.describe("spark", &PodGroupDescription{Min: 1, MinResources: cpu("7")})
 		c.bring(podOf("driver", of("spark"), needs(1), asks("1")))
 	}
 	outstanding := func(amount int64) []Outstanding {
@@ -152,7 +152,7 @@ func TestOutstanding(t *testing.T) {
 		"when the last has come, all of it is there":  {play: func(c *cluster) { c.staged(cpu("7"), asks("2"), 3) }},
 		"a gang all of whose members run is whole enough": {
 			play: func(c *cluster) {
-				c.describe("spark", &Object{Min: 2, MinResources: cpu("2")})
+				c.describe("spark", &PodGroupDescription{Min: 2, MinResources: cpu("2")})
 				c.bring(podsNamed("w", 2, of("spark"), needs(2), asks("1"))...)
 			},
 		},
@@ -162,13 +162,13 @@ func TestOutstanding(t *testing.T) {
 			tc.play(c)
 			switch {
 			case tc.initialized:
-				c.describe("other", &Object{Min: 2, MinResources: cpu("1"), Annotations: values{v1alpha1.StagesAnnotation: "1,1"}})
+				c.describe("other", &PodGroupDescription{Min: 2, MinResources: cpu("1"), Annotations: values{v1alpha1.StagesAnnotation: "1,1"}})
 				c.bring(podOf("init", of("other")))
 				c.finish("init")
 			case tc.floorless:
-				c.describe("other", &Object{Min: 1})
+				c.describe("other", &PodGroupDescription{Min: 1})
 			default:
-				c.describe("other", &Object{Min: 1, MinResources: cpu("1")})
+				c.describe("other", &PodGroupDescription{Min: 1, MinResources: cpu("1")})
 			}
 			c.add(podOf("other", append(tc.with, of("other"))...))
 			c.retry()
@@ -186,7 +186,7 @@ func TestOutstanding(t *testing.T) {
 // bindDriver makes a driver be bound before the scheduler begins, at a time.
 func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.Duration) {
 	c.s.closed = true
-	c.describe("spark", &Object{Min: 1, MinResources: floor})
+	c.describe("spark", &PodGroupDescription{Min: 1, MinResources: floor})
 	c.add(podOf("driver", of("spark"), needs(1), asks, bindTo("n", at)))
 	c.do(c.s.Open(c.now))
 	c.pass(time.Second)
@@ -194,7 +194,7 @@ func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.D
 
 // staged makes the first members run of a gang that is made in stages of two and one.
 func (c *cluster) staged(floor v1.ResourceList, asks func(*v1.Pod), members int) {
-	c.describe("spark", &Object{Min: 3, MinResources: floor, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
+	c.describe("spark", &PodGroupDescription{Min: 3, MinResources: floor, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 	for _, pod := range podsNamed("w", members, of("spark"), asks) {
 		c.bring(pod)
 	}

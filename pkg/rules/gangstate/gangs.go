@@ -56,23 +56,23 @@ func New(defaults Defaults, backoff Backoff) *Gangs {
 func (s *Gangs) Open(now time.Time) Effects {
 	s.closed = false
 	for _, g := range s.gangs {
-		s.settle(g, now)
+		s.updatePhase(g, now)
 	}
 	for _, g := range s.gangs {
 		s.admitGang(g)
 	}
-	return s.take()
+	return s.takeEffects()
 }
 
-// take returns the effects that gathered during an input.
-func (s *Gangs) take() Effects {
+// takeEffects returns the effects that gathered during an input.
+func (s *Gangs) takeEffects() Effects {
 	e := s.effects
 	s.effects = Effects{}
 	return e
 }
 
-// tell notes that there may be something new to say about a gang, or about the group of its name.
-func (s *Gangs) tell(g *gang) {
+// markChanged notes that there may be something new to say about a gang, or about the group of its name.
+func (s *Gangs) markChanged(g *gang) {
 	if s.effects.Changed == nil {
 		s.effects.Changed = sets.New[Key]()
 	}
@@ -93,17 +93,17 @@ func (s *Gangs) gang(key Key) *gang {
 	return g
 }
 
-// See records what the API server says of a pod that has not failed. If the pod names another gang than before, it
-// moves to that gang. If it ran to success, it counts towards the minimum in this life of the gang, also when it is
+// ObservePod records what the API server says of a pod that has not failed. If the pod names another gang than before,
+// it moves to that gang. If it ran to success, it counts towards the minimum in this life of the gang, also when it is
 // deleted later.
-func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
+func (s *Gangs) ObservePod(pod *v1.Pod, now time.Time) Effects {
 	key, _, ok := KeyOf(pod)
 	if !ok {
 		return s.Leave(pod, now)
 	}
 	if pod.Status.Phase == v1.PodSucceeded {
 		s.seeSucceeded(pod, key, now)
-		return s.take()
+		return s.takeEffects()
 	}
 	m := s.members[pod.UID]
 	switch {
@@ -119,9 +119,9 @@ func (s *Gangs) See(pod *v1.Pod, now time.Time) Effects {
 	default:
 		s.update(m, pod, now)
 	}
-	s.settle(m.gang, now)
+	s.updatePhase(m.gang, now)
 	s.admit(m)
-	return s.take()
+	return s.takeEffects()
 }
 
 // Leave records that a pod is in no gang. If it waits, it goes through the gates again: no gang keeps it back.
@@ -130,7 +130,7 @@ func (s *Gangs) Leave(pod *v1.Pod, now time.Time) Effects {
 		s.leave(m, pod, now)
 	}
 	s.leaveSucceeded(pod.UID, now)
-	return s.take()
+	return s.takeEffects()
 }
 
 func (s *Gangs) leave(m *member, pod *v1.Pod, now time.Time) {
@@ -188,7 +188,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 		g.group.changes++
 	}
 	if len(g.members) == 1 {
-		s.settleAwaiting(g, now)
+		s.updateAwaiting(g, now)
 	}
 	if supersedes {
 		s.reviewAll(s.findReplaced(g), now)
@@ -229,12 +229,12 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	}
 }
 
-// Gone records that a pod was deleted, or has ended.
-func (s *Gangs) Gone(uid types.UID, now time.Time) Effects {
+// PodEnded records that a pod was deleted, or has ended.
+func (s *Gangs) PodEnded(uid types.UID, now time.Time) Effects {
 	if m := s.members[uid]; m != nil {
 		s.dismiss(m, now)
 	}
-	return s.take()
+	return s.takeEffects()
 }
 
 // dismiss removes a member that leaves for good. If it still waits it is rejected: its release may not have reached
@@ -265,9 +265,9 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	if g.defining() != g.definer {
 		s.redefine(g, now)
 	}
-	s.settle(g, now)
+	s.updatePhase(g, now)
 	if len(g.members) == 0 {
-		s.settleAwaiting(g, now)
+		s.updateAwaiting(g, now)
 	}
 	s.forget(g)
 }
@@ -310,7 +310,7 @@ func (s *Gangs) seeSucceeded(pod *v1.Pod, key Key, now time.Time) {
 		s.dismiss(m, now)
 	}
 	if g != nil {
-		s.settle(g, now)
+		s.updatePhase(g, now)
 	}
 }
 
@@ -323,7 +323,7 @@ func (s *Gangs) ForgetSucceeded(pod *v1.Pod, now time.Time) Effects {
 		}
 		s.dropSucceeded(g, pod.UID, now)
 	}
-	return s.take()
+	return s.takeEffects()
 }
 
 // leaveSucceeded takes a member that ran to success out of its gang, which it does not name any longer.
@@ -336,6 +336,6 @@ func (s *Gangs) leaveSucceeded(uid types.UID, now time.Time) {
 
 func (s *Gangs) dropSucceeded(g *gang, uid types.UID, now time.Time) {
 	delete(s.succeeded, uid)
-	s.settle(g, now)
+	s.updatePhase(g, now)
 	s.forget(g)
 }

@@ -53,7 +53,7 @@ func BenchmarkLargeGang(b *testing.B) {
 					seeAll(s, bound)
 					lap(2)
 					for _, pod := range pods {
-						s.Gone(pod.UID, start)
+						s.PodEnded(pod.UID, start)
 					}
 					lap(3)
 				}

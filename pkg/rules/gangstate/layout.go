@@ -61,7 +61,7 @@ func (s *Gangs) reportScope(grp *group) {
 		if !g.spec.Layout.Shared {
 			continue
 		}
-		problem := Problem{
+		problem := KeyProblem{
 			Key: v1alpha1.TopologyScopeAnnotation, Value: v1alpha1.TopologyScopeGroup,
 			Want: "said by all gangs of the group, with one " + v1alpha1.RequiredTopologyAnnotation, Used: "a domain of its own",
 		}

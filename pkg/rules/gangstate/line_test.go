@@ -23,14 +23,14 @@ func newLine(s *Gangs) *waitingLine {
 // noQueues is the policy where no job is in a queue.
 type noQueues struct{}
 
-func (noQueues) AddCandidates([]turns.Job)           {}
-func (noQueues) RemoveCandidate(string)              {}
-func (noQueues) First(turns.Which) (turns.Job, bool) { return turns.Job{}, false }
+func (noQueues) AddCandidates([]turns.Job)               {}
+func (noQueues) RemoveCandidate(string)                  {}
+func (noQueues) First(turns.Selection) (turns.Job, bool) { return turns.Job{}, false }
 
 // note takes in what effects say of groups.
 func (r *waitingLine) note(e Effects, now time.Time) {
 	for _, missed := range e.Missed {
-		o := missed.Outcome
+		o := missed.AttemptFailure
 		if missed.RoomFor != "" {
 			o.Holder = hold.Holder{Group: missed.RoomFor}
 		}

@@ -32,8 +32,8 @@ func (s *Gangs) Unplaced() []*v1.Pod {
 // Keys returns all gangs, in any order.
 func (s *Gangs) Keys() []Key { return slices.Collect(maps.Keys(s.gangs)) }
 
-// Standing is how far the gang of a member has come, and those that start with it.
-type Standing struct {
+// Progress is how far the gang of a member has come, and those that start with it.
+type Progress struct {
 	Gang Key
 	// Group is the name of the group.
 	Group string
@@ -47,14 +47,14 @@ type Standing struct {
 	WaitsForRoom bool
 }
 
-// Standing returns how far the gang of a pod has come; false if the pod is no member.
-func (s *Gangs) Standing(uid types.UID) (at Standing, ok bool) {
+// Progress returns how far the gang of a pod has come; false if the pod is no member.
+func (s *Gangs) Progress(uid types.UID) (at Progress, ok bool) {
 	m := s.members[uid]
 	if m == nil {
-		return Standing{}, false
+		return Progress{}, false
 	}
 	grp := m.gang.group
-	at = Standing{Gang: m.gang.key, Group: grp.key().String()}
+	at = Progress{Gang: m.gang.key, Group: grp.key().String()}
 	if m.gang.hasStarted() {
 		at.Alone, at.Whole, at.WaitsForRoom = true, true, true
 		return at, true

@@ -26,5 +26,5 @@ func (s *Gangs) Yield(names []string) Effects {
 			grp.clocks = clocks{}
 		}
 	}
-	return s.take()
+	return s.takeEffects()
 }

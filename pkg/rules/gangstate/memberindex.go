@@ -118,7 +118,7 @@ func (s *Gangs) number(m *member) {
 	m.gang.numbers.add(m.index)
 	key := v1alpha1.NetworkTopologyIndexAnnotation
 	if _, ok := readIndex(m.pod.Annotations[key]); !ok && m.pod.Annotations[key] != "" {
-		s.report(m.gang, m.pod, &m.gang.toldOf, Problem{
+		s.report(m.gang, m.pod, &m.gang.toldOf, KeyProblem{
 			Key: key, Value: m.pod.Annotations[key], Want: memberIndex.Want, Used: "what the labels of the pod say, or its place in order",
 		})
 	}

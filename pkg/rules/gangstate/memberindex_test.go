@@ -114,7 +114,7 @@ func TestRanks(t *testing.T) {
 func TestRanksOutliveMembers(t *testing.T) {
 	s := newOpen(Defaults{}, Backoff{})
 	see := func(kind, n, uid string) {
-		s.See(podOf(kind+"-"+n, of("train"), func(pod *v1.Pod) {
+		s.ObservePod(podOf(kind+"-"+n, of("train"), func(pod *v1.Pod) {
 			pod.UID = types.UID(uid)
 			pod.Labels = map[string]string{v1alpha1.TrainingReplicaIndexLabel: n, v1alpha1.TrainingReplicaTypeLabel: kind}
 		}), start)
@@ -130,17 +130,17 @@ func TestRanksOutliveMembers(t *testing.T) {
 	see("worker", "0", "w0")
 	see("master", "0", "m0")
 	want("of all", map[types.UID]int{"m0": 0, "w0": 1, "w1": 2})
-	s.Gone("m0", start)
-	s.Gone("w0", start)
+	s.PodEnded("m0", start)
+	s.PodEnded("w0", start)
 	see("worker", "0", "w0 again")
 	want("without the master", map[types.UID]int{"w0 again": 1, "w1": 2})
 	see("master", "0", "m0 again")
 	want("of all again", map[types.UID]int{"m0 again": 0, "w0 again": 1, "w1": 2})
-	s.Gone("m0 again", start)
+	s.PodEnded("m0 again", start)
 	see("evaluator", "0", "e0")
 	want("with another kind instead", map[types.UID]int{"e0": 0, "w0 again": 1, "w1": 2})
 	for _, uid := range []types.UID{"e0", "w0 again", "w1"} {
-		s.Gone(uid, start)
+		s.PodEnded(uid, start)
 	}
 	see("worker", "0", "w0 of another run")
 	want("of another run", map[types.UID]int{"w0 of another run": 0})

@@ -27,8 +27,8 @@ const (
 )
 
 // ReadPodGroup reads what a community PodGroup says.
-func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *Object {
-	return &Object{
+func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *PodGroupDescription {
+	return &PodGroupDescription{
 		UID: object.GetUID(), Created: object.GetCreationTimestamp().Time, Owner: MadeFor(object), Annotations: object.GetAnnotations(), Queue: object.GetLabels()[v1alpha1.QueueLabel],
 		Ignored: IgnoredKeys(keys.PodGroup, object),
 		Min:     spec.MinMember, RoundSeconds: spec.ScheduleTimeoutSeconds, MinResources: spec.MinResources,
@@ -37,8 +37,8 @@ func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *O
 
 // ReadNative reads what a native PodGroup says. What is not understood is among the problems; if it
 // would be wrong to ignore it, no pod of the PodGroup is scheduled for that reason.
-func ReadNative(pg *schedulingv1beta1.PodGroup) *Object {
-	o := &Object{
+func ReadNative(pg *schedulingv1beta1.PodGroup) *PodGroupDescription {
+	o := &PodGroupDescription{
 		UID: pg.UID, Created: pg.CreationTimestamp.Time, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], Ignored: IgnoredKeys(keys.PodGroup, pg), MinField: fieldMinCount, Priority: pg.Spec.Priority,
 		Never: pg.Spec.PreemptionPolicy != nil && *pg.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever,
 	}
@@ -70,7 +70,7 @@ func ReadNative(pg *schedulingv1beta1.PodGroup) *Object {
 	return o
 }
 
-func (o *Object) readTopology(constraints []schedulingv1beta1.TopologyConstraint) {
+func (o *PodGroupDescription) readTopology(constraints []schedulingv1beta1.TopologyConstraint) {
 	for i, constraint := range constraints {
 		if i == 0 {
 			o.Topology = constraint.Key
@@ -80,24 +80,26 @@ func (o *Object) readTopology(constraints []schedulingv1beta1.TopologyConstraint
 	}
 }
 
-func (o *Object) bad(key, value, want, used string) {
-	o.Problems = append(o.Problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: true})
+func (o *PodGroupDescription) bad(key, value, want, used string) {
+	o.Problems = append(o.Problems, KeyProblem{Key: key, Value: value, Want: want, Used: used, OnObject: true})
 }
 
 // Alone reports whether the pods of a PodGroup are in no gang: each is scheduled by itself. It is
 // false without a PodGroup.
-func (o *Object) Alone() bool { return o != nil && o.Basic && o.Topology == "" && o.Refused == "" }
+func (o *PodGroupDescription) Alone() bool {
+	return o != nil && o.Basic && o.Topology == "" && o.Refused == ""
+}
 
 // Single reports whether the pods of a PodGroup are evicted one by one, as pods in no gang are.
 // It is false without a PodGroup.
-func (o *Object) Single() bool { return o != nil && o.Basic && !o.Whole }
+func (o *PodGroupDescription) Single() bool { return o != nil && o.Basic && !o.Whole }
 
 // ProblemsWith returns what is not understood of a PodGroup, given one of its pods.
-func (o *Object) ProblemsWith(pod *v1.Pod) []Problem {
+func (o *PodGroupDescription) ProblemsWith(pod *v1.Pod) []KeyProblem {
 	if o.Priority == nil || *o.Priority == corev1helpers.PodPriority(pod) {
 		return o.Problems
 	}
-	return append(slices.Clone(o.Problems), Problem{
+	return append(slices.Clone(o.Problems), KeyProblem{
 		Key: fieldPriority, Value: strconv.Itoa(int(*o.Priority)), OnObject: true,
 		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, corev1helpers.PodPriority(pod)), Used: "the priority of each pod",
 	})

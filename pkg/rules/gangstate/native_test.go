@@ -106,7 +106,7 @@ func TestTopologyOfTheSpec(t *testing.T) {
 		"of a pod":           {pod: map[string]string{requiredKey: "zone"}, want: "zone"},
 		"an empty one there": {pod: map[string]string{requiredKey: ""}},
 	} {
-		spec, _ := Parse(Key{"a", "train"}, &Object{Min: 1, Topology: "rack", Annotations: c.object}, &v1.Pod{ObjectMeta: podMeta{Annotations: c.pod}}, Defaults{})
+		spec, _ := Parse(Key{"a", "train"}, &PodGroupDescription{Min: 1, Topology: "rack", Annotations: c.object}, &v1.Pod{ObjectMeta: podMeta{Annotations: c.pod}}, Defaults{})
 		if spec.RequiredTopology != c.want {
 			t.Errorf("%s: topology %q, want %q", sentence, spec.RequiredTopology, c.want)
 		}
@@ -134,14 +134,14 @@ func TestOtherPriority(t *testing.T) {
 			}
 		}
 	}
-	object := &Object{UID: "u", Min: 2, Priority: new(int32(5)), Problems: []Problem{{Key: "spec.new", Value: "x", Want: "understood", Used: "nothing", OnObject: true}}}
+	object := &PodGroupDescription{UID: "u", Min: 2, Priority: new(int32(5)), Problems: []KeyProblem{{Key: "spec.new", Value: "x", Want: "understood", Used: "nothing", OnObject: true}}}
 	note(s.Describe(Native, key, object, start))
 	if len(told) > 0 {
 		t.Errorf("told of a PodGroup without pods here: %v", told)
 	}
-	note(s.See(groupedPod("p1", 5), start))
-	note(s.See(groupedPod("p2", 7), start))
-	note(s.See(groupedPod("p3", 7), start))
+	note(s.ObservePod(groupedPod("p1", 5), start))
+	note(s.ObservePod(groupedPod("p2", 7), start))
+	note(s.ObservePod(groupedPod("p3", 7), start))
 	note(s.Describe(Native, key, object, start))
 	if diff := cmp.Diff([]string{`spec.new: "x" is not understood; using nothing`, `spec.priority: "5" is not that of its pods (p2 has 7); using the priority of each pod`}, told); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
@@ -152,10 +152,10 @@ func TestOtherPriority(t *testing.T) {
 // gang of its name by annotation stay.
 func TestDissolve(t *testing.T) {
 	s, key := newOpen(Defaults{WaitTime: time.Minute}, Backoff{}), Key{"a", "train"}
-	s.See(groupedPod("p1", 0), start)
+	s.ObservePod(groupedPod("p1", 0), start)
 	done := groupedPod("p2", 0)
 	done.Spec.NodeName, done.Status.Phase = "n", v1.PodSucceeded
-	s.See(done, start)
+	s.ObservePod(done, start)
 	if _, refusal := s.Queue(groupedPod("p1", 0)); refusal == "" {
 		t.Fatal("a pod is let through before its PodGroup is known")
 	}
@@ -166,8 +166,8 @@ func TestDissolve(t *testing.T) {
 	if len(s.gangs)+len(s.members)+len(s.succeeded) > 0 {
 		t.Errorf("%d gangs, %d members and %d that succeeded are left", len(s.gangs), len(s.members), len(s.succeeded))
 	}
-	s.See(podOf("p3", of("train"), needs(2)), start)
-	s.See(groupedPod("p1", 0), start)
+	s.ObservePod(podOf("p3", of("train"), needs(2)), start)
+	s.ObservePod(groupedPod("p1", 0), start)
 	s.Dissolve(key, start)
 	if got, ok := s.Explain(key); !ok || got.Message != `gang "a/train" has 1 of 2 members` {
 		t.Errorf("of a gang by annotation it says %q", got.Message)

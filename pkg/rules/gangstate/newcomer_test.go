@@ -29,7 +29,7 @@ func (c *cluster) happen(t *testing.T, until string, most time.Duration) time.Du
 		}
 		if !c.now.Before(next) {
 			next = next.Add(time.Second)
-			c.turns.Happen(turns.Freed)
+			c.turns.RecordChange(turns.Freed)
 		}
 		c.tick()
 		c.run()
@@ -62,7 +62,7 @@ func TestNewcomersDoNotAddUp(t *testing.T) {
 		c.add(podsNamed(name, 2, of(name), needs(2), sized(100+i))...)
 	}
 	c.run()
-	c.turns.Happen(turns.Freed)
+	c.turns.RecordChange(turns.Freed)
 	if _, until := c.turns.Awaits("a/e", c.now); until.Sub(c.now) > time.Second {
 		t.Errorf("nobody is tried again for %s", until.Sub(c.now))
 	}

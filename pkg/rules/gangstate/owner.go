@@ -106,7 +106,7 @@ func isLabel(name string) bool {
 
 // askedInVain returns what is wrong if a pod asks to be in the gang of its owner, and is in no
 // gang; nil if nothing is. An empty value asks for nothing, whatever the namespace says.
-func askedInVain(pod *v1.Pod) *Problem {
+func askedInVain(pod *v1.Pod) *KeyProblem {
 	value := pod.Annotations[v1alpha1.GangAnnotation]
 	if value == "" {
 		return nil
@@ -114,7 +114,7 @@ func askedInVain(pod *v1.Pod) *Problem {
 	if _, _, member := KeyOf(pod); member {
 		return nil
 	}
-	p := &Problem{Key: v1alpha1.GangAnnotation, Value: value, Used: "no gang: the pod is scheduled alone"}
+	p := &KeyProblem{Key: v1alpha1.GangAnnotation, Value: value, Used: "no gang: the pod is scheduled alone"}
 	if takes := keys.ValueOf(v1alpha1.GangAnnotation); !slices.Contains(takes.OneOf, value) {
 		p.Want, p.Used = takes.Want, "nothing: the pod waits until this is corrected"
 		return p
@@ -155,11 +155,11 @@ func isUnknownGang(pod *v1.Pod) bool {
 }
 
 // ProblemsOutside returns what cannot be used of the keys of a pod that is in no gang.
-func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
+func ProblemsOutside(pod *v1.Pod, defaults Defaults) []KeyProblem {
 	if _, _, member := KeyOf(pod); member {
 		return nil
 	}
-	var problems []Problem
+	var problems []KeyProblem
 	if problem := askedInVain(pod); problem != nil {
 		problems = append(problems, *problem)
 	}
@@ -168,7 +168,7 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []Problem {
 	}
 	key, minimum := statedMin(pod)
 	if minimum != "" {
-		problems = append(problems, Problem{
+		problems = append(problems, KeyProblem{
 			Key: key, Value: minimum, Used: "no gang: the pod is scheduled alone",
 			Want: fmt.Sprintf("said with the name of a gang, in %s or a label of a PodGroup", v1alpha1.GangNameAnnotation),
 		})

@@ -134,9 +134,9 @@ func TestAskedInVain(t *testing.T) {
 		"no owner": {asking("OwnerPart", "", "", "", nil), "for pods of no controller, only for those of a Job, JobSet or LeaderWorkerSet", use},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			var want *Problem
+			var want *KeyProblem
 			if c.want != "" {
-				want = &Problem{Key: v1alpha1.GangAnnotation, Value: c.pod.Annotations[v1alpha1.GangAnnotation], Want: c.want, Used: c.used}
+				want = &KeyProblem{Key: v1alpha1.GangAnnotation, Value: c.pod.Annotations[v1alpha1.GangAnnotation], Want: c.want, Used: c.used}
 			}
 			if diff := cmp.Diff(want, askedInVain(c.pod)); diff != "" {
 				t.Errorf("askedInVain (-want +got):\n%s", diff)

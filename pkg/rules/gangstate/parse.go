@@ -31,7 +31,7 @@ var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 // Bad values never stop it: they come back as problems that name the key, the value and what is
 // used instead. Whatever comes in, in the spec Min is from 0 to 100000, WaitTime positive if that of
 // defaults is, RoundTime and PreemptionDelay not negative, and Mode and Policy are valid values.
-func Parse(key Key, object *Object, pod *v1.Pod, defaults Defaults) (Spec, []Problem) {
+func Parse(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults) (Spec, []KeyProblem) {
 	spec, fault, problems := parseSpec(key, object, pod, defaults)
 	if fault != "" {
 		spec.refuse(fault)
@@ -44,7 +44,7 @@ func (s *Spec) refuse(why string) { s.Refused, s.Min, s.Stages = why, 0, nil }
 
 // parseSpec is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a value
 // without which its members could go where the user does not want them; empty for none.
-func parseSpec(key Key, object *Object, pod *v1.Pod, defaults Defaults) (spec Spec, fault string, problems []Problem) {
+func parseSpec(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults) (spec Spec, fault string, problems []KeyProblem) {
 	p := parser{key: key, pod: cmp.Or(pod, &v1.Pod{})}
 	if object != nil {
 		p.object = *object
@@ -72,10 +72,10 @@ func parseSpec(key Key, object *Object, pod *v1.Pod, defaults Defaults) (spec Sp
 
 type parser struct {
 	key      Key
-	object   Object
+	object   PodGroupDescription
 	pod      *v1.Pod
 	spec     Spec
-	problems []Problem
+	problems []KeyProblem
 	// refused is why the gang cannot be scheduled as its pods or its PodGroup are; empty for nothing.
 	refused string
 }
@@ -89,7 +89,7 @@ func (p *parser) value(key string) (value string, onObject bool) {
 }
 
 func (p *parser) bad(onObject bool, key, value, want, used string) {
-	p.problems = append(p.problems, Problem{Key: key, Value: value, Want: want, Used: used, OnObject: onObject})
+	p.problems = append(p.problems, KeyProblem{Key: key, Value: value, Want: want, Used: used, OnObject: onObject})
 }
 
 // wrongValue reports a value that is none of those that its key takes.
@@ -169,7 +169,7 @@ const usedNothing = "nothing: the gang waits until this is corrected"
 // holdBack reports a value without which the members could go where the user does not want them: the gang waits until
 // it is corrected.
 func (p *parser) holdBack(onObject bool, key, value string) {
-	problem := Problem{Key: key, Value: value, Want: keys.ValueOf(key).Want, Used: usedNothing, OnObject: onObject}
+	problem := KeyProblem{Key: key, Value: value, Want: keys.ValueOf(key).Want, Used: usedNothing, OnObject: onObject}
 	p.problems = append(p.problems, problem)
 	p.refused = cmp.Or(p.refused, problem.Fault()+"; correct it on "+carrier(onObject))
 }
@@ -213,7 +213,7 @@ func (p *parser) parseRound() time.Duration {
 
 // PreemptionDelayOf returns the preemption delay of a pod in no gang, which is a gang of one for that, and what is
 // wrong with it; nil if nothing is.
-func PreemptionDelayOf(pod *v1.Pod) (time.Duration, *Problem) {
+func PreemptionDelayOf(pod *v1.Pod) (time.Duration, *KeyProblem) {
 	p := parser{pod: pod}
 	delay := p.parsePreemptionDelay("pod")
 	if len(p.problems) > 0 {

@@ -12,15 +12,15 @@ func TestSaid(t *testing.T) {
 	evicted := func(value string) map[string]string { return map[string]string{v1alpha1.EvictedAnnotation: value} }
 	for sentence, c := range map[string]struct {
 		groups PodGroups
-		want   Said
+		want   PodGroupFacts
 	}{
 		"none":                      {},
-		"the community's":           {PodGroups{Community: {Queue: "a", Annotations: evicted("x")}}, Said{"a", "x"}},
-		"the native one":            {PodGroups{Native: {Queue: "b", Annotations: evicted("y")}}, Said{"b", "y"}},
-		"both say it":               {PodGroups{{Queue: "a", Annotations: evicted("x")}, {Queue: "b", Annotations: evicted("y")}}, Said{"a", "x"}},
-		"the native one alone does": {PodGroups{{}, {Queue: "b", Annotations: evicted("y")}}, Said{"b", ""}},
+		"the community's":           {PodGroups{Community: {Queue: "a", Annotations: evicted("x")}}, PodGroupFacts{"a", "x"}},
+		"the native one":            {PodGroups{Native: {Queue: "b", Annotations: evicted("y")}}, PodGroupFacts{"b", "y"}},
+		"both say it":               {PodGroups{{Queue: "a", Annotations: evicted("x")}, {Queue: "b", Annotations: evicted("y")}}, PodGroupFacts{"a", "x"}},
+		"the native one alone does": {PodGroups{{}, {Queue: "b", Annotations: evicted("y")}}, PodGroupFacts{"b", ""}},
 	} {
-		if got := c.groups.Said(); got != c.want {
+		if got := c.groups.Facts(); got != c.want {
 			t.Errorf("%s: %+v, want %+v", sentence, got, c.want)
 		}
 	}

@@ -42,7 +42,7 @@ func TestImpossibleMemberIsReported(t *testing.T) {
 	s := newOpen(Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
 	var got []string
 	for range 2 {
-		for _, report := range s.See(podOf("p", of("x"), needs(1), asks("1e30")), start).Problems {
+		for _, report := range s.ObservePod(podOf("p", of("x"), needs(1), asks("1e30")), start).Problems {
 			got = append(got, report.Problem.String())
 		}
 	}

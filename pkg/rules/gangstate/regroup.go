@@ -55,7 +55,7 @@ func (s *Gangs) regroup(g *gang, now time.Time) {
 		}
 	}
 	for _, member := range left {
-		s.settle(member, now)
+		s.updatePhase(member, now)
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *Gangs) dissolve(former *group) {
 		}
 	}
 	former.phase = gathering
-	s.tell(former.gangs[0])
+	s.markChanged(former.gangs[0])
 	delete(s.timed, former)
 }
 

@@ -96,8 +96,8 @@ func (s *Spec) rolesBind() bool {
 	return sum > 0 && s.Min >= sum
 }
 
-// Problem is a value that could not be used, or a key that has no effect.
-type Problem struct {
+// KeyProblem is a value that could not be used, or a key that has no effect.
+type KeyProblem struct {
 	Key   string // the annotation, label or field
 	Value string // as the user wrote it
 	Want  string // what would have been right
@@ -109,7 +109,7 @@ type Problem struct {
 }
 
 // String returns the text of the event that tells the user.
-func (p Problem) String() string {
+func (p KeyProblem) String() string {
 	if p.Ignored != "" {
 		return p.Key + " " + p.Ignored
 	}
@@ -117,7 +117,7 @@ func (p Problem) String() string {
 }
 
 // Fault says what is wrong with the value.
-func (p Problem) Fault() string {
+func (p KeyProblem) Fault() string {
 	value := p.Value
 	if len(value) > longValue {
 		value = strings.ToValidUTF8(value[:longValue], "") + "..."
@@ -130,15 +130,15 @@ func (p Problem) Fault() string {
 const longValue = 200
 
 // IgnoredKeys returns the keys of an object that have no effect there.
-func IgnoredKeys(on keys.Object, object metav1.Object) (problems []Problem) {
+func IgnoredKeys(on keys.Object, object metav1.Object) (problems []KeyProblem) {
 	for _, ignored := range keys.FindIgnored(on, object.GetAnnotations(), object.GetLabels()) {
-		problems = append(problems, Problem{Key: ignored.Key, Value: ignored.Value, Ignored: ignored.Why, OnObject: on == keys.PodGroup})
+		problems = append(problems, KeyProblem{Key: ignored.Key, Value: ignored.Value, Ignored: ignored.Why, OnObject: on == keys.PodGroup})
 	}
 	return problems
 }
 
-// Object is what a PodGroup says of a gang. Zero fields say nothing.
-type Object struct {
+// PodGroupDescription is what a PodGroup says of a gang. Zero fields say nothing.
+type PodGroupDescription struct {
 	UID     types.UID
 	Created time.Time
 	// Owner is the object whose pods it was made for; empty for pods of any.
@@ -155,7 +155,7 @@ type Object struct {
 	// Queue is the queue that it names; empty for none.
 	Queue string
 	// Ignored are its keys that have no effect.
-	Ignored []Problem
+	Ignored []KeyProblem
 
 	// The rest only native PodGroups say, see [ReadNative].
 
@@ -169,7 +169,7 @@ type Object struct {
 	// Refused is why none of its pods is scheduled.
 	Refused string
 	// Problems are what is not understood of it.
-	Problems []Problem
+	Problems []KeyProblem
 }
 
 // statedMin returns the minimum as a pod states it, and under which key.
@@ -185,13 +185,13 @@ func statedMin(pod *v1.Pod) (key, value string) {
 
 // definesGang reports whether a pod states a usable minimum, and so may define the gang. bad is set
 // if it states one that cannot be used.
-func definesGang(pod *v1.Pod) (ok bool, bad *Problem) {
+func definesGang(pod *v1.Pod) (ok bool, bad *KeyProblem) {
 	key, value := statedMin(pod)
 	if value == "" {
 		return false, nil
 	}
 	if _, err := minimum.ParseInteger(value); err != nil {
-		return false, &Problem{Key: key, Value: value, Want: minimum.Want, Used: "the minimum that another member or the PodGroup states; without one the gang is held back"}
+		return false, &KeyProblem{Key: key, Value: value, Want: minimum.Want, Used: "the minimum that another member or the PodGroup states; without one the gang is held back"}
 	}
 	return true, nil
 }
@@ -208,7 +208,7 @@ var describing = func() (names []string) {
 }()
 
 // differences returns what a pod says of its gang, and the pod that defines the gang does not.
-func differences(pod, definer *v1.Pod) (problems []Problem) {
+func differences(pod, definer *v1.Pod) (problems []KeyProblem) {
 	compare := func(key, value, used string) {
 		if value == "" || value == used {
 			return
@@ -217,7 +217,7 @@ func differences(pod, definer *v1.Pod) (problems []Problem) {
 		if used == "" {
 			counts = "what the PodGroup says, or the default"
 		}
-		problems = append(problems, Problem{
+		problems = append(problems, KeyProblem{
 			Key: key, Value: value, Want: fmt.Sprintf("what pod %s says, which counts for the gang", definer.Name),
 			Used: counts + "; write the same on all its pods",
 		})

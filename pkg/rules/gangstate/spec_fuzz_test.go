@@ -26,7 +26,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("", "", "", "", `""`, "", `{"ps":null,"w":1.5}`, "", "0", int32(1), int32(0), true)
 	f.Fuzz(func(t *testing.T, minimum, total, wait, mode, groups, policy, roles, topology, delay string, field, seconds int32, onObject bool) {
 		said := values{minKey: minimum, totalKey: total, waitKey: wait, modeKey: mode, groupsKey: groups, policyKey: policy, rolesKey: roles, requiredKey: topology, v1alpha1.PreemptionDelayAnnotation: delay}
-		object, pod := &Object{Min: field, RoundSeconds: &seconds}, &v1.Pod{}
+		object, pod := &PodGroupDescription{Min: field, RoundSeconds: &seconds}, &v1.Pod{}
 		if onObject {
 			object.Annotations = said
 		} else {
@@ -47,7 +47,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		if spec.Min > 0 {
-			again, problems := Parse(key, &Object{RoundSeconds: new(int32(spec.RoundTime / time.Second))}, &v1.Pod{ObjectMeta: podMeta{Annotations: written(spec)}}, Defaults{WaitTime: time.Minute})
+			again, problems := Parse(key, &PodGroupDescription{RoundSeconds: new(int32(spec.RoundTime / time.Second))}, &v1.Pod{ObjectMeta: podMeta{Annotations: written(spec)}}, Defaults{WaitTime: time.Minute})
 			if diff := cmp.Diff(spec, again); diff != "" || len(problems) > 0 {
 				t.Errorf("written out and read again, problems %v (-want +got):\n%s", problems, diff)
 			}
@@ -73,9 +73,9 @@ func checkBounds(t *testing.T, key Key, spec Spec) {
 	}
 }
 
-func checkSaid(t *testing.T, spec Spec, problems []Problem, key, value string, onObject bool) {
+func checkSaid(t *testing.T, spec Spec, problems []KeyProblem, key, value string, onObject bool) {
 	t.Helper()
-	told := slices.ContainsFunc(problems, func(p Problem) bool {
+	told := slices.ContainsFunc(problems, func(p KeyProblem) bool {
 		return p.Key == key && p.Value == value && p.OnObject == onObject
 	})
 	if value != "" && !told && !isSaid(spec, key, value) {

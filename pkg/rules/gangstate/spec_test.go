@@ -38,7 +38,7 @@ type parsed struct {
 // podMeta is what a pod says.
 type podMeta = metav1.ObjectMeta
 
-func parsedOf(object *Object, pod podMeta) parsed {
+func parsedOf(object *PodGroupDescription, pod podMeta) parsed {
 	spec, problems := Parse(Key{"ns", "train"}, object, &v1.Pod{ObjectMeta: pod}, Defaults{WaitTime: 10 * time.Minute})
 	got := parsed{Spec: spec}
 	for _, p := range problems {
@@ -64,7 +64,7 @@ func TestParse(t *testing.T) {
 	const notCount = ` is not a whole number from 1 to 100000; using `
 	const heldBack = `nothing: the gang is held back until it has a minimum`
 	for sentence, c := range map[string]struct {
-		object *Object
+		object *PodGroupDescription
 		pod    podMeta
 		want   parsed
 	}{
@@ -80,7 +80,7 @@ func TestParse(t *testing.T) {
 			}},
 		},
 		"every field can be said by the PodGroup": {
-			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{
+			object: &PodGroupDescription{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{
 				totalKey: "5", modeKey: "NonStrict", groupsKey: `["a/x"]`, policyKey: "waiting-and-running",
 				rolesKey: `{"ps":0}`, requiredKey: "rack", preferKey: "row",
 			}},
@@ -90,22 +90,22 @@ func TestParse(t *testing.T) {
 			}},
 		},
 		"a preemption delay": {
-			object: &Object{Min: 3, Annotations: values{v1alpha1.PreemptionDelayAnnotation: "90s"}},
+			object: &PodGroupDescription{Min: 3, Annotations: values{v1alpha1.PreemptionDelayAnnotation: "90s"}},
 			want:   parsed{Spec: with(defaults(3), func(s *Spec) { s.PreemptionDelay = 90 * time.Second })},
 		},
 		"the pod wins field by field": {
-			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{totalKey: "7", modeKey: "NonStrict", requiredKey: "rack"}},
+			object: &PodGroupDescription{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{totalKey: "7", modeKey: "NonStrict", requiredKey: "rack"}},
 			pod:    podMeta{Annotations: values{minKey: "4", waitKey: "1h", requiredKey: "zone"}},
 			want: parsed{Spec: Spec{
 				Min: 4, Mode: NonStrict, WaitTime: time.Hour, WaitTimeSet: true, RoundTime: 90 * time.Second, Policy: OnceSatisfied, RequiredTopology: "zone",
 			}},
 		},
 		"the PodGroup's annotations win over its fields": {
-			object: &Object{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{minKey: "5", waitKey: "1h"}},
+			object: &PodGroupDescription{Min: 3, RoundSeconds: new(int32(90)), Annotations: values{minKey: "5", waitKey: "1h"}},
 			want:   parsed{Spec: with(defaults(5), func(s *Spec) { s.WaitTime, s.WaitTimeSet, s.RoundTime = time.Hour, true, 90*time.Second })},
 		},
 		"an empty annotation of the pod asks for the default": {
-			object: &Object{Min: 3, Annotations: values{modeKey: "NonStrict", groupsKey: `["a/x"]`, requiredKey: "rack", rolesKey: `{"ps":1}`, totalKey: "9", policyKey: "only-waiting"}},
+			object: &PodGroupDescription{Min: 3, Annotations: values{modeKey: "NonStrict", groupsKey: `["a/x"]`, requiredKey: "rack", rolesKey: `{"ps":1}`, totalKey: "9", policyKey: "only-waiting"}},
 			pod:    podMeta{Annotations: values{minKey: "", modeKey: "", groupsKey: "", requiredKey: "", rolesKey: "", totalKey: "", policyKey: "", waitKey: ""}},
 			want:   parsed{Spec: defaults(3)},
 		},
@@ -130,12 +130,12 @@ func TestParse(t *testing.T) {
 			want: parsed{Spec: defaults(0), Problems: []string{minLabel + `: "0"` + notCount + heldBack}},
 		},
 		"a bad minimum falls back to the PodGroup's": {
-			object: &Object{Min: 3},
+			object: &PodGroupDescription{Min: 3},
 			pod:    podMeta{Annotations: values{minKey: "-2"}},
 			want:   parsed{Spec: defaults(3), Problems: []string{minKey + `: "-2"` + notCount + "3, the PodGroup's minimum"}},
 		},
 		"a bad minimum falls back to the PodGroup's annotation": {
-			object: &Object{Annotations: values{minKey: "6"}},
+			object: &PodGroupDescription{Annotations: values{minKey: "6"}},
 			pod:    podMeta{Annotations: values{minKey: "2.5"}},
 			want:   parsed{Spec: defaults(6), Problems: []string{minKey + `: "2.5"` + notCount + "6, the PodGroup's minimum"}},
 		},
@@ -144,19 +144,19 @@ func TestParse(t *testing.T) {
 			want: parsed{Spec: defaults(0), Problems: []string{minKey + `: "100001"` + notCount + heldBack}},
 		},
 		"the PodGroup's minimum is bounded, too": {
-			object: &Object{Min: 100001},
+			object: &PodGroupDescription{Min: 100001},
 			want:   parsed{Spec: defaults(0), Problems: []string{`spec.minMember: "100001"` + notCount + heldBack}, OnObject: []string{"spec.minMember"}},
 		},
 		"a negative minimum of the PodGroup is told": {
-			object: &Object{Min: -1},
+			object: &PodGroupDescription{Min: -1},
 			want:   parsed{Spec: defaults(0), Problems: []string{`spec.minMember: "-1"` + notCount + heldBack}, OnObject: []string{"spec.minMember"}},
 		},
 		"a bad annotation of the PodGroup falls back to its field": {
-			object: &Object{Min: 3, Annotations: values{minKey: "many"}},
+			object: &PodGroupDescription{Min: 3, Annotations: values{minKey: "many"}},
 			want:   parsed{Spec: defaults(3), Problems: []string{minKey + `: "many"` + notCount + "3, the PodGroup's minimum"}, OnObject: []string{minKey}},
 		},
 		"what the pod overrides is not looked at": {
-			object: &Object{Min: -1, RoundSeconds: new(int32(0)), Annotations: values{minKey: "many", modeKey: "loose"}},
+			object: &PodGroupDescription{Min: -1, RoundSeconds: new(int32(0)), Annotations: values{minKey: "many", modeKey: "loose"}},
 			pod:    podMeta{Annotations: values{minKey: "2", waitKey: "5s", modeKey: "Strict"}},
 			want:   parsed{Spec: with(defaults(2), func(s *Spec) { s.WaitTime, s.WaitTimeSet = 5*time.Second, true })},
 		},
@@ -169,7 +169,7 @@ func TestParse(t *testing.T) {
 			want: parsed{Spec: defaults(0), Problems: []string{totalKey + `: "0"` + notCount + "the minimum, once there is one"}},
 		},
 		"a bad mode of the PodGroup is the PodGroup's problem": {
-			object: &Object{Annotations: values{modeKey: "strict"}},
+			object: &PodGroupDescription{Annotations: values{modeKey: "strict"}},
 			pod:    podMeta{Annotations: values{minKey: "2"}},
 			want:   parsed{Spec: defaults(2), Problems: []string{modeKey + `: "strict" is not one of Strict, NonStrict; using Strict`}, OnObject: []string{modeKey}},
 		},
@@ -178,7 +178,7 @@ func TestParse(t *testing.T) {
 			want: parsed{Spec: with(defaults(2), func(s *Spec) { s.Mode = NonStrict }), Problems: []string{waitKey + `: "60" is not a positive duration such as 90s or 1h; using 10m0s, the default`}},
 		},
 		"a bad wait time of a gang that has time for its rounds is none": {
-			object: &Object{RoundSeconds: new(int32(30))},
+			object: &PodGroupDescription{RoundSeconds: new(int32(30))},
 			pod:    podMeta{Annotations: values{minKey: "2", waitKey: "soon"}},
 			want: parsed{
 				Spec:     with(defaults(2), func(s *Spec) { s.RoundTime = 30 * time.Second }),
@@ -186,11 +186,11 @@ func TestParse(t *testing.T) {
 			},
 		},
 		"operators write 0 for no time": {
-			object: &Object{Min: 2, RoundSeconds: new(int32(0))},
+			object: &PodGroupDescription{Min: 2, RoundSeconds: new(int32(0))},
 			want:   parsed{Spec: defaults(2)},
 		},
 		"the time of rounds is not negative": {
-			object: &Object{Min: 2, RoundSeconds: new(int32(-1))},
+			object: &PodGroupDescription{Min: 2, RoundSeconds: new(int32(-1))},
 			want: parsed{
 				Spec:     defaults(2),
 				Problems: []string{`spec.scheduleTimeoutSeconds: "-1" is not a number of seconds, or 0 for none; using none: rounds have no time of their own`},
@@ -199,7 +199,7 @@ func TestParse(t *testing.T) {
 		},
 		"more groups than can start together are none": {
 			pod:  podMeta{Annotations: values{minKey: "2", groupsKey: "[" + strings.Repeat(`"a/x",`, maxTogether) + `"a/y"]`}},
-			want: parsed{Spec: defaults(2), Problems: []string{Problem{Key: groupsKey, Value: "[" + strings.Repeat(`"a/x",`, maxTogether) + `"a/y"]`, Want: "a list of at most 64 gangs", Used: "none: the gang is alone"}.String()}},
+			want: parsed{Spec: defaults(2), Problems: []string{KeyProblem{Key: groupsKey, Value: "[" + strings.Repeat(`"a/x",`, maxTogether) + `"a/y"]`, Want: "a list of at most 64 gangs", Used: "none: the gang is alone"}.String()}},
 		},
 		"a topology is a label key": {
 			pod: podMeta{Annotations: values{minKey: "2", requiredKey: "a/rack", preferKey: "a/b/c"}},
@@ -214,7 +214,7 @@ func TestParse(t *testing.T) {
 			}), Problems: []string{requiredKey + `: "a rack" is not a node label key; using nothing: the gang waits until this is corrected`}},
 		},
 		"nor by a scope that is none": {
-			object: &Object{Min: 2, Annotations: values{v1alpha1.TopologyScopeAnnotation: "Group"}},
+			object: &PodGroupDescription{Min: 2, Annotations: values{v1alpha1.TopologyScopeAnnotation: "Group"}},
 			want: parsed{Spec: with(defaults(2), func(s *Spec) {
 				s.Min, s.Refused = 0, v1alpha1.TopologyScopeAnnotation+`: "Group" is not group; correct it on its PodGroup`
 			}), Problems: []string{v1alpha1.TopologyScopeAnnotation + `: "Group" is not group; using nothing: the gang waits until this is corrected`},

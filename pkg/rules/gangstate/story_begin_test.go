@@ -121,7 +121,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				delete(c.pods, "p1")
 				delete(c.node, "p1")
 				delete(c.at, "p1")
-				e := c.s.Gone("p1", c.now)
+				e := c.s.PodEnded("p1", c.now)
 				for _, pod := range e.Activate {
 					c.note("the gates are asked again about %s", pod.Name)
 				}
@@ -155,7 +155,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 				delete(c.pods, "p1")
 				delete(c.node, "p1")
 				delete(c.at, "p1")
-				c.do(c.s.Gone("p1", c.now))
+				c.do(c.s.PodEnded("p1", c.now))
 				c.grows("x")
 				c.footprint("x")
 				for _, id := range c.named("q") {
@@ -181,7 +181,7 @@ func TestStoriesOfInterruptedReleases(t *testing.T) {
 					delete(c.pods, id)
 					delete(c.node, id)
 					delete(c.at, id)
-					c.do(c.s.Gone(id, c.now))
+					c.do(c.s.PodEnded(id, c.now))
 				}
 				c.add(podsNamed("q", 2, of("x"), needs(2), aged(-time.Minute))...)
 				c.change("", needs(4))

@@ -136,13 +136,13 @@ func TestStoriesOfCorners(t *testing.T) {
 		"a member that was released before it waited is released again": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("x", &Object{Min: 2})
+				c.describe("x", &PodGroupDescription{Min: 2})
 				c.add(podsNamed("p", 2, of("x"))...)
 				c.reserveOnly("p1", "n")
 				wait, _, e := c.s.Permitted("p1", c.now)
 				delete(c.reserving, "p1")
 				c.do(e)
-				c.describe("x", &Object{Min: 1}) // while the framework writes p1 down as waiting
+				c.describe("x", &PodGroupDescription{Min: 1}) // while the framework writes p1 down as waiting
 				c.at["p1"] = held
 				c.note("p1 waits: %t", wait)
 				c.look("p1 was released, and did not hear")

@@ -33,10 +33,10 @@ func TestStoriesOfSpecs(t *testing.T) {
 		},
 		"a bad value is told once, on the object that has it": {
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 3, Annotations: values{modeKey: "loose"}})
+				c.describe("train", &PodGroupDescription{Min: 3, Annotations: values{modeKey: "loose"}})
 				c.add(podOf("p1", of("train"), says(minKey, "two")))
 				c.add(podOf("p2", of("train"), says(minKey, "two"), aged(time.Minute)))
-				c.describe("train", &Object{Min: 4, Annotations: values{modeKey: "loose"}})
+				c.describe("train", &PodGroupDescription{Min: 4, Annotations: values{modeKey: "loose"}})
 				c.remove("p2")
 			},
 			want: []string{
@@ -61,7 +61,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		},
 		"a member that states a minimum defines the gang rather than an older one that does not": {
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 5})
+				c.describe("train", &PodGroupDescription{Min: 5})
 				c.add(podOf("p1", of("train"), says(modeKey, "NonStrict"), aged(time.Hour)))
 				c.add(podOf("p2", of("train"), needs(2)))
 				c.outcome("min 2, by the younger")
@@ -74,7 +74,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"the PodGroup before the pods, and an annotation over its minimum": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 3})
+				c.describe("train", &PodGroupDescription{Min: 3})
 				c.add(podsNamed("p", 2, of("train"))...)
 				c.outcome("min 3")
 				c.add(podOf("q", of("train"), needs(2)))
@@ -85,7 +85,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"the PodGroup is deleted while pods wait": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 3, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &PodGroupDescription{Min: 3, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 3, labeled(v1alpha1.PodGroupXLabel, "train"), sized(2))...)
 				c.outcome("one of three fits")
 				c.describe("train", nil)
@@ -93,7 +93,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 				c.why("train")
 				c.grow("n", 9)
 				c.later(2*time.Minute, "held back")
-				c.describe("train", &Object{Min: 3})
+				c.describe("train", &PodGroupDescription{Min: 3})
 				c.outcome("back again")
 			},
 			want: []string{
@@ -107,7 +107,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"a PodGroup whose minimum cannot be used says so": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: -3})
+				c.describe("train", &PodGroupDescription{Min: -3})
 				c.add(podsNamed("p", 3, labeled(v1alpha1.PodGroupLabel, "train"))...)
 				c.why("train")
 			},
@@ -119,8 +119,8 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"where two kinds of PodGroup describe a gang the community's wins": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.do(c.s.Describe(Native, Key{"a", "train"}, &Object{Created: start, Min: 2}, c.now))
-				c.describe("train", &Object{Min: 3})
+				c.do(c.s.Describe(Native, Key{"a", "train"}, &PodGroupDescription{Created: start, Min: 2}, c.now))
+				c.describe("train", &PodGroupDescription{Min: 3})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "train"))...)
 				c.outcome("min 3")
 				c.describe("train", nil)
@@ -229,7 +229,7 @@ func TestStoriesOfMembers(t *testing.T) {
 				c.step()
 				c.add(podOf("p1", uid("p1-again"), of("train"), needs(2)))
 				delete(c.pods, "p1")
-				c.do(c.s.Gone("p1", c.now))
+				c.do(c.s.PodEnded("p1", c.now))
 				c.outcome("the old one was held")
 			},
 			want: []string{"the old one was held: a/train 2 bound"},

@@ -103,7 +103,7 @@ func (c *chaos) checkDerivation() {
 		}
 	}
 	for _, m := range c.s.members {
-		fresh.See(m.pod, c.now)
+		fresh.ObservePod(m.pod, c.now)
 	}
 	if diff := cmp.Diff(memberships(fresh), memberships(c.s)); diff != "" {
 		c.fail("a scheduler that begins now derives something else (-derived +kept):\n%s", diff)
@@ -144,7 +144,7 @@ func TestVersionsOfAPod(t *testing.T) {
 			before, now := edit(pods[0], needs(1)), edit(pods[1], needs(1))
 			for _, c := range []struct{ seen, asked *v1.Pod }{{before, now}, {now, before}} {
 				s := newOpen(Defaults{}, Backoff{})
-				s.See(c.seen, start)
+				s.ObservePod(c.seen, start)
 				_, _, member := KeyOf(c.asked)
 				if _, refusal := s.Queue(c.asked); (refusal == "") == member {
 					t.Errorf("seen as %v, asked as %v: let through: %t", c.seen.Labels, c.asked.Labels, refusal == "")
@@ -168,9 +168,9 @@ func TestVersionsOfAPod(t *testing.T) {
 // it; the gang that it is in now may want it elsewhere.
 func TestPlacedForAnotherGang(t *testing.T) {
 	s := newOpen(Defaults{}, Backoff{})
-	s.See(podOf("y1", of("y"), needs(1), on("n")), start)
-	s.See(podOf("p", of("x"), needs(1)), start)
-	s.See(podOf("p", of("y"), needs(1)), start)
+	s.ObservePod(podOf("y1", of("y"), needs(1), on("n")), start)
+	s.ObservePod(podOf("p", of("x"), needs(1)), start)
+	s.ObservePod(podOf("p", of("y"), needs(1)), start)
 	if e := s.Reserved("p", "m", start); !slices.Equal(e.Reject, []types.UID{"p"}) {
 		t.Errorf("reserved by the cycle of its former gang, it is not rejected: %+v", e)
 	}
@@ -188,9 +188,9 @@ func TestRunningPodThatMoves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newOpen(Defaults{}, Backoff{})
 			for _, pod := range podsNamed("p", 2, of("x"), needs(2), on("n")) {
-				s.See(pod, start)
+				s.ObservePod(pod, start)
 			}
-			e := s.See(podOf("p2", c.to, needs(2), on("n")), start)
+			e := s.ObservePod(podOf("p2", c.to, needs(2), on("n")), start)
 			if len(e.Reject)+len(e.Activate) > 0 {
 				t.Errorf("a pod that runs is rejected or activated: %+v", e)
 			}
@@ -210,7 +210,7 @@ func TestRunningPodThatMoves(t *testing.T) {
 func TestSucceededPodThatMoves(t *testing.T) {
 	s := newOpen(Defaults{}, Backoff{})
 	pod := podOf("p", of("x"), needs(1), on("n"), ended(0))
-	s.See(pod, start)
+	s.ObservePod(pod, start)
 	s.Leave(edit(pod, mutely(v1alpha1.GangNameAnnotation)), start)
 	if len(s.succeeded) > 0 || len(s.gangs) > 0 {
 		t.Errorf("it still counts: %v", slices.Collect(maps.Keys(s.gangs)))

@@ -112,9 +112,9 @@ func TestStoriesOfRepair(t *testing.T) {
 		"of a gang whose minimum was raised an hour ago, from when it lost a member": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("x", &Object{Min: 2})
+				c.describe("x", &PodGroupDescription{Min: 2})
 				c.bring(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
-				c.describe("x", &Object{Min: 3})
+				c.describe("x", &PodGroupDescription{Min: 3})
 				c.bring(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.growsThenLoses()
 			},
@@ -123,7 +123,7 @@ func TestStoriesOfRepair(t *testing.T) {
 		"of a gang whose last stage waits for room, from when it lost a member": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("x", &Object{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
+				c.describe("x", &PodGroupDescription{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 				c.bring(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
 				c.bring(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.growsThenLoses()
@@ -134,7 +134,7 @@ func TestStoriesOfRepair(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				c.s.closed = true
-				c.describe("x", &Object{Min: 3})
+				c.describe("x", &PodGroupDescription{Min: 3})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"), bindTo("n", time.Second))...)
 				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.do(c.s.Open(c.now))
@@ -147,7 +147,7 @@ func TestStoriesOfRepair(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				c.s.closed = true
-				c.describe("x", &Object{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
+				c.describe("x", &PodGroupDescription{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"), bindTo("n", time.Second))...)
 				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.do(c.s.Open(c.now))
@@ -159,13 +159,13 @@ func TestStoriesOfRepair(t *testing.T) {
 		"until its PodGroup asks for no more than what runs": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("x", &Object{Min: 4})
+				c.describe("x", &PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, of("x"))...)
 				c.remove("p1")
 				c.remove("p2")
 				c.pass(2 * time.Minute)
 				c.footprint("x")
-				c.describe("x", &Object{Min: 4, Annotations: values{minKey: "2"}})
+				c.describe("x", &PodGroupDescription{Min: 4, Annotations: values{minKey: "2"}})
 				c.footprint("x")
 				c.note("broken: %t", !c.s.Footprints(Key{"a", "x"})[0].BrokenSince.IsZero())
 				c.remove("p")

@@ -50,7 +50,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.pass(30 * time.Second)
 				c.note("while nothing happens %d", c.tries())
 				c.nodeless = false
-				c.turns.Happen(turns.NodesChanged)
+				c.turns.RecordChange(turns.NodesChanged)
 				c.outcome("nodes came")
 			},
 			want: []string{`Unschedulable: gang "a/train": 0 of 2 members fit: the cluster has no nodes`, "at once 1", "while nothing happens 0", "nodes came: a/train 2 bound"},
@@ -65,7 +65,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.why("train")
 				c.look("nobody has a place")
 				c.nodeless = false
-				c.turns.Happen(turns.NodesChanged)
+				c.turns.RecordChange(turns.NodesChanged)
 				c.later(2*time.Second, "nodes came")
 			},
 			want: []string{
@@ -165,9 +165,9 @@ func TestStoriesOfRounds(t *testing.T) {
 		"a gang that asks for less is tried again": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4})
+				c.describe("train", &PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"))...)
-				c.describe("train", &Object{Min: 3})
+				c.describe("train", &PodGroupDescription{Min: 3})
 				c.later(time.Second, "min 3 of 4")
 			},
 			want: []string{"min 3 of 4: a/train 1 pending 3 bound"},
@@ -245,7 +245,7 @@ func TestStoriesOfNonStrict(t *testing.T) {
 		"one that holds a part begins afresh where there is room for all": {
 			room: map[string]int{"n1": 1},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 2, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &PodGroupDescription{Min: 2, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podOf("big", labeled(v1alpha1.PodGroupLabel, "train"), urgent(1), sized(2)), podOf("small", labeled(v1alpha1.PodGroupLabel, "train")))
 				c.outcome("the small one is in the way of the big one")
 				c.grow("n1", 1)
@@ -316,10 +316,10 @@ func TestStoriesOfNonStrict(t *testing.T) {
 		"a gang that turns Strict gives back what it had accumulated": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &PodGroupDescription{Min: 4, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 4, of("train"))...)
 				c.outcome("NonStrict")
-				c.describe("train", &Object{Min: 4})
+				c.describe("train", &PodGroupDescription{Min: 4})
 				c.outcome("Strict")
 			},
 			want: []string{"NonStrict: a/train 1 pending 3 planned", "Strict: a/train 4 pending"},

@@ -146,7 +146,7 @@ func TestParseStages(t *testing.T) {
 		{min: 3, value: "2;1", bad: true},
 		{min: 3, value: "100000,99999999999999999999", bad: true},
 	} {
-		spec, problems := Parse(Key{"a", "x"}, &Object{Min: c.min, Annotations: values{v1alpha1.StagesAnnotation: c.value}}, nil, Defaults{})
+		spec, problems := Parse(Key{"a", "x"}, &PodGroupDescription{Min: c.min, Annotations: values{v1alpha1.StagesAnnotation: c.value}}, nil, Defaults{})
 		if !slices.Equal(spec.Stages, c.want) || (len(problems) > 0) != c.bad {
 			t.Errorf("%q: got %v and %v, want %v, bad: %t", c.value, spec.Stages, problems, c.want, c.bad)
 		}

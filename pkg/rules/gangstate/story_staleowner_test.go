@@ -25,13 +25,13 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		"a Job that is made again with more pods starts whole, or not at all": {
 			room: map[string]int{"n": 5},
 			play: func(c *cluster) {
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
 				c.add(podsNamed("old", 2, byJob("first"))...)
 				c.outcome("the first runs")
 				c.add(podsNamed("new", 4, byJob("second"))...)
 				c.outcome("the second came")
 				c.why(gang)
-				c.describe(gang, &Object{Min: 4, Owner: "second"})
+				c.describe(gang, &PodGroupDescription{Min: 4, Owner: "second"})
 				c.outcome("the PodGroup is of the second")
 				c.why(gang)
 				c.remove("old")
@@ -49,12 +49,12 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		"what succeeded for a Job that is gone does not count for the next": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe(gang, &Object{Min: 4, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 4, Owner: "first"})
 				c.add(podsNamed("done", 2, byJob("first"))...)
 				c.bring(podsNamed("old", 2, byJob("first"))...)
 				c.finish("done")
 				c.now = c.now.Add(time.Minute)
-				c.describe(gang, &Object{Min: 4, Owner: "second"})
+				c.describe(gang, &PodGroupDescription{Min: 4, Owner: "second"})
 				c.add(podsNamed("new", 2, byJob("second"), born(time.Minute))...)
 				c.outcome("two of four came")
 				c.why(gang)
@@ -67,7 +67,7 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		"whoever names the PodGroup is in it, whatever made them": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
 				c.add(podOf("one", byJob("first")), podOf("two", labeled(v1alpha1.PodGroupLabel, gang)))
 				c.outcome("both came")
 			},
@@ -75,10 +75,10 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		},
 		"without pods the minimum is not known": {
 			play: func(c *cluster) {
-				c.describe(gang, &Object{Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Owner: "first"})
 				c.bring(podsNamed("p", 2, byJob("first"))...)
 				c.why(gang)
-				c.describe(gang, &Object{Min: 3, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 3, Owner: "first"})
 				c.run()
 				c.why(gang)
 			},
@@ -95,7 +95,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 	const gang = "job.train"
 	job := byJob("first")
 	begins := func(c *cluster) {
-		c.describe(gang, &Object{Min: 4, Owner: "first"})
+		c.describe(gang, &PodGroupDescription{Min: 4, Owner: "first"})
 		c.add(podsNamed("a", 2, job)...)
 		c.bring(podsNamed("b", 2, job)...)
 		c.finish("a")
@@ -114,7 +114,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				collect(c)
 				c.pass(time.Hour)
 				c.grows(gang)
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
 				c.footprint(gang)
 				c.grow("n", -3)
 				c.remove("b")
@@ -132,7 +132,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				begins(c)
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
 				collect(c)
 				c.footprint(gang)
 			},
@@ -142,7 +142,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				begins(c)
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
 				c.remove("b1")
 				collect(c)
 				c.grows(gang)
@@ -158,7 +158,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				c.grow("n", -4)
 				c.remove("b1")
 				c.grows(gang)
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
 				c.footprint(gang)
 			},
 			want: []string{"it grows: false", "job.train: 1 run of min 2, map[] by role, broken for 0s"},
@@ -166,7 +166,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 		"the PodGroup is made for the Job when they are gone": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe(gang, &Object{Min: 4})
+				c.describe(gang, &PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, job)...)
 				c.bring(podsNamed("b", 2, job)...)
 				c.finish("a")
@@ -174,7 +174,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				collect(c)
 				c.footprint(gang)
 				c.kept(gang)
-				c.describe(gang, &Object{Min: 2, Owner: "first"})
+				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
 				c.footprint(gang)
 				c.kept(gang)
 			},

@@ -67,7 +67,7 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 		"StatefulSet: its pods are evicted one by one": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
+				c.describe("set", &PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, ofSet)...)
 				c.grow("n", -2)
 				c.obey("p1")
@@ -81,7 +81,7 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 		"Job: it makes no other pod": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
+				c.describe("set", &PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, ofJob("job"), tracked)...)
 				c.obey("p1")
 				c.footprint("set")
@@ -91,11 +91,11 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 		"one that ran to success is deleted later, and its object stays for a while": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
+				c.describe("set", &PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, ofSet)...)
 				done := edit(c.pods["p1"], ended(0))
 				c.finish("p1")
-				c.do(c.s.See(edit(done, dying), c.now))
+				c.do(c.s.ObservePod(edit(done, dying), c.now))
 				c.footprint("set")
 				c.do(c.s.ForgetSucceeded(done, c.now))
 				c.footprint("set")

@@ -39,7 +39,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"the first Job of the next attempt comes before the pods of the others are deleted": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
+				c.describe("set", &PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.add(podsNamed("b", 2, bySet("0"))...)
 				c.outcome("runs")
@@ -68,7 +68,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.s.closed = true
-				c.describe("set", &Object{Min: 4})
+				c.describe("set", &PodGroupDescription{Min: 4})
 				c.add(podsNamed("c", 2, bySet("1"), born(time.Minute))...)
 				c.add(podsNamed("b", 2, bySet("0"), bindTo("n", time.Second))...)
 				c.do(c.s.Open(c.now))
@@ -82,7 +82,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"pods of the last attempt that wait, or have held a node, are not placed with the next": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("set", &PodGroupDescription{Min: 4, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("a", 4, bySet("0"))...)
 				c.outcome("does not fit")
 				c.add(podsNamed("b", 3, bySet("1"), born(time.Minute))...)
@@ -100,7 +100,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"members that succeeded in the last attempt do not count in the next": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
+				c.describe("set", &PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.bring(podsNamed("b", 2, bySet("0"))...)
 				c.now = c.now.Add(time.Second)
@@ -115,7 +115,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"a label that is edited by mistake, and edited back": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 2})
+				c.describe("set", &PodGroupDescription{Min: 2})
 				c.bring(podsNamed("a", 2, bySet("0"))...)
 				c.change("a1", labeled(jobSetAttempt, "9"))
 				c.look("edited")
@@ -128,7 +128,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"JobSets that use one PodGroup": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &Object{Min: 4})
+				c.describe("set", &PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.add(podsNamed("b", 2, bySet("3"), labeled(jobSetUID, "other"))...)
 				c.outcome("both came")
@@ -141,7 +141,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 func TestStoriesOfLeaders(t *testing.T) {
 	const gang = "lws.serve.0"
 	runs := func(c *cluster) {
-		c.describe(gang, &Object{Min: 4})
+		c.describe(gang, &PodGroupDescription{Min: 4})
 		c.add(podOf("l", byGroup("0")), podOf("w1", byGroup("1")), podOf("w2", byGroup("2")), podOf("w3", byGroup("3")))
 		c.outcome("runs")
 	}
@@ -183,7 +183,7 @@ func TestStoriesOfLeaders(t *testing.T) {
 		"API servers whose clocks differ": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe(gang, &Object{Min: 2})
+				c.describe(gang, &PodGroupDescription{Min: 2})
 				c.add(podOf("w", byGroup("1")), podOf("l", byGroup("0"), born(2*time.Second)))
 				c.outcome("the worker seems to be older")
 			},

@@ -37,7 +37,7 @@ func (c *cluster) end(t *testing.T) {
 	t.Helper()
 	for id := range c.pods {
 		delete(c.pods, id)
-		c.after(c.s.Gone(id, c.now), nil)
+		c.after(c.s.PodEnded(id, c.now), nil)
 	}
 	checkNothingLeft(t, c.watch, c.now)
 }

@@ -173,7 +173,7 @@ func TestStoriesOfPolicies(t *testing.T) {
 	tellStories(t, map[string]story{
 		"once-satisfied: when all its pods are gone it is a gang again": {
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 3})
+				c.describe("train", &PodGroupDescription{Min: 3})
 				c.bring(podsNamed("p", 3, of("train"))...)
 				c.remove("p")
 				c.add(podsNamed("q", 2, of("train"))...)
@@ -281,7 +281,7 @@ func TestStoriesOfPolicies(t *testing.T) {
 			play: func(c *cluster) {
 				old := podsNamed("p", 3, job("once-satisfied", owned("job"), on("n"), aged(time.Hour))...)
 				for _, pod := range old[:2] {
-					c.do(c.s.See(edit(pod, ended(0)), c.now))
+					c.do(c.s.ObservePod(edit(pod, ended(0)), c.now))
 				}
 				c.add(podsNamed("q", 1, job("once-satisfied", owned("again"))...)...)
 				c.add(edit(old[2], dying))
@@ -292,9 +292,9 @@ func TestStoriesOfPolicies(t *testing.T) {
 		"a succeeded pod that is moved to another gang counts there": {
 			play: func(c *cluster) {
 				p := podOf("p", job("once-satisfied", owned("job"), on("n"), ended(0))...)
-				c.do(c.s.See(p, c.now))
-				c.do(c.s.See(p, c.now))
-				c.do(c.s.See(edit(p, of("other")), c.now))
+				c.do(c.s.ObservePod(p, c.now))
+				c.do(c.s.ObservePod(p, c.now))
+				c.do(c.s.ObservePod(edit(p, of("other")), c.now))
 				c.look("moved")
 			},
 			want: []string{"moved: a/other empty"},

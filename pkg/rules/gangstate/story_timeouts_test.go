@@ -13,7 +13,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"what a NonStrict gang holds it gives back after a round, and takes again": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 4, of("train"))...)
 				c.outcome("room for three")
 				c.pass(4 * time.Second)
@@ -36,7 +36,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"with both, rounds end and the wait time runs on": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict", waitKey: "20s"}})
+				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict", waitKey: "20s"}})
 				c.bring(podsNamed("p", 4, of("train"))...)
 				c.pass(19 * time.Second)
 				c.note("%d marked", c.marked())
@@ -48,7 +48,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"0 is no time, and nothing to tell of": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(0)})
+				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(0)})
 				c.bring(podsNamed("p", 4, of("train"))...)
 				c.pass(time.Hour)
 				c.note("%d marked", c.marked())
@@ -102,7 +102,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"nor does that of a round": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &Object{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
 				c.turns.elsewhere.making = map[string]bool{"a/train": true}
 				c.bring(podsNamed("p", 4, of("train"))...)
 				c.later(time.Minute, "a minute later")
@@ -130,7 +130,7 @@ func TestRoundsFailed(t *testing.T) {
 	c.node["p2"] = "n"
 	c.reserving["p2"] = true
 	c.do(c.s.Reserved("p2", "n", c.now))
-	if n := count(c.s.Gone("p1", c.now)); n != 0 {
+	if n := count(c.s.PodEnded("p1", c.now)); n != 0 {
 		t.Errorf("a member was deleted: %d rounds failed", n)
 	}
 	delete(c.pods, "p1")

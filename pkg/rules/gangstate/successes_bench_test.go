@@ -16,12 +16,12 @@ func BenchmarkSuccesses(b *testing.B) {
 				pods := make([]*podT, members)
 				for i := range pods {
 					pods[i] = podOf("p-"+strconv.Itoa(i), of("x"), owned("job"), bindTo("n", time.Second))
-					s.See(pods[i], start)
+					s.ObservePod(pods[i], start)
 				}
 				b.StartTimer()
 				for _, pod := range pods[1:] {
 					ended(time.Minute)(pod)
-					s.See(pod, start)
+					s.ObservePod(pod, start)
 				}
 				for _, pod := range pods[1:] {
 					s.ForgetSucceeded(pod, start)

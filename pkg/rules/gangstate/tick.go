@@ -30,7 +30,7 @@ func (s *Gangs) Tick(now time.Time, making func(group string) bool) Effects {
 		s.tick(grp, now, making)
 	}
 	s.ticked = now
-	return s.take()
+	return s.takeEffects()
 }
 
 func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) {
@@ -45,7 +45,7 @@ func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) 
 	case now.Sub(grp.sent) < grp.resendAfter:
 	case grp.phase == inTurn && grp.replans > 0 && !grp.visited && grp.resendAfter >= leaderKept:
 		s.failRound(grp, now)
-		s.settle(grp.gangs[0], now)
+		s.updatePhase(grp.gangs[0], now)
 	default:
 		s.resend(grp, now)
 	}

@@ -130,7 +130,7 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 	}
 	s.unreserve(grp)
 	for _, g := range grp.gangs {
-		s.settle(g, now)
+		s.updatePhase(g, now)
 	}
 }
 
@@ -146,6 +146,6 @@ func (s *Gangs) endRound(grp *group, round time.Duration, now time.Time) {
 	grp.clocks.round = time.Time{}
 	grp.changes++
 	for _, g := range grp.gangs {
-		s.settle(g, now)
+		s.updatePhase(g, now)
 	}
 }

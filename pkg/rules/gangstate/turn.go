@@ -43,14 +43,14 @@ func (s *Gangs) Turn(group string) (t Turn, ok bool) {
 func (s *Gangs) Lead(group string, now time.Time) (leader *v1.Pod, e Effects) {
 	grp := s.groupOf(group)
 	if grp == nil || s.closed || grp.phase != awaiting {
-		return nil, s.take()
+		return nil, s.takeEffects()
 	}
 	m := grp.pickLeader()
 	if m == nil {
-		return nil, s.take()
+		return nil, s.takeEffects()
 	}
 	s.enterPhase(grp, inTurn, now)
-	return m.pod, s.take()
+	return m.pod, s.takeEffects()
 }
 
 // GiveBack takes the turn of a group from it before its attempt has begun. It waits for another.
@@ -58,7 +58,7 @@ func (s *Gangs) GiveBack(group string, now time.Time) Effects {
 	if grp := s.groupOf(group); grp != nil && grp.phase == inTurn && !grp.visited && grp.replans == 0 {
 		s.enterPhase(grp, awaiting, now)
 	}
-	return s.take()
+	return s.takeEffects()
 }
 
 // groupOf returns a group by its name; nil if there is no such group.

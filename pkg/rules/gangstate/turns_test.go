@@ -71,7 +71,7 @@ func (q *queue) settle() {
 // checkRest checks that no member awaits anything once nothing moves.
 func (q *queue) checkRest() {
 	for uid := range q.s.members {
-		at, _ := q.s.Standing(uid)
+		at, _ := q.s.Progress(uid)
 		if awaits, _ := q.turns.Awaits(at.Group, q.now); awaits {
 			q.fail("group %s awaits an attempt that does not come", at.Group)
 		}
@@ -120,7 +120,7 @@ func TestPauseAfterAnAttempt(t *testing.T) {
 			q.cost = 10 * time.Millisecond
 			q.add(podsNamed("p", 8, of("train"), needs(8), says(modeKey, c.mode))...)
 			q.run()
-			q.turns.Happen(turns.Freed)
+			q.turns.RecordChange(turns.Freed)
 			_, until := q.turns.Awaits("a/train", q.now)
 			if pause := max(0, until.Sub(q.now)); pause != c.want || len(q.attempts) != 1 {
 				t.Errorf("a pause of %s after %d attempts, want %s after one", pause, len(q.attempts), c.want)
@@ -199,7 +199,7 @@ func (c *cluster) churn(every, long time.Duration, cost time.Duration) map[strin
 	for next, end := c.now, c.now.Add(long); c.now.Before(end); c.now = c.now.Add(step) {
 		if !c.now.Before(next) {
 			next = next.Add(every)
-			c.turns.Happen(turns.Freed)
+			c.turns.RecordChange(turns.Freed)
 		}
 		c.tick()
 		c.run()
@@ -307,7 +307,7 @@ func TestStoriesOfTurns(t *testing.T) {
 				c.run()
 				tried(c)
 				c.room["n"] = 1
-				c.turns.Happen(turns.Freed)
+				c.turns.RecordChange(turns.Freed)
 				c.tick()
 				c.at["a1"] = going
 				c.retry()

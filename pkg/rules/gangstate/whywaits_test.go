@@ -58,7 +58,7 @@ func TestExplain(t *testing.T) {
 		"a gang as old as its PodGroup, which is there": {
 			play: func(c *cluster) {
 				c.add(podOf("p1", of("train"), aged(time.Hour)))
-				c.describe("train", &Object{UID: "u", Min: 2})
+				c.describe("train", &PodGroupDescription{UID: "u", Min: 2})
 			},
 			want: explanation{Known: true, Object: "u", Reason: "GangIncomplete", Message: `gang "a/train" has 1 of 2 members`, Pending: []string{"p1"}},
 		},

@@ -69,11 +69,11 @@ func unnumbered(t *testing.T, rng *rand.Rand, levels []Level) (*cluster, Problem
 	for m := range placed.Members {
 		placed.Members[m].Rank = m
 	}
-	var on []Standing
+	var on []PlacedMember
 	at := solve(t, before, placed).Node
 	for m := range size {
 		if node, ok := at[m]; ok && rng.IntN(4) > 0 {
-			on = append(on, Standing{Node: node})
+			on = append(on, PlacedMember{Node: node})
 		}
 	}
 	if len(on) == 0 {
@@ -179,7 +179,7 @@ func (n *numbers) try(slice, join, short int, ranks []int) bool {
 
 // TestGapsAreFilled shows which gaps newcomers fill.
 func TestGapsAreFilled(t *testing.T) {
-	newcomers := func(c *cluster, members []Member, size int, on ...Standing) Problem {
+	newcomers := func(c *cluster, members []Member, size int, on ...PlacedMember) Problem {
 		return one(c, members, Gang{Min: len(members), Levels: []Level{{rack, size}}, On: on, Unnumbered: true})
 	}
 	fit := func(n int) []Outcome { return []Outcome{{Fit: n, Unplaced: []int{}}} }
@@ -187,14 +187,14 @@ func TestGapsAreFilled(t *testing.T) {
 		"that of the fullest slice first": {
 			cluster: uniform(4, 4, 4).in(rack, "a", "b", "c"),
 			problem: func(c *cluster) Problem {
-				return newcomers(c, equal(1), 3, Standing{0, 0}, Standing{1, 3}, Standing{1, 4}, Standing{2, 6})
+				return newcomers(c, equal(1), 3, PlacedMember{0, 0}, PlacedMember{1, 3}, PlacedMember{1, 4}, PlacedMember{2, 6})
 			},
 			want: Result{Node: placed{0: 1}, Complete: true, Gangs: fit(1)},
 		},
 		"of one that takes some of the newcomers as many as it takes": {
 			cluster: uniform(2, 1).in(rack, "a", "b"),
 			problem: func(c *cluster) Problem {
-				return newcomers(c, equal(3), 4, Standing{0, 0}, Standing{1, 4}, Standing{1, 5})
+				return newcomers(c, equal(3), 4, PlacedMember{0, 0}, PlacedMember{1, 4}, PlacedMember{1, 5})
 			},
 			want: Result{Node: placed{0: 1, 1: 0, 2: 0}, Complete: true, Gangs: fit(3)},
 		},
@@ -204,17 +204,19 @@ func TestGapsAreFilled(t *testing.T) {
 				c.refuses = map[[2]int]bool{{0, 0}: true, {1, 1}: true}
 				return c
 			}(),
-			problem: func(c *cluster) Problem { return newcomers(c, ofClass(0, 1), 2, Standing{0, 0}, Standing{1, 2}) },
-			want:    Result{Node: placed{0: 1, 1: 0}, Complete: true, Gangs: fit(2)},
+			problem: func(c *cluster) Problem {
+				return newcomers(c, ofClass(0, 1), 2, PlacedMember{0, 0}, PlacedMember{1, 2})
+			},
+			want: Result{Node: placed{0: 1, 1: 0}, Complete: true, Gangs: fit(2)},
 		},
 		"before any slice begins": {
 			cluster: uniform(0, 4).in(rack, "a", "b"),
-			problem: func(c *cluster) Problem { return newcomers(c, equal(2), 2, Standing{0, 0}) },
+			problem: func(c *cluster) Problem { return newcomers(c, equal(2), 2, PlacedMember{0, 0}) },
 			want:    Result{Gangs: []Outcome{{Fit: 1, Unplaced: []int{1}}}},
 		},
 		"and those for which there is none begin a slice": {
 			cluster: uniform(1, 4).in(rack, "a", "b"),
-			problem: func(c *cluster) Problem { return newcomers(c, equal(3), 2, Standing{0, 0}) },
+			problem: func(c *cluster) Problem { return newcomers(c, equal(3), 2, PlacedMember{0, 0}) },
 			want:    Result{Node: placed{0: 0, 1: 1, 2: 1}, Complete: true, Gangs: fit(3)},
 		},
 	})
@@ -240,9 +242,9 @@ func TestNumbersOfNewcomers(t *testing.T) {
 		"a block that lacks no slice":    {two, []int{0, 4, 5, 6, 7}, 1, []int{1}, []int{1}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			var on []Standing
+			var on []PlacedMember
 			for _, rank := range c.taken {
-				on = append(on, Standing{Rank: rank})
+				on = append(on, PlacedMember{Rank: rank})
 			}
 			if got := Gaps(c.taken, c.levels); !slices.Equal(got, c.gaps) {
 				t.Errorf("gaps %v, want %v", got, c.gaps)

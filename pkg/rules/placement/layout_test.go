@@ -60,7 +60,7 @@ func nested(rng *rand.Rand, levels []Level, whole bool) (*cluster, Problem) {
 		first = rng.IntN(5)
 		for rank := range first {
 			if rng.IntN(2) == 0 {
-				p.Gangs[0].On = append(p.Gangs[0].On, Standing{Node: rng.IntN(len(c.free)), Rank: rank})
+				p.Gangs[0].On = append(p.Gangs[0].On, PlacedMember{Node: rng.IntN(len(c.free)), Rank: rank})
 			}
 		}
 		if !standsWhole(c, p.Gangs[0]) {
@@ -153,12 +153,12 @@ func bereft(t *testing.T, rng *rand.Rand, levels []Level) (*cluster, Problem) {
 		placed.Members[m].Rank = m
 	}
 	var lost []Member
-	var on []Standing
+	var on []PlacedMember
 	for rank, node := range solve(t, before, placed).Node {
-		on = append(on, Standing{Node: node, Rank: rank})
+		on = append(on, PlacedMember{Node: node, Rank: rank})
 	}
-	slices.SortFunc(on, func(a, b Standing) int { return a.Rank - b.Rank })
-	on = slices.DeleteFunc(on, func(standing Standing) bool {
+	slices.SortFunc(on, func(a, b PlacedMember) int { return a.Rank - b.Rank })
+	on = slices.DeleteFunc(on, func(standing PlacedMember) bool {
 		lose := len(lost) < 6 && rng.IntN(2) == 0
 		if lose {
 			lost = append(lost, Member{Rank: standing.Rank})
@@ -189,7 +189,7 @@ func sliced(c *cluster, p Problem, r Result) error {
 			if g.On = on; !o.slicesAllow(g, m, node) {
 				return fmt.Errorf("member %d of gang %d is apart from its slice", m, i)
 			}
-			on = append(on, Standing{Node: node, Rank: p.Members[m].Rank})
+			on = append(on, PlacedMember{Node: node, Rank: p.Members[m].Rank})
 		}
 	}
 	return nil
@@ -270,27 +270,27 @@ func (r *ring) edges(at []int) int {
 // TestNumber: members without numbers are numbered so that they are in whole slices.
 func TestNumber(t *testing.T) {
 	c := uniform(0, 0, 0, 0, 0).in(block, "x", "x", "x", "y", "").in(rack, "a", "a", "b", "c", "d")
-	on := func(nodes ...int) []Standing {
-		list := make([]Standing, len(nodes))
+	on := func(nodes ...int) []PlacedMember {
+		list := make([]PlacedMember, len(nodes))
 		for i, node := range nodes {
 			list[i].Node = node
 		}
 		return list
 	}
 	for sentence, tc := range map[string]struct {
-		on     []Standing
+		on     []PlacedMember
 		levels []Level
-		want   []Standing
+		want   []PlacedMember
 	}{
 		"nobody stands": {levels: []Level{{rack, 2}}, want: on()},
 		"levels without slices part nobody": {
-			on: on(3, 0, 2), levels: []Level{{block, 0}, {rack, 0}}, want: []Standing{{3, 0}, {0, 1}, {2, 2}},
+			on: on(3, 0, 2), levels: []Level{{block, 0}, {rack, 0}}, want: []PlacedMember{{3, 0}, {0, 1}, {2, 2}},
 		},
 		"a slice with a gap is filled first": {
-			on: on(3, 0, 1, 0), levels: []Level{{rack, 2}}, want: []Standing{{0, 0}, {1, 1}, {0, 2}, {3, 4}},
+			on: on(3, 0, 1, 0), levels: []Level{{rack, 2}}, want: []PlacedMember{{0, 0}, {1, 1}, {0, 2}, {3, 4}},
 		},
 		"slices in slices": {
-			on: on(3, 2, 0), levels: []Level{{block, 4}, {rack, 2}}, want: []Standing{{0, 0}, {2, 2}, {3, 4}},
+			on: on(3, 2, 0), levels: []Level{{block, 4}, {rack, 2}}, want: []PlacedMember{{0, 0}, {2, 2}, {3, 4}},
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -368,7 +368,7 @@ func TestLayout(t *testing.T) {
 		"who comes back for a member goes to its slice, and beside its neighbour": {
 			cluster: uniform(1, 1, 1, 4).in(rack, "a", "a", "b", "c"),
 			problem: func(c *cluster) Problem {
-				p := one(c, []Member{{Rank: 2}}, Gang{Min: 1, Levels: []Level{{Key: rack, Slice: 4}}, On: []Standing{{0, 0}, {0, 1}, {1, 3}, {2, 4}}})
+				p := one(c, []Member{{Rank: 2}}, Gang{Min: 1, Levels: []Level{{Key: rack, Slice: 4}}, On: []PlacedMember{{0, 0}, {0, 1}, {1, 3}, {2, 4}}})
 				c.score = [][]int{{0, 0, 0, 9}}
 				return p
 			},
@@ -377,21 +377,21 @@ func TestLayout(t *testing.T) {
 		"of several that come back each is beside its neighbours": {
 			cluster: uniform(1, 1, 0, 0).in(rack, "a", "a", "a", "a"),
 			problem: func(c *cluster) Problem {
-				return one(c, []Member{{Rank: 2}, {Rank: 5}}, Gang{Min: 2, Levels: []Level{{Key: rack}}, On: []Standing{{1, 0}, {1, 1}, {2, 3}, {2, 4}, {0, 6}, {0, 7}}})
+				return one(c, []Member{{Rank: 2}, {Rank: 5}}, Gang{Min: 2, Levels: []Level{{Key: rack}}, On: []PlacedMember{{1, 0}, {1, 1}, {2, 3}, {2, 4}, {0, 6}, {0, 7}}})
 			},
 			want: Result{Node: placed{0: 1, 1: 0}, Complete: true, Gangs: fit(2)},
 		},
 		"and nowhere else": {
 			cluster: uniform(0, 0, 1, 4).in(rack, "a", "a", "b", "c"),
 			problem: func(c *cluster) Problem {
-				return one(c, []Member{{Rank: 2}}, Gang{Min: 1, Levels: []Level{{Key: rack, Slice: 4}}, On: []Standing{{0, 0}, {0, 1}, {1, 3}}})
+				return one(c, []Member{{Rank: 2}}, Gang{Min: 1, Levels: []Level{{Key: rack, Slice: 4}}, On: []PlacedMember{{0, 0}, {0, 1}, {1, 3}}})
 			},
 			want: Result{Gangs: []Outcome{{Unplaced: []int{0}}}},
 		},
 		"a slice that was lost whole leaves their room to lost mates of others": {
 			cluster: uniform(0, 5, 0, 8).in(block, "x", "x", "x", "x").in(rack, "a", "b", "c", "d"),
 			problem: func(c *cluster) Problem {
-				g := Gang{Min: 6, Levels: []Level{{Key: block, Slice: 8}, {Key: rack, Slice: 4}}, On: []Standing{{0, 4}, {0, 5}, {0, 6}, {0, 7}, {1, 8}, {1, 9}, {2, 12}, {2, 13}, {2, 14}, {2, 15}}}
+				g := Gang{Min: 6, Levels: []Level{{Key: block, Slice: 8}, {Key: rack, Slice: 4}}, On: []PlacedMember{{0, 4}, {0, 5}, {0, 6}, {0, 7}, {1, 8}, {1, 9}, {2, 12}, {2, 13}, {2, 14}, {2, 15}}}
 				return one(c, []Member{{Rank: 0}, {Rank: 1}, {Rank: 2}, {Rank: 3}, {Rank: 10}, {Rank: 11}}, g)
 			},
 			want: Result{Node: placed{0: 3, 1: 3, 2: 3, 3: 3, 4: 1, 5: 1}, Complete: true, Gangs: fit(6)},
@@ -428,7 +428,7 @@ func TestLayout(t *testing.T) {
 			problem: func(c *cluster) Problem {
 				return Problem{
 					Members: equal(2), Nodes: c.nodes(),
-					Gangs: []Gang{{Members: []int{0, 1}, Min: 2, Required: rack, Shared: true}, {Required: rack, Shared: true, On: []Standing{{Node: 1}}}},
+					Gangs: []Gang{{Members: []int{0, 1}, Min: 2, Required: rack, Shared: true}, {Required: rack, Shared: true, On: []PlacedMember{{Node: 1}}}},
 				}
 			},
 			want: Result{Node: placed{0: 1, 1: 1}, Complete: true, Gangs: []Outcome{{Fit: 2, Domains: []DomainFit{{"b", 2}}, Unplaced: []int{}}, {Unplaced: []int{}}}},

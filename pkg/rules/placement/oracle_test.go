@@ -103,7 +103,7 @@ func (o *oracle) slicesAllow(g Gang, member, node int) bool {
 	standing := slices.Clone(g.On)
 	for _, m := range g.Members {
 		if m < member && o.at[m] >= 0 {
-			standing = append(standing, Standing{o.at[m], o.p.Members[m].Rank})
+			standing = append(standing, PlacedMember{o.at[m], o.p.Members[m].Rank})
 		}
 	}
 	for _, level := range g.Levels {

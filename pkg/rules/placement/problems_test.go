@@ -136,7 +136,7 @@ func (s shape) gang(rng *rand.Rand, p *Problem, g *Gang, nodes int) {
 		g.Custom = rng.IntN(3) == 0
 	}
 	if rng.IntN(4) == 0 {
-		g.On = []Standing{{Node: rng.IntN(nodes)}}
+		g.On = []PlacedMember{{Node: rng.IntN(nodes)}}
 	}
 	if s.sliced {
 		s.slices(rng, p, g)

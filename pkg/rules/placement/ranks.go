@@ -68,16 +68,16 @@ func (s *solver) inOrder(node map[int]int) (ordered, as map[int]int) {
 
 // Number ranks placed members that carry no numbers, so that members in one domain of a level with slices fill its
 // slices one after the other.
-func Number(on []Standing, levels []Level, label func(node int, key string) (string, bool)) {
+func Number(on []PlacedMember, levels []Level, label func(node int, key string) (string, bool)) {
 	levels = Sliced(levels)
-	values := func(standing Standing) []string {
+	values := func(standing PlacedMember) []string {
 		list := make([]string, len(levels))
 		for i, level := range levels {
 			list[i], _ = label(standing.Node, level.Key)
 		}
 		return list
 	}
-	slices.SortStableFunc(on, func(a, b Standing) int { return slices.Compare(values(a), values(b)) })
+	slices.SortStableFunc(on, func(a, b PlacedMember) int { return slices.Compare(values(a), values(b)) })
 	next := 0
 	for i := range on {
 		if i > 0 {
@@ -110,7 +110,7 @@ func Gaps(taken []int, levels []Level) (ranks []int) {
 
 // Numbers returns numbers for newcomers beside placed members: those of the best gaps, see Gaps, and then the first
 // free ones.
-func Numbers(on []Standing, levels []Level, newcomers int) (numbers []int) {
+func Numbers(on []PlacedMember, levels []Level, newcomers int) (numbers []int) {
 	taken := make([]int, len(on))
 	for i, standing := range on {
 		taken[i] = standing.Rank
@@ -138,8 +138,8 @@ func Free(taken []int, from int) int {
 }
 
 // Neighbours returns the members nearest to a rank on either side; a member of that very rank is on both.
-func Neighbours(on []Standing, rank int) []Standing {
-	var nearest []Standing
+func Neighbours(on []PlacedMember, rank int) []PlacedMember {
+	var nearest []PlacedMember
 	for _, side := range []int{-1, 1} {
 		least, next := furthest, -1
 		for i, standing := range on {

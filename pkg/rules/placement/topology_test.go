@@ -55,7 +55,7 @@ func TestSolveRequiredTopology(t *testing.T) {
 		"members that stand somewhere decide the domain": {
 			cluster: uniform(2, 3).in(rack, "a", "b"),
 			problem: func(c *cluster) Problem {
-				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []Standing{{Node: 1}}})
+				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []PlacedMember{{Node: 1}}})
 			},
 			want: Result{Node: placed{0: 1, 1: 1}, Complete: true, Gangs: []Outcome{{
 				Fit: 2, Domains: []DomainFit{{"b", 2}}, Unplaced: []int{},
@@ -64,14 +64,14 @@ func TestSolveRequiredTopology(t *testing.T) {
 		"also where it is full": {
 			cluster: uniform(2, 1).in(rack, "a", "b"),
 			problem: func(c *cluster) Problem {
-				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []Standing{{Node: 1}}})
+				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []PlacedMember{{Node: 1}}})
 			},
 			want: Result{Gangs: []Outcome{{Fit: 1, Domains: []DomainFit{{"b", 1}}, Unplaced: []int{1}}}},
 		},
 		"members that stand apart pin to the first; those without a domain pin to none": {
 			cluster: uniform(0, 0, 2, 2).in(rack, "", "b", "b", "a"),
 			problem: func(c *cluster) Problem {
-				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []Standing{{Node: 0}, {Node: 1}, {Node: 3}}})
+				return one(c, equal(2), Gang{Min: 2, Required: rack, On: []PlacedMember{{Node: 0}, {Node: 1}, {Node: 3}}})
 			},
 			want: Result{Node: placed{0: 2, 1: 2}, Complete: true, Gangs: []Outcome{{
 				Fit: 2, Domains: []DomainFit{{"b", 2}}, Unplaced: []int{},
@@ -120,14 +120,14 @@ func TestSolvePreferredTopology(t *testing.T) {
 		"the domain in which members stand leads": {
 			cluster: uniform(4, 2, 3).in(rack, "a", "b", "c"),
 			problem: func(c *cluster) Problem {
-				return one(c, equal(2), Gang{Min: 2, Levels: []Level{{Key: rack}}, On: []Standing{{Node: 2}}})
+				return one(c, equal(2), Gang{Min: 2, Levels: []Level{{Key: rack}}, On: []PlacedMember{{Node: 2}}})
 			},
 			want: Result{Node: placed{0: 2, 1: 2}, Complete: true, Gangs: []Outcome{{Fit: 2, Unplaced: []int{}}}},
 		},
 		"also where the rest has to go elsewhere": {
 			cluster: uniform(3, 2, 1).in(rack, "a", "b", "c"),
 			problem: func(c *cluster) Problem {
-				return one(c, equal(4), Gang{Min: 4, Levels: []Level{{Key: rack}}, On: []Standing{{Node: 2}}})
+				return one(c, equal(4), Gang{Min: 4, Levels: []Level{{Key: rack}}, On: []PlacedMember{{Node: 2}}})
 			},
 			want: Result{Node: placed{0: 2, 1: 0, 2: 0, 3: 0}, Complete: true, Gangs: []Outcome{{Fit: 4, Unplaced: []int{}}}},
 		},

@@ -89,7 +89,7 @@ func (s *solver) outside(nodes []int, key string) []int {
 }
 
 // addStanding records the domains of a placed member.
-func (t *tree) addStanding(standing Standing) {
+func (t *tree) addStanding(standing PlacedMember) {
 	b := t.root
 	for _, level := range t.levels {
 		value, ok := t.world.Label(standing.Node, level.Key)

@@ -66,8 +66,8 @@ func Sliced(levels []Level) []Level {
 	return slices.DeleteFunc(slices.Clone(levels), func(level Level) bool { return !level.sliced() })
 }
 
-// Standing is the node and rank of a placed member.
-type Standing struct{ Node, Rank int }
+// PlacedMember is the node and rank of a placed member.
+type PlacedMember struct{ Node, Rank int }
 
 // Gang is what to place of one gang.
 type Gang struct {
@@ -95,7 +95,7 @@ type Gang struct {
 	HasExtra bool
 	// On are its placed members: they fix the required domain and the domains of their slices, and come first in those of
 	// the other levels.
-	On []Standing
+	On []PlacedMember
 	// Unnumbered: its members carry no numbers. Placed ones have numbers that form whole slices, see Number; the others
 	// may have any.
 	Unnumbered bool

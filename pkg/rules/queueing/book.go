@@ -301,17 +301,17 @@ func (b *Book) MinRuntime(queue string) (time.Duration, bool) {
 
 // Standings returns the standing of all queues, and of the own pods of queues that have children.
 // The result does not change any more.
-func (b *Book) Standings() map[string]share.Standing {
+func (b *Book) Standings() map[string]share.Balance {
 	shares := b.Shares()
-	all := make(map[string]share.Standing, len(b.queues))
+	all := make(map[string]share.Balance, len(b.queues))
 	for name, q := range b.queues {
-		one := share.Standing{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
+		one := share.Balance{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
 		if q.spec != nil {
 			one.Stated, one.Kept = b.deserves(q.spec), q.spec.Kept
 		}
 		if own := shares[name].Own; own != nil {
 			one.Path = append([]string{Own(name)}, q.path...)
-			all[Own(name)] = share.Standing{Path: one.Path, Running: q.allocated(), Deserved: own.Deserved, Contested: own.Contested, Kept: one.Kept}
+			all[Own(name)] = share.Balance{Path: one.Path, Running: q.allocated(), Deserved: own.Deserved, Contested: own.Contested, Kept: one.Kept}
 		}
 		all[name] = one
 	}

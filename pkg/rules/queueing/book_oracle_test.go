@@ -107,7 +107,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 			case 2, 3, 8:
 				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(8)), Group: fmt.Sprint("g", r.IntN(3)), Priority: int32(r.IntN(2)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(5) == 0, Promised: r.IntN(5) == 0, Held: r.IntN(7) == 0}
 				if r.IntN(8) == 0 {
-					u.Demand = Demand(1 + r.IntN(2))
+					u.Demand = DemandScope(1 + r.IntN(2))
 				}
 				id := fmt.Sprint("u", r.IntN(24))
 				w.count(id, u)

@@ -26,7 +26,7 @@ func TestCandidates(t *testing.T) {
 	}
 	for sentence, c := range map[string]struct {
 		prepare func(b *Book)
-		which   turns.Which
+		which   turns.Selection
 		want    string
 	}{
 		"before a pod of its queue that came later": {func(b *Book) {

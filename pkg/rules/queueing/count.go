@@ -46,7 +46,7 @@ func (b *Book) countHeld(u Usage, n int) {
 	}
 }
 
-// Uncount ends what was counted under a name, if anything was. The end of a pod is reported to [Book.Gone].
+// Uncount ends what was counted under a name, if anything was. The end of a pod is reported to [Book.PodEnded].
 func (b *Book) Uncount(name string) {
 	if u, ok := b.usages[name]; ok {
 		delete(b.usages, name)

@@ -314,8 +314,8 @@ func (b *Book) relist(j *job) {
 }
 
 // demand makes what some pods of a job ask for count in full, and that of its other pods as given.
-func (b *Book) demand(j *job, full []string, others Demand) {
-	demands := map[string]Demand{}
+func (b *Book) demand(j *job, full []string, others DemandScope) {
+	demands := map[string]DemandScope{}
 	for pod := range j.counted {
 		demands[pod] = others
 	}

@@ -22,18 +22,18 @@ type Policies struct {
 	Rules share.Rules
 	// Preempt is what makes way inside a queue, as far as that is known here. Reclaim: queues make
 	// way for each other.
-	Preempt Way
+	Preempt VictimKind
 	Reclaim bool
 }
 
-// Way is what may make way for a job in its queue.
-type Way int
+// VictimKind is what may make way for a job in its queue.
+type VictimKind int
 
 // Ways.
 const (
-	Nothing  Way = iota
-	Lower        // what has a lower priority
-	Anything     // whatever its priority
+	Nothing  VictimKind = iota
+	Lower               // what has a lower priority
+	Anything            // whatever its priority
 )
 
 // Configure sets the limits, by which policies queues and jobs are ordered, and what queues deserve. It is

@@ -161,7 +161,7 @@ func TestLate(t *testing.T) {
 	late("low-2")
 	b.Count("runs", Usage{Queue: "low", Runs: true, Amount: gpus(1)})
 	late("")
-	b.Gone("runs", at)
+	b.PodEnded("runs", at)
 	late("") // its minute begins anew
 	at.Now = at.Now.Add(time.Minute)
 	late("low-2")

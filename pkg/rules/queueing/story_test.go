@@ -235,7 +235,7 @@ func (s *story) failed(p *storyPod) {
 	p.cycle, p.usage.Runs, p.usage.Held = false, false, false
 	s.count(p)
 	if s.IntN(3) == 0 {
-		s.b.Find(p.name, s.IntN(2) == 0, s.IntN(4) == 0)
+		s.b.RecordFinding(p.name, s.IntN(2) == 0, s.IntN(4) == 0)
 	}
 	p.job = s.jobOf(p)
 	e := s.b.failNow(p.name, Failure{Job: p.job, Gang: p.together(), Hopeless: s.IntN(8) == 0}, s.at())

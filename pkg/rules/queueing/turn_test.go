@@ -116,7 +116,7 @@ func (b *Book) Come(offered Job, at Moment) called {
 func (b *Book) failNow(pod string, how Failure, at Moment) called {
 	return b.giveTurns(at, "", b.Fail(pod, how, at))
 }
-func (b *Book) goneNow(pod string, at Moment) called { return b.giveTurns(at, "", b.Gone(pod, at)) }
+func (b *Book) goneNow(pod string, at Moment) called { return b.giveTurns(at, "", b.PodEnded(pod, at)) }
 func (b *Book) tickNow(at Moment) called             { return b.giveTurns(at, "", b.Tick(at)) }
 
 // admitNext gives the next job its turn, and returns it; false if there is none.

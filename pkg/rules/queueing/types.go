@@ -82,7 +82,7 @@ type Usage struct {
 	// Runs: it has its node. Otherwise it waits.
 	Runs bool
 	// Demand is how far what it asks for counts while it waits.
-	Demand Demand
+	Demand DemandScope
 	// Promised: it waits for a node on which other pods made way for it. It counts as used. It is
 	// not Held then.
 	Promised bool
@@ -93,13 +93,13 @@ type Usage struct {
 	refused, hopeless bool
 }
 
-// Demand is how far what a pod asks for counts in the shares of queues.
-type Demand int
+// DemandScope is how far what a pod asks for counts in the shares of queues.
+type DemandScope int
 
 // Demands.
 const (
 	// Full: it is to have its share.
-	Full Demand = iota
+	Full DemandScope = iota
 	// Idle: it did not fit in its turn. Its share stays its queue's by right, and is lent.
 	Idle
 	// Hopeless: it would not fit on an empty cluster. There is no share for it.

@@ -11,16 +11,16 @@ import (
 // at stands between a resource and its pool. No resource has it in its name.
 const at = "@"
 
-// Of returns the name of a resource in a pool of nodes: code that adds up, divides and compares
+// NameInPool returns the name of a resource in a pool of nodes: code that adds up, divides and compares
 // amounts takes it for a resource of its own. In the default pool it is the resource's own name.
-func Of(pool string, name v1.ResourceName) v1.ResourceName {
+func NameInPool(pool string, name v1.ResourceName) v1.ResourceName {
 	if pool == v1alpha1.DefaultPool {
 		return name
 	}
 	return name + at + v1.ResourceName(pool)
 }
 
-// Split returns the pool and the resource of a name that [Of] made.
+// Split returns the pool and the resource of a name that [NameInPool] made.
 func Split(name v1.ResourceName) (pool string, resource v1.ResourceName) {
 	plain, pool, other := strings.Cut(string(name), at)
 	if !other {
@@ -29,7 +29,7 @@ func Split(name v1.ResourceName) (pool string, resource v1.ResourceName) {
 	return pool, v1.ResourceName(plain)
 }
 
-// Title returns a name that [Of] made in the form that users read.
+// Title returns a name that [NameInPool] made in the form that users read.
 func Title(name v1.ResourceName) string {
 	pool, resource := Split(name)
 	if pool == v1alpha1.DefaultPool {
@@ -45,7 +45,7 @@ func (v Vector) In(pool string) Vector {
 	}
 	in := make(Vector, len(v))
 	for name, amount := range v {
-		in[Of(pool, name)] = amount
+		in[NameInPool(pool, name)] = amount
 	}
 	return in
 }

@@ -45,15 +45,15 @@ type Policy interface {
 	RemoveCandidate(name string)
 	// First returns the first of these jobs in order, as things are; false for none. Limits apply to the jobs that the
 	// policy has, and not to candidates.
-	First(which Which) (first Job, ok bool)
+	First(which Selection) (first Job, ok bool)
 }
 
-// Which are the jobs among which a policy looks for the first.
-type Which int
+// Selection are the jobs among which a policy looks for the first.
+type Selection int
 
 const (
 	// All are the jobs that it has, and the candidates.
-	All Which = iota
+	All Selection = iota
 	// Had are the jobs that it has.
 	Had
 	// Late are those of them that were not looked at for too long, see [Overdue], the longest first.
@@ -69,8 +69,8 @@ func Overdue(came, last, now time.Time) bool {
 	return now.Sub(last) >= retryAnyway
 }
 
-// Elsewhere is what happens to a job that is decided elsewhere.
-type Elsewhere interface {
+// PreemptionState is what happens to a job that is decided elsewhere.
+type PreemptionState interface {
 	// Making reports whether room is being made for a holder: victims have not all ended.
 	Making(holder hold.Holder) bool
 	// Promised reports whether room is kept for a holder that no plan of its own holds.
@@ -80,7 +80,7 @@ type Elsewhere interface {
 // Line has the jobs that wait. It is not safe for concurrent use.
 type Line struct {
 	policy    Policy
-	elsewhere Elsewhere
+	elsewhere PreemptionState
 	jobs      map[string]*job
 	// resting are the jobs that a change or time may make candidates. coupled is how many of them a pod that comes to a
 	// node may help.
@@ -130,7 +130,7 @@ type turn struct {
 }
 
 // New returns an empty line.
-func New(policy Policy, elsewhere Elsewhere) *Line {
+func New(policy Policy, elsewhere PreemptionState) *Line {
 	return &Line{policy: policy, elsewhere: elsewhere, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
 }
 
@@ -201,8 +201,8 @@ const (
 	PodsMoved
 )
 
-// Happen records what has happened.
-func (l *Line) Happen(change Change) {
+// RecordChange records what has happened.
+func (l *Line) RecordChange(change Change) {
 	switch change {
 	case VictimEnded:
 		l.view.ends++
@@ -238,8 +238,8 @@ func (l *Line) begin(j *job) {
 	j.begun, j.gaveBack, j.last.seen, j.last.changes, j.last.coveredBy = true, false, l.cycle, j.Changes, nil
 }
 
-// Outcome is what an attempt that failed has found.
-type Outcome struct {
+// AttemptFailure is what an attempt that failed has found.
+type AttemptFailure struct {
 	// Cost is how long it kept the scheduling thread.
 	Cost time.Duration
 	// Some: it placed some members. Only attempts that place nothing keep others waiting.
@@ -260,7 +260,7 @@ type Outcome struct {
 }
 
 // Fail records that the attempt of a job failed. The job rests.
-func (l *Line) Fail(missed Job, o Outcome, now time.Time) {
+func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 	name := missed.Name
 	if l.jobs[name] == nil {
 		missed.Tried = true
@@ -319,8 +319,8 @@ func (l *Line) PassOver(name string) {
 	}
 }
 
-// Vain records an attempt that placed nothing and has no other report.
-func (l *Line) Vain() { l.turn.failed = true }
+// RecordEmptyAttempt records an attempt that placed nothing and has no other report.
+func (l *Line) RecordEmptyAttempt() { l.turn.failed = true }
 
 // Turn returns the job that was let in last, until its attempt is over, and whether the attempt has begun.
 func (l *Line) Turn() (name string, begun bool) {

@@ -60,7 +60,7 @@ func (w *world) RemoveCandidate(name string) {
 	delete(w.told, name)
 }
 
-func (w *world) First(which Which) (first Job, ok bool) {
+func (w *world) First(which Selection) (first Job, ok bool) {
 	list := slices.Clone(w.has)
 	switch which {
 	case All:
@@ -117,18 +117,18 @@ func (w *world) fail(members int, cost time.Duration) {
 	w.BeginCycle()
 	w.Begin(name, w.now)
 	w.now = w.now.Add(cost)
-	o := Outcome{Cost: cost, Shape: Shape{Key: 1, Members: members, Request: resource.Vector{"gpu": 1}}}
+	o := AttemptFailure{Cost: cost, Shape: Shape{Key: 1, Members: members, Request: resource.Vector{"gpu": 1}}}
 	if j := w.jobs[name]; j != nil {
 		w.Fail(j.Job, o, w.now)
 		return
 	}
 	w.PassOver(name)
-	w.Vain()
+	w.RecordEmptyAttempt()
 }
 
 // begin says whether the job that has its turn keeps it, and notes it if it does not.
 func (w *world) begin() {
-	if name, _ := w.Turn(); !w.Keeps(name, w.now, !w.passing) {
+	if name, _ := w.Turn(); !w.KeepsTurn(name, w.now, !w.passing) {
 		w.log = append(w.log, "-"+name)
 	}
 }
@@ -161,7 +161,7 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 1))
 				w.tryAll(0)
 				w.next()
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 			},
 			"a nobody nobody a",
@@ -173,10 +173,10 @@ func TestStories(t *testing.T) {
 				w.fail(2, 0)
 				w.next()
 				w.begin() // nothing has happened
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.begin()
 				w.next()
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.begin() // it is the first
 				w.fail(2, 0)
 				w.next()
@@ -188,15 +188,15 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 2), strict("b", 1))
 				w.tryAll(0)
 				w.now = w.now.Add(time.Minute)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next() // b, which was not looked at for a minute
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.begin()
 				w.next()
 				w.fail(50, 0)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.begin()
 				w.next()
 			},
@@ -206,7 +206,7 @@ func TestStories(t *testing.T) {
 			func(w *world) {
 				w.come(queued("1", strict("a", 2)))
 				w.next()
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.passing = true
 				w.begin()
 			},
@@ -218,7 +218,7 @@ func TestStories(t *testing.T) {
 				w.next()
 				w.fail(2, 0)
 				w.next()
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.begin()
 				w.next()
 			},
@@ -231,7 +231,7 @@ func TestStories(t *testing.T) {
 				w.fail(2, 0)
 				w.has = []Job{queued("1", strict("pod", 0))}
 				w.next()
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.begin()
 				w.next()
 			},
@@ -243,10 +243,10 @@ func TestStories(t *testing.T) {
 				w.next()
 				w.BeginCycle()
 				w.Begin("a", w.now)
-				w.Fail(strict("a", 2), Outcome{Coupled: true}, w.now)
+				w.Fail(strict("a", 2), AttemptFailure{Coupled: true}, w.now)
 				w.tryAll(0)
 				w.BeginCycle()
-				w.Happen(PodsMoved)
+				w.RecordChange(PodsMoved)
 				w.next()
 			},
 			"a b nobody a",
@@ -256,9 +256,9 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 1))
 				w.next()
 				w.BeginCycle()
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.Begin("a", w.now)
-				w.Fail(strict("a", 1), Outcome{}, w.now)
+				w.Fail(strict("a", 1), AttemptFailure{}, w.now)
 				w.next()
 			},
 			"a a",
@@ -269,11 +269,11 @@ func TestStories(t *testing.T) {
 				w.next()
 				w.BeginCycle()
 				w.Begin("a", w.now)
-				w.Fail(strict("a", 1), Outcome{Hopeless: true, Coupled: true}, w.now)
-				w.Happen(Freed)
-				w.Happen(PodsMoved)
+				w.Fail(strict("a", 1), AttemptFailure{Hopeless: true, Coupled: true}, w.now)
+				w.RecordChange(Freed)
+				w.RecordChange(PodsMoved)
 				w.next()
-				w.Happen(NodesChanged)
+				w.RecordChange(NodesChanged)
 				w.next()
 			},
 			"a nobody a",
@@ -282,7 +282,7 @@ func TestStories(t *testing.T) {
 			func(w *world) {
 				w.come(strict("a", 3), strict("b", 2), strict("c", 1))
 				w.tryAll(0) // 100, 99 and 98 members
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.fail(98, 0)
 				w.next()
@@ -294,7 +294,7 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 2), strict("b", 1))
 				w.tryAll(0)
 				w.promised["b"] = true
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.fail(1, 0)
 				w.next()
@@ -306,7 +306,7 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 1))
 				w.next()
 				w.fail(1, time.Second)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.now = w.now.Add(3900 * time.Millisecond)
 				w.next()
 				w.now = w.now.Add(100 * time.Millisecond)
@@ -319,7 +319,7 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 1))
 				w.next()
 				w.fail(1, time.Second)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.come(strict("after", 0), strict("before", 2))
 				w.next()
 				w.fail(5, 0)
@@ -333,7 +333,7 @@ func TestStories(t *testing.T) {
 				w.next()
 				w.come(strict("after", 0))
 				w.fail(1, 10*time.Second)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.now = w.now.Add(patience)
 				w.next()
@@ -345,7 +345,7 @@ func TestStories(t *testing.T) {
 				w.come(queued("1", strict("gang", 1)))
 				w.next()
 				w.fail(1, time.Second)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.has = []Job{queued("2", strict("pod", 0))}
 				w.next()
 				w.now = w.now.Add(patience)
@@ -363,14 +363,14 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 2), strict("b", 1))
 				w.tryAll(0)
 				w.now = w.now.Add(59 * time.Second)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.fail(50, 0)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.now = w.now.Add(time.Second)
 				w.fail(50, 0)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 			},
 			"a b nobody a a b",
@@ -473,7 +473,7 @@ func TestStories(t *testing.T) {
 		"single pods and gangs have their turns by rank": {
 			func(w *world) {
 				w.come(pod("low", 1), strict("gang", 5), pod("high", 9))
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.tryAll(0)
 			},
 			"high gang low nobody",
@@ -481,10 +481,10 @@ func TestStories(t *testing.T) {
 		"a single pod that failed keeps those after it waiting for a moment": {
 			func(w *world) {
 				w.come(pod("high", 9), pod("low", 1))
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.fail(1, 5*time.Millisecond)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.now = w.now.Add(20 * time.Millisecond)
 				w.next()
@@ -497,11 +497,11 @@ func TestStories(t *testing.T) {
 			func(w *world) {
 				w.come(pod("a", 2), pod("b", 1), pod("c", 0))
 				w.tryAll(0)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.BeginCycle()
 				w.Begin("a", w.now)
-				w.Fail(pod("a", 2), Outcome{Shape: Shape{Key: 1, Members: 1, Request: resource.Vector{"gpu": 1}}, Why: 7}, w.now)
+				w.Fail(pod("a", 2), AttemptFailure{Shape: Shape{Key: 1, Members: 1, Request: resource.Vector{"gpu": 1}}, Why: 7}, w.now)
 				w.next()
 			},
 			"a b c nobody a b",
@@ -512,7 +512,7 @@ func TestStories(t *testing.T) {
 				w.tryAll(0)
 				w.log = nil
 				for range 20 {
-					w.Happen(Freed)
+					w.RecordChange(Freed)
 					w.next()
 					w.fail(1, 0)
 					w.next()
@@ -524,12 +524,12 @@ func TestStories(t *testing.T) {
 			func(w *world) {
 				w.come(strict("a", 2), strict("b", 1))
 				w.tryAll(0)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.BeginCycle()
 				w.Begin("a", w.now)
-				w.Happen(PodsMoved)
-				w.Fail(strict("a", 2), Outcome{Shape: Shape{Key: 1, Members: 1, Request: resource.Vector{"gpu": 1}}}, w.now)
+				w.RecordChange(PodsMoved)
+				w.Fail(strict("a", 2), AttemptFailure{Shape: Shape{Key: 1, Members: 1, Request: resource.Vector{"gpu": 1}}}, w.now)
 				w.next()
 			},
 			"a b nobody a nobody",
@@ -539,7 +539,7 @@ func TestStories(t *testing.T) {
 				w.come(pod("high", 9), strict("gang", 5), pod("low", 1))
 				w.tryAll(0)
 				for members := 50; members > 36; members-- {
-					w.Happen(Freed)
+					w.RecordChange(Freed)
 					w.next()
 					w.fail(members, 5*time.Millisecond)
 					w.now = w.now.Add(20 * time.Millisecond)
@@ -551,10 +551,10 @@ func TestStories(t *testing.T) {
 			func(w *world) {
 				w.come(strict("gang", 9), pod("low", 1))
 				w.tryAll(0)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.fail(1, 100*time.Millisecond)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.now = w.now.Add(400 * time.Millisecond)
 				w.next()
@@ -566,7 +566,7 @@ func TestStories(t *testing.T) {
 				w.come(strict("gang", 9), pod("low", 1), pod("lower", 0))
 				w.next()
 				w.fail(1, time.Second)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.now = w.now.Add(patience)
 				w.next()
@@ -583,12 +583,12 @@ func TestStories(t *testing.T) {
 				w.come(strict("a", 9), strict("b", 8), pod("low", 1))
 				w.tryAll(0)
 				for w.log[len(w.log)-1] != "low" {
-					w.Happen(Freed)
+					w.RecordChange(Freed)
 					w.next()
 					w.fail(200, 25*time.Millisecond)
 					if w.next() == "nobody" { // b pauses
 						w.now = w.now.Add(40 * time.Millisecond)
-						w.Happen(Freed)
+						w.RecordChange(Freed)
 						w.next() // a pauses
 						w.now = w.now.Add(60 * time.Millisecond)
 					}
@@ -601,10 +601,10 @@ func TestStories(t *testing.T) {
 				w.come(strict("gang", 9), pod("low", 1))
 				w.tryAll(0)
 				for members := 50; members > 47; members-- {
-					w.Happen(Freed)
+					w.RecordChange(Freed)
 					w.next()
 					w.fail(members, 200*time.Millisecond)
-					w.Happen(Freed)
+					w.RecordChange(Freed)
 					w.next()
 					w.now = w.now.Add(patience)
 					if w.next() == "low" {
@@ -631,7 +631,7 @@ func TestStories(t *testing.T) {
 			func(w *world) {
 				w.come(pod("a", 2), pod("b", 1))
 				w.tryAll(0)
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				w.next()
 				w.fail(1, 0)
 				w.next()
@@ -646,12 +646,12 @@ func TestStories(t *testing.T) {
 				w.tryAll(0)
 				w.making["a"] = true
 				w.BeginCycle()
-				w.Happen(VictimEnded)
+				w.RecordChange(VictimEnded)
 				w.next()
 				w.fail(1, 0)
 				w.next()
 				w.making["a"] = false
-				w.Happen(VictimEnded)
+				w.RecordChange(VictimEnded)
 				w.next()
 			},
 			"a b nobody b nobody a",
@@ -687,7 +687,7 @@ func TestAwaits(t *testing.T) {
 	w.making["a"] = true
 	awaits(true, time.Time{}, "victims make room for it")
 	w.making["a"] = false
-	w.Happen(Freed)
+	w.RecordChange(Freed)
 	awaits(true, w.now.Add(4*time.Second), "something has changed")
 	failed := strict("a", 1)
 	failed.Failures, failed.NotBefore, failed.Changes, failed.Tried = 1, w.now.Add(5*time.Second), 1, true
@@ -714,7 +714,7 @@ func BenchmarkNext(b *testing.B) {
 				w.fail(members, 0)
 			}
 			for b.Loop() {
-				w.Happen(Freed)
+				w.RecordChange(Freed)
 				if _, _, ok, _ := w.Next(w.now, true); !ok {
 					b.Fatal("no job is next")
 				}

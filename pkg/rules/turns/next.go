@@ -37,11 +37,11 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	return j.Job, byPolicy, true, now.Add(showUp)
 }
 
-// Keeps reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not if
+// KeepsTurn reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not if
 // something has happened meanwhile that brings another job before it: that one did not fit in what was free when the
 // job was let in, and may now. The job is a candidate again then. A job that was let in ahead of the first in order, by
 // rules 5 to 7, gives back its turn at most once before its attempt. Turns that the policy has admitted are kept.
-func (l *Line) Keeps(name string, now time.Time, queues bool) bool {
+func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	given := l.turn
 	j := given.of
 	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == l.view.changes || j.ahead && j.gaveBack {

@@ -36,9 +36,9 @@ func PatchStatus(ctx context.Context, c client.Client, before, after client.Obje
 	return c.Status().Patch(ctx, after, patch, client.FieldOwner(FieldOwner))
 }
 
-// Written returns what follows from a write, which what names: it is tried again later if the cache was behind, and not
-// if the object is gone.
-func Written(err error, later time.Duration, what string) (reconcile.Result, error) {
+// WriteResult returns what follows from a write, which what names: it is tried again later if the cache was behind, and
+// not if the object is gone.
+func WriteResult(err error, later time.Duration, what string) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: later}, nil

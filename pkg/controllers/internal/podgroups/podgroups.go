@@ -76,5 +76,5 @@ func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod 
 		return "", nil
 	}
 	groups, err := Read(ctx, live, mapper, key)
-	return groups.Said().Queue, err
+	return groups.Facts().Queue, err
 }

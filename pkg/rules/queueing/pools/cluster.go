@@ -80,7 +80,7 @@ func New(pools []config.Pool) (*Cluster, error) {
 // several reports whether there are pools besides the default one.
 func (c *Cluster) several() bool { return len(c.pools) > 1 }
 
-// Total returns what there is to share, as amounts of pools ([resource.Of]). It must not be
+// Total returns what there is to share, as amounts of pools ([resource.NameInPool]). It must not be
 // changed, and changes with the cluster.
 func (c *Cluster) Total() resource.Vector { return c.total }
 
@@ -142,7 +142,7 @@ func (c *Cluster) SetUnlimited(names map[v1.ResourceName]bool) bool {
 func (c *Cluster) addUnlimited(times int64) {
 	for name := range c.unlimited {
 		for _, p := range c.pools {
-			of := resource.Of(p.name, name)
+			of := resource.NameInPool(p.name, name)
 			if c.total[of] += times * resource.MaxOfOne; c.total[of] == 0 {
 				delete(c.total, of)
 			}

@@ -178,7 +178,7 @@ func (t *tree) divide(parent string, deserved, fair int64) {
 	for i := range claims {
 		claims[i].Least, claims[i].Most = min(entitled[i], now[i]), min(claims[i].Most, now[i])
 	}
-	borrowed := Fill(fair, claims)
+	borrowed := WaterFill(fair, claims)
 	for i := range claims {
 		may := max(entitled[i], borrowed[i]) // less can be borrowed only where more is stated than there is
 		share := t.shares[parent].Own
@@ -203,7 +203,7 @@ func available(capacity int64, claims []Claim, entitled []int64) []int64 {
 	for i := range limited {
 		limited[i].Least, limited[i].Most = min(limited[i].Least, entitled[i]), entitled[i]
 	}
-	return Fill(capacity, limited)
+	return WaterFill(capacity, limited)
 }
 
 // saturated adds up two amounts that are not negative.
@@ -233,7 +233,7 @@ func (t *tree) entitle(names []string, claims []Claim, capacity int64) []int64 {
 			rest, of = append(rest, claim), append(of, i)
 		}
 	}
-	for j, amount := range Fill(capacity, rest) {
+	for j, amount := range WaterFill(capacity, rest) {
 		entitled[of[j]] = amount
 	}
 	return entitled

@@ -10,8 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Standing is what a queue has, and what it deserves.
-type Standing struct {
+// Balance is what a queue has, and what it deserves.
+type Balance struct {
 	// Path is the queue and its ancestors, itself first; empty if they do not lead to the top. The
 	// path of a queue that has children begins with its own pods, as if they were in a queue below it.
 	Path []string
@@ -33,7 +33,7 @@ type Standing struct {
 type Reclaim struct {
 	// need is what the job asks for in all its queues.
 	need      Vector
-	standings map[string]Standing
+	standings map[string]Balance
 	// claims are the queues in which the job asks for something, and their ancestors.
 	claims map[string]claim
 }
@@ -46,7 +46,7 @@ type claim struct{ need, room Vector }
 // stay as they are; promised is what each queue, and all below it, will have beside what runs. It returns nil if one of
 // the queues, with its part of the job, would have more than it deserves of a contested resource that the part needs:
 // nothing is reclaimed for that.
-func NewReclaim(needs map[string]Vector, standings map[string]Standing, promised map[string]Vector) *Reclaim {
+func NewReclaim(needs map[string]Vector, standings map[string]Balance, promised map[string]Vector) *Reclaim {
 	r := &Reclaim{need: Vector{}, standings: standings, claims: map[string]claim{}}
 	for queue, need := range needs {
 		r.need.Add(need, 1)
@@ -128,7 +128,7 @@ func (r *Reclaim) Permits(queue string) bool {
 }
 
 // own returns the standing of a queue's own pods.
-func (r *Reclaim) own(queue string) Standing {
+func (r *Reclaim) own(queue string) Balance {
 	s := r.standings[queue]
 	if len(s.Path) > 0 {
 		s = r.standings[s.Path[0]]
@@ -210,7 +210,7 @@ type grant struct {
 }
 
 // Budget returns what queues may lose, with what runs now.
-func (r *Reclaim) Budget(now map[string]Standing, parts bool) *Budget {
+func (r *Reclaim) Budget(now map[string]Balance, parts bool) *Budget {
 	b := &Budget{Reclaim: r, parts: parts, left: make(map[string]Vector, len(now)), outside: map[string]Vector{}, short: Vector{}}
 	for name, s := range now {
 		left := Vector{}

@@ -77,11 +77,11 @@ func (w *world) running() map[string]int64 {
 	return sums
 }
 
-func (w *world) standings() map[string]Standing {
-	all, shares, running := map[string]Standing{}, w.shares(), w.running()
+func (w *world) standings() map[string]Balance {
+	all, shares, running := map[string]Balance{}, w.shares(), w.running()
 	for name, q := range w.queues {
 		path, _ := Ancestors(w.queues, name)
-		all[name] = Standing{Path: path, Running: gpus(running[name]), Deserved: shares[name].Deserved, Stated: q.Deserved, Contested: shares[name].Contested}
+		all[name] = Balance{Path: path, Running: gpus(running[name]), Deserved: shares[name].Deserved, Stated: q.Deserved, Contested: shares[name].Contested}
 	}
 	return all
 }
@@ -556,7 +556,7 @@ func TestOvershooting(t *testing.T) {
 		return Job{Name: name, Started: time.Unix(second, 0), Amount: amount}
 	}
 	deserved, contested := Vector{gpu: 2, cpu: 3}, map[v1.ResourceName]bool{gpu: true}
-	standings := map[string]Standing{
+	standings := map[string]Balance{
 		"a": {
 			Path: []string{"a"}, Running: Vector{gpu: 5, cpu: 9}, Deserved: deserved, Stated: deserved, Contested: contested,
 		},

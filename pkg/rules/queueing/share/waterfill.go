@@ -19,7 +19,7 @@ type Claim struct {
 	Least, Most int64
 }
 
-// Fill shares out a capacity by water-filling: all claims rise at the speed of their weight, none
+// WaterFill shares out a capacity by water-filling: all claims rise at the speed of their weight, none
 // before the level has reached its Least, none beyond its Most. The amounts given add up to the
 // capacity, or to all that is claimed if that is less. Where Least adds up to more than the
 // capacity, it is filled in the same way from 0.
@@ -27,7 +27,7 @@ type Claim struct {
 // Units that the weights do not divide go one by one to the claim with the highest weight per unit,
 // the unit included (D'Hondt), so that more weight never means less; among equal claims, to the
 // first.
-func Fill(capacity int64, claims []Claim) []int64 {
+func WaterFill(capacity int64, claims []Claim) []int64 {
 	capacity = max(capacity, 0)
 	left, short := capacity, false
 	for _, c := range claims {

@@ -33,7 +33,7 @@ func TestFill(t *testing.T) {
 		"and leasts too":                               {all, []Claim{{1, all, all}, {1, all, all}}, []int64{all/2 + 1, all / 2}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, Fill(c.capacity, c.claims)); diff != "" {
+			if diff := cmp.Diff(c.want, WaterFill(c.capacity, c.claims)); diff != "" {
 				t.Errorf("given (-want +got):\n%s", diff)
 			}
 		})
@@ -87,7 +87,7 @@ func TestFillHolds(t *testing.T) {
 	for seed := range uint64(20000) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		capacity, claims := randomClaims(r)
-		got := Fill(capacity, claims)
+		got := WaterFill(capacity, claims)
 		where := fmt.Sprintf("seed %d: %d among %v", seed, capacity, claims)
 		if diff := cmp.Diff(naive(capacity, claims), got); diff != "" {
 			t.Fatalf("%s (-unit by unit +got):\n%s", where, diff)
@@ -103,10 +103,10 @@ func TestFillHolds(t *testing.T) {
 		heavier := slices.Clone(claims)
 		i := r.IntN(len(claims))
 		heavier[i].Weight += 1 + r.Int64N(3)
-		if more := Fill(capacity, heavier); more[i] < got[i] {
+		if more := WaterFill(capacity, heavier); more[i] < got[i] {
 			t.Errorf("%s: with weight %d claim %d has %d instead of %d", where, heavier[i].Weight, i, more[i], got[i])
 		}
-		richer := Fill(capacity+1, claims)
+		richer := WaterFill(capacity+1, claims)
 		for i := range claims {
 			if richer[i] < got[i] && sum >= 0 && !short(capacity, claims) {
 				t.Errorf("%s: of one unit more claim %d has %d instead of %d", where, i, richer[i], got[i])
@@ -114,7 +114,7 @@ func TestFillHolds(t *testing.T) {
 		}
 		turned := slices.Clone(claims)
 		slices.Reverse(turned)
-		back := Fill(capacity, turned)
+		back := WaterFill(capacity, turned)
 		slices.Reverse(back)
 		for i := range claims {
 			if d := back[i] - got[i]; d < -1 || d > 1 {
@@ -139,6 +139,6 @@ func BenchmarkFill(b *testing.B) {
 		claims[i] = Claim{Weight: 1 + r.Int64N(10), Most: r.Int64N(1 << 40)}
 	}
 	for b.Loop() {
-		Fill(1<<45, claims)
+		WaterFill(1<<45, claims)
 	}
 }

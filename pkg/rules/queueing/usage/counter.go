@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -35,7 +35,7 @@ type Counter struct {
 	caller Caller
 	book   *queueing.Book
 	nodes  *pools.Cluster
-	claims *claims.Claims
+	claims *deviceclaims.Claims
 	pods   map[types.UID]Pod
 	// foreign are the pods of other schedulers.
 	foreign map[types.UID]*v1.Pod
@@ -57,7 +57,7 @@ type Pod struct {
 }
 
 // New returns a counter without pods, whose usages are in the book.
-func New(caller Caller, book *queueing.Book, nodes *pools.Cluster, claimed *claims.Claims) *Counter {
+func New(caller Caller, book *queueing.Book, nodes *pools.Cluster, claimed *deviceclaims.Claims) *Counter {
 	return &Counter{
 		caller: caller, book: book, nodes: nodes, claims: claimed, pods: map[types.UID]Pod{}, foreign: map[types.UID]*v1.Pod{},
 		onNode: Index[string]{}, ofClass: Index[*pools.Class]{}, holds: newHolds(),
@@ -137,7 +137,7 @@ func (c *Counter) leave(class *pools.Class) {
 func (c *Counter) share() { c.book.SetTotal(c.nodes.Total()) }
 
 // Drop stops counting a pod, whoever schedules it. It leaves the pod's usage in the book: the caller then calls
-// [queueing.Book.Gone].
+// [queueing.Book.PodEnded].
 func (c *Counter) Drop(uid types.UID) {
 	others := c.claims.DropPod(uid)
 	c.dropForeign(uid)

@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/claims"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -74,7 +74,7 @@ func newCounted(t *testing.T) *counted {
 	}
 	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.SetQueues(queueing.Queue{Name: "a", Weight: 1}, queueing.Queue{Name: "b", Weight: 1})
-	return &counted{Counter: New(caller{}, book, nodes, claims.New(classes{})), book: book, nodes: nodes}
+	return &counted{Counter: New(caller{}, book, nodes, deviceclaims.New(classes{})), book: book, nodes: nodes}
 }
 
 // countPod counts a pod as scheduler and controller do.
@@ -91,7 +91,7 @@ func (c *counted) countPod(pod *v1.Pod) {
 // gone ends what is counted of a pod.
 func (c *counted) gone(uid types.UID) {
 	c.Drop(uid)
-	c.book.Gone(string(uid), queueing.Moment{})
+	c.book.PodEnded(string(uid), queueing.Moment{})
 }
 
 // again counts pods again that have moved with their node.

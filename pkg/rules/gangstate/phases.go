@@ -2,12 +2,12 @@ package gangstate
 
 import "time"
 
-// settle brings the group of a gang into the phase that the facts call for. It
+// updatePhase brings the group of a gang into the phase that the facts call for. It
 // runs after every input that touched the gang.
-func (s *Gangs) settle(g *gang, now time.Time) {
-	s.tell(g)
+func (s *Gangs) updatePhase(g *gang, now time.Time) {
+	s.markChanged(g)
 	grp := g.group
-	s.tell(grp.gangs[0])
+	s.markChanged(grp.gangs[0])
 	if len(g.members) == 0 {
 		g.missed = time.Time{}
 	}
@@ -54,15 +54,15 @@ func (s *Gangs) noteRunning(g *gang, now time.Time) {
 	}
 	s.admitGang(g)
 	if changed {
-		s.settleAwaiting(g, now)
+		s.updateAwaiting(g, now)
 	}
 }
 
-// settleAwaiting looks again at gangs that name g and are not grouped with it.
-func (s *Gangs) settleAwaiting(g *gang, now time.Time) {
+// updateAwaiting looks again at gangs that name g and are not grouped with it.
+func (s *Gangs) updateAwaiting(g *gang, now time.Time) {
 	for key := range s.naming[g.key] {
 		if other := s.gangs[key]; other != nil && other.group != g.group {
-			s.settle(other, now)
+			s.updatePhase(other, now)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (s *Gangs) afterPlan(grp *group, now time.Time) {
 
 func (s *Gangs) enterPhase(grp *group, next phase, now time.Time) {
 	grp.phase = next
-	s.tell(grp.gangs[0])
+	s.markChanged(grp.gangs[0])
 	s.lead(grp, now)
 }
 
@@ -188,7 +188,7 @@ func (s *Gangs) unreserve(grp *group) {
 		for _, m := range g.members {
 			s.unreserveMember(m)
 		}
-		s.tell(g)
+		s.markChanged(g)
 	}
 	s.admitGroup(grp)
 }

@@ -23,7 +23,7 @@ type Facts struct {
 	// Members are the pods that can make up the minimum: they have not ended, or have succeeded. Aside are those that do
 	// not count for now.
 	Members Count
-	Aside   Aside
+	Aside   UncountedPods
 	// Bound are the members that have a node, or had one to the end.
 	Bound Count
 	// Up are the members that run, or ran to the end.
@@ -39,7 +39,7 @@ type Facts struct {
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
 // before, and is updated with these. What depends on the scheduler's configuration is left out, and so are the
 // problems: the scheduler reports them.
-func Observe(key Key, object *Object, pods []*v1.Pod, history *History) Facts {
+func Observe(key Key, object *PodGroupDescription, pods []*v1.Pod, history *History) Facts {
 	var owner types.UID
 	if object != nil {
 		owner = object.Owner

@@ -55,16 +55,16 @@ func TestAValueOfNoGangOnMembers(t *testing.T) {
 func TestLoweredMinimum(t *testing.T) {
 	roles := func(value string) values { return values{v1alpha1.MinByRoleAnnotation: value} }
 	for sentence, then := range map[string]struct {
-		object Object
+		object PodGroupDescription
 		freed  bool
 	}{
-		"a lower minimum":           {Object{Min: 3, Annotations: roles(`{"worker":2}`)}, true},
-		"a lower minimum of a role": {Object{Min: 4, Annotations: roles(`{"worker":1}`)}, true},
-		"a higher one":              {Object{Min: 4, Annotations: roles(`{"worker":3}`)}, false},
+		"a lower minimum":           {PodGroupDescription{Min: 3, Annotations: roles(`{"worker":2}`)}, true},
+		"a lower minimum of a role": {PodGroupDescription{Min: 4, Annotations: roles(`{"worker":1}`)}, true},
+		"a higher one":              {PodGroupDescription{Min: 4, Annotations: roles(`{"worker":3}`)}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			c := newCluster(t, map[string]int{"n": 4})
-			c.describe("train", &Object{Min: 4, Annotations: roles(`{"worker":2}`)})
+			c.describe("train", &PodGroupDescription{Min: 4, Annotations: roles(`{"worker":2}`)})
 			c.bring(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"), as("worker"))...)
 			then.object.Created = start
 			if e := c.s.Describe(Community, Key{"a", "train"}, &then.object, c.now); e.Freed != then.freed {
@@ -98,7 +98,7 @@ func TestMembersThatDiffer(t *testing.T) {
 		var got []string
 		for _, pod := range c.pods {
 			of("x")(pod)
-			for _, report := range s.See(pod, start).Problems {
+			for _, report := range s.ObservePod(pod, start).Problems {
 				got = append(got, report.Problem.String())
 			}
 		}

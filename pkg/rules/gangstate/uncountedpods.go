@@ -9,8 +9,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// Aside are the pods without a node that do not count as members for now, each by the first of the reasons below.
-type Aside struct {
+// UncountedPods are the pods without a node that do not count as members for now, each by the first of the reasons
+// below.
+type UncountedPods struct {
 	// gated have scheduling gates, claimless lack ResourceClaims from their template, and impossible ask for what no pod
 	// can have: fault is what is wrong with the first of them, and first its name.
 	gated, claimless, impossible int
@@ -20,7 +21,7 @@ type Aside struct {
 
 // add counts a pod without a node, and reports whether it does not count as a member for now. fault is what is wrong
 // with what it asks for; nil for nothing.
-func (a *Aside) add(pod *v1.Pod, fault *resource.Fault) bool {
+func (a *UncountedPods) add(pod *v1.Pod, fault *resource.Fault) bool {
 	switch {
 	case len(pod.Spec.SchedulingGates) > 0:
 		a.gated++
@@ -40,7 +41,7 @@ func (a *Aside) add(pod *v1.Pod, fault *resource.Fault) bool {
 func IsAside(pod *v1.Pod) bool { return isAside(pod, resource.CheckPod(pod)) }
 
 // isAside is IsAside, given what is wrong with what the pod asks for; nil for nothing.
-func isAside(pod *v1.Pod, fault *resource.Fault) bool { return new(Aside).add(pod, fault) }
+func isAside(pod *v1.Pod, fault *resource.Fault) bool { return new(UncountedPods).add(pod, fault) }
 
 // lacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
 // kube-controller-manager has not named all of them in its status. It is not known yet which
@@ -57,7 +58,7 @@ func lacksClaims(pod *v1.Pod) bool {
 }
 
 // aside counts those of the pods of a gang.
-func (g *gang) aside() (a Aside) {
+func (g *gang) aside() (a UncountedPods) {
 	for _, m := range g.sorted(func(m *member) bool { return m.state == Pending && m.lives() }) {
 		a.add(m.pod, m.refused)
 	}
@@ -65,10 +66,10 @@ func (g *gang) aside() (a Aside) {
 }
 
 // N is how many they are.
-func (a *Aside) N() int { return a.gated + a.claimless + a.impossible }
+func (a *UncountedPods) N() int { return a.gated + a.claimless + a.impossible }
 
 // Texts lists them, for [TextIncomplete].
-func (a *Aside) Texts() (texts []string) {
+func (a *UncountedPods) Texts() (texts []string) {
 	if a.gated > 0 {
 		texts = append(texts, fmt.Sprintf("%d with scheduling gates", a.gated))
 	}

@@ -35,9 +35,9 @@ type Ref struct {
 }
 
 // Describe records what a PodGroup says; nil means that there is none.
-func (s *Gangs) Describe(kind Kind, key Key, object *Object, now time.Time) Effects {
+func (s *Gangs) Describe(kind Kind, key Key, object *PodGroupDescription, now time.Time) Effects {
 	if object == nil && s.gangs[key] == nil {
-		return s.take()
+		return s.takeEffects()
 	}
 	g := s.gang(key)
 	madeFor := g.madeFor()
@@ -61,9 +61,9 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, now time.Time) Effe
 			s.reportNative(g, m.pod)
 		}
 	}
-	s.settle(g, now)
+	s.updatePhase(g, now)
 	s.forget(g)
-	return s.take()
+	return s.takeEffects()
 }
 
 // Dissolve records that the pods that name a native PodGroup are in no gang: they go through the
@@ -71,13 +71,13 @@ func (s *Gangs) Describe(kind Kind, key Key, object *Object, now time.Time) Effe
 func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
 	g := s.gangs[key]
 	if g == nil {
-		return s.take()
+		return s.takeEffects()
 	}
 	for _, m := range g.sorted(func(m *member) bool { return sourceOf(m.pod) == FromSchedulingGroup }) {
 		s.leave(m, m.pod, now)
 	}
 	if len(g.members) > 0 {
-		return s.take()
+		return s.takeEffects()
 	}
 	for uid, of := range s.succeeded {
 		if of == g {
@@ -85,9 +85,9 @@ func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
 			delete(s.succeeded, uid)
 		}
 	}
-	s.settle(g, now)
+	s.updatePhase(g, now)
 	s.forget(g)
-	return s.take()
+	return s.takeEffects()
 }
 
 // sourceOf returns the way by which a member joined.
@@ -96,7 +96,7 @@ func sourceOf(pod *v1.Pod) Source {
 	return source
 }
 
-func (g *gang) object() *Object { return g.objects.Object() }
+func (g *gang) object() *PodGroupDescription { return g.objects.Object() }
 
 // ref refers to the PodGroup that describes the gang, if there is one.
 func (g *gang) ref() Ref {
@@ -127,7 +127,7 @@ func compareLast(a, b bool) int {
 }
 
 // listen reads whether a member says anything of its gang, and the minimum that it states and that cannot be used.
-func (m *member) listen() (describes bool, badMin *Problem) {
+func (m *member) listen() (describes bool, badMin *KeyProblem) {
 	m.defines, badMin = definesGang(m.pod)
 	return describesGang(m.pod), badMin
 }
@@ -179,7 +179,7 @@ func (g *gang) defining() *member { return definerOf(g.describers, g.object()) }
 
 // definerOf returns the first of members, in the order in which they may define a gang, if it states a usable minimum,
 // or adds to the PodGroup.
-func definerOf(describers []*member, object *Object) *member {
+func definerOf(describers []*member, object *PodGroupDescription) *member {
 	if len(describers) == 0 || !describers[0].defines && object == nil {
 		return nil
 	}
@@ -235,7 +235,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 // reportRefused reports a member that asks for what no pod can have.
 func (s *Gangs) reportRefused(m *member) {
 	if fault := m.refused; fault != nil {
-		s.report(m.gang, m.pod, &m.told, Problem{Key: fault.Field, Value: fault.Value, Want: fault.Want, Used: "nothing: the pod waits, and is no member for now"})
+		s.report(m.gang, m.pod, &m.told, KeyProblem{Key: fault.Field, Value: fault.Value, Want: fault.Want, Used: "nothing: the pod waits, and is no member for now"})
 	}
 }
 
@@ -247,7 +247,7 @@ type badValue struct{ key, value string }
 const mostTold = 64
 
 // report reports a problem of a pod or of the PodGroup, unless told has it already.
-func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem Problem) {
+func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem KeyProblem) {
 	bad := badValue{problem.Key, problem.Value}
 	if (*told)[bad] {
 		return

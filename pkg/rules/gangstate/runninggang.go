@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Footprint is what runs of a gang.
-type Footprint struct {
+// RunningGang is what runs of a gang.
+type RunningGang struct {
 	Key     Key
 	Created time.Time
 	// Object refers to its PodGroup.
@@ -39,7 +39,7 @@ type Footprint struct {
 
 // RunsSince returns since when the minimum of a gang runs without a break, in whole seconds, as its pods say: the
 // replacement of a member starts it over. It is zero if the minimum does not run, or if that is not known.
-func (f *Footprint) RunsSince() time.Time {
+func (f *RunningGang) RunsSince() time.Time {
 	var bound []time.Time
 	for _, member := range f.Running {
 		if at := BoundAt(member.Pod); !at.IsZero() {
@@ -55,7 +55,7 @@ func (f *Footprint) RunsSince() time.Time {
 }
 
 // Starts reports whether the minimum of a gang has its nodes, and part of it is still on its way there.
-func (f *Footprint) Starts() bool {
+func (f *RunningGang) Starts() bool {
 	on := 0
 	for _, member := range f.Running {
 		if member.Pod.Spec.NodeName != "" {
@@ -67,7 +67,7 @@ func (f *Footprint) Starts() bool {
 }
 
 // Enough reports whether a gang has its minimum without the pods that are ending.
-func (f *Footprint) Enough(ending map[types.UID]bool) bool {
+func (f *RunningGang) Enough(ending map[types.UID]bool) bool {
 	var stays Count
 	for _, member := range f.Running {
 		if !ending[member.Pod.UID] {
@@ -79,12 +79,12 @@ func (f *Footprint) Enough(ending map[types.UID]bool) bool {
 
 // Footprints returns what runs of a gang and of the gangs that start together with it, by key; none
 // if there is no such gang. Gangs whose minimum is not known are left out.
-func (s *Gangs) Footprints(key Key) []Footprint {
+func (s *Gangs) Footprints(key Key) []RunningGang {
 	g := s.gangs[key]
 	if g == nil {
 		return nil
 	}
-	var list []Footprint
+	var list []RunningGang
 	for _, one := range g.group.gangs {
 		if one.spec.Min > 0 {
 			list = append(list, s.footprint(one))
@@ -93,9 +93,9 @@ func (s *Gangs) Footprints(key Key) []Footprint {
 	return list
 }
 
-func (s *Gangs) footprint(g *gang) Footprint {
+func (s *Gangs) footprint(g *gang) RunningGang {
 	done, gone := g.incarnation.counted()
-	f := Footprint{
+	f := RunningGang{
 		Key: g.key, Created: g.created(), Object: g.ref(), Gone: gone.N,
 		RequiredTopology: g.spec.RequiredTopology, Whole: g.spec.Whole, EvictBy: g.spec.EvictBy,
 	}

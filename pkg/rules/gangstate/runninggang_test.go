@@ -55,17 +55,17 @@ func TestRunsSince(t *testing.T) {
 		return running
 	}
 	for sentence, c := range map[string]struct {
-		f    Footprint
+		f    RunningGang
 		want int // seconds; -1 for never
 	}{
-		"one pod":                               {Footprint{Min: 1, Running: at(5)}, 5},
-		"all at once":                           {Footprint{Min: 3, Running: at(5, 5, 5)}, 5},
-		"surplus came later":                    {Footprint{Min: 2, Running: at(90, 5, 6)}, 6},
-		"a member was replaced":                 {Footprint{Min: 3, Running: at(5, 90, 5)}, 90},
-		"the rest of the minimum has succeeded": {Footprint{Min: 0, Running: at(7, 9)}, 7},
-		"less than the minimum runs":            {Footprint{Min: 3, Running: at(5, 5)}, -1},
-		"one is on its way":                     {Footprint{Min: 2, Running: at(5, -1)}, -1},
-		"nothing runs":                          {Footprint{Min: 1}, -1},
+		"one pod":                               {RunningGang{Min: 1, Running: at(5)}, 5},
+		"all at once":                           {RunningGang{Min: 3, Running: at(5, 5, 5)}, 5},
+		"surplus came later":                    {RunningGang{Min: 2, Running: at(90, 5, 6)}, 6},
+		"a member was replaced":                 {RunningGang{Min: 3, Running: at(5, 90, 5)}, 90},
+		"the rest of the minimum has succeeded": {RunningGang{Min: 0, Running: at(7, 9)}, 7},
+		"less than the minimum runs":            {RunningGang{Min: 3, Running: at(5, 5)}, -1},
+		"one is on its way":                     {RunningGang{Min: 2, Running: at(5, -1)}, -1},
+		"nothing runs":                          {RunningGang{Min: 1}, -1},
 	} {
 		want := time.Time{}
 		if c.want >= 0 {
@@ -90,15 +90,15 @@ func TestStarts(t *testing.T) {
 		return list
 	}
 	for sentence, c := range map[string]struct {
-		f    Footprint
+		f    RunningGang
 		want bool
 	}{
-		"one of the minimum is on its way": {Footprint{Min: 3, Running: members(2, 1)}, true},
-		"all are":                          {Footprint{Min: 3, Running: members(0, 3)}, true},
-		"only surplus is":                  {Footprint{Min: 2, Running: members(2, 1)}, false},
-		"all have their nodes":             {Footprint{Min: 3, Running: members(3, 0)}, false},
-		"more than that is missing":        {Footprint{Min: 3, Running: members(1, 1)}, false},
-		"nothing runs":                     {Footprint{Min: 1}, false},
+		"one of the minimum is on its way": {RunningGang{Min: 3, Running: members(2, 1)}, true},
+		"all are":                          {RunningGang{Min: 3, Running: members(0, 3)}, true},
+		"only surplus is":                  {RunningGang{Min: 2, Running: members(2, 1)}, false},
+		"all have their nodes":             {RunningGang{Min: 3, Running: members(3, 0)}, false},
+		"more than that is missing":        {RunningGang{Min: 3, Running: members(1, 1)}, false},
+		"nothing runs":                     {RunningGang{Min: 1}, false},
 	} {
 		if got := c.f.Starts(); got != c.want {
 			t.Errorf("%s: it starts: %t, want %t", sentence, got, c.want)
@@ -168,7 +168,7 @@ func TestPlacing(t *testing.T) {
 
 // TestEnough: a gang has its minimum without the pods that are ending, for each role, too.
 func TestEnough(t *testing.T) {
-	f := Footprint{Min: 2, MinByRole: map[string]int{"leader": 1},
+	f := RunningGang{Min: 2, MinByRole: map[string]int{"leader": 1},
 		Running: []Placed{{Pod: memberPod("0", "leader")}, {Pod: memberPod("1", "")}, {Pod: memberPod("2", "")}}}
 	for ending, want := range map[types.UID]bool{"": true, "0": false, "1": true} {
 		if got := f.Enough(map[types.UID]bool{ending: true}); got != want {

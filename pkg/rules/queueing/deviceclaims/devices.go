@@ -1,4 +1,4 @@
-package claims
+package deviceclaims
 
 import (
 	resourceapi "k8s.io/api/resource/v1"

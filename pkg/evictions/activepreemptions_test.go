@@ -21,7 +21,7 @@ func pods(uids ...types.UID) []*v1.Pod {
 }
 
 func TestUnderway(t *testing.T) {
-	u, now := NewUnderway(), time.Now()
+	u, now := NewActivePreemptions(), time.Now()
 	u.AddVictims(known{}, hold.Holder{Group: "x"}, pods("a", "b", "c"))
 	if n := u.Victims(hold.Holder{Group: "x"}); n != 3 || u.Victims(hold.Holder{Group: "y"}) != 0 {
 		t.Errorf("%d victims of x, %d of y; want 3 and none", n, u.Victims(hold.Holder{Group: "y"}))
@@ -50,7 +50,7 @@ func TestUnderway(t *testing.T) {
 
 // TestOldEvictions: evictions are remembered as long as any cool-down is.
 func TestOldEvictions(t *testing.T) {
-	u, now, gang := NewUnderway(), time.Now(), members("g", 1, 1, "n0")
+	u, now, gang := NewActivePreemptions(), time.Now(), members("g", 1, 1, "n0")
 	u.AddVictims(known{}, hold.Holder{Group: "x"}, gang)
 	u.PodDeleted(gang[0].UID, now)
 	for _, after := range []time.Duration{config.MaxEvictionCooldown, config.MaxEvictionCooldown + 1} {
@@ -65,7 +65,7 @@ func TestOldEvictions(t *testing.T) {
 // TestAwaited: a preemptor awaits a victim until it has ended and the scheduler's cache no longer has it, whichever is
 // known first.
 func TestAwaited(t *testing.T) {
-	u, now, x := NewUnderway(), time.Now(), hold.Holder{Group: "x"}
+	u, now, x := NewActivePreemptions(), time.Now(), hold.Holder{Group: "x"}
 	u.AddVictims(known{}, x, pods("a", "b", "c", "d"))
 	check := func(what string, awaited, victims int) {
 		t.Helper()
@@ -103,7 +103,7 @@ func TestAwaited(t *testing.T) {
 // TestFreed: the time when a victim of a preemptor last ended is remembered for a while; a spared victim does not
 // count.
 func TestFreed(t *testing.T) {
-	u, now := NewUnderway(), time.Now()
+	u, now := NewActivePreemptions(), time.Now()
 	x, y := hold.Holder{Group: "x"}, hold.Holder{Group: "y"}
 	u.AddVictims(known{}, x, pods("a", "b"))
 	u.AddVictims(known{}, y, pods("c", "d"))

@@ -14,9 +14,9 @@ import (
 
 var _ cacheevents.Listener = &Room{}
 
-// Heard notes what may help jobs that did not fit, of all events that the scheduler's cache has taken in. Events that
-// it has not taken in come here later.
-func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
+// HandleEvent notes what may help jobs that did not fit, of all events that the scheduler's cache has taken in. Events
+// that it has not taken in come here later.
+func (r *Room) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	switch event.Resource {
 	case fwk.AssignedPod:
 		if pod, ok := before.(*v1.Pod); ok && event.ActionType == fwk.Delete {
@@ -24,24 +24,24 @@ func (r *Room) Heard(event fwk.ClusterEvent, before, after any) {
 		}
 		switch {
 		case event.ActionType == fwk.Delete && r.victimLeft(before):
-			r.Happen(turns.VictimEnded)
+			r.RecordChange(turns.VictimEnded)
 		case cacheevents.Frees(event) || cacheevents.Ends(before, after):
-			r.Happen(turns.Freed)
+			r.RecordChange(turns.Freed)
 		case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
-			r.Happen(turns.PodsMoved)
+			r.RecordChange(turns.PodsMoved)
 		}
 	case fwk.Node:
 		if cacheevents.NodeHelps(before, after) {
-			r.Happen(turns.NodesChanged)
+			r.RecordChange(turns.NodesChanged)
 		}
 	case fwk.ResourceClaim:
 		if cacheevents.ClaimHelps(before, after) {
-			r.Happen(turns.NodesChanged)
+			r.RecordChange(turns.NodesChanged)
 		}
 	case fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
 		// Members are watched by their gangs.
 	default:
-		r.Happen(turns.NodesChanged) // volumes, kinds and lists of devices
+		r.RecordChange(turns.NodesChanged) // volumes, kinds and lists of devices
 	}
 }
 
@@ -59,8 +59,8 @@ func (r *Room) goesOn(pod *v1.Pod) bool {
 	return err == nil && now.UID == pod.UID && now.DeletionTimestamp == nil
 }
 
-// Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as an outcome.
-func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
+// HandleFailedCycle notes that the cycle of a pod failed: not every cycle of a leader gets as far as an outcome.
+func (r *Room) HandleFailedCycle(ctx context.Context, pod *v1.Pod, why error) {
 	r.gangs.Failed(ctx, pod, why)
 	group, member := r.groupOf(pod)
 	r.locked(func() {
@@ -68,7 +68,7 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 			r.line.PassOver(name)
 		}
 		if r.taken == pod.UID {
-			r.line.Vain()
+			r.line.RecordEmptyAttempt()
 		}
 		if r.IsSingle(pod) {
 			r.failSingle(pod, why)
@@ -76,23 +76,23 @@ func (r *Room) Failed(ctx context.Context, pod *v1.Pod, why error) {
 	})
 }
 
-// Happen notes something that may help jobs that did not fit.
-func (r *Room) Happen(change turns.Change) {
-	r.locked(func() { r.line.Happen(change) })
-	r.Rouse()
+// RecordChange notes something that may help jobs that did not fit.
+func (r *Room) RecordChange(change turns.Change) {
+	r.locked(func() { r.line.RecordChange(change) })
+	r.RequestNext()
 }
 
 // mostTouched is how many groups may have been touched until they are looked at.
 const mostTouched = 1000
 
-// Note takes in what an input to the gangs of a profile says of the groups that wait.
-func (r *Room) Note(profile string, e *gangstate.Effects) {
+// ApplyGangEffects takes in what an input to the gangs of a profile says of the groups that wait.
+func (r *Room) ApplyGangEffects(profile string, e *gangstate.Effects) {
 	if len(e.Missed)+len(e.Changed) == 0 {
 		return
 	}
 	r.locked(func() {
 		for _, missed := range e.Missed {
-			group, outcome := hold.Holder{Profile: profile, Group: missed.Group}, missed.Outcome
+			group, outcome := hold.Holder{Profile: profile, Group: missed.Group}, missed.AttemptFailure
 			if missed.RoomFor != "" {
 				outcome.Holder = hold.Holder{Profile: profile, Group: missed.RoomFor}
 			}
@@ -106,5 +106,5 @@ func (r *Room) Note(profile string, e *gangstate.Effects) {
 			r.refresh(r.clock.Now()) // a standby process never calls Next
 		}
 	})
-	r.Rouse()
+	r.RequestNext()
 }

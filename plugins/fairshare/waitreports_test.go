@@ -201,8 +201,8 @@ type explaining struct {
 	keys chan string
 }
 
-func (e explaining) Wants(pod *v1.Pod) (gangstate.Want, bool) {
-	want := gangstate.Want{Pods: []*v1.Pod{pod}}
+func (e explaining) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
+	want := gangstate.PlacementRequest{Pods: []*v1.Pod{pod}}
 	if key, _, ok := gangstate.KeyOf(pod); ok {
 		want.Job = key.String()
 	}

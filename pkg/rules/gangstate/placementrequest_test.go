@@ -22,11 +22,11 @@ func TestPlaceOfPodsMadeAgain(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newOpen(Defaults{}, Backoff{})
-			s.Describe(Community, key, &Object{Created: c.group, Min: 1}, start)
+			s.Describe(Community, key, &PodGroupDescription{Created: c.group, Min: 1}, start)
 			for i, pod := range c.pods {
-				s.See(pod, start)
+				s.ObservePod(pod, start)
 				if i < len(c.pods)-1 {
-					s.Gone(pod.UID, start)
+					s.PodEnded(pod.UID, start)
 				}
 			}
 			if want, ok := s.Wants(fresh); !ok || !want.Created.Equal(c.want) {

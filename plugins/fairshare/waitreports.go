@@ -50,9 +50,9 @@ func (d *Dispatcher) news() map[string]sets.Set[gangstate.Key] {
 	return gangs
 }
 
-// Keeps returns why a member of a gang waits for its turn, as it was last reported to its users; an empty
+// ReportedWaitReason returns why a member of a gang waits for its turn, as it was last reported to its users; an empty
 // reason means that it does not wait, or not for long.
-func (d *Dispatcher) Keeps(member *v1.Pod) (reason, message string) {
+func (d *Dispatcher) ReportedWaitReason(member *v1.Pod) (reason, message string) {
 	defer d.lock()()
 	said, message := d.book.LastReported(string(member.UID))
 	return string(said), message
@@ -74,10 +74,10 @@ func (d *Dispatcher) Limits(pods []*v1.Pod) (reason, message string) {
 	return "", ""
 }
 
-// Kept returns why a pod, or its gang, waits for its turn now, whether or not that was reported to its users, and
-// whether it waits until a user changes its queue. An empty reason means that it does not wait, or that queues have not
-// been read.
-func (d *Dispatcher) Kept(pod *v1.Pod) (reason, message string, shut bool) {
+// CurrentWaitReason returns why a pod, or its gang, waits for its turn now, whether or not that was reported to its
+// users, and whether it waits until a user changes its queue. An empty reason means that it does not wait, or that
+// queues have not been read.
+func (d *Dispatcher) CurrentWaitReason(pod *v1.Pod) (reason, message string, shut bool) {
 	defer d.lock()()
 	usage, counted := d.book.Counted(string(pod.UID))
 	if !d.opened || !counted {

@@ -28,11 +28,11 @@ type hoarding struct {
 	begun  bool
 }
 
-func (h *hoarding) Wants(pod *v1.Pod) (gangstate.Want, bool) {
+func (h *hoarding) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
 	if pod.Labels["gang"] == "" {
-		return gangstate.Want{Pods: []*v1.Pod{pod}}, true
+		return gangstate.PlacementRequest{Pods: []*v1.Pod{pod}}, true
 	}
-	want := gangstate.Want{Job: "g", Begun: h.begun}
+	want := gangstate.PlacementRequest{Job: "g", Begun: h.begun}
 	for _, p := range h.pods {
 		if !h.placed[p.Name] {
 			want.Pods = append(want.Pods, p)
@@ -189,7 +189,7 @@ type mending struct {
 	gangs *gangstate.Gangs
 }
 
-func (m mending) Wants(pod *v1.Pod) (gangstate.Want, bool) { return m.gangs.Wants(pod) }
+func (m mending) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) { return m.gangs.Wants(pod) }
 
 // TestMends: a pod that replaces a lost member of a running gang is admitted at once, however much its queue has by
 // now; members beyond the minimum wait.
@@ -202,7 +202,7 @@ func TestMends(t *testing.T) {
 		p := pod(name, "a", 1, node)
 		p.Annotations = map[string]string{v1alpha1.GangNameAnnotation: "g", v1alpha1.MinAvailableAnnotation: "4"}
 		d.seeAll(p)
-		m.gangs.See(p, time.Now())
+		m.gangs.ObservePod(p, time.Now())
 		return p
 	}
 	lost := see("g0", "all")
@@ -215,7 +215,7 @@ func TestMends(t *testing.T) {
 	}
 	d.seeAll(pod("another", "a", 1, "all"))
 	d.podGone(lost)
-	m.gangs.Gone("g0", time.Now())
+	m.gangs.PodEnded("g0", time.Now())
 	if why := d.comes(extra); why != "" {
 		t.Errorf("one is lost, and who makes up for it hears %q", why)
 	}
@@ -283,7 +283,7 @@ func TestUnknownQueues(t *testing.T) {
 }
 
 // put holds a node, and drop gives it back, whatever the reason of the hold.
-func put(h *ledger.Holds, one hold.Hold) {
+func put(h *ledger.Shared, one hold.Hold) {
 	if one.Reason == hold.Nomination {
 		h.Nominate(one)
 	} else {
@@ -291,7 +291,7 @@ func put(h *ledger.Holds, one hold.Hold) {
 	}
 }
 
-func drop(h *ledger.Holds, pod types.UID) {
+func drop(h *ledger.Shared, pod types.UID) {
 	h.Release(pod)
 	h.DropNomination(pod)
 }

@@ -50,7 +50,7 @@ func (b *Book) Offer(offered Job, at Moment) {
 // First returns the job whose turn it is, if the window has room for another one; candidates, and jobs that have begun
 // already, need no room. It is false if there is none. Jobs that would not come if they were called do not wait any
 // more then; see the effects.
-func (b *Book) First(at Moment, which turns.Which) (first Job, ok bool, e Effects) {
+func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Effects) {
 	for b.phases[Waiting]+len(b.candidates) > 0 {
 		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.phases[Admitted] < b.limits.Window, now: at.Now}
 		var next *job
@@ -140,9 +140,9 @@ func (b *Book) stopWaiting(j *job, at Moment) {
 	}
 }
 
-// Find records what was found about a pod in its cycle: it has to wait until others of its queue have made way, or
-// its gang would not fit on an empty cluster. It counts until Fail.
-func (b *Book) Find(pod string, refused, hopeless bool) {
+// RecordFinding records what was found about a pod in its cycle: it has to wait until others of its queue have made
+// way, or its gang would not fit on an empty cluster. It counts until Fail.
+func (b *Book) RecordFinding(pod string, refused, hopeless bool) {
 	if u, known := b.usages[pod]; known {
 		u.refused, u.hopeless = u.refused || refused, u.hopeless || hopeless
 		b.usages[pod] = u
@@ -200,8 +200,8 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	return b.take()
 }
 
-// Gone records that a pod is gone, or has ended.
-func (b *Book) Gone(pod string, at Moment) Effects {
+// PodEnded records that a pod is gone, or has ended.
+func (b *Book) PodEnded(pod string, at Moment) Effects {
 	if u, known := b.usages[pod]; known {
 		b.Uncount(pod)
 		delete(b.missed, u.Job) // if it is still there it will be missed again

@@ -36,7 +36,7 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 	}
 	s := newOpen(Defaults{}, Backoff{})
 	for _, pod := range pods {
-		s.See(pod, start)
+		s.ObservePod(pod, start)
 	}
 	if g := s.gangs[Key{"a", "x"}]; g.spec.Min != 3 || g.definer.pod != pods[1] {
 		t.Errorf("the scheduler: defined by %s with a minimum of %d", g.definer.pod.Name, g.spec.Min)
@@ -60,7 +60,7 @@ func TestMembersBeingDeleted(t *testing.T) {
 			s, now := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
 			for _, pod := range c.pods {
 				if now[pod.UID] = pod; !hasEnded(pod) {
-					s.See(pod, start)
+					s.ObservePod(pod, start)
 				}
 			}
 			f := Observe(Key{"a", "x"}, nil, slices.Collect(maps.Values(now)), &History{})
@@ -77,11 +77,11 @@ func TestObserveAJobMadeAgain(t *testing.T) {
 	pods := []*v1.Pod{podOf("a", byJob("old"), bindTo("n", 0)), podOf("b", byJob("old"), bindTo("n", 0)), podOf("c", byJob("new"))}
 	key, history := Key{"a", "job.train"}, &History{}
 	for owner, want := range map[types.UID]int{"old": 2, "new": 0} {
-		f := Observe(key, &Object{Min: 2, Owner: owner}, pods, history)
+		f := Observe(key, &PodGroupDescription{Min: 2, Owner: owner}, pods, history)
 		s := newOpen(Defaults{}, Backoff{})
-		s.Describe(Community, key, &Object{Min: 2, Owner: owner}, start)
+		s.Describe(Community, key, &PodGroupDescription{Min: 2, Owner: owner}, start)
 		for _, pod := range pods {
-			s.See(pod, start)
+			s.ObservePod(pod, start)
 		}
 		if got := s.gangs[key].runningOrSucceeded().N; f.Bound.N != want || got != want {
 			t.Errorf("made for the %s one: %d are observed to be bound, the scheduler has %d, want %d", owner, f.Bound.N, got, want)
@@ -147,9 +147,9 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 4))
 		s, pods, key := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}, Key{"a", "x"}
 		history := &History{}
-		var object *Object
+		var object *PodGroupDescription
 		if random.IntN(2) == 0 {
-			object = &Object{Min: int32(random.IntN(4)), Annotations: randomPod(random, "").Annotations}
+			object = &PodGroupDescription{Min: int32(random.IntN(4)), Annotations: randomPod(random, "").Annotations}
 		}
 		for range 1 + random.IntN(12) {
 			pod := randomPod(random, fmt.Sprintf("p-%d", random.IntN(12)))
@@ -160,10 +160,10 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			}
 			pods[pod.UID] = pod
 			if hasEnded(pod) {
-				s.Gone(pod.UID, start)
+				s.PodEnded(pod.UID, start)
 			}
 			if pod.Status.Phase != v1.PodFailed {
-				s.See(pod, start)
+				s.ObservePod(pod, start)
 			}
 			Observe(key, nil, slices.Collect(maps.Values(pods)), history)
 		}
@@ -178,7 +178,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			Spec           Spec
 			Min, Succeeded int
 			Members, Bound Count
-			Aside          Aside
+			Aside          UncountedPods
 		}
 		observed := seen{Spec: f.Spec, Min: f.Stage.Min, Succeeded: f.Succeeded, Members: f.Members, Bound: f.Bound, Aside: f.Aside}
 		bound := g.runningOrSucceeded()
@@ -191,7 +191,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		for _, m := range g.sorted((*member).lives) {
 			known.Order = append(known.Order, m.pod.Name)
 		}
-		if diff := cmp.Diff(observed, known, cmp.AllowUnexported(Aside{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(observed, known, cmp.AllowUnexported(UncountedPods{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("seed %d: (-observed +known to the scheduler)\n%s", seed, diff)
 		}
 	}
@@ -212,7 +212,7 @@ func TestObserveReplaced(t *testing.T) {
 		"another Job has that number":  {[]*v1.Pod{podOf("a", byJob("i"), number(0), failed), podOf("c", byJob("i"), number(1)), podOf("b", byJob("j"), number(0))}, 3},
 		"its Job does not number them": {[]*v1.Pod{podOf("a", byJob("j"), failed), podOf("b", byJob("j"))}, 2},
 	} {
-		if f := Observe(Key{"a", "x"}, &Object{Min: 3}, c.pods, &History{}); f.All.N != c.all || f.Failed != 1 {
+		if f := Observe(Key{"a", "x"}, &PodGroupDescription{Min: 3}, c.pods, &History{}); f.All.N != c.all || f.Failed != 1 {
 			t.Errorf("%s: %d in all, %d failed; want %d, 1", sentence, f.All.N, f.Failed, c.all)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
-// Want is what is to be placed if a pod that the gate lets through is scheduled.
-type Want struct {
+// PlacementRequest is what is to be placed if a pod that the gate lets through is scheduled.
+type PlacementRequest struct {
 	// Job names what is placed together: the group of the pod's gang; empty for a pod that is in
 	// none.
 	Job string
@@ -35,18 +35,18 @@ type Want struct {
 
 // Wants returns what is to be placed if a pod is scheduled; false for a pod whose place is decided:
 // it follows a plan.
-func (s *Gangs) Wants(pod *v1.Pod) (Want, bool) {
+func (s *Gangs) Wants(pod *v1.Pod) (PlacementRequest, bool) {
 	m := s.memberOf(pod)
 	switch {
 	case m == nil:
-		return Want{Pods: []*v1.Pod{pod}}, true
+		return PlacementRequest{Pods: []*v1.Pod{pod}}, true
 	case m.state != Pending:
-		return Want{}, false
+		return PlacementRequest{}, false
 	case m.gang.hasStarted():
 		reaches, mends := m.gang.makesUp(m.pod)
-		return Want{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends, Never: m.gang.spec.Never}, true
+		return PlacementRequest{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches, Begun: mends, Never: m.gang.spec.Never}, true
 	}
-	want := Want{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Created: m.gang.group.created(), Parts: !m.gang.group.strict()}
+	want := PlacementRequest{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(), Created: m.gang.group.created(), Parts: !m.gang.group.strict()}
 	for _, g := range m.gang.group.gangs {
 		want.Never = want.Never || g.spec.Never
 		want.Created = times.Earlier(want.Created, g.oldest)

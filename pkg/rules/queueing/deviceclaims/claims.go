@@ -1,10 +1,10 @@
-// Package claims counts the devices that pods ask for by ResourceClaims as amounts of resources, beside what they
+// Package deviceclaims counts the devices that pods ask for by ResourceClaims as amounts of resources, beside what they
 // request.
 //
 // A claim counts once, for the first of the pods that name it, whatever the order in which objects come. While none of
 // them has a node it counts once for each gang, and each pod in none: any of these may be the first. The package looks
 // nothing up: its caller passes in claims, templates and pods.
-package claims
+package deviceclaims
 
 import (
 	"cmp"

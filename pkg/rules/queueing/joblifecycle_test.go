@@ -68,8 +68,8 @@ func TestTransitions(t *testing.T) {
 	look := func(s *scene) called { s.room(true); return s.Look(s.at()) }
 	tick := func(s *scene) called { return s.after(time.Second) }
 	fail := func(s *scene) called { return s.failNow("p1", Failure{Gang: s.offer.Gang}, s.at()) }
-	refused := func(s *scene) called { s.Find("p1", true, false); return fail(s) }
-	hopeless := func(s *scene) called { s.Find("p1", false, true); return fail(s) }
+	refused := func(s *scene) called { s.RecordFinding("p1", true, false); return fail(s) }
+	hopeless := func(s *scene) called { s.RecordFinding("p1", false, true); return fail(s) }
 	gone := func(pods ...string) func(*scene) called {
 		return func(s *scene) (e called) {
 			for _, pod := range pods {
@@ -116,7 +116,7 @@ func TestTransitions(t *testing.T) {
 		do     func(*scene) called
 		want   Phase
 		effect called
-		demand Demand // of p2, if it is there
+		demand DemandScope // of p2, if it is there
 	}{
 		"it comes, and it is its turn":                      {from: Outside, do: come, want: Admitted, effect: called{Began: began}},
 		"it comes, and the window has no room":              {from: Outside, do: comeLate, want: Waiting},
@@ -192,7 +192,7 @@ func TestTransitions(t *testing.T) {
 // refused.
 func TestPatience(t *testing.T) {
 	s := newScene(Admitted, false)
-	s.Find("p1", true, false)
+	s.RecordFinding("p1", true, false)
 	s.failNow("p1", Failure{}, s.at())
 	s.room(false)
 	s.Come(s.offer, s.at())
@@ -306,6 +306,6 @@ func TestWaitedFor(t *testing.T) {
 }
 
 // partOf returns the usage of a pod of a job that runs.
-func partOf(job string, demand Demand) Usage {
+func partOf(job string, demand DemandScope) Usage {
 	return Usage{Queue: "default", Job: job, Amount: gpus(1), Runs: true, Demand: demand}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// Underway tracks the preemptions of all profiles whose victims have not all ended. It is safe for concurrent use.
-type Underway struct {
+// ActivePreemptions tracks the preemptions of all profiles whose victims have not all ended. It is safe for concurrent
+// use.
+type ActivePreemptions struct {
 	mu sync.Mutex
 	// victims have not ended, or have ended recently: the scheduler's cache, and the gangs' member counts, may still have
 	// them. byHolder has the same by preemptor.
@@ -58,9 +59,9 @@ const endedFor = 30 * time.Second
 // cautiousFor is how long every pod gets its own dry run after an unpredicted refusal.
 const cautiousFor = time.Hour
 
-// NewUnderway returns an empty Underway.
-func NewUnderway() *Underway {
-	return &Underway{
+// NewActivePreemptions returns an empty Underway.
+func NewActivePreemptions() *ActivePreemptions {
+	return &ActivePreemptions{
 		victims: map[types.UID]*victimRecord{}, byHolder: map[hold.Holder]map[types.UID]*victimRecord{},
 		evicted: map[Owner]recentEviction{}, refused: map[types.UID]time.Time{}, invalidated: map[hold.Holder]bool{},
 	}
@@ -68,7 +69,7 @@ func NewUnderway() *Underway {
 
 // AddVictims adds victims of a preemptor, without those that have ended since they were chosen. They are no longer
 // another preemptor's, though others may rely on their end.
-func (u *Underway) AddVictims(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
+func (u *ActivePreemptions) AddVictims(gangs Gangs, holder hold.Holder, victims []*v1.Pod) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
@@ -90,7 +91,7 @@ func (u *Underway) AddVictims(gangs Gangs, holder hold.Holder, victims []*v1.Pod
 
 // RelyOn records that a preemptor's decision relies on the end of victims of others: they are evicted even if those
 // others no longer need it. It returns false, and records nothing, if one of them has been released.
-func (u *Underway) RelyOn(holder hold.Holder, claim uint64, victims []types.UID) bool {
+func (u *ActivePreemptions) RelyOn(holder hold.Holder, claim uint64, victims []types.UID) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, pod := range victims {
@@ -105,7 +106,7 @@ func (u *Underway) RelyOn(holder hold.Holder, claim uint64, victims []types.UID)
 }
 
 // ReliedOnBy returns the decisions of others that rely on the end of some of these victims, by holder.
-func (u *Underway) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
+func (u *ActivePreemptions) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	by := map[hold.Holder]uint64{}
@@ -120,7 +121,7 @@ func (u *Underway) ReliedOnBy(victims []*v1.Pod) map[hold.Holder]uint64 {
 }
 
 // PodDeleted records that a pod has ended, if it is a victim.
-func (u *Underway) PodDeleted(pod types.UID, now time.Time) {
+func (u *ActivePreemptions) PodDeleted(pod types.UID, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.end(pod, now)
@@ -128,7 +129,7 @@ func (u *Underway) PodDeleted(pod types.UID, now time.Time) {
 
 // LeftCache records that the scheduler's cache no longer has a pod on a node. It reports whether the pod is a victim,
 // or was one until recently. Watchers see an end in any order: this may be the first call.
-func (u *Underway) LeftCache(pod types.UID, now time.Time) bool {
+func (u *ActivePreemptions) LeftCache(pod types.UID, now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	victim := u.end(pod, now)
@@ -139,7 +140,7 @@ func (u *Underway) LeftCache(pod types.UID, now time.Time) bool {
 }
 
 // end returns the record of a victim that has ended; nil for any other pod.
-func (u *Underway) end(pod types.UID, now time.Time) *victimRecord {
+func (u *ActivePreemptions) end(pod types.UID, now time.Time) *victimRecord {
 	victim := u.victims[pod]
 	if victim == nil || victim.hasEnded() {
 		return victim
@@ -152,7 +153,7 @@ func (u *Underway) end(pod types.UID, now time.Time) *victimRecord {
 }
 
 // dropOldEnded drops the victims that ended long ago, and evictions older than any cool-down.
-func (u *Underway) dropOldEnded(now time.Time) {
+func (u *ActivePreemptions) dropOldEnded(now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for pod, one := range u.victims {
@@ -167,7 +168,7 @@ func (u *Underway) dropOldEnded(now time.Time) {
 // LastEvicted returns when pods of a gang last ended as victims of a preemptor other than but, as far as this process
 // has seen in the last day; zero for never. A preemptor some of whose victims have ended may evict the rest, until it
 // has concluded.
-func (u *Underway) LastEvicted(of Owner, but hold.Holder) time.Time {
+func (u *ActivePreemptions) LastEvicted(of Owner, but hold.Holder) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if last := u.evicted[of]; last.holder != but {
@@ -178,7 +179,7 @@ func (u *Underway) LastEvicted(of Owner, but hold.Holder) time.Time {
 
 // Conclude records that no decision of a preemptor stands. What was evicted for it then counts like what was evicted
 // for others: it may start anew, or run again under its name.
-func (u *Underway) Conclude(holder hold.Holder) {
+func (u *ActivePreemptions) Conclude(holder hold.Holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for of, last := range u.evicted {
@@ -189,7 +190,7 @@ func (u *Underway) Conclude(holder hold.Holder) {
 }
 
 // refuse records that the eviction of a victim was refused.
-func (u *Underway) refuse(victim types.UID, now time.Time) {
+func (u *ActivePreemptions) refuse(victim types.UID, now time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.refused[victim] = now
@@ -197,7 +198,7 @@ func (u *Underway) refuse(victim types.UID, now time.Time) {
 }
 
 // refuseUnexpectedly records that the eviction of a victim was refused although no dry run had predicted it.
-func (u *Underway) refuseUnexpectedly(victim types.UID, now time.Time) {
+func (u *ActivePreemptions) refuseUnexpectedly(victim types.UID, now time.Time) {
 	u.mu.Lock()
 	u.unexpected = now
 	u.mu.Unlock()
@@ -205,7 +206,7 @@ func (u *Underway) refuseUnexpectedly(victim types.UID, now time.Time) {
 }
 
 // cautious reports whether an unpredicted refusal happened within cautiousFor.
-func (u *Underway) cautious(now time.Time) bool {
+func (u *ActivePreemptions) cautious(now time.Time) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return !u.unexpected.IsZero() && now.Sub(u.unexpected) < cautiousFor
@@ -213,7 +214,7 @@ func (u *Underway) cautious(now time.Time) bool {
 
 // LastFreed returns when a victim of a preemptor last ended; zero if that is longer ago than any watcher lags, or never
 // happened.
-func (u *Underway) LastFreed(holder hold.Holder) (last time.Time) {
+func (u *ActivePreemptions) LastFreed(holder hold.Holder) (last time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, one := range u.byHolder[holder] {
@@ -225,7 +226,7 @@ func (u *Underway) LastFreed(holder hold.Holder) (last time.Time) {
 }
 
 // Refusals lists the pods whose eviction was refused recently.
-func (u *Underway) Refusals(now time.Time) map[types.UID]bool {
+func (u *ActivePreemptions) Refusals(now time.Time) map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	list := map[types.UID]bool{}
@@ -240,7 +241,7 @@ func (u *Underway) Refusals(now time.Time) map[types.UID]bool {
 }
 
 // Release records that a victim does not end.
-func (u *Underway) Release(victim types.UID) {
+func (u *ActivePreemptions) Release(victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.release(victim)
@@ -248,7 +249,7 @@ func (u *Underway) Release(victim types.UID) {
 
 // ReleaseFrom records that a victim of a preemptor does not end. It ignores a victim that is another preemptor's by
 // now.
-func (u *Underway) ReleaseFrom(holder hold.Holder, victim types.UID) {
+func (u *ActivePreemptions) ReleaseFrom(holder hold.Holder, victim types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if one := u.victims[victim]; one != nil && one.holder == holder {
@@ -257,7 +258,7 @@ func (u *Underway) ReleaseFrom(holder hold.Holder, victim types.UID) {
 }
 
 // TakeInvalidated returns and clears the holders of a profile whose decisions relied on released victims of others.
-func (u *Underway) TakeInvalidated(profile string) (holders []hold.Holder) {
+func (u *ActivePreemptions) TakeInvalidated(profile string) (holders []hold.Holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for holder := range u.invalidated {
@@ -269,7 +270,7 @@ func (u *Underway) TakeInvalidated(profile string) (holders []hold.Holder) {
 	return holders
 }
 
-func (u *Underway) release(victim types.UID) {
+func (u *ActivePreemptions) release(victim types.UID) {
 	one := u.victims[victim]
 	if one == nil || one.hasEnded() {
 		return
@@ -280,7 +281,7 @@ func (u *Underway) release(victim types.UID) {
 	u.remove(victim)
 }
 
-func (u *Underway) remove(victim types.UID) {
+func (u *ActivePreemptions) remove(victim types.UID) {
 	holder := u.victims[victim].holder
 	delete(u.victims, victim)
 	if delete(u.byHolder[holder], victim); len(u.byHolder[holder]) == 0 {
@@ -289,19 +290,19 @@ func (u *Underway) remove(victim types.UID) {
 }
 
 // Victims returns how many victims of a preemptor have not ended.
-func (u *Underway) Victims(holder hold.Holder) int { return len(u.VictimsOf(holder)) }
+func (u *ActivePreemptions) Victims(holder hold.Holder) int { return len(u.VictimsOf(holder)) }
 
 // VictimsOf lists the victims of a preemptor that have not ended.
-func (u *Underway) VictimsOf(holder hold.Holder) []types.UID {
+func (u *ActivePreemptions) VictimsOf(holder hold.Holder) []types.UID {
 	return u.listOf(holder, func(one *victimRecord) bool { return !one.hasEnded() })
 }
 
 // Awaited returns how many victims of a preemptor have not ended, or are still in the scheduler's cache.
-func (u *Underway) Awaited(holder hold.Holder) int {
+func (u *ActivePreemptions) Awaited(holder hold.Holder) int {
 	return len(u.listOf(holder, func(one *victimRecord) bool { return !one.leftCache }))
 }
 
-func (u *Underway) listOf(holder hold.Holder, is func(*victimRecord) bool) (victims []types.UID) {
+func (u *ActivePreemptions) listOf(holder hold.Holder, is func(*victimRecord) bool) (victims []types.UID) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for pod, one := range u.byHolder[holder] {
@@ -313,7 +314,7 @@ func (u *Underway) listOf(holder hold.Holder, is func(*victimRecord) bool) (vict
 }
 
 // All lists the victims, including those that have ended recently.
-func (u *Underway) All() map[types.UID]bool {
+func (u *ActivePreemptions) All() map[types.UID]bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	all := make(map[types.UID]bool, len(u.victims))
