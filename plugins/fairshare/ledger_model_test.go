@@ -189,7 +189,7 @@ type gangsOf struct {
 	c *chaos
 }
 
-func (g gangsOf) Said(_ string, key gangstate.Key) gangstate.PodGroupFacts {
+func (g gangsOf) PodGroupFacts(_ string, key gangstate.Key) gangstate.PodGroupFacts {
 	return gangstate.PodGroupFacts{Queue: g.c.gangs[key.Name]}
 }
 
