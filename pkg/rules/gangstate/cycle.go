@@ -134,13 +134,12 @@ func (s *Gangs) Planned(a *Attempt, o Outcome, now time.Time) (map[types.UID]str
 		return nil, s.takeEffects()
 	}
 	hopeless := o.Hopeless && !o.Complete
-	keep := o.Complete || !grp.strict() && !hopeless
 	accepted := map[types.UID]string{}
 	if o.FromScratch {
 		s.releasePlans(grp)
 	}
 	given := slices.Clone(s.effects.Unhold)
-	if keep {
+	if grp.keeps(o) {
 		accepted = s.accept(grp, o.Nodes)
 		if o.Complete && leader.state == Planned && s.turns.mayClaim(leader) {
 			s.turns.take(leader) // it is in its cycle

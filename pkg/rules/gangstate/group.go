@@ -72,11 +72,6 @@ func (g *group) releasable() bool {
 	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool { return !gang.releasable() })
 }
 
-// strict reports whether a group is Strict: it is NonStrict only if all its gangs are.
-func (g *group) strict() bool {
-	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
-}
-
 // sum adds up something of the gangs.
 func (g *group) sum(of func(*gang) int) (n int) {
 	for _, gang := range g.gangs {
@@ -101,12 +96,6 @@ func (g *group) waiting(state State) int {
 		}
 		return gang.byState[state].N
 	})
-}
-
-// holdsPart reports whether the group has accumulated capacity that does not suffice, and is not on
-// its way. It may wait for its turn, or have it.
-func (g *group) holdsPart() bool {
-	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == awaiting || g.phase == inTurn && g.replans == 0)
 }
 
 // need returns the number of members that a plan has to place.

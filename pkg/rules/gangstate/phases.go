@@ -166,15 +166,6 @@ func (s *Gangs) failRound(grp *group, now time.Time) {
 	s.rest(grp, now)
 }
 
-// rest ends a round. A Strict group gives back what it holds, a NonStrict one keeps it.
-func (s *Gangs) rest(grp *group, now time.Time) {
-	grp.replans = 0
-	s.enterPhase(grp, awaiting, now)
-	if grp.strict() {
-		s.unreserve(grp)
-	}
-}
-
 // unreserve voids the plan of a group and takes back what its members hold, except
 // in gangs that run already: those are past the group's minimum.
 func (s *Gangs) unreserve(grp *group) {
