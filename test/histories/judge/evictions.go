@@ -354,7 +354,7 @@ func (w *world) deserved(waiting []unit) map[string]float64 {
 	}
 	for _, u := range waiting {
 		if w.fits(u, empty) && w.allowed(u.queue) >= u.need() {
-			asks[u.queue] += float64(u.need())
+			asks[u.queue] += float64(int64(len(u.pods)) * u.size) // members beyond the minimum ask, too
 		}
 	}
 	for name := range asks {
