@@ -275,15 +275,15 @@ func (b *Book) whole(j *job, at Moment) bool {
 }
 
 // retry brings back jobs that have failed and may reclaim by now, of which no event of the cluster says so: their queue
-// deserves more, or another lets them take back what it kept.
+// deserves more, or there is more to reclaim.
 func (b *Book) retry(at Moment) {
-	lends := b.lends
-	b.lends = false
+	reclaimable := b.reclaimable
+	b.reclaimable = false
 	for _, j := range b.timed {
 		if j.phase != Failed {
 			continue
 		}
-		waits, grows := at.Waits(j.Pod), lends
+		waits, grows := at.Waits(j.Pod), reclaimable && b.mayReclaim(j)
 		for resource, amount := range b.own(j.Queue).Deserved {
 			grows = grows || amount > j.deserved[resource]
 			j.deserved[resource] = min(amount, j.deserved[resource])
@@ -301,4 +301,15 @@ func (b *Book) retry(at Moment) {
 		}
 		b.end(j)
 	}
+}
+
+// mayReclaim reports whether a job's queue would have no more than it deserves with the pod that speaks for the job.
+func (b *Book) mayReclaim(j *job) bool {
+	has, deserved := b.queue(j.Queue).mine, b.own(j.Queue).Deserved
+	for name, amount := range b.usages[j.Pod].Amount {
+		if has[name]+amount > deserved[name] {
+			return false
+		}
+	}
+	return true
 }

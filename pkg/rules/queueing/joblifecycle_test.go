@@ -98,6 +98,16 @@ func TestTransitions(t *testing.T) {
 		s.SetQueues(Queue{Name: "kept", Weight: 1})
 		return tick(s)
 	}
+	placed := func(s *scene) called {
+		s.Count("other", Usage{Queue: "a", Job: "other", Amount: gpus(1), Promised: true})
+		tick(s)
+		s.Count("other", Usage{Queue: "a", Job: "other", Amount: gpus(1), Runs: true})
+		return tick(s)
+	}
+	full := func(s *scene) called {
+		s.Count("own", Usage{Queue: "b", Amount: gpus(3), Runs: true})
+		return placed(s)
+	}
 	usage := func(pods []string, us ...Usage) func(*scene) called {
 		return func(s *scene) called {
 			for _, u := range us {
@@ -163,6 +173,8 @@ func TestTransitions(t *testing.T) {
 		"it has failed, and a queue lends what it kept":  {from: Failed, do: lends, want: Outside, effect: called{Call: []string{"p1"}}, demand: Idle},
 		"a gang has failed, and a queue lends":           {from: Failed, gang: true, do: lends, want: Failed, effect: called{Retry: true}, demand: Idle},
 		"a queue has lent, and a gang has failed since":  {from: Failed, gang: true, do: func(s *scene) called { lends(s); return tick(s) }, want: Failed, demand: Idle},
+		"it has failed, and what was promised runs":      {from: Failed, do: placed, want: Outside, effect: called{Call: []string{"p1"}}, demand: Idle},
+		"... and its queue has all that it deserves":     {from: Failed, do: full, want: Failed, demand: Idle},
 		"it has failed, and its pod waits no more":       {from: Failed, do: without(more(tick), "p1"), want: Outside, demand: Idle},
 		"it has failed, and its pod is gone":             {from: Failed, do: gone("p1"), want: Outside, demand: Idle},
 		"it has failed, and another pod is gone":         {from: Failed, do: gone("p2"), want: Failed},

@@ -99,6 +99,11 @@ func (j *Judge) judgeNecessary(e *eviction, preemptor string) {
 	if held(u, e.units) || j.limited(e, u) || e.before.said(u.pods[0], v1alpha1.PreferredTopologyAnnotation) != "" {
 		return
 	}
+	for _, s := range j.starts {
+		if s.job != preemptor && s.priority > u.priority { // it may have taken the room, so that more had to go
+			return
+		}
+	}
 	for _, s := range j.starts { // the domain that was cleared for it
 		if s.job == preemptor && u.topology != "" && j.nodes[s.pods[0].Spec.NodeName] != nil {
 			u.domain = j.nodes[s.pods[0].Spec.NodeName].Labels[u.topology]
