@@ -43,8 +43,9 @@ func (j *Judge) judgeEvictions() {
 	}
 }
 
-// judgePriority: "Only pods of a lower priority than every member of the preemptor ... With FairShare ... by default
-// pods of lower priority in the same queue, then what other queues have beyond their share" (preemption/README.md).
+// judgePriority: "Eligible are pods of a lower priority than every member of the preemptor ... With FairShare ... by
+// default pods of lower priority in the same queue, then what other queues have beyond their share"
+// (preemption/README.md).
 func (j *Judge) judgePriority(victim, preemptor *v1.Pod) {
 	if j.queued && j.queueOf(victim) != j.queueOf(preemptor) {
 		return
@@ -342,7 +343,7 @@ func (j *Judge) judgeDue(u unit) {
 }
 
 // deserved divides the cluster by weight, clamped by capability and by what is asked for: "All capacity is shared by
-// weight ... and clamped by guarantee, by capability, and by what is asked for" (fairshare/README.md).
+// weight ... within guarantee, capability and demand" (fairshare/README.md).
 func (w *world) deserved(waiting []unit) map[string]float64 {
 	asks, weights, left := map[string]float64{}, map[string]float64{}, 0.0
 	for _, gpus := range w.free(true) {

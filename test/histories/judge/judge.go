@@ -178,7 +178,7 @@ func (j *Judge) pod(pod *v1.Pod, gone bool) {
 	}
 	if name := GangOf(pod); name != "" {
 		g := j.gangs()[name]
-		if g == nil || g.running == 0 { // "new members go alone, until nothing of it runs" (gang/README.md)
+		if g == nil || g.running == 0 { // "new members go alone, until nothing of the gang runs" (gang/README.md)
 			delete(j.started, name)
 		} else if g.known && g.bound() >= g.min {
 			j.started[name] = true
@@ -285,7 +285,7 @@ func (j *Judge) judgeNominated(pod *v1.Pod) {
 }
 
 // judgeCapability: "No capability is ever exceeded, nor that of a queue above"; "A gang with only part of its minimum
-// bound, interrupted or having lost members, ... passes all limits" (fairshare/README.md).
+// bound, because it was interrupted or lost members, ... passes all limits" (fairshare/README.md).
 func (j *Judge) judgeCapability(pod *v1.Pod) {
 	passes := func(other *v1.Pod) bool {
 		return GangOf(other) != "" && (j.disturbed[GangOf(other)] || slices.ContainsFunc(j.evictions, func(e *eviction) bool { return e.of(GangOf(other)) }))
