@@ -43,7 +43,7 @@ func (j *Judge) judgeEvictions() {
 	}
 }
 
-// judgePriority: "Eligible are pods of a lower priority than every member of the preemptor ... With FairShare ... by
+// judgePriority: "Only pods of a lower priority than every member of the preemptor ... With FairShare ... by
 // default pods of lower priority in the same queue, then what other queues have beyond their share"
 // (preemption/README.md).
 func (j *Judge) judgePriority(victim, preemptor *v1.Pod) {
