@@ -72,3 +72,22 @@ func valueWithin[T any](tb testing.TB, within time.Duration, what string, from <
 	}
 	return value
 }
+
+// Drain returns the values that a channel has, without waiting for more.
+func Drain[T any](from <-chan T) (values []T) {
+	for {
+		select {
+		case value := <-from:
+			values = append(values, value)
+		default:
+			return values
+		}
+	}
+}
+
+// Closed returns a closed channel: nobody waits for what it stands for.
+func Closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
