@@ -8,16 +8,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // stage is a reconciler over objects.
@@ -29,12 +29,7 @@ type stage struct {
 
 func newStage(t *testing.T, objects ...string) *stage {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	coscheduling.AddToScheme(scheme)
-	b := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1.Pod{}, podIndex, byOwner.Index)
+	b := fakeapi.New().WithIndex(&v1.Pod{}, podIndex, byOwner.Index)
 	for _, text := range objects {
 		u := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
@@ -121,20 +116,8 @@ func TestToldOnce(t *testing.T) {
 	s.reconcile("lws.serve.2")
 	s.reconcile("lws.serve.2")
 	want := "Warning PodGroupTaken PodGroup lws.serve.2 was not made by lockstep-controller, which leaves it as it is: its minMember is 7, that of its pods is 4; delete the PodGroup to have it made anew"
-	if diff := cmp.Diff([]string{want}, s.taken()); diff != "" {
+	if diff := cmp.Diff([]string{want}, await.Drain(s.events.Events)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
-	}
-}
-
-// taken returns the events so far.
-func (s *stage) taken() (list []string) {
-	for {
-		select {
-		case e := <-s.events.Events:
-			list = append(list, e)
-		default:
-			return list
-		}
 	}
 }
 
