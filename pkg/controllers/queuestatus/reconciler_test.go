@@ -1,22 +1,17 @@
 package queuestatus
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // stage is a reconciler that notes what it writes.
@@ -31,24 +26,11 @@ type stage struct {
 
 func newStage(t *testing.T, objects ...client.Object) *stage {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	s := &stage{t: t, clock: testclock.NewFakeClock(now.Time)}
-	note := func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-		data, err := patch.Data(object)
-		if err != nil {
-			return err
-		}
-		s.patches = append(s.patches, object.GetName()+": "+string(data))
+	c := fakeapi.New(objects...).WithInterceptorFuncs(fakeapi.OnStatusPatch(func(object client.Object, patch string) {
+		s.patches = append(s.patches, object.GetName()+": "+patch)
 		s.clock.Step(s.slow)
-		return c.SubResource(subresource).Patch(ctx, object, patch, options...)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Queue{}).
-		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: note}).Build()
+	})).Build()
 	s.reconciler = &reconciler{devices: devices.NewCounts(nil), rules: share.Rules{Stated: true, Weighted: true}, client: c, clock: s.clock, schedulers: map[string]bool{ours: true}}
 	return s
 }
