@@ -1,7 +1,6 @@
 package reservationlifecycle
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,18 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // made is when the Reservations of the tests are made.
@@ -44,25 +43,12 @@ type stage struct {
 
 func newStage(t *testing.T, objects ...client.Object) *stage {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	s := &stage{t: t, clock: testclock.NewFakeClock(made), recorder: events.NewFakeRecorder(100), before: func() {}}
-	note := func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-		data, err := patch.Data(object)
-		if err != nil {
-			return err
-		}
-		s.patches = append(s.patches, string(data))
-		s.before()
-		return c.SubResource(subresource).Patch(ctx, object, patch, options...)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.Reservation{}).
-		WithIndex(&v1.Pod{}, podIndex, uidOf).WithIndex(&v1alpha1.Reservation{}, nodeIndex, nodesOf).
-		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: note}).Build()
+	c := fakeapi.New(objects...).WithIndex(&v1.Pod{}, podIndex, uidOf).WithIndex(&v1alpha1.Reservation{}, nodeIndex, nodesOf).
+		WithInterceptorFuncs(fakeapi.OnStatusPatch(func(_ client.Object, patch string) {
+			s.patches = append(s.patches, patch)
+			s.before()
+		})).Build()
 	s.reconciler = &reconciler{client: c, live: c, recorder: s.recorder, clock: s.clock, keep: time.Hour}
 	return s
 }
@@ -76,8 +62,8 @@ func (s *stage) step() string {
 		s.t.Fatal(err)
 	}
 	var told []string
-	for len(s.recorder.Events) > 0 {
-		kind, rest, _ := strings.Cut(<-s.recorder.Events, " ")
+	for _, event := range await.Drain(s.recorder.Events) {
+		kind, rest, _ := strings.Cut(event, " ")
 		reason, _, _ := strings.Cut(rest, " ")
 		told = append(told, kind+" "+reason)
 	}
