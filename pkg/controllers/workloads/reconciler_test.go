@@ -8,11 +8,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -20,6 +18,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 type (
@@ -73,9 +73,8 @@ type stage struct {
 
 func newStage(t *testing.T, objects ...client.Object) *stage {
 	t.Helper()
-	scheme := runtime.NewScheme()
+	scheme := apiobjects.Scheme()
 	addToScheme(scheme)
-	coscheduling.AddToScheme(scheme)
 	s := &stage{t: t, annotation: v1alpha1.StagesAnnotation}
 	patch := func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
 		s.writes++
@@ -85,7 +84,7 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 		}
 		return c.Patch(ctx, object, patch, options...)
 	}
-	s.reconciler = &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+	s.reconciler = &reconciler{client: fakeapi.New().WithScheme(scheme).WithReturnManagedFields().
 		WithInterceptorFuncs(interceptor.Funcs{Patch: patch}).Build()}
 	for _, w := range workloads {
 		s.watched.Store(w.kind, true)
