@@ -7,16 +7,15 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // TestEndEvicted: what a PodGroup says of an eviction goes when its gang is back, or never comes back.
@@ -68,12 +67,7 @@ func TestEndEvicted(t *testing.T) {
 			if c.of != "" {
 				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: c.of, Name: "o", UID: "o", Controller: new(true)}}
 			}
-			scheme := runtime.NewScheme()
-			coscheduling.AddToScheme(scheme)
-			if err := batchv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(pg)
+			builder := fakeapi.New(pg)
 			if c.job != nil {
 				builder = builder.WithObjects(c.job)
 			}
@@ -128,13 +122,8 @@ func TestEvictedForGood(t *testing.T) {
 			if c.ended != "" {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: c.ended, Status: v1.ConditionTrue}}
 			}
-			scheme := runtime.NewScheme()
-			coscheduling.AddToScheme(scheme)
-			if err := batchv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
 			r := &reconciler{follower: follower{
-				client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(pg, job).WithStatusSubresource(pg).Build(),
+				client: fakeapi.New(pg, job).Build(),
 				clock:  testclock.NewFakePassiveClock(at.Add(time.Minute)),
 			}}
 			r.jobs = r.client
