@@ -3,17 +3,15 @@ package podmigration
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // aMove returns a PodMigration of a plan that moves a pod of a gang.
@@ -29,21 +27,14 @@ func aMove(name, plan, gang string, phase v1alpha1.MigrationPhase) *v1alpha1.Pod
 // TestMirror: a PodGroup says how far the pods of its gang are moved by the plan of a PodMigration, as that is now; and
 // keeps what else it says.
 func TestMirror(t *testing.T) {
-	kind := schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{kind.GroupVersion()})
-	mapper.Add(kind, meta.RESTScopeNamespace)
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(2)}}}
-	group.SetGroupVersionKind(kind)
+	group.SetGroupVersionKind(coscheduling.Kind)
 	group.SetNamespace("ns")
 	group.SetName("g")
 	group.SetAnnotations(map[string]string{"example.com/kept": "yes"})
 	one := aMove("one", "p", "g", v1alpha1.MigrationPending)
 	alone := aMove("alone", "", "g", v1alpha1.MigrationPending)
-	api := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(group, one, alone,
+	api := fakeapi.New(group, one, alone,
 		aMove("two", "p", "g", v1alpha1.MigrationSucceeded), aMove("other-plan", "q", "g", v1alpha1.MigrationFailed),
 		aMove("other-gang", "p", "h", v1alpha1.MigrationFailed)).Build()
 	r := &reconciler{client: client.WithFieldOwner(api, objects.FieldOwner), live: api}
@@ -72,11 +63,7 @@ func TestMirror(t *testing.T) {
 
 // TestOwnerOf: an event of a Reservation queues the PodMigration that it was made for, and no other one.
 func TestOwnerOf(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(aMove("one", "p", "g", ""), aMove("two", "p", "g", "")).Build()
+	api := fakeapi.New(aMove("one", "p", "g", ""), aMove("two", "p", "g", "")).Build()
 	for uid, want := range map[string]string{"uid-two": "two", "uid-none": "", "": ""} {
 		rsv := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: "r"}}
 		if uid != "" {

@@ -4,23 +4,15 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // TestNoProgress: a controller makes no successor once it is gone, or is to have no pods.
 func TestNoProgress(t *testing.T) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1.AddToScheme, appsv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
 	of := func(replicas *int32) client.Object {
 		return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rs", UID: "uid-1"}, Spec: appsv1.ReplicaSetSpec{Replicas: replicas}}
 	}
@@ -33,7 +25,7 @@ func TestNoProgress(t *testing.T) {
 		"it is to have no pods":       {[]client.Object{of(new(int32(0)))}, true},
 		"it is gone":                  {nil, true},
 	} {
-		r := &reconciler{live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.objects...).Build()}
+		r := &reconciler{live: fakeapi.New(c.objects...).Build()}
 		m := &v1alpha1.PodMigration{Status: v1alpha1.PodMigrationStatus{Successors: &v1alpha1.MigrationSuccessors{
 			Controller: &v1alpha1.ReservationOwnerController{APIVersion: "apps/v1", Kind: "ReplicaSet", Namespace: "ns", Name: "rs", UID: "uid-1"},
 		}}}
