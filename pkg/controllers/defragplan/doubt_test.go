@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // TestPassing: what is said of a goal is believed once it was said long enough, each time that it was looked.
@@ -97,7 +97,7 @@ func TestDoubtComesTooLate(t *testing.T) {
 	w := newDoubtStage(t)
 	m := w.second()
 	meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted).Reason = v1alpha1.MigrationReasonEvicting
-	if err := w.Update(t.Context(), m); err != nil {
+	if err := w.Status().Update(t.Context(), m); err != nil {
 		t.Fatal(err)
 	}
 	w.say(string(queueing.Closed))
@@ -173,7 +173,7 @@ func newDoubtStage(t *testing.T) *doubtStage {
 		}
 		objects = append(objects, m)
 	}
-	api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(p).WithObjects(append(objects, p)...).
+	api := fakeapi.New(append(objects, p)...).
 		WithIndex(&v1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*v1.Pod).Spec.NodeName} }).Build()
 	now := testingclock.NewFakeClock(time.Unix(1000, 0))
 	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: now, suspicions: map[types.UID]suspicion{}}

@@ -5,23 +5,22 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // TestGrown: no other pod is evicted for a gang that needs more members than the plan has places for, whether it was
 // made anew or its minimum was raised.
 func TestGrown(t *testing.T) {
-	mapper := mapperOfBoth()
 	for sentence, c := range map[string]struct {
 		goal                      migration.Waiting
 		minimum, waiting, running int
@@ -42,10 +41,7 @@ func TestGrown(t *testing.T) {
 		"anew, with more, part of which is on": {goal: migration.Renewed, minimum: 4, waiting: 2, running: 2},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(c.minimum)}}}
-			group.SetGroupVersionKind(community)
-			group.SetNamespace("ns")
-			group.SetName("goal")
+			group := groupOf(coscheduling.Kind, "goal", c.minimum, "spec", "minMember")
 			if c.stages != "" {
 				group.SetAnnotations(map[string]string{v1alpha1.StagesAnnotation: c.stages})
 			}
@@ -63,7 +59,7 @@ func TestGrown(t *testing.T) {
 			}
 			p := &v1alpha1.DefragmentationPlan{Spec: v1alpha1.DefragmentationPlanSpec{Goal: v1alpha1.DefragmentationGoal{PodGroup: "ns/goal"}}}
 			p.Status.Places = []v1alpha1.PlannedPlace{{Namespace: "ns", PodName: "goal-0", NodeName: "a", Members: 1}, {Namespace: "ns", PodName: "goal-0", NodeName: "b", Members: 1}}
-			api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithRESTMapper(mapper).WithObjects(objects...).Build()
+			api := fakeapi.New(objects...).Build()
 			r := &reconciler{client: api, live: api}
 			why, err := r.grown(t.Context(), p, &migration.PlanSeen{Goal: c.goal})
 			if err != nil || (why != "") != c.grown {
@@ -73,32 +69,21 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// The kinds of PodGroups.
-var (
-	community = schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
-	native    = schema.GroupVersionKind{Group: "scheduling.k8s.io", Version: "v1beta1", Kind: "PodGroup"}
-)
-
-func mapperOfBoth() meta.RESTMapper {
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{community.GroupVersion(), native.GroupVersion()})
-	mapper.Add(community, meta.RESTScopeNamespace)
-	mapper.Add(native, meta.RESTScopeNamespace)
-	return mapper
+// groupOf returns a PodGroup of some kind with a minimum in one of its fields.
+func groupOf(kind schema.GroupVersionKind, name string, minimum int, field ...string) *unstructured.Unstructured {
+	group := &unstructured.Unstructured{Object: map[string]any{}}
+	group.SetGroupVersionKind(kind)
+	group.SetNamespace("ns")
+	group.SetName(name)
+	if err := unstructured.SetNestedField(group.Object, int64(minimum), field...); err != nil {
+		panic(err) // it fails only where a field lies in one that is no object
+	}
+	return group
 }
 
 // TestStartTogether: the PodGroup of the community has precedence over that of Kubernetes, and the annotations of the
 // first pod in rank count where they say more.
 func TestStartTogether(t *testing.T) {
-	groupOf := func(kind schema.GroupVersionKind, name string, minimum int64, field ...string) client.Object {
-		group := &unstructured.Unstructured{Object: map[string]any{}}
-		group.SetGroupVersionKind(kind)
-		group.SetNamespace("ns")
-		group.SetName(name)
-		if err := unstructured.SetNestedField(group.Object, minimum, field...); err != nil {
-			t.Fatal(err)
-		}
-		return group
-	}
 	minCount := []string{"spec", "schedulingPolicy", "gang", "minCount"}
 	podOf := func(name string, labels, annotations map[string]string) client.Object {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: labels, Annotations: annotations}}
@@ -110,9 +95,9 @@ func TestStartTogether(t *testing.T) {
 	staged := says("staged", "2")
 	staged[v1alpha1.StagesAnnotation] = "1,1"
 	numbered := func(n string) map[string]string { return map[string]string{"apps.kubernetes.io/pod-index": n} }
-	api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithRESTMapper(mapperOfBoth()).WithObjects(
-		groupOf(community, "both", 3, "spec", "minMember"), groupOf(native, "both", 4, minCount...), podOf("both-0", in("both"), nil),
-		groupOf(native, "native", 5, minCount...), podOf("native-0", in("native"), nil),
+	api := fakeapi.New(
+		groupOf(coscheduling.Kind, "both", 3, "spec", "minMember"), groupOf(fakeapi.NativePodGroup, "both", 4, minCount...), podOf("both-0", in("both"), nil),
+		groupOf(fakeapi.NativePodGroup, "native", 5, minCount...), podOf("native-0", in("native"), nil),
 		podOf("job-0", nil, says("job", "2")), podOf("staged-0", nil, staged), podOf("silent-0", in("silent"), nil),
 		podOf("set-1", numbered("1"), says("set", "2")), podOf("set-0", numbered("0"), says("set", "3")),
 	).Build()
@@ -138,11 +123,7 @@ func TestCostlier(t *testing.T) {
 		"another has succeeded":            {func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", v1.PodSucceeded }, false},
 		"another is of the attempt before": {func(p *v1.Pod) { p.Spec.NodeName, p.Labels[attempt] = "node", "0" }, true},
 	} {
-		group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(2)}}}
-		group.SetGroupVersionKind(community)
-		group.SetNamespace("ns")
-		group.SetName("g")
-		objects := []client.Object{group}
+		objects := []client.Object{groupOf(coscheduling.Kind, "g", 2, "spec", "minMember")}
 		for i := range 3 {
 			name := fmt.Sprint("g-", i)
 			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.PodGroupLabel: "g",
@@ -157,7 +138,7 @@ func TestCostlier(t *testing.T) {
 		p := &v1alpha1.DefragmentationPlan{}
 		p.Status.Restarts = 1
 		p.Status.Moves = []v1alpha1.PlannedMove{{Namespace: "ns", PodName: "g-0", PodUID: "g-0", PodGroup: "g"}}
-		api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithRESTMapper(mapperOfBoth()).WithObjects(objects...).Build()
+		api := fakeapi.New(objects...).Build()
 		r := &reconciler{client: api, live: api}
 		if why, err := r.costlier(t.Context(), p, nil); err != nil || (why != "") != c.costlier {
 			t.Errorf("%s: %q, %v", sentence, why, err)

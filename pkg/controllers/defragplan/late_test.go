@@ -10,17 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // late is a plan that moves the first pods of a gang, when it is approved.
@@ -102,11 +101,7 @@ func (l late) bring(t *testing.T) *v1alpha1.DefragmentationPlan {
 	for _, name := range []string{"source", "target"} {
 		objects = append(objects, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourcePods: resource.MustParse("9")}}})
 	}
-	community, native := schema.GroupVersion{Group: "scheduling.x-k8s.io", Version: "v1alpha1"}, schema.GroupVersion{Group: "scheduling.k8s.io", Version: "v1beta1"}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{community, native})
-	mapper.Add(community.WithKind("PodGroup"), meta.RESTScopeNamespace)
-	mapper.Add(native.WithKind("PodGroup"), meta.RESTScopeNamespace)
-	api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithRESTMapper(mapper).WithStatusSubresource(p).WithObjects(append(objects, l.gang(community, native)...)...).
+	api := fakeapi.New(append(objects, l.gang()...)...).
 		WithIndex(&v1.Pod{}, "spec.nodeName", func(object client.Object) []string { return []string{object.(*v1.Pod).Spec.NodeName} }).Build()
 	r := &reconciler{client: api, live: api, recorder: events.NewFakeRecorder(99), clock: testingclock.NewFakeClock(time.Unix(1000, 0)), suspicions: map[types.UID]suspicion{}}
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}}); err != nil {
@@ -119,19 +114,15 @@ func (l late) bring(t *testing.T) *v1alpha1.DefragmentationPlan {
 }
 
 // gang returns the PodGroup, if any, and the pods of the gang.
-func (l late) gang(community, native schema.GroupVersion) (objects []client.Object) {
-	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(l.minimum)}}}
-	group.SetGroupVersionKind(community.WithKind("PodGroup"))
+func (l late) gang() (objects []client.Object) {
+	group := groupOf(coscheduling.Kind, "elastic", l.minimum, "spec", "minMember")
 	switch l.kind {
 	case "native":
-		group.Object["spec"] = map[string]any{"schedulingPolicy": map[string]any{"gang": map[string]any{"minCount": int64(l.minimum)}}}
-		group.SetGroupVersionKind(native.WithKind("PodGroup"))
+		group = groupOf(fakeapi.NativePodGroup, "elastic", l.minimum, "spec", "schedulingPolicy", "gang", "minCount")
 	case "single":
 		group.Object["spec"] = map[string]any{"schedulingPolicy": map[string]any{"basic": map[string]any{}}}
-		group.SetGroupVersionKind(native.WithKind("PodGroup"))
+		group.SetGroupVersionKind(fakeapi.NativePodGroup)
 	}
-	group.SetNamespace("ns")
-	group.SetName("elastic")
 	if l.kind != "annotation" {
 		objects = append(objects, group)
 	}

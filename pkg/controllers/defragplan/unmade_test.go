@@ -14,11 +14,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // TestMigrationThatCannotBeMade: the plan ends, and says why. It does not wait for ever in what it holds.
@@ -50,7 +50,7 @@ func TestMigrationThatCannotBeMade(t *testing.T) {
 			if c.taken {
 				objects = append(objects, &v1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "p-1"}})
 			}
-			api := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(p, done).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+			api := fakeapi.New(objects...).WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(ctx context.Context, api client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 					if c.refusal != nil {
 						return c.refusal

@@ -7,16 +7,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics/testutil"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // TestEndIsTold: a plan that ends is told by an event and counted, also where it has said before why it stops.
@@ -27,7 +25,7 @@ func TestEndIsTold(t *testing.T) {
 	p.Status.Phase = v1alpha1.DefragmentationRunning
 	p.Status.Moves = make([]v1alpha1.PlannedMove, 2)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: v1alpha1.DefragmentationComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.DefragmentationReasonMoving})
-	c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithStatusSubresource(p).WithObjects(p).Build()
+	c := fakeapi.New(p).Build()
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
 		t.Fatal(err)
 	}
@@ -57,15 +55,4 @@ func TestEndIsTold(t *testing.T) {
 	if n, err := testutil.GetCounterMetricValue(ended.WithLabelValues("Failed", v1alpha1.DefragmentationReasonMoveFailed)); err != nil || n != 1 {
 		t.Errorf("%v plans are counted that failed (%v), want 1", n, err)
 	}
-}
-
-// schemeOf returns a scheme of Kubernetes' own kinds and those of this project.
-func schemeOf(t *testing.T) *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clientgoscheme.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return scheme
 }
