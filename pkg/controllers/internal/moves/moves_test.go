@@ -10,28 +10,23 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 const label = v1alpha1.MigrationLabel
 
 // TestFinish: the finalizer comes off once all that was made for the object is gone, and nothing else is deleted.
 func TestFinish(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
 	m := &v1alpha1.PodMigration{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "u", Finalizers: []string{v1alpha1.ReleaseFinalizer, "other/one"}}}
 	reservation := func(name, value string) *v1alpha1.Reservation {
 		return &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{label: value}}}
 	}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(m, reservation("one", "u"), reservation("two", "u"), reservation("not-ours", "v")).Build()
+	api := fakeapi.New(m, reservation("one", "u"), reservation("two", "u"), reservation("not-ours", "v")).Build()
 	made := func(rsv *v1alpha1.Reservation) bool { return rsv.Labels[label] == string(m.UID) }
 	for _, want := range []time.Duration{Retry, 0, 0} {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {

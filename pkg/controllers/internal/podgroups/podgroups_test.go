@@ -6,12 +6,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 // stored is the queues that PodGroups name, by API and name.
@@ -32,7 +33,7 @@ func (stored) List(context.Context, client.ObjectList, ...client.ListOption) err
 // TestQueue: a pod that names no queue is in that of its PodGroup, of the community's first.
 func TestQueue(t *testing.T) {
 	live := stored{"scheduling.x-k8s.io/one": "a", "scheduling.k8s.io/one": "b", "scheduling.x-k8s.io/none": "", "scheduling.k8s.io/none": "b"}
-	mapper := mapperOfBoth()
+	mapper := fakeapi.Mapper(coscheduling.Kind, fakeapi.NativePodGroup)
 	for sentence, c := range map[string]struct {
 		labels map[string]string
 		want   string
@@ -50,12 +51,4 @@ func TestQueue(t *testing.T) {
 			}
 		})
 	}
-}
-
-func mapperOfBoth() meta.RESTMapper {
-	community, native := schema.GroupVersion{Group: "scheduling.x-k8s.io", Version: "v1alpha1"}, schema.GroupVersion{Group: "scheduling.k8s.io", Version: "v1beta1"}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{community, native})
-	mapper.Add(community.WithKind("PodGroup"), meta.RESTScopeNamespace)
-	mapper.Add(native.WithKind("PodGroup"), meta.RESTScopeNamespace)
-	return mapper
 }
