@@ -8,15 +8,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	testingclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
 var now = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
@@ -54,7 +53,7 @@ func TestReconcile(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			build := func(change func(*batchv1.Job)) client.Client {
-				return fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(evicted(change)).Build()
+				return fakeapi.New(evicted(change)).Build()
 			}
 			api, told := build(c.live), events.NewFakeRecorder(1)
 			r := &reconciler{client: cached{Client: api, reader: build(c.cached)}, live: api, recorder: told, clock: testingclock.NewFakePassiveClock(now)}
