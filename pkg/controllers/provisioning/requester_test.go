@@ -72,12 +72,10 @@ func (s *stage) restart(t *testing.T, watches bool) {
 	var silent klog.Logger
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
 	t.Cleanup(cancel)
-	leads := make(chan struct{})
-	close(leads)
 	s.ctx = ctx
 	s.Requester = New(Options{
 		SchedulerName: "lockstep-scheduler", ClassName: "atomic", Client: s.client, Requests: s.requests,
-		Recorder: &events.FakeRecorder{Events: s.events}, Clock: s.clock, Leading: leads,
+		Recorder: &events.FakeRecorder{Events: s.events}, Clock: s.clock, Leading: await.Closed(),
 		Explain: func(key gangstate.Key) (gangstate.Explanation, bool) {
 			if key != train || !s.known {
 				return gangstate.Explanation{}, false
@@ -153,16 +151,7 @@ func (s *stage) want(t *testing.T, sentence string, requests, consume int) {
 }
 
 // said returns the events since the last call.
-func (s *stage) said() (list []string) {
-	for {
-		select {
-		case text := <-s.events:
-			list = append(list, text)
-		default:
-			return list
-		}
-	}
-}
+func (s *stage) said() []string { return await.Drain(s.events) }
 
 // end gives the only request a condition.
 func (s *stage) end(t *testing.T, condition string) {
