@@ -18,7 +18,6 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	frameworktypes "sigs.k8s.io/descheduler/pkg/framework/types"
 
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
@@ -26,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
@@ -93,10 +93,6 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 	bound := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
 	scheduler := idle.New(tb, idle.Options{Name: profile, Objects: objects, Snapshot: cache.NewSnapshot(bound, nodes)})
 	scheduler.Start()
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		tb.Fatal(err)
-	}
 	s := &stage{gangs: &known{running: map[gangstate.Key]gangstate.RunningGang{}}, nodes: nodes}
 	parsed := &descheduler.DefragmentationArgs{}
 	if t, ok := tb.(*testing.T); ok {
@@ -109,7 +105,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 		scheduler: &Scheduler{
 			Look:     func(context.Context) error { return nil },
 			Profiles: map[string]framework.Framework{profile: scheduler.Framework}, Gangs: s.gangs, Holds: ledger.New(), Plugins: extension.New(),
-			Client: fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.DefragmentationPlan{}).Build(),
+			Client: fakeapi.New().Build(),
 		},
 	}
 	return s
