@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // seeking makes a registry that leads, with a profile, and returns the API server that has a Reservation.
@@ -22,9 +23,7 @@ func seeking(t *testing.T, r *v1alpha1.Reservation, p profile, s *stage) *server
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{v1alpha1.ReservationResource: "ReservationList"})
 	client.PrependReactor("*", "*", api.react)
 	s.client, s.statuses = fake.NewClientset(), client.Resource(v1alpha1.ReservationResource)
-	leads := make(chan struct{})
-	close(leads)
-	s.leading = leads
+	s.leading = await.Closed()
 	s.profiles["lockstep-scheduler"] = p
 	s.Update(r)
 	t.Cleanup(s.work.ShutDown)

@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // server has pods, and takes in patches of their status as an API server does. The reader sees what it has once that is
@@ -263,7 +264,7 @@ func TestInTurn(t *testing.T) {
 	run(t, func(t *testing.T, ctx context.Context) {
 		s := newServer("a0", "a1", "a2", "a3", "b0", "x")
 		s.gives("Why", "before", "a0", "a1", "a2", "a3", "b0", "x")
-		w := New(closed())
+		w := New(await.Closed())
 		pods := map[string][]*v1.Pod{"a": s.pods("a0", "a1", "a2", "a3"), "b": s.pods("b0"), "x": s.pods("x")}
 		say := func(key string) PendingCondition {
 			return PendingCondition{Reason: "Why", Message: "m", Pods: pods[key]}
@@ -495,7 +496,7 @@ func TestNoAnswer(t *testing.T) {
 		}
 		client := fake.NewClientset()
 		client.PrependReactor("patch", "pods", s.patch)
-		l := NewLane(New(closed()), silent{client, "dead"}, 1000, func(key string) PendingCondition {
+		l := NewLane(New(await.Closed()), silent{client, "dead"}, 1000, func(key string) PendingCondition {
 			if key == "dead" {
 				return PendingCondition{Reason: "Why", Message: "m", Pods: dead}
 			}
@@ -518,10 +519,4 @@ func TestNoAnswer(t *testing.T) {
 			t.Errorf("%d are tried again at once, want %d at most", n, againAtOnce)
 		}
 	})
-}
-
-func closed() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
 }

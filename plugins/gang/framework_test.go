@@ -32,6 +32,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
@@ -78,7 +79,7 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 	s.room = waitingroom.New(s.registry, noQueues{}, holds, &s.victims, s.time)
 	s.room.Start(tb.Context(), noQueues{}, nil)
 	s.registry.SetRoom(s.room)
-	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(closed()), Leading: closed(), Decisions: decisions.New(), Turns: noTurns{}}
+	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(await.Closed()), Leading: await.Closed(), Decisions: decisions.New(), Turns: noTurns{}}
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return heldCapacity{holds}, nil
 	}
@@ -222,11 +223,4 @@ func fill(nodes []*v1.Node, left int) []*v1.Pod {
 			Req(map[v1.ResourceName]string{gpu: strconv.Itoa(8 - left)}).Obj()
 	}
 	return pods
-}
-
-// closed returns a closed channel.
-func closed() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
 }

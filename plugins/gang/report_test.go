@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
 // says returns a pod whose status has why it waits.
@@ -225,7 +226,7 @@ func TestPodGroupRefused(t *testing.T) {
 		}
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.reporter = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
+	s.reporter = newTeller(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
@@ -259,7 +260,7 @@ func TestPodGroupMadeAgain(t *testing.T) {
 		writes++
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.reporter = newTeller(s.Gang, groups, 10, status.New(closed()), closed())
+	s.reporter = newTeller(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.see(makeMembers("train", 3, 1, nil)...)

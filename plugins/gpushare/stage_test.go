@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
+	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
 
@@ -57,17 +58,7 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 }
 
 // told returns the events so far.
-func (s *stage) told() []string {
-	var list []string
-	for {
-		select {
-		case event := <-s.events:
-			list = append(list, event)
-		default:
-			return list
-		}
-	}
-}
+func (s *stage) told() []string { return await.Drain(s.events) }
 
 // makeNode returns a node of so many cards of 8192 MiB each.
 func makeNode(name string, cards int) *v1.Node {
