@@ -49,7 +49,7 @@ type Options struct {
 // Scheduler is a kube-scheduler that does not run.
 type Scheduler struct {
 	*scheduler.Scheduler
-	// Context ends with the test. It logs nothing.
+	// Context is that of the test.
 	Context   context.Context
 	Framework framework.Framework
 	Snapshot  *cache.Snapshot
@@ -60,9 +60,7 @@ type Scheduler struct {
 // New makes a scheduler. Its informers do not run before Start.
 func New(tb testing.TB, o Options) *Scheduler {
 	tb.Helper()
-	var silent klog.Logger
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	tb.Cleanup(cancel)
+	ctx := Context(tb)
 	s := &Scheduler{Context: ctx, Snapshot: o.Snapshot, Client: fake.NewClientset(o.Objects...)}
 	if s.Snapshot == nil {
 		s.Snapshot = cache.NewEmptySnapshot()
@@ -100,6 +98,14 @@ func (o Options) profile(tb testing.TB) schedconfig.KubeSchedulerProfile {
 		o.Configure(&p)
 	}
 	return p
+}
+
+// Context returns a context that ends with the test, and logs nothing.
+func Context(tb testing.TB) context.Context {
+	var silent klog.Logger
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
+	tb.Cleanup(cancel)
+	return ctx
 }
 
 // Start starts the informers, and returns when they have everything, and their handlers have got it, and when what
