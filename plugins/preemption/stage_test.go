@@ -2,9 +2,7 @@ package preemption
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +13,6 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -28,11 +25,12 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 const (
-	gpu     = v1.ResourceName("nvidia.com/gpu")
-	profile = "lockstep-scheduler"
+	gpu     = sample.GPU
+	profile = sample.Profile
 	rack    = "topology.example.com/rack"
 )
 
@@ -99,22 +97,12 @@ func (s *stage) know(gangs Gangs) { s.Gangs, s.evictor.Gangs = gangs, gangs }
 
 // node returns a node with so many GPUs, in a rack.
 func node(name string, gpus int, inRack string) *v1.Node {
-	return st.MakeNode().Name(name).Label(v1.LabelHostname, name).Label(rack, inRack).
-		Capacity(amounts{gpu: strconv.Itoa(gpus), v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj()
+	return sample.Node(name, gpus).Label(rack, inRack).Obj()
 }
 
 // member returns a pod of a gang; without a minimum it is in none. Without a node it is pending.
 func member(gangName string, i, min int, priority int32, gpus int, on string) *v1.Pod {
-	name := fmt.Sprintf("%s-%d", gangName, i)
-	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Priority(priority).
-		Req(amounts{gpu: strconv.Itoa(gpus)})
-	if min > 0 {
-		p.Annotation(v1alpha1.GangNameAnnotation, gangName).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(min))
-	}
-	if on != "" {
-		p.Node(on)
-	}
-	return p.Obj()
+	return sample.Member(gangName, i, min).Priority(priority).Req(sample.GPUs(gpus)).Node(on).Obj()
 }
 
 // demand returns what room is sought for: a gang of these pods, of which some may run.
