@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	frameworktypes "sigs.k8s.io/descheduler/pkg/framework/types"
@@ -27,12 +26,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 const (
-	gpu     = v1.ResourceName("nvidia.com/gpu")
+	gpu     = sample.GPU
 	rack    = "topology.example.com/rack"
-	profile = "lockstep-scheduler"
+	profile = sample.Profile
 )
 
 // known are the gangs that the test has set up.
@@ -139,14 +139,12 @@ func (s *stage) moves(tb testing.TB) string {
 }
 
 func node(name string, gpus int, inRack string) *v1.Node {
-	return st.MakeNode().Name(name).Label(v1.LabelHostname, name).Label(rack, inRack).
-		Capacity(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus), v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj()
+	return sample.Node(name, gpus).Label(rack, inRack).Obj()
 }
 
 // runs returns a running pod of a ReplicaSet.
 func runs(name string, gpus int, on string, changes ...func(*v1.Pod)) *v1.Pod {
-	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Node(on).Phase(v1.PodRunning).
-		OwnerReference("rs", appsv1.SchemeGroupVersion.WithKind("ReplicaSet")).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)}).Obj()
+	pod := sample.Pod(name).Node(on).Phase(v1.PodRunning).OwnerReference("rs", appsv1.SchemeGroupVersion.WithKind("ReplicaSet")).Req(sample.GPUs(gpus)).Obj()
 	pod.OwnerReferences[0].Controller = new(true)
 	pod.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour))
 	for _, change := range changes {
@@ -157,7 +155,7 @@ func runs(name string, gpus int, on string, changes ...func(*v1.Pod)) *v1.Pod {
 
 // waits returns a pod whose status has shown for a while that there is no room.
 func waits(name string, gpus int, changes ...func(*v1.Pod)) *v1.Pod {
-	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(gpus)}).Obj()
+	pod := sample.Pod(name).Req(sample.GPUs(gpus)).Obj()
 	pod.Status.Conditions = []v1.PodCondition{{
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute)),
 	}}
