@@ -34,11 +34,12 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 const (
-	testProfile = "lockstep-scheduler"
-	gpu         = v1.ResourceName("nvidia.com/gpu")
+	testProfile = sample.Profile
+	gpu         = sample.GPU
 	rack        = "topology.example.com/rack"
 )
 
@@ -188,11 +189,8 @@ func (pl heldCapacity) Filter(_ context.Context, state fwk.CycleState, pod *v1.P
 func makeNodes(count, racks int) []*v1.Node {
 	nodes := make([]*v1.Node, count)
 	for i := range nodes {
-		nodes[i] = st.MakeNode().Name(fmt.Sprintf("node-%04d", i)).
-			Label(v1.LabelHostname, fmt.Sprintf("node-%04d", i)).
-			Label(v1.LabelTopologyZone, "z"+strconv.Itoa(i*4/count)).
-			Label(rack, "r"+strconv.Itoa(i*racks/count)).
-			Capacity(map[v1.ResourceName]string{gpu: "8", v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj()
+		nodes[i] = sample.Node(fmt.Sprintf("node-%04d", i), 8).
+			Label(v1.LabelTopologyZone, "z"+strconv.Itoa(i*4/count)).Label(rack, "r"+strconv.Itoa(i*racks/count)).Obj()
 	}
 	return nodes
 }
@@ -202,10 +200,8 @@ func makeNodes(count, racks int) []*v1.Node {
 func makeMembers(name string, count, gpus int, change func(i int, pod *st.PodWrapper)) []*v1.Pod {
 	pods := make([]*v1.Pod, count)
 	for i := range pods {
-		pod := st.MakePod().Namespace("default").Name(fmt.Sprintf("%s-%04d", name, i)).UID(fmt.Sprintf("%s-%04d", name, i)).
-			SchedulerName(testProfile).Label("app", name).
-			Annotation(v1alpha1.GangNameAnnotation, name).
-			Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(count)).
+		pod := sample.Pod(fmt.Sprintf("%s-%04d", name, i)).Label("app", name).
+			Annotation(v1alpha1.GangNameAnnotation, name).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(count)).
 			Req(map[v1.ResourceName]string{gpu: strconv.Itoa(gpus), v1.ResourceCPU: "2", v1.ResourceMemory: "8Gi"})
 		if change != nil {
 			change(i, pod)

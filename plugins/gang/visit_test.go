@@ -19,10 +19,11 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 func plainPod(name string, gpus string) *v1.Pod {
-	return st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(testProfile).Req(map[v1.ResourceName]string{gpu: gpus}).Obj()
+	return sample.Pod(name).Req(map[v1.ResourceName]string{gpu: gpus}).Obj()
 }
 
 // open admits members that the plugin sees from now on.
