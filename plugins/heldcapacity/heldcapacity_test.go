@@ -26,11 +26,12 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 const (
 	testProfile = "plain-scheduler"
-	gpu         = v1.ResourceName("nvidia.com/gpu")
+	gpu         = sample.GPU
 )
 
 // stage is the plugin inside a real scheduler without gangs: all default plugins, the real cache, snapshot and queue.
@@ -58,8 +59,7 @@ func newStage(tb testing.TB, nodes int, objects ...runtime.Object) *stage {
 	s.scheduler = idle.New(tb, idle.Options{Name: testProfile, Plugins: frameworkruntime.Registry{Name: capture, knowing{}.Name(): knows}, Objects: objects})
 	s.ctx, s.fw, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Snapshot
 	for i := range nodes {
-		s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), st.MakeNode().Name(nodeName(i)).
-			Capacity(map[v1.ResourceName]string{gpu: "8", v1.ResourceCPU: "64", v1.ResourceMemory: "512Gi", v1.ResourcePods: "110"}).Obj())
+		s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), sample.Node(nodeName(i), 8).Obj())
 	}
 	s.scheduler.Look(tb)
 	return s
@@ -84,7 +84,7 @@ func (knowing) Grants(pod *v1.Pod) []hold.Holder {
 func nodeName(i int) string { return fmt.Sprintf("node-%04d", i) }
 
 func makePod(name string) *v1.Pod {
-	return st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(testProfile).Req(map[v1.ResourceName]string{gpu: "1"}).Obj()
+	return sample.Pod(name).SchedulerName(testProfile).Req(sample.GPUs(1)).Obj()
 }
 
 var others = hold.Holder{Profile: "lockstep-scheduler", Group: "default/train"}
