@@ -2,7 +2,6 @@ package fairshare
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
@@ -27,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 func gpus(n int64) queueing.Vector { return queueing.Vector{gpu: n} }
@@ -124,12 +123,9 @@ func (d *Dispatcher) lose(pod *v1.Pod) {
 
 // pod returns a pod that asks for some GPUs in a queue. Without a node it waits.
 func pod(name, queue string, n int, on string) *v1.Pod {
-	p := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(profile).Req(map[v1.ResourceName]string{gpu: fmt.Sprint(n)})
+	p := sample.Pod(name).SchedulerName(profile).Req(sample.GPUs(n)).Node(on)
 	if queue != "" {
 		p.Label(v1alpha1.QueueLabel, queue)
-	}
-	if on != "" {
-		p.Node(on)
 	}
 	return p.Obj()
 }
