@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	cachetest "k8s.io/client-go/tools/cache/testing"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // feed runs an informer with these handlers over a source of pods.
@@ -130,7 +130,7 @@ func TestWatches(t *testing.T) {
 func TestBadDelayOfASinglePod(t *testing.T) {
 	s := newStage(t, testProfile)
 	pod := func(delay, node string) *v1.Pod {
-		p := st.MakePod().Namespace("default").Name("p").UID("p").SchedulerName(testProfile).Node(node)
+		p := sample.Pod("p").Node(node)
 		return p.Annotation(v1alpha1.PreemptionDelayAnnotation, delay).Label("at", time.Now().String()).Obj()
 	}
 	s.podSeen(s.ctx, nil, pod("5m", ""))

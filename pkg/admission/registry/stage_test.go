@@ -2,9 +2,7 @@ package registry
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -13,21 +11,20 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultbinder"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/queuesort"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	tf "k8s.io/kubernetes/pkg/scheduler/testing/framework"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
-const testProfile = "lockstep-scheduler"
+const testProfile = sample.Profile
 
 var train = gangstate.Key{Namespace: "default", Name: "train"}
 
@@ -69,9 +66,7 @@ func (noRoom) RenewSingle(*v1.Pod)                               {}
 
 func newStage(tb testing.TB, profiles ...string) *stage {
 	tb.Helper()
-	var silent klog.Logger
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), silent))
-	tb.Cleanup(cancel)
+	ctx := idle.Context(tb)
 	s := &stage{ctx: ctx, acted: map[string]gangstate.Effects{}, Registry: New(ledger.New(), nil, watches.New())}
 	client := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -100,8 +95,7 @@ func (s *stage) of(profile string) *Profile { return s.all()[profile] }
 func makeMembers(name string, count int) []*v1.Pod {
 	pods := make([]*v1.Pod, count)
 	for i := range pods {
-		pods[i] = st.MakePod().Namespace("default").Name(fmt.Sprintf("%s-%d", name, i)).UID(fmt.Sprintf("%s-%d", name, i)).SchedulerName(testProfile).
-			Annotation(v1alpha1.GangNameAnnotation, name).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(count)).Obj()
+		pods[i] = sample.Member(name, i, count).Obj()
 	}
 	return pods
 }

@@ -2,9 +2,7 @@ package waitingroom
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -21,7 +19,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
@@ -29,9 +26,10 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
-const testProfile = "lockstep-scheduler"
+const testProfile = sample.Profile
 
 // stage is a room for the gangs of a real registry, with one profile. Nothing runs.
 type stage struct {
@@ -52,7 +50,7 @@ type stage struct {
 	book *queueing.Book
 }
 
-const gpu = v1.ResourceName("nvidia.com/gpu")
+const gpu = sample.GPU
 
 // handle is a framework handle of which only the name is used.
 type handle struct{ fwk.Handle }
@@ -114,7 +112,7 @@ func (s *stage) First(which turns.Selection) (turns.Job, bool) {
 
 func (s *stage) Admit(_ context.Context, job string) *v1.Pod {
 	admitted, _ := s.book.Admit(job, s.moment())
-	return st.MakePod().Namespace("default").Name(admitted.Pod).UID(admitted.Pod).Obj()
+	return sample.Pod(admitted.Pod).Obj()
 }
 
 func (*stage) Called() []*v1.Pod { return nil }
@@ -155,9 +153,7 @@ func (s *stage) come(name string) {
 
 // member returns a member of gang default/name, which has two.
 func member(name string, i int) *v1.Pod {
-	of := fmt.Sprintf("%s-%d", name, i)
-	return st.MakePod().Namespace("default").Name(of).UID(of).SchedulerName(testProfile).
-		Annotation(v1alpha1.GangNameAnnotation, name).Annotation(v1alpha1.MinAvailableAnnotation, strconv.Itoa(2)).Obj()
+	return sample.Member(name, i, 2).Obj()
 }
 
 // ask calls Next and returns the group whose leader was let in, or an empty string if none was.

@@ -8,13 +8,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // single makes a pod in no gang that did not fit.
 func (s *stage) single(name string, priority int32) *v1.Pod {
 	s.t.Helper()
-	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(testProfile).Priority(priority).Obj()
+	pod := sample.Pod(name).Priority(priority).Obj()
 	if err := s.store.Add(pod); err != nil {
 		s.t.Fatal(err)
 	}
