@@ -3,7 +3,6 @@ package evictions
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,9 +23,10 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
-const profile = "lockstep-scheduler"
+const profile = sample.Profile
 
 // known has what runs of gangs of one profile, with the gangs that start together with them.
 type known map[gangstate.Key][]gangstate.RunningGang
@@ -156,13 +156,7 @@ func (s *stage) now(t *testing.T, name string) *v1.Pod {
 func members(name string, n, min int, node string) []*v1.Pod {
 	var pods []*v1.Pod
 	for i := range n {
-		pod := &v1.Pod{Spec: v1.PodSpec{SchedulerName: profile, NodeName: node}}
-		pod.Namespace, pod.Name = "default", fmt.Sprintf("%s-%d", name, i)
-		pod.UID = types.UID(pod.Name)
-		if min > 0 {
-			pod.Annotations = map[string]string{v1alpha1.GangNameAnnotation: name, v1alpha1.MinAvailableAnnotation: fmt.Sprint(min)}
-		}
-		pods = append(pods, pod)
+		pods = append(pods, sample.Member(name, i, min).Node(node).Obj())
 	}
 	return pods
 }
