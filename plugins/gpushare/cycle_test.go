@@ -20,14 +20,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // place takes a pod through the part of a cycle that decides: assumed, reserved. want is
 // its card; -1 for any.
@@ -36,7 +30,7 @@ func (s *stage) place(t testing.TB, pod *v1.Pod, node string, want int) {
 	s.scheduler.Look(t)
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node
-	must(t, s.scheduler.Cache.AssumePod(klog.FromContext(s.ctx), pod))
+	must.Succeed(t, s.scheduler.Cache.AssumePod(klog.FromContext(s.ctx), pod))
 	if status := s.Reserve(s.ctx, framework.NewCycleState(), pod, node); !status.IsSuccess() {
 		t.Fatalf("reserving for %s: %v", pod.Name, status)
 	}
@@ -100,7 +94,7 @@ func TestFilterAndScore(t *testing.T) {
 				t.Fatal(status)
 			}
 			info, err := s.snapshot.NodeInfos().Get("n")
-			must(t, err)
+			must.Succeed(t, err)
 			got := s.Filter(s.ctx, state, pod, info)
 			if got.Code() != c.want.Code() || got.Message() != c.want.Message() {
 				t.Errorf("Filter answers %v, want %v", got, c.want)
@@ -186,7 +180,7 @@ func TestReserve(t *testing.T) {
 			t.Fatal(status)
 		}
 		bound, err := s.client.CoreV1().Pods("ns").Get(s.ctx, pod.Name, metav1.GetOptions{})
-		must(t, err)
+		must.Succeed(t, err)
 		bound.Spec.NodeName = "n"
 		again = append(again, bound)
 	}
@@ -219,7 +213,7 @@ func TestRecord(t *testing.T) {
 		t.Fatalf("patches %v, want one of pod a", patches)
 	}
 	var got map[string]any
-	must(t, json.Unmarshal(patches[0].GetPatch(), &got))
+	must.Succeed(t, json.Unmarshal(patches[0].GetPatch(), &got))
 	same(t, "patch", map[string]any{"metadata": map[string]any{
 		"uid": "a", "annotations": map[string]any{v1alpha1.GPUCardAnnotation: "0", v1alpha1.GPUCardMemoryAnnotation: "4096"},
 	}}, got)
@@ -360,8 +354,8 @@ func TestForgets(t *testing.T) {
 		t.Error("the card of a bound pod was edited, and the ledger has it still")
 	}
 	s.ledger.put("a", reservation{node: "n", memory: 4096})
-	must(t, s.client.CoreV1().Pods("ns").Delete(s.ctx, "a", metav1.DeleteOptions{}))
-	must(t, s.client.CoreV1().Nodes().Delete(s.ctx, "n", metav1.DeleteOptions{}))
+	must.Succeed(t, s.client.CoreV1().Pods("ns").Delete(s.ctx, "a", metav1.DeleteOptions{}))
+	must.Succeed(t, s.client.CoreV1().Nodes().Delete(s.ctx, "n", metav1.DeleteOptions{}))
 	s.forgets(t)
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // stage is the plugin inside a real scheduler: all default plugins, the real cache, snapshot
@@ -50,9 +51,7 @@ func newStage(t testing.TB, objects ...runtime.Object) *stage {
 	s.ctx, s.fw, s.client, s.snapshot = s.scheduler.Context, s.scheduler.Framework, s.scheduler.Client, s.scheduler.Snapshot
 	s.hooks = whatif.HooksOf(plugins, s.fw)
 	s.scheduler.Start()
-	if err := s.scheduler.WaitForHandlersSync(s.ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.scheduler.WaitForHandlersSync(s.ctx))
 	s.scheduler.Look(t)
 	return s
 }
@@ -92,9 +91,7 @@ func onCard(name string, memory int, node, card string) *v1.Pod {
 func (s *stage) begin(t testing.TB, interdependent bool) *whatif.Transaction {
 	t.Helper()
 	tx, err := whatif.Begin(s.fw, s.hooks, interdependent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return tx
 }
 
@@ -127,9 +124,7 @@ func (s *stage) seen(tx *whatif.Transaction, v *whatif.View, node int) gpucards.
 func (s *stage) now(t testing.TB, node string) gpucards.Free {
 	t.Helper()
 	info, err := s.snapshot.NodeInfos().Get(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s.free(&cycle{}, nil, info)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource/gpucards"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestPutBackOnItsCard is story 3 of topology-aware preemption: two cards of 8 GB, a pod of
@@ -30,7 +31,7 @@ func TestPutBackOnItsCard(t *testing.T) {
 		for i, name := range []string{"a", "b"} {
 			pod := makePod(name, 4096).Node("n").Obj()
 			s.ledger.put(pod.UID, reservation{node: "n", card: i, memory: 4096})
-			must(t, s.scheduler.Cache.AssumePod(klog.FromContext(s.ctx), pod))
+			must.Succeed(t, s.scheduler.Cache.AssumePod(klog.FromContext(s.ctx), pod))
 		}
 		s.scheduler.Look(t)
 		return s
@@ -45,16 +46,16 @@ func TestPutBackOnItsCard(t *testing.T) {
 			early := view(t, tx, makePod("preemptor", 8192).Obj())
 			a := on(t, tx, 0, "a")
 			wantFits(t, tx, early, 0, false, "before anything changes")
-			must(t, tx.Remove(s.ctx, a, 0))
+			must.Succeed(t, tx.Remove(s.ctx, a, 0))
 			wantFits(t, tx, early, 0, true, "without a")
 			wantFits(t, tx, view(t, tx, makePod("twin", 8192).Obj()), 0, true, "without a")
-			must(t, tx.Restore(s.ctx, a, 0))
+			must.Succeed(t, tx.Restore(s.ctx, a, 0))
 			late := view(t, tx, makePod("latecomer", 8192).Obj())
 			for _, v := range []*whatif.View{early, late} {
 				wantFits(t, tx, v, 0, false, "with a put back")
 				same(t, v.Pod.Name+" sees a back on card 0", gpucards.Free{4096, 4096}, s.seen(tx, v, 0))
 			}
-			must(t, tx.Remove(s.ctx, on(t, tx, 0, "b"), 0))
+			must.Succeed(t, tx.Remove(s.ctx, on(t, tx, 0, "b"), 0))
 			wantFits(t, tx, early, 0, true, "without b")
 			same(t, "a is still on card 0", gpucards.Free{4096, 8192}, s.seen(tx, early, 0))
 		})
@@ -127,11 +128,11 @@ func (w *walk) step(t *testing.T) {
 			pod.Annotations = onCard("", 1, "", "0").Annotations
 		}
 		w.last = "adding " + pod.Name
-		must(t, w.tx.Add(w.ctx, idle.PodInfo(t, pod), node))
+		must.Succeed(t, w.tx.Add(w.ctx, idle.PodInfo(t, pod), node))
 	case n < 4 && len(pods) > 0:
 		g := gone{info: pods[w.rng.IntN(len(pods))], node: node, before: w.seen(w.tx, w.early, node)}
 		w.last = "removing " + g.info.GetPod().Name
-		must(t, w.tx.Remove(w.ctx, g.info, node))
+		must.Succeed(t, w.tx.Remove(w.ctx, g.info, node))
 		g.at = w.tx.Version(node)
 		w.gone = append(w.gone, g)
 	case n < 5 && len(w.gone) > 0:
@@ -139,7 +140,7 @@ func (w *walk) step(t *testing.T) {
 		w.gone = w.gone[:len(w.gone)-1]
 		w.last = "restoring " + g.info.GetPod().Name
 		unchanged := w.tx.Version(g.node) == g.at
-		must(t, w.tx.Restore(w.ctx, g.info, g.node))
+		must.Succeed(t, w.tx.Restore(w.ctx, g.info, g.node))
 		if unchanged {
 			same(t, w.last+" leaves the cards as they were", g.before, w.seen(w.tx, w.early, g.node))
 		}
@@ -147,12 +148,12 @@ func (w *walk) step(t *testing.T) {
 		w.last = "going back"
 		mark, before := w.tx.Checkpoint(), w.seen(w.tx, w.early, node)
 		for i := range w.rng.IntN(3) {
-			must(t, w.tx.Add(w.ctx, idle.PodInfo(t, makePod(fmt.Sprint("tried", i), 1000*(1+w.rng.IntN(5))).Obj()), node))
+			must.Succeed(t, w.tx.Add(w.ctx, idle.PodInfo(t, makePod(fmt.Sprint("tried", i), 1000*(1+w.rng.IntN(5))).Obj()), node))
 		}
 		if pods := w.tx.Node(node).GetPods(); len(pods) > 0 {
-			must(t, w.tx.Remove(w.ctx, pods[w.rng.IntN(len(pods))], node))
+			must.Succeed(t, w.tx.Remove(w.ctx, pods[w.rng.IntN(len(pods))], node))
 		}
-		must(t, w.tx.Rollback(w.ctx, mark))
+		must.Succeed(t, w.tx.Rollback(w.ctx, mark))
 		same(t, w.last+" leaves the cards as they were", before, w.seen(w.tx, w.early, node))
 	}
 }
@@ -176,13 +177,13 @@ func TestPlansAreKept(t *testing.T) {
 			if !copies.Fits(s.ctx, asked, 0).IsSuccess() {
 				continue
 			}
-			must(t, copies.Add(s.ctx, idle.PodInfo(t, pod), 0))
+			must.Succeed(t, copies.Add(s.ctx, idle.PodInfo(t, pod), 0))
 			inOrder = append(inOrder, pod)
 			for _, p := range inOrder {
-				must(t, snapshot.Add(s.ctx, idle.PodInfo(t, p), 0))
+				must.Succeed(t, snapshot.Add(s.ctx, idle.PodInfo(t, p), 0))
 			}
 			same(t, fmt.Sprintf("seed %d: on the snapshot", seed), s.seen(copies, v, 0), s.now(t, "n"))
-			must(t, snapshot.Rollback(s.ctx, 0))
+			must.Succeed(t, snapshot.Rollback(s.ctx, 0))
 		}
 		planned := s.seen(copies, v, 0)
 		for _, p := range inOrder {
@@ -206,7 +207,7 @@ func TestPreemption(t *testing.T) {
 	}
 	statuses := framework.NewDefaultNodeToStatus()
 	nodes, err := s.snapshot.NodeInfos().List()
-	must(t, err)
+	must.Succeed(t, err)
 	for _, info := range nodes {
 		status := s.fw.RunFilterPlugins(s.ctx, state, preemptor, info)
 		if status.IsSuccess() {
@@ -227,14 +228,14 @@ func TestWithoutMemory(t *testing.T) {
 	tx := s.begin(t, false)
 	plain := st.MakePod().Namespace("ns").Name("plain").UID("plain").Obj()
 	v := view(t, tx, plain)
-	must(t, tx.Remove(s.ctx, on(t, tx, 0, "a"), 0))
-	must(t, tx.Add(s.ctx, idle.PodInfo(t, makePod("b", 8192).Obj()), 0))
+	must.Succeed(t, tx.Remove(s.ctx, on(t, tx, 0, "a"), 0))
+	must.Succeed(t, tx.Add(s.ctx, idle.PodInfo(t, makePod("b", 8192).Obj()), 0))
 	wantFits(t, tx, v, 0, true, "on a full card")
 	if cycleOf(v.State) != nil {
 		t.Error("the plugin keeps a state for a pod that requests no GPU memory")
 	}
 	gpu := view(t, tx, makePod("c", 1).Obj())
-	must(t, tx.Add(s.ctx, idle.PodInfo(t, plain), 0))
+	must.Succeed(t, tx.Add(s.ctx, idle.PodInfo(t, plain), 0))
 	wantFits(t, tx, gpu, 0, false, "on a full card")
 }
 
@@ -243,16 +244,16 @@ func TestWithoutMemory(t *testing.T) {
 func TestOrderIsKept(t *testing.T) {
 	s := newStage(t, makeNode("n", 2))
 	for i, memory := range []int{1000, 4000, 3000, 5000} {
-		must(t, s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), makePod(fmt.Sprint("p", i), memory).Node("n").Obj()))
+		must.Succeed(t, s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), makePod(fmt.Sprint("p", i), memory).Node("n").Obj()))
 	}
 	s.scheduler.Look(t)
 	tx := s.begin(t, false)
 	v := view(t, tx, makePod("any", 1).Obj())
 	before := s.seen(tx, v, 0)
 	first := on(t, tx, 0, "p0")
-	must(t, tx.Remove(s.ctx, first, 0))
+	must.Succeed(t, tx.Remove(s.ctx, first, 0))
 	same(t, "free without the first", gpucards.Free{1192, 3192}, s.seen(tx, v, 0))
-	must(t, tx.Restore(s.ctx, first, 0))
+	must.Succeed(t, tx.Restore(s.ctx, first, 0))
 	same(t, "free with the first put back", before, s.seen(tx, v, 0))
 }
 
@@ -263,7 +264,7 @@ func TestPlacedAnew(t *testing.T) {
 	pod := makePod("new", 4096).Annotation(v1alpha1.GPUCardAnnotation, "1").Obj()
 	tx := s.begin(t, false)
 	v := view(t, tx, makePod("any", 1).Obj())
-	must(t, tx.Add(s.ctx, idle.PodInfo(t, pod), 0))
+	must.Succeed(t, tx.Add(s.ctx, idle.PodInfo(t, pod), 0))
 	same(t, "free with the pod in a what-if", gpucards.Free{4096, 8192}, s.seen(tx, v, 0))
 	s.place(t, pod, "n", 0)
 }
