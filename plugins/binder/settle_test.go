@@ -27,6 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // apiServer has one pod, and handles each call as configured: first, second
@@ -138,9 +139,7 @@ func binderTo(t *testing.T, server *apiServer) *Binder {
 	t.Cleanup(server.Close)
 	client := kubernetes.NewForConfigOrDie(&restclient.Config{Host: server.URL, QPS: -1})
 	plugin, err := New(NewSlots())(t.Context(), &config.BoundedBinderArgs{MaxInFlight: 1}, clientOf{client: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	pl := plugin.(*Binder)
 	pl.patience = func() wait.Backoff { return wait.Backoff{Duration: time.Millisecond, Factor: 1.1, Steps: 100} }
 	return pl
