@@ -10,14 +10,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func read(t *testing.T, text string) *descheduler.DefragmentationArgs {
 	t.Helper()
 	args := &descheduler.DefragmentationArgs{}
-	if err := json.Unmarshal([]byte(text), args); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(text), args))
 	return args
 }
 

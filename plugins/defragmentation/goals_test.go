@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // ask creates a plan as a user would, and makes a round. It returns the result: which pods are moved and to where,
@@ -22,9 +23,7 @@ func (s *stage) ask(tb testing.TB, goal v1alpha1.DefragmentationGoal, scheduler 
 	tb.Helper()
 	p := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "asked", UID: "asked"}}
 	p.Spec.Goal, p.Spec.SchedulerName = goal, scheduler
-	if err := s.scheduler.Client.Create(tb.Context(), p); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, s.scheduler.Client.Create(tb.Context(), p))
 	plans := s.balance(tb)
 	if len(plans) != 1 || len(plans[0].Status.Conditions) != 1 {
 		tb.Fatalf("%d plans: %+v", len(plans), plans)
@@ -162,9 +161,7 @@ func TestMeasure(t *testing.T) {
 	busy := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "busy"}}
 	busy.Spec.Mode, busy.Status.Phase = v1alpha1.DefragmentationExecute, v1alpha1.DefragmentationRunning
 	busy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.DefragmentationFound}}
-	if err := s.scheduler.Client.Create(t.Context(), busy); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.scheduler.Client.Create(t.Context(), busy))
 	if plans := s.balance(t); len(plans) != 1 {
 		t.Fatalf("%d plans, want the one that is under way", len(plans))
 	}

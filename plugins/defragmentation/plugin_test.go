@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestWhoMoves: the cheapest moves are made, of pods that may be moved, to where the filters let them.
@@ -234,9 +235,7 @@ func TestRounds(t *testing.T) {
 		t.Errorf("of a pod that does not exist it says %q", why)
 	}
 	for _, p := range []*v1alpha1.DefragmentationPlan{asked, wrong} {
-		if err := s.scheduler.Client.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.scheduler.Client.Create(t.Context(), p))
 	}
 	s.balance(t) // one at a time: they may want the same nodes
 	for range 2 {
@@ -257,9 +256,7 @@ func TestRounds(t *testing.T) {
 		for _, p := range again.balance(t) {
 			p.Status.Phase, p.Status.EndTime, p.Status.MovedCount = v1alpha1.DefragmentationFailed, new(metav1.NewTime(again.clock.Now())), c.moved
 			p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1alpha1.DefragmentationComplete, Status: metav1.ConditionFalse, Reason: c.reason})
-			if err := again.scheduler.Client.Status().Update(t.Context(), &p); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, again.scheduler.Client.Status().Update(t.Context(), &p))
 		}
 		if plans := again.balance(t); len(plans) != c.want {
 			t.Errorf("after one that ended as %s with %d moved, there are %d plans, want %d", c.reason, c.moved, len(plans), c.want)

@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -118,9 +119,7 @@ func (s *stage) balance(tb testing.TB) []v1alpha1.DefragmentationPlan {
 		tb.Fatal(status.Err)
 	}
 	var list v1alpha1.DefragmentationPlanList
-	if err := s.scheduler.Client.List(tb.Context(), &list, &client.ListOptions{}); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, s.scheduler.Client.List(tb.Context(), &list, &client.ListOptions{}))
 	return list.Items
 }
 
