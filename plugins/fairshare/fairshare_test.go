@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const (
@@ -220,9 +221,7 @@ func TestNamespaceMoves(t *testing.T) {
 		if item, ok, _ := store.GetByKey("moves"); ok {
 			before = item.(*v1.Namespace)
 		}
-		if err := store.Update(now); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Update(now))
 		d.namespaceSeen(before, now)
 	}
 	queues := func() string {

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // window is how many jobs may have their turn at once.
@@ -71,9 +72,7 @@ func (c *chaos) dispatcher() *Dispatcher {
 	d := newDispatcher(c.t, 0, window)
 	d.clock = c.clock
 	nodes, err := pools.New(c.pools)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, err)
 	d.share(nodes, nil)
 	d.book.Configure(queueing.Limits{Window: window, BypassHold: time.Minute}, policiesOf(d.args.Tiers))
 	d.gangs = gangsOf{c: c}
@@ -144,9 +143,7 @@ func (c *chaos) create() {
 func (c *chaos) write(l *life, p *v1.Pod) {
 	p.ResourceVersion = fmt.Sprint(c.step)
 	l.versions = append(l.versions, p)
-	if err := c.store.Update(p); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, c.store.Update(p))
 	c.events = append(c.events, func(d *Dispatcher) {
 		if d.podSeen(p); p.Status.Phase == v1.PodSucceeded {
 			d.Left(p) // as the scheduler's cache says
@@ -168,9 +165,7 @@ func (c *chaos) remove(l *life) {
 		return
 	}
 	l.gone = true
-	if err := c.store.Delete(l.now()); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, c.store.Delete(l.now()))
 	c.events = append(c.events, func(d *Dispatcher) { d.podGone(l.now()) })
 }
 

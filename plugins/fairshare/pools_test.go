@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // withModels configures a pool for each of two models of GPUs.
@@ -29,9 +30,7 @@ func (d *Dispatcher) withModels(t *testing.T) {
 		pool = append(pool, config.Pool{Name: model, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"model": model}}})
 	}
 	nodes, err := pools.New(pool)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	d.share(nodes, nil)
 }
 

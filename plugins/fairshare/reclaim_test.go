@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestRounds(t *testing.T) {
@@ -370,9 +371,7 @@ func TestCrowd(t *testing.T) {
 	step := func(sentence string, do func(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status, name string, fits bool) {
 		t.Helper()
 		info, err := framework.NewPodInfo(pod(name, "", 1, ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		do(t.Context(), state, top, info, nil)
 		if status := pl.SimulateAllocatable(t.Context(), state, top); status.IsSuccess() != fits {
 			t.Errorf("%s: %v", sentence, status)

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // watching is the handle of a profile, as far as it is needed to watch.
@@ -43,9 +44,7 @@ func TestWatches(t *testing.T) {
 	runs.ResourceVersion = "7"
 	client := fake.NewClientset(runs)
 	h := watching{client: client, factory: informers.NewSharedInformerFactory(client, 0)}
-	if err := d.watch(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, d.watch(t.Context(), h))
 	var names []string
 	var pods *watches.Watch
 	for _, watch := range d.watches.All() {
