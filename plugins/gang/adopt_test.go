@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // nominate holds all of a node for a pod, as a member of its gang.
@@ -80,7 +81,5 @@ func TestOwnNomination(t *testing.T) {
 // forget makes the scheduler's cache forget a pod that was assumed.
 func (s *stage) forget(t *testing.T, pod *v1.Pod) {
 	t.Helper()
-	if err := s.scheduler.Cache.ForgetPod(klog.FromContext(s.ctx), pod); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.scheduler.Cache.ForgetPod(klog.FromContext(s.ctx), pod))
 }

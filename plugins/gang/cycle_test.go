@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // run runs scheduling cycles, as kube-scheduler does, for pods that may enter the
@@ -74,9 +75,7 @@ func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	s.room.HandleCycleStart(pod)
 	fw, logger := s.scheduler.Profiles[testProfile], klog.FromContext(s.ctx)
-	if err := s.scheduler.Cache.UpdateSnapshot(logger, s.snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.scheduler.Cache.UpdateSnapshot(logger, s.snapshot))
 	state := framework.NewCycleState()
 	statuses := framework.NewDefaultNodeToStatus()
 	result, status, _ := fw.RunPreFilterPlugins(s.ctx, state, pod)
@@ -96,9 +95,7 @@ func (s *stage) cycle(t *testing.T, pod *v1.Pod) string {
 		assumed := pod.DeepCopy()
 		assumed.Spec.NodeName = name
 		s.scheduler.SchedulingQueue.DeleteNominatedPodIfExists(assumed)
-		if err := s.scheduler.Cache.AssumePod(logger, assumed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.scheduler.Cache.AssumePod(logger, assumed))
 		if status := fw.RunReservePluginsReserve(s.ctx, state, assumed, name); !status.IsSuccess() {
 			t.Fatal(status)
 		}
@@ -197,9 +194,7 @@ func TestNominatedMembersAreTheirGangs(t *testing.T) {
 			known := s.fw.SharedInformerFactory().Core().V1().Pods().Informer().GetIndexer()
 			s.see(pods...)
 			for _, pod := range pods {
-				if err := known.Add(pod); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, known.Add(pod))
 				s.scheduler.SchedulingQueue.Add(s.ctx, pod)
 			}
 			if at, failed := s.run(t, members); len(at) != c.want || c.want > 0 && failed > 0 {

@@ -34,6 +34,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -92,9 +93,7 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 		s.scheduler.Cache.AddNode(klog.FromContext(s.ctx), node)
 	}
 	for _, pod := range pods {
-		if err := s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), pod); err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, s.scheduler.Cache.AddPod(klog.FromContext(s.ctx), pod))
 	}
 	if len(objects) > 0 {
 		s.scheduler.Start()

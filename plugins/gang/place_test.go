@@ -12,6 +12,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const (
@@ -27,9 +28,7 @@ func (s *stage) feasible(t *testing.T, pod *v1.Pod) ([]fwk.NodeInfo, fwk.CycleSt
 		t.Fatal(status)
 	}
 	infos, err := s.snapshot.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return slices.DeleteFunc(slices.Clone(infos), func(info fwk.NodeInfo) bool {
 		return !fw.RunFilterPlugins(s.ctx, state, pod, info).IsSuccess()
 	}), state

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // attemptOf returns an attempt to place all of these pods, as the state machine would make it.
@@ -32,9 +33,7 @@ func benchmarkPlan(b *testing.B, s *stage, a *gangstate.Attempt, complete bool) 
 	report := cputime.Start(b)
 	for b.Loop() {
 		result, err := p.Plan(s.ctx, a, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, err)
 		if result.Complete != complete {
 			b.Fatalf("complete is %t, want %t: %v", result.Complete, complete, result.Why)
 		}

@@ -25,14 +25,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func mustPlan(t *testing.T, s *stage, a *gangstate.Attempt, evict ...hold.Holder) *planner.Plan {
 	t.Helper()
 	result, err := s.ready().Plan(s.ctx, a, evict)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return result
 }
 
@@ -50,9 +49,7 @@ func (s *stage) fitting(t *testing.T, pod *v1.Pod) (scores map[string]int64, bes
 		t.Fatal(status)
 	}
 	infos, err := s.snapshot.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	feasible := slices.DeleteFunc(slices.Clone(infos), func(info fwk.NodeInfo) bool {
 		return !status.IsSuccess() || !result.AllNodes() && !result.NodeNames.Has(info.Node().Name) || !fw.RunFilterPlugins(s.ctx, state, pod, info).IsSuccess()
 	})
@@ -80,9 +77,7 @@ func (s *stage) assume(t *testing.T, pod *v1.Pod, node string) {
 	t.Helper()
 	assumed := pod.DeepCopy()
 	assumed.Spec.NodeName = node
-	if err := s.snapshot.AssumePod(idle.PodInfo(t, assumed)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.snapshot.AssumePod(idle.PodInfo(t, assumed)))
 }
 
 // wishes are what a random member may require, besides resources. All members of a
@@ -219,9 +214,7 @@ func (s *stage) counts(t *testing.T) map[string][]int {
 	counts := map[string][]int{}
 	for _, list := range []func() ([]fwk.NodeInfo, error){s.snapshot.List, s.snapshot.HavePodsWithAffinityList, s.snapshot.HavePodsWithRequiredAntiAffinityList} {
 		infos, err := list()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		for _, info := range infos {
 			counts[info.Node().Name] = append(counts[info.Node().Name], len(info.GetPods()), len(info.GetPodsWithAffinity()), int(info.GetRequested().GetMilliCPU()))
 		}

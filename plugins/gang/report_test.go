@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // says returns a pod whose status has why it waits.
@@ -242,9 +243,7 @@ func TestPodGroupRefused(t *testing.T) {
 		t.Errorf("an event would be new: %t, the PodGroup says it: %t; want neither", isNew, written)
 	}
 	for range 2 {
-		if err := s.reporter.tellNews(s.ctx, key); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.reporter.tellNews(s.ctx, key))
 	}
 	if writes != 2 {
 		t.Errorf("%d writes, want two", writes)
@@ -271,9 +270,7 @@ func TestPodGroupMadeAgain(t *testing.T) {
 		if i == 0 {
 			s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
 		}
-		if err := s.reporter.tellNews(s.ctx, key); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.reporter.tellNews(s.ctx, key))
 		if want := []int{1, 1, 2}[i]; writes != want {
 			t.Errorf("PodGroup %s: %d writes, want %d", uid, writes, want)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -66,9 +67,7 @@ func bound(pod *v1.Pod, node string) *v1.Pod {
 func (s *stage) refusals(t *testing.T, state fwk.CycleState, pod *v1.Pod) map[string]string {
 	t.Helper()
 	infos, err := s.snapshot.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	reasons := map[string]string{}
 	for _, info := range infos {
 		status := s.Filter(s.ctx, state, pod, info)
@@ -282,9 +281,7 @@ func TestDomainOfARunningGang(t *testing.T) {
 			}
 			preferred := sets.New[string]()
 			infos, err := s.snapshot.List()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if status := s.PreScore(s.ctx, state, pod, infos); status.IsSkip() != (c.preferred.Len() == 0) {
 				t.Errorf("PreScore answers %v", status)
 			}
