@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // fits returns the nodes that the plugin leaves to a pod.
@@ -22,9 +23,7 @@ func (s *stage) fits(t *testing.T, state fwk.CycleState, pod *v1.Pod) (nodes str
 		t.Fatal(status.AsError())
 	}
 	list, err := s.snapshot.NodeInfos().List()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, info := range list {
 		switch status := s.Filter(s.ctx, state, pod, info); {
 		case status.IsSuccess():

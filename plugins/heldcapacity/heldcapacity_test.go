@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -108,9 +109,7 @@ func (s *stage) schedule(pod *framework.QueuedPodInfo) error {
 func queued(t *testing.T, pod *v1.Pod) *framework.QueuedPodInfo {
 	t.Helper()
 	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return &framework.QueuedPodInfo{PodInfo: info}
 }
 
@@ -156,9 +155,7 @@ func TestFilter(t *testing.T) {
 			}
 			for i, want := range []string{c.want, ""} {
 				info, err := s.snapshot.Get(nodeName(i))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				if status := s.Filter(s.ctx, state.Clone(), pod, info); status.Message() != want || want != "" && status.Code() != fwk.Unschedulable {
 					t.Errorf("node %d: %v, want %q", i, status, want)
 				}
@@ -266,9 +263,7 @@ func TestWake(t *testing.T) {
 	s.hold("a", others, nodeName(0))
 	attempt := func() (*framework.QueuedPodInfo, error) {
 		entity, err := queue.Pop(logger)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		info := entity.(*framework.QueuedPodInfo)
 		return info, s.schedule(info)
 	}
@@ -277,9 +272,7 @@ func TestWake(t *testing.T) {
 		t.Fatalf("it finds a node: %v", err)
 	}
 	info.UnschedulablePlugins.Insert(Name)
-	if err := queue.AddUnschedulablePodIfNotPresent(logger, info, queue.SchedulingCycle()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, queue.AddUnschedulablePodIfNotPresent(logger, info, queue.SchedulingCycle()))
 	s.holds.Release("a")
 	if err := wait.PollUntilContextTimeout(s.ctx, 5*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
 		s.clock.Step(wakeEvery)
@@ -311,9 +304,7 @@ func BenchmarkFilter(b *testing.B) {
 				b.Fatal(status)
 			}
 			info, err := s.snapshot.Get(node)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			b.ReportAllocs()
 			for b.Loop() {
 				if status := s.Filter(s.ctx, state, plain, info); !status.IsSuccess() {
@@ -344,9 +335,7 @@ func BenchmarkFilters(b *testing.B) {
 				b.Fatal(status)
 			}
 			info, err := s.snapshot.Get(nodeName(999))
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, err)
 			b.ReportAllocs()
 			for b.Loop() {
 				if status := s.fw.RunFilterPlugins(s.ctx, state, pod, info); !status.IsSuccess() {
