@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // server is an API server in trouble: its answers to calls about pods, before the fake one gets them.
@@ -116,9 +117,7 @@ func TestActInTrouble(t *testing.T) {
 				t.Errorf("%v victims are counted, want %d", n, c.gone)
 			}
 			left, err := client.CoreV1().Pods("default").List(s.ctx, metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if gone := len(objects) - len(left.Items); gone != c.gone {
 				t.Errorf("%d pods are gone, want %d", gone, c.gone)
 			}
@@ -137,9 +136,7 @@ func TestActInTrouble(t *testing.T) {
 func counter(t *testing.T, metric metrics.CounterMetric) float64 {
 	t.Helper()
 	value, err := testutil.GetCounterMetricValue(metric)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return value
 }
 

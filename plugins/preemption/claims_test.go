@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // claiming returns members with a claim each, of their name.
@@ -107,9 +108,7 @@ func TestPlansWithClaims(t *testing.T) {
 			d := s.demand(t, gangstate.Spec{}, preemptor...)
 			for range 2 { // a plan leaves nothing taken
 				plan, err := s.planner().Plan(s.ctx, d.attempt, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				on := map[string]int{}
 				for _, name := range plan.Nodes {
 					on[name]++

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // BenchmarkSearchLabelsOfTheirOwn measures a search for a preemptor whose members have one label, or one each by which
@@ -42,9 +43,7 @@ func BenchmarkSearchLabelsOfTheirOwn(b *testing.B) {
 				report := cputime.Start(b)
 				for b.Loop() {
 					f, err := s.search(s.ctx, d)
-					if err != nil {
-						b.Fatal(err)
-					}
+					must.Succeed(b, err)
 					if f == nil || len(f.victims) != c.members*c.gpus {
 						b.Fatalf("found %+v, want %d victims", f, c.members*c.gpus)
 					}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // opinion is a plugin of another author, with an opinion on gangs. It is found by itself.
@@ -91,9 +92,7 @@ func TestPointsOfPlans(t *testing.T) {
 			d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
 			d.attempt.Strict = !c.partial
 			plan, err := s.planner().Plan(s.ctx, d.attempt, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var on []string
 			for _, name := range plan.Nodes {
 				if !slices.Contains(on, name) {

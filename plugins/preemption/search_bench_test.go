@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // known is a profile that knows its gangs, with those that start together with them.
@@ -95,9 +96,7 @@ func BenchmarkSearch(b *testing.B) {
 			report := cputime.Start(b)
 			for b.Loop() {
 				f, err := s.search(s.ctx, d)
-				if err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, err)
 				want := c.size
 				if c.spec.RequiredTopology == v1.LabelHostname {
 					want = 0
@@ -175,9 +174,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 				victims, report := 0, cputime.Start(b)
 				for b.Loop() {
 					f, err := s.search(s.ctx, d)
-					if err != nil {
-						b.Fatal(err)
-					}
+					must.Succeed(b, err)
 					if f == nil || len(f.victims) < 64 {
 						b.Fatalf("found %+v, want 64 victims or more", f)
 					}

@@ -22,15 +22,14 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // victimsOf names the victims of a search.
 func (s *stage) victimsOf(t *testing.T, d *demand) string {
 	t.Helper()
 	f, err := s.search(s.ctx, d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return f.names()
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -123,8 +124,6 @@ func (s *stage) demand(tb testing.TB, spec gangstate.Spec, pods ...*v1.Pod) *dem
 	state := framework.NewCycleState()
 	planner.WriteAttempt(state, &gangstate.Attempt{Group: key.String(), Leader: leader.UID, Strict: true, Gangs: []gangstate.Need{need}})
 	d, err := s.demandOf(state, leader)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return d
 }

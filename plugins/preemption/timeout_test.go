@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // hasty is a clock on which time passes whenever it is looked at.
@@ -130,9 +131,7 @@ func TestMoreTime(t *testing.T) {
 	for searches := 1; ; searches++ {
 		d := s.demand(t, gangstate.Spec{}, preemptor)
 		f, err := s.search(s.ctx, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if f != nil {
 			if searches == 1 {
 				t.Error("its first search has time enough, which tells nothing")

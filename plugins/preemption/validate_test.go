@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // changing knows one gang, of which something runs that changes.
@@ -63,9 +64,7 @@ func (c *changing) comes(pod *v1.Pod) {
 func (s *stage) left(t *testing.T) string {
 	t.Helper()
 	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var names []string
 	for i := range list.Items {
 		if name := list.Items[i].Name; !strings.HasPrefix(name, "p-") {
@@ -199,9 +198,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 func (s *stage) markedPods(t *testing.T) []string {
 	t.Helper()
 	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var names []string
 	for i := range list.Items {
 		if s.evictor.Marked(&list.Items[i]) {
@@ -285,9 +282,7 @@ func TestSurplusOfAGroupThatRunsInPart(t *testing.T) {
 	s := newStage(t, []*v1.Node{node("n0", 3, "r0")}, runs, append(objects, preemptor)...)
 	s.know(gangsRunning(append(runs, waits)...))
 	d, err := s.demandOf(framework.NewCycleState(), preemptor)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	f := s.decide(t, d)
 	if why := s.execution(d, f).outdated(); why != "" || len(f.victims) != 1 {
 		t.Errorf("%d victims, withdrawn because %q", len(f.victims), why)
