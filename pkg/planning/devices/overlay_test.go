@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestShared: devices that several nodes reach matter to pods whose claims may get some of them.
@@ -53,9 +54,7 @@ func TestShared(t *testing.T) {
 			s := idle.New(t, idle.Options{Objects: append([]runtime.Object{dra.Slice("n0", 2), gpus, nics, gpu, nic, either, none}, c.shared...)})
 			s.Start()
 			simulator, err := New(s.Context, s.Framework)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if got, err := simulator.Overlay().Shared(c.pod); err != nil || got != c.want {
 				t.Errorf("%t, %v; want %t", got, err, c.want)
 			}

@@ -17,6 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestTriedAgainSoon: the allocation of a claim is taken back soon after that is possible again, however long it
@@ -40,9 +41,7 @@ func TestTriedAgainSoon(t *testing.T) {
 		informer := informers.NewSharedInformerFactory(client, 0).Resource().V1().ResourceClaims().Informer()
 		may := func(types.NamespacedName, []types.UID) bool { return true }
 		r, err := NewReleaser(known{claim: held}, informer, client.ResourceV1(), users{stood: map[types.NamespacedName]bool{}, may: may})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go r.Run(ctx)

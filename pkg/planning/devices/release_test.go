@@ -24,6 +24,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // known is the tracker of a scheduler that knows one claim.
@@ -82,17 +83,11 @@ func TestRelease(t *testing.T) {
 				return c.unused
 			}}
 			r, err := NewReleaser(known{claim: c.claim}, informer, client.ResourceV1(), asking)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			key := types.NamespacedName{Namespace: "ns", Name: "c"}
-			if err := r.release(t.Context(), key); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.release(t.Context(), key))
 			now, err := client.ResourceV1().ResourceClaims("ns").Get(t.Context(), "c", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if released := now.Status.Allocation == nil && len(now.Status.ReservedFor) == 0; released != c.released {
 				t.Errorf("released: %t, want %t", released, c.released)
 			}
@@ -141,9 +136,7 @@ func TestReleaseInDoubt(t *testing.T) {
 				return err != nil, nil, err
 			})
 			r, err := NewReleaser(known{claim: held}, informer, client.ResourceV1(), asking)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if err := r.release(t.Context(), types.NamespacedName{Namespace: "ns", Name: "c"}); (err != nil) != c.failed {
 				t.Errorf("failed with %v, want so: %t", err, c.failed)
 			}
@@ -186,9 +179,7 @@ func TestDropMade(t *testing.T) {
 			if err == nil {
 				_, err = NewReleaser(known{}, informer, client.ResourceV1(), asking) // another profile
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			factory.Start(t.Context().Done())
 			factory.WaitForCacheSync(t.Context().Done())
 			pod := st.MakePod().Namespace("ns").Name("p").UID("p").Req(map[v1.ResourceName]string{dra.Backed: "1"}).Obj()
@@ -197,13 +188,9 @@ func TestDropMade(t *testing.T) {
 				t.Fatalf("%d are to be looked at, want that of the pod with an extended resource", r.queue.Len())
 			}
 			at, _ := r.queue.Get()
-			if err := r.process(t.Context(), at); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.process(t.Context(), at))
 			list, err := client.ResourceV1().ResourceClaims("ns").List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var left []string
 			for i := range list.Items {
 				left = append(left, list.Items[i].Name)
@@ -250,9 +237,7 @@ func TestDropIsSeen(t *testing.T) {
 				asking := users{stood: map[types.NamespacedName]bool{}, may: func(types.NamespacedName, []types.UID) bool { return true }}
 				tracker := &lingering{known: known{claim: c.sees}}
 				r, err := NewReleaser(tracker, informer, client.ResourceV1(), asking)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				defer r.queue.ShutDown()
 				if c.goes {
 					time.AfterFunc(time.Second, func() {

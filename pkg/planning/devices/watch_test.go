@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestWatches: the watches of claims and slices return the versions that the scheduler knows.
@@ -25,9 +26,7 @@ func TestWatches(t *testing.T) {
 	resources := factory.Resource().V1()
 	claims := assumecache.NewAssumeCache(klog.Background(), resources.ResourceClaims().Informer(), "ResourceClaim", "", nil)
 	slices, err := resourceslicetracker.StartTracker(t.Context(), resourceslicetracker.Options{SliceInformer: resources.ResourceSlices(), KubeClient: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	manager := dynamicresources.NewDRAManager(t.Context(), claims, slices, factory)
 	watches := Watches(manager, factory)
 	for _, watch := range watches {

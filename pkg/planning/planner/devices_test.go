@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // planDevices plans a gang of these pods on nodes with so many devices, with these claims beside. It returns how many
@@ -30,9 +31,7 @@ func planDevices(tb testing.TB, devices []int, pods []*v1.Pod, claims ...runtime
 	tb.Helper()
 	p := devicePlanner(tb, devices, claims...)
 	plan, err := p.Plan(tb.Context(), attemptOf(pods), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	counts := make([]int, len(devices))
 	for _, node := range plan.Nodes {
 		counts[slices.Index(nodeNames(len(devices)), node)]++
@@ -166,9 +165,7 @@ func TestUsersOfAClaim(t *testing.T) {
 			}
 			p := devicePlanner(t, []int{1}, dra.Held(dra.Claim("shared", 1), "n0", 0, c.users...))
 			plan, err := p.Plan(t.Context(), attemptOf(pods), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if why := plan.Why[gangstate.Key{Namespace: "ns", Name: "g"}]; plan.Complete != (c.why == "") || why != c.why {
 				t.Errorf("complete: %t; %s; want %s", plan.Complete, why, c.why)
 			}
@@ -224,9 +221,7 @@ func TestPlansKeepOffHeldDevices(t *testing.T) {
 func mustAdd(t *testing.T, g *podclass.Grouping, pod *v1.Pod) int {
 	t.Helper()
 	class, err := g.Classify(pod, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return class
 }
 
@@ -302,9 +297,7 @@ func TestRoomAsFarAsWanted(t *testing.T) {
 	counts := func(node *v1.Node) bool { return node.Labels[rackLabel] != "r1" && node.Name != "n32" }
 	want := func(value string) int { return map[string]int{"r0": 5, "r1": 5, "r2": 100}[value] }
 	room, err := p.CapacityIn(t.Context(), attemptOf([]*v1.Pod{dra.Pod("m", "two")}), rackLabel, counts, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(map[string]int{"r0": 8, "r2": 60}, room); diff != "" {
 		t.Errorf("room for members with 2 devices each, 4 on a node (-want +got):\n%s", diff)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const gpu = v1.ResourceName("nvidia.com/gpu")
@@ -108,9 +109,7 @@ func TestGrantsOfClasses(t *testing.T) {
 				a.Gangs[0].Floor = resource.Vector{gpu: c.floor}
 			}
 			plan, err := p.Plan(t.Context(), a, c.evict)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if plan.Complete != c.complete {
 				t.Errorf("complete is %t: %v", plan.Complete, plan.Why)
 			}

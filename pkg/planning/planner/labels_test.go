@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // reader is an external plugin that may read the label "id" of pods.
@@ -94,9 +95,7 @@ func (c cluster) configure(p *schedconfig.KubeSchedulerProfile) {
 func classesOf(t *testing.T, p *Planner, pods []*v1.Pod) (classes []int) {
 	t.Helper()
 	group, err := p.groupingFor(t.Context(), attemptOf(pods))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, pod := range pods {
 		classes = append(classes, mustAdd(t, group, pod))
 	}
@@ -288,9 +287,7 @@ func TestClassesFitLikePods(t *testing.T) {
 		p := c.planner(t, rng.IntN(3), rng.IntN(3), rng.IntN(3), rng.IntN(3))
 		plan := func() bool {
 			plan, err := p.Plan(t.Context(), attemptOf(pods), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			return plan.Complete
 		}
 		classes := classesOf(t, p, pods)

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // withFloor returns an attempt of a gang whose PodGroup asks for so many devices in all.
@@ -30,9 +31,7 @@ func withFloor(pods []*v1.Pod, devices int64) *gangstate.Attempt {
 func wantPlan(t *testing.T, p *Planner, a *gangstate.Attempt, complete bool) *Plan {
 	t.Helper()
 	plan, err := p.Plan(t.Context(), a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if plan.Complete != complete {
 		t.Errorf("complete is %t: %v; want %t", plan.Complete, plan.Why, complete)
 	}
@@ -65,20 +64,14 @@ func TestFloorBesideClaimsInRoom(t *testing.T) {
 	p, a := New(s.Framework, ledger.New(), extension.New()), withFloor(extended(2, 1), 4)
 	wantPlan(t, p, a, false)
 	room, err := p.Simulate(t.Context(), a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer room.Discard(t.Context())
 	wantFits(t, room, false)
 	mark := room.Checkpoint()
 	node, _ := room.Index(user.Spec.NodeName)
-	if err := room.Remove(t.Context(), idle.PodInfo(t, user), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, room.Remove(t.Context(), idle.PodInfo(t, user), node))
 	wantFits(t, room, true)
-	if err := room.Rollback(t.Context(), mark); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, room.Rollback(t.Context(), mark))
 	wantFits(t, room, false)
 }
 
@@ -173,9 +166,7 @@ func TestFloorOfClaimsInRoom(t *testing.T) {
 	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(users, nodes), Objects: objects})
 	s.Start()
 	room, err := New(s.Framework, ledger.New(), extension.New()).Simulate(t.Context(), withFloor(pods, 8), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer room.Discard(t.Context())
 	wantFits(t, room, true)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // lostMember returns the planner of a cluster with a node of these sizes in each rack, all of one block, and the
@@ -63,9 +64,7 @@ func TestLostMemberOfASlice(t *testing.T) {
 			p, a := lostMember(t, c.sizes, c.levels, c.on)
 			wantPlan(t, p, a, true)
 			room, err := p.Simulate(t.Context(), a, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer room.Discard(t.Context())
 			wantFits(t, room, true)
 		})
@@ -77,9 +76,7 @@ func TestLostMemberOfASlice(t *testing.T) {
 func TestPiecesOfNewcomersWithoutNumbers(t *testing.T) {
 	p, a := lostMember(t, []int{2, 2, 2}, []gangstate.Level{{Key: rackLabel, Slice: 2}}, []string{"n0", "n0", "n1"}, "n1")
 	room, err := p.Simulate(t.Context(), a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer room.Discard(t.Context())
 	pieces := room.Pieces(0)
 	if len(pieces) != 1 {

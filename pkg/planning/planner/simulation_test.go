@@ -16,24 +16,21 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // roomOf opens a room on all nodes, and returns those that members can use.
 func roomOf(t *testing.T, p *Planner, a *gangstate.Attempt) (*Simulation, []int) {
 	t.Helper()
 	room, err := p.Simulate(t.Context(), a, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() {
 		if err := room.Discard(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 	nodes, err := room.Restrict(t.Context(), room.AllNodes(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return room, nodes
 }
 
@@ -94,9 +91,7 @@ func TestClassesShareRoom(t *testing.T) {
 		for _, pod := range c.pods {
 			for _, room := range []*Simulation{one, many} {
 				node, _ := room.Index(pod.Spec.NodeName)
-				if err := room.Remove(t.Context(), idle.PodInfo(t, pod), node); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, room.Remove(t.Context(), idle.PodInfo(t, pod), node))
 			}
 			compare()
 		}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-helpers/storage/volume"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // storageWith returns a storage with these claims, volumes and storage classes.
@@ -36,9 +38,7 @@ func storageWith(t *testing.T, objects ...any) Storage {
 		case *storagev1.StorageClass:
 			into = classes
 		}
-		if err := into.Add(object); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, into.Add(object))
 	}
 	return Storage{
 		claims: corelisters.NewPersistentVolumeClaimLister(claims), volumes: corelisters.NewPersistentVolumeLister(volumes),

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const gpu = v1.ResourceName("nvidia.com/gpu")
@@ -156,18 +157,14 @@ func excuse(reasons map[string]string, path string) (string, bool) {
 func hashOf(t *testing.T, g *Grouping, pod *v1.Pod) uint64 {
 	t.Helper()
 	claims, err := g.storage.ReadClaims(pod, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return g.hash(pod, "", claims, nil)
 }
 
 func mustAdd(t *testing.T, g *Grouping, pod *v1.Pod) int {
 	t.Helper()
 	class, err := g.Classify(pod, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return class
 }
 
@@ -333,9 +330,7 @@ func TestGrantedClasses(t *testing.T) {
 	var classes []int
 	for _, name := range []string{"a", "b", "c", "d"} {
 		class, err := group.Classify(st.MakePod().Name(name).Obj(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		classes = append(classes, class)
 	}
 	if !slices.Equal(classes, []int{0, 0, 1, 2}) {

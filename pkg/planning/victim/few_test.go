@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestFewest holds selections against all sets of up to three gangs or pods: none of fewer victims, of which none
@@ -18,9 +20,7 @@ func TestFewest(t *testing.T) {
 			continue
 		}
 		greedy, found, err := s.find()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if err := s.restore(greedy); err != nil || !found {
 			continue
 		}
@@ -28,9 +28,7 @@ func TestFewest(t *testing.T) {
 		if err != nil || !ok {
 			t.Fatalf("seed %d: %v, %v", seed, ok, err)
 		}
-		if err := c.Restore(got.Pods()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Restore(got.Pods()))
 		chosen := slices.DeleteFunc(slices.Clone(s.units), func(u unit) bool {
 			return !slices.ContainsFunc(got.Pods(), func(pod Pod) bool { return pod.UID == u.pods[0].UID })
 		})
@@ -42,9 +40,7 @@ func TestFewest(t *testing.T) {
 				return true
 			})
 		}
-		if err := c.Remove(got.Pods()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Remove(got.Pods()))
 		mustHold(t, seed, c, p, got)
 		some++
 		if countPods(chosen) < countPods(greedy) {
@@ -118,12 +114,8 @@ func TestFewInAnyOrder(t *testing.T) {
 		first := ""
 		permute(gangs, func(gangs []Gang) {
 			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold}.Select(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Restore(got.Pods()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, c.Restore(got.Pods()))
 			if victims := names(got.Pods()); first == "" {
 				first = victims
 			} else if victims != first {

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // purse is a budget of so many GPUs of each queue.
@@ -129,9 +131,7 @@ func TestBudgetOracle(t *testing.T) {
 		free := slices.Clone(c.free)
 		p.Budget = func() Budget { return left.clone() }
 		got, ok, err := p.Select(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if ok {
 			some++
 			mustKeepGangsWhole(t, seed, c, p)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // scattered makes so many single pods of which those numbered by a step are on node 0, which the
@@ -46,12 +48,8 @@ func TestCutShort(t *testing.T) {
 			c, gangs := random(rand.New(rand.NewPCG(seed, 1)))
 			p := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold, Allowed: guarded(seed, gangs)}
 			full, fits, err := p.Select(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Restore(full.Pods()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, c.Restore(full.Pods()))
 			c.trials, p.Expired = 0, func() bool { return c.trials >= most }
 			got, ok, err := p.Select(c)
 			switch {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // random makes a small cluster full of gangs.
@@ -118,9 +120,7 @@ func mustBeHopeless(t *testing.T, seed uint64, c *cluster, p Problem) {
 	t.Helper()
 	for _, g := range p.Gangs {
 		for _, b := range Split(p.Need, &g) {
-			if err := c.Remove(b.Pods); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Remove(b.Pods))
 		}
 	}
 	if c.fits() {
@@ -173,30 +173,22 @@ func mustHold(t *testing.T, seed uint64, c *cluster, p Problem, got Selection) {
 			}
 		}
 		for _, pods := range parts {
-			if err := c.Restore(pods); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Restore(pods))
 			if c.fits() {
 				t.Errorf("seed %d: %s could stay", seed, names(pods))
 			}
-			if err := c.Remove(pods); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Remove(pods))
 		}
 	}
 	// The first keys: no gang ends where surplus, or gangs of lower priority, do.
 	if worst == math.MinInt {
 		return
 	}
-	if err := c.Restore(got.Pods()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Restore(got.Pods()))
 	for _, g := range p.Gangs {
 		for _, b := range Split(p.Need, &g) {
 			if b.Kind == Safe || int(g.Priority) < worst {
-				if err := c.Remove(b.Pods); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, c.Remove(b.Pods))
 			}
 		}
 	}
@@ -218,9 +210,7 @@ func TestOrderOfInputDoesNotMatter(t *testing.T) {
 				r.Shuffle(len(gangs[i].Pods), func(a, b int) { gangs[i].Pods[a], gangs[i].Pods[b] = gangs[i].Pods[b], gangs[i].Pods[a] })
 			}
 			got, _, err := Problem{Need: c.need(), Gangs: gangs, Threshold: threshold, Allowed: allowed}.Select(c)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			switch victims := names(got.Pods()); {
 			case turn == 0:
 				first = victims

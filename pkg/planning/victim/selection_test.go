@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const gpu v1.ResourceName = "nvidia.com/gpu"
@@ -308,9 +310,7 @@ func TestSelect(t *testing.T) {
 				p.Gangs = append(p.Gangs, gang)
 			}
 			got, ok, err := p.Select(c.cluster)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if n := len(got.Pods()); ok && len(c.cluster.gone) != n {
 				t.Errorf("%d are gone in the trial, %d were chosen", len(c.cluster.gone), n)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // deviceStage returns a stage with nodes n0 to n5, each of which has so many devices.
@@ -51,9 +52,7 @@ func where(t testing.TB, tx *Transaction, pod *v1.Pod, nodes int) string {
 func wantLeft(t testing.TB, tx *Transaction, want ...int) {
 	t.Helper()
 	overlay, err := tx.DeviceOverlay()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range want {
 		if left, bounded, err := overlay.Left(dra.Driver, fmt.Sprint("n", i)); err != nil || !bounded || left != want[i] {
 			t.Errorf("node n%d has %d devices left, bounded %t, %v; want %d", i, left, bounded, err, want[i])
@@ -71,9 +70,7 @@ func wantWhere(t testing.TB, tx *Transaction, pod *v1.Pod, nodes int, want strin
 func addTo(t testing.TB, tx *Transaction, pod *v1.Pod, node string) {
 	t.Helper()
 	at, _ := tx.Index(node)
-	if err := tx.Add(t.Context(), idle.PodInfo(t, pod), at); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, pod), at))
 }
 
 // wantNothingInFlight checks kube-scheduler's own tracker.
@@ -108,14 +105,10 @@ func TestDevicesOfClaims(t *testing.T) {
 			wantLeft(t, tx, 0, 1)
 			wantWhere(t, tx, dra.Pod("c", "c"), 2, "1")
 			wantWhere(t, tx, dra.Pod("other-of-b", "b"), 2, "0") // it shares the claim, which is tied to its node
-			if err := tx.Rollback(t.Context(), mark); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Rollback(t.Context(), mark))
 			wantLeft(t, tx, 1, 1)
 			wantWhere(t, tx, dra.Pod("c", "c"), 2, "01")
-			if err := tx.Discard(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Discard(t.Context()))
 			wantNothingInFlight(t, s, 0, "a", "b", "c", "two")
 		})
 	}
@@ -135,9 +128,7 @@ func TestDevicesOfAViewThatLasts(t *testing.T) {
 	if status := tx.Fits(t.Context(), v, at["n0"]); !status.IsRejected() || v.Settled(status) {
 		t.Errorf("with one of two devices taken: %v, settled %t; want a rejection that others may end", status, v.Settled(status))
 	}
-	if err := tx.Rollback(t.Context(), mark); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Rollback(t.Context(), mark))
 	if status := tx.Fits(t.Context(), v, at["n0"]); !status.IsSuccess() {
 		t.Errorf("with both devices free again: %v", status)
 	}
@@ -157,9 +148,7 @@ func TestDevicesThatLeaveWithPods(t *testing.T) {
 	start := tx.Checkpoint()
 	remove := func(pod *v1.Pod) {
 		t.Helper()
-		if err := tx.Remove(t.Context(), idle.PodInfo(t, pod), at[pod.Spec.NodeName]); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, tx.Remove(t.Context(), idle.PodInfo(t, pod), at[pod.Spec.NodeName]))
 	}
 	remove(runs)
 	wantWhere(t, tx, newcomer, 2, "0")
@@ -167,28 +156,20 @@ func TestDevicesThatLeaveWithPods(t *testing.T) {
 	gone := tx.Checkpoint()
 	addTo(t, tx, newcomer, "n0")
 	wantLeft(t, tx, 0, 1)
-	if err := tx.Rollback(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Rollback(t.Context(), gone))
 	remove(first)
 	wantWhere(t, tx, newcomer, 2, "0") // the other still has the claim
 	wantLeft(t, tx, 2, 1)
 	remove(second)
 	wantWhere(t, tx, newcomer, 2, "01")
 	wantLeft(t, tx, 2, 2)
-	if err := tx.Restore(t.Context(), idle.PodInfo(t, runs), at["n0"]); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Restore(t.Context(), idle.PodInfo(t, runs), at["n0"]))
 	wantWhere(t, tx, newcomer, 2, "1")
 	wantLeft(t, tx, 0, 2)
-	if err := tx.Rollback(t.Context(), start); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Rollback(t.Context(), start))
 	wantWhere(t, tx, newcomer, 2, "")
 	wantLeft(t, tx, 0, 1)
-	if err := tx.Discard(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Discard(t.Context()))
 	wantNothingInFlight(t, s, 3, "new")
 }
 
@@ -208,9 +189,7 @@ func TestDevicesOfExtendedResources(t *testing.T) {
 	wantWhere(t, tx, asks("b", "1"), 3, "01")
 	addTo(t, tx, asks("b", "1"), "n0")
 	wantWhere(t, tx, asks("c", "1"), 3, "1")
-	if err := tx.Discard(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Discard(t.Context()))
 	wantNothingInFlight(t, s, 0)
 }
 
@@ -264,15 +243,11 @@ func TestDevicesAgainstCounts(t *testing.T) {
 			_, stands := placed[w.Name]
 			switch choice := r.IntN(5); {
 			case choice == 0 && !left:
-				if err := tx.Remove(t.Context(), idle.PodInfo(t, p), at[p.Spec.NodeName]); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Remove(t.Context(), idle.PodInfo(t, p), at[p.Spec.NodeName]))
 				gone[p.Name] = node
 				free[node] += size[p.Name]
 			case choice == 1 && left && free[node] >= size[p.Name]:
-				if err := tx.Restore(t.Context(), idle.PodInfo(t, p), at[p.Spec.NodeName]); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Restore(t.Context(), idle.PodInfo(t, p), at[p.Spec.NodeName]))
 				delete(gone, p.Name)
 				free[node] -= size[p.Name]
 			case choice == 2:
@@ -280,9 +255,7 @@ func TestDevicesAgainstCounts(t *testing.T) {
 			case choice == 3 && len(points) > 0:
 				last := points[len(points)-1]
 				points = points[:len(points)-1]
-				if err := tx.Rollback(t.Context(), last.mark); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Rollback(t.Context(), last.mark))
 				free, gone, placed = last.free, last.there, last.placed
 			case !stands:
 				want := ""
@@ -303,8 +276,6 @@ func TestDevicesAgainstCounts(t *testing.T) {
 				}
 			}
 		}
-		if err := tx.Discard(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, tx.Discard(t.Context()))
 	}
 }

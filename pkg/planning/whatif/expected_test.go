@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // crowdShy has a plugin that rejects pods in PreFilter as soon as any pod is on a node.
@@ -36,9 +37,7 @@ func TestRejectedBesideExpected(t *testing.T) {
 	s.set()
 	before := s.facts(t)
 	tx, err := Begin(crowdShy{s.fw}, HooksOf(extension.New(), s.fw), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	tx.ExpectPod(idle.PodInfo(t, pod("gpu-apart", 1)))
 	if v := view(t, tx, pod("gpu", 2)); v == nil {
 		t.Error("it is rejected as things are")

@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // census is a plugin with hooks: in each cycle state it counts pods by node, and has no room for a
@@ -97,18 +98,14 @@ func TestHooksHaveTheirSay(t *testing.T) {
 	s := newStage(t)
 	s.set(on(pod("plain", 0), "n0"))
 	tx, err := Begin(s.fw, hooksWith(s.fw, census{}), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	v := view(t, tx, pod("nothing", 0))
 	n0, _ := tx.Index("n0")
 	n1, _ := tx.Index("n1")
 	if status := tx.Fits(t.Context(), v, n1); !status.IsSuccess() {
 		t.Fatal(status)
 	}
-	if err := tx.Add(t.Context(), idle.PodInfo(t, pod("nothing", 1)), n1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, pod("nothing", 1)), n1))
 	if status := tx.Fits(t.Context(), v, n1); status.Message() != "one has come" {
 		t.Errorf("a node that the hook refuses: %v", status)
 	}
@@ -119,15 +116,11 @@ func TestHooksHaveTheirSay(t *testing.T) {
 	if status := tx.Admits(t.Context(), v); !status.IsSuccess() {
 		t.Errorf("one is admitted: %v", status)
 	}
-	if err := tx.Add(t.Context(), idle.PodInfo(t, pod("nothing", 3)), n0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, pod("nothing", 3)), n0))
 	if status := tx.Admits(t.Context(), v); status.Message() != "two have come" {
 		t.Errorf("a third: %v", status)
 	}
-	if err := tx.Rollback(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Rollback(t.Context(), 0))
 	for _, view := range []*View{v, late} {
 		if status := tx.Fits(t.Context(), view, n1); !status.IsSuccess() {
 			t.Errorf("all taken back: %v", status)
@@ -170,18 +163,14 @@ func TestHooksHearOfNominatedPods(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tx, err := Begin(s.fw, hooks, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			tx.MarkOwn(test.own...)
 			p := pod("nothing", 2)
 			p.Spec.Priority = &test.priority
 			v := view(t, tx, p)
 			if test.removed {
 				n0, _ := tx.Index("n0")
-				if err := tx.Remove(t.Context(), tx.Node(n0).GetPods()[0], n0); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Remove(t.Context(), tx.Node(n0).GetPods()[0], n0))
 			}
 			for _, name := range []string{"n0", "n1"} {
 				n, _ := tx.Index(name)
@@ -222,9 +211,7 @@ func TestLocalViews(t *testing.T) {
 			s := newStage(t)
 			s.set(c.others...)
 			tx, err := Begin(s.fw, hooksWith(s.fw, c.plugin), false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			v := view(t, tx, pod(c.kind, 9))
 			if got := v.Local(); got != c.local {
 				t.Errorf("local: %v, want %v; plugins %q", got, c.local, v.beyond)
@@ -239,9 +226,7 @@ func TestSettled(t *testing.T) {
 	repels := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
 	s.set(repels.PodAntiAffinityIn("kind", zone, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq).Obj())
 	tx, err := Begin(s.fw, hooksWith(s.fw, nil), false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	v := view(t, tx, pod("gpu", 9))
 	for plugin, want := range map[string]bool{names.TaintToleration: true, names.InterPodAffinity: false, names.PodTopologySpread: true} {
 		if got := v.Settled(fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithPlugin(plugin)); got != want {
@@ -300,23 +285,17 @@ func testRemovals(t *testing.T, kinds []string) {
 			case 0, 1:
 				p := running[r.IntN(len(running))]
 				if now.gone[p.UID] == nil {
-					if err := tx.Remove(t.Context(), infos[p.UID], at[p.Spec.NodeName]); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, tx.Remove(t.Context(), infos[p.UID], at[p.Spec.NodeName]))
 					now.gone[p.UID] = p
 					now.standing = slices.DeleteFunc(slices.Clone(now.standing), func(q *v1.Pod) bool { return q.UID == p.UID })
 				} else {
-					if err := tx.Restore(t.Context(), infos[p.UID], at[p.Spec.NodeName]); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, tx.Restore(t.Context(), infos[p.UID], at[p.Spec.NodeName]))
 					delete(now.gone, p.UID)
 					now.standing = append(slices.Clone(now.standing), p)
 				}
 			case 2:
 				p, name := pod(kinds[0], 100+i), s.nodes[r.IntN(len(s.nodes))].Name
-				if err := tx.Add(t.Context(), idle.PodInfo(t, p), at[name]); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, p), at[name]))
 				now.standing = append(slices.Clone(now.standing), on(p, name))
 				now.added[p.UID] = name
 			case 3:
@@ -324,9 +303,7 @@ func testRemovals(t *testing.T, kinds []string) {
 			case 4:
 				last := marks[r.IntN(len(marks))]
 				if last.mark <= tx.Checkpoint() {
-					if err := tx.Rollback(t.Context(), last.mark); err != nil {
-						t.Fatal(err)
-					}
+					must.Succeed(t, tx.Rollback(t.Context(), last.mark))
 					now = last.at(last.mark)
 					marks = slices.DeleteFunc(marks, func(m moment) bool { return m.mark > last.mark })
 				}
@@ -334,9 +311,7 @@ func testRemovals(t *testing.T, kinds []string) {
 		}
 		got := fits(t, tx, v)
 		outcome, err := tx.commit(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		s.mustBe(t, "after a commit", before)
 		var evict []types.UID
 		for _, p := range outcome.Evict {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const (
@@ -96,9 +97,7 @@ func (s *stage) set(pods ...*v1.Pod) { *s.snapshot = *cache.NewSnapshot(pods, s.
 func (s *stage) begin(t testing.TB, interdependent bool) (*Transaction, map[string]int) {
 	t.Helper()
 	tx, err := Begin(s.fw, HooksOf(extension.New(), s.fw), interdependent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	at := map[string]int{}
 	for i := range tx.Len() {
 		at[tx.Node(i).Node().Name] = i
@@ -232,9 +231,7 @@ func (s *stage) facts(t testing.TB) snapshotFacts {
 	t.Helper()
 	f := snapshotFacts{Nodes: map[string]nodeFacts{}, Claims: map[string]bool{}}
 	names := func(list []fwk.NodeInfo, err error) []string {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		var names []string
 		for _, info := range list {
 			names = append(names, info.Node().Name)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // mode is a kind of transaction: pods of these kinds are added.
@@ -78,9 +79,7 @@ func TestDiscardLeavesNoTrace(t *testing.T) {
 				if !mode.coupled {
 					s.mustBe(t, fmt.Sprintf("during a transaction on copies, seed %d", seed), before)
 				}
-				if err := tx.Discard(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Discard(t.Context()))
 				s.mustBe(t, fmt.Sprintf("after Discard, seed %d", seed), before)
 			}
 		})
@@ -108,9 +107,7 @@ func TestFitsAsIfThePodsStoodThere(t *testing.T) {
 						got[kind] = fits(t, tx, view(t, tx, pod(kind, 999)))
 					}
 				}
-				if err := tx.Discard(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Discard(t.Context()))
 				if diff := gocmp.Diff(s.inFact(t, mode, added), got); diff != "" {
 					t.Fatalf("seed %d, with %v: nodes that fit (-in fact +in the transaction):\n%s", seed, added, diff)
 				}
@@ -151,9 +148,7 @@ func walk(t *testing.T, rng *rand.Rand, tx *Transaction, kinds []string, views m
 			if int(mark) > len(stands) {
 				continue // it is of a time that was taken back
 			}
-			if err := tx.Rollback(t.Context(), mark); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Rollback(t.Context(), mark))
 			stands = stands[:mark]
 		case 2:
 			if views != nil && views[kind] == nil {
@@ -165,9 +160,7 @@ func walk(t *testing.T, rng *rand.Rand, tx *Transaction, kinds []string, views m
 				continue // no filter would let it; that two pods have a port is more than a NodeInfo can know
 			}
 			version := tx.Version(node)
-			if err := tx.Add(t.Context(), idle.PodInfo(t, p), node); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, p), node))
 			if p.Spec.NodeName != "" {
 				t.Fatalf("the pod itself was put on %s", p.Spec.NodeName)
 			}
@@ -199,9 +192,7 @@ func TestNodesAreAsTheyWouldBe(t *testing.T) {
 			if _, ok := tx.Index("nowhere"); ok {
 				t.Error("there is a node that does not exist")
 			}
-			if err := tx.Discard(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Discard(t.Context()))
 			mode.kinds = nil // no pod is asked about
 			s.inFact(t, mode, added)
 			want := map[string]nodeFacts{}
@@ -229,9 +220,7 @@ func TestRollbackTakesBackTheLastFirst(t *testing.T) {
 			s.set()
 			tx, at := s.begin(t, mode.coupled)
 			add := func(n int) {
-				if err := tx.Add(t.Context(), idle.PodInfo(t, pod("gpu", n)), at["n0"]); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, pod("gpu", n)), at["n0"]))
 			}
 			free := func() bool {
 				for _, name := range fits(t, tx, view(t, tx, pod("gpu", 9))) {
@@ -256,16 +245,12 @@ func TestRollbackTakesBackTheLastFirst(t *testing.T) {
 				{"a later mark is no way forward", tx.Checkpoint() + 1, true},
 				{"all are taken back", empty, true},
 			} {
-				if err := tx.Rollback(t.Context(), step.to); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Rollback(t.Context(), step.to))
 				if free() != step.free {
 					t.Errorf("%s: free %v, want %v", step.sentence, free(), step.free)
 				}
 			}
-			if err := tx.Discard(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Discard(t.Context()))
 		})
 	}
 }
@@ -274,9 +259,7 @@ func TestRollbackTakesBackTheLastFirst(t *testing.T) {
 func (s *stage) nominate(t *testing.T, p *v1.Pod, priority int32, node string) {
 	t.Helper()
 	p.Spec.Priority, p.Status.NominatedNodeName = &priority, node
-	if err := s.known.Add(p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.known.Add(p))
 	s.queue.Add(t.Context(), p)
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // local returns volumes that wait for a claim: two on n0, one each on n1 and n2; and claims that wait for them.
@@ -82,9 +83,7 @@ func fitsFor(t *testing.T, tx *Transaction, v *View, p *v1.Pod) []string {
 
 func add(t *testing.T, tx *Transaction, p *v1.Pod, node int) {
 	t.Helper()
-	if err := tx.Add(t.Context(), idle.PodInfo(t, p), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, p), node))
 }
 
 // TestVolumesAreTakenOnce: what one pod would be bound to is not there for the next, until it is taken back.
@@ -110,13 +109,9 @@ func TestVolumesAreTakenOnce(t *testing.T) {
 			add(t, tx, waitingPod(2), at["n1"])
 			add(t, tx, waitingPod(3), at["n2"])
 			where("with all taken", 4)
-			if err := tx.Rollback(t.Context(), mark); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Rollback(t.Context(), mark))
 			where("with two taken back", 4, "n1", "n2")
-			if err := tx.Discard(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, tx.Discard(t.Context()))
 			tx, _ = s.beginOnVolumes(t, interdependent)
 			where("in another transaction", 5, "n0", "n1", "n2")
 		})
@@ -136,9 +131,7 @@ func TestVolumesAreGivenBack(t *testing.T) {
 		var marks []Mark
 		for i := range waiting {
 			if marks = append(marks, tx.Checkpoint()); rng.IntN(3) == 0 {
-				if err := tx.Rollback(t.Context(), marks[rng.IntN(len(marks))]); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, tx.Rollback(t.Context(), marks[rng.IntN(len(marks))]))
 			}
 			add(t, tx, waitingPod(i), at[fmt.Sprint("n", rng.IntN(4))])
 		}
@@ -148,9 +141,7 @@ func TestVolumesAreGivenBack(t *testing.T) {
 		} else {
 			_, err = tx.commit(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		tx, at = s.beginOnVolumes(t, interdependent)
 		v, got := view(t, tx, waitingPod(0)), map[string]int{}
 		for i := range waiting {
@@ -162,9 +153,7 @@ func TestVolumesAreGivenBack(t *testing.T) {
 		if diff := gocmp.Diff(names, got); diff != "" {
 			t.Errorf("seed %d: volumes by node (-want +got):\n%s", seed, diff)
 		}
-		if err := tx.Discard(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, tx.Discard(t.Context()))
 	}
 }
 
