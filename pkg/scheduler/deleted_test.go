@@ -19,6 +19,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // doneQueue is a scheduling queue that notes which pods it is done with.
@@ -65,9 +66,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 				if c.known.DeletionTimestamp != nil {
 					c.known.DeletionTimestamp = new(metav1.Now())
 				}
-				if err := factory.Core().V1().Pods().Informer().GetIndexer().Add(c.known); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, factory.Core().V1().Pods().Informer().GetIndexer().Add(c.known))
 			}
 			handled, queue := 0, &doneQueue{}
 			sched := &scheduler.Scheduler{SchedulingQueue: queue}
@@ -76,9 +75,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 			}
 			NewSet().wrapFailureHandler(sched)
 			info, err := framework.NewPodInfo(pod("1").Obj())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			sched.FailureHandler(t.Context(), informed{factory: factory}, &framework.QueuedPodInfo{PodInfo: info}, fwk.AsStatus(c.why), nil, time.Now())
 			if (handled == 1) != c.want || (len(queue.done) == 1) == c.want {
 				t.Errorf("handled %d times, and the queue is done with %v; want it handled: %t", handled, queue.done, c.want)

@@ -30,6 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/reservation"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // stage is kube-scheduler with the plugin and HeldCapacity, which does not run: the test places pods.
@@ -113,9 +114,7 @@ func (s *stage) fits(pod *v1.Pod) (fwk.CycleState, []string) {
 		s.Fatal(status.AsError())
 	}
 	infos, err := s.Snapshot.NodeInfos().List()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	var names []string
 	for _, info := range infos {
 		if name := info.Node().Name; (result.AllNodes() || result.NodeNames.Has(name)) && s.Framework.RunFilterPlugins(context.Background(), state, pod, info).IsSuccess() {
@@ -131,9 +130,7 @@ func (s *stage) place(state fwk.CycleState, pod *v1.Pod, node string) (*v1.Pod, 
 	s.Helper()
 	pod = pod.DeepCopy()
 	pod.Spec.NodeName = node
-	if err := s.Cache.AssumePod(klog.Background(), pod); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s.TB, s.Cache.AssumePod(klog.Background(), pod))
 	if status := s.Framework.RunReservePluginsReserve(context.Background(), state, pod, node); !status.IsSuccess() {
 		s.takeBack(state, pod)
 		return nil, false
@@ -144,9 +141,7 @@ func (s *stage) place(state fwk.CycleState, pod *v1.Pod, node string) (*v1.Pod, 
 func (s *stage) takeBack(state fwk.CycleState, pod *v1.Pod) {
 	s.Helper()
 	s.Framework.RunReservePluginsUnreserve(context.Background(), state, pod, pod.Spec.NodeName)
-	if err := s.Cache.ForgetPod(klog.Background(), pod); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s.TB, s.Cache.ForgetPod(klog.Background(), pod))
 }
 
 // oversold returns a node on which more is used and held than it has; empty where there is none.
@@ -154,9 +149,7 @@ func (s *stage) oversold() string {
 	s.Helper()
 	s.Look(s.TB)
 	infos, err := s.Snapshot.NodeInfos().List()
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s.TB, err)
 	for _, info := range infos {
 		held, _ := s.holds.Others(info)
 		has, used := info.GetAllocatable().GetMilliCPU(), info.GetRequested().GetMilliCPU()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func memory(mib int64) v1.ResourceList {
@@ -139,22 +140,16 @@ func TestEvictionFreesNoCard(t *testing.T) {
 	s.put(s.onCards(6144))
 	s.Look(t)
 	room, err := s.planner.Simulate(t.Context(), attempt(s.onCards(4096)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	node, _ := room.Index("n")
 	if _, err := room.Restrict(t.Context(), []int{node}, 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := room.Remove(t.Context(), idle.PodInfo(t, owner), node); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, room.Remove(t.Context(), idle.PodInfo(t, owner), node))
 	if fits, err := room.Fits(t.Context()); fits || err != nil {
 		t.Errorf("it fits once the owner is gone: %v, %v", fits, err)
 	}
-	if err := room.Discard(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, room.Discard(t.Context()))
 }
 
 // TestOtherSeat: an owner of two placements that does not fit on the card of one goes to that of the other.

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // attempt returns the attempt for a gang of pods, all of which have to fit.
@@ -69,9 +70,7 @@ func TestPlanOnWhatIsHeld(t *testing.T) {
 			s.Look(t)
 			members := s.pods(c.members, c.cpu, "mine")
 			plan, err := s.planner.Plan(t.Context(), attempt(members...), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if plan.Complete != c.complete {
 				t.Fatalf("complete: %t, placed %v, %v", plan.Complete, plan.Nodes, plan.Why)
 			}
@@ -176,21 +175,15 @@ func TestEvictionFreesNoPromise(t *testing.T) {
 	s.Look(t)
 	for sentence, labels := range map[string][]string{"a stranger": nil, "another owner": {"mine"}} {
 		room, err := s.planner.Simulate(t.Context(), attempt(s.pods(1, 8, labels...)...), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		node, _ := room.Index("a")
 		if _, err := room.Restrict(t.Context(), []int{node}, 1); err != nil {
 			t.Fatal(err)
 		}
-		if err := room.Remove(t.Context(), idle.PodInfo(t, done), node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, room.Remove(t.Context(), idle.PodInfo(t, done), node))
 		if fits, err := room.Fits(t.Context()); err != nil || fits {
 			t.Errorf("%s fits where the owner was: %t, %v", sentence, fits, err)
 		}
-		if err := room.Discard(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, room.Discard(t.Context()))
 	}
 }

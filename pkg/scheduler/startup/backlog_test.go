@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 type revisions = map[string]string
@@ -35,9 +37,7 @@ func TestBacklog(t *testing.T) {
 				c.want = revisions{}
 			}
 			b, err := newBacklog(c.stored, "100", c.before)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(c.want, revisions(b)); diff != "" {
 				t.Errorf("backlog (-want +got):\n%s", diff)
 			}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // watch is a plugin's watch. It counts how often it was looked at.
@@ -109,13 +110,9 @@ func storedQueues(t *testing.T, served bool) API {
 	t.Cleanup(server.Close)
 	config := &restclient.Config{Host: server.URL, QPS: -1}
 	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	discovered, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return API{Metadata: client, Discovery: discovered}
 }
 

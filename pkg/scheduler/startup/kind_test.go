@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // apiServer has pods at revision 100: p-0 of revision 1, p-1 of revision 2 and so on. It
@@ -65,9 +66,7 @@ func kindFrom(t *testing.T, server *apiServer) *kind {
 	s := httptest.NewServer(server)
 	t.Cleanup(s.Close)
 	client, err := metadata.NewForConfig(&restclient.Config{Host: s.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	resource := v1.SchemeGroupVersion.WithResource("pods")
 	return &kind{resource: resource, objects: client.Resource(resource), selector: reservepods.Selector, store: cache.NewStore(cache.MetaNamespaceKeyFunc)}
 }
