@@ -19,6 +19,7 @@ import (
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func budgetOf(namespace, name string, selector *metav1.LabelSelector, allowed int32, disrupted ...string) *policyv1.PodDisruptionBudget {
@@ -43,14 +44,10 @@ func listed(t *testing.T, emptyCovers bool, budgets ...*policyv1.PodDisruptionBu
 	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
 	for _, one := range budgets {
-		if err := indexer.Add(one); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, indexer.Add(one))
 	}
 	b, err := ListBudgets(policylisters.NewPodDisruptionBudgetLister(indexer), emptyCovers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return b
 }
 
@@ -171,13 +168,9 @@ func TestAsKubeScheduler(t *testing.T) {
 				pod.Labels = nil
 			}
 			info, err := framework.NewPodInfo(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			one, err := stockpreemption.NewVictim([]fwk.PodInfo{info}, 0, fwk.PodKeyType)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			theirs = append(theirs, one)
 			problem.Gangs = append(problem.Gangs, victim.Gang{ID: pod.Name, Min: 1, Pods: []victim.Pod{
 				{UID: pod.UID, Request: victim.Vector{v1.ResourceCPU: 1}, Local: true, Guards: mine.Guards(pod)},

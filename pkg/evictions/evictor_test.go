@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestEvict: the result of the eviction of a pod, and what is known of the pod then.
@@ -198,9 +199,7 @@ func TestTogether(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, c.runs, c.pods...)
 			together, err := s.Together(OwnerOf(s.Gangs, c.pods[0]), c.pods[0])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var words []string
 			for _, f := range together {
 				words = append(words, describe(f))

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestFinish: an interrupted eviction is finished where a gang is left in part, and
@@ -49,9 +50,7 @@ func TestFinish(t *testing.T) {
 			key := gangstate.Key{Namespace: "default", Name: "g"}
 			s := newStage(t, known{key: {footprint("g", c.min, c.pods...)}}, c.pods...)
 			if s.Jobs.EvictBy = v1alpha1.EvictBySuspend; c.job != nil {
-				if err := s.client.Tracker().Add(c.job); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.client.Tracker().Add(c.job))
 			}
 			for _, pod := range c.pods {
 				s.PodUpdated(pod) // in case the informer has not delivered it yet

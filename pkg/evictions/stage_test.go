@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -100,9 +101,7 @@ func newStage(t *testing.T, gangs Gangs, pods ...*v1.Pod) *stage {
 	factory := informers.NewSharedInformerFactory(s.client, 0)
 	informer := factory.Core().V1().Pods()
 	byUID, err := PodsByUID(informer.Informer())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s.Evictor = &Evictor{
 		Profile: profile, Client: s.client.CoreV1(), Recorder: s.events, Clock: clock.RealClock{}, Pod: byUID, Pods: informer.Lister(),
 		InFlight: onTheirWay{}, Gangs: gangs, Underway: NewActivePreemptions(),
@@ -131,9 +130,7 @@ func (s *stage) marked() (n int) {
 func (s *stage) left(t *testing.T) string {
 	t.Helper()
 	list, err := s.client.CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var names []string
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
@@ -146,9 +143,7 @@ func (s *stage) left(t *testing.T) string {
 func (s *stage) now(t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	pod, err := s.client.CoreV1().Pods("default").Get(s.ctx, name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return pod
 }
 

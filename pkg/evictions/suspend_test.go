@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // ofTheJob makes pods those of a Job with the name and UID train.
@@ -66,9 +67,7 @@ func TestWholeJobs(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, known{}, c.pods...)
 			namespaces := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
-			if err := namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{v1alpha1.EvictByAnnotation: c.namespace}}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, namespaces.Add(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Annotations: map[string]string{v1alpha1.EvictByAnnotation: c.namespace}}}))
 			s.Jobs.Namespaces, s.Jobs.EvictBy = corev1listers.NewNamespaceLister(namespaces), c.configured
 			f := footprint("g", 2, c.pods[:2]...)
 			f.EvictBy = c.gang
@@ -109,9 +108,7 @@ func TestSuspendJobs(t *testing.T) {
 			pods := ofTheJob(members("g", 2, 2, "n0"))
 			s := newStage(t, known{}, pods...)
 			if c.job != nil {
-				if err := s.client.Tracker().Add(c.job); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, s.client.Tracker().Add(c.job))
 			}
 			calls := 0
 			s.client.PrependReactor("patch", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
