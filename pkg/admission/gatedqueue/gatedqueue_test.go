@@ -15,6 +15,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/queue"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // recorder is the queue behind the gated queue: it notes what reaches it. A method
@@ -196,9 +198,7 @@ func TestPutBack(t *testing.T) {
 			q := &Queue{SchedulingQueue: behind, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {c.gate}}, pods: map[types.UID]gatedPod{}}
 			stored := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 			if c.stored != nil {
-				if err := stored.Add(c.stored); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, stored.Add(c.stored))
 			}
 			q.PutBack(t.Context(), pod("a").Obj(), corelisters.NewPodLister(stored))
 			if diff := cmp.Diff(c.calls, behind.calls); diff != "" {

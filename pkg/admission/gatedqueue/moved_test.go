@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // byGang is a gate that refuses the pods of a gang that gathers, as they name it.
@@ -43,9 +44,7 @@ func (m *movingPod) popped(t *testing.T) *framework.QueuedPodInfo {
 	t.Helper()
 	m.gated.Add(t.Context(), m.before)
 	entity, err := m.queue.Pop(klog.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	m.gate.closed = true
 	return entity.(*framework.QueuedPodInfo)
 }
@@ -54,12 +53,8 @@ func (m *movingPod) popped(t *testing.T) *framework.QueuedPodInfo {
 func (m *movingPod) reject(t *testing.T, info *framework.QueuedPodInfo, version *v1.Pod) {
 	t.Helper()
 	info.UnschedulablePlugins = sets.New(m.gate.Name())
-	if err := info.PodInfo.Update(version); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.queue.AddUnschedulablePodIfNotPresent(klog.Background(), info, m.queue.SchedulingCycle()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, info.PodInfo.Update(version))
+	must.Succeed(t, m.queue.AddUnschedulablePodIfNotPresent(klog.Background(), info, m.queue.SchedulingCycle()))
 }
 
 // TestPodThatMoves: a pod that leaves the gang that keeps it back, for none or for another one, comes into the queue,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // nativeGroup returns the PodGroup default/train, of the basic policy, or a gang of 2.
@@ -34,9 +35,7 @@ func groupedPod() *v1.Pod {
 func withPods(t *testing.T, s *stage, pods ...*v1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
-		if err := s.podsByGang.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.podsByGang.Add(pod))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -24,9 +25,7 @@ func feed(t *testing.T, handlers cache.ResourceEventHandlerFuncs) *cachetest.Fak
 	source := cachetest.NewFakeControllerSource()
 	informer := cache.NewSharedInformer(source, &v1.Pod{}, 0)
 	registration, err := informer.AddEventHandler(handlers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	go informer.RunWithContext(t.Context())
 	if !cache.WaitForCacheSync(t.Context().Done(), registration.HasSynced) {
 		t.Fatal("the informer does not sync")
@@ -75,9 +74,7 @@ func TestDeletedMemberSucceeds(t *testing.T) {
 	for deleted, want := range map[*metav1.Time]bool{nil: true, new(metav1.Now()): false} {
 		pod.CreationTimestamp, pod.DeletionTimestamp = metav1.Now(), deleted
 		kept, err := keepMembership(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := kept.(*v1.Pod); gangstate.RanToSuccess(got) != want || !got.CreationTimestamp.Equal(&pod.CreationTimestamp) {
 			t.Errorf("deleted at %v: it ran to success: %t, want %t; created %v", deleted, !want, want, got.CreationTimestamp)
 		}
@@ -93,9 +90,7 @@ func TestEndOfSucceeded(t *testing.T) {
 			v1.ContainerStatus{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(at)}}})
 	}
 	kept, err := keepMembership(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := gangstate.EndOf(kept.(*v1.Pod)); !got.Equal(end) {
 		t.Errorf("it ended at %s, want %s", got, end)
 	}
@@ -105,9 +100,7 @@ func TestEndOfSucceeded(t *testing.T) {
 // number of profiles.
 func TestWatches(t *testing.T) {
 	s, got := newStage(t, testProfile, "another"), map[string]string{}
-	if err := s.Start(s.ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start(s.ctx))
 	for _, watch := range s.watches.All() {
 		got[watch.Name()] = "the scheduler's informer"
 		if resource, selector, own := watch.Own(); own {

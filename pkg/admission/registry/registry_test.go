@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestAskedWhileRegistering: watches read the registry while profiles are still being registered.
@@ -40,7 +41,5 @@ func (n named) ProfileName() string { return n.name }
 
 // TestWithoutProfiles: where no profile has gangs, nothing is watched.
 func TestWithoutProfiles(t *testing.T) {
-	if err := New(ledger.New(), nil, watches.New()).Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, New(ledger.New(), nil, watches.New()).Start(t.Context()))
 }

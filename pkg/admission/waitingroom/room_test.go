@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -291,9 +292,7 @@ func TestVictimsThatGoOn(t *testing.T) {
 	for _, pod := range []*v1.Pod{
 		st.MakePod().Name("goes-on").UID("1").Obj(), st.MakePod().Name("made-again").UID("3").Obj(), st.MakePod().Name("ends").UID("4").Terminating().Obj(),
 	} {
-		if err := s.store.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.store.Add(pod))
 	}
 	for _, pod := range []*v1.Pod{
 		st.MakePod().Name("goes-on").UID("1").Node("n").Obj(), st.MakePod().Name("made-again").UID("2").Node("n").Obj(),

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
@@ -16,9 +17,7 @@ import (
 func (s *stage) single(name string, priority int32) *v1.Pod {
 	s.t.Helper()
 	pod := sample.Pod(name).Priority(priority).Obj()
-	if err := s.store.Add(pod); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.store.Add(pod))
 	if !s.SingleMayEnter(pod) {
 		s.t.Errorf("%s has to wait, and did not fail", name)
 	}
@@ -111,9 +110,7 @@ func TestSinglesThatAreGone(t *testing.T) {
 	s := newStage(t)
 	gone, nominated := s.single("gone", 9), s.single("nominated", 5)
 	s.single("waits", 1)
-	if err := s.store.Delete(gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Delete(gone))
 	s.time.Step(time.Second)
 	s.holds.ReportFreed()
 	s.let = nil
