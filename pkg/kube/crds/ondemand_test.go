@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // A watch starts once, when it is first needed, again after an error, and not before it is prepared.
@@ -28,9 +29,7 @@ func TestOnDemand(t *testing.T) {
 			return nil
 		}, nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if err := await.Value(t, "the first need", needed); !errors.Is(err, failing) || !prepared.Load() {
 		t.Errorf("the first need: %v, want %v", err, failing)
 	}

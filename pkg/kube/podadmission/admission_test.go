@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // world is a cluster in memory. With failing it cannot be asked.
@@ -152,9 +154,7 @@ func TestAdmit(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			spec := &c.pod.Spec
 			got := admission{
 				Priority: *spec.Priority, Policy: *spec.PreemptionPolicy, Request: spec.Containers[0].Resources.Requests.Cpu().String(),

@@ -9,6 +9,8 @@ import (
 	"k8s.io/kubernetes/pkg/apis/core"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/kubernetes/pkg/registry/core/pod"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestMerge: what is written is what the API server's own code writes.
@@ -91,14 +93,10 @@ func example() *v1.Pod {
 func created(t *testing.T, from *v1.Pod) *v1.Pod {
 	t.Helper()
 	var internal core.Pod
-	if err := corev1.Convert_v1_Pod_To_core_Pod(from.DeepCopy(), &internal, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, corev1.Convert_v1_Pod_To_core_Pod(from.DeepCopy(), &internal, nil))
 	pod.Strategy.PrepareForCreate(t.Context(), &internal)
 	var made v1.Pod
-	if err := corev1.Convert_core_Pod_To_v1_Pod(&internal, &made, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, corev1.Convert_core_Pod_To_v1_Pod(&internal, &made, nil))
 	made.Spec.SecurityContext = from.Spec.SecurityContext // the conversion gives it an empty one
 	return &made
 }
