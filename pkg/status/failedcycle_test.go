@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // profile is a profile with a client, and nothing else.
@@ -70,9 +72,7 @@ func TestCorrect(t *testing.T) {
 			t.Errorf("%s: %v", sentence, err)
 		}
 		got, err := client.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		said := ""
 		if word := WaitCondition(got); word != nil {
 			said = word.Reason + ": " + word.Message

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var start = time.Unix(1000, 0)
@@ -83,9 +85,7 @@ func TestList(t *testing.T) {
 	list := NewList(l)
 	l.Add("ns/a", start, placement("ns/a", Unplaced))
 	out, err := json.Marshal(list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var read struct {
 		Kind  string
 		Items []Decision
