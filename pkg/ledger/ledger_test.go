@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const gpu v1.ResourceName = "nvidia.com/gpu"
@@ -26,9 +27,7 @@ type amounts = map[v1.ResourceName]string
 func podInfo(t testing.TB, pod *v1.Pod) fwk.PodInfo {
 	t.Helper()
 	info, err := framework.NewPodInfo(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return info
 }
 
