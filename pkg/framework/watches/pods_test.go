@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestListenToPods: listeners get each change by their stages, whatever the order in which they were added.
@@ -29,9 +31,7 @@ func TestListenToPods(t *testing.T) {
 		name string
 		at   Stage
 	}{{"nominations", Nominations}, {"gangs", Gangs}, {"shares", Shares}, {"other gangs", Gangs}} {
-		if err := listen(one.name, one.at); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, listen(one.name, one.at))
 	}
 	if len(all.All()) != 1 || all.All()[0].Name() != "pods" {
 		t.Fatalf("watches: %v, want one, of pods", all.All())
@@ -85,9 +85,7 @@ func TestListenersHaveSynced(t *testing.T) {
 			},
 			Gone: func(*v1.Pod) {},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		synced = append(synced, has)
 	}
 	factory.Start(t.Context().Done())
