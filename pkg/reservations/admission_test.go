@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func priorityClass(name string, value int32, change func(*schedulingv1.PriorityClass)) *schedulingv1.PriorityClass {
@@ -74,9 +75,7 @@ func TestPriority(t *testing.T) {
 				c.change(template)
 			}
 			pod, err := s.admitted(t.Context(), template, c.preempts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if corev1helpers.PodPriority(pod) != c.priority || *pod.Spec.PreemptionPolicy != c.policy {
 				t.Errorf("priority %d, policy %s", corev1helpers.PodPriority(pod), *pod.Spec.PreemptionPolicy)
 			}
@@ -93,15 +92,11 @@ func TestHeldAsAdmitted(t *testing.T) {
 	s.client = fake.NewClientset(runtimeClass("vm", "1"))
 	s.lookNow("r")
 	pod, err := s.store.Get("default", reservepods.PodName("r", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if cpu := pod.Spec.Overhead.Cpu(); cpu.String() != "1" || pod.Spec.NodeSelector["vm"] != "yes" || len(pod.Spec.Tolerations) != 1 {
 		t.Errorf("overhead %v, node selector %v, tolerations %v", pod.Spec.Overhead, pod.Spec.NodeSelector, pod.Spec.Tolerations)
 	}
-	if err := s.Bind(t.Context(), pod, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Bind(t.Context(), pod, "a"))
 	if cpu := api.object.Status.Placements[0].Allocatable.Cpu(); cpu.String() != "5" {
 		t.Errorf("written down are %v of cpu, want the 4 of the template and 1", cpu)
 	}
@@ -173,9 +168,7 @@ func TestDefaultsOfLimitRanges(t *testing.T) {
 	}})
 	s.lookNow("r")
 	pod, err := s.store.Get("team-a", reservepods.PodName("r", 0))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu(); cpu.String() != "2" {
 		t.Errorf("it asks for %v of cpu", cpu)
 	}
@@ -195,23 +188,17 @@ func TestToldWhatAdmissionRefuses(t *testing.T) {
 	}{
 		"there is no such RuntimeClass": {
 			ofRuntime("vm"), nil, func(t *testing.T, client *fake.Clientset) {
-				if err := client.Tracker().Add(runtimeClass("vm", "1")); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, client.Tracker().Add(runtimeClass("vm", "1")))
 			}, `spec.template.spec.runtimeClassName: "vm": there is no such RuntimeClass`,
 		},
 		"there is no such PriorityClass": {
 			func(r *v1alpha1.Reservation) { r.Spec.Template.Spec.PriorityClassName = "x" }, nil, func(t *testing.T, client *fake.Clientset) {
-				if err := client.Tracker().Add(priorityClass("x", 1, func(*schedulingv1.PriorityClass) {})); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, client.Tracker().Add(priorityClass("x", 1, func(*schedulingv1.PriorityClass) {})))
 			}, `spec.template.spec.priorityClassName: "x": there is no such PriorityClass`,
 		},
 		"a limit by default is below what it asks for": {
 			func(*v1alpha1.Reservation) {}, []runtime.Object{limited}, func(t *testing.T, client *fake.Clientset) {
-				if err := client.CoreV1().LimitRanges("default").Delete(t.Context(), "small", metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, client.CoreV1().LimitRanges("default").Delete(t.Context(), "small", metav1.DeleteOptions{}))
 			}, `must be less than or equal to cpu limit of 1`,
 		},
 		"the scheduler may not look": {
@@ -254,9 +241,7 @@ func TestTemplateOfAnAdmittedPod(t *testing.T) {
 	template.Spec.Overhead = v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}
 	template.Spec.NodeSelector, template.Spec.Priority = map[string]string{"vm": "yes"}, new(int32(0))
 	pod, err := s.admitted(t.Context(), template, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if cpu := pod.Spec.Overhead.Cpu(); cpu.String() != "1" {
 		t.Errorf("overhead %v, want that of the RuntimeClass today", cpu)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // bill is what queues pay for, in CPUs, by what the ledger calls it.
@@ -97,9 +98,7 @@ func TestTakenInBind(t *testing.T) {
 		failed := make(chan error, 1)
 		go func() { failed <- s.Bind(t.Context(), pods[0], "node-0") }()
 		synctest.Wait()
-		if err := s.store.Delete(pods[0].Namespace, pods[0].Name, &metav1.Preconditions{UID: &pods[0].UID}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.store.Delete(pods[0].Namespace, pods[0].Name, &metav1.Preconditions{UID: &pods[0].UID}))
 		s.podEnded(pods[0]) // as the watch says
 		if err := <-failed; err == nil {
 			t.Error("it was bound")
@@ -120,9 +119,7 @@ func TestTakenBeforeTheWatchSaysSo(t *testing.T) {
 		first := make(chan error, 1)
 		go func() { first <- s.Bind(t.Context(), pods[0], "node-0") }()
 		synctest.Wait()
-		if err := s.store.Delete(pods[0].Namespace, pods[0].Name, &metav1.Preconditions{UID: &pods[0].UID}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.store.Delete(pods[0].Namespace, pods[0].Name, &metav1.Preconditions{UID: &pods[0].UID}))
 		if err := s.Bind(t.Context(), pods[1], "node-1"); err == nil {
 			t.Error("the last was bound")
 		}

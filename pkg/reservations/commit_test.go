@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // server is an API server with one Reservation.
@@ -89,9 +90,7 @@ func served(t *testing.T, replicas int32) (*stage, *server) {
 	e := s.entries["r"]
 	e.pods = reservePods(r, e.template, reservationstate.Missing(r), 1)
 	for _, pod := range e.pods {
-		if err := s.store.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.store.Add(pod))
 	}
 	return s, api
 }

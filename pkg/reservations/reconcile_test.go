@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // seeking makes a registry that leads, with a profile, and returns the API server that has a Reservation.
@@ -32,9 +33,7 @@ func seeking(t *testing.T, r *v1alpha1.Reservation, p profile, s *stage) *server
 
 func (s *stage) lookNow(name string) {
 	s.Helper()
-	if err := s.reconcile(s.Context(), name); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, s.reconcile(s.Context(), name))
 }
 
 func (s *server) scheduled() (reason, message string) {
@@ -51,9 +50,7 @@ func TestReservePodsAreThere(t *testing.T) {
 	s := newStage(t)
 	r := s.make("r", func(r *v1alpha1.Reservation) { r.Spec.Replicas = 2 })
 	left := reservePods(s.make("r", func(r *v1alpha1.Reservation) { r.UID = "of-one-before" }), templateOf(r), []int32{0}, 1)[0]
-	if err := s.store.Add(left); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Add(left))
 	seeking(t, r, yes, s)
 	there := func() (uids []string) {
 		for index := range 2 {
@@ -72,9 +69,7 @@ func TestReservePodsAreThere(t *testing.T) {
 	if again := there(); again[0] != first[0] || again[1] != first[1] {
 		t.Errorf("there are %v, and were %v, though nothing has changed", again, first)
 	}
-	if err := s.store.Delete("default", reservepods.PodName("r", 1), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Delete("default", reservepods.PodName("r", 1), nil))
 	s.lookNow("r")
 	if again := there(); len(again) != 2 {
 		t.Errorf("there are %v after somebody took one", again)

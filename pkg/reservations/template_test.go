@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestReservePods: they are pods as the API server would have made them of the template, and members of no gang but
@@ -136,9 +137,7 @@ func TestReservePodsMatchLabelKeys(t *testing.T) {
 func TestDomain(t *testing.T) {
 	nodes := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for name, rack := range map[string]string{"a": "r0", "b": "r1"} {
-		if err := nodes.Add(st.MakeNode().Name(name).Label("rack", rack).Obj()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, nodes.Add(st.MakeNode().Name(name).Label("rack", rack).Obj()))
 	}
 	s := newStage(t)
 	s.nodes = corelisters.NewNodeLister(nodes)
@@ -164,9 +163,7 @@ func TestDomain(t *testing.T) {
 			if c.key != "" {
 				pod.Annotations = map[string]string{v1alpha1.RequiredTopologyAnnotation: c.key}
 			}
-			if err := s.requireDomain(pod, c.standing); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.requireDomain(pod, c.standing))
 			if got := pod.Spec.NodeSelector[c.key]; got != c.want || pod.Spec.NodeSelector["pool"] != "gpu" {
 				t.Errorf("selector %v, want %s=%s in it", pod.Spec.NodeSelector, c.key, c.want)
 			}

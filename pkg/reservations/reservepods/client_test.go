@@ -16,6 +16,8 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/watchlist"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // calls are the calls about one pod, by the name of the method.
@@ -121,9 +123,7 @@ func TestListsAreOfTheAPIServer(t *testing.T) {
 	inner := fake.NewClientset(st.MakePod().Namespace(ns).Name("real").Obj())
 	client := Client(inner, storeOf(t, reservePod("a").Obj()))
 	list, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff([]string{"real"}, names(list)); diff != "" {
 		t.Errorf("listed (-want +got):\n%s", diff)
 	}

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/watchlist"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // side is the API server's side of a ListWatch: it notes from where it is asked, and gives the
@@ -58,18 +60,14 @@ func from(version string) metav1.ListOptions {
 func listed(t *testing.T, l *ListWatch, options metav1.ListOptions) *v1.PodList {
 	t.Helper()
 	list, err := l.List(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return list.(*v1.PodList)
 }
 
 func watched(t *testing.T, l *ListWatch, options metav1.ListOptions) watch.Interface {
 	t.Helper()
 	w, err := l.Watch(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return w
 }
 
@@ -125,15 +123,11 @@ func TestWatchGoesOnFromTheAPIServersOwnVersion(t *testing.T) {
 		listed(t, l, from("0"))
 		w := watched(t, l, from("100"))
 		name := PodName("a", 0)
-		if err := store.Bind(ns, bindingOf(name, "n1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Bind(ns, bindingOf(name, "n1")))
 		expect(t, "events", []string{"MODIFIED " + name + " at 2", "BOOKMARK  at 100"}, receive(t, w, 2))
 		inner.last().Add(realPod("x", "105"))
 		expect(t, "events", []string{"ADDED x at 105"}, receive(t, w, 1))
-		if err := store.Delete(ns, name, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Delete(ns, name, nil))
 		expect(t, "events", []string{"DELETED " + name + " at 3"}, receive(t, w, 1))
 		w.Stop() // the bookmark is not taken: the reflector takes 3 for where it is
 		w = watched(t, l, from("3"))
@@ -155,9 +149,7 @@ func TestVersionsOutOfOrderAreNoneToGoOnFrom(t *testing.T) {
 		w := watched(t, l, from(""))
 		inner.last().Add(realPod("x", "9"))
 		receive(t, w, 1)
-		if err := store.Delete(ns, PodName("a", 0), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Delete(ns, PodName("a", 0), nil))
 		expect(t, "events", []string{"DELETED " + PodName("a", 0) + " at 2"}, receive(t, w, 1))
 		w.Stop() // before y, which has an older version
 		watched(t, l, from("2")).Stop()
@@ -172,17 +164,11 @@ func TestWhatWasNotTakenComesWithTheNextWatch(t *testing.T) {
 		listed(t, l, from("0"))
 		w := watched(t, l, from("100"))
 		name := PodName("a", 0)
-		if err := store.Add(reservePod("a").Obj()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Add(reservePod("a").Obj()))
 		synctest.Wait() // it is being sent
 		w.Stop()
-		if err := store.Bind(ns, bindingOf(name, "n1")); err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Delete(ns, name, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Bind(ns, bindingOf(name, "n1")))
+		must.Succeed(t, store.Delete(ns, name, nil))
 		expect(t, "list", nil, names(listed(t, l, from("100"))))
 		w = watched(t, l, from("100"))
 		expect(t, "events", []string{"ADDED " + name + " at 1", "MODIFIED " + name + " at 2", "DELETED " + name + " at 3", "BOOKMARK  at 100"}, receive(t, w, 4))
@@ -195,9 +181,7 @@ func TestListIsWhatTheReflectorHas(t *testing.T) {
 		inner, store := newSide(), storeOf(t, reservePod("a").Obj())
 		l := NewListWatch(inner, store)
 		listed(t, l, from("0"))
-		if err := store.Bind(ns, bindingOf(PodName("a", 0), "n1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Bind(ns, bindingOf(PodName("a", 0), "n1")))
 		for _, bound := range []bool{false, true} {
 			inner.list = &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "100"}}
 			list := listed(t, l, from("100"))
@@ -223,9 +207,7 @@ func TestStreamedListHasThePodsOfTheStoreBeforeItsEnd(t *testing.T) {
 		name := PodName("a", 0)
 
 		w := watched(t, l, options)
-		if err := store.Bind(ns, bindingOf(name, "n1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, store.Bind(ns, bindingOf(name, "n1")))
 		inner.last().Add(realPod("x", "99"))
 		expect(t, "events", []string{"ADDED x at 99"}, receive(t, w, 1))
 		w.Stop() // before its end: everything again

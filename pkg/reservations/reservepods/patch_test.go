@@ -18,6 +18,8 @@ import (
 	_ "k8s.io/kubernetes/pkg/apis/core/install" // for the strategy
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	registry "k8s.io/kubernetes/pkg/registry/core/pod"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // defaulted returns a reserve pod as the API server would have taken it in.
@@ -41,9 +43,7 @@ func defaulted() *v1.Pod {
 func apiServer(t *testing.T, before *v1.Pod, kind types.PatchType, patch []byte, subresources ...string) (*v1.Pod, error) {
 	t.Helper()
 	pods, tracker := v1.SchemeGroupVersion.WithResource("pods"), clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
-	if err := tracker.Add(before.DeepCopy()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tracker.Add(before.DeepCopy()))
 	_, object, err := clienttesting.ObjectReaction(tracker)(clienttesting.NewPatchSubresourceAction(pods, ns, before.Name, kind, patch, subresources...))
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -53,9 +53,7 @@ func apiServer(t *testing.T, before *v1.Pod, kind types.PatchType, patch []byte,
 	now.ManagedFields = nil
 	oldInternal, newInternal := &internal.Pod{}, &internal.Pod{}
 	for from, to := range map[*v1.Pod]*internal.Pod{before.DeepCopy(): oldInternal, now: newInternal} {
-		if err := corev1.Convert_v1_Pod_To_core_Pod(from, to, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, corev1.Convert_v1_Pod_To_core_Pod(from, to, nil))
 		to.Name = "one-that-is-allowed"
 	}
 	var strategy rest.RESTUpdateStrategy = registry.Strategy
@@ -69,9 +67,7 @@ func apiServer(t *testing.T, before *v1.Pod, kind types.PatchType, patch []byte,
 		return nil, err
 	}
 	result := &v1.Pod{}
-	if err := corev1.Convert_core_Pod_To_v1_Pod(newInternal, result, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, corev1.Convert_core_Pod_To_v1_Pod(newInternal, result, nil))
 	result.Name = before.Name
 	return result, nil
 }

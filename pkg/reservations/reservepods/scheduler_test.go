@@ -21,6 +21,8 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // told is a recorder that notes the reasons of events, and what they are about.
@@ -75,14 +77,10 @@ func newStage(t *testing.T, nodes ...runtime.Object) *stage {
 	s.sched, err = scheduler.New(ctx, client, factory, nil,
 		func(string) events.EventRecorderLogger { return Recorder(s.events) },
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
-	if err := s.sched.WaitForHandlersSync(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.sched.WaitForHandlersSync(ctx))
 	done := make(chan struct{})
 	go func() { s.sched.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done; factory.Shutdown() })
@@ -136,9 +134,7 @@ func node(name, cpu string) *v1.Node {
 
 func TestReservePodIsScheduledLikeAnyPod(t *testing.T) {
 	s := newStage(t, node("n1", "2"))
-	if err := s.store.Add(reservePod("a").Obj()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Add(reservePod("a").Obj()))
 	name := PodName("a", 0)
 	s.eventually("the pod is bound", func() bool { return get(t, s.store, name).Spec.NodeName == "n1" })
 	if c := condition(get(t, s.store, name)); c.Status != v1.ConditionTrue {
@@ -157,9 +153,7 @@ func TestReservePodIsScheduledLikeAnyPod(t *testing.T) {
 	})
 	s.nothingWritten(2) // the pod, and its condition
 	// The reserve pod leaves, and the real one has its place.
-	if err := s.store.Delete(ns, name, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Delete(ns, name, nil))
 	s.eventually("the real pod is bound", func() bool {
 		return slices.ContainsFunc(s.client.Actions(), func(a clienttesting.Action) bool {
 			return a.GetVerb() == "create" && a.GetSubresource() == "binding"
@@ -174,9 +168,7 @@ func TestReservePodIsScheduledLikeAnyPod(t *testing.T) {
 
 func TestReservePodThatDoesNotFitIsTriedAgain(t *testing.T) {
 	s := newStage(t, node("n1", "1"))
-	if err := s.store.Add(reservePod("a").Obj()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Add(reservePod("a").Obj()))
 	name := PodName("a", 0)
 	s.eventually("the pod is told that it has no room", func() bool {
 		c := condition(get(t, s.store, name))
@@ -195,14 +187,10 @@ func TestReservePodThatDoesNotFitIsTriedAgain(t *testing.T) {
 
 func TestReservePodThatIsTakenBackLeavesTheQueue(t *testing.T) {
 	s := newStage(t, node("n1", "1"))
-	if err := s.store.Add(reservePod("a").Obj()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Add(reservePod("a").Obj()))
 	pending := func() int { pods, _ := s.sched.SchedulingQueue.PendingPods(); return len(pods) }
 	s.eventually("the pod waits", func() bool { return condition(get(t, s.store, PodName("a", 0))).Reason != "" && pending() == 1 })
-	if err := s.store.Delete(ns, PodName("a", 0), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.store.Delete(ns, PodName("a", 0), nil))
 	s.eventually("nothing waits", func() bool { return pending() == 0 })
 	s.nothingWritten(0)
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const ns = "team-a"
@@ -26,9 +28,7 @@ func storeOf(t testing.TB, pods ...*v1.Pod) *Store {
 	t.Helper()
 	s := NewStore()
 	for _, pod := range pods {
-		if err := s.Add(pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Add(pod))
 	}
 	return s
 }
@@ -36,9 +36,7 @@ func storeOf(t testing.TB, pods ...*v1.Pod) *Store {
 func get(t testing.TB, s *Store, name string) *v1.Pod {
 	t.Helper()
 	pod, err := s.Get(ns, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return pod
 }
 
@@ -57,9 +55,7 @@ func conditionPatch(t testing.TB, message string) []byte {
 func encode(t testing.TB, value any) []byte {
 	t.Helper()
 	data, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return data
 }
 

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // heard notes the calls of the watchers of a store.
@@ -192,9 +194,7 @@ func TestBoundPodIsAsTheAPIServerMakesIt(t *testing.T) {
 	binding := bindingOf(name, "n2")
 	binding.UID, binding.ResourceVersion = types.UID(name), "2"
 	binding.Annotations, binding.Labels = map[string]string{"k": "v"}, map[string]string{"app": "other"}
-	if err := s.Bind(ns, binding); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Bind(ns, binding))
 	pod := get(t, s, name)
 	if pod.Spec.NodeName != "n2" || pod.Status.NominatedNodeName != "" || pod.Annotations["k"] != "v" || pod.Labels["app"] != "other" {
 		t.Errorf("got node %q, nominated node %q, annotations %v, labels %v", pod.Spec.NodeName, pod.Status.NominatedNodeName, pod.Annotations, pod.Labels)

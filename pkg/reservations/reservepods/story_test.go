@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // story is what happens to pods of an API server and of a store, while an informer follows.
@@ -65,9 +67,7 @@ func (s *story) begin(ctx context.Context) {
 		s.Fatal(err)
 	}
 	// The usual handler keeps a clock of the whole process, which is not that of the test.
-	if err := s.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, s.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
 	go s.informer.RunWithContext(ctx)
 	for !s.informer.HasSynced() {
 		s.step()
