@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestPassing: what is said of a goal is believed once it was said long enough, each time that it was looked.
@@ -97,9 +98,7 @@ func TestDoubtComesTooLate(t *testing.T) {
 	w := newDoubtStage(t)
 	m := w.second()
 	meta.FindStatusCondition(m.Status.Conditions, v1alpha1.MigrationEvicted).Reason = v1alpha1.MigrationReasonEvicting
-	if err := w.Status().Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Status().Update(t.Context(), m))
 	w.say(string(queueing.Closed))
 	w.bring(3 * time.Second)
 	if w.second().Spec.Suspend {
@@ -114,13 +113,9 @@ func TestDoubtLastsWhereItsGoalIsMadeAnew(t *testing.T) {
 	w.say(string(queueing.Closed))
 	w.bring(time.Second)
 	goal := w.goal()
-	if err := w.Delete(t.Context(), goal); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Delete(t.Context(), goal))
 	goal = &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "goal", UID: "another", Labels: goal.Labels}}
-	if err := w.Create(t.Context(), goal); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.Create(t.Context(), goal))
 	w.bring(3 * time.Second)
 	if m := w.second(); m == nil || !m.Spec.Suspend {
 		t.Error("it may go although nobody knows whether the goal would start")
@@ -136,9 +131,7 @@ func TestDoubtLastsWhereItsGoalIsMadeAnew(t *testing.T) {
 func TestGoneGoalIsPolled(t *testing.T) {
 	w := newDoubtStage(t)
 	for _, gone := range []client.Object{w.goal(), holdFor(w.plan(), 0, w.goal(), "")} {
-		if err := w.Delete(t.Context(), gone); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, w.Delete(t.Context(), gone))
 	}
 	w.bring(2 * time.Second) // it says so, and suspends what has not begun
 	again, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}})
@@ -199,16 +192,12 @@ func (w *doubtStage) say(reason string) {
 	if reason != "" {
 		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: reason, Message: "it is said"}}
 	}
-	if err := w.Status().Update(w.Context(), pod); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Status().Update(w.Context(), pod))
 }
 
 func (w *doubtStage) goal() *v1.Pod {
 	pod := &v1.Pod{}
-	if err := w.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "goal"}, pod); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Get(w.Context(), client.ObjectKey{Namespace: "ns", Name: "goal"}, pod))
 	return pod
 }
 
@@ -223,8 +212,6 @@ func (w *doubtStage) second() *v1alpha1.PodMigration {
 
 func (w *doubtStage) plan() *v1alpha1.DefragmentationPlan {
 	p := &v1alpha1.DefragmentationPlan{}
-	if err := w.Get(w.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
-		w.Fatal(err)
-	}
+	must.Succeed(w, w.Get(w.Context(), client.ObjectKey{Name: "p"}, p))
 	return p
 }

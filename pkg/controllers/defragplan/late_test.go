@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // late is a plan that moves the first pods of a gang, when it is approved.
@@ -107,9 +108,7 @@ func (l late) bring(t *testing.T) *v1alpha1.DefragmentationPlan {
 	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "p"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, api.Get(t.Context(), client.ObjectKey{Name: "p"}, p))
 	return p
 }
 

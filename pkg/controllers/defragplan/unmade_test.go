@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestMigrationThatCannotBeMade: the plan ends, and says why. It does not wait for ever in what it holds.
@@ -64,9 +65,7 @@ func TestMigrationThatCannotBeMade(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := api.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, api.Get(t.Context(), client.ObjectKeyFromObject(p), p))
 			is := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.DefragmentationComplete)
 			if p.Status.Phase != v1alpha1.DefragmentationFailed || is.Reason != v1alpha1.DefragmentationReasonMoveFailed || !strings.Contains(is.Message, c.says) {
 				t.Errorf("it is %s: %v", p.Status.Phase, is)

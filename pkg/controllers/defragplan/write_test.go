@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestEndIsTold: a plan that ends is told by an event and counted, also where it has said before why it stops.
@@ -26,9 +27,7 @@ func TestEndIsTold(t *testing.T) {
 	p.Status.Moves = make([]v1alpha1.PlannedMove, 2)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{Type: v1alpha1.DefragmentationComplete, Status: metav1.ConditionFalse, Reason: v1alpha1.DefragmentationReasonMoving})
 	c := fakeapi.New(p).Build()
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "p"}, p); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.Get(t.Context(), client.ObjectKey{Name: "p"}, p))
 	told := events.NewFakeRecorder(9)
 	r := &reconciler{client: c, live: c, recorder: told, clock: testingclock.NewFakeClock(now)}
 	moveIn := func(phase v1alpha1.MigrationPhase) *migration.Move {
@@ -37,9 +36,7 @@ func TestEndIsTold(t *testing.T) {
 	failed, running, done := moveIn(v1alpha1.MigrationFailed), moveIn(v1alpha1.MigrationRunning), moveIn(v1alpha1.MigrationSucceeded)
 	for _, last := range []*migration.Move{running, done} {
 		step := migration.NextPlan(p, migration.PlanSeen{Moves: map[int]*migration.Move{0: failed, 1: last}}, now)
-		if err := r.write(t.Context(), p, step.Status); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.write(t.Context(), p, step.Status))
 	}
 	if p.Status.Phase != v1alpha1.DefragmentationFailed {
 		t.Fatalf("it is %s", p.Status.Phase)
