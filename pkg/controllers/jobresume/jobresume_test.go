@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var now = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
@@ -63,9 +64,7 @@ func TestReconcile(t *testing.T) {
 				t.Errorf("again after %v, %v; want %v", result.RequeueAfter, err, c.after)
 			}
 			var job batchv1.Job
-			if err := api.Get(t.Context(), key, &job); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, api.Get(t.Context(), key, &job))
 			if _, marked := job.Annotations[v1alpha1.EvictedAnnotation]; *job.Spec.Suspend != c.suspended || marked != c.marked || *job.Spec.Parallelism != 2 {
 				t.Errorf("suspended %v, marked %v, want %v, %v", *job.Spec.Suspend, marked, c.suspended, c.marked)
 			}
