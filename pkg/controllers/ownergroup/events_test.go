@@ -12,15 +12,14 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestKeysOnAnOwnerAreReportedOnce(t *testing.T) {
 	job := func(annotations map[string]string) client.Object {
 		whole := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", UID: "1", Annotations: annotations, Labels: map[string]string{"app": "a"}}}
 		stripped, err := cachetransform.Job(whole)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		return stripped.(*batchv1.Job)
 	}
 	none, one := job(map[string]string{"example.com/other": "x"}), job(map[string]string{"example.com/other": "x", v1alpha1.GangAnnotation: "Owner"})
@@ -30,9 +29,7 @@ func TestKeysOnAnOwnerAreReportedOnce(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train", UID: "1", Labels: labels},
 		Spec:       batchv1.JobSpec{Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const gang = "scheduling.lockstep.dev/gang has no effect here: it is an annotation of pods and namespaces; put it on the pod template"
 	const queue = "scheduling.lockstep.dev/quue is not a key that is read here: did you mean scheduling.lockstep.dev/queue?"
 	for sentence, c := range map[string]struct {

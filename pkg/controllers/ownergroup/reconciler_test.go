@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // stage is a reconciler over objects.
@@ -41,9 +42,7 @@ func newStage(t *testing.T, objects ...string) *stage {
 			continue
 		}
 		pod := &v1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, pod))
 		b = b.WithObjects(pod)
 	}
 	c, recorder := b.Build(), events.NewFakeRecorder(10)
@@ -66,9 +65,7 @@ func (s *stage) reconcile(name string) *coscheduling.PodGroup {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, err)
 	return group
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // said is a wish as the PodGroup has it.
@@ -333,8 +334,6 @@ func TestSucceeded(t *testing.T) {
 func stripped(t *testing.T, job *batchv1.Job) *batchv1.Job {
 	t.Helper()
 	stripped, err := cachetransform.Job(job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return stripped.(*batchv1.Job)
 }
