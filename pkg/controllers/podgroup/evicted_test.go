@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestEndEvicted: what a PodGroup says of an eviction goes when its gang is back, or never comes back.
@@ -60,9 +61,7 @@ func TestEndEvicted(t *testing.T) {
 			evicted := queueing.NewEvicted(at, "s", "q", queueing.Vector{v1.ResourceCPU: 1000})
 			evicted.Job = "train"
 			value, err := evicted.Annotation()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: value}}}
 			if c.of != "" {
 				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: c.of, Name: "o", UID: "o", Controller: new(true)}}
@@ -73,9 +72,7 @@ func TestEndEvicted(t *testing.T) {
 			}
 			r := &reconciler{follower: follower{client: builder.Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute + c.later))}}
 			r.jobs = r.client
-			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
 			var pods []*v1.Pod
 			for i, created := range c.pods {
 				p := pod(i, "waiting")
@@ -84,12 +81,8 @@ func TestEndEvicted(t *testing.T) {
 			}
 			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
 			result, err := r.endEvicted(t.Context(), pg, f, c.phase)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
 			if _, stands := pg.Annotations[v1alpha1.EvictedAnnotation]; stands == c.ends || stands != (result.RequeueAfter == jobInterval) {
 				t.Errorf("it stands: %v, and is looked at again after %v", stands, result.RequeueAfter)
 			}
@@ -127,17 +120,11 @@ func TestEvictedForGood(t *testing.T) {
 				clock:  testclock.NewFakePassiveClock(at.Add(time.Minute)),
 			}}
 			r.jobs = r.client
-			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
 			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, nil, &gangstate.History{})
 			result, err := r.endEvicted(t.Context(), pg, f, schedulingv1alpha1.PodGroupPending)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
+			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
 			if got := pg.Status.Conditions[0].Reason; got != c.want || (got == v1alpha1.ReasonEvicted) != (result.RequeueAfter == jobInterval) {
 				t.Errorf("its reason is %s, want %s; it is looked at again after %v", got, c.want, result.RequeueAfter)
 			}

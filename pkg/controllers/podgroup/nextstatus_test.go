@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var (
@@ -279,13 +280,9 @@ func TestSettles(t *testing.T) {
 			pg.Status = statusAfter(pg, set)
 			// It comes back as the API server keeps it.
 			data, err := json.Marshal(pg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			stored := &coscheduling.PodGroup{}
-			if err := json.Unmarshal(data, stored); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal(data, stored))
 			again := nextStatus(stored, observe(key, wishesOf(stored), set, &gangstate.History{}), metav1.NewTime(epoch.Add(time.Hour)))
 			if fields := changes(stored.Status, again); len(fields) > 0 {
 				t.Errorf("from %q with %v: a second write of %v", was, phases(set), fields)

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // What is dropped from the cache is not needed.
@@ -38,9 +39,7 @@ func TestKeptPodsHaveTheFacts(t *testing.T) {
 	var stripped []*v1.Pod
 	for _, p := range full() {
 		s, err := cachetransform.Pod(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		stripped = append(stripped, s.(*v1.Pod))
 	}
 	pg := group(2, "")
