@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // aMove returns a PodMigration of a plan that moves a pod of a gang.
@@ -45,12 +46,8 @@ func TestMirror(t *testing.T) {
 	}{
 		{one, `{"phase":"Running","pods":2,"moved":1}`}, {alone, `{"phase":"Pending","pods":1,"moved":0}`},
 	} {
-		if err := r.mirror(t.Context(), c.m); err != nil {
-			t.Fatal(err)
-		}
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(group), group); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.mirror(t.Context(), c.m))
+		must.Succeed(t, api.Get(t.Context(), client.ObjectKeyFromObject(group), group))
 		annotations := group.GetAnnotations()
 		if got := annotations[v1alpha1.MigrationAnnotation]; got != c.want || annotations["example.com/kept"] != "yes" {
 			t.Errorf("after %s it says %v, want %s", c.m.Name, annotations, c.want)
