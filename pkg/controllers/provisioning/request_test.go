@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const rack = "topology.example.com/rack"
@@ -67,9 +68,7 @@ func demand(pods ...*v1.Pod) Demand {
 func mustRequest(t *testing.T, d Demand) Request {
 	t.Helper()
 	r, err := d.Request()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return r
 }
 

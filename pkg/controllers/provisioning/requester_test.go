@@ -27,6 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var train = gangstate.Key{Namespace: "llm", Name: "train"}
@@ -83,9 +84,7 @@ func (s *stage) restart(t *testing.T, watches bool) {
 			return s.e, true
 		},
 	})
-	if err := s.watch(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.watch(ctx))
 	if watches {
 		await.Until(t, "the requests are known", s.informer.HasSynced)
 	}
@@ -95,16 +94,12 @@ func (s *stage) restart(t *testing.T, watches bool) {
 func (s *stage) pass(t *testing.T, d time.Duration) {
 	t.Helper()
 	s.clock.Step(d)
-	if err := s.sync(s.ctx, train); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.sync(s.ctx, train))
 	await.Until(t, "the watch has seen what there is", func() bool {
 		return !s.informer.HasSynced() || slices.Equal(s.names(t), slices.Sorted(slices.Values(s.informer.GetStore().ListKeys())))
 	})
 	pods, err := s.client.CoreV1().Pods("llm").List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for i := range s.e.Pending { // as the watch of pods delivers them
 		s.e.Pending[i] = &pods.Items[i]
 	}
@@ -120,9 +115,7 @@ func (s *stage) settles(t *testing.T) {
 func (s *stage) list(t *testing.T) []unstructured.Unstructured {
 	t.Helper()
 	list, err := s.requests.Resource(Resource).List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return list.Items
 }
 
@@ -139,9 +132,7 @@ func (s *stage) names(t *testing.T) (names []string) {
 func (s *stage) want(t *testing.T, sentence string, requests, consume int) {
 	t.Helper()
 	templates, err := s.client.CoreV1().PodTemplates("llm").List(s.ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got := s.names(t); len(got) != requests || len(templates.Items) != requests {
 		t.Errorf("%s: requests %v with %d templates; want %d", sentence, got, len(templates.Items), requests)
 	}
@@ -158,9 +149,7 @@ func (s *stage) end(t *testing.T, condition string) {
 	t.Helper()
 	request := s.list(t)[0]
 	conditions := []any{map[string]any{"type": condition, "status": "True", "reason": "Expired", "message": "no stock"}}
-	if err := unstructured.SetNestedSlice(request.Object, conditions, "status", "conditions"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, unstructured.SetNestedSlice(request.Object, conditions, "status", "conditions"))
 	if _, err := s.requests.Resource(Resource).Namespace("llm").Update(s.ctx, &request, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -275,9 +264,7 @@ func TestEndedIsNotMadeAgain(t *testing.T) {
 		if len(said) != 1 || !strings.Contains(said[0], EventEnded) || !strings.Contains(said[0], condition+": Expired: no stock") {
 			t.Errorf("%s: told %q", condition, said)
 		}
-		if err := s.requests.Resource(Resource).Namespace("llm").Delete(s.ctx, s.list(t)[0].GetName(), metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.requests.Resource(Resource).Namespace("llm").Delete(s.ctx, s.list(t)[0].GetName(), metav1.DeleteOptions{}))
 		await.Until(t, "the watch has seen that it is deleted", func() bool { return len(s.informer.GetStore().ListKeys()) == 0 })
 		s.pass(t, 0)
 		s.want(t, condition+", and then deleted", 1, 2)
