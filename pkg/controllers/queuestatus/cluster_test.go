@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const ours = "lockstep-scheduler"
@@ -92,9 +93,7 @@ func mustReckon(t *testing.T, c *cluster, now metav1.Time) map[string]v1alpha1.Q
 		c.devices = devices.NewCounts(nil)
 	}
 	statuses, err := c.statuses(now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return statuses
 }
 
@@ -223,9 +222,7 @@ func TestStatusesOfPools(t *testing.T) {
 			}
 			for i, node := range c.nodes {
 				stripped, err := cachetransform.Node(node)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				c.nodes[i] = stripped.(*v1.Node)
 			}
 			statuses := mustReckon(t, c, now)
@@ -249,9 +246,7 @@ func TestStatusesOfPools(t *testing.T) {
 func strip(t *testing.T, pod *v1.Pod) *v1.Pod {
 	t.Helper()
 	stripped, err := cachetransform.Pod(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return stripped.(*v1.Pod)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // stage is a reconciler that notes what it writes.
@@ -40,9 +41,7 @@ func (s *stage) step() ([]string, time.Duration) {
 	s.t.Helper()
 	s.patches = nil
 	result, err := s.Reconcile(s.t.Context(), reconcile.Request{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	return s.patches, result.RequeueAfter
 }
 
@@ -59,16 +58,12 @@ func TestWritesWhatChanged(t *testing.T) {
 	if patches, wait := s.step(); len(patches) > 0 || wait != 0 {
 		t.Errorf("nothing changed: patches %q, again after %v; want none", patches, wait)
 	}
-	if err := s.client.Create(t.Context(), podOf("2", "1", in("b"), bound)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Create(t.Context(), podOf("2", "1", in("b"), bound)))
 	s.clock.Step(pause)
 	if patches, _ := s.step(); len(patches) != 1 || !strings.HasPrefix(patches[0], "b: ") || !strings.Contains(patches[0], `"resourceVersion"`) {
 		t.Errorf("a pod more: patches %q; want one of b, on its version", patches)
 	}
-	if err := s.client.Delete(t.Context(), podOf("2", "1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Delete(t.Context(), podOf("2", "1")))
 	s.clock.Step(pause)
 	if patches, _ := s.step(); len(patches) != 1 || !strings.Contains(patches[0], `"allocated":null`) {
 		t.Errorf("it is gone: patches %q; want one that takes away what was allocated", patches)
@@ -80,9 +75,7 @@ func TestSlowWrites(t *testing.T) {
 	s := newStage(t, queueOf("a"), nodeOf("8"), podOf("1", "1", in("a")))
 	s.slow = 10 * time.Second
 	s.step()
-	if err := s.client.Create(t.Context(), podOf("2", "1", in("a"), bound)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Create(t.Context(), podOf("2", "1", in("a"), bound)))
 	if patches, wait := s.step(); len(patches) != 1 {
 		t.Errorf("after 10 s: patches %q, again after %v; want one", patches, wait)
 	}
