@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const (
@@ -79,9 +81,7 @@ func TestMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		var node v1.Node
-		if err := s.client.Get(t.Context(), client.ObjectKey{Name: name}, &node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.client.Get(t.Context(), client.ObjectKey{Name: name}, &node))
 		if diff := cmp.Diff(want, node.Annotations); diff != "" {
 			t.Errorf("node %s (-want +got):\n%s", name, diff)
 		}
@@ -90,12 +90,8 @@ func TestMarks(t *testing.T) {
 	s.place("n1", "n2")
 	want("n1", map[string]string{autoscaler: "true", karpenter: "true", record: autoscaler + "," + karpenter})
 	want("n2", map[string]string{autoscaler: "true", karpenter: "true", record: autoscaler})
-	if err := s.client.Delete(t.Context(), s.get()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Delete(t.Context(), s.get()))
 	want("n1", nil)
-	if err := removeMarks(t.Context(), s.client, s.client); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, removeMarks(t.Context(), s.client, s.client))
 	want("n2", map[string]string{karpenter: "true"})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // made is when the Reservations of the tests are made.
@@ -58,9 +59,7 @@ func (s *stage) step() string {
 	s.t.Helper()
 	s.patches = nil
 	result, err := s.Reconcile(s.t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "tonight"}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	var told []string
 	for _, event := range await.Drain(s.recorder.Events) {
 		kind, rest, _ := strings.Cut(event, " ")
@@ -89,9 +88,7 @@ func (s *stage) get() *v1alpha1.Reservation {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, err)
 	return rsv
 }
 
@@ -100,9 +97,7 @@ func (s *stage) place(nodes ...string) {
 	s.t.Helper()
 	rsv := s.get()
 	rsv.Status.Phase, rsv.Status.Placements = v1alpha1.ReservationAvailable, placements(nodes...)
-	if err := s.client.Status().Update(s.t.Context(), rsv); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.client.Status().Update(s.t.Context(), rsv))
 }
 
 func placements(nodes ...string) []v1alpha1.ReservationPlacement {
@@ -149,9 +144,7 @@ func TestLife(t *testing.T) {
 	s.place("n1", "n2")
 	s.want("Available Available [Normal Available] 10m0s")
 	for _, pod := range []*v1.Pod{user("stale", "another", 1, "n2"), user("first", "r", 0, "n1")} {
-		if err := s.client.Create(t.Context(), pod); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.client.Create(t.Context(), pod))
 	}
 	s.want("Available Available [] 10m0s")
 	rsv := s.get()
@@ -161,9 +154,7 @@ func TestLife(t *testing.T) {
 	if cpu, pods := rsv.Status.Allocated.Cpu().String(), rsv.Status.Allocated.Pods().String(); cpu != "1" || pods != "1" {
 		t.Errorf("allocated %s cpu, %s pods; want 1 and 1", cpu, pods)
 	}
-	if err := s.client.Create(t.Context(), user("second", "r", 1, "n2")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Create(t.Context(), user("second", "r", 1, "n2")))
 	s.want("Succeeded Succeeded [Normal Succeeded] 0s")
 	s.want("Succeeded Succeeded [] 10m0s")
 	s.clock.Step(time.Hour - time.Second)
@@ -204,9 +195,7 @@ func TestDeleteConflict(t *testing.T) {
 	stale := s.get()
 	changed := s.get()
 	changed.Labels = map[string]string{"changed": "yes"}
-	if err := s.client.Update(t.Context(), changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Update(t.Context(), changed))
 	if result, err := s.collect(t.Context(), stale); err != nil || result.RequeueAfter != settle || s.get() == nil {
 		t.Errorf("it came to %v, %v, and is %v; want a later try", result, err, s.get())
 	}
@@ -222,20 +211,14 @@ func TestNodes(t *testing.T) {
 	if got := s.get().Status.Conditions[0].Message; !strings.Contains(got, "cordoned, and still held: node n2") {
 		t.Errorf("of the cordoned node it says %q", got)
 	}
-	if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(cordoned), cordoned); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(cordoned), cordoned))
 	cordoned.Spec.Unschedulable, cordoned.Spec.Taints = false, []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoExecute}}
-	if err := s.client.Update(t.Context(), cordoned); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Update(t.Context(), cordoned))
 	s.want("Available Available [] 10m0s")
 	if got := s.get().Status.Conditions[0].Message; !strings.Contains(got, "not ready, and still held: node n2") {
 		t.Errorf("of the node that does not report it says %q", got)
 	}
-	if err := s.client.Delete(t.Context(), node("n1")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Delete(t.Context(), node("n1")))
 	cache := s.live
 	s.live = fake.NewClientBuilder().WithScheme(s.client.Scheme()).WithObjects(node("n1")).Build()
 	s.want("Available Available [] 1s")
@@ -254,9 +237,7 @@ func TestKeptPods(t *testing.T) {
 	for _, pod := range []*v1.Pod{user("a", "r", 1, "n1"), finished} {
 		pod.CreationTimestamp, pod.Spec.Overhead = metav1.NewTime(made), v1.ResourceList{v1.ResourceCPU: apiresource.MustParse("250m")}
 		stripped, err := cachetransform.Pod(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		full, _ := consumer(pod)
 		got, ok := consumer(stripped.(*v1.Pod))
 		if got.Ended {
