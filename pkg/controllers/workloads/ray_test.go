@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // ofRayCluster returns the metadata of a PodGroup as KubeRay makes it: its owner is not its controller.
@@ -107,9 +108,7 @@ func TestPodsOfRayClusters(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			cluster := &rayClusterSpec{}
-			if err := yaml.Unmarshal([]byte(c.spec), cluster); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(c.spec), cluster))
 			if got := cluster.pods(); got != c.want {
 				t.Errorf("got %d, want %d", got, c.want)
 			}

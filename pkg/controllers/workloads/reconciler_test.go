@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 type (
@@ -97,16 +98,12 @@ func newStage(t *testing.T, objects ...client.Object) *stage {
 
 func (s *stage) create(object client.Object) {
 	s.t.Helper()
-	if err := s.client.Create(s.t.Context(), object, client.FieldOwner("somebody")); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.client.Create(s.t.Context(), object, client.FieldOwner("somebody")))
 }
 
 func (s *stage) update(object client.Object) {
 	s.t.Helper()
-	if err := s.client.Update(s.t.Context(), object, client.FieldOwner("somebody")); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.client.Update(s.t.Context(), object, client.FieldOwner("somebody")))
 }
 
 // look reconciles twice, and returns the annotation. Nothing is written the second time.
@@ -123,9 +120,7 @@ func (s *stage) look() string {
 func (s *stage) podGroup() *coscheduling.PodGroup {
 	s.t.Helper()
 	pg := &coscheduling.PodGroup{}
-	if err := s.client.Get(s.t.Context(), key, pg); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.client.Get(s.t.Context(), key, pg))
 	return pg
 }
 
@@ -151,9 +146,7 @@ func TestStagesFollowTheWorkload(t *testing.T) {
 	job.Spec.LauncherCreationPolicy = waitForWorkers
 	s.update(job)
 	s.expect("6,1", 4)
-	if err := s.client.Delete(t.Context(), job); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.client.Delete(t.Context(), job))
 	s.expect("6,1", 4) // what is known of it stands
 }
 

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestPartsOfMPIJobs(t *testing.T) {
@@ -69,9 +71,7 @@ func TestPartsOfJobSets(t *testing.T) {
 
 func testParts(t *testing.T, w interface{ parts() []int }, spec string, want []int) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(spec), w); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(spec), w))
 	if got := w.parts(); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
