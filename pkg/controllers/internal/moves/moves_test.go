@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const label = v1alpha1.MigrationLabel
@@ -29,9 +30,7 @@ func TestFinish(t *testing.T) {
 	api := fakeapi.New(m, reservation("one", "u"), reservation("two", "u"), reservation("not-ours", "v")).Build()
 	made := func(rsv *v1alpha1.Reservation) bool { return rsv.Labels[label] == string(m.UID) }
 	for _, want := range []time.Duration{Retry, 0, 0} {
-		if err := api.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, api.Get(t.Context(), client.ObjectKeyFromObject(m), m))
 		again, err := Finish(t.Context(), api, api, m, label, made)
 		if err != nil || again != want {
 			t.Fatalf("it looks again in %s (%v), want %s", again, err, want)
