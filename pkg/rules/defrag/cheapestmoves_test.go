@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // anywhere returns all nodes as one domain.
@@ -103,9 +105,7 @@ func TestBest(t *testing.T) {
 				c.change(&p)
 			}
 			r, err := Best(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if !r.Exhaustive || r.Found != (c.want != "") {
 				t.Fatalf("found %v (exhaustive %v): %s", r.Found, r.Exhaustive, show(p, r.Plan))
 			}
@@ -124,9 +124,7 @@ func TestPartsGoIntoDomainsOfTheirOwn(t *testing.T) {
 	domains := [][]int{{0, 1}, {2, 3}}
 	p = p.wanting(domains, 4, 3).wanting(domains, 3)
 	r, err := Best(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff("; gang on [[[1] [0]] [[2]]]; costs 0", show(p, r.Plan)); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
 	}

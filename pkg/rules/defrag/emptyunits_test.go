@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestClear(t *testing.T) {
@@ -66,9 +68,7 @@ func TestClear(t *testing.T) {
 				c.clearing.MaxUnits = len(c.clearing.Units)
 			}
 			plan, err := Clear(p, c.clearing)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(c.moves, show(p, plan)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
 			}

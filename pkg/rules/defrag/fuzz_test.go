@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // entropy draws from the fuzzer's bytes, so that a small change of them is a small change
@@ -40,9 +42,7 @@ func FuzzBest(f *testing.F) {
 		}
 		p.Fits = func(int, int) bool { return true }
 		result, err := Best(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if !result.Found {
 			return
 		}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // cluster returns a problem of one resource: for each node its size, and the sizes of its pods: "8:
@@ -46,9 +48,7 @@ var ample = Budget{MaxMoves: 1000, MaxGroups: 1000}
 func number(t testing.TB, text string) int64 {
 	t.Helper()
 	n, err := strconv.Atoi(strings.TrimSpace(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return int64(n)
 }
 

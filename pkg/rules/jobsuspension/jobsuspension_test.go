@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var (
@@ -35,21 +36,13 @@ func running(change func(*batchv1.Job)) *batchv1.Job {
 // patched returns a Job with a merge patch applied.
 func patched(t *testing.T, job *batchv1.Job, patch []byte, err error) *batchv1.Job {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	before, err := json.Marshal(job)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	after, err := jsonpatch.MergePatch(before, patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var result batchv1.Job
-	if err := json.Unmarshal(after, &result); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(after, &result))
 	return &result
 }
 

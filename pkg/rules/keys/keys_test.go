@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // noKeys are names under the prefix that are neither labels nor annotations.
@@ -30,9 +31,7 @@ func TestTableHasEveryKey(t *testing.T) {
 	var named []string
 	for _, file := range files {
 		source, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		ast.Inspect(source, func(node ast.Node) bool {
 			if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
 				if text, err := strconv.Unquote(literal.Value); err == nil && underPrefix(text) && !slices.Contains(noKeys, text) {
@@ -48,9 +47,7 @@ func TestTableHasEveryKey(t *testing.T) {
 		}
 	}
 	docs, err := os.ReadFile(filepath.Join(root, "docs", "keys.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, key := range Table {
 		if !slices.Contains(named, key.Name) {
 			t.Errorf("%s is in the table, and nobody names it", key.Name)

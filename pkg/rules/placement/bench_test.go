@@ -3,6 +3,8 @@ package placement
 import (
 	"fmt"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // The benchmarks measure the search alone: the world answers at once.
@@ -76,9 +78,7 @@ func run(b *testing.B, c *cluster, p Problem, want bool) {
 		if err != nil || r.Complete != want {
 			b.Fatalf("Solve: complete %v, want %v; %v", r.Complete, want, err)
 		}
-		if err := c.Undo(b.Context(), 0); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, c.Undo(b.Context(), 0))
 	}
 	b.ReportMetric(float64(c.takes)/float64(b.N), "takes/op")
 }

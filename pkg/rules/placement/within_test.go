@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestSolveWithin(t *testing.T) {
@@ -32,9 +34,7 @@ func TestSolveWithin(t *testing.T) {
 			world := uniform(c.free...)
 			world.refuses = c.refuses
 			r, err := SolveWithin(t.Context(), world, c.problem, c.sets)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			got := map[int]int{}
 			for _, node := range r.Node {
 				got[node]++
@@ -71,9 +71,7 @@ func TestSolveWithinIsTheBestOfAll(t *testing.T) {
 		}
 		after := c.copied()
 		r, err := SolveWithin(t.Context(), after, p, sets)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if r.Complete != any || !any && p.KeepPartial && len(r.Node) != most {
 			t.Fatalf("seed %d: complete %v with %d, want %v with %d; cluster %+v, problem %+v, sets %v", seed, r.Complete, len(r.Node), any, most, *c, p, sets)
 		}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestEvicted: 8 GPUs, and two queues that share them. b has 4 and asks for 4 more; a gang of 4 GPUs of a was evicted.
@@ -75,9 +77,7 @@ func TestEvictedAnnotation(t *testing.T) {
 	evicted := NewEvicted(start.Add(time.Millisecond), "s", "a", had)
 	evicted.Job = "train"
 	value, err := evicted.Annotation()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = `{"at":"1970-01-01T00:16:40Z","scheduler":"s","queue":"a","job":"train",` +
 		`"requests":{"default":{"cpu":1500,"nvidia.com/gpu":4},"large":{"cpu":2500,"nvidia.com/gpu":8}}}`
 	if value != want {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	vector "github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 const gpu = v1.ResourceName("nvidia.com/gpu")
@@ -68,9 +69,7 @@ func models(names ...string) []config.Pool {
 func mustNew(t *testing.T, pools []config.Pool) *Cluster {
 	t.Helper()
 	c, err := New(pools)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return c
 }
 
@@ -423,9 +422,7 @@ func TestTolerates(t *testing.T) {
 func large(b *testing.B) *Cluster {
 	b.Helper()
 	c, err := New(models("a", "b"))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, err)
 	for i := range 5000 {
 		c.SetNode(nodeOf(fmt.Sprint("n", i), 8, map[string]string{"model": []string{"a", "b", "c"}[i%3], "zone": fmt.Sprint(i % 10)}))
 	}
@@ -469,9 +466,7 @@ func BenchmarkSetNode(b *testing.B) {
 // that is kept for them is not known: it may be gone, or new.
 func TestCharge(t *testing.T) {
 	c, err := New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	c.SetNode(nodeOf("n", 2, nil))
 	class := c.Enter(&v1.Pod{})
 	for sentence, one := range map[string]struct {

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // objects are what exists: the input of a count.
@@ -69,9 +70,7 @@ type counted struct {
 func newCounted(t *testing.T) *counted {
 	t.Helper()
 	nodes, err := pools.New([]config.Pool{{Name: "big", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "big"}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.SetQueues(queueing.Queue{Name: "a", Weight: 1}, queueing.Queue{Name: "b", Weight: 1})
 	return &counted{Counter: New(caller{}, book, nodes, deviceclaims.New(classes{})), book: book, nodes: nodes}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestOwned(t *testing.T) {
@@ -22,9 +23,7 @@ func TestOwned(t *testing.T) {
 		of("another", v1alpha1.ReservationOwner{PodGroup: "team/other"}),
 		of("app", v1alpha1.ReservationOwner{PodGroup: "team/other"}, v1alpha1.ReservationOwner{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}, Namespace: "team"}),
 	}, []*v1.Pod{pod("a", "x"), pod("b", "y")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if diff := cmp.Diff(map[string]int{"gang": 2, "app": 1}, got); diff != "" {
 		t.Errorf("owned (-want +got):\n%s", diff)
 	}

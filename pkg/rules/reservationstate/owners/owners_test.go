@@ -17,6 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func podOf(namespace, name string, change func(*v1.Pod)) *v1.Pod {
@@ -97,9 +98,7 @@ func TestIndex(t *testing.T) {
 				text = fmt.Sprintf(text, name(3))
 			}
 			selector, err := labels.Parse(text)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			o.Selector = selector
 		}
 		if r.IntN(3) == 0 {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestParseSizes(t *testing.T) {
@@ -84,9 +86,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%q adds up to %d, want %d", list, sum, total)
 			}
 			written, err := json.Marshal(sizes)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			again, err := ParseSizes(string(written), total)
 			if diff := cmp.Diff(sizes, again); diff != "" || err != nil {
 				t.Errorf("written out and read again, error %v (-want +got):\n%s", err, diff)
