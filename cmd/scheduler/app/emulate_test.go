@@ -14,6 +14,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	basecompatibility "k8s.io/component-base/compatibility"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // versioned starts an API server of a version, whose first answers are failures. It returns a kubeconfig for it.
@@ -33,9 +35,7 @@ func versioned(t *testing.T, info apiversion.Info, failures int32) string {
 	cfg.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
 	cfg.CurrentContext = "c"
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*cfg, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, clientcmd.WriteToFile(*cfg, kubeconfig))
 	return kubeconfig
 }
 
@@ -58,9 +58,7 @@ func TestEmulate(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			registry := basecompatibility.NewComponentGlobalsRegistry()
-			if err := registry.Register(basecompatibility.DefaultKubeComponent, basecompatibility.NewEffectiveVersionFromString("1.37.1+lockstep-1", "1.33", "1.33"), nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, registry.Register(basecompatibility.DefaultKubeComponent, basecompatibility.NewEffectiveVersionFromString("1.37.1+lockstep-1", "1.33", "1.33"), nil))
 			opts := options.NewOptionsWithComponentGlobalsRegistry(registry)
 			opts.Deprecated.Kubeconfig = versioned(t, c.server, c.failures)
 			if strings.Contains(sentence, "file") {
@@ -68,13 +66,9 @@ func TestEmulate(t *testing.T) {
 				opts.Deprecated.Kubeconfig = ""
 			}
 			if c.flag != "" {
-				if err := opts.Flags.FlagSet(featureFlags).Set(emulatedVersion, c.flag); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, opts.Flags.FlagSet(featureFlags).Set(emulatedVersion, c.flag))
 			}
-			if err := emulate(t.Context(), opts, true); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, emulate(t.Context(), opts, true))
 			if got := registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).EmulationVersion().String(); got != c.want {
 				t.Errorf("it emulates %s, want %s", got, c.want)
 			}

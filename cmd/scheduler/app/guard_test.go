@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/lockstep-sh/lockstep/cmd/scheduler/lease"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestGuard: with leader election, nothing that a plugin can reach writes before the lease
@@ -25,9 +26,7 @@ func TestGuard(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			handle := mustSetUp(t, "--kubeconfig", kubeconfig, c.flag).profiles["lockstep-scheduler"]
 			own, err := kubernetes.NewForConfig(handle.KubeConfig())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			for name, client := range map[string]kubernetes.Interface{"the scheduler's client": handle.ClientSet(), "a plugin's own client": own} {
 				pods := client.CoreV1().Pods("ns")
 				var refusal *lease.RefusedError

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // made is what the command would run.
@@ -38,9 +39,7 @@ func setUp(t *testing.T, flags ...string) (*made, error) {
 	for _, set := range opts.Flags.FlagSets {
 		all.AddFlagSet(set)
 	}
-	if err := all.Parse(append([]string{"--secure-port=0"}, flags...)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, all.Parse(append([]string{"--secure-port=0"}, flags...)))
 	config, sched, err := setup(ctx, opts, scheduler.NewSet(), func(err error) { t.Error(err) })
 	if err != nil {
 		return nil, err
@@ -51,18 +50,14 @@ func setUp(t *testing.T, flags ...string) (*made, error) {
 func mustSetUp(t *testing.T, flags ...string) *made {
 	t.Helper()
 	m, err := setUp(t, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return m
 }
 
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -77,9 +72,7 @@ func apiServer(t *testing.T) (host, kubeconfig string) {
 	cfg.Contexts["c"] = &clientcmdapi.Context{Cluster: "c"}
 	cfg.CurrentContext = "c"
 	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*cfg, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, clientcmd.WriteToFile(*cfg, kubeconfig))
 	return server.URL, kubeconfig
 }
 

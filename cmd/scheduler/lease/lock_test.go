@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // process is a scheduler's lease with a clock of the test's.
@@ -32,9 +33,7 @@ func processOf(t *testing.T, client *fake.Clientset, name string) *process {
 	t.Helper()
 	inner, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", "lockstep-scheduler",
 		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p := &process{clock: &atomic.Int64{}}
 	p.clock.Store(int64(time.Hour))
 	p.Lease = New(inner.Describe(), func(err error) { p.ended = append(p.ended, err.Error()) })
@@ -60,9 +59,7 @@ func TestLock(t *testing.T) {
 	ctx := context.Background()
 	acquire := func(t *testing.T, p *process) {
 		t.Helper()
-		if err := p.lock.Create(ctx, p.record()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.lock.Create(ctx, p.record()))
 	}
 	for sentence, c := range map[string]struct {
 		do      func(t *testing.T, p *process, client *fake.Clientset)
@@ -84,9 +81,7 @@ func TestLock(t *testing.T) {
 		"renewing it in time is enough": {do: func(t *testing.T, p *process, _ *fake.Clientset) {
 			acquire(t, p)
 			p.pass(8 * time.Second)
-			if err := p.lock.Update(ctx, p.record()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, p.lock.Update(ctx, p.record()))
 			p.pass(8 * time.Second)
 		}},
 		"a renewal counts from when it was sent": {
@@ -96,9 +91,7 @@ func TestLock(t *testing.T) {
 					p.pass(12 * time.Second) // the process is stopped before the answer is read
 					return false, nil, nil
 				})
-				if err := p.lock.Update(ctx, p.record()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, p.lock.Update(ctx, p.record()))
 			},
 			refused: "ran out 3s ago", ends: "ran out 3s ago",
 		},
@@ -123,9 +116,7 @@ func TestLock(t *testing.T) {
 				if _, _, err := other.lock.Get(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if err := other.lock.Update(ctx, other.record()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, other.lock.Update(ctx, other.record()))
 				if _, _, err := p.lock.Get(ctx); err != nil {
 					t.Fatal(err)
 				}
@@ -145,9 +136,7 @@ func TestLock(t *testing.T) {
 		"who gives it back writes no more, and is not said to have lost it": {
 			do: func(t *testing.T, p *process, client *fake.Clientset) {
 				acquire(t, p)
-				if err := p.lock.Update(ctx, resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, p.lock.Update(ctx, resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}))
 				if holder := holder(t, client); holder != "" {
 					t.Errorf("held by %q", holder)
 				}
@@ -173,9 +162,7 @@ func TestLock(t *testing.T) {
 func holder(t *testing.T, client *fake.Clientset) string {
 	t.Helper()
 	object, err := client.Tracker().Get(coordinationv1.SchemeGroupVersion.WithResource("leases"), "kube-system", "lockstep-scheduler")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if name := object.(*coordinationv1.Lease).Spec.HolderIdentity; name != nil {
 		return *name
 	}
@@ -189,9 +176,7 @@ func TestGivingBack(t *testing.T) {
 	start := func(t *testing.T) (*process, *fake.Clientset, chan error) {
 		client := fake.NewClientset()
 		p := processOf(t, client, "me")
-		if err := p.lock.Create(t.Context(), p.record()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, p.lock.Create(t.Context(), p.record()))
 		if _, err := p.begin("POST x"); err != nil {
 			t.Fatal(err)
 		}

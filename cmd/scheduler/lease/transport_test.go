@@ -19,6 +19,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // stage is a process with a guarded client of an API server that notes what comes in.
@@ -55,9 +56,7 @@ func stageOf(t *testing.T) *stage {
 
 func (s *stage) lead(t *testing.T) {
 	t.Helper()
-	if err := s.lock.Create(t.Context(), s.record()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.lock.Create(t.Context(), s.record()))
 }
 
 func (s *stage) seen() string {
@@ -163,9 +162,7 @@ func ignoreKind(err error) error {
 func TestAfterASleep(t *testing.T) {
 	s := stageOf(t)
 	s.lead(t)
-	if err := s.bind(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.bind(t.Context()))
 	s.requests = nil
 	s.pass(time.Minute)
 	err := s.bind(t.Context())
@@ -202,9 +199,7 @@ func TestSleepInHand(t *testing.T) {
 	if err := write(); err != nil || <-got != 1 {
 		t.Fatalf("standing by, nothing is read: %v", err)
 	}
-	if err := p.lock.Create(t.Context(), p.record()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.lock.Create(t.Context(), p.record()))
 	if err := write(); err != nil || <-got != 1 {
 		t.Fatalf("leading, nothing is written: %v", err)
 	}
@@ -258,9 +253,7 @@ func TestShorterTimeout(t *testing.T) {
 	s.lead(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := s.bind(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.bind(ctx))
 	if got, err := time.ParseDuration(strings.Join(s.timeouts, "")); err != nil || got <= 0 || got > time.Second {
 		t.Errorf("the API server is given %s, %v; want at most 1s", got, err)
 	}
@@ -271,9 +264,7 @@ func TestWatch(t *testing.T) {
 	ended := make(chan error, 1)
 	p := processOf(t, fake.NewClientset(), "me")
 	p.end = func(err error) { ended <- err }
-	if err := p.lock.Create(t.Context(), p.record()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.lock.Create(t.Context(), p.record()))
 	go p.Watch(t.Context())
 	select {
 	case err := <-ended:
