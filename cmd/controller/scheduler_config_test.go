@@ -13,15 +13,14 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/queuestatus"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func write(t *testing.T, profiles string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n" + profiles
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -63,9 +62,7 @@ func TestQueues(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
@@ -91,9 +88,7 @@ func TestNatives(t *testing.T) {
 				o.schedulerConfig = write(t, c.profiles)
 			}
 			got, err := o.natives(func(flag string) bool { return flag == c.changed })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("schedulers (-want +got):\n%s", diff)
 			}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestBatches: all that is sent is read, in its order; there is a pause only where nothing
@@ -58,9 +60,7 @@ func TestGathered(t *testing.T) {
 	client := &http.Client{Transport: gathered(http.DefaultTransport)}
 	for query, want := range map[string]bool{"?watch=true": true, "": false, "?watch=false": false} {
 		response, err := client.Get(server.URL + "/" + query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, got := response.Body.(batches); got != want {
 			t.Errorf("%q is read in batches: %t, want %t", query, got, want)
 		}

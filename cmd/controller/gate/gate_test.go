@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestGate: a caller gets through only if the API server says that it may, and a wrong token is not a broken server.
@@ -60,9 +62,7 @@ func TestGate(t *testing.T) {
 				}
 				io.WriteString(w, "data")
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
 			if body := w.Body.String(); w.Code != c.want || !strings.Contains(body, c.body) {

@@ -21,6 +21,8 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // path is what is asked for.
@@ -44,13 +46,9 @@ func newReviews(t *testing.T, known ...string) *reviews {
 	server := httptest.NewServer(http.HandlerFunc(r.review))
 	t.Cleanup(server.Close)
 	client, err := authenticationclient.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	authentication, err := newAuthenticator(client, r.clock)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	g := &Gate{authenticator: authentication, authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 		return authorizer.DecisionAllow, "", nil
 	})}

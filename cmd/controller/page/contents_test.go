@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func cpus(n string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(n)} }
@@ -64,9 +65,7 @@ func TestContents(t *testing.T) {
 // TestNothing: lists are empty, not null: the page counts them.
 func TestNothing(t *testing.T) {
 	e, err := encode(ContentsOf(Objects{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	for _, list := range []string{"gangs", "queues", "reservations", "plans", "migrations"} {
 		if !strings.Contains(string(e.plain), `"`+list+`":[]`) {
 			t.Errorf("%s are no empty list in %s", list, e.plain)

@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // filter lets the token reader in, and tenants get what is theirs; it knows stranger, and refuses all others.
@@ -172,9 +173,7 @@ func TestDataAreMadeOnceASecond(t *testing.T) {
 		}
 	}
 	has(http.StatusNotModified)
-	if err := f.client.Create(t.Context(), node("n1", "r1", true)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.client.Create(t.Context(), node("n1", "r1", true)))
 	has(http.StatusOK)
 	if f.lists["nodes"] != 3 {
 		t.Errorf("nodes are listed %d times in three seconds, want three times", f.lists["nodes"])
@@ -188,9 +187,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 	for range 2 {
 		response := f.request("GET", overviewPath, authorization, "Bearer reader")
 		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if response.StatusCode != http.StatusServiceUnavailable || strings.Contains(string(body), "secret") {
 			t.Errorf("%d %s, want %d and no cause", response.StatusCode, body, http.StatusServiceUnavailable)
 		}
@@ -214,9 +211,7 @@ func TestCompressed(t *testing.T) {
 		t.Fatalf("the encoding is %q", got)
 	}
 	unzip, err := gzip.NewReader(zipped.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	a, errA := io.ReadAll(plain.Body)
 	b, errB := io.ReadAll(unzip)
 	if errA != nil || errB != nil || string(a) != string(b) || !json.Valid(a) {
@@ -228,15 +223,11 @@ func TestCompressed(t *testing.T) {
 func TestHistoryIsServed(t *testing.T) {
 	f := newFixture(t, &v1alpha1.Queue{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: v1alpha1.QueueStatus{Deserved: cpus("4"), Allocated: cpus("3")}})
 	for range 2 {
-		if err := f.page.Sample(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, f.page.Sample(t.Context()))
 		f.clock.Step(sampleEvery)
 	}
 	body, err := io.ReadAll(f.request("GET", historyPath, authorization, "Bearer reader").Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	const want = `{"times":[1900000000,1900000010],"series":[{"queue":"a","resource":"cpu","deserved":[4,4],"allocated":[3,3]}],"leftOut":0}`
 	if string(body) != want {
 		t.Errorf("history %s, want %s", body, want)

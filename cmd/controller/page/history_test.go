@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var epoch = time.Unix(1_900_000_000, 0)
@@ -42,9 +43,7 @@ func TestHistory(t *testing.T) {
 				h.add(epoch.Add(time.Duration(i)*sampleEvery), queues)
 			}
 			got, err := json.Marshal(h.clone())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			if diff := cmp.Diff(c.want, string(got)); diff != "" {
 				t.Errorf("history (-want +got):\n%s", diff)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestMine: callers see the gangs and migrations of the namespaces in which they may list pods, the queues if they may
@@ -32,9 +33,7 @@ func TestMine(t *testing.T) {
 			return response.StatusCode, nil, shown{}
 		}
 		var got map[string][]struct{ Namespace string }
-		if err := json.NewDecoder(response.Body).Decode(&got); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.NewDecoder(response.Body).Decode(&got))
 		if diff := cmp.Diff([]string{"gangs", "migrations", "queues"}, slices.Sorted(maps.Keys(got))); diff != "" {
 			t.Errorf("what %s sees (-want +got):\n%s", caller, diff)
 		}
@@ -63,9 +62,7 @@ func TestMine(t *testing.T) {
 	if f.rights["red pods red"] != 1 || f.rights["blue pods blue"] != 1 {
 		t.Errorf("in some seconds it was asked so often what they may list: %v", f.rights)
 	}
-	if err := f.client.Create(t.Context(), later); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.client.Create(t.Context(), later))
 	f.clock.Step(reuse)
 	check("blue", shown{2, 0, 1}, "blue", "later", "blue")
 	delete(f.rights, "red pods red")
