@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // withFlags returns an access by these flags.
@@ -20,9 +22,7 @@ func withFlags(t *testing.T, flags ...string) *Access {
 	a := New(genericiooptions.NewTestIOStreamsDiscard())
 	cmd := &cobra.Command{}
 	a.AddFlags(cmd)
-	if err := cmd.ParseFlags(flags); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.ParseFlags(flags))
 	return a
 }
 
@@ -33,16 +33,12 @@ func TestKubeconfigIsReadOnce(t *testing.T) {
 	config.Contexts["here"] = &clientcmdapi.Context{Cluster: "here", Namespace: "team-a"}
 	config.CurrentContext = "here"
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, clientcmd.WriteToFile(*config, file))
 	a := withFlags(t, "--kubeconfig", file, "--as", "alice")
 	if namespace, err := a.Namespace(false); err != nil || namespace != "team-a" {
 		t.Fatalf("namespace %q, error %v", namespace, err)
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(file))
 	got, err := a.Config()
 	if err != nil || got.Host != "https://here.example.com" || got.Impersonate.UserName != "alice" {
 		t.Errorf("after the file is gone: %+v, error %v", got, err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // answering returns an access with a client for which a function answers lists.
@@ -48,9 +49,7 @@ func TestRead(t *testing.T) {
 		return nil
 	})
 	var pods []*v1.Pod
-	if err := a.Read(t.Context(), &v1.PodList{}, apiobjects.Into(&pods), client.InNamespace("team")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.Read(t.Context(), &v1.PodList{}, apiobjects.Into(&pods), client.InNamespace("team")))
 	var names []string
 	for _, pod := range pods {
 		names = append(names, pod.Name)

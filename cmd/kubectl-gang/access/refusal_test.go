@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestRefused: what was refused is named in one line, what is of the core group if anything, with the role that has it.
@@ -20,9 +22,7 @@ func TestRefused(t *testing.T) {
 		{"/api/v1/nodes/one", "nodes, pods and others: forbidden; ask for the ClusterRole lockstep-viewer"},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://cluster"+step.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if _, err := transport.RoundTrip(request); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // lines are those about Reservations.
@@ -61,9 +62,7 @@ func TestReserved(t *testing.T) {
 			pods = append(pods, pod)
 		}
 		list, err := reserved(c.list, pods)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if diff := cmp.Diff(c.want, lines(list)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", sentence, diff)
 		}

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 type item struct {
@@ -30,19 +32,13 @@ func printed(t *testing.T, args []string, coloured bool, lists ...[]item) string
 	t.Helper()
 	flags, cmd := NewFlags(), &cobra.Command{}
 	flags.AddFlags(cmd)
-	if err := cmd.ParseFlags(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.ParseFlags(args))
 	var out bytes.Buffer
 	p, err := flags.Printer(&out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	p.coloured = p.coloured || coloured
 	for _, list := range lists {
-		if err := Print(p, "ItemList", columns(), list); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, Print(p, "ItemList", columns(), list))
 	}
 	return out.String()
 }

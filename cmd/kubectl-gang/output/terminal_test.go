@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // hostile is text that controls a terminal: colours, a title, C1, a carriage return, a bell, bidirectional overrides.
@@ -40,22 +42,16 @@ func TestHostileCells(t *testing.T) {
 		for _, coloured := range []bool{false, true} {
 			flags, cmd := NewFlags(), &cobra.Command{}
 			flags.AddFlags(cmd)
-			if err := cmd.ParseFlags([]string{"--output=" + format}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, cmd.ParseFlags([]string{"--output=" + format}))
 			name := hostile
 			if format == "yaml" { // which cannot have these, and fails
 				name = strings.NewReplacer("\u009b", "", "\x7f", "").Replace(name)
 			}
 			var out bytes.Buffer
 			p, err := flags.Printer(Clean(genericiooptions.IOStreams{Out: &out}).Out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			p.coloured = coloured
-			if err := Print(p, "ItemList", columns(), []item{{name, "Running", 7}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, Print(p, "ItemList", columns(), []item{{name, "Running", 7}}))
 			text := out.String()
 			if strings.Contains(text, green+"Running"+plain) != (coloured && p.IsTable()) {
 				t.Errorf("%q, coloured %t: %q", format, coloured, text)

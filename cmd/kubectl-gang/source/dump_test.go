@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestSpare: a dump has nothing of what containers run, also in templates, and all that a scheduler looks at.
@@ -17,9 +19,7 @@ func TestSpare(t *testing.T) {
 		"any kind":    `{"items": [{"spec": {"parts": [{"template": {"spec": {"containers": [%s]}}}]}}]}`,
 	} {
 		got, err := spare([]byte(fmt.Sprintf(body, container)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if strings.Contains(string(got), "secret") {
 			t.Errorf("%s: %s", kind, got)
 		}
