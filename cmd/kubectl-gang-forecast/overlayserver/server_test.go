@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // below is a cluster with two pods, one of which runs.
@@ -44,23 +45,15 @@ func baseOf(answers map[string]string) *source.Dump {
 func serve(t *testing.T, base source.Base) (*Server, kubernetes.Interface) {
 	t.Helper()
 	s, err := Start(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	t.Cleanup(func() { _ = s.Close() }) // whatever it answers, the test is over
 	file, err := s.Kubeconfig(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	config.ContentType = runtime.ContentTypeProtobuf
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	return s, client
 }
 
@@ -77,9 +70,7 @@ func TestWrites(t *testing.T) {
 		t.Fatalf("listing: %d pods, %v; want 2", len(list.Items), err)
 	}
 	watching, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer watching.Stop()
 	if _, err := pods.Create(ctx, podNamed("new"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -94,9 +85,7 @@ func TestWrites(t *testing.T) {
 	bind := func(name, node string) error {
 		return pods.Bind(ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"a": "b"}}, Target: v1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
 	}
-	if err := bind("new", "n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, bind("new", "n"))
 	if err := bind("runs", "n"); !apierrors.IsConflict(err) {
 		t.Errorf("binding a pod that has a node: %v, want a conflict", err)
 	}
@@ -106,9 +95,7 @@ func TestWrites(t *testing.T) {
 	if err := pods.Delete(ctx, "runs", metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("another")}); !apierrors.IsConflict(err) {
 		t.Errorf("deleting another pod of its name: %v, want a conflict", err)
 	}
-	if err := pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}}))
 	if _, err := pods.Get(ctx, "runs", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("reading what was evicted: %v, want NotFound", err)
 	}
@@ -158,13 +145,9 @@ func TestConflicts(t *testing.T) {
 	_, client := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
 	ctx, pods := t.Context(), client.CoreV1().Pods("ns")
 	old, err := pods.Get(ctx, "runs", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	now, err := pods.UpdateStatus(ctx, old, metav1.UpdateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if _, err := pods.UpdateStatus(ctx, old, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 		t.Errorf("updating an old version: %v, want a conflict", err)
 	}
@@ -199,9 +182,7 @@ func TestSelectors(t *testing.T) {
 		{FieldSelector: "metadata.name=a", LabelSelector: "name in (a, b)"}: "ADDED a",
 	} {
 		watching, err := pods.Watch(t.Context(), selector)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := take(t, watching, 1); got[0] != want {
 			t.Errorf("%v: %v, want %s", selector, got, want)
 		}
@@ -214,9 +195,7 @@ func TestSecret(t *testing.T) {
 	s, _ := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
 	for path, want := range map[string]int{"/api/v1/pods": http.StatusNotFound, "/x/api/v1/pods": http.StatusNotFound, s.secret + "/api/v1/pods": http.StatusOK} {
 		response, err := http.Get("http://" + s.listener.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("GET %s: %d, want %d", path, response.StatusCode, want)
@@ -229,19 +208,13 @@ func TestDump(t *testing.T) {
 	recorder := source.NewRecorder(baseOf(map[string]string{"/api/v1/pods?fieldSelector=status.phase%21%3DFailed": below, "/api": `{"kind":"APIVersions"}`}), "config")
 	for _, path := range []string{"/api/v1/pods?limit=500&resourceVersion=0&fieldSelector=status.phase!=Failed", "/api", "/apis/nothing"} {
 		response, err := recorder.Read(httptest.NewRequest(http.MethodGet, path, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		_ = response.Body.Close()
 	}
 	var file bytes.Buffer
-	if err := recorder.Write(&file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, recorder.Write(&file))
 	dump, err := source.ReadDump(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if got, want := len(dump.Answers), 2; got != want || dump.SchedulerConfig != "config" {
 		t.Errorf("the dump has %d answers and the configuration %q, want %d and config", got, dump.SchedulerConfig, want)
 	}
@@ -287,9 +260,7 @@ func TestRefused(t *testing.T) {
 // TestUnreachable: a client of the overlay would ask for ever where there is no cluster below.
 func TestUnreachable(t *testing.T) {
 	base, err := source.Live(&rest.Config{Host: "https://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, client := serve(t, base)
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("nodes were listed")
@@ -312,17 +283,13 @@ func TestClaimsOfThoseEvicted(t *testing.T) {
 	pods = strings.Replace(pods, `{"metadata": {"namespace": "ns", "name": "runs"`, `{"status": {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "own"}]}, "metadata": {"namespace": "ns", "name": "runs"`, 1)
 	_, client := serve(t, baseOf(map[string]string{"/api/v1/pods": pods, "/apis/resource.k8s.io/v1/resourceclaims": claimsBelow}))
 	ctx, claims := t.Context(), client.ResourceV1().ResourceClaims("ns")
-	if err := client.CoreV1().Pods("ns").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, client.CoreV1().Pods("ns").EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "runs"}}))
 	if _, err := claims.Get(ctx, "own", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the claim that was made for it: %v, want NotFound", err)
 	}
 	for name, want := range map[string]string{"shared": "true also", "alone": "false "} {
 		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		users := ""
 		for _, user := range claim.Status.ReservedFor {
 			users += user.Name
@@ -347,18 +314,14 @@ func TestVolumes(t *testing.T) {
 	}))
 	ctx, volumes, claims := t.Context(), client.CoreV1().PersistentVolumes(), client.CoreV1().PersistentVolumeClaims("ns")
 	disk, err := volumes.Get(ctx, "disk", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	disk.Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "ns", Name: "static", UID: "a"}
 	if _, err := volumes.Update(ctx, disk, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for name, key := range map[string]string{"dynamic": "volume.kubernetes.io/selected-node", "idle": "other"} {
 		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, key, "n")
 		if _, err := claims.Update(ctx, claim, metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
@@ -366,9 +329,7 @@ func TestVolumes(t *testing.T) {
 	}
 	for name, want := range map[string]string{"static": "disk Bound 2Gi", "dynamic": "pvc-b Bound 1Gi", "idle": "  0"} {
 		claim, err := claims.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		if got := fmt.Sprint(claim.Spec.VolumeName, " ", claim.Status.Phase, " ", claim.Status.Capacity.Storage()); got != want {
 			t.Errorf("claim %s is %q, want %q", name, got, want)
 		}

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	"sigs.k8s.io/yaml"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestConfigWithoutDeployment: a scheduler that no Deployment runs has its configuration in a ConfigMap, or the
@@ -62,9 +64,7 @@ func TestConfigOf(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "sys", Name: "scheduler", Labels: map[string]string{"app.kubernetes.io/name": "lockstep-scheduler"}}}
-			if err := yaml.Unmarshal([]byte(c.spec), &deployment.Spec.Template.Spec); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, yaml.Unmarshal([]byte(c.spec), &deployment.Spec.Template.Spec))
 			config := &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "sys", Name: "config"}, Data: map[string]string{"config.yaml": "usual", "mine.yaml": "mine"}}
 			got, _, err := ConfigOf(t.Context(), fake.NewClientset(deployment, config))
 			if (err == nil) != (c.fails == "") || err != nil && err.Error() != c.fails {

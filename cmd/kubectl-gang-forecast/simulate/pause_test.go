@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // full returns a cluster of so many nodes, with one pod on each that has all its GPUs.
@@ -20,9 +21,7 @@ func full(tb testing.TB, count int) *source.Dump {
 	tb.Helper()
 	base := small(tb)
 	var some v1.NodeList
-	if err := (&source.Cluster{Base: base}).Read(tb.Context(), "/api/v1/nodes", &some); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, (&source.Cluster{Base: base}).Read(tb.Context(), "/api/v1/nodes", &some))
 	nodes := v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "3"}}
 	pods := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: nodes.ListMeta}
 	for i := range count {
@@ -37,9 +36,7 @@ func full(tb testing.TB, count int) *source.Dump {
 	}
 	for path, list := range map[string]any{"/api/v1/nodes": nodes, "/api/v1/pods?" + url.Values{"fieldSelector": {reservepods.Selector}}.Encode(): pods} {
 		data, err := json.Marshal(list)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		base.Answers[path] = data
 	}
 	return base

@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // big is a cluster of eight nodes without pods, or another one of many: its nodes and pods come as protobuf, as an API
@@ -52,13 +53,9 @@ func (b *big) Read(r *http.Request) (*http.Response, error) {
 func small(tb testing.TB) *source.Dump {
 	tb.Helper()
 	data, err := os.ReadFile("testdata/cluster.json")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	dump := &source.Dump{}
-	if err := json.Unmarshal(data, dump); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, json.Unmarshal(data, dump))
 	return dump
 }
 
@@ -67,9 +64,7 @@ func many(tb testing.TB, nodes int) *big {
 	tb.Helper()
 	var list v1.NodeList
 	b := &big{Dump: small(tb)}
-	if err := (&source.Cluster{Base: b.Dump}).Read(tb.Context(), "/api/v1/nodes", &list); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, (&source.Cluster{Base: b.Dump}).Read(tb.Context(), "/api/v1/nodes", &list))
 	var nodeList v1.NodeList
 	var podList v1.PodList
 	for i := range nodes {
@@ -96,9 +91,7 @@ func many(tb testing.TB, nodes int) *big {
 func encoded(tb testing.TB, list runtime.Object) []byte {
 	tb.Helper()
 	data, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), list)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	return data
 }
 
@@ -122,9 +115,7 @@ func ask(tb testing.TB, base source.Base, members int, changes ...func(*v1.Pod))
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := New(&Ground{Cluster: &source.Cluster{Base: base}})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, err)
 	defer s.Close()
 	var pods []*v1.Pod
 	var more []Object
@@ -134,17 +125,11 @@ func ask(tb testing.TB, base source.Base, members int, changes ...func(*v1.Pod))
 			change(pod)
 		}
 		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must.Succeed(tb, err)
 		pods, more = append(pods, pod), append(more, Object{Pods, o})
 	}
-	if err := s.Suppose(more); err != nil {
-		tb.Fatal(err)
-	}
-	if err := s.Start(ctx); err != nil {
-		tb.Fatal(err)
-	}
+	must.Succeed(tb, s.Suppose(more))
+	must.Succeed(tb, s.Start(ctx))
 	answer, err := s.Decide(ctx, pods)
 	if err != nil || answer.Undecided {
 		tb.Fatalf("deciding: %+v, %v", answer, err)
@@ -195,28 +180,20 @@ func TestPods(t *testing.T) {
 			list.Items = append(list.Items, *pods[name])
 		}
 		data, err := json.Marshal(list)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, err)
 		base.Answers["/api/v1/pods?"+url.Values{"fieldSelector": {selector}}.Encode()] = data
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := New(&Ground{Cluster: &source.Cluster{Base: base}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
-	if err := s.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Start(ctx))
 	if answer, err := s.Decide(ctx, []*v1.Pod{pods["waits"]}); err != nil || answer.Placed() != 1 {
 		t.Fatalf("deciding: %+v, %v", answer, err)
 	}
 	got, err := s.Pods(ctx, "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	nodes := map[string]string{}
 	for _, pod := range got {
 		nodes[pod.Name] = pod.Spec.NodeName
@@ -229,13 +206,9 @@ func TestPods(t *testing.T) {
 // TestQueuesNotRead: while the queues cannot be read nothing is decided, though the pods have that as their reason.
 func TestQueuesNotRead(t *testing.T) {
 	config, err := os.ReadFile("../../../hack/demo/8-fairshare.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	s, err := New(&Ground{Cluster: &source.Cluster{Base: small(t)}, SchedulerConfig: config})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	defer s.Close()
 	pod := member("train-0", "train", 1)
 	o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
@@ -245,9 +218,7 @@ func TestQueuesNotRead(t *testing.T) {
 	if err == nil {
 		err = s.Start(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	if answer, err := s.Decide(t.Context(), []*v1.Pod{pod}); err != nil || !answer.Undecided || answer.Verdicts[0].Reason != queuesNotRead {
 		t.Errorf("the answer is %+v, %v", answer, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
@@ -109,29 +110,19 @@ func TestNoWaitInVain(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			s, err := New(&Ground{Cluster: &source.Cluster{Base: small(t)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			defer s.Close()
 			more := c.more
 			for _, pod := range c.pods {
 				o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, err)
 				more = append(more, Object{Pods, o})
 			}
-			if err := s.Suppose(more); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Suppose(more))
 			began := time.Now()
-			if err := s.Start(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.Start(ctx))
 			answer, err := s.Decide(ctx, c.pods)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			took := time.Since(began)
 			if answer.Undecided || took > 4*time.Second {
 				t.Errorf("it took %v, undecided: %t", took, answer.Undecided)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestMatchLabelKeys: the API server writes what matchLabelKeys and mismatchLabelKeys mean into the selectors of pods
@@ -16,9 +18,7 @@ func TestMatchLabelKeys(t *testing.T) {
 		containers: [{name: main, image: none}], affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [
 			{topologyKey: rack, labelSelector: {matchExpressions: [{key: job, operator: Exists}]}, mismatchLabelKeys: [job]}]}}}}}}`
 	var w Workload
-	if err := newReader().Read(&w, strings.NewReader(manifest)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, newReader().Read(&w, strings.NewReader(manifest)))
 	for _, pod := range w.Pods {
 		term := pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0]
 		if !slices.ContainsFunc(term.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {

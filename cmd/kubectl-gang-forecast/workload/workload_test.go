@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func newReader() *Reader {
@@ -114,9 +116,7 @@ func TestPods(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []string
 			for _, pod := range w.Pods {
 				got = append(got, fmt.Sprintf("%s/%s %d %s", pod.Namespace, pod.Name, *pod.Spec.Priority, pod.Spec.Containers[0].Resources.Requests.Cpu()))
@@ -139,13 +139,9 @@ func TestSimulated(t *testing.T) {
 ---
 {apiVersion: scheduling.lockstep.dev/v1alpha1, kind: Queue, metadata: {name: q}}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	objects, err := r.Simulated(&w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	var got []string
 	for _, o := range objects {
 		metadata := o.Object["metadata"].(map[string]any)
@@ -170,9 +166,7 @@ func TestClaims(t *testing.T) {
 		t.Run(template, func(t *testing.T) {
 			var w Workload
 			r := newReader()
-			if err := r.Read(&w, strings.NewReader(fmt.Sprintf(manifest, template))); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.Read(&w, strings.NewReader(fmt.Sprintf(manifest, template))))
 			objects, err := r.Simulated(&w)
 			if fails != "" {
 				if err == nil || err.Error() != fails {
@@ -180,18 +174,14 @@ func TestClaims(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			claims := map[string]*resourceapi.ResourceClaim{}
 			for _, o := range objects {
 				if o.Resource.Resource != "resourceclaims" {
 					continue
 				}
 				claim := &resourceapi.ResourceClaim{}
-				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, claim); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, claim))
 				claims[claim.Name] = claim
 			}
 			for _, pod := range w.Pods {
@@ -215,9 +205,7 @@ func TestClaims(t *testing.T) {
 // TestRuntimeClass: a pod has the overhead of its RuntimeClass, and goes to its nodes.
 func TestRuntimeClass(t *testing.T) {
 	var w Workload
-	if err := newReader().Read(&w, strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, containers: [{name: main, image: none}]}}`)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, newReader().Read(&w, strings.NewReader(`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {runtimeClassName: vm, containers: [{name: main, image: none}]}}`)))
 	spec := w.Pods[0].Spec
 	if cpu := spec.Overhead[v1.ResourceCPU]; cpu.String() != "1" || spec.NodeSelector["vm"] != "yes" || len(spec.Tolerations) != 1 {
 		t.Errorf("overhead %v, node selector %v, tolerations %v", spec.Overhead, spec.NodeSelector, spec.Tolerations)
@@ -253,13 +241,9 @@ func TestVolumes(t *testing.T) {
 			}
 			manifest := `{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: s}, spec: {replicas: 2, ` + template + `, volumeClaimTemplates: [
 				{metadata: {name: data}, spec: {` + c.class + `accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}}`
-			if err := r.Read(&w, strings.NewReader(manifest)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.Read(&w, strings.NewReader(manifest)))
 			made, err := r.Simulated(&w)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, err)
 			var got []string
 			for _, o := range made {
 				u := unstructured.Unstructured{Object: o.Object}
@@ -299,9 +283,7 @@ func TestNames(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var w Workload
-			if err := newReader().Read(&w, strings.NewReader(manifest)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, newReader().Read(&w, strings.NewReader(manifest)))
 			if last := w.Pods[len(w.Pods)-1].Name; last == "taken-0" || last == "s-0" || !strings.HasSuffix(last, "-0") {
 				t.Errorf("the pod of the Job is %s", last)
 			}
@@ -313,9 +295,7 @@ func TestNames(t *testing.T) {
 func TestMerged(t *testing.T) {
 	var w Workload
 	manifest := `{apiVersion: scheduling.x-k8s.io/v1alpha1, kind: PodGroup, metadata: {name: there, labels: {both: "2"}}, spec: {minMember: 2}}`
-	if err := newReader().Read(&w, strings.NewReader(manifest)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, newReader().Read(&w, strings.NewReader(manifest)))
 	u := w.Objects[0]
 	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
 	spec := u.Object["spec"].(map[string]any)
@@ -333,13 +313,9 @@ func TestClaimDefaults(t *testing.T) {
 	manifest := `{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: t}, spec: {` + spec + `}}` + "\n---\n" +
 		`{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c}, ` + spec + `}` + "\n---\n" +
 		`{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {resourceClaims: [{name: a, resourceClaimTemplateName: t}, {name: b, resourceClaimName: c}], containers: [{name: main, image: none}]}}`
-	if err := r.Read(&w, strings.NewReader(manifest)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.Read(&w, strings.NewReader(manifest)))
 	made, err := r.Simulated(&w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
 	claims := 0
 	for _, o := range made {
 		if o.Resource.Resource != "resourceclaims" {
