@@ -1,26 +1,10 @@
 package placement
 
 import (
-	"encoding/binary"
-	"math/rand/v2"
 	"testing"
+
+	"github.com/lockstep-sh/lockstep/test/helpers/entropy"
 )
-
-// entropy draws from the fuzzer's bytes, so that a small change of them is a
-// small change of the problem; when they run out it goes on at random.
-type entropy struct {
-	bytes []byte
-	rest  rand.Source
-}
-
-func (e *entropy) Uint64() uint64 {
-	if len(e.bytes) < 2 {
-		return e.rest.Uint64()
-	}
-	n := binary.LittleEndian.Uint16(e.bytes)
-	e.bytes = e.bytes[2:]
-	return uint64(n)<<48 | 1<<47
-}
 
 func FuzzSolve(f *testing.F) {
 	f.Add(uint8(0), []byte{})
@@ -31,7 +15,7 @@ func FuzzSolve(f *testing.F) {
 			classes: 1 + int(flags&3), resources: 1 + int(flags>>2&1), gangs: 1 + int(flags>>3&3),
 			topology: flags&32 != 0, crossing: flags&64 != 0, roles: flags&128 != 0,
 		}
-		c, p := s.from(rand.New(&entropy{bytes: data, rest: rand.NewPCG(1, uint64(flags))}))
+		c, p := s.from(entropy.New(data, uint64(flags)))
 		r := solve(t, c, p)
 		// If racks cross zones, even equal members may be placed badly.
 		if s.classes == 1 && !s.crossing && !r.Complete && solvable(c, p) {

@@ -7,6 +7,7 @@ import (
 
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -37,6 +38,18 @@ func Mapper(kinds ...schema.GroupVersionKind) meta.RESTMapper {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
 	return mapper
+}
+
+// PodGroup returns a PodGroup of some kind in namespace ns, with a minimum in one of its fields.
+func PodGroup(kind schema.GroupVersionKind, name string, minimum int, field ...string) *unstructured.Unstructured {
+	group := &unstructured.Unstructured{Object: map[string]any{}}
+	group.SetGroupVersionKind(kind)
+	group.SetNamespace("ns")
+	group.SetName(name)
+	if err := unstructured.SetNestedField(group.Object, int64(minimum), field...); err != nil {
+		panic(err) // a field of an empty object can always be set
+	}
+	return group
 }
 
 // OnStatusPatch calls a function with each patch of a status before it is carried out.
