@@ -6,8 +6,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,7 +39,7 @@ func TestGrown(t *testing.T) {
 		"anew, with more, part of which is on": {goal: migration.Renewed, minimum: 4, waiting: 2, running: 2},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			group := groupOf(coscheduling.Kind, "goal", c.minimum, "spec", "minMember")
+			group := fakeapi.PodGroup(coscheduling.Kind, "goal", c.minimum, "spec", "minMember")
 			if c.stages != "" {
 				group.SetAnnotations(map[string]string{v1alpha1.StagesAnnotation: c.stages})
 			}
@@ -69,18 +67,6 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// groupOf returns a PodGroup of some kind with a minimum in one of its fields.
-func groupOf(kind schema.GroupVersionKind, name string, minimum int, field ...string) *unstructured.Unstructured {
-	group := &unstructured.Unstructured{Object: map[string]any{}}
-	group.SetGroupVersionKind(kind)
-	group.SetNamespace("ns")
-	group.SetName(name)
-	if err := unstructured.SetNestedField(group.Object, int64(minimum), field...); err != nil {
-		panic(err) // it fails only where a field lies in one that is no object
-	}
-	return group
-}
-
 // TestStartTogether: the PodGroup of the community has precedence over that of Kubernetes, and the annotations of the
 // first pod in rank count where they say more.
 func TestStartTogether(t *testing.T) {
@@ -96,8 +82,8 @@ func TestStartTogether(t *testing.T) {
 	staged[v1alpha1.StagesAnnotation] = "1,1"
 	numbered := func(n string) map[string]string { return map[string]string{"apps.kubernetes.io/pod-index": n} }
 	api := fakeapi.New(
-		groupOf(coscheduling.Kind, "both", 3, "spec", "minMember"), groupOf(fakeapi.NativePodGroup, "both", 4, minCount...), podOf("both-0", in("both"), nil),
-		groupOf(fakeapi.NativePodGroup, "native", 5, minCount...), podOf("native-0", in("native"), nil),
+		fakeapi.PodGroup(coscheduling.Kind, "both", 3, "spec", "minMember"), fakeapi.PodGroup(fakeapi.NativePodGroup, "both", 4, minCount...), podOf("both-0", in("both"), nil),
+		fakeapi.PodGroup(fakeapi.NativePodGroup, "native", 5, minCount...), podOf("native-0", in("native"), nil),
 		podOf("job-0", nil, says("job", "2")), podOf("staged-0", nil, staged), podOf("silent-0", in("silent"), nil),
 		podOf("set-1", numbered("1"), says("set", "2")), podOf("set-0", numbered("0"), says("set", "3")),
 	).Build()
@@ -123,7 +109,7 @@ func TestCostlier(t *testing.T) {
 		"another has succeeded":            {func(p *v1.Pod) { p.Spec.NodeName, p.Status.Phase = "node", v1.PodSucceeded }, false},
 		"another is of the attempt before": {func(p *v1.Pod) { p.Spec.NodeName, p.Labels[attempt] = "node", "0" }, true},
 	} {
-		objects := []client.Object{groupOf(coscheduling.Kind, "g", 2, "spec", "minMember")}
+		objects := []client.Object{fakeapi.PodGroup(coscheduling.Kind, "g", 2, "spec", "minMember")}
 		for i := range 3 {
 			name := fmt.Sprint("g-", i)
 			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{v1alpha1.PodGroupLabel: "g",

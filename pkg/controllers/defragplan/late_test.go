@@ -114,10 +114,10 @@ func (l late) bring(t *testing.T) *v1alpha1.DefragmentationPlan {
 
 // gang returns the PodGroup, if any, and the pods of the gang.
 func (l late) gang() (objects []client.Object) {
-	group := groupOf(coscheduling.Kind, "elastic", l.minimum, "spec", "minMember")
+	group := fakeapi.PodGroup(coscheduling.Kind, "elastic", l.minimum, "spec", "minMember")
 	switch l.kind {
 	case "native":
-		group = groupOf(fakeapi.NativePodGroup, "elastic", l.minimum, "spec", "schedulingPolicy", "gang", "minCount")
+		group = fakeapi.PodGroup(fakeapi.NativePodGroup, "elastic", l.minimum, "spec", "schedulingPolicy", "gang", "minCount")
 	case "single":
 		group.Object["spec"] = map[string]any{"schedulingPolicy": map[string]any{"basic": map[string]any{}}}
 		group.SetGroupVersionKind(fakeapi.NativePodGroup)

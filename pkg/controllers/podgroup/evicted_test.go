@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
@@ -71,18 +72,13 @@ func TestEndEvicted(t *testing.T) {
 				builder = builder.WithObjects(c.job)
 			}
 			r := &reconciler{follower: follower{client: builder.Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute + c.later))}}
-			r.jobs = r.client
-			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
 			var pods []*v1.Pod
 			for i, created := range c.pods {
 				p := pod(i, "waiting")
 				p.CreationTimestamp = metav1.NewTime(created)
 				pods = append(pods, p)
 			}
-			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
-			result, err := r.endEvicted(t.Context(), pg, f, c.phase)
-			must.Succeed(t, err)
-			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
+			result := r.mustEndEvicted(t, pg, pods, c.phase)
 			if _, stands := pg.Annotations[v1alpha1.EvictedAnnotation]; stands == c.ends || stands != (result.RequeueAfter == jobInterval) {
 				t.Errorf("it stands: %v, and is looked at again after %v", stands, result.RequeueAfter)
 			}
@@ -115,19 +111,23 @@ func TestEvictedForGood(t *testing.T) {
 			if c.ended != "" {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: c.ended, Status: v1.ConditionTrue}}
 			}
-			r := &reconciler{follower: follower{
-				client: fakeapi.New(pg, job).Build(),
-				clock:  testclock.NewFakePassiveClock(at.Add(time.Minute)),
-			}}
-			r.jobs = r.client
-			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
-			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, nil, &gangstate.History{})
-			result, err := r.endEvicted(t.Context(), pg, f, schedulingv1alpha1.PodGroupPending)
-			must.Succeed(t, err)
-			must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
+			r := &reconciler{follower: follower{client: fakeapi.New(pg, job).Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute))}}
+			result := r.mustEndEvicted(t, pg, nil, schedulingv1alpha1.PodGroupPending)
 			if got := pg.Status.Conditions[0].Reason; got != c.want || (got == v1alpha1.ReasonEvicted) != (result.RequeueAfter == jobInterval) {
 				t.Errorf("its reason is %s, want %s; it is looked at again after %v", got, c.want, result.RequeueAfter)
 			}
 		})
 	}
+}
+
+// mustEndEvicted ends what a PodGroup with these pods says of its eviction, and reads the PodGroup again.
+func (r *reconciler) mustEndEvicted(t *testing.T, pg *coscheduling.PodGroup, pods []*v1.Pod, phase schedulingv1alpha1.PodGroupPhase) reconcile.Result {
+	t.Helper()
+	r.jobs = r.client
+	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
+	f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
+	result, err := r.endEvicted(t.Context(), pg, f, phase)
+	must.Succeed(t, err)
+	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
+	return result
 }

@@ -28,10 +28,7 @@ func aMove(name, plan, gang string, phase v1alpha1.MigrationPhase) *v1alpha1.Pod
 // TestMirror: a PodGroup says how far the pods of its gang are moved by the plan of a PodMigration, as that is now; and
 // keeps what else it says.
 func TestMirror(t *testing.T) {
-	group := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"minMember": int64(2)}}}
-	group.SetGroupVersionKind(coscheduling.Kind)
-	group.SetNamespace("ns")
-	group.SetName("g")
+	group := fakeapi.PodGroup(coscheduling.Kind, "g", 2, "spec", "minMember")
 	group.SetAnnotations(map[string]string{"example.com/kept": "yes"})
 	one := aMove("one", "p", "g", v1alpha1.MigrationPending)
 	alone := aMove("alone", "", "g", v1alpha1.MigrationPending)
