@@ -15,10 +15,10 @@ import (
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	stockpreemption "k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -167,9 +167,7 @@ func TestAsKubeScheduler(t *testing.T) {
 			if r.IntN(6) == 0 {
 				pod.Labels = nil
 			}
-			info, err := framework.NewPodInfo(pod)
-			must.Succeed(t, err)
-			one, err := stockpreemption.NewVictim([]fwk.PodInfo{info}, 0, fwk.PodKeyType)
+			one, err := stockpreemption.NewVictim([]fwk.PodInfo{idle.PodInfo(t, pod)}, 0, fwk.PodKeyType)
 			must.Succeed(t, err)
 			theirs = append(theirs, one)
 			problem.Gangs = append(problem.Gangs, victim.Gang{ID: pod.Name, Min: 1, Pods: []victim.Pod{

@@ -108,9 +108,7 @@ func (s *stage) schedule(pod *framework.QueuedPodInfo) error {
 // queued returns a pod as the queue has it.
 func queued(t *testing.T, pod *v1.Pod) *framework.QueuedPodInfo {
 	t.Helper()
-	info, err := framework.NewPodInfo(pod)
-	must.Succeed(t, err)
-	return &framework.QueuedPodInfo{PodInfo: info}
+	return &framework.QueuedPodInfo{PodInfo: idle.PodInfo(t, pod)}
 }
 
 // TestFilter: a pod is kept out of what is held, except what is held for it, or what it has been granted instead.

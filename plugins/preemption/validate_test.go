@@ -63,14 +63,7 @@ func (c *changing) comes(pod *v1.Pod) {
 // left lists the pods that the API server has, without those of the preemptor.
 func (s *stage) left(t *testing.T) string {
 	t.Helper()
-	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
-	must.Succeed(t, err)
-	var names []string
-	for i := range list.Items {
-		if name := list.Items[i].Name; !strings.HasPrefix(name, "p-") {
-			names = append(names, name)
-		}
-	}
+	names := s.podNames(t, func(pod *v1.Pod) bool { return !strings.HasPrefix(pod.Name, "p-") })
 	slices.Sort(names)
 	return strings.Join(names, " ")
 }
@@ -197,11 +190,16 @@ func TestWhatWasFoundHolds(t *testing.T) {
 // markedPods lists the pods whose status says that they are being evicted.
 func (s *stage) markedPods(t *testing.T) []string {
 	t.Helper()
+	return s.podNames(t, s.evictor.Marked)
+}
+
+// podNames lists some pods of the API server.
+func (s *stage) podNames(t *testing.T, which func(*v1.Pod) bool) (names []string) {
+	t.Helper()
 	list, err := s.handle.ClientSet().CoreV1().Pods("").List(s.ctx, metav1.ListOptions{})
 	must.Succeed(t, err)
-	var names []string
 	for i := range list.Items {
-		if s.evictor.Marked(&list.Items[i]) {
+		if which(&list.Items[i]) {
 			names = append(names, list.Items[i].Name)
 		}
 	}

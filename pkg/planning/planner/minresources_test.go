@@ -63,9 +63,7 @@ func TestFloorBesideClaimsInRoom(t *testing.T) {
 	s.Start()
 	p, a := New(s.Framework, ledger.New(), extension.New()), withFloor(extended(2, 1), 4)
 	wantPlan(t, p, a, false)
-	room, err := p.Simulate(t.Context(), a, nil)
-	must.Succeed(t, err)
-	defer room.Discard(t.Context())
+	room := simulate(t, p, a)
 	wantFits(t, room, false)
 	mark := room.Checkpoint()
 	node, _ := room.Index(user.Spec.NodeName)
@@ -165,9 +163,7 @@ func TestFloorOfClaimsInRoom(t *testing.T) {
 	}
 	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(users, nodes), Objects: objects})
 	s.Start()
-	room, err := New(s.Framework, ledger.New(), extension.New()).Simulate(t.Context(), withFloor(pods, 8), nil)
-	must.Succeed(t, err)
-	defer room.Discard(t.Context())
+	room := simulate(t, New(s.Framework, ledger.New(), extension.New()), withFloor(pods, 8))
 	wantFits(t, room, true)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
-	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // lostMember returns the planner of a cluster with a node of these sizes in each rack, all of one block, and the
@@ -63,9 +62,7 @@ func TestLostMemberOfASlice(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			p, a := lostMember(t, c.sizes, c.levels, c.on)
 			wantPlan(t, p, a, true)
-			room, err := p.Simulate(t.Context(), a, nil)
-			must.Succeed(t, err)
-			defer room.Discard(t.Context())
+			room := simulate(t, p, a)
 			wantFits(t, room, true)
 		})
 	}
@@ -75,9 +72,7 @@ func TestLostMemberOfASlice(t *testing.T) {
 // member in r1. The piece that defragmentation seeks room for is in r1.
 func TestPiecesOfNewcomersWithoutNumbers(t *testing.T) {
 	p, a := lostMember(t, []int{2, 2, 2}, []gangstate.Level{{Key: rackLabel, Slice: 2}}, []string{"n0", "n0", "n1"}, "n1")
-	room, err := p.Simulate(t.Context(), a, nil)
-	must.Succeed(t, err)
-	defer room.Discard(t.Context())
+	room := simulate(t, p, a)
 	pieces := room.Pieces(0)
 	if len(pieces) != 1 {
 		t.Errorf("%d pieces, want one", len(pieces))

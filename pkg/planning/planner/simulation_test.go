@@ -19,8 +19,8 @@ import (
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
-// roomOf opens a room on all nodes, and returns those that members can use.
-func roomOf(t *testing.T, p *Planner, a *gangstate.Attempt) (*Simulation, []int) {
+// simulate opens a room for the length of the test.
+func simulate(t *testing.T, p *Planner, a *gangstate.Attempt) *Simulation {
 	t.Helper()
 	room, err := p.Simulate(t.Context(), a, nil)
 	must.Succeed(t, err)
@@ -29,6 +29,13 @@ func roomOf(t *testing.T, p *Planner, a *gangstate.Attempt) (*Simulation, []int)
 			t.Error(err)
 		}
 	})
+	return room
+}
+
+// roomOf opens a room on all nodes, and returns those that members can use.
+func roomOf(t *testing.T, p *Planner, a *gangstate.Attempt) (*Simulation, []int) {
+	t.Helper()
+	room := simulate(t, p, a)
 	nodes, err := room.Restrict(t.Context(), room.AllNodes(), 1)
 	must.Succeed(t, err)
 	return room, nodes
