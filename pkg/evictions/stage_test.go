@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,19 +45,8 @@ func (k known) IsEvictedAlone(pod *v1.Pod) bool {
 	return !member || pod.Labels["single"] != ""
 }
 
-// waitingPod is at Permit, and counts how often it was called off.
-type waitingPod struct {
-	fwk.WaitingPod
-	calledOff atomic.Int32
-}
-
-func (w *waitingPod) Preempt(string, string) bool {
-	w.calledOff.Add(1)
-	return true
-}
-
 // onTheirWay are pods at Permit.
-type onTheirWay map[types.UID]*waitingPod
+type onTheirWay map[types.UID]*sample.WaitingPod
 
 func (o onTheirWay) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	if pod := o[uid]; pod != nil {

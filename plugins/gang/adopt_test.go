@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // nominate holds all of a node for a pod, as a member of its gang.
@@ -37,14 +38,14 @@ func TestOwnNomination(t *testing.T) {
 		},
 		"its gang runs, and its own binding has failed": func(t *testing.T, s *stage) *v1.Pod {
 			members := makeMembers("train", 2, 8, nil)
-			s.see(bound(members[1], "gone"), members[0])
+			s.see(sample.Bound(members[1], "gone"), members[0])
 			s.nominate(members[0], "node-0000")
 			node := s.cycle(t, members[0])
 			if node == "" {
 				t.Fatal("it did not get its place")
 			}
 			s.Unreserve(s.ctx, framework.NewCycleState(), members[0], node)
-			s.forget(t, bound(members[0], node))
+			s.forget(t, sample.Bound(members[0], node))
 			return members[0]
 		},
 		"it was planned with its gang, released, and its binding has failed": func(t *testing.T, s *stage) *v1.Pod {
@@ -60,7 +61,7 @@ func TestOwnNomination(t *testing.T) {
 			}
 			s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.BoundTo(members[1].UID, now) })
 			s.Unreserve(s.ctx, framework.NewCycleState(), members[0], "node-0000")
-			s.forget(t, bound(members[0], "node-0000"))
+			s.forget(t, sample.Bound(members[0], "node-0000"))
 			return members[0]
 		},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // TestHeard: of the events that the scheduler's cache takes in, those that may help a waiting gang cause
@@ -25,7 +26,7 @@ func TestHeard(t *testing.T) {
 	annotated := func(key, value string) *v1.Node {
 		return changed(func(n *v1.Node) { n.Annotations = map[string]string{key: value} })
 	}
-	runs := bound(plainPod("runs", "2"), "n")
+	runs := sample.Bound(plainPod("runs", "2"), "n")
 	less := func(change func(*v1.PodSpec, v1.ResourceList)) (before, after *v1.Pod) {
 		list := func(cpu string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)} }
 		before, after = runs.DeepCopy(), runs.DeepCopy()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 const (
@@ -97,7 +98,7 @@ func TestSliceBeginsWhereItHasRoom(t *testing.T) {
 				pod.Annotation(v1alpha1.TopologySlicesAnnotation, fmt.Sprintf(`[{"topology":%q,"size":4},{"topology":%q,"size":2}]`, block, rack))
 				pod.NodeSelector(map[string]string{"model": "ours"})
 			})
-			members[2], members[3] = bound(members[2], nodes[0].Name), bound(members[3], nodes[1].Name)
+			members[2], members[3] = sample.Bound(members[2], nodes[0].Name), sample.Bound(members[3], nodes[1].Name)
 			s := newStage(t, nodes, append(pods, members[2], members[3])...)
 			s.open()
 			s.see(members...)
@@ -127,7 +128,7 @@ func TestSliceLeavesRoomForLostMates(t *testing.T) {
 				pod.Annotation(v1alpha1.TopologySlicesAnnotation, fmt.Sprintf(`[{"topology":%q,"size":4},{"topology":%q,"size":2}]`, block, rack))
 				pod.Label(completionIndex, fmt.Sprint(i))
 			})
-			members[2] = bound(members[2], nodes[0].Name) // its mate needs one of two nodes that are left in the first rack
+			members[2] = sample.Bound(members[2], nodes[0].Name) // its mate needs one of two nodes that are left in the first rack
 			s := newStage(t, nodes, append(fill(nodes[3:6], 0), members[2])...)
 			s.open()
 			s.see(members...)
@@ -169,7 +170,7 @@ func TestNewcomerFillsAGapThatHasRoom(t *testing.T) {
 			members := makeMembers("train", len(c.on)+1, 8, func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.TopologySlicesAnnotation, c.slices) })
 			var pods []*v1.Pod
 			for i, in := range c.on {
-				members[i] = bound(members[i], nodes[4*in].Name)
+				members[i] = sample.Bound(members[i], nodes[4*in].Name)
 				pods = append(pods, members[i])
 			}
 			for _, in := range c.full {
@@ -222,7 +223,7 @@ func TestNewcomerGoesToTheFullestSlice(t *testing.T) {
 			for in, n := range c.on {
 				for i := range n {
 					member := &members[len(pods)]
-					*member = bound(*member, nodes[6*in+i].Name)
+					*member = sample.Bound(*member, nodes[6*in+i].Name)
 					pods = append(pods, *member)
 				}
 			}

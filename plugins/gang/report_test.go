@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // says returns a pod whose status has why it waits.
@@ -85,7 +86,7 @@ func TestWhatMembersSay(t *testing.T) {
 	s.see(says(members[1], v1alpha1.ReasonAwaitingPlacement, awaiting))
 	check("all was taken back", "", "")
 	for _, pod := range members {
-		s.see(bound(pod, "node-0000"))
+		s.see(sample.Bound(pod, "node-0000"))
 	}
 	extra := makeMembers("train", 4, 1, func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.MinAvailableAnnotation, "3") })[3]
 	s.see(says(extra, v1alpha1.ReasonGangIncomplete, missing))

@@ -56,12 +56,6 @@ func (s *stage) podGone(ctx context.Context, pod *v1.Pod) {
 	s.holds.DropNomination(pod.UID)
 }
 
-func bound(pod *v1.Pod, node string) *v1.Pod {
-	pod = pod.DeepCopy()
-	pod.Spec.NodeName = node
-	return pod
-}
-
 // refusals filters a pod on every node, as far as gangs and what is held matter, and returns the
 // reasons by node.
 func (s *stage) refusals(t *testing.T, state fwk.CycleState, pod *v1.Pod) map[string]string {
@@ -155,7 +149,7 @@ func TestGates(t *testing.T) {
 		"nobody was seen":                           {},
 		"a gang that is not complete waits":         {seen: members[:2]},
 		"a complete gang sends its leader":          {seen: members, want: []int{0}},
-		"a gang that runs does not hold back extra": {seen: []*v1.Pod{bound(members[0], "n"), bound(members[1], "n"), members[2]}, want: []int{0, 1, 2}},
+		"a gang that runs does not hold back extra": {seen: []*v1.Pod{sample.Bound(members[0], "n"), sample.Bound(members[1], "n"), members[2]}, want: []int{0, 1, 2}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, makeNodes(1, 1))
@@ -269,7 +263,7 @@ func TestDomainOfARunningGang(t *testing.T) {
 			}
 			members := makeMembers("train", c.members, 1, change)
 			for i, node := range c.on {
-				members[i] = bound(members[i], node)
+				members[i] = sample.Bound(members[i], node)
 			}
 			s.see(members...)
 			pod, state := members[len(members)-1], framework.NewCycleState()

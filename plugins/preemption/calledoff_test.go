@@ -3,7 +3,6 @@ package preemption
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,12 +16,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // permitted has some pods that wait at Permit.
 type permitted struct {
 	evictions.InFlight
-	pods map[types.UID]*waitingPod
+	pods map[types.UID]*sample.WaitingPod
 }
 
 func (p permitted) GetWaitingPod(uid types.UID) fwk.WaitingPod {
@@ -32,23 +32,12 @@ func (p permitted) GetWaitingPod(uid types.UID) fwk.WaitingPod {
 	return nil
 }
 
-// waitingPod counts how often its binding was called off.
-type waitingPod struct {
-	fwk.WaitingPod
-	calledOff atomic.Int32
-}
-
-func (w *waitingPod) Preempt(string, string) bool {
-	w.calledOff.Add(1)
-	return true
-}
-
 // TestMembersThatAreCalledOff: members that were on their way to their nodes wait in the queue again. Where the end of
 // their gang was not begun otherwise, and they come to nodes after all, the gang is left alone.
 func TestMembersThatAreCalledOff(t *testing.T) {
 	onTheirWay := members("v", 2, 2, 10, 1, "")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, onTheirWay[0], onTheirWay[1])
-	waiting := map[types.UID]*waitingPod{onTheirWay[0].UID: {}, onTheirWay[1].UID: {}}
+	waiting := map[types.UID]*sample.WaitingPod{onTheirWay[0].UID: {}, onTheirWay[1].UID: {}}
 	s.evictor.InFlight = permitted{InFlight: s.handle, pods: waiting}
 	v := s.change(t, nil, 2)
 	for _, pod := range members("v", 2, 2, 10, 1, "n0") { // soon
@@ -62,7 +51,7 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 		t.Error(err)
 	}
 	for uid, pod := range waiting {
-		if n := pod.calledOff.Load(); n != 1 {
+		if n := pod.CalledOff.Load(); n != 1 {
 			t.Errorf("pod %s was called off %d times, want once", uid, n)
 		}
 	}

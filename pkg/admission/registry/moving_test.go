@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // gangsOf returns the gangs in which the state machine has a pod.
@@ -40,8 +41,8 @@ func TestPodThatMoves(t *testing.T) {
 		"into one from none": {before: alone, now: member, want: []gangstate.Key{train}},
 		"back to a native PodGroup that is no gang":  {before: labeled, now: grouped, activated: 1},
 		"from a native PodGroup that is no gang":     {before: grouped, now: labeled, want: []gangstate.Key{eval}},
-		"out of its gang, and runs":                  {before: bound(member, "n"), now: bound(alone, "n")},
-		"back to such a native PodGroup, and it ran": {before: bound(labeled, "n"), now: bound(grouped, "n")},
+		"out of its gang, and runs":                  {before: sample.Bound(member, "n"), now: sample.Bound(alone, "n")},
+		"back to such a native PodGroup, and it ran": {before: sample.Bound(labeled, "n"), now: sample.Bound(grouped, "n")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, testProfile)
@@ -67,7 +68,7 @@ func TestPodThatMoves(t *testing.T) {
 func TestSucceededPodThatMoves(t *testing.T) {
 	s := newStage(t, testProfile)
 	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
-	done := bound(groupedPod(), "n")
+	done := sample.Bound(groupedPod(), "n")
 	done.Status.Phase = v1.PodSucceeded
 	done.Labels = map[string]string{v1alpha1.PodGroupNameLabel: "eval", v1alpha1.PodGroupMinAvailableLabel: "1"}
 	left := done.DeepCopy()

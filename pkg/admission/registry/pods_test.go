@@ -56,9 +56,9 @@ func TestSucceededMemberMadeAgain(t *testing.T) {
 	s := newStage(t, testProfile)
 	source := feed(t, s.succeeded(s.ctx))
 	members := makeMembers("train", 3)
-	s.podSeen(s.ctx, nil, bound(members[0], "node-0000"))
+	s.podSeen(s.ctx, nil, sample.Bound(members[0], "node-0000"))
 	least := func() int { return s.Running(testProfile, train)[0].Min }
-	done := bound(members[1], "node-0000")
+	done := sample.Bound(members[1], "node-0000")
 	done.Status.Phase = v1.PodSucceeded
 	source.Add(done)
 	eventually(t, "minimum beside one that succeeded", 2, least)

@@ -98,9 +98,3 @@ func makeMembers(name string, count int) []*v1.Pod {
 	}
 	return pods
 }
-
-func bound(pod *v1.Pod, node string) *v1.Pod {
-	pod = pod.DeepCopy()
-	pod.Spec.NodeName = node
-	return pod
-}

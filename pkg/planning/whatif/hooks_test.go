@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // census is a plugin with hooks: in each cycle state it counts pods by node, and has no room for a
@@ -96,7 +97,7 @@ func hooksWith(fw framework.Framework, plugin any) Hooks {
 
 func TestHooksHaveTheirSay(t *testing.T) {
 	s := newStage(t)
-	s.set(on(pod("plain", 0), "n0"))
+	s.set(sample.Bound(pod("plain", 0), "n0"))
 	tx, err := Begin(s.fw, hooksWith(s.fw, census{}), false)
 	must.Succeed(t, err)
 	v := view(t, tx, pod("nothing", 0))
@@ -144,7 +145,7 @@ func (licence) SimulatePredicate(_ context.Context, state fwk.CycleState, _ *v1.
 // matter wherever they are nominated to.
 func TestHooksHearOfNominatedPods(t *testing.T) {
 	s := newStage(t)
-	s.set(on(pod("plain", 0), "n0"))
+	s.set(sample.Bound(pod("plain", 0), "n0"))
 	nominated := pod("nothing", 1)
 	s.nominate(t, nominated, 5, "n0")
 	hooks := hooksWith(s.fw, licence{})
@@ -191,7 +192,7 @@ func (quiet) SimulatesNodeLocally() {}
 // the hooks.
 func TestLocalViews(t *testing.T) {
 	repels := func(topology string) *v1.Pod {
-		p := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
+		p := st.PodWrapper{Pod: *sample.Bound(pod("nothing", 0), "n0")}
 		return p.PodAntiAffinityIn("kind", topology, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq).Obj()
 	}
 	for sentence, c := range map[string]struct {
@@ -203,7 +204,7 @@ func TestLocalViews(t *testing.T) {
 		"nobody matters":                      {kind: "gpu", local: true},
 		"one keeps others away":               {kind: "plain", others: []*v1.Pod{repels(zone)}, local: true},
 		"one keeps it away from a zone":       {kind: "gpu", others: []*v1.Pod{repels(zone)}},
-		"one has its claim":                   {kind: "single", others: []*v1.Pod{on(pod("single", 0), "n0")}},
+		"one has its claim":                   {kind: "single", others: []*v1.Pod{sample.Bound(pod("single", 0), "n0")}},
 		"a plugin with hooks":                 {kind: "gpu", plugin: census{}},
 		"one that judges nodes by themselves": {kind: "gpu", plugin: quiet{}, local: true},
 	} {
@@ -223,7 +224,7 @@ func TestLocalViews(t *testing.T) {
 // TestSettled: a plugin's final verdict on a node is not final where pods elsewhere matter to it.
 func TestSettled(t *testing.T) {
 	s := newStage(t)
-	repels := st.PodWrapper{Pod: *on(pod("nothing", 0), "n0")}
+	repels := st.PodWrapper{Pod: *sample.Bound(pod("nothing", 0), "n0")}
 	s.set(repels.PodAntiAffinityIn("kind", zone, []string{"gpu"}, st.PodAntiAffinityWithRequiredReq).Obj())
 	tx, err := Begin(s.fw, hooksWith(s.fw, nil), false)
 	must.Succeed(t, err)
@@ -266,7 +267,7 @@ func testRemovals(t *testing.T, kinds []string) {
 		s := newStage(t)
 		var running []*v1.Pod
 		for i := range 12 {
-			running = append(running, on(pod(kinds[r.IntN(len(kinds))], i), s.nodes[r.IntN(len(s.nodes))].Name))
+			running = append(running, sample.Bound(pod(kinds[r.IntN(len(kinds))], i), s.nodes[r.IntN(len(s.nodes))].Name))
 		}
 		s.set(running...)
 		before := s.facts(t)
@@ -296,7 +297,7 @@ func testRemovals(t *testing.T, kinds []string) {
 			case 2:
 				p, name := pod(kinds[0], 100+i), s.nodes[r.IntN(len(s.nodes))].Name
 				must.Succeed(t, tx.Add(t.Context(), idle.PodInfo(t, p), at[name]))
-				now.standing = append(slices.Clone(now.standing), on(p, name))
+				now.standing = append(slices.Clone(now.standing), sample.Bound(p, name))
 				now.added[p.UID] = name
 			case 3:
 				marks = append(marks, now.at(tx.Checkpoint()))
@@ -336,7 +337,7 @@ func testRemovals(t *testing.T, kinds []string) {
 // TestRemovalInTheSnapshotIsRefused: there is no way to take a pod out of it and back.
 func TestRemovalInTheSnapshotIsRefused(t *testing.T) {
 	s := newStage(t)
-	s.set(on(pod("plain", 0), "n0"))
+	s.set(sample.Bound(pod("plain", 0), "n0"))
 	tx, at := s.begin(t, true)
 	if err := tx.Remove(t.Context(), tx.Node(at["n0"]).GetPods()[0], at["n0"]); err == nil {
 		t.Error("a pod was removed from the snapshot itself")

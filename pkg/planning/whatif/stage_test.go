@@ -144,12 +144,6 @@ var (
 	interdependent = append([]string{"apart", "zones-apart", "near", "rather", "spread", "single"}, independent...)
 )
 
-func on(p *v1.Pod, node string) *v1.Pod {
-	p = p.DeepCopy()
-	p.Spec.NodeName = node
-	return p
-}
-
 // view prepares a pod; it fails the test if a plugin breaks, and returns nil if one
 // refuses.
 func view(t testing.TB, tx *Transaction, p *v1.Pod) *View {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // mode is a kind of transaction: pods of these kinds are added.
@@ -50,7 +51,7 @@ func standing(kinds ...string) []*v1.Pod {
 	var pods []*v1.Pod
 	for i, kind := range kinds {
 		if kind != "single" {
-			pods = append(pods, on(pod(kind, 100+i), fmt.Sprint("n", i%4)))
+			pods = append(pods, sample.Bound(pod(kind, 100+i), fmt.Sprint("n", i%4)))
 		}
 	}
 	return pods
@@ -121,7 +122,7 @@ func (s *stage) inFact(t *testing.T, mode mode, added []hypothetical) map[string
 	t.Helper()
 	pods := standing(mode.stand...)
 	for _, h := range added {
-		pods = append(pods, on(h.pod, h.node))
+		pods = append(pods, sample.Bound(h.pod, h.node))
 	}
 	s.set(pods...)
 	want := map[string][]string{}

@@ -407,8 +407,9 @@ func (c *chaos) end(t testing.TB) {
 	checkNothingLeft(t, c.watch, c.now)
 }
 
-func play(t testing.TB, bytes []byte) {
-	c := newChaos(t, bytes)
+func play(t testing.TB, bytes []byte) { newChaos(t, bytes).play(t) }
+
+func (c *chaos) play(t testing.TB) {
 	for range 400 {
 		if len(c.bytes) == 0 {
 			break

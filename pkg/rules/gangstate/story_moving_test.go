@@ -67,15 +67,7 @@ func TestMembersThatMove(t *testing.T) {
 		}
 		c := newChaos(t, bytes)
 		c.checks = []func(){c.checkMembers, c.checkDerivation, c.checkHolders}
-		for range 400 {
-			if len(c.bytes) == 0 {
-				break
-			}
-			c.step()
-		}
-		c.settleDown()
-		c.checkLiveness()
-		c.end(t)
+		c.play(t)
 	}
 }
 

@@ -140,22 +140,8 @@ func (o *oracle) canSpare(member int) bool {
 
 func (o *oracle) done() bool {
 	var floors []Extra
-	for _, g := range o.p.Gangs {
-		n, roles := 0, map[string]int{}
-		for _, m := range g.Members {
-			if o.at[m] >= 0 {
-				n++
-				roles[o.p.Members[m].Role]++
-			}
-		}
-		if n < g.Min {
-			return false
-		}
-		for role, least := range g.MinByRole {
-			if roles[role] < least {
-				return false
-			}
-		}
+	if !enough(o.p, func(m int) bool { return o.at[m] >= 0 }) {
+		return false
 	}
 	for i, g := range o.p.Gangs {
 		value, set := "", false
@@ -295,10 +281,15 @@ func floorsMet(after *cluster, p Problem, r Result) bool {
 
 // complete reports whether every gang has what it needs.
 func complete(p Problem, r Result) bool {
+	return enough(p, func(m int) bool { _, ok := r.Node[m]; return ok })
+}
+
+// enough reports whether as many members of each gang have a place as it needs, of each role too.
+func enough(p Problem, placed func(member int) bool) bool {
 	for _, g := range p.Gangs {
 		n, roles := 0, map[string]int{}
 		for _, m := range g.Members {
-			if _, ok := r.Node[m]; ok {
+			if placed(m) {
 				n++
 				roles[p.Members[m].Role]++
 			}

@@ -4,8 +4,10 @@ package sample
 import (
 	"fmt"
 	"strconv"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -41,3 +43,22 @@ func Member(gang string, i, minimum int) *st.PodWrapper {
 
 // GPUs is a request for so many GPUs.
 func GPUs(n int) map[v1.ResourceName]string { return map[v1.ResourceName]string{GPU: strconv.Itoa(n)} }
+
+// Bound returns a pod as it is on a node.
+func Bound(pod *v1.Pod, node string) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.Spec.NodeName = node
+	return pod
+}
+
+// WaitingPod is a pod at Permit, and counts how often it was called off.
+type WaitingPod struct {
+	fwk.WaitingPod
+	CalledOff atomic.Int32
+}
+
+// Preempt calls the pod off.
+func (w *WaitingPod) Preempt(string, string) bool {
+	w.CalledOff.Add(1)
+	return true
+}
