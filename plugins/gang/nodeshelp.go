@@ -9,14 +9,12 @@ import (
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // Whether more nodes would help a gang that does not fit. Autoscalers add nodes for pods whose reason is Unschedulable:
 // a gang that more nodes would help has this reason, and no other gang does.
-
-// reservationPlugin is the name of the plugin that keeps pods to the Reservation that they name.
-const reservationPlugin = "Reservation"
 
 // weigh gives a gang that was tried and does not fit another reason than Unschedulable where nodes would not help: room
 // is being made for it, it waits for a Reservation, or its queue would not let it have them.
@@ -39,7 +37,7 @@ func (pl *Gang) weigh(e *gangstate.Explanation) {
 // reserves reports whether a pod goes only where a Reservation is that it names.
 func (pl *Gang) reserves(pod *v1.Pod) bool {
 	return pod.Annotations[v1alpha1.ReservationAnnotation] != "" &&
-		slices.ContainsFunc(pl.fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == reservationPlugin })
+		slices.ContainsFunc(pl.fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == planner.ReservationPlugin })
 }
 
 // gangsOf returns the gangs of pods, those that are known.

@@ -195,11 +195,8 @@ func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 			return e, ok
 		}
 	}
-	switch {
-	case e.Reason == v1alpha1.ReasonUnschedulable:
+	if e.Reason == v1alpha1.ReasonUnschedulable {
 		pl.weigh(&e)
-	case e.Reason == v1alpha1.ReasonMemberRejected && slices.ContainsFunc(e.Pending, pl.reserves):
-		e.Reason = v1alpha1.ReasonAwaitingReservation
 	}
 	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
 		e.Reason, e.Message, e.Pending = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(key, e.Min), outdated

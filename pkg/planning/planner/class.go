@@ -38,6 +38,8 @@ type class struct {
 	// too.
 	rejected        string
 	rejectedForGood bool
+	// rejectedBy is the plugin that did.
+	rejectedBy string
 }
 
 func newClasses(group *podclass.Grouping) []*class {

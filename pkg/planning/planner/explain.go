@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -116,6 +117,30 @@ func (w *planState) tried(a *gangstate.Attempt, problem placement.Problem, solve
 		}
 	}
 	return all
+}
+
+// ReservationPlugin is the name of the plugin that keeps pods waiting for the Reservations that they own.
+const ReservationPlugin = "Reservation"
+
+// rejection returns the reason of an attempt that needs members which plugins reject, by the one that the explanation
+// gives the words of; empty for any other attempt.
+func (w *planState) rejection(a *gangstate.Attempt) string {
+	switch c := w.firstRejected(); {
+	case !w.needsRejected(a):
+		return ""
+	case c != nil && c.rejectedBy == ReservationPlugin:
+		return v1alpha1.ReasonAwaitingReservation
+	default:
+		return v1alpha1.ReasonMemberRejected
+	}
+}
+
+// firstRejected returns the first class that plugins rejected; nil for none.
+func (w *planState) firstRejected() *class {
+	if i := slices.IndexFunc(w.classes, (*class).isRejected); i >= 0 {
+		return w.classes[i]
+	}
+	return nil
 }
 
 // needsRejected reports whether a minimum needs members for which plugins reject every node, whatever its capacity:
@@ -230,8 +255,8 @@ func (w *planState) refusals() map[string]int {
 
 // textReasons lists why nodes refused members, the most frequent reason first.
 func (w *planState) textReasons() string {
-	if i := slices.IndexFunc(w.classes, (*class).isRejected); i >= 0 {
-		return ": " + w.classes[i].rejected
+	if c := w.firstRejected(); c != nil {
+		return ": " + c.rejected
 	}
 	if w.notAdmitted != "" {
 		return ": " + w.notAdmitted

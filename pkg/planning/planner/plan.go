@@ -136,9 +136,7 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 	if !solved.Complete && only == nil {
 		result.Tried, result.Refusals, result.Visited = w.tried(a, problem, solved), w.refusals(), w.tx.Len()
 		result.Why, result.Scattered = w.explain(a, result.Tried, solved), scattered(a, solved)
-		if w.needsRejected(a) {
-			result.Reason = v1alpha1.ReasonMemberRejected
-		}
+		result.Reason = w.rejection(a)
 		result.Hopeless = w.hopeless(a, problem, result.Why)
 		result.Shape = w.shape(a, problem)
 	}

@@ -229,6 +229,7 @@ func (w *planState) prepare(ctx context.Context, c *class, pod *v1.Pod) (*whatif
 	v, status := w.tx.View(ctx, pod, c.holders...)
 	if ok, err := isSuccess(status, "preparing", pod); !ok {
 		c.rejected, c.rejectedForGood = cmp.Or(status.Message(), "rejected by "+status.Plugin()), isPermanent(status)
+		c.rejectedBy = status.Plugin()
 		return nil, err
 	}
 	return v, nil
