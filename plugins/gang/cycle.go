@@ -154,8 +154,7 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 		result = &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, err.Error()), Reason: v1.PodReasonSchedulerError}}
 	}
 	if !result.Complete && pl.holds.Nominated(pl.gangs.Holder(a.Group)) {
-		// Room is being made for the whole minimum. A part of it elsewhere would undo that.
-		result.Nodes, result.Order, result.FromScratch = nil, nil, false
+		keepNominations(a, result, pl.holds.NominationsOf(pl.gangs.Holder(a.Group)))
 	}
 	if result.FromScratch {
 		a = a.Fresh // nothing of it counts as placed
@@ -219,6 +218,19 @@ func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
 			}
 		}
 	}
+}
+
+// keepNominations takes out of an incomplete plan what would undo the room that is being made for pending members: all
+// of it if that is for all that the minimum lacks, else those members and their nodes. The others of the minimum had
+// places when that room was sought, and may have lost them since, as by a restart of the scheduler.
+func keepNominations(a *gangstate.Attempt, result *planner.Plan, nominated []hold.Hold) {
+	pending := sets.New(uidsOf(a.Pending())...)
+	nominated = slices.DeleteFunc(nominated, func(one hold.Hold) bool { return !pending.Has(one.For) })
+	whole := result.FromScratch || len(nominated) >= a.Members()
+	maps.DeleteFunc(result.Nodes, func(pod types.UID, node string) bool {
+		return whole || slices.ContainsFunc(nominated, func(one hold.Hold) bool { return one.For == pod || one.Node == node })
+	})
+	result.FromScratch = false
 }
 
 func uidsOf(pods []*v1.Pod) []types.UID {

@@ -205,15 +205,17 @@ func TestNominatedMembersAreTheirGangs(t *testing.T) {
 }
 
 // TestNothingElsewhereWhileRoomIsMade: a NonStrict gang for which room is made takes no part of its minimum elsewhere,
-// since it would give up the room.
+// since it would give up the room. It takes the part for which no room is made, and keeps the room for the rest.
 func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		nominated []string // by member
 		want      int      // members that are held
+		keep      []string // the nominations after that, by member
 	}{
-		"no room is made":               {want: 1},
-		"room is made on two nodes":     {nominated: []string{"node-0000", "node-0001"}},
-		"room is made for those others": {nominated: []string{"", "node-0001"}},
+		"no room is made":                {want: 1},
+		"room is made on two nodes":      {nominated: []string{"node-0000", "node-0001"}, keep: []string{"node-0000", "node-0001"}},
+		"room is made for one of them":   {nominated: []string{"", "node-0001"}, want: 1, keep: []string{"node-0002", "node-0001"}},
+		"it is made where there is room": {nominated: []string{"", "node-0002"}, keep: []string{"", "node-0002"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			nodes := makeNodes(3, 3)
@@ -237,7 +239,7 @@ func TestNothingElsewhereWhileRoomIsMade(t *testing.T) {
 			if held != c.want {
 				t.Errorf("%d members are held, want %d", held, c.want)
 			}
-			for i, node := range c.nominated {
+			for i, node := range c.keep {
 				if one, _ := s.holds.Nomination(members[i].UID); one.Node != node {
 					t.Errorf("member %d is nominated to %q, want %q", i, one.Node, node)
 				}

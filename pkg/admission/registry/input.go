@@ -42,7 +42,7 @@ func (p *Profile) Planned(a *gangstate.Attempt, outcome gangstate.Outcome, deman
 	p.settle(&e)
 	switch {
 	case len(accepted) > 0:
-		p.follow(a, accepted, demand)
+		p.follow(a, accepted, demand, outcome.Complete)
 	case outcome.Hopeless:
 		p.holds.DropNominations(p.Holder(a.Group)) // it does not need room that was made for it, either
 	}
@@ -75,15 +75,18 @@ func (p *Profile) rehold(h gangstate.Hold) {
 	p.holds.FollowPlan(p.Holder(h.Holder), []types.UID{h.Pod.UID}, []hold.Hold{{For: h.Pod.UID, Node: h.Node, Request: d.Request, Ports: d.Ports}})
 }
 
-// follow holds what a plan gives to members, in place of what they were nominated to.
-func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, demand map[types.UID]ledger.Demand) {
+// follow holds what a plan gives to members, in place of what they were nominated to. A complete plan needs no room for
+// the members that it leaves out, either; any other leaves them their nominations.
+func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, demand map[types.UID]ledger.Demand, complete bool) {
 	plan := make([]hold.Hold, 0, len(accepted))
 	for uid, node := range accepted {
 		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports, Devices: demand[uid].Devices})
 	}
 	var pending []types.UID
 	for _, pod := range a.Pending() {
-		pending = append(pending, pod.UID)
+		if _, planned := accepted[pod.UID]; planned || complete {
+			pending = append(pending, pod.UID)
+		}
 	}
 	p.holds.FollowPlan(p.Holder(a.Group), pending, plan)
 }
