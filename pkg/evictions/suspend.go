@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -81,7 +82,7 @@ func (e *Evictor) WholeJobs(together []gangstate.RunningGang, victims []*v1.Pod)
 				return nil, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
 			}
 			for _, pod := range pods {
-				if owner := JobOf(pod); owner != nil && owner.UID == job.UID && staysOnNode(pod) {
+				if owner := JobOf(pod); owner != nil && owner.UID == job.UID && objectstate.StaysOnNode(pod) {
 					job.Pods = append(job.Pods, pod)
 				}
 			}
@@ -222,7 +223,7 @@ func (l *LeftToOwner) Has(pod types.UID) bool { return l.pods[pod] }
 func (e *Evictor) Overdue(l *LeftToOwner) []*v1.Pod {
 	var running []*v1.Pod
 	for uid := range l.pods {
-		if pod, ok := e.Pod(uid); ok && staysOnNode(pod) {
+		if pod, ok := e.Pod(uid); ok && objectstate.StaysOnNode(pod) {
 			running = append(running, pod)
 			continue
 		}

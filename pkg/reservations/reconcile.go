@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // reasonDelay is how long to wait for more reasons why reserve pods have no place.
@@ -276,7 +276,7 @@ func (r *Registry) chargeReservation(name string) {
 
 // reservePodChanged records why a reserve pod has no place.
 func (r *Registry) reservePodChanged(pod *v1.Pod) {
-	condition := status.WaitCondition(pod)
+	condition := objectstate.WaitCondition(pod)
 	if condition == nil || condition.Message == "" {
 		return
 	}

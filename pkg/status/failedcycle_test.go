@@ -10,6 +10,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // profile is a profile with a client, and nothing else.
@@ -74,7 +76,7 @@ func TestCorrect(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := ""
-		if word := WaitCondition(got); word != nil {
+		if word := objectstate.WaitCondition(got); word != nil {
 			said = word.Reason + ": " + word.Message
 		}
 		if writes := len(client.Actions()) - 1; said != c.want || got.Status.NominatedNodeName != c.node || writes != c.writes {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
@@ -45,7 +45,7 @@ func observe(key gangstate.Key, object *gangstate.PodGroupDescription, pods []*v
 		f.madeFor = object.Owner
 	}
 	for _, pod := range f.Pods {
-		if !podutil.IsPodTerminal(pod) {
+		if !objectstate.HasEnded(pod) {
 			f.addUnfinished(pod)
 		} else if !history.Includes(pod) {
 			continue
@@ -75,7 +75,7 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 			f.expired = true
 		}
 		f.refused = f.refused || f.expired
-		if said := status.WaitCondition(pod); said != nil && said.Reason != "" {
+		if said := objectstate.WaitCondition(pod); said != nil && said.Reason != "" {
 			f.refused = f.refused || noPlace.Has(said.Reason)
 			if !gangstate.IsAside(pod) {
 				f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 const (
@@ -95,7 +96,7 @@ func basic(c *metav1.Condition, f facts) *metav1.Condition {
 func disruption(pods []*v1.Pod, was bool) *metav1.Condition {
 	var target *v1.PodCondition
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || podutil.IsPodTerminal(pod) {
+		if !objectstate.OccupiesNode(pod) {
 			continue
 		}
 		_, c := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget)

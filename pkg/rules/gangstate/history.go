@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // History is the incarnation of a gang for callers that look at all its pods now and then. The zero History has seen
@@ -20,7 +22,7 @@ func (h *History) See(pods []*v1.Pod, madeFor types.UID) {
 	}
 	h.setMadeFor(madeFor)
 	for _, pod := range pods {
-		if !hasEnded(pod) {
+		if !objectstate.HasEnded(pod) {
 			h.issue(originOf(pod))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -114,7 +115,7 @@ func SuccessorOf(m *v1alpha1.PodMigration, pods []v1.Pod) (found *Successor) {
 	alike := m.Status.Successors != nil && len(m.Status.Successors.MatchLabels) == 0
 	for i := range pods {
 		pod := &pods[i]
-		ended := pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		ended := pod.DeletionTimestamp != nil || objectstate.HasEnded(pod)
 		before := alike && pod.CreationTimestamp.Time.Before(gone.LastTransitionTime.Time)
 		switch {
 		case ended || pod.UID == m.Spec.PodUID || !mayUse(pod, m):
@@ -155,11 +156,6 @@ func WhyNot(r *v1alpha1.Reservation) string {
 		}
 	}
 	return ""
-}
-
-// Ready reports whether a node is ready, or says nothing about it.
-func Ready(node *v1.Node) bool {
-	return !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue })
 }
 
 // TemplateOf returns a template that asks of the scheduler what a pod asks, and never preempts.
