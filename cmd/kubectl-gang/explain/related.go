@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -108,10 +109,8 @@ func failedJob(ctx context.Context, read reader, groups []*coscheduling.PodGroup
 		if err := read(ctx, "/apis/batch/v1/namespaces/"+group.Namespace+"/jobs/"+owner.Name, &job); err != nil {
 			continue // what was said when it was evicted has to do
 		}
-		for _, c := range job.Status.Conditions {
-			if c.Type == batchv1.JobFailed && c.Status == v1.ConditionTrue {
-				advice = append(advice, fmt.Sprintf("Job %q has failed since (%s), and makes no more pods: make it again", job.Name, c.Reason))
-			}
+		if c := objectstate.JobCondition(&job, batchv1.JobFailed); c != nil {
+			advice = append(advice, fmt.Sprintf("Job %q has failed since (%s), and makes no more pods: make it again", job.Name, c.Reason))
 		}
 	}
 	return advice

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
@@ -82,10 +82,5 @@ func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, na
 	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind != "CronJob" {
 		return false, nil
 	}
-	for _, c := range job.Status.Conditions {
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
-			return true, nil
-		}
-	}
-	return err != nil, nil
+	return err != nil || objectstate.JobIsOver(job), nil
 }

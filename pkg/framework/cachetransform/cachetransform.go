@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -142,7 +143,7 @@ func Job(object any) (any, error) {
 		Status: batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
 	}
 	kept.Generation, kept.Labels, kept.Annotations = job.Generation, keys.Under(job.Labels), keys.Under(job.Annotations)
-	if _, evicted := job.Annotations[v1alpha1.EvictedAnnotation]; evicted {
+	if jobsuspension.IsMarked(job) {
 		kept.DeletionTimestamp, kept.Status.Conditions = job.DeletionTimestamp, job.Status.Conditions
 		kept.Status.Active, kept.Status.Terminating = job.Status.Active, job.Status.Terminating
 	}

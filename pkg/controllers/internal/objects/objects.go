@@ -5,6 +5,7 @@ package objects
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // FieldOwner is the field manager of what controllers write.
@@ -73,19 +75,6 @@ func Collect(ctx context.Context, c client.Client, object client.Object, ended *
 // Wrote reports whether a controller of this project wrote a field as it stands, alone or in the same words as another
 // writer; known is false where the field managers do not show the writer.
 func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, known bool) {
-	for i := range managers {
-		entry := &managers[i]
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil || !fields.Has(path) {
-			continue
-		}
-		if entry.Manager == FieldOwner {
-			return true, true
-		}
-		known = true
-	}
-	return false, known
+	writers := objectstate.Writers(managers, path)
+	return slices.Contains(writers, FieldOwner), len(writers) > 0
 }
