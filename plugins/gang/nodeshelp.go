@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -15,16 +13,13 @@ import (
 // Whether more nodes would help a gang that does not fit. Autoscalers add nodes for pods whose reason is Unschedulable:
 // a gang that more nodes would help has this reason, and no other gang does.
 
-// reservationPlugin is the name of the plugin that keeps pods to the Reservation that they name.
-const reservationPlugin = "Reservation"
-
 // weigh gives a gang that was tried and does not fit another reason than Unschedulable where nodes would not help: room
 // is being made for it, it waits for a Reservation, or its queue would not let it have them.
 func (pl *Gang) weigh(e *gangstate.Explanation) {
 	switch {
 	case pl.holds.Nominated(pl.gangs.Holder(e.Group)):
 		e.Reason, e.Message = v1alpha1.ReasonPreemptionInProgress, fmt.Sprintf("gang %q waits for pods to end that make room for it", e.Gang)
-	case slices.ContainsFunc(e.Pending, pl.reserves):
+	case slices.ContainsFunc(e.Pending, pl.reserved.AwaitsReservation):
 		e.Reason = v1alpha1.ReasonAwaitingReservation
 	default:
 		if reason, message := pl.turns.Limits(e.Pending); reason != "" {
@@ -34,12 +29,6 @@ func (pl *Gang) weigh(e *gangstate.Explanation) {
 	if e.Reason != v1alpha1.ReasonUnschedulable {
 		e.Topology, e.Leader = "", ""
 	}
-}
-
-// reserves reports whether a pod goes only where a Reservation is that it names.
-func (pl *Gang) reserves(pod *v1.Pod) bool {
-	return pod.Annotations[v1alpha1.ReservationAnnotation] != "" &&
-		slices.ContainsFunc(pl.fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == reservationPlugin })
 }
 
 // gangsOf returns the gangs of pods, those that are known.

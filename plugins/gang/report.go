@@ -199,7 +199,7 @@ func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 	switch {
 	case e.Reason == v1alpha1.ReasonUnschedulable:
 		pl.weigh(&e)
-	case e.Reason == v1alpha1.ReasonMemberRejected && slices.ContainsFunc(e.Pending, pl.reserves):
+	case e.Reason == v1alpha1.ReasonMemberRejected && slices.ContainsFunc(e.Pending, pl.reserved.AwaitsReservation):
 		e.Reason = v1alpha1.ReasonAwaitingReservation
 	}
 	if outdated := outdated(e.Pending); e.Reason == "" && len(outdated) > 0 {
