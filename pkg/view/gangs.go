@@ -12,8 +12,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/podgroup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 )
@@ -171,7 +171,7 @@ func ranks(source gangstate.Source) int {
 }
 
 func (r *reader) gang(key gangstate.Key, s *seen) Gang {
-	is := podgroup.StandingOf(key, s.group, s.native, s.pods)
+	is := gangstatus.Of(key, s.group, s.native, s.pods)
 	g := Gang{
 		Namespace: key.Namespace, Name: key.Name, Source: s.from(), Phase: string(is.Phase),
 		Bound: is.Bound, Minimum: is.Minimum, Members: is.Members,

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
@@ -26,7 +27,7 @@ const jobInterval = 10 * time.Second
 
 // endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended,
 // or its Job has, or is gone.
-func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
+func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.Facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
 	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
 	e := queueing.ReadEvicted(value)
 	said := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
@@ -42,8 +43,8 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 		if err != nil || !ended {
 			return reconcile.Result{RequeueAfter: jobInterval}, err
 		}
-		f.ended = true
-		if fields := changes(pg.Status, nextStatus(pg, f, metav1.NewTime(r.clock.Now()))); says && len(fields) > 0 {
+		f.OwnerEnded = true
+		if fields := gangstatus.Changes(pg.Status, gangstatus.Next(pg, f, metav1.NewTime(r.clock.Now()))); says && len(fields) > 0 {
 			return r.write(ctx, pg, fields)
 		}
 	}
@@ -57,7 +58,7 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 }
 
 // isBack reports whether a gang has its minimum of members that were all made after it was evicted.
-func isBack(f facts, e queueing.Evicted) bool {
+func isBack(f gangstatus.Facts, e queueing.Evicted) bool {
 	for _, pod := range f.Pods {
 		if pod.CreationTimestamp.Time.Before(e.At) {
 			return false

@@ -16,7 +16,9 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/test/helpers/members"
 )
 
 // TestEndEvicted: what a PodGroup says of an eviction goes when its gang is back, or never comes back.
@@ -84,11 +86,11 @@ func TestEndEvicted(t *testing.T) {
 			}
 			var pods []*v1.Pod
 			for i, created := range c.pods {
-				p := pod(i, "waiting")
+				p := members.Pod(i, "waiting")
 				p.CreationTimestamp = metav1.NewTime(created)
 				pods = append(pods, p)
 			}
-			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
+			f := gangstatus.Observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
 			result, err := r.endEvicted(t.Context(), pg, f, c.phase)
 			if err != nil {
 				t.Fatal(err)
@@ -141,7 +143,7 @@ func TestEvictedForGood(t *testing.T) {
 			if err := r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg); err != nil {
 				t.Fatal(err)
 			}
-			f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, nil, &gangstate.History{})
+			f := gangstatus.Observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, nil, &gangstate.History{})
 			result, err := r.endEvicted(t.Context(), pg, f, schedulingv1alpha1.PodGroupPending)
 			if err != nil {
 				t.Fatal(err)

@@ -5,7 +5,6 @@ package objects
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,10 +12,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // FieldOwner is the field manager of what controllers write.
@@ -70,11 +67,4 @@ func Collect(ctx context.Context, c client.Client, object client.Object, ended *
 	}
 	klog.FromContext(ctx).V(2).Info("Deleted what has ended", "object", klog.KObj(object), "ended", ended.Time)
 	return 0, nil
-}
-
-// Wrote reports whether a controller of this project wrote a field as it stands, alone or in the same words as another
-// writer; known is false where the field managers do not show the writer.
-func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, known bool) {
-	writers := objectstate.Writers(managers, path)
-	return slices.Contains(writers, FieldOwner), len(writers) > 0
 }

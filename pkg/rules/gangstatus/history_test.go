@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	"slices"
@@ -80,11 +80,12 @@ func TestHistory(t *testing.T) {
 		"nothing is left": {seen: [][]*v1.Pod{all, rest, nil}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			history, f := &gangstate.History{}, facts{}
-			object := wishesOf(group(4, ""))
+			history, f := &gangstate.History{}, Facts{}
+			pg := group(4, "")
+			object := gangstate.ReadPodGroup(pg, &pg.Spec)
 			object.Owner = c.madeFor
 			for _, list := range c.seen {
-				f = observe(key, object, list, history)
+				f = Observe(key, object, list, history)
 			}
 			if f.Succeeded != int(c.succeeded) || f.Members.N != c.members {
 				t.Errorf("%d succeeded, %d members, want %d and %d", f.Succeeded, f.Members.N, c.succeeded, c.members)
