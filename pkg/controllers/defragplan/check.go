@@ -201,7 +201,7 @@ func (r *reconciler) observe(ctx context.Context, key gangstate.Key) (gangstate.
 		of, _, member := gangstate.KeyOf(pod)
 		return !member || of != key
 	})
-	return gangstate.Observe(key, groups.Object(), pods, &gangstate.History{}), nil
+	return gangstate.Observe(key, groups.Object(), pods, gangstate.RecordedHistory(groups.Object())), nil
 }
 
 // startTogether is how many members of a gang start together; 0 if that is not known, or it starts in stages.

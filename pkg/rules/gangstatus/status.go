@@ -34,12 +34,13 @@ func Of(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1bet
 	pods []*v1.Pod) Status {
 	var groups gangstate.PodGroups
 	if group != nil {
-		groups[gangstate.Community] = gangstate.ReadPodGroup(group, &group.Spec)
+		groups[gangstate.Community] = gangstate.ReadStatus(group, &group.Spec, &group.Status.PodGroupStatus)
 	}
 	if native != nil {
 		groups[gangstate.Native] = gangstate.ReadNative(native)
 	}
-	f := Observe(key, groups.Object(), pods, &gangstate.History{})
+	object := groups.Object()
+	f := Observe(key, object, pods, gangstate.RecordedHistory(object))
 	c, was := scheduled(f), schedulingv1alpha1.PodGroupPhase("")
 	f.quote(&c)
 	switch {
