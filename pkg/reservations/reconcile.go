@@ -83,8 +83,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	}
 	if start := reservationstate.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
-		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime,
-			fmt.Sprintf("nothing is held before spec.startTime, %s", start.UTC().Format(time.RFC3339)))
+		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime, reservationstate.TextNotStarted(start))
 	}
 	if why := e.refusal(); why != "" {
 		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
