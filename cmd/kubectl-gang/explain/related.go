@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -101,8 +100,8 @@ func (b *beside) row(gang string, pods []*v1.Pod) *view.Gang {
 // failedJob says that the Job for which a PodGroup was made has failed: it makes no more pods.
 func failedJob(ctx context.Context, read reader, groups []*coscheduling.PodGroup) (advice []string) {
 	for _, group := range groups {
-		owner := metav1.GetControllerOf(group)
-		if owner == nil || owner.Kind != "Job" {
+		owner := objectstate.ControllingJob(group)
+		if owner == nil {
 			continue
 		}
 		var job batchv1.Job

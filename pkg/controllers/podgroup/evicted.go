@@ -70,9 +70,9 @@ func isBack(f gangstatus.Facts, e queueing.Evicted) bool {
 // jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else
 // the one of the name. What another controller made is that one's to end, and to make again.
 func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (bool, error) {
-	if owner := metav1.GetControllerOfNoCopy(pg); owner != nil && owner.Kind == "Job" {
-		name = owner.Name
-	} else if owner != nil || name == "" {
+	if job := objectstate.ControllingJob(pg); job != nil {
+		name = job.Name
+	} else if metav1.GetControllerOfNoCopy(pg) != nil || name == "" {
 		return false, nil
 	}
 	job := &batchv1.Job{}

@@ -110,19 +110,20 @@ func TestEndEvicted(t *testing.T) {
 func TestEvictedForGood(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for sentence, c := range map[string]struct {
-		owner string // of the PodGroup
-		ended batchv1.JobConditionType
-		want  string
+		api, owner string // of the PodGroup
+		ended      batchv1.JobConditionType
+		want       string
 	}{
-		"its Job makes its pods again":     {"Job", "", v1alpha1.ReasonEvicted},
-		"its Job has failed":               {"Job", batchv1.JobFailed, v1alpha1.ReasonGangIncomplete},
-		"a JobSet makes failed Jobs again": {"JobSet", batchv1.JobFailed, v1alpha1.ReasonEvicted},
-		"it is not known what made them":   {"", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"its Job makes its pods again":     {"batch/v1", "Job", "", v1alpha1.ReasonEvicted},
+		"its Job has failed":               {"batch/v1", "Job", batchv1.JobFailed, v1alpha1.ReasonGangIncomplete},
+		"a JobSet makes failed Jobs again": {"jobset.x-k8s.io/v1alpha2", "JobSet", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"it is not known what made them":   {"", "", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"a Job of another API made them":   {"batch.volcano.sh/v1alpha1", "Job", batchv1.JobFailed, v1alpha1.ReasonEvicted},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}
 			if c.owner != "" {
-				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: c.owner, Name: "train", UID: "o", Controller: new(true)}}
+				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.api, Kind: c.owner, Name: "train", UID: "o", Controller: new(true)}}
 			}
 			pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonEvicted, Message: "for another gang", LastTransitionTime: metav1.NewTime(at)}}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // What is read from a pod about where it comes from is all here:
@@ -102,6 +103,5 @@ func RanToSuccess(pod *v1.Pod) bool {
 	if pod.Status.Phase != v1.PodSucceeded {
 		return false
 	}
-	ref := metav1.GetControllerOfNoCopy(pod)
-	return pod.DeletionTimestamp == nil || ref != nil && isJob(ref) && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
+	return pod.DeletionTimestamp == nil || objectstate.ControllingJob(pod) != nil && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }

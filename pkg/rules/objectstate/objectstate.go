@@ -6,6 +6,7 @@ package objectstate
 
 import (
 	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -75,6 +76,14 @@ func IsReady(node *v1.Node) bool {
 
 // TakesPods reports whether a node is ready and not cordoned.
 func TakesPods(node *v1.Node) bool { return IsReady(node) && !node.Spec.Unschedulable }
+
+// ControllingJob returns the Job that controls an object; nil for none. Other APIs have kinds of that name, too.
+func ControllingJob(object metav1.Object) *metav1.OwnerReference {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
+		return owner
+	}
+	return nil
+}
 
 // JobCondition returns a condition of a Job that is true; nil for none.
 func JobCondition(job *batchv1.Job, kinds ...batchv1.JobConditionType) *batchv1.JobCondition {

@@ -117,6 +117,25 @@ func TestJobs(t *testing.T) {
 	}
 }
 
+func TestControllingJob(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		owners []metav1.OwnerReference
+		want   bool
+	}{
+		"none controls it":           {},
+		"a Job does":                 {owners: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Controller: new(true)}}, want: true},
+		"a Job only owns it":         {owners: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job"}}},
+		"a Job of another API does":  {owners: []metav1.OwnerReference{{APIVersion: "batch.volcano.sh/v1alpha1", Kind: "Job", Controller: new(true)}}},
+		"something else of its does": {owners: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "CronJob", Controller: new(true)}}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			if got := ControllingJob(&v1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: c.owners}}) != nil; got != c.want {
+				t.Errorf("a Job controls it: %v", got)
+			}
+		})
+	}
+}
+
 func TestWriters(t *testing.T) {
 	path := fieldpath.MakePathOrDie("spec", "suspend")
 	fields := func(text string) *metav1.FieldsV1 { return &metav1.FieldsV1{Raw: []byte(text)} }
