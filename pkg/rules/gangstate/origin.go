@@ -43,11 +43,8 @@ const creationSlack = 5
 // leaderIndex is the index of the leader of a group of a LeaderWorkerSet.
 const leaderIndex = "0"
 
-// Labels that JobSet gives to pods.
-const (
-	jobSetUID     = "jobset.sigs.k8s.io/jobset-uid"
-	jobSetAttempt = "jobset.sigs.k8s.io/restart-attempt"
-)
+// jobSetAttempt is a label that JobSet gives to pods.
+const jobSetAttempt = "jobset.sigs.k8s.io/restart-attempt"
 
 // originOf reads where a pod comes from.
 func originOf(pod *v1.Pod) origin {
@@ -60,11 +57,11 @@ func originOf(pod *v1.Pod) origin {
 		case OwnerJob:
 			o.object = o.controller
 		case OwnerJobSet:
-			o.object = types.UID(pod.Labels[jobSetUID])
+			o.object = types.UID(pod.Labels[v1alpha1.JobSetUIDLabel])
 		case OwnerLeaderWorkerSet: // its pods do not have it
 		}
 	}
-	if set := pod.Labels[jobSetUID]; set != "" {
+	if set := pod.Labels[v1alpha1.JobSetUIDLabel]; set != "" {
 		attempt := pod.Labels[jobSetAttempt]
 		o.controller = types.UID(set + "/" + attempt)
 		if n, err := strconv.ParseUint(attempt, 10, 31); err == nil {
