@@ -13,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/command"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
@@ -32,8 +33,8 @@ func noForecast(context.Context, *access.Access, *source.Question, string) (*exp
 // forecastOnly are the commands that only the other program has.
 func forecastOnly() (list []*cobra.Command) {
 	for _, cmd := range []*cobra.Command{
-		{Use: "whatif", Short: "Tell what the scheduler would do with pods that are not created"},
-		{Use: "dump", Short: "Save what the scheduler reads of the cluster, for explain and whatif elsewhere"},
+		{Use: "whatif", Short: command.WhatIf},
+		{Use: "dump", Short: command.Dump},
 	} {
 		cmd.DisableFlagParsing = true
 		cmd.RunE = func(*cobra.Command, []string) error { return errNoForecasts }

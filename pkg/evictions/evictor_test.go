@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -78,7 +79,7 @@ func TestEvict(t *testing.T) {
 			if left := s.left(t); left != c.left {
 				t.Errorf("left %q, want %q", left, c.left)
 			}
-			if c.left != "" && (MarkedBy(s.now(t, "v-0")) == profile) != c.marked {
+			if c.left != "" && (objectstate.EvictedBy(s.now(t, "v-0")) == profile) != c.marked {
 				t.Errorf("marked: %v, want %v", !c.marked, c.marked)
 			}
 			if n := s.Underway.Victims(hold.Holder{Group: "p"}); n != c.underway || s.Underway.Refusals(time.Now())[pod.UID] != c.refused {

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -122,7 +123,7 @@ func TestMarks(t *testing.T) {
 		"what everybody knows is no one": {[]v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler, Message: profile}}, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			if got := MarkedBy(&v1.Pod{Status: v1.PodStatus{Conditions: c.conditions}}); got != c.want {
+			if got := objectstate.EvictedBy(&v1.Pod{Status: v1.PodStatus{Conditions: c.conditions}}); got != c.want {
 				t.Errorf("marked by %q, want %q", got, c.want)
 			}
 		})
@@ -135,9 +136,9 @@ func TestMarks(t *testing.T) {
 	now := s.now(t, "v-0")
 	other := Evictor{Profile: "another"}
 	if !s.Marked(now) || other.Marked(now) {
-		t.Errorf("marked by %q", MarkedBy(now))
+		t.Errorf("marked by %q", objectstate.EvictedBy(now))
 	}
-	if s.Unmark(s.ctx, pod); MarkedBy(s.now(t, "v-0")) != "" {
+	if s.Unmark(s.ctx, pod); objectstate.EvictedBy(s.now(t, "v-0")) != "" {
 		t.Errorf("it is marked still: %v", s.now(t, "v-0").Status.Conditions)
 	}
 }

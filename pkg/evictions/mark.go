@@ -13,6 +13,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // mark is the message of the condition PodEvicting.
@@ -34,7 +35,7 @@ func (e *Evictor) Mark(ctx context.Context, pod *v1.Pod, of int) (Outcome, error
 			e.Underway.refuseUnexpectedly(pod.UID, e.Clock.Now())
 		}
 		return WasGone, err
-	case podutil.IsPodTerminal(now):
+	case objectstate.HasEnded(now):
 		e.Unmark(ctx, pod)
 		return RunsOn, nil
 	default:
@@ -90,22 +91,13 @@ func PatchStatus(ctx context.Context, client corev1client.PodsGetter, pod *v1.Po
 
 // Marked reports whether this profile has begun to evict a pod that still runs.
 func (e *Evictor) Marked(pod *v1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && MarkedBy(pod) == e.Profile
-}
-
-// MarkedBy returns the profile that has begun to evict a pod, the reason of PodEvicting; empty for none.
-func MarkedBy(pod *v1.Pod) string {
-	_, condition := podutil.GetPodCondition(&pod.Status, v1alpha1.PodEvicting)
-	if condition == nil || condition.Status != v1.ConditionTrue {
-		return ""
-	}
-	return condition.Reason
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && objectstate.EvictedBy(pod) == e.Profile
 }
 
 // markedOf returns how many pods its gang had on nodes when a pod was marked for the eviction of all of them; 0 if it
 // was to be evicted alone, or the message cannot be parsed.
 func markedOf(pod *v1.Pod) int {
-	_, condition := podutil.GetPodCondition(&pod.Status, v1alpha1.PodEvicting)
+	condition := objectstate.PodCondition(pod, v1alpha1.PodEvicting)
 	var m mark
 	if condition == nil || json.Unmarshal([]byte(condition.Message), &m) != nil {
 		return 0

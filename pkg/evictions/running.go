@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Gangs provides the footprints of gangs.
@@ -91,16 +91,11 @@ func isFootprintOf(of Owner) func(gangstate.RunningGang) bool {
 	return func(f gangstate.RunningGang) bool { return f.Key == of.Gang }
 }
 
-// staysOnNode reports whether a pod is on a node, has not ended and is not being deleted.
-func staysOnNode(pod *v1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && !podutil.IsPodTerminal(pod)
-}
-
 // byGang groups running pods by their gangs, without single pods.
 func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gangstate.Placed {
 	gangs := map[Owner][]gangstate.Placed{}
 	for pod := range pods {
-		if of := OwnerOf(known, pod); staysOnNode(pod) && !of.IsPod() {
+		if of := OwnerOf(known, pod); objectstate.StaysOnNode(pod) && !of.IsPod() {
 			gangs[of] = append(gangs[of], gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 		}
 	}

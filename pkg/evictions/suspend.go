@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -70,7 +71,7 @@ func (e *Evictor) WholeJobs(together []gangstate.RunningGang, victims []*v1.Pod)
 		}
 		byJob := map[types.UID]WholeJob{}
 		for _, member := range together[i].Running {
-			if owner := JobOf(member.Pod); owner != nil {
+			if owner := objectstate.ControllingJob(member.Pod); owner != nil {
 				byJob[owner.UID] = WholeJob{Name: types.NamespacedName{Namespace: member.Pod.Namespace, Name: owner.Name},
 					UID: owner.UID}
 			}
@@ -81,7 +82,7 @@ func (e *Evictor) WholeJobs(together []gangstate.RunningGang, victims []*v1.Pod)
 				return nil, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
 			}
 			for _, pod := range pods {
-				if owner := JobOf(pod); owner != nil && owner.UID == job.UID && staysOnNode(pod) {
+				if owner := objectstate.ControllingJob(pod); owner != nil && owner.UID == job.UID && objectstate.StaysOnNode(pod) {
 					job.Pods = append(job.Pods, pod)
 				}
 			}
@@ -92,15 +93,6 @@ func (e *Evictor) WholeJobs(together []gangstate.RunningGang, victims []*v1.Pod)
 		}
 	}
 	return jobs, nil
-}
-
-// JobOf returns the Job that controls a pod; nil for none.
-func JobOf(pod *v1.Pod) *metav1.OwnerReference {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	if owner == nil || owner.Kind != "Job" || owner.APIVersion != batchv1.SchemeGroupVersion.String() {
-		return nil
-	}
-	return owner
 }
 
 // SuspendJobs suspends Jobs to make room for a preemptor. It returns their pods on nodes, which the Job controller
@@ -222,7 +214,7 @@ func (l *LeftToOwner) Has(pod types.UID) bool { return l.pods[pod] }
 func (e *Evictor) Overdue(l *LeftToOwner) []*v1.Pod {
 	var running []*v1.Pod
 	for uid := range l.pods {
-		if pod, ok := e.Pod(uid); ok && staysOnNode(pod) {
+		if pod, ok := e.Pod(uid); ok && objectstate.StaysOnNode(pod) {
 			running = append(running, pod)
 			continue
 		}

@@ -7,12 +7,28 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
+
+// Serves reports whether the pods of a profile use Reservations.
+func (r *Registry) Serves(profile string) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	_, serves := r.profiles[profile]
+	return serves
+}
+
+// AwaitsReservation reports whether a pod that does not fit waits for a Reservation, so that more nodes would not help
+// it: it names one, or those it owns are being written.
+func (r *Registry) AwaitsReservation(pod *v1.Pod) bool {
+	_, named := reservationstate.NamedBy(pod)
+	return (named || r.Missing(pod) != "") && r.Serves(pod.Spec.SchedulerName)
+}
 
 // Missing returns why a pod has to wait for a Reservation that it owns: it asks for that one by name, and it holds
 // nothing; or its placements are being written, and whoever created the pod may have seen them. Empty if it need not.
 func (r *Registry) Missing(pod *v1.Pod) string {
-	name, named := pod.Annotations[v1alpha1.ReservationAnnotation]
+	name, named := reservationstate.NamedBy(pod)
 	if !named && r.writing.Load() == 0 || reservepods.IsReservePod(pod) {
 		return ""
 	}

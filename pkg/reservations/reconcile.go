@@ -18,8 +18,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // reasonDelay is how long to wait for more reasons why reserve pods have no place.
@@ -83,8 +83,7 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	}
 	if start := reservationstate.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
-		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime,
-			fmt.Sprintf("nothing is held before spec.startTime, %s", start.UTC().Format(time.RFC3339)))
+		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime, reservationstate.TextNotStarted(start))
 	}
 	if why := e.refusal(); why != "" {
 		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
@@ -276,7 +275,7 @@ func (r *Registry) chargeReservation(name string) {
 
 // reservePodChanged records why a reserve pod has no place.
 func (r *Registry) reservePodChanged(pod *v1.Pod) {
-	condition := status.WaitCondition(pod)
+	condition := objectstate.WaitCondition(pod)
 	if condition == nil || condition.Message == "" {
 		return
 	}

@@ -306,7 +306,7 @@ func (e *entry) placesOn(node string) (places []*place) {
 
 // owned returns the entries that a pod owns, by name. mu must be held.
 func (r *Registry) owned(pod *v1.Pod) (list []*entry) {
-	only, named := pod.Annotations[v1alpha1.ReservationAnnotation]
+	only, named := reservationstate.NamedBy(pod)
 	for _, name := range r.owners.Of(pod) {
 		if !named || only == name {
 			list = append(list, r.entries[name])

@@ -369,6 +369,32 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// TestAwaitsReservation: a pod waits for the Reservation that it names wherever its profile heeds that.
+func TestAwaitsReservation(t *testing.T) {
+	s := newStage(t)
+	s.profiles["heeds"] = profile{}
+	s.Update(s.make("held", on("a")))
+	for sentence, c := range map[string]struct {
+		profile string
+		names   map[string]string
+		want    bool
+	}{
+		"it names one":                 {"heeds", map[string]string{v1alpha1.ReservationAnnotation: "held"}, true},
+		"it names one that is not":     {"heeds", map[string]string{v1alpha1.ReservationAnnotation: "nosuch"}, true},
+		"the name is empty":            {"heeds", map[string]string{v1alpha1.ReservationAnnotation: ""}, true},
+		"it names none":                {"heeds", nil, false},
+		"its profile does not heed it": {"ignores", map[string]string{v1alpha1.ReservationAnnotation: "held"}, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := owner("p", "1")
+			pod.Annotations, pod.Spec.SchedulerName = c.names, c.profile
+			if got := s.AwaitsReservation(pod); got != c.want {
+				t.Errorf("awaits a Reservation: %v", got)
+			}
+		})
+	}
+}
+
 // TestCovers: together, pods find a placement each, or none.
 func TestCovers(t *testing.T) {
 	s := newStage(t)

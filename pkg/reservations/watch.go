@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -22,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
@@ -125,7 +125,7 @@ func (r *Registry) podEnded(pod *v1.Pod) {
 
 // userChanged processes a pod that may have an allocation annotation.
 func (r *Registry) userChanged(pod *v1.Pod) {
-	if podutil.IsPodTerminal(pod) {
+	if objectstate.HasEnded(pod) {
 		r.podEnded(pod)
 		return
 	}

@@ -31,4 +31,4 @@ func (s *Set) Line(pod *v1.Pod) (at, of int, first string) {
 }
 
 // Reserves reports whether the profile of a pod has pods use Reservations.
-func (s *Set) Reserves(pod *v1.Pod) bool { return s.reserving[pod.Spec.SchedulerName] }
+func (s *Set) Reserves(pod *v1.Pod) bool { return s.reserved.Serves(pod.Spec.SchedulerName) }

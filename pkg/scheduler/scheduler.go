@@ -71,8 +71,6 @@ type Set struct {
 	reserve   *reservepods.Store
 	reserved  *reservations.Registry
 	decisions *decisions.Log
-	// reserving are the profiles in which pods go to the Reservations that they name.
-	reserving map[string]bool
 	// Registry has the factories, by the names under which a
 	// KubeSchedulerConfiguration enables the plugins.
 	Registry frameworkruntime.Registry
@@ -95,11 +93,11 @@ func NewSet() *Set {
 	s := &Set{
 		reserve: reserve, reserved: reserved,
 		gangs: gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(), events: events, watched: watched,
-		queues: queues, decisions: decided, reserving: map[string]bool{},
+		queues: queues, decisions: decided,
 	}
 	s.Registry = frameworkruntime.Registry{
 		binder.Name:       s.all.Watch(binder.New(slots)),
-		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: gangs, Holds: holds, Order: order, Plugins: s.all, Turns: s.queues, Leading: leading, Statuses: statuses, Decisions: decided})),
+		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: gangs, Holds: holds, Order: order, Plugins: s.all, Turns: s.queues, Reserved: reserved, Leading: leading, Statuses: statuses, Decisions: decided})),
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(holds, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(order)),
 		reservation.Name:  s.all.Watch(reservation.New(holds, reserved, s.all, binder.Name)),
@@ -143,10 +141,6 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		if at(profile.ListPlugins().PostFilter, preemption.Name) >= 0 {
 			s.queues.Preempts(profile.ProfileName())
 			preempts[profile.ProfileName()] = true
-		}
-		if at(profile.ListPlugins().PreFilter, reservation.Name) >= 0 {
-			s.queues.Reserves(profile.ProfileName())
-			s.reserving[profile.ProfileName()] = true
 		}
 	}
 	for _, profile := range sched.Profiles {
@@ -296,7 +290,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 		}
 		return nil // the plugin Gang writes it
 	}
-	if s.reserving[pod.Spec.SchedulerName] && (pod.Annotations[v1alpha1.ReservationAnnotation] != "" || s.reserved.Missing(pod) != "") {
+	if s.reserved.AwaitsReservation(pod) {
 		word.Reason = v1alpha1.ReasonAwaitingReservation
 	} else if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
 		word.Reason, word.Message = limit, status.Before(why, word.Message)

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -74,7 +75,7 @@ func TestCorrect(t *testing.T) {
 		got, err := client.CoreV1().Pods("ns").Get(t.Context(), "p", metav1.GetOptions{})
 		must.Succeed(t, err)
 		said := ""
-		if word := WaitCondition(got); word != nil {
+		if word := objectstate.WaitCondition(got); word != nil {
 			said = word.Reason + ": " + word.Message
 		}
 		if writes := len(client.Actions()) - 1; said != c.want || got.Status.NominatedNodeName != c.node || writes != c.writes {

@@ -18,6 +18,7 @@ import (
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Writer is the one of a process, for all its lanes. It is safe for concurrent use.
@@ -167,21 +168,12 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Pend
 // says reports whether the status of a pod says that it waits, for this reason and with this message. On a
 // pod that kube-scheduler has tried, its own words may stand after the message: see [Before].
 func says(pod *v1.Pod, reason, message string) bool {
-	c := WaitCondition(pod)
+	c := objectstate.WaitCondition(pod)
 	return c != nil && c.Reason == reason && (c.Message == message || strings.HasPrefix(c.Message, message+between))
 }
 
 // Gives reports whether the status of a pod says that it waits for this reason, in whatever words.
 func Gives(pod *v1.Pod, reason string) bool {
-	current := WaitCondition(pod)
+	current := objectstate.WaitCondition(pod)
 	return current != nil && current.Reason == reason
-}
-
-// WaitCondition returns the condition of a pod that says why it waits; nil for none.
-func WaitCondition(pod *v1.Pod) *v1.PodCondition {
-	_, current := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if current == nil || current.Status != v1.ConditionFalse {
-		return nil
-	}
-	return current
 }

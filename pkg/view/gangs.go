@@ -9,12 +9,12 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/podgroup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 )
 
@@ -171,7 +171,7 @@ func ranks(source gangstate.Source) int {
 }
 
 func (r *reader) gang(key gangstate.Key, s *seen) Gang {
-	is := podgroup.StandingOf(key, s.group, s.native, s.pods)
+	is := gangstatus.Of(key, s.group, s.native, s.pods)
 	g := Gang{
 		Namespace: key.Namespace, Name: key.Name, Source: s.from(), Phase: string(is.Phase),
 		Bound: is.Bound, Minimum: is.Minimum, Members: is.Members,
@@ -186,7 +186,7 @@ func (r *reader) gang(key gangstate.Key, s *seen) Gang {
 			asked = pod
 		}
 		g.Schedulers = append(g.Schedulers, pod.Spec.SchedulerName)
-		if pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
+		if pod.DeletionTimestamp != nil || objectstate.HasEnded(pod) {
 			continue
 		}
 		if priority := pod.Spec.Priority; priority != nil && (g.Priority == nil || *priority < *g.Priority) {

@@ -6,10 +6,9 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
@@ -108,7 +107,7 @@ func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
 func askedByGangs(pods []*v1.Pod, nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
 	count := map[v1.ResourceName]int{}
 	for _, pod := range pods {
-		if podutil.IsPodTerminal(pod) || GangOf(pod) == "" {
+		if objectstate.HasEnded(pod) || GangOf(pod) == "" {
 			continue
 		}
 		ok = true
@@ -154,7 +153,7 @@ func freeCapacityOf(node *v1.Node, name v1.ResourceName, used, held int64) FreeC
 	room := FreeCapacity{Total: resource.OfNode(node)[name], Used: used}
 	left := max(0, room.Total-used)
 	room.Held = min(held, left)
-	if left -= room.Held; node.Spec.Unschedulable || !migration.Ready(node) {
+	if left -= room.Held; !objectstate.TakesPods(node) {
 		room.Closed = left
 	} else {
 		room.Free = left
@@ -166,7 +165,7 @@ func freeCapacityOf(node *v1.Node, name v1.ResourceName, used, held int64) FreeC
 func usedOn(pods []*v1.Pod, name v1.ResourceName) map[string]int64 {
 	used := map[string]int64{}
 	for _, pod := range pods {
-		if pod.Spec.NodeName != "" && !podutil.IsPodTerminal(pod) {
+		if objectstate.OccupiesNode(pod) {
 			used[pod.Spec.NodeName] += resource.OfPod(pod)[name]
 		}
 	}

@@ -7,10 +7,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // maxWaits is how many reasons a gang has at most: members that wait for much the same reason give it
@@ -41,10 +40,10 @@ func Waits(pods []*v1.Pod) map[types.NamespacedName][]Wait {
 	counts := map[types.NamespacedName]map[Wait]int{}
 	for _, pod := range pods {
 		key, _, ok := gangstate.KeyOf(pod)
-		if !ok || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
+		if !ok || !objectstate.AwaitsNode(pod) {
 			continue
 		}
-		c := status.WaitCondition(pod)
+		c := objectstate.WaitCondition(pod)
 		if c == nil {
 			continue
 		}

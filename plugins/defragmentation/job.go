@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // makers are the controllers that replace a pod which was evicted. For a Job, survives checks besides whether it goes
@@ -31,8 +33,8 @@ func (r *round) madeAgain(ref *metav1.OwnerReference) bool {
 // survives reports whether the controller of a pod goes on when the pod is evicted. A Job takes the eviction for a
 // failure, and ends after backoffLimit of them, unless its podFailurePolicy ignores disruptions.
 func (r *round) survives(ctx context.Context, pod *v1.Pod) (bool, error) {
-	ref := metav1.GetControllerOf(pod)
-	if ref == nil || ref.Kind != "Job" || ref.APIVersion != batchv1.SchemeGroupVersion.String() {
+	ref := objectstate.ControllingJob(pod)
+	if ref == nil {
 		return true, nil
 	}
 	job := &batchv1.Job{}

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -79,8 +80,7 @@ func (pl *Defragmentation) waiting() []*demand {
 			continue // a cache does not fail
 		}
 		for _, pod := range pods {
-			if pod.Spec.SchedulerName != name || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil ||
-				reservepods.IsReservePod(pod) {
+			if pod.Spec.SchedulerName != name || !objectstate.AwaitsNode(pod) || reservepods.IsReservePod(pod) {
 				continue
 			}
 			if pl.scheduler.Gangs.Outside(pod) {

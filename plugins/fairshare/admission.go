@@ -13,7 +13,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -34,7 +33,7 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 	switch {
 	case pod == nil:
 		return true
-	case pod.Annotations[v1alpha1.ReservationAnnotation] != "" && d.reserves[pod.Spec.SchedulerName]:
+	case d.reserved != nil && d.reserved.AwaitsReservation(pod):
 		return false
 	}
 	at, member := d.gangs.Progress(pod)

@@ -7,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -20,7 +20,7 @@ import (
 // use an older version for a while, or a pod that is gone.
 func (d *Dispatcher) there(pod *v1.Pod) *v1.Pod {
 	now, err := d.pods.Pods(pod.Namespace).Get(pod.Name)
-	if err != nil || now.UID != pod.UID || podutil.IsPodTerminal(now) {
+	if err != nil || now.UID != pod.UID || objectstate.HasEnded(now) {
 		return nil // a lister knows no other error than that something is not there
 	}
 	return now

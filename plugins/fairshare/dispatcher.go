@@ -91,8 +91,6 @@ type profiles struct {
 	served map[string]bool
 	// preempts are the profiles in which pods are evicted for a job if there are victims for it.
 	preempts map[string]bool
-	// reserves are the profiles in which pods go to the Reservations that they name.
-	reserves map[string]bool
 }
 
 // opening is whether everything that existed at the start is in the book.
@@ -145,7 +143,7 @@ func NewDispatcher(gangs Gangs, holds *ledger.Shared, victims func(holder hold.H
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
 		recounted: map[string]bool{}, members: usage.Index[string]{},
-		profiles: profiles{served: map[string]bool{}, preempts: map[string]bool{}, reserves: map[string]bool{}},
+		profiles: profiles{served: map[string]bool{}, preempts: map[string]bool{}},
 		opening:  opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
 		placed:   placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},
 		calling:  make(chan struct{}, 1),
@@ -215,12 +213,6 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 func (d *Dispatcher) Preempts(profile string) {
 	defer d.lock()()
 	d.preempts[profile] = true
-}
-
-// Reserves records that the pods of a profile go to the Reservations that they name.
-func (d *Dispatcher) Reserves(profile string) {
-	defer d.lock()()
-	d.reserves[profile] = true
 }
 
 // jobOf returns the name of what a pod is placed with.

@@ -14,6 +14,8 @@ type Reserved interface {
 	// Covers returns what is held for all that these pods ask for, together, by its IDs in the
 	// ledger; none where that is not all.
 	Covers(pods []*v1.Pod) []hold.ID
+	// AwaitsReservation reports whether a pod that does not fit waits for a Reservation.
+	AwaitsReservation(pod *v1.Pod) bool
 }
 
 // Charge counts capacity that is held for pods to come as used by the queue of a pod like

@@ -14,6 +14,8 @@ import (
 // covers holds one placement for the pods of these names.
 type covers map[string]hold.ID
 
+func (c covers) AwaitsReservation(*v1.Pod) bool { return false }
+
 func (c covers) Covers(pods []*v1.Pod) (ids []hold.ID) {
 	for _, one := range pods {
 		id, ok := c[one.Name]

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -115,7 +116,7 @@ func (d *Dispatcher) say(job string) status.PendingCondition {
 	return status.PendingCondition{
 		Reason: string(report.Reason), Message: report.Message,
 		Pods: slices.DeleteFunc(d.podsOf(report.Pods), func(pod *v1.Pod) bool {
-			word := status.WaitCondition(pod)
+			word := objectstate.WaitCondition(pod)
 			return pod.Spec.NodeName != "" || report.Failed && (word == nil || !queueing.IsLimit(word.Reason))
 		}),
 		Written: func() {

@@ -71,6 +71,11 @@ func (noTurns) Limits([]*v1.Pod) (reason, message string)           { return "",
 func (noTurns) Within(members []*v1.Pod) []*v1.Pod                  { return members }
 func (noTurns) Hopeless(*v1.Pod)                                    {}
 
+// noReservations knows of no pod that waits for a Reservation.
+type noReservations struct{}
+
+func (noReservations) AwaitsReservation(*v1.Pod) bool { return false }
+
 // newStageWith is newStage with more objects that the API server has, and that the scheduler knows.
 func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pods ...*v1.Pod) *stage {
 	tb.Helper()
@@ -81,7 +86,7 @@ func newStageWith(tb testing.TB, objects []runtime.Object, nodes []*v1.Node, pod
 	s.room = waitingroom.New(s.registry, noQueues{}, holds, &s.victims, s.time)
 	s.room.Start(tb.Context(), noQueues{}, nil)
 	s.registry.SetRoom(s.room)
-	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(await.Closed()), Leading: await.Closed(), Decisions: decisions.New(), Turns: noTurns{}}
+	shared := Shared{Gangs: s.registry, Holds: holds, Order: positions.New(), Plugins: extension.New(), Statuses: status.New(await.Closed()), Leading: await.Closed(), Decisions: decisions.New(), Turns: noTurns{}, Reserved: noReservations{}}
 	held := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 		return heldCapacity{holds}, nil
 	}

@@ -46,8 +46,9 @@ type Gang struct {
 	// plugins are the plugins of all profiles that implement more than kube-scheduler calls.
 	plugins *extension.Plugins
 	// gangs are the gangs of the profile.
-	gangs *registry.Profile
-	turns Turns
+	gangs    *registry.Profile
+	turns    Turns
+	reserved Reserved
 
 	// planner is made at the first plan, when all plugins of the profile exist.
 	planner     *planner.Planner
@@ -94,6 +95,8 @@ type Shared struct {
 	Plugins *extension.Plugins
 	// Turns keeps gangs waiting that could be placed.
 	Turns Turns
+	// Reserved knows which pods wait for a Reservation.
+	Reserved Reserved
 	// Statuses writes into the status of pods why they wait.
 	Statuses *status.Writer
 	// Leading is closed once this process schedules. Until then another process may,
@@ -101,6 +104,12 @@ type Shared struct {
 	Leading leadership.Signal
 	// Decisions remembers what is decided.
 	Decisions *decisions.Log
+}
+
+// Reserved knows which pods wait for a Reservation.
+type Reserved interface {
+	// AwaitsReservation reports whether a pod that does not fit waits for a Reservation: more nodes would not help it.
+	AwaitsReservation(pod *v1.Pod) bool
 }
 
 // Turns keeps gangs waiting that could be placed.
@@ -132,7 +141,7 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &Gang{
-			fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, decisions: shared.Decisions,
+			fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, reserved: shared.Reserved, decisions: shared.Decisions,
 		}
 		pl.barrier.doors = map[types.UID]*door{}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())

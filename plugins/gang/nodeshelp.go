@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -22,7 +19,7 @@ func (pl *Gang) weigh(e *gangstate.Explanation) {
 	switch {
 	case pl.holds.Nominated(pl.gangs.Holder(e.Group)):
 		e.Reason, e.Message = v1alpha1.ReasonPreemptionInProgress, fmt.Sprintf("gang %q waits for pods to end that make room for it", e.Gang)
-	case slices.ContainsFunc(e.Pending, pl.reserves):
+	case slices.ContainsFunc(e.Pending, pl.reserved.AwaitsReservation):
 		e.Reason = v1alpha1.ReasonAwaitingReservation
 	default:
 		if reason, message := pl.turns.Limits(e.Pending); reason != "" {
@@ -32,12 +29,6 @@ func (pl *Gang) weigh(e *gangstate.Explanation) {
 	if e.Reason != v1alpha1.ReasonUnschedulable {
 		e.Topology, e.Leader = "", ""
 	}
-}
-
-// reserves reports whether a pod goes only where a Reservation is that it names.
-func (pl *Gang) reserves(pod *v1.Pod) bool {
-	return pod.Annotations[v1alpha1.ReservationAnnotation] != "" &&
-		slices.ContainsFunc(pl.fw.ListPlugins().PreFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == planner.ReservationPlugin })
 }
 
 // gangsOf returns the gangs of pods, those that are known.

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
@@ -209,7 +210,7 @@ func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
 // by the next one.
 func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	for _, pod := range pending {
-		word := status.WaitCondition(pod)
+		word := objectstate.WaitCondition(pod)
 		if word != nil && (v1alpha1.IsIncomplete(word.Reason) || word.Reason == v1alpha1.ReasonTimedOut ||
 			word.Reason == v1alpha1.ReasonPreemptionInProgress) {
 			pods = append(pods, pod)

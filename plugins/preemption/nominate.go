@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // nominateAll writes the members' nominated nodes into their statuses before anything is evicted. kube-scheduler writes
@@ -55,7 +56,7 @@ func (pl *GangPreemption) syncNominations(ctx context.Context) {
 
 func (pl *GangPreemption) syncNomination(ctx context.Context, uid types.UID) error {
 	pod, ok := pl.podByUID(uid)
-	if !ok || pod.Spec.SchedulerName != pl.fw.ProfileName() || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+	if !ok || pod.Spec.SchedulerName != pl.fw.ProfileName() || !objectstate.AwaitsNode(pod) {
 		return nil
 	}
 	switch one, held := pl.Holds.HoldOf(uid); {

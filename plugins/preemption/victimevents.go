@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -15,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -73,7 +73,7 @@ func (e *execution) recordDemand(ctx context.Context, together []gangstate.Runni
 		if !counts {
 			continue
 		}
-		if job := evictions.JobOf(pods[0]); job != nil {
+		if job := objectstate.ControllingJob(pods[0]); job != nil {
 			evicted.Job = job.Name
 		}
 		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, evicted); err != nil {
@@ -93,7 +93,7 @@ func successors(pod *v1.Pod, suspended bool) string {
 	case pod.Labels[v1alpha1.JobSetNameLabel] != "":
 		return fmt.Sprintf("JobSet %q makes its pods again at once if one of its Jobs fails by this, up to its maxRestarts; otherwise its "+
 			"Jobs do after a pause of up to 10 minutes", pod.Labels[v1alpha1.JobSetNameLabel])
-	case owner.Kind == "Job" && owner.APIVersion == batchv1.SchemeGroupVersion.String():
+	case objectstate.ControllingJob(pod) != nil:
 		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes, unless its backoffLimit is used up; %s: %s avoids both", owner.Name,
 			v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)
 	default:

@@ -12,7 +12,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
@@ -74,7 +73,7 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		demand: ledger.DemandOf(&framework.PodInfo{Pod: pod}), slots: slots,
 		holders: slices.Concat(ledger.Granted(state, pod), pl.reservations.Grants(pod)),
 	}
-	_, c.named = pod.Annotations[v1alpha1.ReservationAnnotation]
+	_, c.named = reservationstate.NamedBy(pod)
 	state.Write(cycleKey, c)
 	open, meant := c.nodesWithSlots()
 	if !whatif.IsSimulated(state) {

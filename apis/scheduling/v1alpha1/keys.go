@@ -142,8 +142,9 @@ const (
 // Labels by which pods that belong together are found. They are read, never written on pods;
 // PodGroups that lockstep-controller makes carry them, too.
 const (
-	// JobSetNameLabel and ReplicatedJobNameLabel are JobSet's.
+	// JobSetNameLabel, JobSetUIDLabel and ReplicatedJobNameLabel are JobSet's.
 	JobSetNameLabel        = "jobset.sigs.k8s.io/jobset-name"
+	JobSetUIDLabel         = "jobset.sigs.k8s.io/jobset-uid"
 	ReplicatedJobNameLabel = "jobset.sigs.k8s.io/replicatedjob-name"
 	// LeaderWorkerSetNameLabel and LeaderWorkerGroupLabel are LeaderWorkerSet's: its name, and
 	// the index of the group.

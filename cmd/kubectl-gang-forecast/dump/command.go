@@ -13,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/command"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
@@ -28,7 +29,7 @@ func New(a *access.Access) *cobra.Command {
 	o := &options{Access: a}
 	cmd := &cobra.Command{
 		Use:   "dump -f FILE",
-		Short: "Save what the scheduler reads of the cluster, for explain and whatif elsewhere",
+		Short: command.Dump,
 		Long: `dump saves the nodes, pods, gangs, queues and whatever else the scheduler reads, and its configuration, in a file that explain and
 whatif take for the cluster. Commands, arguments, environments and probes of containers are left out. What is read is listed kind by kind, so
 what changes meanwhile may be in one list and not in another.`,

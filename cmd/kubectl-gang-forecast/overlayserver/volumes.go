@@ -29,11 +29,7 @@ func Provisioned(claim *v1.PersistentVolumeClaim, provisioner string) *v1.Persis
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,
 			PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: provisioner, VolumeHandle: string(claim.UID)}},
-			ClaimRef: &v1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID,
-			},
 		},
-		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
 	}
 	if claim.Spec.StorageClassName != nil {
 		volume.Spec.StorageClassName = *claim.Spec.StorageClassName
@@ -42,8 +38,10 @@ func Provisioned(claim *v1.PersistentVolumeClaim, provisioner string) *v1.Persis
 	return volume
 }
 
-// Bind makes a claim say that it is bound to a volume.
+// Bind makes a claim and a volume say that they are bound to each other.
 func Bind(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) {
+	volume.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	volume.Status.Phase = v1.VolumeBound
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, storagehelpers.AnnBindCompleted, "yes")
 	claim.Spec.VolumeName = volume.Name
 	claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: claim.Spec.AccessModes, Capacity: volume.Spec.Capacity}

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Exists reports whether an object is in the cluster, and not on its way out.
@@ -43,7 +43,7 @@ func (s *Simulation) Pods(ctx context.Context, namespace string) ([]*v1.Pod, err
 	ended := map[types.UID]bool{}
 	var pods []*v1.Pod
 	for i := range list.Items {
-		if pod := &list.Items[i]; podutil.IsPodTerminal(pod) { // a dump selects nothing
+		if pod := &list.Items[i]; objectstate.HasEnded(pod) { // a dump selects nothing
 			ended[pod.UID] = true
 			pods = append(pods, pod)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Verdict is what became of a pod.
@@ -295,7 +295,7 @@ func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
 
 // said returns why a pod waits, as its status has it.
 func said(pod *v1.Pod) (reason, message string) {
-	if c := status.WaitCondition(pod); c != nil {
+	if c := objectstate.WaitCondition(pod); c != nil {
 		return c.Reason, c.Message
 	}
 	return "", ""

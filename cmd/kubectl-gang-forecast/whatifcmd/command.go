@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/workload"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/command"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
@@ -38,7 +39,7 @@ func New(a *access.Access) *cobra.Command {
 	o := &options{Access: a, output: output.NewFlags()}
 	cmd := &cobra.Command{
 		Use:   "whatif -f FILE",
-		Short: "Tell what the scheduler would do with pods that are not created",
+		Short: command.WhatIf,
 		Long: `whatif runs the scheduler, with all its plugins and its configuration, on the cluster as it is now and the pods of the
 manifests, and tells where they would go, whom they would evict, or why they would wait. Nothing is written to the cluster.
 

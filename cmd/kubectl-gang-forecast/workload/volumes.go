@@ -145,8 +145,6 @@ func (s *static) bind(claim *v1.PersistentVolumeClaim) (bool, error) {
 	if err != nil || volume == nil {
 		return false, err
 	}
-	volume.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
-	volume.Status.Phase = v1.VolumeBound
 	overlayserver.Bind(claim, volume)
 	s.taken = append(s.taken, volume)
 	return true, nil

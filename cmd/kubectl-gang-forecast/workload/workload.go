@@ -25,11 +25,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/ownergroup"
+	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -234,7 +234,7 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 	if err := convert(u, job); err != nil {
 		return err
 	}
-	if ptr.Deref(job.Spec.Suspend, false) {
+	if jobsuspension.IsSuspended(job) {
 		return errors.New("spec.suspend is true: it makes no pods")
 	}
 	n := int32(1)

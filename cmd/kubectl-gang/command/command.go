@@ -27,6 +27,12 @@ const (
 	collectFrom = 2 << 30 // bytes
 )
 
+// What the commands do that only kubectl-gang-forecast has, and that both programs list.
+const (
+	WhatIf = "Tell what the scheduler would do with pods that are not created"
+	Dump   = "Save what the scheduler reads of the cluster, for explain and whatif elsewhere"
+)
+
 // Run runs a program, and returns its exit code: that of another program which has run in its place and failed.
 func Run(streams genericiooptions.IOStreams, run func(ctx context.Context, a *access.Access) error) int {
 	if os.Getenv("GOGC") == "" {

@@ -19,7 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
-	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -99,7 +99,7 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 			why += "; on the Job " + ignored.Key + " " + ignored.Why
 		}
 	}
-	if c := status.WaitCondition(pod); c != nil {
+	if c := objectstate.WaitCondition(pod); c != nil {
 		why += "; it waits: " + c.Message
 	}
 	return "", fmt.Errorf("%s %s/%s is in no gang: %s", kind, namespace, name, why)

@@ -12,12 +12,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -100,18 +100,16 @@ func (b *beside) row(gang string, pods []*v1.Pod) *view.Gang {
 // failedJob says that the Job for which a PodGroup was made has failed: it makes no more pods.
 func failedJob(ctx context.Context, read reader, groups []*coscheduling.PodGroup) (advice []string) {
 	for _, group := range groups {
-		owner := metav1.GetControllerOf(group)
-		if owner == nil || owner.Kind != "Job" {
+		owner := objectstate.ControllingJob(group)
+		if owner == nil {
 			continue
 		}
 		var job batchv1.Job
 		if err := read(ctx, "/apis/batch/v1/namespaces/"+group.Namespace+"/jobs/"+owner.Name, &job); err != nil {
 			continue // what was said when it was evicted has to do
 		}
-		for _, c := range job.Status.Conditions {
-			if c.Type == batchv1.JobFailed && c.Status == v1.ConditionTrue {
-				advice = append(advice, fmt.Sprintf("Job %q has failed since (%s), and makes no more pods: make it again", job.Name, c.Reason))
-			}
+		if c := objectstate.JobCondition(&job, batchv1.JobFailed); c != nil {
+			advice = append(advice, fmt.Sprintf("Job %q has failed since (%s), and makes no more pods: make it again", job.Name, c.Reason))
 		}
 	}
 	return advice

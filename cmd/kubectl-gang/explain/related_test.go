@@ -50,7 +50,7 @@ func TestPlanned(t *testing.T) {
 // TestFailedJob: who asks for a gang that was evicted is told if its Job makes no more pods.
 func TestFailedJob(t *testing.T) {
 	group := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "a", OwnerReferences: []metav1.OwnerReference{
-		{Kind: "Job", Name: "train", Controller: ptr.To(true)},
+		{APIVersion: "batch/v1", Kind: "Job", Name: "train", Controller: ptr.To(true)},
 	}}}
 	for status, want := range map[v1.ConditionStatus][]string{
 		v1.ConditionTrue:  {`Job "train" has failed since (BackoffLimitExceeded), and makes no more pods: make it again`},

@@ -9,12 +9,11 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -93,7 +92,7 @@ func newReport(gang string, members []*v1.Pod, g *view.Gang) *Report {
 	}
 	for _, pod := range members {
 		m := Member{Pod: pod.Name, Phase: string(pod.Status.Phase), Node: pod.Spec.NodeName}
-		if c := status.WaitCondition(pod); c != nil {
+		if c := objectstate.WaitCondition(pod); c != nil {
 			m.Reason, m.Since = c.Reason, c.LastTransitionTime.UTC().Format(time.RFC3339)
 			r.Said = view.AddWait(r.Said, c.Reason, c.Message)
 		}
@@ -103,7 +102,7 @@ func newReport(gang string, members []*v1.Pod, g *view.Gang) *Report {
 		if gangstate.KubeletRefusal(pod) != "" {
 			m.Reason, r.turnedAway = pod.Status.Reason, append(r.turnedAway, pod)
 		}
-		if !podutil.IsPodTerminal(pod) {
+		if !objectstate.HasEnded(pod) {
 			if pod.DeletionTimestamp == nil {
 				r.there++
 			}
@@ -141,7 +140,7 @@ func (r *Report) reserve(list []*v1alpha1.Reservation, waiting []*v1.Pod) {
 // Waiting returns the members that are to get a node.
 func Waiting(members []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(members), func(pod *v1.Pod) bool {
-		return pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod)
+		return !objectstate.AwaitsNode(pod)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate/owners"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 	"github.com/lockstep-sh/lockstep/pkg/view"
@@ -60,7 +61,7 @@ func reserved(list []*v1alpha1.Reservation, waiting []*v1.Pod) ([]Reserved, erro
 func namedBy(pods []*v1.Pod) map[string]int {
 	named := map[string]int{}
 	for _, pod := range pods {
-		if name := pod.Annotations[v1alpha1.ReservationAnnotation]; name != "" {
+		if name, ok := reservationstate.NamedBy(pod); ok {
 			named[name]++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
@@ -44,10 +45,8 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 		if err := c.Read(ctx, "/apis/batch/v1/namespaces/"+of.Namespace+"/jobs/"+of.Name, job); err != nil {
 			continue
 		}
-		if job.UID != of.UID || job.Status.CompletionTime != nil || slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-			return c.Type == batchv1.JobFailed && c.Status == v1.ConditionTrue
-		}) {
-			continue // it makes no more pods
+		if job.UID != of.UID || objectstate.JobIsOver(job) {
+			continue
 		}
 		for _, g := range view.Gangs(view.GangsIn{Pods: []*v1.Pod{PodOf(job)}}) {
 			if name := g.Namespace + "/" + g.Name; !known[name] {

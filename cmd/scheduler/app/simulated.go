@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
@@ -88,7 +88,7 @@ func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 func (s *Simulated) noteListed() error {
 	handler, err := s.config.InformerFactory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, isInInitialList bool) {
-			if pod := object.(*v1.Pod); isInInitialList && !podutil.IsPodTerminal(pod) {
+			if pod := object.(*v1.Pod); isInInitialList && !objectstate.HasEnded(pod) {
 				s.listed = append(s.listed, pod)
 			}
 		},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -97,7 +98,7 @@ func (r *Room) podOf(job turns.Job) *v1.Pod {
 		return nil
 	}
 	pod, err := r.pods.Pods(namespace).Get(name)
-	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || pod.Spec.NodeName != "" || pod.DeletionTimestamp != nil {
+	if err != nil || hold.SinglePod(pod.UID) != job.Holder.Group || !objectstate.AwaitsNode(pod) {
 		return nil
 	}
 	return pod

@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -20,10 +19,10 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // check finds out whether a plan still leads to its goal. Before the first eviction it checks all that the plan counts
@@ -92,7 +91,7 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			if !podutil.IsPodTerminal(pod) && !leave.Has(pod.UID) {
+			if !objectstate.HasEnded(pod) && !leave.Has(pod.UID) {
 				free.Add(requests(pod), -1)
 			}
 		}
@@ -126,7 +125,7 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 		if pod == nil {
 			continue // the goal is gone, or made anew: that is told elsewhere
 		}
-		condition := status.WaitCondition(pod)
+		condition := objectstate.WaitCondition(pod)
 		if condition != nil && (v1alpha1.IsIncomplete(condition.Reason) || futile.Has(condition.Reason)) {
 			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key,
 				condition.Reason, condition.Message), true, nil
@@ -202,7 +201,7 @@ func (r *reconciler) observe(ctx context.Context, key gangstate.Key) (gangstate.
 		of, _, member := gangstate.KeyOf(pod)
 		return !member || of != key
 	})
-	return gangstate.Observe(key, groups.Object(), pods, &gangstate.History{}), nil
+	return gangstate.Observe(key, groups.Object(), pods, gangstate.RecordedHistory(groups.Object())), nil
 }
 
 // startTogether is how many members of a gang start together; 0 if that is not known, or it starts in stages.

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // costlier returns why a plan would restart more pods than it shows, for example because a gang now needs the members
@@ -72,7 +72,7 @@ func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan
 		if err != nil {
 			return nil, err
 		}
-		runs := pod != nil && pod.UID == move.PodUID && pod.DeletionTimestamp == nil && !podutil.IsPodTerminal(pod)
+		runs := pod != nil && pod.UID == move.PodUID && objectstate.StaysOnNode(pod)
 		key := gangstate.Key{Namespace: move.Namespace, Name: move.PodGroup}
 		of := losses[key]
 		of.moves, of.gone = of.moves+1, int(move.SucceededGone)

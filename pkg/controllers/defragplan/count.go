@@ -7,12 +7,11 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
-	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -29,7 +28,7 @@ func (r *reconciler) count(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	}
 	left := movedOf(p) // they may be ending still
 	if err := r.pods(ctx, func(pod *v1.Pod) {
-		if pod.Spec.NodeName != "" && !left.Has(pod.UID) && !podutil.IsPodTerminal(pod) {
+		if objectstate.OccupiesNode(pod) && !left.Has(pod.UID) {
 			take(taken, pod.Spec.NodeName, pod, 1)
 		}
 	}); err != nil {
@@ -54,7 +53,7 @@ func (r *reconciler) count(ctx context.Context, p *v1alpha1.DefragmentationPlan)
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		domain, inOne := node.Labels[shape.Topology]
-		if node.Spec.Unschedulable || !migration.Ready(node) || repels(node, shape) || shape.Topology != "" && !inOne {
+		if !objectstate.TakesPods(node) || repels(node, shape) || shape.Topology != "" && !inOne {
 			continue
 		}
 		has := resource.OfNode(node)

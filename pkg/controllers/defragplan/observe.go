@@ -11,12 +11,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // see reads what the next step depends on.
@@ -83,7 +83,7 @@ func (r *reconciler) gone(ctx context.Context, m *v1alpha1.PodMigration) (gone, 
 	switch {
 	case err != nil:
 		return false, false, err
-	case pod == nil, pod.UID != m.Spec.PodUID, podutil.IsPodTerminal(pod):
+	case pod == nil, pod.UID != m.Spec.PodUID, objectstate.HasEnded(pod):
 		return true, false, nil
 	}
 	end := pod.DeletionTimestamp // which has the time that it is given

@@ -10,14 +10,12 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 )
@@ -38,10 +36,7 @@ const (
 func Setup(mgr manager.Manager) error {
 	r := &reconciler{client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder(objects.FieldOwner),
 		clock: clock.RealClock{}}
-	evicted := predicate.NewPredicateFuncs(func(job client.Object) bool {
-		_, ok := job.GetAnnotations()[v1alpha1.EvictedAnnotation]
-		return ok
-	})
+	evicted := predicate.NewPredicateFuncs(func(job client.Object) bool { return jobsuspension.IsMarked(job) })
 	if err := builder.ControllerManagedBy(mgr).Named(name).For(&batchv1.Job{}, builder.WithPredicates(evicted)).
 		Complete(r); err != nil {
 		return fmt.Errorf("adding the %s controller: %w", name, err)
@@ -95,7 +90,7 @@ func (r *reconciler) take(ctx context.Context, job *batchv1.Job, step jobsuspens
 	switch {
 	case step == jobsuspension.Resume:
 		r.recorder.Eventf(job, nil, v1.EventTypeNormal, EventResumed, actionResuming, "its evicted pods have ended")
-	case ptr.Deref(job.Spec.Suspend, false):
+	case jobsuspension.IsSuspended(job):
 		r.recorder.Eventf(job, nil, v1.EventTypeNormal, EventLeftSuspended, actionResuming,
 			"not resumed after its eviction: %s", why)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -105,7 +106,7 @@ func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
 // ofJob returns the wish for a Job. standing is how many of its pods have succeeded and still exist: those
 // count as members. Others that have succeeded do not come again, nor do indexes that have failed for good.
 func ofJob(job *batchv1.Job, standing int) wish {
-	if ptr.Deref(job.Spec.Suspend, false) {
+	if jobsuspension.IsSuspended(job) {
 		return wish{none: true}
 	}
 	n, _ := podsOf(&job.Spec)

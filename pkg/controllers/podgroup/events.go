@@ -7,6 +7,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -15,7 +16,7 @@ const EventMemberRefused = "MemberRefused"
 
 // turnedAway returns the event that kubelets have refused members; nil if so many were told, or no more have failed
 // than the status says.
-func turnedAway(pg *coscheduling.PodGroup, f facts, told int) *status.Event {
+func turnedAway(pg *coscheduling.PodGroup, f gangstatus.Facts, told int) *status.Event {
 	text := gangstate.TextTurnedAway(f.TurnedAway)
 	if len(f.TurnedAway) <= told || f.Failed <= int(pg.Status.Failed) {
 		return nil
@@ -23,6 +24,6 @@ func turnedAway(pg *coscheduling.PodGroup, f facts, told int) *status.Event {
 	return &status.Event{
 		On:   status.PodGroupReference(coscheduling.Kind.GroupVersion().String(), pg.Namespace, pg.Name, pg.UID),
 		Type: v1.EventTypeWarning, Reason: EventMemberRefused, Action: "Watching",
-		Note: fmt.Sprintf("gang %q: %s", f.key, text),
+		Note: fmt.Sprintf("gang %q: %s", f.Key, text),
 	}
 }

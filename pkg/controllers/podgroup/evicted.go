@@ -6,7 +6,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +17,8 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
@@ -26,7 +27,7 @@ const jobInterval = 10 * time.Second
 
 // endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended,
 // or its Job has, or is gone.
-func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
+func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.Facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
 	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
 	e := queueing.ReadEvicted(value)
 	said := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
@@ -42,8 +43,8 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 		if err != nil || !ended {
 			return reconcile.Result{RequeueAfter: jobInterval}, err
 		}
-		f.ended = true
-		if fields := changes(pg.Status, nextStatus(pg, f, metav1.NewTime(r.clock.Now()))); says && len(fields) > 0 {
+		f.OwnerEnded = true
+		if fields := gangstatus.Changes(pg.Status, gangstatus.Next(pg, f, metav1.NewTime(r.clock.Now()))); says && len(fields) > 0 {
 			return r.write(ctx, pg, fields)
 		}
 	}
@@ -57,7 +58,7 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 }
 
 // isBack reports whether a gang has its minimum of members that were all made after it was evicted.
-func isBack(f facts, e queueing.Evicted) bool {
+func isBack(f gangstatus.Facts, e queueing.Evicted) bool {
 	for _, pod := range f.Pods {
 		if pod.CreationTimestamp.Time.Before(e.At) {
 			return false
@@ -69,9 +70,9 @@ func isBack(f facts, e queueing.Evicted) bool {
 // jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else
 // the one of the name. What another controller made is that one's to end, and to make again.
 func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (bool, error) {
-	if owner := metav1.GetControllerOfNoCopy(pg); owner != nil && owner.Kind == "Job" {
-		name = owner.Name
-	} else if owner != nil || name == "" {
+	if job := objectstate.ControllingJob(pg); job != nil {
+		name = job.Name
+	} else if metav1.GetControllerOfNoCopy(pg) != nil || name == "" {
 		return false, nil
 	}
 	job := &batchv1.Job{}
@@ -82,10 +83,5 @@ func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, na
 	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind != "CronJob" {
 		return false, nil
 	}
-	for _, c := range job.Status.Conditions {
-		if (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == v1.ConditionTrue {
-			return true, nil
-		}
-	}
-	return err != nil, nil
+	return err != nil || objectstate.JobIsOver(job), nil
 }

@@ -15,8 +15,10 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
+	"github.com/lockstep-sh/lockstep/test/helpers/members"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -74,7 +76,7 @@ func TestEndEvicted(t *testing.T) {
 			r := &reconciler{follower: follower{client: builder.Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute + c.later))}}
 			var pods []*v1.Pod
 			for i, created := range c.pods {
-				p := pod(i, "waiting")
+				p := members.Pod(i, "waiting")
 				p.CreationTimestamp = metav1.NewTime(created)
 				pods = append(pods, p)
 			}
@@ -91,19 +93,20 @@ func TestEndEvicted(t *testing.T) {
 func TestEvictedForGood(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for sentence, c := range map[string]struct {
-		owner string // of the PodGroup
-		ended batchv1.JobConditionType
-		want  string
+		api, owner string // of the PodGroup
+		ended      batchv1.JobConditionType
+		want       string
 	}{
-		"its Job makes its pods again":     {"Job", "", v1alpha1.ReasonEvicted},
-		"its Job has failed":               {"Job", batchv1.JobFailed, v1alpha1.ReasonGangIncomplete},
-		"a JobSet makes failed Jobs again": {"JobSet", batchv1.JobFailed, v1alpha1.ReasonEvicted},
-		"it is not known what made them":   {"", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"its Job makes its pods again":     {"batch/v1", "Job", "", v1alpha1.ReasonEvicted},
+		"its Job has failed":               {"batch/v1", "Job", batchv1.JobFailed, v1alpha1.ReasonGangIncomplete},
+		"a JobSet makes failed Jobs again": {"jobset.x-k8s.io/v1alpha2", "JobSet", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"it is not known what made them":   {"", "", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"a Job of another API made them":   {"batch.volcano.sh/v1alpha1", "Job", batchv1.JobFailed, v1alpha1.ReasonEvicted},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}
 			if c.owner != "" {
-				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: c.owner, Name: "train", UID: "o", Controller: new(true)}}
+				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.api, Kind: c.owner, Name: "train", UID: "o", Controller: new(true)}}
 			}
 			pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonEvicted, Message: "for another gang", LastTransitionTime: metav1.NewTime(at)}}
@@ -125,7 +128,7 @@ func (r *reconciler) mustEndEvicted(t *testing.T, pg *coscheduling.PodGroup, pod
 	t.Helper()
 	r.jobs = r.client
 	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
-	f := observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
+	f := gangstatus.Observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
 	result, err := r.endEvicted(t.Context(), pg, f, phase)
 	must.Succeed(t, err)
 	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))

@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 )
 
 // nativeName is the name of the controller of native PodGroups in logs and metrics.
@@ -52,9 +53,9 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if len(pods) == 0 {
 		return reconcile.Result{}, nil
 	}
-	facts := observe(gangstate.Key(request.NamespacedName), gangstate.ReadNative(pg), pods,
+	facts := gangstatus.Observe(gangstate.Key(request.NamespacedName), gangstate.ReadNative(pg), pods,
 		&r.historyOf(request.NamespacedName).History)
-	want := nativeConditions(pg, pods, facts, metav1.NewTime(r.clock.Now()))
+	want := gangstatus.NativeConditions(pg, pods, facts, metav1.NewTime(r.clock.Now()))
 	if equality.Semantic.DeepEqual(pg.Status.Conditions, want) {
 		return reconcile.Result{}, nil
 	}

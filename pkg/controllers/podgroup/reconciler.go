@@ -24,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 )
 
 // settle is how long events of one gang gather before it is reconciled, and so the
@@ -69,13 +70,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	known := r.historyOf(request.NamespacedName)
-	facts := observe(gangstate.Key(request.NamespacedName), wishesOf(pg), pods, &known.History)
-	want := nextStatus(pg, facts, metav1.NewTime(r.clock.Now()))
+	facts := gangstatus.Observe(gangstate.Key(request.NamespacedName), gangstate.ReadPodGroup(pg, &pg.Spec), pods, &known.History)
+	want := gangstatus.Next(pg, facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {
 		want.Conditions = pg.Status.Conditions
 	}
-	fields := changes(pg.Status, want)
+	fields := gangstatus.Changes(pg.Status, want)
 	if len(fields) == 0 {
 		known.turnedAway = len(facts.TurnedAway)
 		return r.endEvicted(ctx, pg, facts, want.Phase)

@@ -11,14 +11,22 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
+	"github.com/lockstep-sh/lockstep/test/helpers/members"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
+
+func statusAfter(pg *coscheduling.PodGroup, pods []*v1.Pod) coscheduling.PodGroupStatus {
+	f := gangstatus.Observe(members.Key, gangstate.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{})
+	return gangstatus.Next(pg, f, metav1.NewTime(members.Epoch))
+}
 
 // What is dropped from the cache is not needed.
 func TestKeptPodsHaveTheFacts(t *testing.T) {
 	words := []string{"waiting", "gated", "claimless", "refused", "expired", "bound", "running", "succeeded", "failed", "turned away"}
 	full := func() []*v1.Pod {
-		return with(pods(words...), func(i int, p *v1.Pod) {
+		return members.With(members.Pods(words...), func(i int, p *v1.Pod) {
 			p.Spec.Priority = ptr.To(int32(i))
 			p.Spec.Containers = []v1.Container{{Name: "main", Image: "image"}}
 			p.Labels[v1alpha1.RoleLabel] = []string{"launcher", "worker"}[i%2]
@@ -27,12 +35,12 @@ func TestKeptPodsHaveTheFacts(t *testing.T) {
 			p.OwnerReferences = []metav1.OwnerReference{{Name: words[i], UID: p.UID, Controller: ptr.To(true)}}
 			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodReady})
 			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "main", State: v1.ContainerState{
-				Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(epoch), Message: "long"}}}}
+				Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(members.Epoch), Message: "long"}}}}
 			if words[i] == "turned away" {
 				p.Status.ContainerStatuses = nil
 			}
 			if i == 5 {
-				p.DeletionTimestamp = ptr.To(metav1.NewTime(epoch))
+				p.DeletionTimestamp = ptr.To(metav1.NewTime(members.Epoch))
 			}
 		})
 	}
@@ -42,7 +50,7 @@ func TestKeptPodsHaveTheFacts(t *testing.T) {
 		must.Succeed(t, err)
 		stripped = append(stripped, s.(*v1.Pod))
 	}
-	pg := group(2, "")
+	pg := members.PodGroup(2, "")
 	if diff := cmp.Diff(statusAfter(pg, full()), statusAfter(pg, stripped)); diff != "" {
 		t.Errorf("status from what is kept (-full +kept):\n%s", diff)
 	}
@@ -65,7 +73,7 @@ func TestIndex(t *testing.T) {
 		"no gang": {func(p *v1.Pod) { p.Labels = nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := pod(0, "waiting")
+			p := members.Pod(0, "waiting")
 			tc.change(p)
 			if diff := cmp.Diff(tc.want, described.Index(p)); diff != "" {
 				t.Errorf("index (-want +got):\n%s", diff)
@@ -75,8 +83,8 @@ func TestIndex(t *testing.T) {
 }
 
 func TestDeepCopy(t *testing.T) {
-	pg := group(2, "")
-	pg.Status = statusAfter(pg, pods("running", "running"))
+	pg := members.PodGroup(2, "")
+	pg.Status = statusAfter(pg, members.Pods("running", "running"))
 	pg.Annotations, pg.Spec.ScheduleTimeoutSeconds = map[string]string{"a": "b"}, ptr.To[int32](3)
 	list := &coscheduling.PodGroupList{Items: []coscheduling.PodGroup{*pg}}
 	copied, ok := list.DeepCopyObject().(*coscheduling.PodGroupList)

@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -29,6 +28,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
@@ -128,7 +128,7 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 		s.Pod = &migration.Pod{
 			UID: pod.UID, Node: pod.Spec.NodeName, Ending: pod.DeletionTimestamp != nil,
 			Controlled: metav1.GetControllerOf(pod) != nil,
-			Ended:      podutil.IsPodTerminal(pod), Successors: migration.Successors(pod),
+			Ended:      objectstate.HasEnded(pod), Successors: migration.Successors(pod),
 		}
 		if grace := pod.DeletionGracePeriodSeconds; grace != nil {
 			s.Pod.Grace = time.Duration(min(*grace, longestGrace)) * time.Second

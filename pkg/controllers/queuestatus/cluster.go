@@ -14,20 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // cluster is what the status of all queues is computed from.
@@ -229,7 +228,7 @@ func (c *cluster) tree() map[string]share.Queue {
 // demandOf returns how far the request of a pod counts while it waits. Its status shows whether the scheduler
 // found its gang incomplete: then it asks for nothing yet.
 func demandOf(pod *v1.Pod) queueing.DemandScope {
-	if c := status.WaitCondition(pod); c != nil && (v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut) {
+	if c := objectstate.WaitCondition(pod); c != nil && (v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut) {
 		return queueing.Hopeless
 	}
 	return queueing.Full
@@ -237,13 +236,13 @@ func demandOf(pod *v1.Pod) queueing.DemandScope {
 
 // foreign reports whether a pod has part of a node and is not of a scheduler that uses queues.
 func (c *cluster) foreign(pod *v1.Pod) bool {
-	return !c.schedulers[pod.Spec.SchedulerName] && pod.Spec.NodeName != "" && !podutil.IsPodTerminal(pod)
+	return !c.schedulers[pod.Spec.SchedulerName] && objectstate.OccupiesNode(pod)
 }
 
 // counts reports whether a pod is counted in its queue: with gates it asks for nothing yet, nor where it cannot
 // be scheduled as it is.
 func (c *cluster) counts(pod *v1.Pod) bool {
-	return c.schedulers[pod.Spec.SchedulerName] && !podutil.IsPodTerminal(pod) && len(pod.Spec.SchedulingGates) == 0 &&
+	return c.schedulers[pod.Spec.SchedulerName] && !objectstate.HasEnded(pod) && len(pod.Spec.SchedulingGates) == 0 &&
 		gangstate.CheckPod(pod) == nil
 }
 

@@ -47,7 +47,8 @@ func (c *cluster) jobs() jobs {
 // addGang adds what waits of a gang: what it lacks of its minimum, with the gangs that start together with it, or else
 // its pods one by one.
 func (c *cluster) addGang(all jobs, as member, pods []*v1.Pod) {
-	is := gangstate.Observe(as.gang, c.groups[as.gang].Object(), pods, &gangstate.History{})
+	object := c.groups[as.gang].Object()
+	is := gangstate.Observe(as.gang, object, pods, gangstate.RecordedHistory(object))
 	waiting := slices.DeleteFunc(is.Pods, func(pod *v1.Pod) bool { return !c.waits(pod) })
 	lacks := is.Stage.Min - is.Bound.N
 	if lacks <= 0 {

@@ -32,6 +32,7 @@ func TestTooLarge(t *testing.T) {
 		"a NonStrict gang, which holds a part of it, has": {gangstate.PodGroupDescription{Min: 3, Annotations: map[string]string{v1alpha1.ModeAnnotation: v1alpha1.ModeNonStrict}}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
 		"gangs that start together are above it together": {gangstate.PodGroupDescription{Min: 1}, []*v1.Pod{podOf("1", "3", in("a"), at("g"), grouped), podOf("2", "3", in("a"), at("h"), grouped)}, []string{"a: 0/0/6 0% 0+2", "b: 8/0/8 0% 0+1"}},
 		"unless part of them has begun":                   {gangstate.PodGroupDescription{Min: 2}, []*v1.Pod{podOf("1", "1", in("a"), at("g"), grouped, bound), podOf("2", "3", in("a"), at("g"), grouped), podOf("3", "3", in("a"), at("h"), grouped), podOf("4", "3", in("a"), at("h"), grouped)}, []string{"a: 4/1/10 12.5% 1+1", "b: 4/0/8 0% 0+1"}},
+		"unless members have succeeded that are gone":     {gangstate.PodGroupDescription{Min: 4, Succeeded: 1}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
 		"members beyond a minimum that runs are single":   {gangstate.PodGroupDescription{Min: 1}, append(three(at("g")), podOf("0", "1", in("a"), at("g"), bound)), []string{"a: 4/1/7 12.5% 1+0", "b: 4/0/8 0% 0+1"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

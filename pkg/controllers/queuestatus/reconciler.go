@@ -191,7 +191,8 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 			return fmt.Errorf("listing PodGroups of the community: %w", err)
 		}
 		for i := range list.Items {
-			c.addGroup(gangstate.Community, &list.Items[i], gangstate.ReadPodGroup(&list.Items[i], &list.Items[i].Spec))
+			group := &list.Items[i]
+			c.addGroup(gangstate.Community, group, gangstate.ReadStatus(group, &group.Spec, &group.Status.PodGroupStatus))
 		}
 	}
 	for key, groups := range c.groups {

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -187,7 +187,7 @@ func allQueues(context.Context, client.Object) []reconcile.Request {
 }
 
 func podDiffers(a, b *v1.Pod) bool {
-	return a.UID != b.UID || podutil.IsPodTerminal(a) != podutil.IsPodTerminal(b) || a.Spec.NodeName != b.Spec.NodeName ||
+	return a.UID != b.UID || objectstate.HasEnded(a) != objectstate.HasEnded(b) || a.Spec.NodeName != b.Spec.NodeName ||
 		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
 		demandOf(a) != demandOf(b) ||
 		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] || !maps.Equal(a.Annotations, b.Annotations) ||

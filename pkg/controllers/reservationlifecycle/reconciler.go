@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -19,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -116,7 +116,7 @@ func consumer(pod *v1.Pod) (reservationstate.Consumer, bool) {
 	requests[v1.ResourcePods] = 1
 	return reservationstate.Consumer{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Created: pod.CreationTimestamp.Time,
-		Index: use.Index, Node: pod.Spec.NodeName, Requests: requests, Ended: podutil.IsPodTerminal(pod),
+		Index: use.Index, Node: pod.Spec.NodeName, Requests: requests, Ended: objectstate.HasEnded(pod),
 	}, true
 }
 
@@ -129,7 +129,7 @@ func (r *reconciler) node(ctx context.Context, name string) (state reservationst
 	switch {
 	case err == nil && node.Spec.Unschedulable:
 		return reservationstate.NodeCordoned, true, nil
-	case err == nil && notReady(&node):
+	case err == nil && !objectstate.IsReady(&node):
 		return reservationstate.NodeNotReady, true, nil
 	case err == nil || !apierrors.IsNotFound(err):
 		return reservationstate.NodeThere, true, err

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -145,7 +145,7 @@ func podDiffers(a, b *v1.Pod) bool {
 		return false
 	}
 	return a.UID != b.UID || a.Annotations[key] != b.Annotations[key] || a.Spec.NodeName != b.Spec.NodeName ||
-		podutil.IsPodTerminal(a) != podutil.IsPodTerminal(b) ||
+		objectstate.HasEnded(a) != objectstate.HasEnded(b) ||
 		!equality.Semantic.DeepEqual(resource.Requests(a), resource.Requests(b))
 }
 
@@ -166,12 +166,5 @@ func heldOn(reader client.Reader) handler.MapFunc {
 
 // nodeDiffers reports whether a node takes pods no more, or again.
 func nodeDiffers(was, is *v1.Node) bool {
-	return was.Spec.Unschedulable != is.Spec.Unschedulable || notReady(was) != notReady(is)
-}
-
-// notReady reports whether a node is cut off or has died. The taints say so; the cache has no conditions.
-func notReady(node *v1.Node) bool {
-	return slices.ContainsFunc(node.Spec.Taints, func(t v1.Taint) bool {
-		return t.Key == v1.TaintNodeNotReady || t.Key == v1.TaintNodeUnreachable
-	})
+	return was.Spec.Unschedulable != is.Spec.Unschedulable || objectstate.IsReady(was) != objectstate.IsReady(is)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // again is how long after a write that conflicted the next one comes.
@@ -41,7 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	annotation, want := w.says(pg)
 	is := pg.Annotations[annotation]
-	ours, _ := objects.Wrote(pg.ManagedFields, fieldpath.MakePathOrDie("metadata", "annotations", annotation))
+	ours := slices.Contains(objectstate.Writers(pg.ManagedFields, fieldpath.MakePathOrDie("metadata", "annotations", annotation)), objects.FieldOwner)
 	if is == want || is != "" && !ours {
 		return reconcile.Result{}, nil
 	}

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Frees reports whether an event is that a pod has left its node, or takes less of it.
@@ -28,8 +28,7 @@ func Ends(before, after any) bool {
 	if old == nil || pod == nil || old.DeletionTimestamp != nil || pod.DeletionTimestamp == nil {
 		return false
 	}
-	_, evicting := podutil.GetPodCondition(&pod.Status, v1alpha1.PodEvicting)
-	return evicting == nil || evicting.Status != v1.ConditionTrue
+	return !objectstate.IsBeingEvicted(pod)
 }
 
 // NodeHelps reports whether a change of a node may let a pod fit that did not. Of

@@ -11,13 +11,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
 // Pod keeps what queues and Reservations need to know of any pod, and what the status of a gang follows from. The
@@ -40,7 +40,7 @@ func Pod(object any) (any, error) {
 	} else {
 		addSingle(kept, pod)
 	}
-	if !podutil.IsPodTerminal(pod) {
+	if !objectstate.HasEnded(pod) {
 		kept.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: resource.Requests(pod)}}}
 	}
 	return kept, nil
@@ -80,7 +80,7 @@ func addSingle(kept, pod *v1.Pod) {
 		annotations = append(annotations, v1alpha1.GangAnnotation)
 	}
 	kept.Labels, kept.Annotations = only(pod.Labels, v1alpha1.QueueLabel), only(pod.Annotations, annotations...)
-	if c := status.WaitCondition(pod); c != nil {
+	if c := objectstate.WaitCondition(pod); c != nil {
 		kept.Status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status, Reason: c.Reason}}
 	}
 }
@@ -143,7 +143,7 @@ func Job(object any) (any, error) {
 		Status: batchv1.JobStatus{Succeeded: job.Status.Succeeded, FailedIndexes: job.Status.FailedIndexes},
 	}
 	kept.Generation, kept.Labels, kept.Annotations = job.Generation, keys.Under(job.Labels), keys.Under(job.Annotations)
-	if _, evicted := job.Annotations[v1alpha1.EvictedAnnotation]; evicted {
+	if jobsuspension.IsMarked(job) {
 		kept.DeletionTimestamp, kept.Status.Conditions = job.DeletionTimestamp, job.Status.Conditions
 		kept.Status.Active, kept.Status.Terminating = job.Status.Active, job.Status.Terminating
 	}

@@ -274,6 +274,9 @@ func (w *planState) sweep(ctx context.Context, v *whatif.View, class int, scope 
 // operation names the planner's goroutines in kube-scheduler's metrics.
 const operation = "Plan"
 
+// reasonExcluded is why a node is refused that no plugin's PreFilter leaves to a pod.
+const reasonExcluded = "excluded by PreFilter result"
+
 // minChunk keeps each round worth starting goroutines.
 const minChunk = 64
 
@@ -284,7 +287,7 @@ func (w *planState) filter(ctx context.Context, v *whatif.View, class int, nodes
 		info := w.tx.Node(node)
 		if !v.Allows(info) {
 			w.never[slot{class, node}] = true
-			w.recordRefusal(node, "excluded by PreFilter result")
+			w.recordRefusal(node, reasonExcluded)
 			continue
 		}
 		if w.volumeSlots(class, node) == 0 {

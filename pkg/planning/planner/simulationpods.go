@@ -46,7 +46,7 @@ func (r *Simulation) CheckPod(ctx context.Context, pod *v1.Pod, node int) *fwk.S
 	case !status.IsSuccess():
 		return status
 	case !view.Allows(r.Node(node)):
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "excluded by PreFilter result")
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reasonExcluded)
 	}
 	return r.Transaction.Fits(ctx, view, node)
 }

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -71,12 +72,12 @@ func inOrder(pods []*v1.Pod) (members, describers []*member) {
 		if !known[pod.UID] {
 			known[pod.UID] = true
 			members = append(members, newMember(pod))
-			unfinished = unfinished || !hasEnded(pod)
+			unfinished = unfinished || !objectstate.HasEnded(pod)
 		}
 	}
 	slices.SortFunc(members, compareMembers)
 	for _, m := range members {
-		if describes, _ := m.listen(); describes && !(unfinished && hasEnded(m.pod)) {
+		if describes, _ := m.listen(); describes && !(unfinished && objectstate.HasEnded(m.pod)) {
 			describers = append(describers, m)
 		}
 	}
@@ -84,15 +85,11 @@ func inOrder(pods []*v1.Pod) (members, describers []*member) {
 	return members, describers
 }
 
-func hasEnded(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
 func (f *Facts) count(history *History) {
 	var succeeded Count
 	filled := map[seat]bool{}
 	for _, pod := range f.Pods {
-		if at := seatOf(pod); at.series != "" && !hasEnded(pod) {
+		if at := seatOf(pod); at.series != "" && !objectstate.HasEnded(pod) {
 			filled[at] = true
 		}
 	}
@@ -100,7 +97,7 @@ func (f *Facts) count(history *History) {
 		role := roleOf(pod)
 		switch {
 		case history.replaces(originOf(pod)): // it goes
-		case !hasEnded(pod):
+		case !objectstate.HasEnded(pod):
 			f.countUnfinished(pod, role)
 		case !history.Includes(pod):
 		case pod.Status.Phase == v1.PodSucceeded:

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // TestSetWithAnotherMinimum: the template of a StatefulSet got another minimum, and w-0 was made again. The first in
@@ -59,7 +60,7 @@ func TestMembersBeingDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, now := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
 			for _, pod := range c.pods {
-				if now[pod.UID] = pod; !hasEnded(pod) {
+				if now[pod.UID] = pod; !objectstate.HasEnded(pod) {
 					s.ObservePod(pod, start)
 				}
 			}
@@ -153,13 +154,13 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		}
 		for range 1 + random.IntN(12) {
 			pod := randomPod(random, fmt.Sprintf("p-%d", random.IntN(12)))
-			if was := pods[pod.UID]; was != nil && (hasEnded(was) || was.Spec.NodeName != "" || was.DeletionTimestamp != nil) {
+			if was := pods[pod.UID]; was != nil && (objectstate.HasEnded(was) || was.Spec.NodeName != "" || was.DeletionTimestamp != nil) {
 				continue // it does not come back
 			} else if was != nil { // these do not change
 				pod.CreationTimestamp, pod.Spec.Priority, pod.OwnerReferences = was.CreationTimestamp, was.Spec.Priority, was.OwnerReferences
 			}
 			pods[pod.UID] = pod
-			if hasEnded(pod) {
+			if objectstate.HasEnded(pod) {
 				s.PodEnded(pod.UID, start)
 			}
 			if pod.Status.Phase != v1.PodFailed {
@@ -184,7 +185,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		bound := g.runningOrSucceeded()
 		known := seen{Spec: g.asked, Min: g.spec.Min, Succeeded: g.succeeded().N, Members: bound.plus(g.coming), Bound: bound, Aside: g.aside()}
 		for _, pod := range f.Pods {
-			if !hasEnded(pod) {
+			if !objectstate.HasEnded(pod) {
 				observed.Order = append(observed.Order, pod.Name)
 			}
 		}

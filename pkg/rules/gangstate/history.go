@@ -6,11 +6,26 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // History is the incarnation of a gang for callers that look at all its pods now and then. The zero History has seen
 // none. It is not safe for concurrent use.
-type History struct{ incarnation }
+type History struct {
+	incarnation
+	// recorded is how many members ran to success, as another who has seen them says.
+	recorded int
+}
+
+// RecordedHistory returns the history of a gang for one look at its pods by a reader, who has seen none before: as many
+// members ran to success as its PodGroup says. Of what role those are that are gone is not known.
+func RecordedHistory(object *PodGroupDescription) *History {
+	if object == nil {
+		return &History{}
+	}
+	return &History{recorded: object.Succeeded}
+}
 
 // See records all pods of the gang, except those that are being deleted and have not succeeded. madeFor is the owner
 // for which the PodGroup was made; empty for none.
@@ -20,7 +35,7 @@ func (h *History) See(pods []*v1.Pod, madeFor types.UID) {
 	}
 	h.setMadeFor(madeFor)
 	for _, pod := range pods {
-		if !hasEnded(pod) {
+		if !objectstate.HasEnded(pod) {
 			h.issue(originOf(pod))
 		}
 	}
@@ -75,6 +90,7 @@ func (h *History) Gone() Count {
 	if len(h.unfinished) == 0 {
 		return Count{}
 	}
-	_, gone := h.counted()
+	all, gone := h.counted()
+	gone.N += max(0, h.recorded-all.N)
 	return gone
 }

@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
 // history is a second incarnation, computed from all that ever lived in it.
@@ -141,7 +143,7 @@ func TestJobsOfAJobSet(t *testing.T) {
 	of := func(job, attempt string, created time.Time) *v1.Pod {
 		p := podOf("p", owned(job))
 		p.CreationTimestamp = metav1.NewTime(created)
-		p.Labels = map[string]string{jobSetUID: "set", jobSetAttempt: attempt}
+		p.Labels = map[string]string{v1alpha1.JobSetUIDLabel: "set", jobSetAttempt: attempt}
 		return p
 	}
 	l := newIncarnation()

@@ -3,7 +3,6 @@ package gangstate
 import (
 	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -97,11 +97,7 @@ func (m *member) dying() bool { return m.pod.DeletionTimestamp != nil }
 func (m *member) leaving() bool { return m.state == Bound && !m.lives() }
 
 // evicting reports whether its eviction has begun: the scheduler is about to delete it.
-func (m *member) evicting() bool {
-	return slices.ContainsFunc(m.pod.Status.Conditions, func(c v1.PodCondition) bool {
-		return c.Type == v1alpha1.PodEvicting && c.Status == v1.ConditionTrue
-	})
-}
+func (m *member) evicting() bool { return objectstate.IsBeingEvicted(m.pod) }
 
 // runs reports whether it is on its node, or on its way there.
 func (m *member) runs() bool { return m.state == Released || m.state == Bound }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +26,7 @@ type index struct {
 }
 
 // seriesIndexes are the labels that number the pods of one controller.
-var seriesIndexes = [...]string{"batch.kubernetes.io/job-completion-index", v1alpha1.TrainingReplicaIndexLabel, "apps.kubernetes.io/pod-index"}
+var seriesIndexes = [...]string{batchv1.JobCompletionIndexAnnotation, v1alpha1.TrainingReplicaIndexLabel, appsv1.PodIndexLabel}
 
 // memberIndex is what the number of a member may be, under any key.
 var memberIndex = keys.ValueOf(v1alpha1.NetworkTopologyIndexAnnotation)

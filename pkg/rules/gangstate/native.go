@@ -35,6 +35,16 @@ func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *P
 	}
 }
 
+// ReadStatus reads what a community PodGroup says, and how many members ran to success by its status: for readers, who
+// do not see those that are gone.
+func ReadStatus(object metav1.Object, spec *communityv1alpha1.PodGroupSpec, status *communityv1alpha1.PodGroupStatus) *PodGroupDescription {
+	o := ReadPodGroup(object, spec)
+	if status.Phase != communityv1alpha1.PodGroupFinished && status.Phase != communityv1alpha1.PodGroupFailed {
+		o.Succeeded = int(status.Succeeded)
+	}
+	return o
+}
+
 // ReadNative reads what a native PodGroup says. What is not understood is among the problems; if it
 // would be wrong to ignore it, no pod of the PodGroup is scheduled for that reason.
 func ReadNative(pg *schedulingv1beta1.PodGroup) *PodGroupDescription {

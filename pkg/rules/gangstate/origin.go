@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // What is read from a pod about where it comes from is all here:
@@ -42,11 +43,8 @@ const creationSlack = 5
 // leaderIndex is the index of the leader of a group of a LeaderWorkerSet.
 const leaderIndex = "0"
 
-// Labels that JobSet gives to pods.
-const (
-	jobSetUID     = "jobset.sigs.k8s.io/jobset-uid"
-	jobSetAttempt = "jobset.sigs.k8s.io/restart-attempt"
-)
+// jobSetAttempt is a label that JobSet gives to pods.
+const jobSetAttempt = "jobset.sigs.k8s.io/restart-attempt"
 
 // originOf reads where a pod comes from.
 func originOf(pod *v1.Pod) origin {
@@ -59,11 +57,11 @@ func originOf(pod *v1.Pod) origin {
 		case OwnerJob:
 			o.object = o.controller
 		case OwnerJobSet:
-			o.object = types.UID(pod.Labels[jobSetUID])
+			o.object = types.UID(pod.Labels[v1alpha1.JobSetUIDLabel])
 		case OwnerLeaderWorkerSet: // its pods do not have it
 		}
 	}
-	if set := pod.Labels[jobSetUID]; set != "" {
+	if set := pod.Labels[v1alpha1.JobSetUIDLabel]; set != "" {
 		attempt := pod.Labels[jobSetAttempt]
 		o.controller = types.UID(set + "/" + attempt)
 		if n, err := strconv.ParseUint(attempt, 10, 31); err == nil {
@@ -102,6 +100,5 @@ func RanToSuccess(pod *v1.Pod) bool {
 	if pod.Status.Phase != v1.PodSucceeded {
 		return false
 	}
-	ref := metav1.GetControllerOfNoCopy(pod)
-	return pod.DeletionTimestamp == nil || ref != nil && isJob(ref) && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
+	return pod.DeletionTimestamp == nil || objectstate.ControllingJob(pod) != nil && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }

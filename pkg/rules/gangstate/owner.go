@@ -3,7 +3,6 @@ package gangstate
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -81,14 +81,10 @@ func ownerBy(pod *v1.Pod, parts bool) (Owner, bool) {
 		part := pod.Labels[v1alpha1.ReplicatedJobNameLabel]
 		return Owner{OwnerJobSet, name, part}, isLabel(part)
 	}
-	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil && isJob(ref) {
+	if ref := objectstate.ControllingJob(pod); ref != nil {
 		return Owner{Kind: OwnerJob, Name: ref.Name}, true
 	}
 	return Owner{}, false
-}
-
-func isJob(ref *metav1.OwnerReference) bool {
-	return ref.Kind == string(OwnerJob) && strings.HasPrefix(ref.APIVersion, "batch/")
 }
 
 // isLabel reports whether a text can be the name of an object without dots. It is called for every

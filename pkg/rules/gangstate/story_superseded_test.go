@@ -20,7 +20,7 @@ func byGroup(index string) func(*v1.Pod) {
 
 // inAttempt makes a pod one of an attempt of a JobSet.
 func inAttempt(attempt string) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Labels[jobSetUID], p.Labels[jobSetAttempt] = "uid", attempt }
+	return func(p *v1.Pod) { p.Labels[v1alpha1.JobSetUIDLabel], p.Labels[jobSetAttempt] = "uid", attempt }
 }
 
 // bySet puts such a pod in the gang set.
@@ -130,7 +130,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 			play: func(c *cluster) {
 				c.describe("set", &PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
-				c.add(podsNamed("b", 2, bySet("3"), labeled(jobSetUID, "other"))...)
+				c.add(podsNamed("b", 2, bySet("3"), labeled(v1alpha1.JobSetUIDLabel, "other"))...)
 				c.outcome("both came")
 			},
 			want: []string{"both came: a/set 4 bound"},
@@ -200,8 +200,8 @@ func checkSuperseded(g *gang, fail func(string, ...any)) {
 			fail("pod %s is replaced: %t", uid, m.replaced)
 		}
 		for _, other := range g.members {
-			set := m.pod.Labels[jobSetUID]
-			if set != "" && set == other.pod.Labels[jobSetUID] && attempt(m) < attempt(other) && !m.replaced {
+			set := m.pod.Labels[v1alpha1.JobSetUIDLabel]
+			if set != "" && set == other.pod.Labels[v1alpha1.JobSetUIDLabel] && attempt(m) < attempt(other) && !m.replaced {
 				fail("pod %s is not superseded, and pod %s is of the next attempt", uid, other.uid())
 			}
 		}

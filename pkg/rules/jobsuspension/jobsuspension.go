@@ -12,12 +12,12 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // FieldManager is the field manager by which Jobs are suspended.
@@ -41,10 +41,9 @@ func Refusal(job *batchv1.Job) string {
 	switch {
 	case job.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case ptr.Deref(job.Spec.Suspend, false):
+	case IsSuspended(job):
 		return "it is suspended already"
-	case isTrue(job, batchv1.JobComplete), isTrue(job, batchv1.JobFailed), isTrue(job, batchv1.JobFailureTarget),
-		isTrue(job, batchv1.JobSuccessCriteriaMet):
+	case objectstate.JobIsOver(job):
 		return "it has finished"
 	default:
 		return managedByOther(job)
@@ -65,11 +64,18 @@ func managedByOther(job *batchv1.Job) string {
 	return ""
 }
 
-// IsSuspendedByEviction reports whether a Job is suspended by an eviction.
-func IsSuspendedByEviction(job *batchv1.Job) bool {
-	_, marked := job.Annotations[v1alpha1.EvictedAnnotation]
-	return marked && ptr.Deref(job.Spec.Suspend, false)
+// IsSuspended reports whether a Job is suspended, by whomever.
+func IsSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
+
+// IsMarked reports whether an eviction has suspended a Job, and it has not been looked after since: it may have been
+// resumed by others.
+func IsMarked(job metav1.Object) bool {
+	_, marked := job.GetAnnotations()[v1alpha1.EvictedAnnotation]
+	return marked
 }
+
+// IsSuspendedByEviction reports whether a Job is suspended by an eviction.
+func IsSuspendedByEviction(job *batchv1.Job) bool { return IsMarked(job) && IsSuspended(job) }
 
 // Suspend returns the merge patch that suspends a Job as it was read.
 func Suspend(job *batchv1.Job, eviction Eviction) ([]byte, error) {
@@ -112,22 +118,21 @@ const (
 
 // Next returns what is to be done with a Job; with Wait, until when, zero for until it changes; with Leave, why.
 func Next(job *batchv1.Job, now time.Time) (step Step, until time.Time, why string) {
-	value, marked := job.Annotations[v1alpha1.EvictedAnnotation]
-	if !marked || job.DeletionTimestamp != nil {
+	if !IsMarked(job) || job.DeletionTimestamp != nil {
 		return None, time.Time{}, ""
 	}
-	if !ptr.Deref(job.Spec.Suspend, false) {
+	if !IsSuspended(job) {
 		return Leave, time.Time{}, "it was resumed"
 	}
 	if why := cmp.Or(managedByOther(job), suspendedByOther(job)); why != "" {
 		return Leave, time.Time{}, why
 	}
-	if !isTrue(job, batchv1.JobSuspended) || job.Status.Active > 0 {
+	if objectstate.JobCondition(job, batchv1.JobSuspended) == nil || job.Status.Active > 0 {
 		return Wait, time.Time{}, "" // the Job controller has not seen it, or not deleted all pods
 	}
 	if job.Status.Terminating != nil && *job.Status.Terminating > 0 {
 		var e Eviction
-		if err := json.Unmarshal([]byte(value), &e); err == nil && now.Before(e.Until) {
+		if err := json.Unmarshal([]byte(job.Annotations[v1alpha1.EvictedAnnotation]), &e); err == nil && now.Before(e.Until) {
 			return Wait, e.Until, ""
 		}
 	}
@@ -145,25 +150,10 @@ func (s Step) Patch(job *batchv1.Job) ([]byte, error) {
 // suspendedByOther returns who else wrote that a Job is suspended, as far as its field managers are known; empty for
 // nobody.
 func suspendedByOther(job *batchv1.Job) string {
-	path := fieldpath.MakePathOrDie("spec", "suspend")
-	for i := range job.ManagedFields {
-		entry := &job.ManagedFields[i]
-		if entry.Manager == FieldManager || entry.FieldsV1 == nil {
-			continue
-		}
-		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err == nil && fields.Has(path) {
-			return fmt.Sprintf("%q has suspended it", entry.Manager)
+	for _, writer := range objectstate.Writers(job.ManagedFields, fieldpath.MakePathOrDie("spec", "suspend")) {
+		if writer != FieldManager {
+			return fmt.Sprintf("%q has suspended it", writer)
 		}
 	}
 	return ""
-}
-
-func isTrue(job *batchv1.Job, kind batchv1.JobConditionType) bool {
-	for i := range job.Status.Conditions {
-		if c := &job.Status.Conditions[i]; c.Type == kind {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
 }

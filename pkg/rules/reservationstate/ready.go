@@ -104,10 +104,15 @@ func (l *snapshot) textLost(r *v1alpha1.Reservation) string {
 		textNames("node", l.lost), len(l.lost), Replicas(r), len(l.placements)-l.spent)
 }
 
+// TextNotStarted says that the start of a Reservation has not come.
+func TextNotStarted(start time.Time) string {
+	return fmt.Sprintf("nothing is held before spec.startTime, %s", textTime(start))
+}
+
 // textAwaited says what it waits for.
 func (l *snapshot) textAwaited(r *v1alpha1.Reservation, now time.Time) string {
 	if start := Start(r); now.Before(start) {
-		return fmt.Sprintf("nothing is held before spec.startTime, %s", textTime(start))
+		return TextNotStarted(start)
 	}
 	why := "condition Scheduled tells why"
 	if at := untriedAt(r); !at.IsZero() && !now.Before(at) {

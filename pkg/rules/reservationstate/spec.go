@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -53,6 +54,12 @@ func OpenTo(r *v1alpha1.Reservation, namespace string) bool {
 			(o.LabelSelector == nil || cmp.Or(o.Namespace, Namespace(r)) == namespace) &&
 			(o.PodGroup == "" || group == namespace)
 	})
+}
+
+// NamedBy returns the Reservation that a pod names, and goes to or nowhere. An empty name counts: it is that of none.
+func NamedBy(pod *v1.Pod) (name string, named bool) {
+	name, named = pod.Annotations[v1alpha1.ReservationAnnotation]
+	return name, named
 }
 
 // Ended reports whether a phase is final. Nothing is held for a Reservation that has ended.

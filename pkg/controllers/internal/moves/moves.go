@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Retry is how soon to look again at what was changed just now, or had changed since it was read.
@@ -120,7 +120,7 @@ func Node(ctx context.Context, live client.Reader, name string) (node *v1.Node, 
 		return nil, "", fmt.Errorf("reading node %s: %w", name, err)
 	case node.Spec.Unschedulable:
 		return nil, fmt.Sprintf("node %s is cordoned", name), nil
-	case !migration.Ready(node):
+	case !objectstate.IsReady(node):
 		return nil, fmt.Sprintf("node %s is not ready", name), nil
 	}
 	return node, "", nil

@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -68,24 +67,4 @@ func Collect(ctx context.Context, c client.Client, object client.Object, ended *
 	}
 	klog.FromContext(ctx).V(2).Info("Deleted what has ended", "object", klog.KObj(object), "ended", ended.Time)
 	return 0, nil
-}
-
-// Wrote reports whether a controller of this project wrote a field as it stands, alone or in the same words as another
-// writer; known is false where the field managers do not show the writer.
-func Wrote(managers []metav1.ManagedFieldsEntry, path fieldpath.Path) (ours, known bool) {
-	for i := range managers {
-		entry := &managers[i]
-		if entry.FieldsV1 == nil {
-			continue
-		}
-		fields := fieldpath.NewSet()
-		if err := fields.FromJSON(entry.FieldsV1.GetRawReader()); err != nil || !fields.Has(path) {
-			continue
-		}
-		if entry.Manager == FieldOwner {
-			return true, true
-		}
-		known = true
-	}
-	return false, known
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -41,18 +44,18 @@ func OwnerByUID(pod *v1.Pod) v1alpha1.ReservationOwner {
 
 // ranks are the labels that tell a pod from others of its controller. Its successor has the same.
 var ranks = []string{
-	"apps.kubernetes.io/pod-index", "batch.kubernetes.io/job-completion-index", "statefulset.kubernetes.io/pod-name", "training.kubeflow.org/replica-index",
-	"training.kubeflow.org/replica-type",
+	appsv1.PodIndexLabel, batchv1.JobCompletionIndexAnnotation, appsv1.StatefulSetPodNameLabel, v1alpha1.TrainingReplicaIndexLabel,
+	v1alpha1.TrainingReplicaTypeLabel,
 }
 
 // places are the labels that identify a pod of an operator that recreates the controllers of its pods when it
 // restarts a group: a successor is known by these, and not by its controller. The first names the owner.
 var places = [][]string{
 	{
-		"jobset.sigs.k8s.io/jobset-name", "jobset.sigs.k8s.io/jobset-uid", "jobset.sigs.k8s.io/replicatedjob-name", "jobset.sigs.k8s.io/job-index",
-		"batch.kubernetes.io/job-completion-index",
+		v1alpha1.JobSetNameLabel, v1alpha1.JobSetUIDLabel, v1alpha1.ReplicatedJobNameLabel, "jobset.sigs.k8s.io/job-index",
+		batchv1.JobCompletionIndexAnnotation,
 	},
-	{"leaderworkerset.sigs.k8s.io/name", "leaderworkerset.sigs.k8s.io/group-index", "leaderworkerset.sigs.k8s.io/worker-index"},
+	{v1alpha1.LeaderWorkerSetNameLabel, v1alpha1.LeaderWorkerGroupLabel, v1alpha1.LeaderWorkerIndexLabel},
 }
 
 // Successors returns the pods that may use the target at the eviction: those of the same controller, and of the same
@@ -114,7 +117,7 @@ func SuccessorOf(m *v1alpha1.PodMigration, pods []v1.Pod) (found *Successor) {
 	alike := m.Status.Successors != nil && len(m.Status.Successors.MatchLabels) == 0
 	for i := range pods {
 		pod := &pods[i]
-		ended := pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+		ended := pod.DeletionTimestamp != nil || objectstate.HasEnded(pod)
 		before := alike && pod.CreationTimestamp.Time.Before(gone.LastTransitionTime.Time)
 		switch {
 		case ended || pod.UID == m.Spec.PodUID || !mayUse(pod, m):
@@ -155,11 +158,6 @@ func WhyNot(r *v1alpha1.Reservation) string {
 		}
 	}
 	return ""
-}
-
-// Ready reports whether a node is ready, or says nothing about it.
-func Ready(node *v1.Node) bool {
-	return !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool { return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue })
 }
 
 // TemplateOf returns a template that asks of the scheduler what a pod asks, and never preempts.

@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	v1 "k8s.io/api/core/v1"
@@ -12,9 +12,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
-// Standing is the state of a gang as far as the API shows it. For a gang with a PodGroup it is what the controller
+// Status is the state of a gang as far as the API shows it. For a gang with a PodGroup it is what the controller
 // writes into its status.
-type Standing struct {
+type Status struct {
 	// Spec is what the gang asks for, without what depends on the scheduler's configuration.
 	Spec gangstate.Spec
 	// Queue is the queue that its PodGroups name; empty for none.
@@ -29,17 +29,18 @@ type Standing struct {
 	Reason, Message string
 }
 
-// StandingOf returns the state of a gang, by all its pods and the PodGroups of its name, each of which may be nil.
-func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1beta1.PodGroup,
-	pods []*v1.Pod) Standing {
+// Of returns the state of a gang, by all its pods and the PodGroups of its name, each of which may be nil.
+func Of(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1beta1.PodGroup,
+	pods []*v1.Pod) Status {
 	var groups gangstate.PodGroups
 	if group != nil {
-		groups[gangstate.Community] = wishesOf(group)
+		groups[gangstate.Community] = gangstate.ReadStatus(group, &group.Spec, &group.Status.PodGroupStatus)
 	}
 	if native != nil {
 		groups[gangstate.Native] = gangstate.ReadNative(native)
 	}
-	f := observe(key, groups.Object(), pods, &gangstate.History{})
+	object := groups.Object()
+	f := Observe(key, object, pods, gangstate.RecordedHistory(object))
 	c, was := scheduled(f), schedulingv1alpha1.PodGroupPhase("")
 	f.quote(&c)
 	switch {
@@ -52,7 +53,7 @@ func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedul
 		}
 	case native != nil:
 		was = phaseBefore(native)
-		stored := meta.FindStatusCondition(nativeConditions(native, nil, f, metav1.Time{}),
+		stored := meta.FindStatusCondition(NativeConditions(native, nil, f, metav1.Time{}),
 			schedulingv1beta1.PodGroupInitiallyScheduled)
 		if stored != nil && stored.Status == metav1.ConditionFalse { // once true, it stays true
 			c = *stored
@@ -62,7 +63,7 @@ func StandingOf(key gangstate.Key, group *coscheduling.PodGroup, native *schedul
 	if group != nil && cleanedUp(group.Status, f) {
 		phase = was
 	}
-	return Standing{
+	return Status{
 		Spec: f.Spec, Queue: groups.Facts().Queue, Phase: phase, Minimum: f.Stage.Min,
 		Members: f.Members.N, Bound: f.Bound.N,
 		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),

@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	"slices"
@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -80,14 +81,30 @@ func TestHistory(t *testing.T) {
 		"nothing is left": {seen: [][]*v1.Pod{all, rest, nil}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			history, f := &gangstate.History{}, facts{}
-			object := wishesOf(group(4, ""))
-			object.Owner = c.madeFor
-			for _, list := range c.seen {
-				f = observe(key, object, list, history)
+			history, f := &gangstate.History{}, Facts{}
+			pg := group(4, "")
+			if c.madeFor != "" {
+				pg.Labels = map[string]string{gangstate.ManagedByLabel: gangstate.LockstepController}
+				pg.OwnerReferences = []metav1.OwnerReference{{UID: c.madeFor, Controller: new(true)}}
+			}
+			object := gangstate.ReadPodGroup(pg, &pg.Spec)
+			var last []*v1.Pod
+			for _, last = range c.seen {
+				f = Observe(key, object, last, history)
+				pg.Status = Next(pg, f, metav1.NewTime(epoch))
 			}
 			if f.Succeeded != int(c.succeeded) || f.Members.N != c.members {
 				t.Errorf("%d succeeded, %d members, want %d and %d", f.Succeeded, f.Members.N, c.succeeded, c.members)
+			}
+			type numbers struct {
+				members, bound, running, succeeded, failed int
+				phase                                      schedulingv1alpha1.PodGroupPhase
+			}
+			is := Of(key, pg, nil, last)
+			read := numbers{is.Members, is.Bound, is.Running, is.Succeeded, is.Failed, is.Phase}
+			written := numbers{f.Members.N, f.Bound.N, int(pg.Status.Running), int(pg.Status.Succeeded), int(pg.Status.Failed), pg.Status.Phase}
+			if read != written {
+				t.Errorf("a reader, who has seen nothing before, reads %+v, and its status says %+v", read, written)
 			}
 		})
 	}

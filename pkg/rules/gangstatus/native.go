@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	"fmt"
@@ -8,10 +8,10 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 const (
@@ -21,9 +21,9 @@ const (
 	ReasonNotDisrupted = "NotDisrupted"
 )
 
-// nativeConditions returns what the conditions of a native PodGroup should be. Where they are that
+// NativeConditions returns what the conditions of a native PodGroup should be. Where they are that
 // already, it returns them as they are.
-func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, now metav1.Time) []metav1.Condition {
+func NativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f Facts, now metav1.Time) []metav1.Condition {
 	conditions := slices.Clone(pg.Status.Conditions)
 	set := func(want *metav1.Condition) {
 		if want == nil {
@@ -49,7 +49,7 @@ func nativeConditions(pg *schedulingv1beta1.PodGroup, pods []*v1.Pod, f facts, n
 
 // initiallyScheduled returns the condition by the pods: by their number, and where that does
 // not show why they wait, by what the scheduler has written on them. It is nil without pods.
-func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Condition {
+func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f Facts) *metav1.Condition {
 	if f.All.N+f.Aside.N() == 0 {
 		return nil
 	}
@@ -67,7 +67,7 @@ func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f facts) *metav1.Conditi
 
 // quote copies into a condition what the scheduler has written on the members, where their number does not show why
 // they wait.
-func (f *facts) quote(c *metav1.Condition) {
+func (f *Facts) quote(c *metav1.Condition) {
 	if c.Status == metav1.ConditionTrue || f.said == nil {
 		return
 	}
@@ -77,16 +77,16 @@ func (f *facts) quote(c *metav1.Condition) {
 }
 
 // basic sets the reason and message for a PodGroup whose pods are scheduled one by one.
-func basic(c *metav1.Condition, f facts) *metav1.Condition {
+func basic(c *metav1.Condition, f Facts) *metav1.Condition {
 	switch {
 	case c.Status == metav1.ConditionTrue:
 		c.Reason, c.Message = ReasonScheduled, fmt.Sprintf("PodGroup %q has a pod bound; its pods are scheduled one by one",
-			f.key)
+			f.Key)
 	case f.said != nil:
 		c.Reason, c.Message = f.said.Reason, f.said.Message
 	default:
 		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement,
-			fmt.Sprintf("no pod of PodGroup %q is bound; its pods are scheduled one by one", f.key)
+			fmt.Sprintf("no pod of PodGroup %q is bound; its pods are scheduled one by one", f.Key)
 	}
 	return c
 }
@@ -95,10 +95,10 @@ func basic(c *metav1.Condition, f facts) *metav1.Condition {
 func disruption(pods []*v1.Pod, was bool) *metav1.Condition {
 	var target *v1.PodCondition
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || podutil.IsPodTerminal(pod) {
+		if !objectstate.OccupiesNode(pod) {
 			continue
 		}
-		_, c := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget)
+		c := objectstate.PodCondition(pod, v1.DisruptionTarget)
 		if c == nil || c.Status != v1.ConditionTrue || c.Reason != v1.PodReasonPreemptionByScheduler {
 			if !was {
 				return nil

@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	"fmt"
@@ -10,13 +10,13 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // conditionsOf returns what the conditions should be. Where they are that already, it
 // returns them as they are.
-func conditionsOf(pg *coscheduling.PodGroup, f facts, now metav1.Time) []metav1.Condition {
+func conditionsOf(pg *coscheduling.PodGroup, f Facts, now metav1.Time) []metav1.Condition {
 	want := scheduled(f)
 	current := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
 	if current != nil && !isOurs(pg, current) && stands(current, want, f) {
@@ -35,13 +35,13 @@ func conditionsOf(pg *coscheduling.PodGroup, f facts, now metav1.Time) []metav1.
 }
 
 // scheduled returns the condition as far as counting decides it.
-func scheduled(f facts) metav1.Condition {
+func scheduled(f Facts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
 	switch {
 	case f.Spec.Refused != "":
-		c.Reason, c.Message = v1alpha1.ReasonGangUnsupported, gangstate.TextRefused(f.key, f.Spec.Refused)
+		c.Reason, c.Message = v1alpha1.ReasonGangUnsupported, gangstate.TextRefused(f.Key, f.Spec.Refused)
 	case f.Stage.Min == 0:
-		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gangstate.TextUndefined(f.key, f.madeFor)
+		c.Reason, c.Message = v1alpha1.ReasonGangUndefined, gangstate.TextUndefined(f.Key, f.madeFor)
 	case f.Bound.Reaches(&f.Stage):
 		c.Status = metav1.ConditionTrue
 		c.Reason = v1alpha1.ReasonMinimumBound
@@ -49,7 +49,7 @@ func scheduled(f facts) metav1.Condition {
 	case !f.Members.Reaches(&f.Stage):
 		c.Reason, c.Message = v1alpha1.ReasonGangIncomplete, incomplete(f)
 	default:
-		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(f.key, f.Stage.Min)
+		c.Reason, c.Message = v1alpha1.ReasonAwaitingPlacement, gangstate.TextAwaiting(f.Key, f.Stage.Min)
 		if f.byDefault > 0 {
 			c.Message += gangstate.TextDefaultScheduler(f.byDefault)
 		}
@@ -58,8 +58,8 @@ func scheduled(f facts) metav1.Condition {
 }
 
 // minimumBound returns the message for a gang of which a stage is bound: what is still to come.
-func minimumBound(f facts) string {
-	text := fmt.Sprintf("gang %q has its minimum of %d members%s bound", f.key, f.Stage.Min,
+func minimumBound(f Facts) string {
+	text := fmt.Sprintf("gang %q has its minimum of %d members%s bound", f.Key, f.Stage.Min,
 		gangstate.TextStage(f.Stage.Stage()))
 	if later := f.later(); later > 0 {
 		text += fmt.Sprintf("; its workload makes %d more later", later)
@@ -68,9 +68,9 @@ func minimumBound(f facts) string {
 }
 
 // incomplete returns the message for what is missing.
-func incomplete(f facts) string {
+func incomplete(f Facts) string {
 	if f.Members.N >= f.Stage.Min {
-		return gangstate.TextLacks(f.key, f.Members.Lacks(&f.Stage))
+		return gangstate.TextLacks(f.Key, f.Members.Lacks(&f.Stage))
 	}
 	aside := f.Aside.Texts()
 	if n := f.Failed - len(f.TurnedAway); n > 0 {
@@ -79,18 +79,18 @@ func incomplete(f facts) string {
 	if text := gangstate.TextTurnedAway(f.TurnedAway); text != "" {
 		aside = append(aside, text)
 	}
-	return gangstate.TextIncomplete(f.key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.Stage.Stage()), aside...)
+	return gangstate.TextIncomplete(f.Key, f.Members.N, f.Stage.Min, gangstate.TextStage(f.Stage.Stage()), aside...)
 }
 
 // stands reports whether a condition of another writer is left, although counting
 // would put want there. Two writers that both insist on their view would write
 // for ever; so the other's condition stands wherever it may know more.
-func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
+func stands(current *metav1.Condition, want metav1.Condition, f Facts) bool {
 	if current.Status != metav1.ConditionFalse {
 		return false
 	}
 	if current.Reason == v1alpha1.ReasonEvicted {
-		return f.staying == 0 && !f.ended
+		return f.staying == 0 && !f.OwnerEnded
 	}
 	switch want.Reason {
 	case v1alpha1.ReasonAwaitingPlacement:
@@ -106,7 +106,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f facts) bool {
 	}
 }
 
-// isOurs reports whether this controller wrote the condition as it stands, alone or in
+// isOurs reports whether lockstep-controller wrote the condition as it stands, alone or in
 // the same words as another writer. Where the field managers are not known, the
 // reason has to decide.
 func isOurs(pg *coscheduling.PodGroup, current *metav1.Condition) bool {
@@ -115,9 +115,10 @@ func isOurs(pg *coscheduling.PodGroup, current *metav1.Condition) bool {
 		current.Reason != v1alpha1.ReasonTimedOut && current.Reason != v1alpha1.ReasonEvicted
 }
 
-// wrote reports whether this controller wrote a condition as it stands; known is false where the
+// wrote reports whether lockstep-controller wrote a condition as it stands; known is false where the
 // field managers do not show the writer.
 func wrote(managers []metav1.ManagedFieldsEntry, conditionType string) (ours, known bool) {
-	return objects.Wrote(managers,
+	writers := objectstate.Writers(managers,
 		fieldpath.MakePathOrDie("status", "conditions", fieldpath.KeyByFields("type", conditionType), "message"))
+	return slices.Contains(writers, gangstate.LockstepController), len(writers) > 0
 }

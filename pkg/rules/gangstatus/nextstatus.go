@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -6,7 +6,6 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // Phases that the community's documents define and its Go package no longer names.
@@ -17,13 +16,8 @@ const (
 	Scheduled schedulingv1alpha1.PodGroupPhase = "Scheduled"
 )
 
-// wishesOf returns what the PodGroup defines of its gang.
-func wishesOf(pg *coscheduling.PodGroup) *gangstate.PodGroupDescription {
-	return gangstate.ReadPodGroup(pg, &pg.Spec)
-}
-
-// nextStatus returns the status for the facts, given the present one.
-func nextStatus(pg *coscheduling.PodGroup, f facts, now metav1.Time) coscheduling.PodGroupStatus {
+// Next returns the status for the facts, given the present one.
+func Next(pg *coscheduling.PodGroup, f Facts, now metav1.Time) coscheduling.PodGroupStatus {
 	was := pg.Status
 	if cleanedUp(was, f) {
 		was.Running = 0
@@ -47,14 +41,14 @@ func over(phase schedulingv1alpha1.PodGroupPhase) bool {
 
 // cleanedUp reports whether pods of a gang that has ended are being removed. The
 // result of the gang stands then.
-func cleanedUp(was coscheduling.PodGroupStatus, f facts) bool {
+func cleanedUp(was coscheduling.PodGroupStatus, f Facts) bool {
 	return over(was.Phase) && f.unfinished == 0 && (int32(f.Succeeded) < was.Succeeded || int32(f.Failed) < was.Failed)
 }
 
 // phaseOf gives the phases the meaning that the community documents, first match
 // first. It needs the present phase only to distinguish a gang that lost members
 // from one that is just being bound.
-func phaseOf(was schedulingv1alpha1.PodGroupPhase, f facts) schedulingv1alpha1.PodGroupPhase {
+func phaseOf(was schedulingv1alpha1.PodGroupPhase, f Facts) schedulingv1alpha1.PodGroupPhase {
 	complete := f.Members.Reaches(&f.Stage)
 	stage, _ := f.Stage.Stage()
 	switch {
@@ -94,7 +88,7 @@ func hadMinimum(phase schedulingv1alpha1.PodGroupPhase) bool {
 // startOf returns when the gang first had its minimum and scheduling began. It is
 // reset when all pods are gone, and set anew when a gang that had ended
 // gets members again.
-func startOf(was coscheduling.PodGroupStatus, f facts, now metav1.Time) metav1.Time {
+func startOf(was coscheduling.PodGroupStatus, f Facts, now metav1.Time) metav1.Time {
 	start := was.ScheduleStartTime
 	void := f.All.N+f.Aside.N() == 0
 	again := over(was.Phase) && f.unfinished > 0 && f.Bound.N == 0
@@ -107,8 +101,8 @@ func startOf(was coscheduling.PodGroupStatus, f facts, now metav1.Time) metav1.T
 	return start
 }
 
-// changes returns what differs, as the body of a merge patch.
-func changes(was, want coscheduling.PodGroupStatus) map[string]any {
+// Changes returns what differs, as the body of a merge patch.
+func Changes(was, want coscheduling.PodGroupStatus) map[string]any {
 	fields := map[string]any{}
 	if was.Phase != want.Phase {
 		fields["phase"] = want.Phase

@@ -1,22 +1,21 @@
-package podgroup
+package gangstatus
 
 import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
-// facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
-type facts struct {
+// Facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
+type Facts struct {
 	gangstate.Facts
 
-	key gangstate.Key
+	Key gangstate.Key
 	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
 	madeFor types.UID
 	// unfinished are the pods that have not ended; waiting are those of them without a node, and staying those that are
@@ -31,21 +30,21 @@ type facts struct {
 	expired bool
 	// said is why members wait, from the status of one of them; nil for nothing.
 	said *v1.PodCondition
-	// ended: what made its pods has ended, and makes no more.
-	ended bool
+	// OwnerEnded: what made its pods has ended, and makes no more. Observe leaves it to its caller.
+	OwnerEnded bool
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
 }
 
-// observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen
+// Observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen
 // before, and is updated with these.
-func observe(key gangstate.Key, object *gangstate.PodGroupDescription, pods []*v1.Pod, history *gangstate.History) facts {
-	f := facts{key: key, Facts: gangstate.Observe(key, object, pods, history)}
+func Observe(key gangstate.Key, object *gangstate.PodGroupDescription, pods []*v1.Pod, history *gangstate.History) Facts {
+	f := Facts{Key: key, Facts: gangstate.Observe(key, object, pods, history)}
 	if object != nil {
 		f.madeFor = object.Owner
 	}
 	for _, pod := range f.Pods {
-		if !podutil.IsPodTerminal(pod) {
+		if !objectstate.HasEnded(pod) {
 			f.addUnfinished(pod)
 		} else if !history.Includes(pod) {
 			continue
@@ -58,11 +57,11 @@ func observe(key gangstate.Key, object *gangstate.PodGroupDescription, pods []*v
 }
 
 // later is how many more members the later stages need.
-func (f *facts) later() int { return f.Spec.Min - f.Stage.Min }
+func (f *Facts) later() int { return f.Spec.Min - f.Stage.Min }
 
-func (f *facts) addUnfinished(pod *v1.Pod) {
+func (f *Facts) addUnfinished(pod *v1.Pod) {
 	f.unfinished++
-	if _, target := podutil.GetPodCondition(&pod.Status, v1.DisruptionTarget); pod.DeletionTimestamp == nil &&
+	if target := objectstate.PodCondition(pod, v1.DisruptionTarget); pod.DeletionTimestamp == nil &&
 		(target == nil || target.Status != v1.ConditionTrue) {
 		f.staying++
 	}
@@ -75,7 +74,7 @@ func (f *facts) addUnfinished(pod *v1.Pod) {
 			f.expired = true
 		}
 		f.refused = f.refused || f.expired
-		if said := status.WaitCondition(pod); said != nil && said.Reason != "" {
+		if said := objectstate.WaitCondition(pod); said != nil && said.Reason != "" {
 			f.refused = f.refused || noPlace.Has(said.Reason)
 			if !gangstate.IsAside(pod) {
 				f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own

@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	"fmt"
@@ -12,7 +12,6 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -67,16 +66,16 @@ func TestCondition(t *testing.T) {
 		"a claim of a member is not made yet":              {nil, "", pods("waiting", "claimless"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 without ResourceClaims from their template)")},
 		"a gate keeps a member back":                       {nil, "", pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
 		"a member asks for what no pod can have":           {nil, "", pods("waiting", "impossible"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with impossible requests: pod train-1: spec.containers[0].resources.requests[cpu] is 1e18: want at most 1T)")},
-		"a member failed":                                  {bound, objects.FieldOwner, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
-		"a kubelet refused one":                            {bound, objects.FieldOwner, pods("running", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu))")},
-		"one failed, and two were refused":                 {bound, objects.FieldOwner, pods("running", "failed", "turned away", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed; 2 refused: pod train-3: Refused by the kubelet of node: OutOfcpu (no cpu))")},
-		"one was refused, and another is there":            {one, objects.FieldOwner, pods("running", "turned away", "running"), bound},
-		"complete":                                         {one, objects.FieldOwner, pods("waiting", "waiting"), awaiting},
+		"a member failed":                                  {bound, gangstate.LockstepController, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
+		"a kubelet refused one":                            {bound, gangstate.LockstepController, pods("running", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu))")},
+		"one failed, and two were refused":                 {bound, gangstate.LockstepController, pods("running", "failed", "turned away", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed; 2 refused: pod train-3: Refused by the kubelet of node: OutOfcpu (no cpu))")},
+		"one was refused, and another is there":            {one, gangstate.LockstepController, pods("running", "turned away", "running"), bound},
+		"complete":                                         {one, gangstate.LockstepController, pods("waiting", "waiting"), awaiting},
 		"complete, and nothing was said":                   {nil, "", pods("waiting", "waiting"), awaiting},
 		"another scheduler has them":                       {nil, "", with(pods("waiting", "waiting"), func(_ int, p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), left},
 		"the scheduler's explanation stands":               {short, scheduler, pods("refused", "refused"), short},
 		"also where managers are unknown":                  {short, "", pods("refused", "refused"), short},
-		"and is there again once all are seen":             {one, objects.FieldOwner, tried, short},
+		"and is there again once all are seen":             {one, gangstate.LockstepController, tried, short},
 		"not against facts":                                {short, scheduler, pods("refused"), one},
 		"and it is over when they are bound":               {short, scheduler, pods("bound", "bound"), bound},
 		"timed out members are no news":                    {timedOut, scheduler, pods("expired", "expired"), timedOut},
@@ -89,12 +88,12 @@ func TestCondition(t *testing.T) {
 		"not when the first of the next is there":          {evicted, scheduler, ending(pods("running", "waiting")), awaiting},
 		"nor when all are":                                 {evicted, scheduler, pods("waiting", "waiting"), awaiting},
 		"nor where they run on":                            {evicted, scheduler, pods("running", "running"), bound},
-		"bound":                                            {awaiting, objects.FieldOwner, pods("bound", "bound"), bound},
-		"bound and more":                                   {bound, objects.FieldOwner, pods("bound", "running", "waiting"), bound},
-		"succeeded":                                        {bound, objects.FieldOwner, pods("succeeded", "succeeded"), bound},
-		"a part is lost":                                   {bound, objects.FieldOwner, pods("running"), one},
-		"its successor waits":                              {one, objects.FieldOwner, pods("running", "waiting"), awaiting},
-		"its successor finds no room":                      {awaiting, objects.FieldOwner, noRoom, short},
+		"bound":                                            {awaiting, gangstate.LockstepController, pods("bound", "bound"), bound},
+		"bound and more":                                   {bound, gangstate.LockstepController, pods("bound", "running", "waiting"), bound},
+		"succeeded":                                        {bound, gangstate.LockstepController, pods("succeeded", "succeeded"), bound},
+		"a part is lost":                                   {bound, gangstate.LockstepController, pods("running"), one},
+		"its successor waits":                              {one, gangstate.LockstepController, pods("running", "waiting"), awaiting},
+		"its successor finds no room":                      {awaiting, gangstate.LockstepController, noRoom, short},
 		"what is bound is no answer to a batch that waits": {short, scheduler, onlyWaiting(pods("running", "running", "refused", "refused")), short},
 		"until it is bound":                                {short, scheduler, onlyWaiting(pods("running", "running", "bound", "bound")), bound},
 	} {
@@ -107,7 +106,7 @@ func TestCondition(t *testing.T) {
 				pg.ManagedFields = managed(tc.by)
 			}
 			pg.Status.Conditions = append(pg.Status.Conditions, metav1.Condition{Type: "Other", Status: "True", Reason: "Foreign"})
-			if got := StandingOf(key, pg, nil, tc.pods); got.Reason != tc.want.Reason || got.Message != tc.want.Message {
+			if got := Of(key, pg, nil, tc.pods); got.Reason != tc.want.Reason || got.Message != tc.want.Message {
 				t.Errorf("standing %s: %q, want %s: %q", got.Reason, got.Message, tc.want.Reason, tc.want.Message)
 			}
 			got := statusAfter(pg, tc.pods).Conditions
@@ -210,33 +209,5 @@ func TestMessageStaysWhileFactsDo(t *testing.T) {
 	}
 	if len(seen) != 1 {
 		t.Errorf("messages: %v, want one", fmt.Sprint(seen))
-	}
-}
-
-// TestMemberRefusedEvent: once for each refusal, and not for other pods that fail.
-func TestMemberRefusedEvent(t *testing.T) {
-	for name, tc := range map[string]struct {
-		failed int32 // as the status has it
-		told   int
-		pods   []*v1.Pod
-		want   string
-	}{
-		"a kubelet refused one": {0, 0, pods("running", "turned away"),
-			`gang "team/train": 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu)`},
-		"it was told":                        {1, 1, pods("running", "turned away"), ""},
-		"it was told by another process":     {1, 0, pods("running", "turned away"), ""},
-		"it was told, and another one fails": {1, 1, pods("running", "turned away", "failed"), ""},
-		"one failed":                         {0, 0, pods("running", "failed"), ""},
-		"nothing has failed":                 {0, 0, pods("running", "waiting"), ""},
-	} {
-		pg := group(2, schedulingv1alpha1.PodGroupRunning)
-		pg.Status.Failed = tc.failed
-		got := ""
-		if e := turnedAway(pg, observe(key, wishesOf(pg), tc.pods, &gangstate.History{}), tc.told); e != nil {
-			got = e.Note
-		}
-		if got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package podgroup
+package gangstatus
 
 import (
 	"encoding/json"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -17,81 +16,18 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/members"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var (
-	epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	key   = gangstate.Key{Namespace: "team", Name: "train"}
+	epoch, key  = members.Epoch, members.Key
+	pods, group = members.Pods, members.PodGroup
+	with        = members.With
 )
 
-// pods returns pods from a word for each. A word is "waiting", "gated", "claimless", "impossible", "refused",
-// "expired", "bound", "running", "succeeded", "failed" or "turned away".
-func pods(words ...string) []*v1.Pod {
-	list := make([]*v1.Pod, len(words))
-	for i, word := range words {
-		list[i] = pod(i, word)
-	}
-	return list
-}
-
-func pod(i int, word string) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: key.Namespace, Name: fmt.Sprintf("train-%d", i), UID: types.UID(fmt.Sprintf("uid-%d", i)),
-		CreationTimestamp: metav1.NewTime(epoch.Add(time.Duration(i) * time.Second)),
-		Labels:            map[string]string{v1alpha1.PodGroupLabel: key.Name},
-		Annotations:       map[string]string{},
-	}}
-	p.Status.Phase = v1.PodPending
-	switch word {
-	case "waiting":
-		return p
-	case "gated":
-		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/gate"}}
-		return p
-	case "claimless":
-		template := "gpu"
-		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: &template}}
-		return p
-	case "impossible":
-		p.Spec.Containers = []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1e18")}}}}
-		return p
-	case "refused":
-		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
-		return p
-	case "expired":
-		p.Annotations[v1alpha1.TimeoutAnnotation] = "true"
-		return p
-	}
-	p.Spec.NodeName = "node"
-	p.Status.Phase = map[string]v1.PodPhase{
-		"bound": v1.PodPending, "running": v1.PodRunning, "succeeded": v1.PodSucceeded, "failed": v1.PodFailed, "turned away": v1.PodFailed,
-	}[word]
-	if word == "turned away" {
-		p.Status.Reason, p.Status.Message = "OutOfcpu", "Pod was rejected: no cpu"
-	}
-	if p.Status.Phase == "" {
-		panic(word)
-	}
-	return p
-}
-
-func with(list []*v1.Pod, change func(i int, p *v1.Pod)) []*v1.Pod {
-	for i, p := range list {
-		change(i, p)
-	}
-	return list
-}
-
-func group(minMember int32, was schedulingv1alpha1.PodGroupPhase) *coscheduling.PodGroup {
-	pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, Generation: 1}}
-	pg.Spec.MinMember = minMember
-	pg.Status.Phase = was
-	return pg
-}
-
 func statusAfter(pg *coscheduling.PodGroup, pods []*v1.Pod) coscheduling.PodGroupStatus {
-	return nextStatus(pg, observe(key, wishesOf(pg), pods, &gangstate.History{}), metav1.NewTime(epoch))
+	return Next(pg, Observe(key, gangstate.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{}), metav1.NewTime(epoch))
 }
 
 func TestPhase(t *testing.T) {
@@ -161,7 +97,7 @@ func TestPhase(t *testing.T) {
 			if got := statusAfter(pg, tc.pods).Phase; got != tc.want {
 				t.Errorf("phase %q, want %q", got, tc.want)
 			}
-			if got := StandingOf(key, pg, nil, tc.pods).Phase; got != tc.want {
+			if got := Of(key, pg, nil, tc.pods).Phase; got != tc.want {
 				t.Errorf("phase of its standing %q, want %q", got, tc.want)
 			}
 		})
@@ -282,9 +218,11 @@ func TestSettles(t *testing.T) {
 			data, err := json.Marshal(pg)
 			must.Succeed(t, err)
 			stored := &coscheduling.PodGroup{}
-			must.Succeed(t, json.Unmarshal(data, stored))
-			again := nextStatus(stored, observe(key, wishesOf(stored), set, &gangstate.History{}), metav1.NewTime(epoch.Add(time.Hour)))
-			if fields := changes(stored.Status, again); len(fields) > 0 {
+			if err := json.Unmarshal(data, stored); err != nil {
+				t.Fatal(err)
+			}
+			again := Next(stored, Observe(key, gangstate.ReadPodGroup(stored, &stored.Spec), set, &gangstate.History{}), metav1.NewTime(epoch.Add(time.Hour)))
+			if fields := Changes(stored.Status, again); len(fields) > 0 {
 				t.Errorf("from %q with %v: a second write of %v", was, phases(set), fields)
 			}
 		}
@@ -293,7 +231,7 @@ func TestSettles(t *testing.T) {
 
 func TestFirstWriteSaysZero(t *testing.T) {
 	pg := group(2, "")
-	fields := changes(pg.Status, statusAfter(pg, pods("running")))
+	fields := Changes(pg.Status, statusAfter(pg, pods("running")))
 	want := map[string]any{"running": int32(1), "succeeded": int32(0), "failed": int32(0)}
 	for name, n := range want {
 		if fields[name] != n {
