@@ -190,6 +190,29 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
+// TestWatchGoesOn: a watch that goes on from where another ended says what has gone meanwhile.
+func TestWatchGoesOn(t *testing.T) {
+	_, client := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))
+	ctx, pods := t.Context(), client.CoreV1().Pods("ns")
+	version := ""
+	for _, name := range []string{"stays", "goes", "ends"} {
+		pod, err := pods.Create(ctx, podNamed(name), metav1.CreateOptions{})
+		must.Succeed(t, err)
+		version = pod.ResourceVersion
+	}
+	must.Succeed(t, pods.Delete(ctx, "goes", metav1.DeleteOptions{}))
+	_, err := pods.Patch(ctx, "ends", types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+	must.Succeed(t, err)
+	for from, want := range map[string][]string{version: {"ADDED stays", "DELETED goes", "DELETED ends"}, "": {"ADDED stays"}} {
+		watching, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: from, FieldSelector: "status.phase!=Succeeded"})
+		must.Succeed(t, err)
+		if diff := cmp.Diff(want, take(t, watching, len(want))); diff != "" {
+			t.Errorf("events from %q (-want +got):\n%s", from, diff)
+		}
+		watching.Stop()
+	}
+}
+
 // TestSecret: no client reads the cluster through an overlay without its kubeconfig.
 func TestSecret(t *testing.T) {
 	s, _ := serve(t, baseOf(map[string]string{"/api/v1/pods": below}))

@@ -27,9 +27,10 @@ func refOf(info *request.RequestInfo) ref {
 // store is what differs from the base.
 type store struct {
 	mu sync.Mutex
-	// objects are the objects that were made or changed; nil for deleted ones. order lists them as they came.
-	objects map[ref]object
-	order   []ref
+	// objects are the objects that were made or changed; nil for deleted ones, which are in last as they were. order lists
+	// them as they came.
+	objects, last map[ref]object
+	order         []ref
 	// revision is the last resource version given; those of the base are lower.
 	revision int64
 	watchers map[*watcher]bool
@@ -45,7 +46,7 @@ type store struct {
 const firstRevision = 1 << 52
 
 func newStore() store {
-	return store{objects: map[ref]object{}, revision: firstRevision, watchers: map[*watcher]bool{}}
+	return store{objects: map[ref]object{}, last: map[ref]object{}, revision: firstRevision, watchers: map[*watcher]bool{}}
 }
 
 // put stores an object that was made or changed, and queues an event for the watchers. It returns it with its new
@@ -59,7 +60,7 @@ func (s *store) put(at ref, o object, event watch.EventType) object {
 // drop deletes an object, and queues an event for the watchers.
 func (s *store) drop(at ref, o object) {
 	s.note(at, o, watch.Deleted)
-	s.objects[at] = nil
+	s.objects[at], s.last[at] = nil, o
 	s.deleted = append(s.deleted, o)
 }
 

@@ -3,6 +3,7 @@ package overlayserver
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,7 +36,7 @@ type watchEvent struct {
 // order. An object that its selectors no longer select, and did when it was old, is gone for the watcher.
 func (w *watcher) tell(at ref, event watch.EventType, old, o object) {
 	switch {
-	case at.GroupVersionResource != w.resource || w.namespace != "" && at.namespace != w.namespace:
+	case !w.covers(at):
 		return
 	case w.selects(o):
 	case old != nil && w.selects(old):
@@ -43,11 +44,20 @@ func (w *watcher) tell(at ref, event watch.EventType, old, o object) {
 	default:
 		return
 	}
+	w.queue(event, o)
+}
+
+func (w *watcher) queue(event watch.EventType, o object) {
 	w.events = append(w.events, watchEvent{event, clone(o)})
 	select {
 	case w.ready <- struct{}{}:
 	default:
 	}
+}
+
+// covers reports whether an object is of the resource and in the namespace that are watched.
+func (w *watcher) covers(at ref) bool {
+	return at.GroupVersionResource == w.resource && (w.namespace == "" || at.namespace == w.namespace)
 }
 
 func (w *watcher) selects(o object) bool {
@@ -75,6 +85,31 @@ func fieldsOf(o object) fields.Set {
 	return set
 }
 
+// replay queues what exists for a new watcher and, if it goes on from a resource version that was given here, what has
+// gone since. The lock of the store is held.
+func (s *store) replay(w *watcher, from string) {
+	since, err := strconv.ParseInt(from, 10, 64)
+	continues := err == nil && since > firstRevision
+	for _, at := range s.order {
+		o, exists := s.objects[at], s.objects[at] != nil
+		if !exists {
+			o = s.last[at]
+		}
+		switch {
+		case exists && w.selects(o):
+			w.tell(at, watch.Added, nil, o)
+		case continues && w.covers(at) && revisionOf(o) > since:
+			w.queue(watch.Deleted, o)
+		}
+	}
+}
+
+// revisionOf returns the resource version that an object was given here.
+func revisionOf(o object) int64 {
+	revision, _ := strconv.ParseInt(text(meta(o), "resourceVersion"), 10, 64)
+	return revision
+}
+
 // watch sends what is made, changed and deleted here, until the caller is gone.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.RequestInfo) {
 	query := r.URL.Query()
@@ -90,11 +125,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 	}
 	one := &watcher{resource: refOf(info).GroupVersionResource, namespace: info.Namespace, labels: byLabel, fields: byField, ready: make(chan struct{}, 1)}
 	s.store.mu.Lock()
-	for _, at := range s.store.order {
-		if o := s.store.objects[at]; o != nil {
-			one.tell(at, watch.Added, nil, o)
-		}
-	}
+	s.store.replay(one, query.Get("resourceVersion"))
 	s.store.watchers[one] = true
 	s.store.mu.Unlock()
 	defer func() {

@@ -29,7 +29,7 @@ func (j *Judge) judgeEvictions() {
 			if j.endsSince(e.at.Add(-burst)) == 0 { // else the preemptor may have found room, and the next takes what it freed
 				j.judgePriority(pod, preemptor)
 			}
-			if !j.nodesChanged.After(e.at) { // else its place may be gone
+			if j.nodesChanged.Before(e.at) { // else its place may be gone
 				j.judgePlaced(pod, preemptor)
 			}
 			if j.endsSince(e.at) == 0 { // else its gang may have lost others since
