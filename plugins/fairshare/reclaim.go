@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -103,9 +104,13 @@ func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() ma
 	// The queues go first that have most beyond what they deserve.
 	excess := func(a, b *victim.Gang) int { return cmp.Compare(c.Excess(b.Queue), c.Excess(a.Queue)) }
 	order := victim.Reclaim(excess, overshoots)
+	makesWay := func(holder hold.Holder) bool {
+		queue := d.queueOfHolder(holder)
+		return queue != "" && c.TakesHolds(queue)
+	}
 	var rounds []extension.Round
 	for _, parts := range []bool{false, true} {
-		round := extension.Round{Name: "reclaim", Done: fmt.Sprintf(`reclaimed for queue "%s"`, strings.Join(claiming, `" and "`)), Order: order, Queue: d.counted, MinRuntime: d.minRuntime}
+		round := extension.Round{Name: "reclaim", Done: fmt.Sprintf(`reclaimed for queue "%s"`, strings.Join(claiming, `" and "`)), Order: order, Queue: d.counted, MinRuntime: d.minRuntime, MakesWay: makesWay}
 		over := judge{permits: func(pod *v1.Pod) bool { return c.Excess(d.counted(pod)) > 1 }}
 		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.Permits(d.counted(pod)) },
 			map[config.PolicyName]judge{config.PolicyProportion: over, config.PolicyCapacity: over})
@@ -131,6 +136,18 @@ func (d *Dispatcher) counted(pod *v1.Pod) string {
 	defer d.lock()()
 	usage, _ := d.book.Counted(string(pod.UID))
 	return usage.Queue
+}
+
+// queueOfHolder returns the queue in which pods are counted that have places of a holder; empty if none has.
+func (d *Dispatcher) queueOfHolder(holder hold.Holder) string {
+	defer d.lock()()
+	for uid := range d.places {
+		if one, held := d.holds.HoldOf(uid); held && one.Holder == holder {
+			usage, _ := d.book.Counted(string(uid))
+			return usage.Queue
+		}
+	}
+	return ""
 }
 
 // minRuntime returns how long the queue in which a pod is counted leaves its gangs alone once they run; false where it

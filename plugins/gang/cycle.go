@@ -220,9 +220,10 @@ func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
 	}
 }
 
-// keepNominations takes out of an incomplete plan what would undo the room that is being made for pending members: all
-// of it if that is for all that the minimum lacks, else those members and their nodes. The others of the minimum had
-// places when that room was sought, and may have lost them since, as by a restart of the scheduler.
+// keepNominations takes out of an incomplete plan what would undo the room that is being made for pending members. If
+// room is being made for every member that the minimum lacks, nothing is kept of the plan. Otherwise members with a
+// nomination, and places on nominated nodes, are taken out. The others of the minimum had places when that room was
+// sought, and may have lost them since, as by a restart of the scheduler.
 func keepNominations(a *gangstate.Attempt, result *planner.Plan, nominated []hold.Hold) {
 	pending := sets.New(uidsOf(a.Pending())...)
 	nominated = slices.DeleteFunc(nominated, func(one hold.Hold) bool { return !pending.Has(one.For) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -55,11 +56,11 @@ func (f *found) textNumbers(d *demand) string {
 	return text
 }
 
-// search looks for a solution: first in the place of nominations, those of other queues excepted, and incomplete holds
-// of lower priority, since that costs no pod; then where promises make way; then by evictions beside all holds; then by
-// both. A preemptor that may not evict has only the first two, and the room of pods that are ending. It returns nil if
-// there is none. The deadline of d bounds all of it: then the running step ends with its best result, and no further
-// step begins.
+// search looks for a solution: first in the place of nominations, those of other queues excepted, and of gangs that
+// hold places while they wait for more, since that costs no pod; then where promises make way; then by evictions
+// beside all holds; then by both. A preemptor that may not evict has only the first two, and the room of pods that are
+// ending. It returns nil if there is none. The deadline of d bounds all of it: then the running step ends with its
+// best result, and no further step begins.
 func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error) {
 	now := pl.clock.Now()
 	d.timeout = pl.pauses.timeFor(d.attempt.Group, now, pl.args.SearchTimeout.Duration)
@@ -73,7 +74,7 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	if !d.gang.Beyond {
 		outranked = slices.DeleteFunc(pl.Holds.NominatedBelow(d.gang.Priority),
 			func(holder hold.Holder) bool { return holder == own || pl.inAnotherQueue(holder, d, rounds()) })
-		outranked = append(outranked, pl.Gangs.PartialHolders(d.gang.Priority, "")...)
+		outranked = append(outranked, pl.incompleteHolders(d, own, rounds)...)
 	}
 	if len(outranked) > 0 {
 		if result, err := pl.searchRound(ctx, d, outranked, nil, nil); err != nil || result != nil {
@@ -105,8 +106,19 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 	return nil, nil
 }
 
-// inAnotherQueue reports whether room is being made for pods of another queue than a preemptor's. It does not make way:
-// between queues priority does not count, and those that were evicted for it would have gone in vain.
+// incompleteHolders lists the gangs that hold places while they wait for more and give these back for a preemptor:
+// those of lower priority, and those of which a round says so.
+func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extension.Round) []hold.Holder {
+	lower := pl.Gangs.PartialHolders(d.gang.Priority, "")
+	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32, ""), func(holder hold.Holder) bool {
+		return holder == own || !slices.Contains(lower, holder) && !slices.ContainsFunc(rounds(), func(round extension.Round) bool {
+			return round.MakesWay != nil && round.MakesWay(holder)
+		})
+	})
+}
+
+// inAnotherQueue reports whether room is being made for pods of another queue than a preemptor's. It does not make
+// way: between queues priority does not count, and those that were evicted for it would have gone in vain.
 func (pl *GangPreemption) inAnotherQueue(holder hold.Holder, d *demand, rounds []extension.Round) bool {
 	if len(rounds) == 0 || rounds[0].Queue == nil {
 		return false
@@ -260,8 +272,8 @@ func (s *searching) restrict(ctx context.Context, domain domain) (usable []int, 
 	return usable, err
 }
 
-// selectAndPlace chooses victims on the restricted nodes, and places the preemptor there, in the simulation. It returns
-// nil if the preemptor does not fit.
+// selectAndPlace chooses victims on the restricted nodes, and places the preemptor there, in the simulation. It
+// returns nil if the preemptor does not fit.
 func (s *searching) selectAndPlace(ctx context.Context, gangs []victim.Gang) (result *found, err error) {
 	start := s.room.Checkpoint()
 	defer func() { err = errors.Join(err, s.room.Rollback(ctx, start)) }()

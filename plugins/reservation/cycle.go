@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
@@ -73,9 +74,13 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		demand: ledger.DemandOf(&framework.PodInfo{Pod: pod}), slots: slots,
 		holders: slices.Concat(ledger.Granted(state, pod), pl.reservations.Grants(pod)),
 	}
-	_, c.named = reservationstate.NamedBy(pod)
+	name, named := reservationstate.NamedBy(pod)
+	c.named = named
 	state.Write(cycleKey, c)
 	open, meant := c.nodesWithSlots()
+	if c.named && len(open) == 0 {
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, textNothingLeft(name))
+	}
 	if !whatif.IsSimulated(state) {
 		for _, nodes := range [][]string{meant, open} {
 			node, err := pl.bestNode(ctx, state, pod, nodes)
@@ -91,6 +96,10 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		return &fwk.PreFilterResult{NodeNames: sets.New(open...)}, nil
 	}
 	return nil, nil
+}
+
+func textNothingLeft(name string) string {
+	return fmt.Sprintf("annotation %s asks for Reservation %q, of which other pods use all", v1alpha1.ReservationAnnotation, name)
 }
 
 // nodesWithSlots lists the nodes with slots for the pod, by name, and those of them with a slot for its migration.

@@ -30,7 +30,7 @@ import (
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.
-const Name = "Reservation"
+const Name = planner.ReservationPlugin
 
 // Reservation is the plugin, one for each profile.
 type Reservation struct {

@@ -75,8 +75,8 @@ func (p *Profile) rehold(h gangstate.Hold) {
 	p.holds.FollowPlan(p.Holder(h.Holder), []types.UID{h.Pod.UID}, []hold.Hold{{For: h.Pod.UID, Node: h.Node, Request: d.Request, Ports: d.Ports}})
 }
 
-// follow holds what a plan gives to members, in place of what they were nominated to. A complete plan needs no room for
-// the members that it leaves out, either; any other leaves them their nominations.
+// follow holds what a plan gives to members, in place of what they were nominated to. A complete plan ends all
+// nominations of pending members; an incomplete one only those of members that it places.
 func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, demand map[types.UID]ledger.Demand, complete bool) {
 	plan := make([]hold.Hold, 0, len(accepted))
 	for uid, node := range accepted {

@@ -169,7 +169,7 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(places), byName) {
-		gang, err := r.observe(ctx, key)
+		gang, err := r.observe(ctx, key, s.Goal != migration.Renewed)
 		if err != nil {
 			return "", err
 		}
@@ -187,8 +187,9 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 
 func byName(a, b gangstate.Key) int { return cmp.Compare(a.String(), b.String()) }
 
-// observe returns what a gang is, by its PodGroup and its pods.
-func (r *reconciler) observe(ctx context.Context, key gangstate.Key) (gangstate.Facts, error) {
+// observe returns what a gang is, by its PodGroup and its pods. recorded: members that succeeded and are gone count as
+// the PodGroup's status has them.
+func (r *reconciler) observe(ctx context.Context, key gangstate.Key, recorded bool) (gangstate.Facts, error) {
 	groups, err := podgroups.Read(ctx, r.live, r.client.RESTMapper(), key)
 	if err != nil {
 		return gangstate.Facts{}, err
@@ -201,7 +202,11 @@ func (r *reconciler) observe(ctx context.Context, key gangstate.Key) (gangstate.
 		of, _, member := gangstate.KeyOf(pod)
 		return !member || of != key
 	})
-	return gangstate.Observe(key, groups.Object(), pods, gangstate.RecordedHistory(groups.Object())), nil
+	history := &gangstate.History{}
+	if recorded {
+		history = gangstate.RecordedHistory(groups.Object())
+	}
+	return gangstate.Observe(key, groups.Object(), pods, history), nil
 }
 
 // startTogether is how many members of a gang start together; 0 if that is not known, or it starts in stages.

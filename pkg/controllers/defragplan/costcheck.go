@@ -32,7 +32,7 @@ func (r *reconciler) costlier(ctx context.Context, p *v1alpha1.DefragmentationPl
 		if loss.left == 0 {
 			continue
 		}
-		gang, err := r.observe(ctx, key)
+		gang, err := r.observe(ctx, key, false) // the plan has counted those that are gone
 		if err != nil {
 			return "", err
 		}

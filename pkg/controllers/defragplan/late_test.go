@@ -61,6 +61,7 @@ func TestApprovedLate(t *testing.T) {
 		"two had succeeded, and were gone":     {late{minimum: 4, running: 3, past: 2, moves: 1, shown: 1}, ""},
 		"two had, and one was lost since":      {late{minimum: 4, running: 2, past: 2, moves: 1, shown: 1}, `gang "ns/elastic" would lose 1 of its 4 members, and its minimum is 4`},
 		"two of an earlier run had":            {late{minimum: 2, running: 2, earlier: 2, moves: 1, shown: 1}, lost},
+		"they had, and the minimum has grown":  {late{minimum: 5, running: 3, past: 2, moves: 1, shown: 1}, `gang "ns/elastic" would lose 1 of its 5 members`},
 		"one succeeded, and does not restart":  {late{minimum: 4, running: 3, succeeded: 1, moves: 1, shown: 3}, ""},
 		"what moves is gone by itself":         {late{minimum: 2, running: 1, moves: 1, gone: 1, shown: 1}, ""},
 		"a part of what moves is gone":         {late{minimum: 2, running: 3, moves: 2, gone: 1, shown: 2}, ""},
@@ -122,6 +123,7 @@ func (l late) gang() (objects []client.Object) {
 		group.Object["spec"] = map[string]any{"schedulingPolicy": map[string]any{"basic": map[string]any{}}}
 		group.SetGroupVersionKind(fakeapi.NativePodGroup)
 	}
+	group.Object["status"] = map[string]any{"succeeded": int64(l.past)}
 	if l.kind != "annotation" {
 		objects = append(objects, group)
 	}

@@ -192,7 +192,7 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 		}
 		for i := range list.Items {
 			group := &list.Items[i]
-			c.addGroup(gangstate.Community, group, gangstate.ReadStatus(group, &group.Spec, &group.Status.PodGroupStatus))
+			c.addGroup(gangstate.Community, group, gangstate.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus))
 		}
 	}
 	for key, groups := range c.groups {

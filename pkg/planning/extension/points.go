@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/apis/scheduling"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
 // Gang is what must be placed together: the pending members of a gang, or a single pod.
@@ -76,6 +77,9 @@ type Round struct {
 	// configuration of the plugin that looks for victims decides.
 	MinRuntime func(*v1.Pod) (time.Duration, bool)
 	Order      victim.Order
+	// MakesWay reports whether a gang that holds places while it waits for more gives these back, whatever its priority;
+	// nil for none.
+	MakesWay func(hold.Holder) bool
 	// Surplus: only single pods go, and what gangs can do without. No gang ends.
 	Surplus bool
 	// Tiers are tried on the pods where room is sought, one after the other. The first

@@ -119,11 +119,11 @@ func (w *planState) tried(a *gangstate.Attempt, problem placement.Problem, solve
 	return all
 }
 
-// ReservationPlugin is the name of the plugin that keeps pods waiting for the Reservations that they own.
+// ReservationPlugin is the name of the plugin that keeps pods waiting for the Reservations that they name or own.
 const ReservationPlugin = "Reservation"
 
-// rejection returns the reason of an attempt that needs members which plugins reject, by the one that the explanation
-// gives the words of; empty for any other attempt.
+// rejection returns why plugins reject members that the minimum needs: the reason that fits the words of the
+// explanation. Empty if the minimum needs none of those.
 func (w *planState) rejection(a *gangstate.Attempt) string {
 	switch c := w.firstRejected(); {
 	case !w.needsRejected(a):

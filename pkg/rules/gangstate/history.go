@@ -18,8 +18,8 @@ type History struct {
 	recorded int
 }
 
-// RecordedHistory returns the history of a gang for one look at its pods by a reader, who has seen none before: as many
-// members ran to success as its PodGroup says. Of what role those are that are gone is not known.
+// RecordedHistory returns the history of a gang for a reader that sees the gang once: as many members ran to success as
+// its PodGroup says. The roles of those that are gone are not known, so a minimum of a role may look short.
 func RecordedHistory(object *PodGroupDescription) *History {
 	if object == nil {
 		return &History{}

@@ -35,9 +35,9 @@ func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *P
 	}
 }
 
-// ReadStatus reads what a community PodGroup says, and how many members ran to success by its status: for readers, who
-// do not see those that are gone.
-func ReadStatus(object metav1.Object, spec *communityv1alpha1.PodGroupSpec, status *communityv1alpha1.PodGroupStatus) *PodGroupDescription {
+// ReadWithStatus reads what a community PodGroup says, and how many members ran to success by its status: for readers,
+// who do not see those that are gone.
+func ReadWithStatus(object metav1.Object, spec *communityv1alpha1.PodGroupSpec, status *communityv1alpha1.PodGroupStatus) *PodGroupDescription {
 	o := ReadPodGroup(object, spec)
 	if status.Phase != communityv1alpha1.PodGroupFinished && status.Phase != communityv1alpha1.PodGroupFailed {
 		o.Succeeded = int(status.Succeeded)
@@ -115,8 +115,8 @@ func (o *PodGroupDescription) ProblemsWith(pod *v1.Pod) []KeyProblem {
 	})
 }
 
-// reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other schedulers
-// place are not reported.
+// reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other
+// schedulers place are not reported.
 func (s *Gangs) reportNative(g *gang, pod *v1.Pod) {
 	if g.ref().Kind != Native {
 		return

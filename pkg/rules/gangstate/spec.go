@@ -156,7 +156,8 @@ type PodGroupDescription struct {
 	Queue string
 	// Ignored are its keys that have no effect.
 	Ignored []KeyProblem
-	// Succeeded is how many members ran to success by its status, while others have not ended; 0 unless [ReadStatus] read it.
+	// Succeeded is how many members ran to success by its status, while others have not ended; 0 unless
+	// [ReadWithStatus] read it.
 	Succeeded int
 
 	// The rest only native PodGroups say, see [ReadNative].

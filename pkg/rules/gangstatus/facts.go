@@ -19,7 +19,7 @@ type Facts struct {
 	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
 	madeFor types.UID
 	// unfinished are the pods that have not ended; waiting are those of them without a node, and staying those that are
-	// neither being evicted nor deleted.
+	// neither marked as disruption targets nor being deleted.
 	unfinished, waiting, staying int
 	running                      int32
 	// byDefault are the waiting members that name the scheduler which pods have by default.

@@ -34,7 +34,7 @@ func Of(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1bet
 	pods []*v1.Pod) Status {
 	var groups gangstate.PodGroups
 	if group != nil {
-		groups[gangstate.Community] = gangstate.ReadStatus(group, &group.Spec, &group.Status.PodGroupStatus)
+		groups[gangstate.Community] = gangstate.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus)
 	}
 	if native != nil {
 		groups[gangstate.Native] = gangstate.ReadNative(native)

@@ -67,8 +67,7 @@ func managedByOther(job *batchv1.Job) string {
 // IsSuspended reports whether a Job is suspended, by whomever.
 func IsSuspended(job *batchv1.Job) bool { return ptr.Deref(job.Spec.Suspend, false) }
 
-// IsMarked reports whether an eviction has suspended a Job, and it has not been looked after since: it may have been
-// resumed by others.
+// IsMarked reports whether a Job still has the mark of an eviction that suspended it. Others may have resumed it since.
 func IsMarked(job metav1.Object) bool {
 	_, marked := job.GetAnnotations()[v1alpha1.EvictedAnnotation]
 	return marked

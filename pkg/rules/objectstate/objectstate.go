@@ -65,7 +65,7 @@ func PodCondition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 }
 
 // IsReady reports whether nothing says that a node is cut off or dead: neither its condition, nor the taints that
-// Kubernetes adds because of it, and removes some time after the node is back.
+// Kubernetes adds because of it, and removes a moment after the node is back.
 func IsReady(node *v1.Node) bool {
 	return !slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool {
 		return c.Type == v1.NodeReady && c.Status != v1.ConditionTrue
@@ -85,7 +85,7 @@ func ControllingJob(object metav1.Object) *metav1.OwnerReference {
 	return nil
 }
 
-// JobCondition returns a condition of a Job that is true; nil for none.
+// JobCondition returns the first true condition of a Job of these types; nil for none.
 func JobCondition(job *batchv1.Job, kinds ...batchv1.JobConditionType) *batchv1.JobCondition {
 	for i := range job.Status.Conditions {
 		if c := &job.Status.Conditions[i]; c.Status == v1.ConditionTrue && slices.Contains(kinds, c.Type) {

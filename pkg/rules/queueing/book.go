@@ -44,9 +44,9 @@ type accounts struct {
 	shares  map[string]share.Share
 	// stale: the shares have to be recomputed.
 	stale bool
-	// reclaimable: since the jobs that have failed were looked at, there is more to reclaim: a queue lets others take back
-	// what it kept, or a pod runs where a place was promised to it.
-	reclaimable bool
+	// lends: since retry last looked at failed jobs, a queue lets others take back what it kept. reclaimable: a pod runs
+	// where a place was promised to it, and may be reclaimed there.
+	lends, reclaimable bool
 }
 
 // line is the jobs. Those that wait are in lists of their queues, too.
@@ -177,7 +177,7 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 			if reflect.DeepEqual(*q.spec, spec) {
 				continue
 			}
-			b.reclaimable = b.reclaimable || q.spec.Kept && !spec.Kept || !reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
+			b.lends = b.lends || q.spec.Kept && !spec.Kept || !reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
 		}
 		b.queue(spec.Name).spec = &spec
 		changed = true

@@ -277,13 +277,13 @@ func (b *Book) whole(j *job, at Moment) bool {
 // retry brings back jobs that have failed and may reclaim by now, of which no event of the cluster says so: their queue
 // deserves more, or there is more to reclaim.
 func (b *Book) retry(at Moment) {
-	reclaimable := b.reclaimable
-	b.reclaimable = false
+	lends, reclaimable := b.lends, b.reclaimable
+	b.lends, b.reclaimable = false, false
 	for _, j := range b.timed {
 		if j.phase != Failed {
 			continue
 		}
-		waits, grows := at.Waits(j.Pod), reclaimable && b.mayReclaim(j)
+		waits, grows := at.Waits(j.Pod), lends || reclaimable && b.mayReclaim(j)
 		for resource, amount := range b.own(j.Queue).Deserved {
 			grows = grows || amount > j.deserved[resource]
 			j.deserved[resource] = min(amount, j.deserved[resource])
@@ -303,13 +303,16 @@ func (b *Book) retry(at Moment) {
 	}
 }
 
-// mayReclaim reports whether a job's queue would have no more than it deserves with the pod that speaks for the job.
+// mayReclaim reports whether a job's queue would have no more of contested resources than it deserves with the job's
+// representative pod.
 func (b *Book) mayReclaim(j *job) bool {
-	has, deserved := b.queue(j.Queue).mine, b.own(j.Queue).Deserved
-	for name, amount := range b.usages[j.Pod].Amount {
-		if has[name]+amount > deserved[name] {
-			return false
+	has, own, u := b.queue(j.Queue).mine, b.own(j.Queue), b.usages[j.Pod]
+	return slices.ContainsFunc(append([]Vector{u.Amount}, u.Or...), func(option Vector) bool {
+		for name, amount := range option {
+			if amount > 0 && own.Contested[name] && has[name]+amount > own.Deserved[name] {
+				return false
+			}
 		}
-	}
-	return true
+		return true
+	})
 }

@@ -55,7 +55,7 @@ func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key g
 		case community:
 			pg := &communityv1alpha1.PodGroup{}
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)
-			said[gangstate.Community] = gangstate.ReadStatus(pg, &pg.Spec, &pg.Status)
+			said[gangstate.Community] = gangstate.ReadWithStatus(pg, &pg.Spec, &pg.Status)
 		case native:
 			pg := &schedulingv1beta1.PodGroup{}
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)

@@ -34,6 +34,8 @@ type Reclaim struct {
 	// need is what the job asks for in all its queues.
 	need      Vector
 	standings map[string]Balance
+	// promised is what each queue, and all below it, will have beside what runs.
+	promised map[string]Vector
 	// claims are the queues in which the job asks for something, and their ancestors.
 	claims map[string]claim
 }
@@ -47,7 +49,7 @@ type claim struct{ need, room Vector }
 // the queues, with its part of the job, would have more than it deserves of a contested resource that the part needs:
 // nothing is reclaimed for that.
 func NewReclaim(needs map[string]Vector, standings map[string]Balance, promised map[string]Vector) *Reclaim {
-	r := &Reclaim{need: Vector{}, standings: standings, claims: map[string]claim{}}
+	r := &Reclaim{need: Vector{}, standings: standings, promised: promised, claims: map[string]claim{}}
 	for queue, need := range needs {
 		r.need.Add(need, 1)
 		for _, at := range standings[queue].Path {
@@ -140,17 +142,34 @@ func (r *Reclaim) own(queue string) Balance {
 // needs.
 func (r *Reclaim) Excess(queue string) float64 {
 	s := r.own(queue)
+	return r.excess(s.Running, s.Deserved)
+}
+
+// excess returns the largest ratio of what a queue has to what it deserves, of the resources that the job needs.
+func (r *Reclaim) excess(has, deserved Vector) float64 {
 	most := 0.0
 	for name, amount := range r.need {
-		switch running := s.Running[name]; {
-		case amount <= 0 || running <= 0:
-		case s.Deserved[name] <= 0:
+		switch has := has[name]; {
+		case amount <= 0 || has <= 0:
+		case deserved[name] <= 0:
 			return math.Inf(1)
 		default:
-			most = max(most, float64(running)/float64(s.Deserved[name]))
+			most = max(most, float64(has)/float64(deserved[name]))
 		}
 	}
 	return most
+}
+
+// TakesHolds reports whether gangs of a queue that hold places while they wait for more give these back for the job:
+// the queue may lose pods for it, and has more than it deserves with what it holds.
+func (r *Reclaim) TakesHolds(queue string) bool {
+	if !r.Permits(queue) {
+		return false
+	}
+	s, has := r.own(queue), Vector{}
+	has.Add(s.Running, 1)
+	has.Add(r.promised[queue], 1)
+	return r.excess(has, s.Deserved) > 1
 }
 
 // Job is what a job has running in a queue.
