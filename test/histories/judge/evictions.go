@@ -220,8 +220,16 @@ func (j *Judge) limited(e *eviction, u unit) bool {
 	if e.before.states() || slices.ContainsFunc(slices.Collect(maps.Values(e.before.queues)), func(q *v1alpha1.Queue) bool { return q.Spec.Parent != "" }) {
 		return true
 	}
+	more := u.need()
+	for _, s := range j.starts { // they may have been admitted already
+		for _, pod := range s.pods {
+			if before := e.before.pods[pod.UID]; s.queue == u.queue && s.job != u.job && (before == nil || before.Spec.NodeName == "") {
+				more += size(pod)
+			}
+		}
+	}
 	deserved := e.before.deserved(e.units)
-	return !e.before.below(u.queue, u.need()) || float64(e.before.used(u.queue)+u.need()) > deserved[u.queue]
+	return !e.before.below(u.queue, more) || float64(e.before.used(u.queue)+u.need()) > deserved[u.queue]
 }
 
 // judgeReclaim: "A queue never has more than it deserves after it reclaimed"; "No queue comes below what it deserves";
