@@ -148,7 +148,7 @@ func newReader(in GangsIn) *reader {
 	for _, pod := range in.Pods {
 		if key, source, ok := gangstate.KeyOf(pod); ok {
 			s := r.at(key)
-			if len(s.pods) == 0 || ranks(source) < ranks(s.source) {
+			if len(s.pods) == 0 || source < s.source { // they are in order
 				s.source = source
 			}
 			s.pods = append(s.pods, pod)
@@ -164,12 +164,6 @@ func (r *reader) at(key gangstate.Key) *seen {
 	return r.gangs[key]
 }
 
-// ranks orders the ways to join; the first that any member uses names the source.
-func ranks(source gangstate.Source) int {
-	return slices.Index([]gangstate.Source{gangstate.FromAnnotation, gangstate.FromLabel, gangstate.FromOwner,
-		gangstate.FromSchedulingGroup}, source)
-}
-
 func (r *reader) gang(key gangstate.Key, s *seen) Gang {
 	is := gangstatus.Of(key, s.group, s.native, s.pods)
 	g := Gang{
@@ -181,10 +175,10 @@ func (r *reader) gang(key gangstate.Key, s *seen) Gang {
 	asked := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace,
 		Annotations: map[string]string{v1alpha1.GangNameAnnotation: key.Name}}}
 	nodes := map[string]bool{}
-	for i, pod := range s.pods {
-		if i == 0 {
-			asked = pod
-		}
+	if is.First != nil {
+		asked = is.First
+	}
+	for _, pod := range s.pods {
 		g.Schedulers = append(g.Schedulers, pod.Spec.SchedulerName)
 		if pod.DeletionTimestamp != nil || objectstate.HasEnded(pod) {
 			continue

@@ -50,6 +50,10 @@ func annotated(key, value string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Annotations[key] = value }
 }
 
+func inQueue(name string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Labels[v1alpha1.QueueLabel] = name }
+}
+
 func nominated(p *v1.Pod) { p.Status.NominatedNodeName = "a1" }
 
 func native(name string) func(*v1.Pod) {
@@ -97,6 +101,10 @@ func TestGangs(t *testing.T) {
 		"by annotation, it waits, and a place is nominated": {
 			in:   GangsIn{Pods: []*v1.Pod{pod("team", "x", 0, "", nominated, priority(5)), pod("team", "x", 1, "", priority(3))}},
 			want: []Gang{{Source: SourceAnnotation, Phase: "PreScheduling", Held: 1, Minimum: 2, Members: 2, Queue: "default", Priority: new(int32(3)), Reason: "AwaitingPlacement"}},
+		},
+		"members name several queues: that of the first in order counts": {
+			in:   GangsIn{Pods: []*v1.Pod{pod("team", "x", 0, "", inQueue("late")), pod("team", "x", 1, "", inQueue("early"), priority(10))}},
+			want: []Gang{{Source: SourceAnnotation, Phase: "PreScheduling", Minimum: 2, Members: 2, Queue: "early", Priority: new(int32(10)), Reason: "AwaitingPlacement"}},
 		},
 		"it runs in one rack, which is finer than its zone": {
 			in:   GangsIn{Pods: []*v1.Pod{pod("team", "x", 0, "a1"), pod("team", "x", 1, "a2")}},

@@ -35,8 +35,6 @@ const (
 	rack    = "topology.example.com/rack"
 )
 
-type amounts = map[v1.ResourceName]string
-
 // stage is the plugin inside a real scheduler: all default plugins, the real snapshot. Nothing runs;
 // the API server is a fake. No profile knows what runs of any gang: that is read from the pods.
 type stage struct {

@@ -16,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -142,7 +143,7 @@ func (w *planState) devicesClaimed(pods []*v1.Pod, name v1.ResourceName) int64 {
 	}
 	rest := map[string]int64{}
 	for _, claim := range untold {
-		podclass.AddDevices(rest, claim)
+		addDevices(rest, claim)
 	}
 	return int64(count) + rest[class]
 }
@@ -230,29 +231,21 @@ func (w *planState) shortDevices(members []int) map[string]int64 {
 			claim, known := w.storage.ResourceClaim(key.Device()) // otherwise the filters have reported it
 			if known && claim.Status.Allocation == nil && !seen[key] {
 				seen[key] = true
-				addRequests(counts, claim)
+				addDevices(counts, claim)
 			}
 		}
 	}
 	return counts
 }
 
+// addDevices adds what a claim asks for.
+func addDevices(counts map[string]int64, claim *resourceapi.ResourceClaim) {
+	for class, n := range deviceclaims.Asked(&claim.Spec) {
+		counts[class] = resource.Plus(counts[class], n)
+	}
+}
+
 // lacks reports whether nodes lacked a resource, or devices of a class that backs it.
 func (w *planState) lacks(name v1.ResourceName) bool {
 	return w.lacking[name] || w.lackingDevices && w.backing(name) != ""
-}
-
-// addRequests counts the devices of a claim that is not allocated. Of alternatives the first counts; a request for all
-// devices of a node counts as one.
-func addRequests(counts map[string]int64, claim *resourceapi.ResourceClaim) {
-	for _, request := range claim.Spec.Devices.Requests {
-		switch {
-		case request.Exactly != nil:
-			class := request.Exactly.DeviceClassName
-			counts[class] = resource.Plus(counts[class], max(1, request.Exactly.Count))
-		case len(request.FirstAvailable) > 0:
-			class := request.FirstAvailable[0].DeviceClassName
-			counts[class] = resource.Plus(counts[class], max(1, request.FirstAvailable[0].Count))
-		}
-	}
 }

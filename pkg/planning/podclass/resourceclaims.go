@@ -78,15 +78,15 @@ func (s Storage) readDevices(c *Claims, pod *v1.Pod, uses map[ClaimKey]int) erro
 			if c.Devices == nil {
 				c.Devices = map[string]int64{}
 			}
-			AddDevices(c.Devices, claim)
+			addGuaranteed(c.Devices, claim)
 		}
 	}
 	return nil
 }
 
-// AddDevices counts the devices that a claim is allocated at least, by device class: neither optional ones nor those
-// with admin access.
-func AddDevices(counts map[string]int64, claim *resourceapi.ResourceClaim) {
+// addGuaranteed adds the devices of each class that a claim takes in any allocation: neither alternatives, nor all that
+// match, nor those with admin access.
+func addGuaranteed(counts map[string]int64, claim *resourceapi.ResourceClaim) {
 	for _, request := range claim.Spec.Devices.Requests {
 		if one := request.Exactly; one != nil && one.AllocationMode == resourceapi.DeviceAllocationModeExactCount &&
 			!ptr.Deref(one.AdminAccess, false) {

@@ -1,6 +1,8 @@
 package gangstatus
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Status is the state of a gang as far as the API shows it. For a gang with a PodGroup it is what the controller
@@ -25,6 +28,8 @@ type Status struct {
 	// Members can make up the minimum; Bound are those of them that have a node or had one to the end.
 	Members, Bound             int
 	Running, Succeeded, Failed int
+	// First is the first of its unfinished members in order; nil if it has none.
+	First *v1.Pod
 	// Reason and Message are why it waits, or that its minimum is bound.
 	Reason, Message string
 }
@@ -63,8 +68,12 @@ func Of(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1bet
 	if group != nil && cleanedUp(group.Status, f) {
 		phase = was
 	}
+	var first *v1.Pod
+	if i := slices.IndexFunc(f.Pods, func(pod *v1.Pod) bool { return !objectstate.HasEnded(pod) }); i >= 0 {
+		first = f.Pods[i]
+	}
 	return Status{
-		Spec: f.Spec, Queue: groups.Facts().Queue, Phase: phase, Minimum: f.Stage.Min,
+		First: first, Spec: f.Spec, Queue: groups.Facts().Queue, Phase: phase, Minimum: f.Stage.Min,
 		Members: f.Members.N, Bound: f.Bound.N,
 		Running: int(f.running), Succeeded: int(f.Succeeded), Failed: int(f.Failed),
 		Reason: c.Reason, Message: c.Message,

@@ -138,7 +138,7 @@ func TestControllingJob(t *testing.T) {
 
 func TestWriters(t *testing.T) {
 	path := fieldpath.MakePathOrDie("spec", "suspend")
-	fields := func(text string) *metav1.FieldsV1 { return &metav1.FieldsV1{Raw: []byte(text)} }
+	fields := func(text string) *metav1.FieldsV1 { return metav1.NewFieldsV1(text) }
 	const it, other = `{"f:spec":{"f:suspend":{}}}`, `{"f:spec":{"f:parallelism":{}}}`
 	for sentence, c := range map[string]struct {
 		managers []metav1.ManagedFieldsEntry

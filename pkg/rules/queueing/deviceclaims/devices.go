@@ -10,7 +10,7 @@ import (
 // is a lower bound. Devices with admin access are not taken from anybody, and do not count.
 func devicesOf(spec *resourceapi.ResourceClaimSpec, allocation *resourceapi.AllocationResult) map[string]int64 {
 	if allocation == nil {
-		return asked(spec)
+		return Asked(spec)
 	}
 	counts := map[string]int64{}
 	for i := range allocation.Devices.Results {
@@ -22,9 +22,9 @@ func devicesOf(spec *resourceapi.ResourceClaimSpec, allocation *resourceapi.Allo
 	return counts
 }
 
-// asked counts the devices that a claim asks for: of alternatives those of the first, and of all devices that match
-// one.
-func asked(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
+// Asked counts the devices that a claim asks for, by class: of alternatives those of the first, and of all devices that
+// match one. Devices with admin access are not taken from anybody, and do not count.
+func Asked(spec *resourceapi.ResourceClaimSpec) map[string]int64 {
 	counts := map[string]int64{}
 	for i := range spec.Devices.Requests {
 		request := &spec.Devices.Requests[i]
