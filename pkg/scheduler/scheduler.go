@@ -183,7 +183,7 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 			sched.SchedulingQueue.Done(one.UID)
 			return
 		}
-		failed(ctx, status.Correct(ctx, profile, s.word), pod, result, nominating, start)
+		failed(ctx, status.OverrideFailedCondition(ctx, profile, s.word), pod, result, nominating, start)
 		if nominating.Mode() == fwk.ModeOverride && nominating.NominatedNodeName != "" {
 			s.holds.NominationWritten(one.UID)
 		}
@@ -293,7 +293,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 	if s.reserved.AwaitsReservation(pod) {
 		word.Reason = v1alpha1.ReasonAwaitingReservation
 	} else if limit, why := s.queues.Limits([]*v1.Pod{pod}); limit != "" {
-		word.Reason, word.Message = limit, status.Before(why, word.Message)
+		word.Reason, word.Message = limit, status.PrefixMessage(why, word.Message)
 	}
 	return &word
 }

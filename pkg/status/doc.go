@@ -10,7 +10,7 @@
 // A reason that is new to the pods of a gang is written to all of them at once, since autoscalers go by it; other words
 // for it are written slowly. Each write has its time. A pod that the API server refuses, or does not answer for, is
 // tried again after a pause that grows, and keeps no other pod waiting. What kube-scheduler's own failure handler is
-// about to write goes through [Correct], so that it is true as well.
+// about to write goes through [OverrideFailedCondition], so that it is true as well.
 //
 // It does not find out why pods wait, and writes nothing before the process schedules.
 package status

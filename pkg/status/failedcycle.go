@@ -12,19 +12,19 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/util"
 )
 
-// Correct returns a profile for kube-scheduler's failure handler, which writes into the status of a pod that has failed
-// its cycle why it did. To the handler each pod that a plugin refused is Unschedulable, which autoscalers take for a
-// demand for nodes. correct gets a pod and the condition that the handler is about to write, and returns what it is to
-// write instead; nil for nothing. Nominations are written in any case.
-func Correct(ctx context.Context, profile framework.Framework, correct func(*v1.Pod, *v1.PodCondition) *v1.PodCondition) framework.Framework {
+// OverrideFailedCondition returns a profile for kube-scheduler's failure handler, which writes into the status of a
+// pod that has failed its cycle why it did. To the handler each pod that a plugin refused is Unschedulable, which
+// autoscalers take for a demand for nodes. correct gets a pod and the condition that the handler is about to write,
+// and returns what it is to write instead; nil for nothing. Nominations are written in any case.
+func OverrideFailedCondition(ctx context.Context, profile framework.Framework, correct func(*v1.Pod, *v1.PodCondition) *v1.PodCondition) framework.Framework {
 	return &corrected{Framework: profile, calls: calls{APICacher: profile.APICacher(), ctx: ctx, profile: profile, correct: correct}}
 }
 
 // between is what goes between a message and kube-scheduler's own words, whose sentences end like this.
 const between = ". "
 
-// Before returns a message with kube-scheduler's own words after it.
-func Before(message, words string) string { return message + between + words }
+// PrefixMessage returns a message with kube-scheduler's own words after it.
+func PrefixMessage(message, words string) string { return message + between + words }
 
 // corrected is a profile of which the calls for pods that failed are corrected.
 type corrected struct {

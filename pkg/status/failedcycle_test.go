@@ -51,7 +51,7 @@ func TestCorrect(t *testing.T) {
 		writes          int
 	}{
 		"another reason":                 {"Limit", words, nil, "Limit: " + words, "old", 1},
-		"another reason, and why":        {"Limit", Before("too many", words), nil, "Limit: too many. " + words, "old", 1},
+		"another reason, and why":        {"Limit", PrefixMessage("too many", words), nil, "Limit: too many. " + words, "old", 1},
 		"nothing":                        {"", "", nil, "", "old", 0},
 		"nothing, and a nomination":      {"", "", to("new"), "", "new", 1},
 		"nothing, and the end of one":    {"", "", to(""), "", "", 1},
@@ -68,7 +68,7 @@ func TestCorrect(t *testing.T) {
 			corrected.Reason, corrected.Message = c.reason, c.message
 			return &corrected
 		}
-		calls := Correct(t.Context(), &profile{client: client}, correct).APICacher()
+		calls := OverrideFailedCondition(t.Context(), &profile{client: client}, correct).APICacher()
 		if _, err := calls.PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
 			t.Errorf("%s: %v", sentence, err)
 		}
@@ -82,7 +82,7 @@ func TestCorrect(t *testing.T) {
 			t.Errorf("%s: says %q, nominated to %q, %d writes; want %q, %q, %d", sentence, said, got.Status.NominatedNodeName, writes, c.want, c.node, c.writes)
 		}
 		queue := &queued{}
-		if _, err := Correct(t.Context(), &profile{client: client, queue: queue}, correct).APICacher().PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
+		if _, err := OverrideFailedCondition(t.Context(), &profile{client: client, queue: queue}, correct).APICacher().PatchPodStatus(pod, []*v1.PodCondition{unschedulable}, c.nominating); err != nil {
 			t.Errorf("%s: by the queue: %v", sentence, err)
 		}
 		if got := len(queue.conditions) > 0; got != (c.reason != "") {
@@ -112,7 +112,7 @@ func TestCorrectFails(t *testing.T) {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", (&server{fail: []error{errors.New("away")}}).patch)
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
-	calls := Correct(t.Context(), &profile{client: client}, func(_ *v1.Pod, condition *v1.PodCondition) *v1.PodCondition { return condition }).APICacher()
+	calls := OverrideFailedCondition(t.Context(), &profile{client: client}, func(_ *v1.Pod, condition *v1.PodCondition) *v1.PodCondition { return condition }).APICacher()
 	if _, err := calls.PatchPodStatus(pod, []*v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse}}, nil); err == nil {
 		t.Error("no error")
 	}

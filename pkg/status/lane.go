@@ -23,15 +23,15 @@ type PendingCondition struct {
 	Written func()
 }
 
-// Lane is things of one kind, named by keys, whose pods are written to in turn. A new reason is written to many pods of
-// a key in one turn, some at a time: autoscalers go by the reason, and should see the whole demand of a gang at once.
-// Other words for the same reason are for people, and change often: that is a write for one key, then one for the next,
-// so that a thing of many pods does not keep one of few waiting. A process has a lane for gangs and one for pods in
-// none; each has its own rate for words, and none waits behind another.
+// ConditionQueue is things of one kind, named by keys, whose pods are written to in turn. A new reason is written to
+// many pods of a key in one turn, some at a time: autoscalers go by the reason, and should see the whole demand of a
+// gang at once. Other words for the same reason are for people, and change often: that is a write for one key, then
+// one for the next, so that a thing of many pods does not keep one of few waiting. A process has a lane for gangs and
+// one for pods in none; each has its own rate for words, and none waits behind another.
 //
 // A pod that cannot be written to is tried again after a pause of its own, which grows. No other pod waits for it
 // meanwhile.
-type Lane[K comparable] struct {
+type ConditionQueue[K comparable] struct {
 	writer *Writer
 	client kubernetes.Interface
 	words  *rate.Limiter
@@ -58,18 +58,18 @@ const (
 
 // NewLane makes a lane of so many writes per second of other words. say returns what is to be written for a key at the
 // moment; it is called right before writes.
-func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) PendingCondition) *Lane[K] {
-	return &Lane[K]{
+func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) PendingCondition) *ConditionQueue[K] {
+	return &ConditionQueue[K]{
 		writer: w, client: client, say: say, words: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		queue: workqueue.NewTypedDelayingQueue[K](), first: make(chan struct{}, atOnce), again: make(chan struct{}, againAtOnce),
 	}
 }
 
 // Tell makes the lane write to the pods of a key what there is to say, if they do not have it yet.
-func (l *Lane[K]) Tell(key K) { l.queue.Add(key) }
+func (l *ConditionQueue[K]) Tell(key K) { l.queue.Add(key) }
 
 // Wait waits for a part of the lane's rate, for what is written elsewhere than to pods.
-func (l *Lane[K]) Wait(ctx context.Context) error { return wait(ctx, l.words) }
+func (l *ConditionQueue[K]) Wait(ctx context.Context) error { return wait(ctx, l.words) }
 
 func wait(ctx context.Context, limit *rate.Limiter) error {
 	if err := limit.Wait(ctx); err != nil {
@@ -79,7 +79,7 @@ func wait(ctx context.Context, limit *rate.Limiter) error {
 }
 
 // Run writes, from when this process schedules until it ends.
-func (l *Lane[K]) Run(ctx context.Context) {
+func (l *ConditionQueue[K]) Run(ctx context.Context) {
 	defer l.queue.ShutDown()
 	if !l.writer.leading.Wait(ctx) {
 		return
@@ -97,7 +97,7 @@ func (l *Lane[K]) Run(ctx context.Context) {
 }
 
 // turn gives a key its turn.
-func (l *Lane[K]) turn(ctx context.Context, key K) {
+func (l *ConditionQueue[K]) turn(ctx context.Context, key K) {
 	var now step
 	for began := time.Now(); ; {
 		if now = l.ask(key, now); len(now.pods) == 0 {
@@ -146,7 +146,7 @@ const (
 )
 
 // ask finds out what is to be done next for a key, unless that is known.
-func (l *Lane[K]) ask(key K, known step) step {
+func (l *ConditionQueue[K]) ask(key K, known step) step {
 	if now := time.Now(); len(known.pods) == 0 || now.Sub(known.asked) > freshFor {
 		known = l.next(l.say(key), now)
 	}
@@ -154,14 +154,14 @@ func (l *Lane[K]) ask(key K, known step) step {
 }
 
 // later makes a key be looked at again after the pause of its step, if it has one.
-func (l *Lane[K]) later(key K, s step) {
+func (l *ConditionQueue[K]) later(key K, s step) {
 	if s.pause > 0 {
 		l.queue.AddAfter(key, s.pause)
 	}
 }
 
 // admit waits for a place for a write and a part of the rate. It returns the channel that the place is given back to.
-func (l *Lane[K]) admit(ctx context.Context, kind kind) (chan struct{}, error) {
+func (l *ConditionQueue[K]) admit(ctx context.Context, kind kind) (chan struct{}, error) {
 	places, limit := l.first, l.writer.reasons
 	switch kind {
 	case reasons:
@@ -182,9 +182,9 @@ func (l *Lane[K]) admit(ctx context.Context, kind kind) (chan struct{}, error) {
 	return places, nil
 }
 
-// begin begins a write. Its key has a turn once it has ended, since other pods may have waited for that, or all have it
-// by now.
-func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s PendingCondition, places chan struct{}) {
+// begin begins a write. Its key has a turn once it has ended, since other pods may have waited for that, or all have
+// it by now.
+func (l *ConditionQueue[K]) begin(ctx context.Context, key K, pod *v1.Pod, s PendingCondition, places chan struct{}) {
 	l.writer.begin(pod)
 	l.writes.Go(func() {
 		defer l.queue.Add(key)
@@ -197,7 +197,7 @@ func (l *Lane[K]) begin(ctx context.Context, key K, pod *v1.Pod, s PendingCondit
 
 // next returns what is to be done next: write to the pods that give another reason, or to one to which a write failed,
 // or to one that gives the reason in other words. If there are none it calls Written, where all pods have it.
-func (l *Lane[K]) next(s PendingCondition, now time.Time) step {
+func (l *ConditionQueue[K]) next(s PendingCondition, now time.Time) step {
 	next := step{saying: s, asked: now}
 	var failed, reworded []*v1.Pod
 	all := true

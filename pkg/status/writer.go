@@ -166,7 +166,7 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Pend
 }
 
 // says reports whether the status of a pod says that it waits, for this reason and with this message. On a
-// pod that kube-scheduler has tried, its own words may stand after the message: see [Before].
+// pod that kube-scheduler has tried, its own words may stand after the message: see [PrefixMessage].
 func says(pod *v1.Pod, reason, message string) bool {
 	c := objectstate.WaitCondition(pod)
 	return c != nil && c.Reason == reason && (c.Message == message || strings.HasPrefix(c.Message, message+between))

@@ -127,13 +127,13 @@ func (s *server) patch(action clienttesting.Action) (bool, runtime.Object, error
 }
 
 // lane makes a lane to a server.
-func lane(s *server, qps int32, say func(string) PendingCondition) *Lane[string] {
+func lane(s *server, qps int32, say func(string) PendingCondition) *ConditionQueue[string] {
 	begun := make(chan struct{})
 	close(begun)
 	return laneOf(New(begun), s, qps, say)
 }
 
-func laneOf(w *Writer, s *server, qps int32, say func(string) PendingCondition) *Lane[string] {
+func laneOf(w *Writer, s *server, qps int32, say func(string) PendingCondition) *ConditionQueue[string] {
 	client := fake.NewClientset()
 	client.PrependReactor("patch", "pods", s.patch)
 	return NewLane(w, client, qps, say)

@@ -21,7 +21,7 @@ var (
 	}, []string{"outcome"})
 	openBindings = metrics.NewGauge(&metrics.GaugeOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "open_bindings", StabilityLevel: metrics.ALPHA,
-		Help: "Bindings of which it is being found out whether they are stored; their nodes stay held.",
+		Help: "Bindings with unknown outcome; their nodes stay held until it is known.",
 	})
 
 	registerOnce sync.Once

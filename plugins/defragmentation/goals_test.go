@@ -91,7 +91,7 @@ func TestEmpty(t *testing.T) {
 		"there is no room":     {pods: used, goal: v1alpha1.EmptyUnits{Unit: rack, Names: []string{"a", "b"}}, why: "NoPlan: a cannot be emptied: its 2 pods have no place elsewhere"},
 		"a pod may not move":   {pods: append(slices.Clone(used), runs("x", 0, "a0", bare)), goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NoPlan: a0 cannot be emptied: 1 pods on it may not be moved: default/x"},
 		"unless it may stay":   {pods: append(slices.Clone(used), runs("x", 0, "a0", bare)), goal: v1alpha1.EmptyUnits{Names: []string{"a0"}, Resource: gpu}, moves: "p > b1"},
-		"it is empty as it is": {pods: used[2:], goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NothingToDo: it is so as things are"},
+		"it is empty as it is": {pods: used[2:], goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NothingToDo: the goal already holds"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			moves, why, _ := newStage(t, nodes, c.pods, "{}").ask(t, v1alpha1.DefragmentationGoal{Empty: &c.goal}, profile)

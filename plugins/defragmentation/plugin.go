@@ -346,7 +346,7 @@ func (r *round) answer(ctx context.Context, p *v1alpha1.DefragmentationPlan, wai
 	case found == nil:
 		return false, r.writeFound(ctx, p, nil, v1alpha1.DefragmentationReasonNone, why)
 	case len(found.moves) == 0:
-		return false, r.writeFound(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "it is so as things are"))
+		return false, r.writeFound(ctx, p, nil, v1alpha1.DefragmentationReasonNothing, cmp.Or(why, "the goal already holds"))
 	}
 	err = r.writeFound(ctx, p, found, v1alpha1.DefragmentationReasonFound, found.words())
 	if apierrors.IsConflict(err) {

@@ -99,7 +99,7 @@ func (r *round) newProblem(ctx context.Context, d *demand, room *planner.Simulat
 	p.FitsMember = func(part, class, node int) bool {
 		return r.nodes.Has(room.Node(node).Node().Name) && room.Usable(p.classes[p.gangOf[part]][class], node)
 	}
-	p.Fits = func(pod, node int) bool { return r.target(p, pod, node) }
+	p.Fits = func(pod, node int) bool { return r.isTarget(p, pod, node) }
 	p.Budget = defrag.Budget{MaxMoves: d.maxMoves, MaxGroups: d.maxGangs}
 	return p, nil
 }
@@ -215,8 +215,8 @@ func (p *problem) free(holds *ledger.Shared, d *demand, info fwk.NodeInfo) []int
 	return v
 }
 
-// target reports whether a pod may be moved to a node, apart from the arithmetic.
-func (r *round) target(p *problem, at, index int) bool {
+// isTarget reports whether a pod may be moved to a node, apart from the arithmetic.
+func (r *round) isTarget(p *problem, at, index int) bool {
 	pod, info := p.pods[at], p.simulation.Node(index)
 	node := info.Node()
 	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[ban{p.Pods[at].Kind, index}] ||

@@ -22,14 +22,14 @@ import (
 func (d *Dispatcher) moment() queueing.Moment {
 	return queueing.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
 		counted, ok := d.usage.Pod(types.UID(uid))
-		return ok && d.waiting(counted.Object) != nil
+		return ok && d.pendingPod(counted.Object) != nil
 	}}
 }
 
 // waitsForRoom reports whether the job of a pod waits for room on nodes, as far as is known: it may lack members, or
 // have given up, or go only where a Reservation is.
 func (d *Dispatcher) waitsForRoom(uid string) bool {
-	pod := d.known(types.UID(uid))
+	pod := d.countedPod(types.UID(uid))
 	switch {
 	case pod == nil:
 		return true
@@ -42,7 +42,7 @@ func (d *Dispatcher) waitsForRoom(uid string) bool {
 
 // whole reports whether everything exists that is to be placed with a pod, as far as is known.
 func (d *Dispatcher) whole(uid string) bool {
-	pod := d.known(types.UID(uid))
+	pod := d.countedPod(types.UID(uid))
 	if pod == nil {
 		return true
 	}
@@ -93,12 +93,12 @@ func (d *Dispatcher) admit(job string) (pod *v1.Pod, giveBack []hold.Holder) {
 	}
 	waitDuration.WithLabelValues(admitted.Queue).Observe(admitted.Waited.Seconds())
 	for _, other := range admitted.Releases {
-		if one := d.known(types.UID(other.Pod)); one != nil {
+		if one := d.countedPod(types.UID(other.Pod)); one != nil {
 			profile := one.Spec.SchedulerName
 			giveBack = append(giveBack, hold.Holder{Profile: profile, Group: strings.TrimPrefix(other.Name, profile+"/")})
 		}
 	}
-	return d.known(types.UID(admitted.Pod)), giveBack
+	return d.countedPod(types.UID(admitted.Pod)), giveBack
 }
 
 // Within returns those of some pods of a gang, in order, which could be placed without a queue exceeding its ceiling.
@@ -112,17 +112,17 @@ func (d *Dispatcher) Within(pods []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !within.Has(string(pod.UID)) })
 }
 
-// Called takes the pods that have to come to the gate again.
-func (d *Dispatcher) Called() []*v1.Pod {
+// TakePodsToActivate takes the pods that have to come to the gate again.
+func (d *Dispatcher) TakePodsToActivate() []*v1.Pod {
 	defer d.lock()()
-	pods := d.called
-	d.called = nil
+	pods := d.toActivate
+	d.toActivate = nil
 	return pods
 }
 
 // do carries out the effects of an input.
 func (d *Dispatcher) do(e queueing.Effects) {
-	if d.called = append(d.called, d.podsOf(e.Call)...); len(d.called) > 0 {
+	if d.toActivate = append(d.toActivate, d.podsOf(e.Call)...); len(d.toActivate) > 0 {
 		d.signal()
 	}
 	for _, queue := range e.Freed {
@@ -134,7 +134,7 @@ func (d *Dispatcher) do(e queueing.Effects) {
 func (d *Dispatcher) signal() {
 	d.changed()
 	select {
-	case d.calling <- struct{}{}:
+	case d.activating <- struct{}{}:
 	default: // it is poked already
 	}
 }
@@ -164,7 +164,7 @@ func (d *Dispatcher) call(ctx context.Context) {
 			if d.expire() {
 				d.gangs.Changed()
 			}
-		case <-d.calling:
+		case <-d.activating:
 		}
 		d.reenterRecounted()
 		d.callCovered()
@@ -199,7 +199,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	}
 	name := jobOf(pod, want)
 	defer d.lock()()
-	now, phase := d.waiting(pod), d.book.Phase(name)
+	now, phase := d.pendingPod(pod), d.book.Phase(name)
 	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil {
 		d.book.Offer(d.job(name, now, want), d.moment())
 		d.signal()

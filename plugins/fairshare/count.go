@@ -16,9 +16,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// there returns the last known version of a pod; nil if it is gone or has ended. The scheduler and the gangs may still
-// use an older version for a while, or a pod that is gone.
-func (d *Dispatcher) there(pod *v1.Pod) *v1.Pod {
+// existingPod returns the last known version of a pod; nil if it is gone or has ended. The scheduler and the gangs may
+// still use an older version for a while, or a pod that is gone.
+func (d *Dispatcher) existingPod(pod *v1.Pod) *v1.Pod {
 	now, err := d.pods.Pods(pod.Namespace).Get(pod.Name)
 	if err != nil || now.UID != pod.UID || objectstate.HasEnded(now) {
 		return nil // a lister knows no other error than that something is not there
@@ -26,17 +26,17 @@ func (d *Dispatcher) there(pod *v1.Pod) *v1.Pod {
 	return now
 }
 
-// current is there, but also nil if the pod cannot be scheduled as it is: it counts nowhere then.
-func (d *Dispatcher) current(pod *v1.Pod) *v1.Pod {
-	if now := d.there(pod); now != nil && gangstate.CheckPod(now) == nil {
+// schedulablePod is there, but also nil if the pod cannot be scheduled as it is: it counts nowhere then.
+func (d *Dispatcher) schedulablePod(pod *v1.Pod) *v1.Pod {
+	if now := d.existingPod(pod); now != nil && gangstate.CheckPod(now) == nil {
 		return now
 	}
 	return nil
 }
 
-// waiting is current, but also nil if the pod has a node.
-func (d *Dispatcher) waiting(pod *v1.Pod) *v1.Pod {
-	if now := d.current(pod); now != nil && now.Spec.NodeName == "" {
+// pendingPod is current, but also nil if the pod has a node.
+func (d *Dispatcher) pendingPod(pod *v1.Pod) *v1.Pod {
+	if now := d.schedulablePod(pod); now != nil && now.Spec.NodeName == "" {
 		return now
 	}
 	return nil
@@ -97,7 +97,7 @@ func (d *Dispatcher) reenterRecounted() {
 func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
 	jobs := map[string]bool{}
 	for uid := range uids {
-		if pod := d.known(uid); pod != nil {
+		if pod := d.countedPod(uid); pod != nil {
 			d.recount(pod)
 			now, _ := d.book.Counted(string(uid))
 			jobs[now.Job] = true
@@ -108,10 +108,10 @@ func (d *Dispatcher) moveAll(uids map[types.UID]bool) {
 	}
 }
 
-// known returns a pod that is counted, as it is now; nil if it is gone.
-func (d *Dispatcher) known(uid types.UID) *v1.Pod {
+// countedPod returns a pod that is counted, as it is now; nil if it is gone.
+func (d *Dispatcher) countedPod(uid types.UID) *v1.Pod {
 	if counted, ok := d.usage.Pod(uid); ok {
-		return d.current(counted.Object)
+		return d.schedulablePod(counted.Object)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (d *Dispatcher) known(uid types.UID) *v1.Pod {
 // podsOf returns those of some pods that exist, as they are now.
 func (d *Dispatcher) podsOf(uids []string) (pods []*v1.Pod) {
 	for _, uid := range uids {
-		if pod := d.known(types.UID(uid)); pod != nil {
+		if pod := d.countedPod(types.UID(uid)); pod != nil {
 			pods = append(pods, pod)
 		}
 	}
@@ -134,15 +134,15 @@ func (d *Dispatcher) recount(pod *v1.Pod) {
 
 // reenter makes a waiting job wait with what it asks for now.
 func (d *Dispatcher) reenter(job string) {
-	if pod := d.known(types.UID(d.book.Representative(job))); pod != nil {
+	if pod := d.countedPod(types.UID(d.book.Representative(job))); pod != nil {
 		if want, undecided := d.gangs.Wants(pod); undecided {
 			d.book.Offer(d.job(job, pod, want), d.moment())
 		}
 	}
 }
 
-// Evicted returns what some pods of a gang have that are about to be evicted, for the annotation of its PodGroup; false
-// where their queue does not ask for it until they are made again.
+// Evicted returns what some pods of a gang have that are about to be evicted, for the annotation of its PodGroup;
+// false where their queue does not ask for it until they are made again.
 func (d *Dispatcher) Evicted(pods []*v1.Pod) (queueing.Evicted, bool) {
 	defer d.lock()()
 	first, had := pods[0], resource.Vector{}
@@ -182,10 +182,10 @@ func (d *Dispatcher) queueOf(pod *v1.Pod) string {
 func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 	defer d.lock()()
 	delete(d.places, pod.UID) // the pod is there now
-	if d.there(pod) != nil {
+	if d.existingPod(pod) != nil {
 		d.assumed[pod.UID] = node
 	}
-	if now := d.current(pod); now != nil {
+	if now := d.schedulablePod(pod); now != nil {
 		d.recount(now)
 	}
 	d.changed()
@@ -195,7 +195,7 @@ func (d *Dispatcher) reserve(pod *v1.Pod, node string) {
 func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	defer d.lock()()
 	delete(d.assumed, pod.UID)
-	if now := d.current(pod); now != nil {
+	if now := d.schedulablePod(pod); now != nil {
 		d.syncHold(pod.UID)
 		d.recount(now)
 	}

@@ -40,7 +40,7 @@ type Dispatcher struct {
 	// leading is given once this process schedules.
 	leading leadership.Signal
 	// lane writes into the status of pods in no gang why they wait; statuses is what it writes with.
-	lane     *status.Lane[string]
+	lane     *status.ConditionQueue[string]
 	statuses *status.Writer
 	// changed makes somebody ask whose turn it is. It does not block.
 	changed func()
@@ -64,9 +64,9 @@ type Dispatcher struct {
 	profiles
 	opening
 	placed
-	// called are pods that have to come to the gate again; calling makes call look at them.
-	called  []*v1.Pod
-	calling chan struct{}
+	// toActivate are pods that have to come to the gate again; activating makes call look at them.
+	toActivate []*v1.Pod
+	activating chan struct{}
 }
 
 // sources are where a Dispatcher looks things up.
@@ -143,10 +143,10 @@ func NewDispatcher(gangs Gangs, holds *ledger.Shared, victims func(holder hold.H
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
 		recounted: map[string]bool{}, members: usage.Index[string]{},
-		profiles: profiles{served: map[string]bool{}, preempts: map[string]bool{}},
-		opening:  opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
-		placed:   placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},
-		calling:  make(chan struct{}, 1),
+		profiles:   profiles{served: map[string]bool{}, preempts: map[string]bool{}},
+		opening:    opening{mayOpen: make(chan struct{}), begun: make(chan struct{})},
+		placed:     placed{assumed: map[types.UID]string{}, places: map[types.UID]ledger.Place{}},
+		activating: make(chan struct{}, 1),
 	}
 	d.book = queueing.NewBook(v1alpha1.DefaultQueue, func(holder hold.Holder) int { return d.victims(holder) })
 	nodes, err := pools.New(nil)
@@ -250,7 +250,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.book.Phase(name) == queueing.Admitted {
 		return ""
 	}
-	now := d.waiting(pod)
+	now := d.pendingPod(pod)
 	if now == nil {
 		return "pod is deleted or already bound" // the scheduling queue will get the event
 	}
@@ -288,7 +288,7 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.PlacementReque
 	for _, one := range want.Pods {
 		j.Pods = append(j.Pods, string(one.UID))
 		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
-		if now := d.current(one); now != nil {
+		if now := d.schedulablePod(one); now != nil {
 			d.count(now, name)
 			counted = append(counted, now)
 		}
@@ -298,7 +298,7 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.PlacementReque
 		now, _ := d.book.Counted(string(one.UID))
 		asked = append(asked, now)
 	}
-	if _, counted := d.usage.Pod(pod.UID); !counted && d.waiting(pod) != nil {
+	if _, counted := d.usage.Pod(pod.UID); !counted && d.pendingPod(pod) != nil {
 		d.recount(pod)
 	}
 	j.Options = queueing.Options(asked)

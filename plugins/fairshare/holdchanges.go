@@ -36,7 +36,7 @@ func (d *Dispatcher) syncHolds() {
 			continue
 		}
 		before := d.places[uid]
-		pod := d.known(uid)
+		pod := d.countedPod(uid)
 		if _, held := d.holds.Place(uid); !held && before.Planned && pod != nil {
 			if _, undecided := d.gangs.Wants(pod); !undecided {
 				continue // it is being reserved there

@@ -96,13 +96,13 @@ func TestHeldIsHeard(t *testing.T) {
 	if why := d.comes(another); why == "" {
 		t.Fatal("it enters")
 	}
-	for len(d.calling) > 0 {
-		<-d.calling
+	for len(d.activating) > 0 {
+		<-d.activating
 	}
 	h.placed["g0"] = false
 	drop(d.holds, "g0")
 	select {
-	case <-d.calling:
+	case <-d.activating:
 	default:
 		t.Fatal("nobody is told that a hold has ended")
 	}

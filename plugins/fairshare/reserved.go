@@ -90,7 +90,7 @@ func (d *Dispatcher) callCovered() {
 	waiting = slices.DeleteFunc(waiting, func(pod *v1.Pod) bool { return len(d.reserved.Covers([]*v1.Pod{pod})) == 0 })
 	if len(waiting) > 0 {
 		defer d.lock()()
-		d.called = append(d.called, waiting...)
+		d.toActivate = append(d.toActivate, waiting...)
 		d.changed()
 	}
 }

@@ -132,10 +132,10 @@ func pod(name, queue string, n int, on string) *v1.Pod {
 // giveTurns gives turns as long as there are any, as the waiting room does. The pods are called, except one that is on
 // its way.
 func (d *Dispatcher) giveTurns(except *v1.Pod) {
-	for next, ok := d.First(turns.Had); ok; next, ok = d.First(turns.Had) {
+	for next, ok := d.First(turns.PolicyJobs); ok; next, ok = d.First(turns.PolicyJobs) {
 		if one := d.Admit(context.Background(), next.Name); one != nil && (except == nil || one.UID != except.UID) {
 			d.mu.Lock()
-			d.called = append(d.called, one)
+			d.toActivate = append(d.toActivate, one)
 			d.mu.Unlock()
 		}
 	}
@@ -159,10 +159,10 @@ func (d *Dispatcher) calledNow() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var names []string
-	for _, p := range d.called {
+	for _, p := range d.toActivate {
 		names = append(names, p.Name)
 	}
-	d.called = nil
+	d.toActivate = nil
 	return strings.Join(names, " ")
 }
 

@@ -143,7 +143,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		d.podRefused(pod) // it may have been resized
 		return
 	}
-	now := d.current(pod)
+	now := d.schedulablePod(pod)
 	if now == nil {
 		return // the event that removes it follows
 	}
@@ -183,7 +183,7 @@ func (d *Dispatcher) podEnded(pod *v1.Pod) {
 func (d *Dispatcher) dropEnded() {
 	defer d.lock()()
 	for _, pod := range d.overdue {
-		if d.there(pod) == nil {
+		if d.existingPod(pod) == nil {
 			d.drop(pod.UID)
 		}
 	}
@@ -195,7 +195,7 @@ func (d *Dispatcher) Left(pod *v1.Pod) {
 	if d.pods == nil {
 		return // no profile has queues
 	}
-	if d.there(pod) == nil {
+	if d.existingPod(pod) == nil {
 		d.podGone(pod)
 	}
 }

@@ -31,11 +31,11 @@ const reasonPreempted = "preempted by a higher-priority pod while held"
 // any case. Only those that name ResourceClaims have to go ahead: see claims.go.
 type barrier struct {
 	mu    sync.Mutex
-	doors map[types.UID]*door
+	doors map[types.UID]*bindWaiter
 }
 
-// door is one member's way through.
-type door struct {
+// bindWaiter is one member's way through.
+type bindWaiter struct {
 	opened chan struct{}
 	// refusal is set before opened is closed where the member has to turn back.
 	refusal string
@@ -46,10 +46,10 @@ type door struct {
 func (b *barrier) add(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.doors[uid] = &door{opened: make(chan struct{})}
+	b.doors[uid] = &bindWaiter{opened: make(chan struct{})}
 }
 
-func (b *barrier) get(uid types.UID) *door {
+func (b *barrier) get(uid types.UID) *bindWaiter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.doors[uid]
@@ -61,7 +61,7 @@ func (b *barrier) remove(uid types.UID) {
 	delete(b.doors, uid)
 }
 
-// open opens a member's door; a refusal turns it back. It may be called twice: a
+// open lets a waiting binding go on; a refusal turns it back. It may be called twice: a
 // member that began to wait at Permit just after the first call missed it.
 func (pl *Gang) open(uid types.UID, refusal string) {
 	pl.barrier.mu.Lock()
@@ -188,10 +188,10 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	return fwk.NewStatus(fwk.Skip)
 }
 
-// stand waits until the door opens or the scheduler shuts down. Meanwhile the member
+// stand waits until the gang is released or the scheduler shuts down. Meanwhile the member
 // counts as one whose binding can still be called off, so that a preemptor
 // takes its place, and does not delete a pod that never ran.
-func (pl *Gang) stand(ctx context.Context, pod *v1.Pod, d *door) (preempted bool) {
+func (pl *Gang) stand(ctx context.Context, pod *v1.Pod, d *bindWaiter) (preempted bool) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	pl.fw.AddPodInPreBind(pod.UID, cancel)

@@ -115,7 +115,7 @@ func (noQueues) RemoveCandidate(string)                   {}
 func (noQueues) First(turns.Selection) (turns.Job, bool)  { return turns.Job{}, false }
 func (noQueues) QueueOf(*v1.Pod) string                   { return "" }
 func (noQueues) Admit(context.Context, string) *v1.Pod    { return nil }
-func (noQueues) Called() []*v1.Pod                        { return nil }
+func (noQueues) TakePodsToActivate() []*v1.Pod            { return nil }
 func (noQueues) Left(*v1.Pod)                             {}
 func (noQueues) Activate(klog.Logger, map[string]*v1.Pod) {}
 func (noQueues) Gated(*v1.Pod) bool                       { return false }

@@ -143,12 +143,12 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		pl := &Gang{
 			fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, reserved: shared.Reserved, decisions: shared.Decisions,
 		}
-		pl.barrier.doors = map[types.UID]*door{}
+		pl.barrier.doors = map[types.UID]*bindWaiter{}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
 		if err != nil {
 			return nil, fmt.Errorf("making a client for PodGroups: %w", err)
 		}
-		pl.reporter = newTeller(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
+		pl.reporter = newStatusReporter(pl, groups, args.ExplanationQPS, shared.Statuses, shared.Leading)
 		backoff := gangstate.Backoff{Initial: args.InitialBackoff.Duration, Max: args.MaxBackoff.Duration}
 		pl.gangs = shared.Gangs.Register(handle, defaultsOf(args), backoff, pl)
 		if pl.requests, err = pl.newRequester(args.ProvisioningClassName, shared.Leading); err != nil {
@@ -235,7 +235,7 @@ func (pl *Gang) Act(ctx context.Context, e gangstate.Effects) {
 	for _, took := range e.Started {
 		startDuration.Observe(took.Seconds())
 	}
-	pl.reporter.note(e)
+	pl.reporter.recordEffects(e)
 	pl.activate(ctx, e.Activate)
 }
 

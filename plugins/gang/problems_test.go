@@ -27,15 +27,15 @@ func noProblems() *problems {
 // TestAllProblemsAreTold: of each gang, however many there are, and however late a process leads.
 func TestAllProblemsAreTold(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
-	tell := newTeller(s.Gang, nil, 10, status.New(nil), nil)
+	tell := newStatusReporter(s.Gang, nil, 10, status.New(nil), nil)
 	const bad = 2500
 	var e gangstate.Effects
 	for i := range bad {
 		name := fmt.Sprintf("p%04d", i)
 		e.Problems = append(e.Problems, badPod("default", name, name, "no"))
 	}
-	tell.note(e)
-	tell.note(e) // the same
+	tell.recordEffects(e)
+	tell.recordEffects(e) // the same
 	tell.problems.forget("p0007")
 	told := map[types.UID]int{}
 	for range bad {

@@ -30,7 +30,7 @@ type statusReporter struct {
 	// leading is given once this process schedules.
 	leading leadership.Signal
 	// lane writes the conditions of the pending members of gangs.
-	lane *status.Lane[gangstate.Key]
+	lane *status.ConditionQueue[gangstate.Key]
 	// news are the gangs with possible news for events and PodGroups. Nothing waits for these: they are for people.
 	news  workqueue.TypedRateLimitingInterface[gangstate.Key]
 	marks workqueue.TypedRateLimitingInterface[mark]
@@ -46,7 +46,7 @@ type statusReporter struct {
 	renominated []types.UID
 }
 
-func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer, leads leadership.Signal) *statusReporter {
+func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer, leads leadership.Signal) *statusReporter {
 	t := &statusReporter{
 		pl: pl, groups: groups, leading: leads,
 		problems: problems{pending: map[problem]map[types.UID]gangstate.Report{}, quiet: map[problem]time.Time{}},
@@ -54,18 +54,18 @@ func newTeller(pl *Gang, groups pgclientset.Interface, qps int32, statuses *stat
 		marks:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
 		due:      map[gangstate.Key]time.Time{}, lastReported: map[gangstate.Key]telling{},
 	}
-	t.lane = status.NewLane(statuses, pl.fw.ClientSet(), qps, t.say)
+	t.lane = status.NewLane(statuses, pl.fw.ClientSet(), qps, t.pendingConditionOf)
 	return t
 }
 
-// note notes what there is to report.
-func (t *statusReporter) note(e gangstate.Effects) {
+// recordEffects notes what there is to report.
+func (t *statusReporter) recordEffects(e gangstate.Effects) {
 	for _, pod := range e.Expire {
 		t.marks.Add(mark{types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, pod.UID})
 	}
 	t.problems.note(e.Problems)
 	for key := range e.Changed {
-		t.again(key)
+		t.scheduleReport(key)
 	}
 }
 
@@ -111,7 +111,7 @@ func (t *statusReporter) all() {
 	var keys []gangstate.Key
 	t.pl.gangs.WithGangs(func(s *gangstate.Gangs) { keys = s.Keys() })
 	for _, key := range keys {
-		t.again(key)
+		t.scheduleReport(key)
 	}
 }
 
@@ -123,7 +123,7 @@ func (t *statusReporter) toTell(key gangstate.Key) (gangstate.Explanation, bool)
 		return e, false
 	}
 	if gathers := v1alpha1.IsIncomplete(e.Reason) && e.Reason != v1alpha1.ReasonGangUnsupported; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
-		t.again(key)
+		t.scheduleReport(key)
 		return e, false
 	}
 	return e, true
@@ -165,8 +165,8 @@ func (t *statusReporter) noteRenominated(pod types.UID) {
 	t.renominated = append(t.renominated, pod)
 }
 
-// again makes a gang due.
-func (t *statusReporter) again(key gangstate.Key) {
+// scheduleReport makes a gang due.
+func (t *statusReporter) scheduleReport(key gangstate.Key) {
 	if !t.leading.Given() {
 		return // run makes all gangs due
 	}
@@ -219,8 +219,8 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	return pods
 }
 
-// say returns what the status of the pending members of a gang should have now.
-func (t *statusReporter) say(key gangstate.Key) status.PendingCondition {
+// pendingConditionOf returns what the status of the pending members of a gang should have now.
+func (t *statusReporter) pendingConditionOf(key gangstate.Key) status.PendingCondition {
 	e, ok := t.pl.Explanation(key)
 	if !ok || e.Reason == "" {
 		return status.PendingCondition{}

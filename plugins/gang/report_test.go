@@ -63,7 +63,7 @@ func TestWhatMembersSay(t *testing.T) {
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	check := func(sentence, reason, message string, pods ...*v1.Pod) {
 		t.Helper()
-		saying := s.reporter.say(key)
+		saying := s.reporter.pendingConditionOf(key)
 		if saying.Reason != reason || saying.Message != message {
 			t.Errorf("%s: %s: %s, want %s: %s", sentence, saying.Reason, saying.Message, reason, message)
 		}
@@ -128,11 +128,11 @@ func TestWhetherNodesHelp(t *testing.T) {
 	if at < 0 {
 		t.Fatalf("%q led the attempt, which is no member", e.Leader)
 	}
-	if pods := s.reporter.say(key).Pods; len(pods) != 3 {
+	if pods := s.reporter.pendingConditionOf(key).Pods; len(pods) != 3 {
 		t.Errorf("%d members are told why, want all", len(pods))
 	}
 	s.see(says(members[at], v1.PodReasonUnschedulable, "0/1 nodes are available: no room. preemption: nobody."))
-	if pods := s.reporter.say(key).Pods; len(pods) != 2 || slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return pod.UID == e.Leader }) {
+	if pods := s.reporter.pendingConditionOf(key).Pods; len(pods) != 2 || slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return pod.UID == e.Leader }) {
 		t.Errorf("members %v are told why, want those on which kube-scheduler has not written it", uids(pods))
 	}
 	turns.limit = "QueueCapability"
@@ -201,10 +201,10 @@ func (s *stage) attempt(t *testing.T, outcome gangstate.Outcome) {
 func TestStandby(t *testing.T) {
 	s := newStage(t, makeNodes(1, 1))
 	begins := make(chan struct{})
-	s.reporter = newTeller(s.Gang, nil, 10, status.New(begins), begins)
+	s.reporter = newStatusReporter(s.Gang, nil, 10, status.New(begins), begins)
 	for i := range 100 {
 		key := gangstate.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
-		s.reporter.note(gangstate.Effects{Changed: sets.New(key)})
+		s.reporter.recordEffects(gangstate.Effects{Changed: sets.New(key)})
 		s.reporter.noteRenominated(types.UID(key.Name))
 	}
 	s.see(makeMembers("train", 3, 1, nil)[:2]...)
@@ -228,7 +228,7 @@ func TestPodGroupRefused(t *testing.T) {
 		}
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.reporter = newTeller(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
+	s.reporter = newStatusReporter(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
@@ -260,7 +260,7 @@ func TestPodGroupMadeAgain(t *testing.T) {
 		writes++
 		return true, &pgv1alpha1.PodGroup{}, nil
 	})
-	s.reporter = newTeller(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
+	s.reporter = newStatusReporter(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
 	s.open()
 	key := gangstate.Key{Namespace: "default", Name: "train"}
 	s.see(makeMembers("train", 3, 1, nil)...)

@@ -76,7 +76,7 @@ func (o *options) run(ctx context.Context) (err error) {
 var ofPods = []string{"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges", "/apis/node.k8s.io/v1/runtimeclasses"}
 
 // record makes a scheduler read all that it needs.
-func record(ctx context.Context, ground *simulate.Ground, recorder *source.Recorder) error {
+func record(ctx context.Context, ground *simulate.Environment, recorder *source.Recorder) error {
 	ground.Base = recorder
 	simulation, err := simulate.New(ground)
 	if err != nil {

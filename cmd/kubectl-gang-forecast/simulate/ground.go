@@ -14,8 +14,8 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 )
 
-// Ground is a cluster as it is. What it reads is without what is supposed.
-type Ground struct {
+// Environment is a cluster as it is. What it reads is without what is supposed.
+type Environment struct {
 	*source.Cluster
 	// SchedulerConfig is the scheduler's configuration, nil for the built-in one, and Origin is where it comes from.
 	SchedulerConfig []byte
@@ -23,7 +23,7 @@ type Ground struct {
 }
 
 // Open looks for the cluster and the scheduler's configuration.
-func Open(ctx context.Context, a *access.Access, s *source.Source) (*Ground, error) {
+func Open(ctx context.Context, a *access.Access, s *source.Source) (*Environment, error) {
 	if err := log(s.LogFile); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func Open(ctx context.Context, a *access.Access, s *source.Source) (*Ground, err
 	if err != nil {
 		return nil, err
 	}
-	g := &Ground{Cluster: cluster}
+	g := &Environment{Cluster: cluster}
 	dump, isDump := cluster.Base.(*source.Dump)
 	if isDump {
 		a.Note("the cluster is that of %s", dump.Taken.Local().Format(time.DateTime))
@@ -59,7 +59,7 @@ func Open(ctx context.Context, a *access.Access, s *source.Source) (*Ground, err
 
 // find looks for the configuration of the scheduler that runs in the cluster. Where there is none, the built-in one is
 // used.
-func (g *Ground) find(ctx context.Context, a *access.Access) error {
+func (g *Environment) find(ctx context.Context, a *access.Access) error {
 	config, err := a.Config()
 	if err != nil {
 		return err

@@ -46,7 +46,7 @@ var (
 
 // Simulation is a scheduler at work on what is only supposed.
 type Simulation struct {
-	*Ground
+	*Environment
 	server    *overlayserver.Server
 	scheduler *schedulerapp.Simulated
 	dir       string
@@ -60,8 +60,8 @@ type Simulation struct {
 }
 
 // New returns a simulation on a cluster, in which no scheduler is at work yet.
-func New(ground *Ground) (_ *Simulation, err error) {
-	s := &Simulation{Ground: ground, ended: make(chan error, 1), stop: func() {}}
+func New(ground *Environment) (_ *Simulation, err error) {
+	s := &Simulation{Environment: ground, ended: make(chan error, 1), stop: func() {}}
 	defer func() {
 		if err != nil {
 			s.Close()

@@ -114,7 +114,7 @@ func ask(tb testing.TB, base source.Base, members int, changes ...func(*v1.Pod))
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
-	s, err := New(&Ground{Cluster: &source.Cluster{Base: base}})
+	s, err := New(&Environment{Cluster: &source.Cluster{Base: base}})
 	must.Succeed(tb, err)
 	defer s.Close()
 	var pods []*v1.Pod
@@ -185,7 +185,7 @@ func TestPods(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, err := New(&Ground{Cluster: &source.Cluster{Base: base}})
+	s, err := New(&Environment{Cluster: &source.Cluster{Base: base}})
 	must.Succeed(t, err)
 	defer s.Close()
 	must.Succeed(t, s.Start(ctx))
@@ -207,7 +207,7 @@ func TestPods(t *testing.T) {
 func TestQueuesNotRead(t *testing.T) {
 	config, err := os.ReadFile("../../../hack/demo/8-fairshare.yaml")
 	must.Succeed(t, err)
-	s, err := New(&Ground{Cluster: &source.Cluster{Base: small(t)}, SchedulerConfig: config})
+	s, err := New(&Environment{Cluster: &source.Cluster{Base: small(t)}, SchedulerConfig: config})
 	must.Succeed(t, err)
 	defer s.Close()
 	pod := member("train-0", "train", 1)

@@ -109,7 +109,7 @@ func TestNoWaitInVain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			s, err := New(&Ground{Cluster: &source.Cluster{Base: small(t)}})
+			s, err := New(&Environment{Cluster: &source.Cluster{Base: small(t)}})
 			must.Succeed(t, err)
 			defer s.Close()
 			more := c.more

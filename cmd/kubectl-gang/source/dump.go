@@ -67,7 +67,7 @@ func (rec *Recorder) Read(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", r.URL.Path, err)
 	}
-	if body, err = spare(body); err != nil {
+	if body, err = redact(body); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", r.URL.Path, err)
 	}
 	rec.mu.Lock()
@@ -113,9 +113,9 @@ func ReadDump(r io.Reader) (*Dump, error) {
 	return d, nil
 }
 
-// spare leaves out of objects what no scheduler looks at, and what may be secret: which manager wrote which field, and
+// redact leaves out of objects what no scheduler looks at, and what may be secret: which manager wrote which field, and
 // what containers run, wherever there are some: in pods, and in the templates of objects that make them.
-func spare(body []byte) ([]byte, error) {
+func redact(body []byte) ([]byte, error) {
 	o := object{}
 	if err := json.Unmarshal(body, &o); err != nil {
 		return nil, err

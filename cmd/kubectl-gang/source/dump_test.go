@@ -18,7 +18,7 @@ func TestSpare(t *testing.T) {
 		"replicasets": `{"items": [{"spec": {"template": {"spec": {"containers": [%s], "initContainers": [%[1]s]}}}}]}`,
 		"any kind":    `{"items": [{"spec": {"parts": [{"template": {"spec": {"containers": [%s]}}}]}}]}`,
 	} {
-		got, err := spare([]byte(fmt.Sprintf(body, container)))
+		got, err := redact([]byte(fmt.Sprintf(body, container)))
 		must.Succeed(t, err)
 		if strings.Contains(string(got), "secret") {
 			t.Errorf("%s: %s", kind, got)

@@ -93,8 +93,8 @@ type Queues interface {
 	QueueOf(pod *v1.Pod) string
 	// Admit begins the turn of a job that First has returned, and returns its pod; nil if the job does not wait.
 	Admit(ctx context.Context, job string) *v1.Pod
-	// Called takes the pods that have to come to the gate again.
-	Called() []*v1.Pod
+	// TakePodsToActivate takes the pods that have to come to the gate again.
+	TakePodsToActivate() []*v1.Pod
 	// Left is called when the scheduler's cache no longer has a pod on a node.
 	Left(pod *v1.Pod)
 }
@@ -144,7 +144,7 @@ func (r *Room) run(ctx context.Context) {
 
 // bringCalled brings to the gate what the queues have called. asking is held.
 func (r *Room) bringCalled(ctx context.Context) {
-	for _, pod := range r.queues.Called() {
+	for _, pod := range r.queues.TakePodsToActivate() {
 		r.activate(ctx, pod)
 	}
 }

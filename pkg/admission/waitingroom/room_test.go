@@ -116,8 +116,8 @@ func (s *stage) Admit(_ context.Context, job string) *v1.Pod {
 	return sample.Pod(admitted.Pod).Obj()
 }
 
-func (*stage) Called() []*v1.Pod { return nil }
-func (*stage) Left(*v1.Pod)      {}
+func (*stage) TakePodsToActivate() []*v1.Pod { return nil }
+func (*stage) Left(*v1.Pod)                  {}
 
 // offer makes a pod come to the gate of its queue, made so many seconds after the others.
 func (s *stage) offer(pod, queue string, after int) {

@@ -109,7 +109,7 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 // futile are the reasons for which pods wait that room does not help, as their scheduler says.
 var futile = sets.New(
 	v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation, v1alpha1.ReasonTimedOut,
-	string(queueing.NotFound), string(queueing.Loose), string(queueing.Invalid), string(queueing.Closed),
+	string(queueing.NotFound), string(queueing.ParentMissing), string(queueing.Invalid), string(queueing.Closed),
 	string(queueing.Capability), v1.PodReasonSchedulingGated,
 )
 

@@ -34,7 +34,7 @@ func ofJobSet(js *jobSet, in func(*replicatedJob) bool) wish {
 // partsOf returns the pods of a level, and those that are made when these are scheduled. endless: more come when some
 // have succeeded.
 func (js *jobSet) partsOf(l level) (first, rest part, endless bool) {
-	first.afresh = l.afresh
+	first.afterPredecessorsEnd = l.afresh
 	for _, rj := range l.jobs {
 		n, more := podsOf(&rj.Template.Spec)
 		replicas := int(ptr.Deref(rj.Replicas, 1))
@@ -52,7 +52,7 @@ func (js *jobSet) partsOf(l level) (first, rest part, endless bool) {
 // level is the replicated jobs that are made at the same time.
 type level struct {
 	jobs []*replicatedJob
-	// afresh: one of them waits until others have completed.
+	// afterPredecessorsEnd: one of them waits until others have completed.
 	afresh bool
 }
 

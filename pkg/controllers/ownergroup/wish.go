@@ -37,8 +37,8 @@ type wish struct {
 type part struct {
 	count int
 	room  resource.Vector
-	// afresh: they are made when the members before them have ended.
-	afresh bool
+	// afterPredecessorsEnd: they are made when the members before them have ended.
+	afterPredecessorsEnd bool
 }
 
 func (p *part) add(n int, pod *v1.PodTemplateSpec) {
@@ -75,7 +75,7 @@ func most(parts []part) resource.Vector {
 	var most resource.Vector
 	for from := 0; from < len(parts); {
 		to, room := from+1, maps.Clone(parts[from].room)
-		for ; to < len(parts) && !parts[to].afresh; to++ {
+		for ; to < len(parts) && !parts[to].afterPredecessorsEnd; to++ {
 			for name, amount := range parts[to].room {
 				room[name] = resource.Plus(room[name], amount)
 			}

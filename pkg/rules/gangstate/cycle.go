@@ -228,7 +228,7 @@ func (s *Gangs) miss(grp *group, a *Attempt, o Outcome, some bool, now time.Time
 	if grp.replans > 0 {
 		s.failRound(grp, now)
 	} else {
-		s.rest(grp, now)
+		s.endFailedRound(grp, now)
 	}
 }
 

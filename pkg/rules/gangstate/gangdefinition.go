@@ -228,7 +228,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 		}
 	}
 	if !slices.Equal(before, spec.Groups) {
-		s.rename(g, before, now)
+		s.updateNamedGangs(g, before, now)
 	}
 }
 

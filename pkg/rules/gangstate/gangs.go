@@ -206,7 +206,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	s.number(m)
 	switch {
 	case m.state == Bound:
-		s.unhand(m, was.state)
+		s.releaseMemberHold(m, was.state)
 		s.endTurn(m)
 		m.waiting = false
 	case !m.free():

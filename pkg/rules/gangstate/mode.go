@@ -22,8 +22,8 @@ func (g *group) holdsPart() bool {
 	return g.waiting(Planned) > 0 && !g.strict() && (g.phase == awaiting || g.phase == inTurn && g.replans == 0)
 }
 
-// rest ends a round. A Strict group gives back what it holds, a NonStrict one keeps it.
-func (s *Gangs) rest(grp *group, now time.Time) {
+// endFailedRound ends a round. A Strict group gives back what it holds, a NonStrict one keeps it.
+func (s *Gangs) endFailedRound(grp *group, now time.Time) {
 	grp.replans = 0
 	s.enterPhase(grp, awaiting, now)
 	if grp.strict() {

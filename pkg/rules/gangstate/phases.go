@@ -163,7 +163,7 @@ func (s *Gangs) failRound(grp *group, now time.Time) {
 	grp.failures++
 	grp.notBefore = now.Add(s.backoff.after(grp.failures))
 	s.effects.RoundsFailed++
-	s.rest(grp, now)
+	s.endFailedRound(grp, now)
 }
 
 // unreserve voids the plan of a group and takes back what its members hold, except

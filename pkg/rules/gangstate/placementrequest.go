@@ -50,7 +50,7 @@ func (s *Gangs) Wants(pod *v1.Pod) (PlacementRequest, bool) {
 	for _, g := range m.gang.group.gangs {
 		want.Never = want.Never || g.spec.Never
 		want.Created = times.Earlier(want.Created, g.oldest)
-		want.Pods = append(want.Pods, g.least(podsOf(g.sorted((*member).eligible)))...)
+		want.Pods = append(want.Pods, g.minimumPods(podsOf(g.sorted((*member).eligible)))...)
 	}
 	return want, true
 }
@@ -62,14 +62,14 @@ func (g *gang) makesUp(pod *v1.Pod) (reaches, mends bool) {
 	if g.short() == 0 {
 		return false, false
 	}
-	least := g.least(podsOf(g.sorted((*member).eligible)))
+	least := g.minimumPods(podsOf(g.sorted((*member).eligible)))
 	i := slices.Index(least, pod)
 	return i >= 0, i >= 0 && i < g.lost()
 }
 
-// least returns the pods that reach the minimum: of each role those that are missing, then the next
+// minimumPods returns the pods that reach the minimum: of each role those that are missing, then the next
 // ones in order.
-func (g *gang) least(pods []*v1.Pod) []*v1.Pod {
+func (g *gang) minimumPods(pods []*v1.Pod) []*v1.Pod {
 	missing := g.have().Lacks(&g.spec)
 	var least, others []*v1.Pod
 	for _, pod := range pods {

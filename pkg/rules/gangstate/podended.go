@@ -26,7 +26,7 @@ func (s *Gangs) dismiss(m *member, now time.Time) {
 
 func (s *Gangs) remove(m *member, now time.Time) {
 	g := m.gang
-	s.unhand(m, m.state)
+	s.releaseMemberHold(m, m.state)
 	g.leave(m)
 	g.incarnation.end(m.uid())
 	g.numbers.remove(m.index)
@@ -50,8 +50,8 @@ func (s *Gangs) remove(m *member, now time.Time) {
 	s.forget(g)
 }
 
-// unhand ends what is held for a member that left the given state for good.
-func (s *Gangs) unhand(m *member, was State) {
+// releaseMemberHold ends what is held for a member that left the given state for good.
+func (s *Gangs) releaseMemberHold(m *member, was State) {
 	switch was {
 	case Planned:
 		s.effects.Unhold = append(s.effects.Unhold, m.uid())

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// rename updates the reverse index of groups, and regroups the gangs.
-func (s *Gangs) rename(g *gang, before []Key, now time.Time) {
-	s.unname(g, before)
+// updateNamedGangs updates the reverse index of groups, and regroups the gangs.
+func (s *Gangs) updateNamedGangs(g *gang, before []Key, now time.Time) {
+	s.dropNamedGangs(g, before)
 	for _, key := range g.spec.Groups {
 		if s.naming[key] == nil {
 			s.naming[key] = map[Key]bool{}
@@ -17,7 +17,7 @@ func (s *Gangs) rename(g *gang, before []Key, now time.Time) {
 	s.regroup(g, now)
 }
 
-func (s *Gangs) unname(g *gang, groups []Key) {
+func (s *Gangs) dropNamedGangs(g *gang, groups []Key) {
 	for _, key := range groups {
 		delete(s.naming[key], g.key)
 		if len(s.naming[key]) == 0 {

@@ -211,16 +211,16 @@ func (g *group) begun() bool {
 		return false
 	}
 	return !slices.ContainsFunc(g.gangs, func(gang *gang) bool {
-		return gang.counts() && gang.short() > 0 && !gang.owed()
+		return gang.counts() && gang.short() > 0 && !gang.lacksPartOfStarted()
 	})
 }
 
 // counts reports whether members that run count towards the minimum.
 func (g *gang) counts() bool { return g.spec.Policy != OnlyWaiting }
 
-// owed reports whether what a gang lacks of its minimum ran, or was to run together with what
+// lacksPartOfStarted reports whether what a gang lacks of its minimum ran, or was to run together with what
 // runs of its group.
-func (g *gang) owed() bool {
+func (g *gang) lacksPartOfStarted() bool {
 	if g.running() > 0 {
 		return g.begin == interrupted || g.spec.Min <= g.lastMin
 	}

@@ -36,8 +36,8 @@ func (s *Gangs) Tick(now time.Time, making func(group string) bool) Effects {
 func (s *Gangs) tick(grp *group, now time.Time, making func(group string) bool) {
 	if grp.clocks != (clocks{}) {
 		if making(grp.key().String()) {
-			grp.clocks.stand(s.ticked, now)
-		} else if s.runOut(grp, now) {
+			grp.clocks.pause(s.ticked, now)
+		} else if s.expireTimeouts(grp, now) {
 			return
 		}
 	}

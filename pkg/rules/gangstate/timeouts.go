@@ -38,8 +38,8 @@ func (c *clocks) wouldHold(g *group, now time.Time) {
 	}
 }
 
-// stand makes the clocks stand still from one moment to another.
-func (c *clocks) stand(from, to time.Time) {
+// pause makes the clocks pause still from one moment to another.
+func (c *clocks) pause(from, to time.Time) {
 	for _, began := range []*time.Time{&c.held, &c.round} {
 		if !began.IsZero() {
 			*began = began.Add(to.Sub(times.Later(*began, from)))
@@ -99,8 +99,8 @@ func (g *group) hasRounds() bool {
 	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.RoundTime > 0 })
 }
 
-// runOut ends what has had its time, and reports whether anything did.
-func (s *Gangs) runOut(grp *group, now time.Time) bool {
+// expireTimeouts ends what has had its time, and reports whether anything did.
+func (s *Gangs) expireTimeouts(grp *group, now time.Time) bool {
 	if wait, _ := grp.waitTime(); wait > 0 && !grp.clocks.held.IsZero() && now.Sub(grp.clocks.held) >= wait {
 		s.expire(grp, wait, now)
 		return true

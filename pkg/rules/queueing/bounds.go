@@ -202,7 +202,7 @@ func (b *Book) hardLimit(j *job) (Bound, bool) {
 // hoarded returns how much of the resource of a bound is held under it by jobs that come after a job and have not
 // all that they need: they give that back for the job.
 func (b *Book) hoarded(j *job, bound Bound) (sum int64) {
-	if !j.spared.IsZero() {
+	if !j.yieldSuspendedUntil.IsZero() {
 		return 0
 	}
 	for _, h := range b.hoarders(j) {
@@ -235,7 +235,7 @@ func (b *Book) hoarders(j *job) (list []*job) {
 // releases returns the jobs that have to give back what they hold so that a job whose turn has begun stays below the
 // ceilings of its queues: the last in order, as many as it takes.
 func (b *Book) releases(j *job) (releases []Job) {
-	if j.Begun || !j.spared.IsZero() {
+	if j.Begun || !j.yieldSuspendedUntil.IsZero() {
 		return nil
 	}
 	chosen := map[*job]bool{}
@@ -360,7 +360,7 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	for at := range j.Options {
 		j.take(at)
 		var ceilings []Bound
-		if reason != NotFound && reason != Loose && !j.Begun {
+		if reason != NotFound && reason != ParentMissing && !j.Begun {
 			for bound := range b.bounds(j) {
 				if bound.Reason == Capability || making {
 					ceilings = append(ceilings, bound)

@@ -32,62 +32,62 @@ func TestCandidates(t *testing.T) {
 		"before a pod of its queue that came later": {func(b *Book) {
 			come(b, "a", 2)
 			b.AddCandidate(candidate("a", 1))
-		}, turns.All, "a-1"},
+		}, turns.AllJobs, "a-1"},
 		"after one that came before": {func(b *Book) {
 			come(b, "a", 1)
 			b.AddCandidate(candidate("a", 2))
-		}, turns.All, "a-1"},
+		}, turns.AllJobs, "a-1"},
 		"by what its queue uses when it is asked": {func(b *Book) {
 			b.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
 			come(b, "b", 1)
 			b.AddCandidate(candidate("b", 2))
 			b.AddCandidate(candidate("a", 3))
 			b.Count("also-runs", Usage{Queue: "b", Amount: gpus(3), Runs: true})
-		}, turns.All, "a-3"},
+		}, turns.AllJobs, "a-3"},
 		"not among the jobs that have come to the gate": {func(b *Book) {
 			come(b, "a", 2)
 			b.AddCandidate(candidate("a", 1))
-		}, turns.Had, "a-2"},
+		}, turns.PolicyJobs, "a-2"},
 		"not once it is removed": {func(b *Book) {
 			b.AddCandidate(candidate("a", 1))
 			b.RemoveCandidate("a-1")
 			b.RemoveCandidate("a-1")
-		}, turns.All, ""},
+		}, turns.AllJobs, ""},
 		"by name where they came in one second": {func(b *Book) {
 			for _, name := range []string{"a-3", "a-1", "a-2"} {
 				one := candidate("a", 1)
 				one.Name = name
 				b.AddCandidate(one)
 			}
-		}, turns.All, "a-1"},
+		}, turns.AllJobs, "a-1"},
 		"as it is said last": {func(b *Book) {
 			b.AddCandidate(candidate("a", 1))
 			moved := candidate("b", 2)
 			moved.Name = "a-1"
 			b.AddCandidate(moved)
 			b.AddCandidate(candidate("b", 1))
-		}, turns.All, "b-1"},
+		}, turns.AllJobs, "b-1"},
 		"though its queue is at its ceiling": {func(b *Book) {
 			b.SetQueues(Queue{Name: "a", Weight: 1, Capability: gpus(0)})
 			b.AddCandidate(candidate("a", 1))
-		}, turns.All, "a-1"},
+		}, turns.AllJobs, "a-1"},
 		"first of all where its queue lets nobody in": {func(b *Book) {
 			come(b, "a", 1)
 			b.AddCandidate(candidate("nowhere", 9))
-		}, turns.All, "nowhere-9"},
+		}, turns.AllJobs, "nowhere-9"},
 		"first of all if it has begun": {func(b *Book) {
 			come(b, "a", 1)
 			begun := candidate("b", 9)
 			begun.Begun = true
 			b.AddCandidate(begun)
-		}, turns.All, "b-9"},
+		}, turns.AllJobs, "b-9"},
 		"alone where the window is full": {func(b *Book) {
 			b.limits = Limits{Window: 1}
 			come(b, "a", 1)
 			b.Admit("a-1", at)
 			come(b, "a", 2)
 			b.AddCandidate(candidate("a", 3))
-		}, turns.All, "a-3"},
+		}, turns.AllJobs, "a-3"},
 	} {
 		b := newBook(Policies{QueueOrder: []config.PolicyName{config.PolicyProportion}})
 		b.SetTotal(gpus(8))
@@ -139,7 +139,7 @@ func TestFirstOfAll(t *testing.T) {
 					want = one
 				}
 			}
-			if first, _, _ := b.First(at, turns.All); first.Name != want.Name {
+			if first, _, _ := b.First(at, turns.AllJobs); first.Name != want.Name {
 				t.Fatalf("step %d: %q is first, want %q", step, first.Name, want.Name)
 			}
 		}

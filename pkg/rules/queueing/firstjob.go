@@ -281,7 +281,7 @@ func (b *Book) kindOf(j *job) kind {
 	if b.promised[j.Name] != nil {
 		promised = j.Name
 	}
-	return kind{asks: fmt.Sprint(promised, j.patient(), j.Ready, j.spared.IsZero(), j.Options, j.Parts), hopeless: b.tooLarge(j)}
+	return kind{asks: fmt.Sprint(promised, j.patient(), j.Ready, j.yieldSuspendedUntil.IsZero(), j.Options, j.Parts), hopeless: b.tooLarge(j)}
 }
 
 // list makes a job wait. A hopeless one never has its turn as things are, keeps no other job waiting, and there is no

@@ -76,8 +76,9 @@ type history struct {
 	failed time.Time
 	// tried is when no pod made way for it, which makes it patient until patience is over; zero if it is not.
 	tried time.Time
-	// spared is until when no others give back what they hold for its turn: that was of no use; zero if they may.
-	spared time.Time
+	// yieldSuspendedUntil is until when no others give back what they hold for its turn: that was of no use; zero if
+	// they may.
+	yieldSuspendedUntil time.Time
 	// waitsElsewhere: since it failed last, or while it waits for its turn, it waits for something else than room.
 	waitsElsewhere bool
 	// blocked is what was found when it failed before, or since.
@@ -109,8 +110,8 @@ type told struct {
 type turn struct {
 	// pods are the pods to be placed in it, as they asked when it began.
 	pods map[string]Usage
-	// lacks is what the pods that have no place asked for, and left is their number. held is the number of those for which
-	// a place is held.
+	// lacks is what the pods that have no place asked for, and left is their number. held is the number of those for
+	// which a place is held.
 	lacks      Needs
 	left, held int
 	// got: some have their places, or had.
@@ -226,8 +227,8 @@ func (b *Book) keep(j *job) {
 	}
 }
 
-// assign notes that a pod is part of another job; empty for none. A job that waited with it does not any more: what the
-// pod asks for counts for the other job now.
+// assign notes that a pod is part of another job; empty for none. A job that waited with it does not any more: what
+// the pod asks for counts for the other job now.
 func (b *Book) assign(pod, from, to string) {
 	if from == to {
 		return

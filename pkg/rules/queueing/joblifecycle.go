@@ -52,9 +52,9 @@ func (b *Book) Offer(offered Job, at Moment) {
 // more then; see the effects.
 func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Effects) {
 	for b.phases[Waiting]+len(b.candidates) > 0 {
-		from := selection{candidates: which == turns.All, begun: at.Read, others: at.Read && b.phases[Admitted] < b.limits.Window, now: at.Now}
+		from := selection{candidates: which == turns.AllJobs, begun: at.Read, others: at.Read && b.phases[Admitted] < b.limits.Window, now: at.Now}
 		var next *job
-		if which != turns.Late {
+		if which != turns.OverdueJobs {
 			next = b.next(from)
 		} else if from.others {
 			next = b.late(at.Now)
@@ -190,7 +190,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	j.deserved.Add(b.own(u.Queue).Deserved, 1)
 	j.Title, j.Priority, j.Created, j.Pods, j.waitsElsewhere = how.Title, u.Priority, before.Created, before.Pods, how.Aside || !at.Room(pod)
 	if j.failed = at.Now; before.turn.released {
-		j.spared = at.Now.Add(spare) // it was of no use
+		j.yieldSuspendedUntil = at.Now.Add(spare) // it was of no use
 	}
 	if !how.Gang {
 		j.blocked.take(b.blockOf(j)) // it gets that reason now; what words it finds it computed
@@ -237,8 +237,8 @@ func (b *Book) Tick(at Moment) Effects {
 			j.waitsElsewhere = !j.waitsElsewhere
 			b.wishes.touch(j)
 		}
-		if !j.spared.IsZero() && !at.Now.Before(j.spared) {
-			if j.spared = (time.Time{}); j.phase == Waiting {
+		if !j.yieldSuspendedUntil.IsZero() && !at.Now.Before(j.yieldSuspendedUntil) {
+			if j.yieldSuspendedUntil = (time.Time{}); j.phase == Waiting {
 				b.relist(j)
 			}
 		}

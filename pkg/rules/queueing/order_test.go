@@ -135,7 +135,7 @@ func TestLate(t *testing.T) {
 	}
 	late := func(want string) {
 		t.Helper()
-		if j, ok, _ := b.First(at, turns.Late); ok != (want != "") || j.Name != want {
+		if j, ok, _ := b.First(at, turns.OverdueJobs); ok != (want != "") || j.Name != want {
 			t.Errorf("%q has waited for too long, want %q", j.Name, want)
 		}
 	}
@@ -146,7 +146,7 @@ func TestLate(t *testing.T) {
 	late("")
 	at.Now = at.Now.Add(500 * time.Millisecond)
 	late("low-2")
-	if j, _, _ := b.First(at, turns.Had); j.Name != "high-3" {
+	if j, _, _ := b.First(at, turns.PolicyJobs); j.Name != "high-3" {
 		t.Errorf("%q is first in order", j.Name)
 	}
 	b.Admit("low-2", at)

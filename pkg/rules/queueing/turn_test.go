@@ -42,7 +42,7 @@ func (b *Book) wait(j Job) {
 func (b *Book) giveTurns(at Moment, except string, e Effects) called {
 	c := called{Call: e.Call, Again: e.Again, Retry: e.Retry, Freed: e.Freed}
 	for {
-		next, ok, more := b.First(at, turns.Had)
+		next, ok, more := b.First(at, turns.PolicyJobs)
 		c.Call = append(c.Call, more.Call...)
 		if !ok {
 			return c

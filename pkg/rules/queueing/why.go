@@ -15,8 +15,8 @@ type Reason string
 const (
 	// NotFound: there is no such queue.
 	NotFound Reason = "QueueNotFound"
-	// Loose: the queue's parents do not lead to the top.
-	Loose Reason = "QueueWithoutParent"
+	// ParentMissing: the queue's parents do not lead to the top.
+	ParentMissing Reason = "QueueWithoutParent"
 	// Invalid: the queue, or one above it, states an amount that cannot be.
 	Invalid Reason = "QueueInvalid"
 	// Closed: the queue admits nothing.
@@ -38,7 +38,9 @@ const (
 )
 
 // Shut reports whether the queue lets no job in until a user changes it.
-func (r Reason) Shut() bool { return r == NotFound || r == Loose || r == Invalid || r == Closed }
+func (r Reason) Shut() bool {
+	return r == NotFound || r == ParentMissing || r == Invalid || r == Closed
+}
 
 // IsLimit reports whether a reason says that a queue lets a job in for no nodes, however many there are.
 func IsLimit(reason string) bool {
@@ -78,7 +80,7 @@ func (b *Book) Shut(queues ...string) (Reason, string) {
 		case q == nil || q.spec == nil:
 			return NotFound, fmt.Sprintf("queue %q does not exist", name)
 		case q.err != nil:
-			return Loose, fmt.Sprintf("queue %q cannot serve: %v", name, q.err)
+			return ParentMissing, fmt.Sprintf("queue %q cannot serve: %v", name, q.err)
 		case b.closed(q):
 			shut := q.path[slices.IndexFunc(q.path, func(at string) bool { return b.queues[at].spec.shut() })]
 			if fault := b.queues[shut].spec.Fault; fault != "" {

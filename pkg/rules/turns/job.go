@@ -90,7 +90,7 @@ type job struct {
 // attempt is what is known of the last attempt of a job.
 type attempt struct {
 	// seen is what the attempt knew of, and changes the count of those of the job itself.
-	seen    view
+	seen    changeCounts
 	changes int
 	// at is when it ended, or was found to be of no use.
 	at time.Time
@@ -104,15 +104,15 @@ type attempt struct {
 	coveredBy *failedAttempt
 }
 
-// view counts what happened in the cluster.
-type view struct {
+// changeCounts counts what happened in the cluster.
+type changeCounts struct {
 	// changes could help any job. Of these, nodes are not about pods, and could help even a job that would not fit on
 	// empty nodes, and ends are the ends of any preemptor's victims. moves are pods that came to nodes.
 	changes, nodes, ends, moves uint64
 }
 
 // withoutEnds returns the number of changes that are not the end of a victim.
-func (v view) withoutEnds() uint64 { return v.changes - v.ends }
+func (v changeCounts) withoutEnds() uint64 { return v.changes - v.ends }
 
 // holder returns what room is made for when the job does not fit.
 func (j *job) holder() hold.Holder {

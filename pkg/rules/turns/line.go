@@ -18,20 +18,21 @@ const (
 	// retryShare is the most of the scheduling thread that attempts which place nothing may take while something happens
 	// in the cluster all the time: one part in this.
 	retryShare = 5
-	// showUp is how long the pod of a job that was let in may take to come, also where other programs keep all cores busy.
-	// If it does not, it is kept back elsewhere, or is behind other pods in the scheduling queue; the next job is let in.
+	// showUp is how long the pod of a job that was let in may take to come, also where other programs keep all cores
+	// busy. If it does not, it is kept back elsewhere, or is behind other pods in the scheduling queue; the next job is
+	// let in.
 	showUp = time.Second
 	// longestAttempt is how long an attempt that has begun may take. It ends by itself; if its end was not reported, the
 	// others go on.
 	longestAttempt = 10 * time.Second
-	// mostInVain is how many more turns in a row a job may have in vain, with short pauses, until the next in order has
-	// one.
-	mostInVain = 10
+	// maxFailedTurns is how many more turns in a row a job may have in vain, with short pauses, until the next in order
+	// has one.
+	maxFailedTurns = 10
 	// shortPause is the longest pause that counts as short: hardly anybody has a turn in it.
 	shortPause = 20 * time.Millisecond
-	// patience is how long the others wait, in a row, for the first in order while its attempts place nothing. It is many
-	// times what an attempt takes, also where other programs keep all cores busy.
-	patience = 500 * time.Millisecond
+	// maxHeadOfLineWait is how long the others wait, in a row, for the first in order while its attempts place nothing.
+	// It is many times what an attempt takes, also where other programs keep all cores busy.
+	maxHeadOfLineWait = 500 * time.Millisecond
 	// lookAgain is how often candidates that were not looked at for too long are searched for.
 	lookAgain = 100 * time.Millisecond
 )
@@ -52,12 +53,12 @@ type Policy interface {
 type Selection int
 
 const (
-	// All are the jobs that it has, and the candidates.
-	All Selection = iota
-	// Had are the jobs that it has.
-	Had
-	// Late are those of them that were not looked at for too long, see [Overdue], the longest first.
-	Late
+	// AllJobs are the jobs that it has, and the candidates.
+	AllJobs Selection = iota
+	// PolicyJobs are the jobs that it has.
+	PolicyJobs
+	// OverdueJobs are those of them that were not looked at for too long, see [Overdue], the longest first.
+	OverdueJobs
 )
 
 // Overdue reports whether a job was not looked at for too long: since the end of its last attempt, or if it had none,
@@ -96,7 +97,7 @@ type Line struct {
 	late   []*job
 	lateAt time.Time
 	// view is what happened so far; cycle is what the running scheduling cycle knows of.
-	view, cycle view
+	view, cycle changeCounts
 	// failed are the attempts that failed since the last change, by the key of their shape. restedCovered: all candidates
 	// were compared with them.
 	failed        map[uint64][]*failedAttempt
@@ -122,10 +123,10 @@ type turn struct {
 	// since is when it was let in, or when its attempt began.
 	since time.Time
 	begun bool
-	// failed: the attempt before it placed nothing. late: it was let in since it was not looked at for too long. byPolicy:
-	// the policy had to admit it.
+	// failed: the attempt before it placed nothing. late: it was let in since it was not looked at for too long.
+	// byPolicy: the policy had to admit it.
 	failed, late, byPolicy bool
-	// changes is the view's count when it was let in.
+	// changes is the count of changes when it was let in.
 	changes uint64
 }
 
@@ -151,8 +152,9 @@ func (l *Line) Offer(offered Job, now time.Time) {
 	}
 }
 
-// Enters reports whether the pod of a single job may enter the scheduling queue: it is not known to have failed, or has
-// its turn. Otherwise it is a candidate from now on: kube-scheduler brings a pod to the gate if something may help it.
+// Enters reports whether the pod of a single job may enter the scheduling queue: it is not known to have failed, or
+// has its turn. Otherwise it is a candidate from now on: kube-scheduler brings a pod to the gate if something may help
+// it.
 func (l *Line) Enters(name string) bool {
 	j := l.jobs[name]
 	if j == nil || j.phase == in {
@@ -302,8 +304,8 @@ func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 // pauseAfter returns how long no job of its kind is tried again after an attempt that placed nothing.
 func pauseAfter(cost time.Duration) time.Duration { return min(cost*(retryShare-1), retryAnyway) }
 
-// pause keeps attempts that fail within their share of the thread. The pauses of newcomers do not add up: each is tried
-// once, and the others need not wait for all that came.
+// pause keeps attempts that fail within their share of the thread. The pauses of newcomers do not add up: each is
+// tried once, and the others need not wait for all that came.
 func (l *Line) pause(cost time.Duration, first bool, now time.Time) {
 	from := now
 	if !first {

@@ -63,11 +63,11 @@ func (w *world) RemoveCandidate(name string) {
 func (w *world) First(which Selection) (first Job, ok bool) {
 	list := slices.Clone(w.has)
 	switch which {
-	case All:
+	case AllJobs:
 		list = slices.AppendSeq(list, maps.Values(w.told))
-	case Late:
+	case OverdueJobs:
 		list = w.late
-	case Had:
+	case PolicyJobs:
 	}
 	for _, j := range list {
 		if !ok || compare(j, first) < 0 {
@@ -335,7 +335,7 @@ func TestStories(t *testing.T) {
 				w.fail(1, 10*time.Second)
 				w.RecordChange(Freed)
 				w.next()
-				w.now = w.now.Add(patience)
+				w.now = w.now.Add(maxHeadOfLineWait)
 				w.next()
 			},
 			"a nobody after",
@@ -348,12 +348,12 @@ func TestStories(t *testing.T) {
 				w.RecordChange(Freed)
 				w.has = []Job{queued("2", strict("pod", 0))}
 				w.next()
-				w.now = w.now.Add(patience)
+				w.now = w.now.Add(maxHeadOfLineWait)
 				w.next()
 				w.has = nil
 				w.fail(1, 0)
 				w.next()
-				w.now = w.now.Add(4*time.Second - patience)
+				w.now = w.now.Add(4*time.Second - maxHeadOfLineWait)
 				w.next()
 			},
 			"gang nobody pod nobody gang",
@@ -568,12 +568,12 @@ func TestStories(t *testing.T) {
 				w.fail(1, time.Second)
 				w.RecordChange(Freed)
 				w.next()
-				w.now = w.now.Add(patience)
+				w.now = w.now.Add(maxHeadOfLineWait)
 				w.next()
 				w.fail(2, 0)
 				w.next()
 				w.fail(3, 0)
-				w.now = w.now.Add(4*time.Second - patience)
+				w.now = w.now.Add(4*time.Second - maxHeadOfLineWait)
 				w.next()
 			},
 			"gang nobody low lower gang",
@@ -606,7 +606,7 @@ func TestStories(t *testing.T) {
 					w.fail(members, 200*time.Millisecond)
 					w.RecordChange(Freed)
 					w.next()
-					w.now = w.now.Add(patience)
+					w.now = w.now.Add(maxHeadOfLineWait)
 					if w.next() == "low" {
 						w.fail(members, 0)
 					}

@@ -12,7 +12,7 @@ import (
 // job, and has to admit it. Jobs of queues are considered only if queues is set. again is when there may be a job by
 // time alone; zero for never.
 func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, again time.Time) {
-	l.listen()
+	l.dropCoverage()
 	if until := l.busy(); now.Before(until) {
 		return Job{}, false, false, until
 	}
@@ -37,17 +37,18 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 	return j.Job, byPolicy, true, now.Add(showUp)
 }
 
-// KeepsTurn reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not if
-// something has happened meanwhile that brings another job before it: that one did not fit in what was free when the
-// job was let in, and may now. The job is a candidate again then. A job that was let in ahead of the first in order, by
-// rules 5 to 7, gives back its turn at most once before its attempt. Turns that the policy has admitted are kept.
+// KeepsTurn reports whether a job that was let in keeps its turn now that its attempt is about to begin. It does not
+// if something has happened meanwhile that brings another job before it: that one did not fit in what was free when
+// the job was let in, and may now. The job is a candidate again then. A job that was let in ahead of the first in
+// order, by rules 5 to 7, gives back its turn at most once before its attempt. Turns that the policy has admitted are
+// kept.
 func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	given := l.turn
 	j := given.of
 	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == l.view.changes || j.ahead && j.gaveBack {
 		return true
 	}
-	l.listen()
+	l.dropCoverage()
 	l.take(j)
 	l.enter(j)
 	l.update(now)
@@ -64,7 +65,7 @@ func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 
 // update brings up to date which jobs are candidates.
 func (l *Line) update(now time.Time) {
-	l.wake(now)
+	l.reconsiderResting(now)
 	l.restCovered(now)
 	l.announce()
 }
@@ -111,9 +112,9 @@ func (l *Line) busy() time.Time {
 	}
 }
 
-// listen stops failed attempts from covering others once room is made for their jobs: a preemptor finds victims that
-// the next one may find, too.
-func (l *Line) listen() {
+// dropCoverage stops failed attempts from covering others once room is made for their jobs: a preemptor finds victims
+// that the next one may find, too.
+func (l *Line) dropCoverage() {
 	for _, alike := range l.failed {
 		for _, m := range alike {
 			if !m.void && (l.elsewhere.Making(m.holder) || l.elsewhere.Promised(m.holder)) {
@@ -123,9 +124,9 @@ func (l *Line) listen() {
 	}
 }
 
-// wake makes candidates of the jobs that may fit by now. It costs a look at each job that rests, if anything has
-// changed.
-func (l *Line) wake(now time.Time) {
+// reconsiderResting makes candidates of the jobs that may fit by now. It costs a look at each job that rests, if
+// anything has changed.
+func (l *Line) reconsiderResting(now time.Time) {
 	if !l.look && (l.wakeAt.IsZero() || now.Before(l.wakeAt)) {
 		return
 	}
@@ -144,8 +145,8 @@ func (l *Line) wake(now time.Time) {
 	}
 }
 
-// due reports whether a job that rests may fit by now. While victims make room for it, the end of a victim is no reason
-// to try it: it needs all that were chosen for it, and what others leave is promised.
+// due reports whether a job that rests may fit by now. While victims make room for it, the end of a victim is no
+// reason to try it: it needs all that were chosen for it, and what others leave is promised.
 func (l *Line) due(j *job, now time.Time) bool {
 	a := &j.last
 	switch {
@@ -177,8 +178,8 @@ func (l *Line) coveredBy(j *job, now time.Time) *failedAttempt {
 	return nil
 }
 
-// choose returns the job whose turn it is, and whether that is because it was not looked at for too long; nil for none,
-// and until when that is so by time alone. first is the first in order.
+// choose returns the job whose turn it is, and whether that is because it was not looked at for too long; nil for
+// none, and until when that is so by time alone. first is the first in order.
 func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late bool, until time.Time) {
 	if first == nil {
 		return nil, false, time.Time{}
@@ -191,26 +192,26 @@ func (l *Line) choose(now time.Time, first *job, queues bool) (next *job, late b
 		if l.keptSince.IsZero() {
 			l.keptSince = now
 		}
-		if until := l.keptSince.Add(patience); !now.Before(l.keptSince) && now.Before(until) {
+		if until := l.keptSince.Add(maxHeadOfLineWait); !now.Before(l.keptSince) && now.Before(until) {
 			return nil, false, times.Earlier(end, until)
 		}
-		if other := l.meanwhile(now, first); other != nil {
+		if other := l.jobDuringPause(now, first); other != nil {
 			l.keptSince = end
 			return other, false, time.Time{}
 		}
 		return nil, false, times.Earlier(end, now.Add(lookAgain))
 	}
-	if now.Sub(end) > patience { // nobody has had to wait of late
+	if now.Sub(end) > maxHeadOfLineWait { // nobody has had to wait of late
 		l.keptSince = time.Time{}
 	}
-	if l.inVain == first.Name && l.turnsInVain >= mostInVain {
+	if l.inVain == first.Name && l.turnsInVain >= maxFailedTurns {
 		l.turnsInVain = 0
 		if other := l.second(now, first, queues); other != nil {
 			return other, false, time.Time{}
 		}
 	}
 	if l.turn.failed && !l.turn.late {
-		if other := l.overdue(now, first, queues); other != nil {
+		if other := l.longestOverdue(now, first, queues); other != nil {
 			return other, true, time.Time{}
 		}
 	}
@@ -230,11 +231,11 @@ func (j *job) pauseEnds(l *Line) time.Time {
 	return l.notBefore
 }
 
-// meanwhile returns the job that has its turn while the first in order waits for the end of a pause: the first of those
-// that the policy has and of single pods, or the one that came first of those that were never tried, if the first in
-// order was looked at since; nil for none.
-func (l *Line) meanwhile(now time.Time, first *job) (next *job) {
-	if has, ok := l.policy.First(Had); ok {
+// jobDuringPause returns the job that has its turn while the first in order waits for the end of a pause: the first of
+// those that the policy has and of single pods, or the one that came first of those that were never tried, if the
+// first in order was looked at since; nil for none.
+func (l *Line) jobDuringPause(now time.Time, first *job) (next *job) {
+	if has, ok := l.policy.First(PolicyJobs); ok {
 		next = l.had(has)
 	}
 	if singles := l.singles.Items; len(singles) > 0 && !singles[0].pauses(l, now) && (next == nil || singles[0].Rank.Compare(next.Rank) < 0) {
@@ -262,7 +263,7 @@ func (l *Line) first(queues bool) (first *job) {
 	if !queues {
 		return first
 	}
-	if has, ok := l.policy.First(All); ok {
+	if has, ok := l.policy.First(AllJobs); ok {
 		if queued := l.had(has); first == nil || queued.Rank.Compare(first.Rank) < 0 {
 			return queued
 		}
@@ -283,7 +284,7 @@ func (l *Line) second(now time.Time, first *job, queues bool) (second *job) {
 		}
 	}
 	if queues {
-		if has, ok := l.policy.First(Had); ok && has.Name != first.Name {
+		if has, ok := l.policy.First(PolicyJobs); ok && has.Name != first.Name {
 			if j := l.had(has); better(j) {
 				second = j
 			}
@@ -300,9 +301,9 @@ func (l *Line) had(has Job) *job {
 	return &job{Job: has, phase: in}
 }
 
-// overdue returns the job that was not looked at for the longest time, if that is too long; nil for none. One that was
-// never tried has to wait until the first in order was looked at since it came.
-func (l *Line) overdue(now time.Time, first *job, queues bool) *job {
+// longestOverdue returns the job that was not looked at for the longest time, if that is too long; nil for none. One
+// that was never tried has to wait until the first in order was looked at since it came.
+func (l *Line) longestOverdue(now time.Time, first *job, queues bool) *job {
 	l.lookForLate(now)
 	for _, j := range l.late {
 		if j.isLate(l, now) && j != first && (j.Queue == "" || queues) && !j.pauses(l, now) &&
@@ -311,7 +312,7 @@ func (l *Line) overdue(now time.Time, first *job, queues bool) *job {
 		}
 	}
 	if queues {
-		if has, ok := l.policy.First(Late); ok && has.Name != first.Name {
+		if has, ok := l.policy.First(OverdueJobs); ok && has.Name != first.Name {
 			return l.had(has)
 		}
 	}
@@ -344,9 +345,9 @@ func (j *job) isLate(l *Line, now time.Time) bool {
 // always fails would be for ever.
 const awaitedFailures = 3
 
-// Awaits reports whether a job is being tried, or will be as things are: what is reported about it may not be final. So
-// it may be while victims make room for it, and in the first pauses after rounds that failed. until is when it may be
-// tried at the earliest, or when the attempt that keeps it from that is over; zero for at once.
+// Awaits reports whether a job is being tried, or will be as things are: what is reported about it may not be final.
+// So it may be while victims make room for it, and in the first pauses after rounds that failed. until is when it may
+// be tried at the earliest, or when the attempt that keeps it from that is over; zero for at once.
 func (l *Line) Awaits(name string, now time.Time) (awaits bool, until time.Time) {
 	j := l.jobs[name]
 	if j == nil {

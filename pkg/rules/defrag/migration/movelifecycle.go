@@ -170,7 +170,7 @@ func (s *step) pending() {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MigrationEvicted) // so that its transition time is now
 		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s went before it was evicted; its successor is awaited", spec.PodName))
 	case !s.podRuns():
-		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s with UID %s does not run any more", spec.PodName, spec.PodUID))
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s with UID %s is no longer running", spec.PodName, spec.PodUID))
 	case pod.Node != spec.SourceNode:
 		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is on node %q, not on %s", spec.PodName, pod.Node, spec.SourceNode))
 	case !pod.Controlled && !spec.AllowBarePod:
