@@ -26,7 +26,7 @@ func (r *Registry) AwaitsReservation(pod *v1.Pod) bool {
 }
 
 // Missing returns why a pod cannot go anywhere yet: the Reservation that it names gives it nothing, or the placements
-// of one that it owns are being written, and whoever created the pod may have seen them. Empty if it can.
+// of one that it owns are being written, and whoever created the pod may have seen them. Empty if it need not wait.
 func (r *Registry) Missing(pod *v1.Pod) string {
 	name, named := reservationstate.NamedBy(pod)
 	if !named && r.writing.Load() == 0 || reservepods.IsReservePod(pod) {

@@ -40,7 +40,7 @@ type Gangs interface {
 	Waiting(profile string) []*gangstate.Attempt
 	// Running returns what runs of a gang of a profile, and of the gangs that start together with it.
 	Running(profile string, key gangstate.Key) []gangstate.RunningGang
-	// IsEvictedAlone reports whether a pod is evicted by itself, whichever scheduler placed it.
+	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
 	IsEvictedAlone(pod *v1.Pod) bool
 	// Outside reports whether a pod is in no gang that is scheduled as one.
 	Outside(pod *v1.Pod) bool

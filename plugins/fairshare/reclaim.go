@@ -58,11 +58,11 @@ func (d *Dispatcher) reclaims(preemptor extension.Gang) []extension.Round {
 	d.lock()
 	needs := d.needs(preemptor)
 	d.mu.Unlock()
-	gone := sync.OnceValue(d.gone)
+	gone, queueOf := sync.OnceValue(d.gone), sync.OnceValue(d.queuesOfHolders)
 	var rounds []extension.Round
 	for _, need := range needs {
 		if c := d.claim(preemptor, need); c != nil {
-			rounds = append(rounds, d.reclaim(slices.Sorted(maps.Keys(need)), c, gone)...)
+			rounds = append(rounds, d.reclaim(slices.Sorted(maps.Keys(need)), c, gone, queueOf)...)
 		}
 	}
 	return rounds
@@ -96,7 +96,8 @@ func (d *Dispatcher) needs(preemptor extension.Gang) []queueing.Needs {
 
 // reclaim returns the rounds of a claim of some queues: first no queue comes below what it deserves, then some may by a
 // part.
-func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() map[types.UID]bool) []extension.Round {
+func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() map[types.UID]bool,
+	queueOf func() map[hold.Holder]string) []extension.Round {
 	overshooting := sync.OnceValue(func() map[types.UID]bool { return d.overshooting(c, gone()) })
 	overshoots := func(pods []victim.Pod) bool {
 		return !slices.ContainsFunc(pods, func(pod victim.Pod) bool { return !overshooting()[pod.UID] })
@@ -105,8 +106,8 @@ func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() ma
 	excess := func(a, b *victim.Gang) int { return cmp.Compare(c.Excess(b.Queue), c.Excess(a.Queue)) }
 	order := victim.Reclaim(excess, overshoots)
 	makesWay := func(holder hold.Holder) bool {
-		queue := d.queueOfHolder(holder)
-		return queue != "" && c.TakesHolds(queue)
+		queue, known := queueOf()[holder]
+		return known && c.TakesHolds(queue)
 	}
 	var rounds []extension.Round
 	for _, parts := range []bool{false, true} {
@@ -138,16 +139,17 @@ func (d *Dispatcher) counted(pod *v1.Pod) string {
 	return usage.Queue
 }
 
-// queueOfHolder returns the queue in which pods are counted that have places of a holder; empty if none has.
-func (d *Dispatcher) queueOfHolder(holder hold.Holder) string {
+// queuesOfHolders returns the queue of each holder for whose pods places are held. It costs a look-up for each place.
+func (d *Dispatcher) queuesOfHolders() map[hold.Holder]string {
 	defer d.lock()()
+	queues := map[hold.Holder]string{}
 	for uid := range d.places {
-		if one, held := d.holds.HoldOf(uid); held && one.Holder == holder {
-			usage, _ := d.book.Counted(string(uid))
-			return usage.Queue
+		usage, counted := d.book.Counted(string(uid))
+		if one, held := d.holds.HoldOf(uid); held && counted {
+			queues[one.Holder] = usage.Queue
 		}
 	}
-	return ""
+	return queues
 }
 
 // minRuntime returns how long the queue in which a pod is counted leaves its gangs alone once they run; false where it

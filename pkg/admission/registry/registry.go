@@ -156,7 +156,7 @@ func (r *Registry) Outside(pod *v1.Pod) bool {
 	return !ok || source == gangstate.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
 }
 
-// IsEvictedAlone reports whether a pod is evicted by itself: it is in no gang, whichever scheduler placed it.
+// IsEvictedAlone reports whether a pod is evicted alone: it is in no gang, whichever scheduler placed it.
 func (r *Registry) IsEvictedAlone(pod *v1.Pod) bool {
 	key, source, ok := gangstate.KeyOf(pod)
 	return !ok || source == gangstate.FromSchedulingGroup && r.natives.basic(key).Single()

@@ -10,14 +10,14 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
-// PlacementRequest is what is to be placed if a pod that the gate lets through is scheduled.
+// PlacementRequest is what has to be placed when a pod that the gate lets through is scheduled.
 type PlacementRequest struct {
 	// Job names what is placed together: the group of the pod's gang; empty for a pod that is in
 	// none.
 	Job string
 	// Pods are the pods that have to be placed.
 	Pods []*v1.Pod
-	// Alone: the gang has started, so the pod goes by itself.
+	// Alone: the gang has started, so the pod is placed alone.
 	Alone bool
 	// Ready: the pod is beyond the minimum of a gang that has started.
 	Ready bool

@@ -161,15 +161,16 @@ func (r *Reclaim) excess(has, deserved Vector) float64 {
 }
 
 // TakesHolds reports whether gangs of a queue that hold places while they wait for more give these back for the job:
-// the queue may lose pods for it, and has more than it deserves with what it holds.
+// the queue may lose pods for it, and with what is promised it has more than it deserves, and so has each of its
+// ancestors that is not above the reclaiming queue.
 func (r *Reclaim) TakesHolds(queue string) bool {
-	if !r.Permits(queue) {
-		return false
-	}
-	s, has := r.own(queue), Vector{}
-	has.Add(s.Running, 1)
-	has.Add(r.promised[queue], 1)
-	return r.excess(has, s.Deserved) > 1
+	theirs, _ := r.apart(r.standings[queue].Path)
+	return r.Permits(queue) && !slices.ContainsFunc(theirs, func(at string) bool {
+		has := Vector{}
+		has.Add(r.standings[at].Running, 1)
+		has.Add(r.promised[at], 1)
+		return r.excess(has, r.standings[at].Deserved) <= 1
+	})
 }
 
 // Job is what a job has running in a queue.
