@@ -63,8 +63,7 @@ func (s *Gangs) releaseMemberHold(m *member, was State) {
 	s.effects.Freed = true
 }
 
-// forget drops a gang of which nothing is left. It is alone by then: nothing says any more that it
-// belongs to others.
+// forget drops a gang of which nothing is left. It is in no group with others by then.
 func (s *Gangs) forget(g *gang) {
 	if g.empty() {
 		delete(s.gangs, g.key)
