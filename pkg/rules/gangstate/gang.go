@@ -228,3 +228,11 @@ type failure struct {
 
 // none reports whether nothing failed.
 func (f failure) none() bool { return f.message == "" }
+
+// aside counts those of the pods of a gang.
+func (g *gang) aside() (a UncountedPods) {
+	for _, m := range g.sorted(func(m *member) bool { return m.state == Pending && m.lives() }) {
+		a.add(m.pod, m.refused)
+	}
+	return a
+}

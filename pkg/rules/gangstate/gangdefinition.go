@@ -6,33 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
-
-// Kind is one of the two kinds of PodGroup. If both describe a gang, the community's wins.
-type Kind int
-
-// The kinds of PodGroup.
-const (
-	Community Kind = iota
-	Native
-)
-
-// APIVersion returns the group and version of a kind of PodGroup.
-func (k Kind) APIVersion() string {
-	if k == Native {
-		return schedulingv1beta1.SchemeGroupVersion.String()
-	}
-	return v1alpha1.SchemeGroupVersion.String()
-}
-
-// Ref refers to a PodGroup that has the name of a gang. Its UID is empty if there is none.
-type Ref struct {
-	Kind Kind
-	UID  types.UID
-}
 
 // Describe records what a PodGroup says; nil means that there is none.
 func (s *Gangs) Describe(kind Kind, key Key, object *PodGroupDescription, now time.Time) Effects {
@@ -88,12 +62,6 @@ func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
 	s.updatePhase(g, now)
 	s.forget(g)
 	return s.takeEffects()
-}
-
-// sourceOf returns the way by which a member joined.
-func sourceOf(pod *v1.Pod) Source {
-	_, source, _ := KeyOf(pod)
-	return source
 }
 
 func (g *gang) object() *PodGroupDescription { return g.objects.Object() }
@@ -260,4 +228,15 @@ func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem Ke
 	}
 	(*told)[bad] = true
 	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Object: g.ref(), Problem: problem})
+}
+
+// reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other
+// schedulers place are not reported.
+func (s *Gangs) reportNative(g *gang, pod *v1.Pod) {
+	if g.ref().Kind != Native {
+		return
+	}
+	for _, problem := range g.object().ProblemsWith(pod) {
+		s.report(g, nil, &g.told, problem)
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
@@ -178,4 +179,23 @@ func (g *group) preemptionDelay() (delay time.Duration) {
 		}
 	}
 	return delay
+}
+
+// reportScope reports gangs of a group that ask in vain for one domain for all of it.
+func (s *Gangs) reportScope(grp *group) {
+	for _, g := range grp.gangs {
+		if !g.spec.Layout.Shared {
+			continue
+		}
+		problem := KeyProblem{
+			Key: v1alpha1.TopologyScopeAnnotation, Value: v1alpha1.TopologyScopeGroup,
+			Want: "said by all gangs of the group, with one " + v1alpha1.RequiredTopologyAnnotation, Used: "a domain of its own",
+		}
+		if g.definer != nil && g.definer.pod.Annotations[problem.Key] != "" {
+			s.report(g, g.definer.pod, &g.toldOf, problem)
+			continue
+		}
+		problem.OnObject = true
+		s.report(g, nil, &g.told, problem)
+	}
 }

@@ -89,3 +89,12 @@ func Moved(before, now *v1.Pod) bool {
 	is, isBy, _ := KeyOf(now)
 	return was != is || wasBy != isBy
 }
+
+// sourceOf returns the way by which a member joined.
+func sourceOf(pod *v1.Pod) Source {
+	_, source, _ := KeyOf(pod)
+	return source
+}
+
+// roleOf returns the role of a pod; empty for none.
+func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }

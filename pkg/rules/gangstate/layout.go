@@ -55,25 +55,6 @@ func (l *Layout) Wished() []string {
 	return wished
 }
 
-// reportScope reports gangs of a group that ask in vain for one domain for all of it.
-func (s *Gangs) reportScope(grp *group) {
-	for _, g := range grp.gangs {
-		if !g.spec.Layout.Shared {
-			continue
-		}
-		problem := KeyProblem{
-			Key: v1alpha1.TopologyScopeAnnotation, Value: v1alpha1.TopologyScopeGroup,
-			Want: "said by all gangs of the group, with one " + v1alpha1.RequiredTopologyAnnotation, Used: "a domain of its own",
-		}
-		if g.definer != nil && g.definer.pod.Annotations[problem.Key] != "" {
-			s.report(g, g.definer.pod, &g.toldOf, problem)
-			continue
-		}
-		problem.OnObject = true
-		s.report(g, nil, &g.told, problem)
-	}
-}
-
 // Level is a level by which a gang is laid out: its node label key, and the number of members
 // with consecutive ranks that have to be in one domain of it; 0 for none.
 type Level struct {

@@ -107,3 +107,11 @@ func (s *Gangs) Count() Counts {
 	}
 	return c
 }
+
+// PodGroupFacts returns what the PodGroups of a gang say; nothing if it has none.
+func (s *Gangs) PodGroupFacts(key Key) PodGroupFacts {
+	if g := s.gangs[key]; g != nil {
+		return g.objects.Facts()
+	}
+	return PodGroupFacts{}
+}

@@ -77,7 +77,7 @@ func (m *member) uid() types.UID { return m.pod.UID }
 
 // free reports whether nothing but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.lives() && len(m.losing) == 0 && !isAside(m.pod, m.refused)
+	return !m.expired && m.lives() && len(m.losing) == 0 && !new(UncountedPods).add(m.pod, m.refused)
 }
 
 // eligible reports whether a plan may place it.
@@ -144,8 +144,6 @@ func compareMembers(a, b *member) int {
 		cmp.Compare(a.uid(), b.uid()),
 	)
 }
-
-func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }
 
 // Backoff spaces the attempts to place a gang.
 type Backoff struct {

@@ -2,15 +2,12 @@ package gangstate
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
@@ -61,7 +58,14 @@ func readIndex(value string) (int, bool) {
 // compareRanks orders members of one priority: 1. those without an index first, which lead the
 // others if there are any; 2. series; 3. index.
 func compareRanks(a, b index) int {
-	return cmp.Or(compareLast(a.known, b.known), compareNatural(a.series, b.series), cmp.Compare(a.n, b.n))
+	switch {
+	case a.known == b.known:
+		return cmp.Or(compareNatural(a.series, b.series), cmp.Compare(a.n, b.n))
+	case b.known:
+		return -1
+	default:
+		return 1
+	}
 }
 
 // compareNatural orders names with the numbers in them by value: train-2 before train-10.
@@ -90,76 +94,13 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // digits returns the digits that a text begins with.
 func digits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
 
-// numbering is the series in which members of a gang are numbered. A series that has no members for a while keeps its
-// place, or the others would change their numbers: until another one begins.
-type numbering map[string]*numbered
-
-// numbered is how many numbers a series has had, and how many members have one now.
-type numbered struct{ size, members int }
-
-func (n numbering) add(i index) {
-	if !i.known {
-		return
+// indexProblem returns what is wrong with the number that a pod states by annotation; nil if nothing is.
+func indexProblem(pod *v1.Pod) *KeyProblem {
+	const key = v1alpha1.NetworkTopologyIndexAnnotation
+	if _, ok := readIndex(pod.Annotations[key]); ok || pod.Annotations[key] == "" {
+		return nil
 	}
-	if n[i.series] == nil {
-		maps.DeleteFunc(n, func(_ string, of *numbered) bool { return of.members == 0 })
-		n[i.series] = &numbered{}
+	return &KeyProblem{
+		Key: key, Value: pod.Annotations[key], Want: memberIndex.Want, Used: "what the labels of the pod say, or its place in order",
 	}
-	of := n[i.series]
-	of.size, of.members = max(of.size, i.n+1), of.members+1
-}
-
-func (n numbering) remove(i index) {
-	if i.known {
-		n[i.series].members--
-	}
-}
-
-// number records the number that a member carries.
-func (s *Gangs) number(m *member) {
-	m.gang.numbers.add(m.index)
-	key := v1alpha1.NetworkTopologyIndexAnnotation
-	if _, ok := readIndex(m.pod.Annotations[key]); !ok && m.pod.Annotations[key] != "" {
-		s.report(m.gang, m.pod, &m.gang.toldOf, KeyProblem{
-			Key: key, Value: m.pod.Annotations[key], Want: memberIndex.Want, Used: "what the labels of the pod say, or its place in order",
-		})
-	}
-}
-
-// bases returns where each series begins: one comes after the other by name.
-func (n numbering) bases() map[string]int {
-	bases, next := make(map[string]int, len(n)), 0
-	for _, series := range slices.SortedFunc(maps.Keys(n), compareNatural) {
-		bases[series] = next
-		next += n[series].size
-	}
-	return bases
-}
-
-// ranks numbers the members of a gang, which are in order, for a layout: by the indexes that they
-// carry, one series after the other, and then those without. ok is false if no member carries any:
-// then a member that replaces a lost one does not have its number.
-func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
-	rank = make(map[types.UID]int, len(members))
-	next := 0
-	bases, used := n.bases(), map[int]bool{}
-	for _, m := range members {
-		if !m.index.known {
-			continue
-		}
-		ok = true
-		n := bases[m.index.series] + m.index.n
-		for used[n] {
-			n++ // two members carry one number, or another series is in the way
-		}
-		used[n], rank[m.uid()] = true, n
-		next = max(next, n+1)
-	}
-	for _, m := range members {
-		if _, ranked := rank[m.uid()]; !ranked {
-			rank[m.uid()] = next
-			next++
-		}
-	}
-	return rank, ok
 }

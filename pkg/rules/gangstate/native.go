@@ -114,14 +114,3 @@ func (o *PodGroupDescription) ProblemsWith(pod *v1.Pod) []KeyProblem {
 		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, corev1helpers.PodPriority(pod)), Used: "the priority of each pod",
 	})
 }
-
-// reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other
-// schedulers place are not reported.
-func (s *Gangs) reportNative(g *gang, pod *v1.Pod) {
-	if g.ref().Kind != Native {
-		return
-	}
-	for _, problem := range g.object().ProblemsWith(pod) {
-		s.report(g, nil, &g.told, problem)
-	}
-}

@@ -3,8 +3,35 @@ package gangstate
 import (
 	"cmp"
 
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
+	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
+
+// Kind is one of the two kinds of PodGroup. If both describe a gang, the community's wins.
+type Kind int
+
+// The kinds of PodGroup.
+const (
+	Community Kind = iota
+	Native
+)
+
+// APIVersion returns the group and version of a kind of PodGroup.
+func (k Kind) APIVersion() string {
+	if k == Native {
+		return schedulingv1beta1.SchemeGroupVersion.String()
+	}
+	return communityv1alpha1.SchemeGroupVersion.String()
+}
+
+// Ref refers to a PodGroup that has the name of a gang. Its UID is empty if there is none.
+type Ref struct {
+	Kind Kind
+	UID  types.UID
+}
 
 // PodGroups are what the PodGroups of a gang say, by their kind; nil where there is none.
 type PodGroups [2]*PodGroupDescription
@@ -32,12 +59,4 @@ type PodGroupFacts struct {
 	// Evicted is what the one that describes the gang says of its eviction, see [v1alpha1.EvictedAnnotation]; empty for
 	// nothing.
 	Evicted string
-}
-
-// PodGroupFacts returns what the PodGroups of a gang say; nothing if it has none.
-func (s *Gangs) PodGroupFacts(key Key) PodGroupFacts {
-	if g := s.gangs[key]; g != nil {
-		return g.objects.Facts()
-	}
-	return PodGroupFacts{}
 }

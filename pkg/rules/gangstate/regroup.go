@@ -3,6 +3,8 @@ package gangstate
 import (
 	"slices"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // updateNamedGangs updates the reverse index of groups, and regroups the gangs.
@@ -110,7 +112,7 @@ func (s *Gangs) agreeing(g *gang) []*gang {
 	}
 	for _, own := range slices.Clone(found) {
 		for _, other := range s.bothWays(own) {
-			if joining := other.group.gangs; !known[other] && other.group != g.group && len(found)+len(joining) <= maxTogether {
+			if joining := other.group.gangs; !known[other] && other.group != g.group && len(found)+len(joining) <= keys.MaxGroups {
 				for _, one := range joining {
 					known[one] = true
 				}

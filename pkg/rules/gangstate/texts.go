@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // Texts of what gangs wait for, for users. The scheduler writes them to pods and PodGroups, the
@@ -81,7 +82,7 @@ func textAwaitsGang(key, other Key) string {
 
 // textTooMany is for a gang that would start with another one if there were not too many of them.
 func textTooMany(key, other Key) string {
-	return fmt.Sprintf("gang %q waits for gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, maxTogether)
+	return fmt.Sprintf("gang %q waits for gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, keys.MaxGroups)
 }
 
 // textAwaitsGroup is for a gang that starts with one that lacks members.

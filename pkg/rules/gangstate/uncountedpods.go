@@ -38,10 +38,7 @@ func (a *UncountedPods) add(pod *v1.Pod, fault *resource.Fault) bool {
 }
 
 // IsAside reports whether a pod without a node does not count as a member for now.
-func IsAside(pod *v1.Pod) bool { return isAside(pod, resource.CheckPod(pod)) }
-
-// isAside is IsAside, given what is wrong with what the pod asks for; nil for nothing.
-func isAside(pod *v1.Pod, fault *resource.Fault) bool { return new(UncountedPods).add(pod, fault) }
+func IsAside(pod *v1.Pod) bool { return new(UncountedPods).add(pod, resource.CheckPod(pod)) }
 
 // lacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
 // kube-controller-manager has not named all of them in its status. It is not known yet which
@@ -55,14 +52,6 @@ func lacksClaims(pod *v1.Pod) bool {
 		}
 	}
 	return false
-}
-
-// aside counts those of the pods of a gang.
-func (g *gang) aside() (a UncountedPods) {
-	for _, m := range g.sorted(func(m *member) bool { return m.state == Pending && m.lives() }) {
-		a.add(m.pod, m.refused)
-	}
-	return a
 }
 
 // N is how many they are.
