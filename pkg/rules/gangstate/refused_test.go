@@ -11,6 +11,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // asks makes a pod ask for so much cpu.
@@ -52,10 +53,10 @@ func TestImpossibleMemberIsReported(t *testing.T) {
 	}
 }
 
-// TestManyGangsTogether: no more than maxTogether gangs start together, however many name each other in a line; the
+// TestManyGangsTogether: no more than keys.MaxGroups gangs start together, however many name each other in a line; the
 // others wait and say why, until there are fewer.
 func TestManyGangsTogether(t *testing.T) {
-	const line = 2*maxTogether + 10
+	const line = 2*keys.MaxGroups + 10
 	name := func(i int) string { return fmt.Sprintf("g%03d", i) }
 	c := newCluster(t, map[string]int{"n": line})
 	for i := range line {
@@ -63,7 +64,7 @@ func TestManyGangsTogether(t *testing.T) {
 	}
 	for i := range line {
 		g := c.s.gangs[Key{"a", name(i)}]
-		if len(g.group.gangs) > maxTogether {
+		if len(g.group.gangs) > keys.MaxGroups {
 			t.Fatalf("%d gangs are in the group of %s", len(g.group.gangs), g.key)
 		}
 	}

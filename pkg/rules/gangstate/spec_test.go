@@ -13,21 +13,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 )
 
-const (
-	minKey      = v1alpha1.MinAvailableAnnotation
-	totalKey    = v1alpha1.TotalNumberAnnotation
-	waitKey     = v1alpha1.WaitingTimeAnnotation
-	modeKey     = v1alpha1.ModeAnnotation
-	groupsKey   = v1alpha1.GroupsAnnotation
-	policyKey   = v1alpha1.MatchPolicyAnnotation
-	rolesKey    = v1alpha1.MinByRoleAnnotation
-	requiredKey = v1alpha1.RequiredTopologyAnnotation
-	preferKey   = v1alpha1.PreferredTopologyAnnotation
-	minLabel    = v1alpha1.PodGroupMinAvailableLabel
-)
-
-type values = map[string]string
-
 // parsed is a spec and the messages for users.
 type parsed struct {
 	Spec     Spec
@@ -271,31 +256,5 @@ func TestParseValues(t *testing.T) {
 		if diff := cmp.Diff(want, parsedOf(nil, podMeta{Annotations: values{minKey: "2", c.key: c.value}})); diff != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", c.key, c.value, diff)
 		}
-	}
-}
-
-func TestBackoff(t *testing.T) {
-	const s = time.Second
-	type pauses []time.Duration
-	for sentence, c := range map[string]struct {
-		backoff Backoff
-		want    pauses // after 1, 2, 3, 4 and a million failures
-	}{
-		"doubles up to the most":              {Backoff{s, 5 * s}, pauses{s, 2 * s, 4 * s, 5 * s, 5 * s}},
-		"the most may be less than the first": {Backoff{2 * s, s}, pauses{s, s, s, s, s}},
-		"none stays none":                     {Backoff{0, s}, pauses{0, 0, 0, 0, 0}},
-		"a most without end does not overflow": {
-			Backoff{1 << 61, 1<<63 - 1}, pauses{1 << 61, 1 << 62, 1<<63 - 1, 1<<63 - 1, 1<<63 - 1},
-		},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			var got pauses
-			for _, n := range []int{1, 2, 3, 4, 1000000} {
-				got = append(got, c.backoff.after(n))
-			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("pauses (-want +got):\n%s", diff)
-			}
-		})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // watch looks over the shoulder of a Gangs: it does what a caller has to do with the effects, as
@@ -368,7 +367,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 			continue
 		}
 		byState[m.state].add(1, m.role())
-		free := !m.expired && stays(g, m) && len(m.pod.Spec.SchedulingGates) == 0 && !lacksClaims(m.pod) && len(m.losing) == 0 && resource.CheckPod(m.pod) == nil
+		free := !m.expired && stays(g, m) && !IsAside(m.pod) && len(m.losing) == 0
 		if free && (m.state == Pending || m.state == Returning) {
 			coming.add(1, m.role())
 			if m.state == Returning {
