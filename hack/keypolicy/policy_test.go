@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
@@ -162,16 +162,16 @@ func faults(t *testing.T, key, value string) bool {
 	t.Helper()
 	switch key {
 	case v1alpha1.GangAnnotation:
-		return gangstate.AsksUnknownGang(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: value}}})
+		return gangspec.AsksUnknownGang(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{key: value}}})
 	case v1alpha1.NetworkTopologyIndexAnnotation:
 		_, err := keys.ValueOf(key).ParseInteger(value) // as ranks are read
 		return err != nil && value != ""
 	}
 	annotations := map[string]string{v1alpha1.MinAvailableAnnotation: "2"}
 	annotations[key] = value
-	defaults := gangstate.Defaults{WaitTime: time.Minute, Topology: gangstate.Topology{Levels: []gangstate.TopologyLevel{{Key: "rack", Name: "RackLayer"}}}}
-	_, problems := gangstate.Parse(gangstate.Key{Namespace: "ns", Name: "train"}, nil, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}, defaults)
-	return slices.ContainsFunc(problems, func(p gangstate.KeyProblem) bool { return p.Key == key })
+	defaults := gangspec.Defaults{WaitTime: time.Minute, Topology: gangspec.Topology{Levels: []gangspec.TopologyLevel{{Key: "rack", Name: "RackLayer"}}}}
+	_, problems := gangspec.Parse(gangspec.Key{Namespace: "ns", Name: "train"}, nil, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}, defaults)
+	return slices.ContainsFunc(problems, func(p gangspec.KeyProblem) bool { return p.Key == key })
 }
 
 func TestPolicyAgreesWithTheParser(t *testing.T) {

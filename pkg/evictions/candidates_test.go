@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -74,7 +75,7 @@ func words(gangs []victim.Gang) []string {
 func TestCandidates(t *testing.T) {
 	now := time.Now()
 	single, rigid, far := members("s", 1, 0, "n0"), members("g", 2, 2, "n0"), members("g", 3, 2, "n2")[2]
-	key := gangstate.Key{Namespace: "default", Name: "g"}
+	key := gangspec.Key{Namespace: "default", Name: "g"}
 	leaving := members("g", 2, 2, "n1")[1]
 	leaving.DeletionTimestamp = &metav1.Time{Time: now}
 	guarded := members("s", 1, 0, "n0")
@@ -123,7 +124,7 @@ func TestCandidates(t *testing.T) {
 			ending, _ := Ending(on, map[types.UID]bool{}, now)
 			candidates := &Candidates{
 				Nodes: on, Gangs: c.runs, Budgets: list(t, budgetOf("default", "b", app, 0)), Ending: ending, Now: now, Grace: time.Minute,
-				Own:     map[Owner]bool{{Profile: profile, Gang: gangstate.Key{Namespace: "default", Name: c.own}}: true},
+				Own:     map[Owner]bool{{Profile: profile, Gang: gangspec.Key{Namespace: "default", Name: c.own}}: true},
 				Request: func(fwk.PodInfo) victim.Vector { return victim.Vector{v1.ResourceCPU: 1} },
 			}
 			gangs := candidates.On([]int{0, 1}, func(pod *v1.Pod) bool { return pod.Name != c.stays }, !c.podwise)

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -169,7 +170,7 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 
 // TestTogether: what runs of a gang is what its profile knows; of a gang that no profile knows, the pods that run.
 func TestTogether(t *testing.T) {
-	key := gangstate.Key{Namespace: "default", Name: "v"}
+	key := gangspec.Key{Namespace: "default", Name: "v"}
 	pods := members("v", 4, 3, "n0")
 	pods[1].Spec.NodeName = ""
 	pods[2].Status.Phase = v1.PodSucceeded

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -48,7 +49,7 @@ func TestFinish(t *testing.T) {
 		"nobody goes who is not marked":  {pods: members("g", 2, 3, "n0"), min: 3, left: "g-0 g-1"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			key := gangstate.Key{Namespace: "default", Name: "g"}
+			key := gangspec.Key{Namespace: "default", Name: "g"}
 			s := newStage(t, known{key: {footprint("g", c.min, c.pods...)}}, c.pods...)
 			if s.Jobs.EvictBy = v1alpha1.EvictBySuspend; c.job != nil {
 				must.Succeed(t, s.client.Tracker().Add(c.job))

@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -29,7 +30,7 @@ func TestRespite(t *testing.T) {
 	grown, mended := since(members("g", 3, 2, "n0"), old, young, old), since(members("g", 2, 2, "n0"), old, young)
 	broken := since(members("g", 1, 2, "n0"), young)
 	partner := since(members("h", 1, 1, "n1"), old)
-	key := gangstate.Key{Namespace: "default", Name: "g"}
+	key := gangspec.Key{Namespace: "default", Name: "g"}
 	pair := []gangstate.RunningGang{footprint("g", 2, fresh...), footprint("h", 1, partner...)}
 	lost := footprint("g", 2, broken...)
 	lost.BrokenSince = now.Add(-old)

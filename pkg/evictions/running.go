@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -20,7 +21,7 @@ import (
 type Gangs interface {
 	// Running returns the footprint of a gang of a profile, and of the gangs that start together with it; none if the gang
 	// is unknown.
-	Running(profile string, key gangstate.Key) []gangstate.RunningGang
+	Running(profile string, key gangspec.Key) []gangstate.RunningGang
 	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
 	IsEvictedAlone(pod *v1.Pod) bool
 }
@@ -28,14 +29,14 @@ type Gangs interface {
 // Owner is the gang of pods, or a pod in no gang.
 type Owner struct {
 	Profile string
-	Gang    gangstate.Key
+	Gang    gangspec.Key
 	// Pod is empty for a gang.
 	Pod types.UID
 }
 
 // OwnerOf returns the gang of a pod; the pod itself if it is evicted alone.
 func OwnerOf(gangs Gangs, pod *v1.Pod) Owner {
-	if key, _, ok := gangstate.KeyOf(pod); ok && !gangs.IsEvictedAlone(pod) {
+	if key, _, ok := gangspec.KeyOf(pod); ok && !gangs.IsEvictedAlone(pod) {
 		return Owner{Profile: pod.Spec.SchedulerName, Gang: key}
 	}
 	return Owner{Pod: pod.UID}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
@@ -29,9 +30,9 @@ import (
 const profile = sample.Profile
 
 // known has what runs of gangs of one profile, with the gangs that start together with them.
-type known map[gangstate.Key][]gangstate.RunningGang
+type known map[gangspec.Key][]gangstate.RunningGang
 
-func (k known) Running(of string, key gangstate.Key) []gangstate.RunningGang {
+func (k known) Running(of string, key gangspec.Key) []gangstate.RunningGang {
 	if of != profile {
 		return nil
 	}
@@ -41,7 +42,7 @@ func (k known) Running(of string, key gangstate.Key) []gangstate.RunningGang {
 // IsEvictedAlone reports whether a pod is in no gang, or has the label single, which stands for a PodGroup that is no
 // gang.
 func (k known) IsEvictedAlone(pod *v1.Pod) bool {
-	_, _, member := gangstate.KeyOf(pod)
+	_, _, member := gangspec.KeyOf(pod)
 	return !member || pod.Labels["single"] != ""
 }
 
@@ -146,7 +147,7 @@ func members(name string, n, min int, node string) []*v1.Pod {
 
 // footprint returns what runs of a gang.
 func footprint(name string, min int, pods ...*v1.Pod) gangstate.RunningGang {
-	f := gangstate.RunningGang{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
+	f := gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: name}, Min: min}
 	for _, pod := range pods {
 		f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 	}

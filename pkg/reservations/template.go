@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/podadmission"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -41,9 +41,9 @@ func templateOf(r *v1alpha1.Reservation) *v1.Pod {
 	corev1.SetObjectDefaults_Pod(pod)
 	pod.Spec.SchedulerName = reservationstate.SchedulerName(r)
 	pod.Spec.SchedulingGroup = nil
-	maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return slices.Contains(gangstate.MemberLabels, key) })
+	maps.DeleteFunc(pod.Labels, func(key, _ string) bool { return slices.Contains(gangspec.MemberLabels, key) })
 	maps.DeleteFunc(pod.Annotations, func(key, _ string) bool {
-		return slices.Contains(gangstate.MemberLabels, key) || strings.HasPrefix(key, keys.KoordinatorPrefix) &&
+		return slices.Contains(gangspec.MemberLabels, key) || strings.HasPrefix(key, keys.KoordinatorPrefix) &&
 			!slices.Contains(topologyAnnotations, key) ||
 			key == v1alpha1.MinByRoleAnnotation || key == v1alpha1.GangAnnotation || slices.Contains(written, key)
 	})

@@ -17,7 +17,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -44,7 +44,7 @@ func TestReservePods(t *testing.T) {
 		t.Fatalf("indexes %v", got)
 	}
 	pod := pods[2]
-	key, _, member := gangstate.KeyOf(pod)
+	key, _, member := gangspec.KeyOf(pod)
 	want := map[string]string{
 		v1alpha1.GangNameAnnotation: "reservation_r", v1alpha1.MinAvailableAnnotation: "2", v1alpha1.WaitingTimeAnnotation: waitingTime,
 		v1alpha1.RequiredTopologyAnnotation: "rack", v1alpha1.PreferredTopologyAnnotation: "zone",
@@ -59,7 +59,7 @@ func TestReservePods(t *testing.T) {
 		t.Errorf("requests %v of scheduler %s: limits are requests", pod.Spec.Containers[0].Resources.Requests, pod.Spec.SchedulerName)
 	}
 	alone := reservePods(r, templateOf(r), []int32{1}, 2)[1]
-	if _, _, member := gangstate.KeyOf(alone); member || alone.UID == pods[0].UID {
+	if _, _, member := gangspec.KeyOf(alone); member || alone.UID == pods[0].UID {
 		t.Errorf("one alone is a member, or has the UID of another: %s", alone.UID)
 	}
 }

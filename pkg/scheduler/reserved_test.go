@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -17,7 +18,7 @@ import (
 func attempt(pods ...*v1.Pod) *gangstate.Attempt {
 	return &gangstate.Attempt{
 		Group: "default/run", Leader: pods[0].UID, Strict: true,
-		Gangs: []gangstate.Need{{Key: gangstate.Key{Namespace: "default", Name: "run"}, Min: len(pods), Pending: pods}},
+		Gangs: []gangstate.Need{{Key: gangspec.Key{Namespace: "default", Name: "run"}, Min: len(pods), Pending: pods}},
 	}
 }
 

@@ -41,7 +41,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/reservations"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/scheduler/startup"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -156,7 +156,7 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, func(event fwk.ClusterEvent, before, after any, pass func()) {
 		s.room.PassOn(ctx, func() { s.events.HandleEvent(event, before, after) }, pass)
 	}, func(before, now *v1.Pod) bool {
-		return gangstate.Moved(before, now) || gangstate.CheckPod(before) != nil && gangstate.CheckPod(now) == nil
+		return gangspec.Moved(before, now) || gangspec.CheckPod(before) != nil && gangspec.CheckPod(now) == nil
 	})
 	s.wrapFailureHandler(sched)
 	if err := s.gangs.Start(ctx); err != nil {
@@ -280,7 +280,7 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 	if condition.Reason != v1.PodReasonUnschedulable {
 		return &word
 	}
-	if s.gangs.Serves(pod.Spec.SchedulerName) && gangstate.AsksUnknownGang(pod) {
+	if s.gangs.Serves(pod.Spec.SchedulerName) && gangspec.AsksUnknownGang(pod) {
 		word.Reason = v1alpha1.ReasonGangUnsupported
 		return &word
 	}

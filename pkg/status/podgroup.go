@@ -12,7 +12,7 @@ import (
 	pgclientset "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
@@ -21,7 +21,7 @@ const fieldManager = "lockstep-scheduler"
 
 // WriteScheduled writes the condition Scheduled of the community PodGroup of a gang: why it is False. A PodGroup CRD
 // without conditions drops it, which does no harm.
-func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gangstate.Key, reason, message string,
+func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, reason, message string,
 	now time.Time) error {
 	patch, err := json.Marshal(map[string]any{
 		"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
@@ -39,7 +39,7 @@ func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gang
 }
 
 // WriteEvicted writes what a gang has that is about to be evicted on its PodGroup, see [v1alpha1.EvictedAnnotation].
-func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangstate.Key, group types.UID, evicted queueing.Evicted) error {
+func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, group types.UID, evicted queueing.Evicted) error {
 	value, err := evicted.Annotation()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangst
 }
 
 // patchGroup patches a PodGroup, if it is there.
-func patchGroup(ctx context.Context, groups pgclientset.Interface, gang gangstate.Key, kind types.PatchType, patch []byte, options metav1.PatchOptions,
+func patchGroup(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, kind types.PatchType, patch []byte, options metav1.PatchOptions,
 	subresources ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()

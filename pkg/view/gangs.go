@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
@@ -87,7 +87,7 @@ type GangsIn struct {
 
 // GangOf returns the gang of a pod as namespace/name, going by the pod alone; empty where it is in none.
 func GangOf(pod *v1.Pod) string {
-	if key, _, ok := gangstate.KeyOf(pod); ok {
+	if key, _, ok := gangspec.KeyOf(pod); ok {
 		return key.String()
 	}
 	return ""
@@ -96,7 +96,7 @@ func GangOf(pod *v1.Pod) string {
 // Gangs lists all gangs, by namespace and name.
 func Gangs(in GangsIn) []Gang {
 	read := newReader(in)
-	keys := slices.SortedFunc(maps.Keys(read.gangs), func(a, b gangstate.Key) int {
+	keys := slices.SortedFunc(maps.Keys(read.gangs), func(a, b gangspec.Key) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), CompareNames(a.Name, b.Name))
 	})
 	gangs := make([]Gang, 0, len(keys))
@@ -113,25 +113,25 @@ type seen struct {
 	group  *coscheduling.PodGroup
 	native *schedulingv1beta1.PodGroup
 	pods   []*v1.Pod
-	source gangstate.Source
+	source gangspec.Source
 }
 
 // isGang reports whether it is one: native PodGroups whose pods are scheduled one by one are not.
 func (s *seen) isGang() bool {
-	byNative := s.group == nil && s.native != nil && (len(s.pods) == 0 || s.source == gangstate.FromSchedulingGroup)
-	return !byNative || !gangstate.ReadNative(s.native).Alone()
+	byNative := s.group == nil && s.native != nil && (len(s.pods) == 0 || s.source == gangspec.FromSchedulingGroup)
+	return !byNative || !gangspec.ReadNative(s.native).Alone()
 }
 
 // reader makes gangs of the objects of a cluster.
 type reader struct {
 	levels  []string
-	gangs   map[gangstate.Key]*seen
+	gangs   map[gangspec.Key]*seen
 	nodes   map[string]*v1.Node
 	queueOf map[string]string // by namespace
 }
 
 func newReader(in GangsIn) *reader {
-	r := &reader{levels: in.Levels, gangs: map[gangstate.Key]*seen{}, nodes: make(map[string]*v1.Node, len(in.Nodes)),
+	r := &reader{levels: in.Levels, gangs: map[gangspec.Key]*seen{}, nodes: make(map[string]*v1.Node, len(in.Nodes)),
 		queueOf: map[string]string{}}
 	for _, node := range in.Nodes {
 		r.nodes[node.Name] = node
@@ -140,13 +140,13 @@ func newReader(in GangsIn) *reader {
 		r.queueOf[namespace.Name] = namespace.Annotations[v1alpha1.QueueLabel]
 	}
 	for _, group := range in.PodGroups {
-		r.at(gangstate.Key{Namespace: group.Namespace, Name: group.Name}).group = group
+		r.at(gangspec.Key{Namespace: group.Namespace, Name: group.Name}).group = group
 	}
 	for _, group := range in.Natives {
-		r.at(gangstate.Key{Namespace: group.Namespace, Name: group.Name}).native = group
+		r.at(gangspec.Key{Namespace: group.Namespace, Name: group.Name}).native = group
 	}
 	for _, pod := range in.Pods {
-		if key, source, ok := gangstate.KeyOf(pod); ok {
+		if key, source, ok := gangspec.KeyOf(pod); ok {
 			s := r.at(key)
 			if len(s.pods) == 0 || source < s.source { // they are in order
 				s.source = source
@@ -157,14 +157,14 @@ func newReader(in GangsIn) *reader {
 	return r
 }
 
-func (r *reader) at(key gangstate.Key) *seen {
+func (r *reader) at(key gangspec.Key) *seen {
 	if r.gangs[key] == nil {
 		r.gangs[key] = &seen{}
 	}
 	return r.gangs[key]
 }
 
-func (r *reader) gang(key gangstate.Key, s *seen) Gang {
+func (r *reader) gang(key gangspec.Key, s *seen) Gang {
 	is := gangstatus.Of(key, s.group, s.native, s.pods)
 	g := Gang{
 		Namespace: key.Namespace, Name: key.Name, Source: s.from(), Phase: string(is.Phase),
@@ -195,7 +195,7 @@ func (r *reader) gang(key gangstate.Key, s *seen) Gang {
 	}
 	slices.Sort(g.Schedulers)
 	g.Schedulers = slices.Compact(g.Schedulers)
-	g.Queue = gangstate.QueueOf(asked, func(gangstate.Key) string { return is.Queue },
+	g.Queue = gangspec.QueueOf(asked, func(gangspec.Key) string { return is.Queue },
 		func(name string) string { return r.queueOf[name] })
 	g.Domain = r.domain(&is.Spec, nodes)
 	return g
@@ -204,11 +204,11 @@ func (r *reader) gang(key gangstate.Key, s *seen) Gang {
 // from returns what makes a gang of it.
 func (s *seen) from() Source {
 	switch {
-	case len(s.pods) > 0 && s.source == gangstate.FromAnnotation:
+	case len(s.pods) > 0 && s.source == gangspec.FromAnnotation:
 		return SourceAnnotation
-	case len(s.pods) > 0 && s.source == gangstate.FromOwner, s.group != nil && gangstate.MadeFor(s.group) != "":
+	case len(s.pods) > 0 && s.source == gangspec.FromOwner, s.group != nil && gangspec.MadeFor(s.group) != "":
 		return SourceOwner
-	case len(s.pods) > 0 && s.source == gangstate.FromLabel, s.group != nil:
+	case len(s.pods) > 0 && s.source == gangspec.FromLabel, s.group != nil:
 		return SourcePodGroup
 	default:
 		return SourceNative
@@ -230,7 +230,7 @@ func (s *seen) created() metav1.Time {
 
 // domain returns the domain of the topology that a gang requires, or else the finest, that has all these nodes; nil
 // where there is none.
-func (r *reader) domain(spec *gangstate.Spec, nodes map[string]bool) *DomainName {
+func (r *reader) domain(spec *gangspec.Spec, nodes map[string]bool) *DomainName {
 	if len(nodes) == 0 {
 		return nil
 	}
@@ -266,11 +266,11 @@ func (r *reader) shared(key string, nodes map[string]bool) (value string, one bo
 
 // Selected returns a function that reports whether a selector matches a pod of a gang.
 func Selected(pods []*v1.Pod, selector labels.Selector) func(Gang) bool {
-	selected := map[gangstate.Key]bool{}
+	selected := map[gangspec.Key]bool{}
 	for _, pod := range pods {
-		if key, _, ok := gangstate.KeyOf(pod); ok && selector.Matches(labels.Set(pod.Labels)) {
+		if key, _, ok := gangspec.KeyOf(pod); ok && selector.Matches(labels.Set(pod.Labels)) {
 			selected[key] = true
 		}
 	}
-	return func(g Gang) bool { return selected[gangstate.Key{Namespace: g.Namespace, Name: g.Name}] }
+	return func(g Gang) bool { return selected[gangspec.Key{Namespace: g.Namespace, Name: g.Name}] }
 }

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
@@ -39,7 +39,7 @@ func AddWait(waits []Wait, reason, message string) []Wait {
 func Waits(pods []*v1.Pod) map[types.NamespacedName][]Wait {
 	counts := map[types.NamespacedName]map[Wait]int{}
 	for _, pod := range pods {
-		key, _, ok := gangstate.KeyOf(pod)
+		key, _, ok := gangspec.KeyOf(pod)
 		if !ok || !objectstate.AwaitsNode(pod) {
 			continue
 		}

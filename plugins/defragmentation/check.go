@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // check makes the moves in a what-if, with all plugins of the profiles, and then places the gang or pod that waits. It
@@ -82,7 +82,7 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 // copyOf returns a pod like another, as its Reservation would have it.
 func copyOf(pod *v1.Pod, number int) *v1.Pod {
 	template := migration.TemplateOf(pod)
-	for _, key := range gangstate.MemberLabels {
+	for _, key := range gangspec.MemberLabels {
 		delete(template.Labels, key)
 	}
 	copied := &v1.Pod{

@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -39,7 +40,7 @@ type Gangs interface {
 	// of rank.
 	Waiting(profile string) []*gangstate.Attempt
 	// Running returns what runs of a gang of a profile, and of the gangs that start together with it.
-	Running(profile string, key gangstate.Key) []gangstate.RunningGang
+	Running(profile string, key gangspec.Key) []gangstate.RunningGang
 	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
 	IsEvictedAlone(pod *v1.Pod) bool
 	// Outside reports whether a pod is in no gang that is scheduled as one.

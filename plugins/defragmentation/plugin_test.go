@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -132,7 +133,7 @@ func TestGroupOfGangs(t *testing.T) {
 	s := newStage(t, nodes, []*v1.Pod{first, second, runs("p", 2, "c0", bare), waits("w0", 4, inGang("w"))}, `{"minGain": 0}`)
 	s.running("f", 0, first)
 	s.running("s", 0, second)
-	s.gangs.group = []gangstate.Key{{Namespace: "default", Name: "f"}, {Namespace: "default", Name: "s"}}
+	s.gangs.group = []gangspec.Key{{Namespace: "default", Name: "f"}, {Namespace: "default", Name: "s"}}
 	s.waiting("w", "", waits("w0", 4, inGang("w")))
 	plans := s.balance(t)
 	if len(plans) != 1 || len(plans[0].Status.Moves) != 1 {
@@ -150,7 +151,7 @@ func TestSucceededGone(t *testing.T) {
 	pods := []*v1.Pod{runs("g0", 1, "a0", inGang("g")), runs("g1", 4, "b0", inGang("g"), bare), runs("p", 2, "c0", bare)}
 	s := newStage(t, nodes, append(pods, waits("w", 4)), "{}")
 	s.running("g", 1, pods[:2]...)
-	f := s.gangs.running[gangstate.Key{Namespace: "default", Name: "g"}]
+	f := s.gangs.running[gangspec.Key{Namespace: "default", Name: "g"}]
 	f.Gone = 2
 	s.gangs.running[f.Key] = f
 	plans := s.balance(t)
@@ -179,20 +180,20 @@ func TestSlices(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		nodes    []*v1.Node
 		required string
-		slices   []gangstate.Level
+		slices   []gangspec.Level
 		runner   []string // slices of the gang that is in the way
 		in       string   // the topology that it requires
 		want     string
 	}{
 		"without slices there is room":     {nodes: nodes},
-		"a rack is cleared for a slice":    {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, want: "p a0>b0"},
-		"a gang in slices stays":           {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, runner: []string{rack}},
-		"within larger slices it may move": {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, runner: []string{block}, want: "p a0>b0"},
-		"a gang stays in its rack":         {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, in: rack},
-		"a gang may move in its block":     {nodes: nodes, slices: []gangstate.Level{{Key: rack, Slice: 2}}, in: block, want: "p a0>b0"},
-		"no block takes both":              {nodes: nodes, required: block, slices: []gangstate.Level{{Key: rack, Slice: 2}}},
-		"a block does":                     {nodes: slices.Concat(nodes, apart), required: block, slices: []gangstate.Level{{Key: rack, Slice: 2}}, want: "z d0>b0"},
-		"slices in slices":                 {nodes: slices.Concat(nodes, apart), slices: []gangstate.Level{{Key: block, Slice: 4}, {Key: rack, Slice: 2}}, want: "z d0>b0"},
+		"a rack is cleared for a slice":    {nodes: nodes, slices: []gangspec.Level{{Key: rack, Slice: 2}}, want: "p a0>b0"},
+		"a gang in slices stays":           {nodes: nodes, slices: []gangspec.Level{{Key: rack, Slice: 2}}, runner: []string{rack}},
+		"within larger slices it may move": {nodes: nodes, slices: []gangspec.Level{{Key: rack, Slice: 2}}, runner: []string{block}, want: "p a0>b0"},
+		"a gang stays in its rack":         {nodes: nodes, slices: []gangspec.Level{{Key: rack, Slice: 2}}, in: rack},
+		"a gang may move in its block":     {nodes: nodes, slices: []gangspec.Level{{Key: rack, Slice: 2}}, in: block, want: "p a0>b0"},
+		"no block takes both":              {nodes: nodes, required: block, slices: []gangspec.Level{{Key: rack, Slice: 2}}},
+		"a block does":                     {nodes: slices.Concat(nodes, apart), required: block, slices: []gangspec.Level{{Key: rack, Slice: 2}}, want: "z d0>b0"},
+		"slices in slices":                 {nodes: slices.Concat(nodes, apart), slices: []gangspec.Level{{Key: block, Slice: 4}, {Key: rack, Slice: 2}}, want: "z d0>b0"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			p := runs("p", 1, "a0", inGang("p"))
@@ -208,11 +209,11 @@ func TestSlices(t *testing.T) {
 			}
 			s := newStage(t, c.nodes, append(pods, members...), "{}")
 			s.running("p", 0, p)
-			f := s.gangs.running[gangstate.Key{Namespace: "default", Name: "p"}]
+			f := s.gangs.running[gangspec.Key{Namespace: "default", Name: "p"}]
 			f.Slices, f.RequiredTopology = c.runner, c.in
 			s.gangs.running[f.Key] = f
 			s.waiting("w", c.required, members...)
-			s.gangs.waiting[0].Gangs[0].Spec.Layout = gangstate.Layout{Levels: c.slices}
+			s.gangs.waiting[0].Gangs[0].Spec.Layout = gangspec.Layout{Levels: c.slices}
 			if got := s.moves(t); got != c.want {
 				t.Errorf("moves %q, want %q", got, c.want)
 			}
@@ -289,7 +290,7 @@ func TestRoomForALostMemberOfASlice(t *testing.T) {
 			need := &s.gangs.waiting[0].Gangs[0]
 			need.Placed, need.Spec.Min = placed, 4
 			need.Ranks = map[types.UID]int{"w0": 0, "w1": 1, "w2": 2, "w3": 3} // as the gang numbers those without: by age
-			need.Spec.Layout = gangstate.Layout{Levels: []gangstate.Level{{Key: rack, Slice: 2}}}
+			need.Spec.Layout = gangspec.Layout{Levels: []gangspec.Level{{Key: rack, Slice: 2}}}
 			if got, want := s.moves(t), "p "+half+"1>c0"; got != want {
 				t.Errorf("moves %q, want %q", got, want)
 			}

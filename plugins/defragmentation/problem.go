@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -294,7 +295,7 @@ func (p *problem) group(c *evictions.Candidates, g victim.Gang) {
 		slices.Sort(limits)
 		var of *gangstate.RunningGang
 		var stays []string
-		key, _, _ := gangstate.KeyOf(pod)
+		key, _, _ := gangspec.KeyOf(pod)
 		for i := range candidate.Gangs {
 			f := &candidate.Gangs[i]
 			stays = append(stays, f.Slices...)

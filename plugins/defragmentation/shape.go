@@ -11,6 +11,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -46,8 +47,8 @@ func supposed(fw framework.Framework, id types.UID, gangs, members int, requests
 	}
 	a := &gangstate.Attempt{Group: "supposed/" + string(id), Strict: true}
 	for g := range gangs {
-		need := gangstate.Need{Key: gangstate.Key{Name: fmt.Sprintf("supposed-%d", g)}, Min: members,
-			Spec: gangstate.Spec{Min: members, RequiredTopology: topology}}
+		need := gangstate.Need{Key: gangspec.Key{Name: fmt.Sprintf("supposed-%d", g)}, Min: members,
+			Spec: gangspec.Spec{Min: members, RequiredTopology: topology}}
 		for i := range members {
 			need.Pending = append(need.Pending, &v1.Pod{
 				ObjectMeta: metav1.ObjectMeta{

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
@@ -39,21 +40,21 @@ const (
 // known are the gangs that the test has set up.
 type known struct {
 	waiting []*gangstate.Attempt
-	running map[gangstate.Key]gangstate.RunningGang
+	running map[gangspec.Key]gangstate.RunningGang
 	// group are the gangs that run and start together; nil for none.
-	group []gangstate.Key
+	group []gangspec.Key
 }
 
 func (k *known) IsEvictedAlone(pod *v1.Pod) bool { return k.Outside(pod) }
 
 func (k *known) Outside(pod *v1.Pod) bool {
-	_, _, member := gangstate.KeyOf(pod)
+	_, _, member := gangspec.KeyOf(pod)
 	return !member
 }
 
 func (k *known) Waiting(string) []*gangstate.Attempt { return k.waiting }
 
-func (k *known) Running(_ string, key gangstate.Key) []gangstate.RunningGang {
+func (k *known) Running(_ string, key gangspec.Key) []gangstate.RunningGang {
 	if slices.Contains(k.group, key) {
 		var all []gangstate.RunningGang
 		for _, key := range k.group {
@@ -94,7 +95,7 @@ func newStage(tb testing.TB, nodes []*v1.Node, pods []*v1.Pod, args string, obje
 	bound := slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return pod.Spec.NodeName == "" })
 	scheduler := idle.New(tb, idle.Options{Name: profile, Objects: objects, Snapshot: cache.NewSnapshot(bound, nodes)})
 	scheduler.Start()
-	s := &stage{gangs: &known{running: map[gangstate.Key]gangstate.RunningGang{}}, nodes: nodes}
+	s := &stage{gangs: &known{running: map[gangspec.Key]gangstate.RunningGang{}}, nodes: nodes}
 	parsed := &descheduler.DefragmentationArgs{}
 	if t, ok := tb.(*testing.T); ok {
 		parsed = read(t, args)
@@ -174,7 +175,7 @@ func inGang(name string) func(*v1.Pod) {
 
 // running adds a gang that runs.
 func (s *stage) running(name string, least int, pods ...*v1.Pod) {
-	key := gangstate.Key{Namespace: "default", Name: name}
+	key := gangspec.Key{Namespace: "default", Name: name}
 	f := gangstate.RunningGang{Key: key, Min: least}
 	for _, pod := range pods {
 		f.Running = append(f.Running, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
@@ -184,10 +185,10 @@ func (s *stage) running(name string, least int, pods ...*v1.Pod) {
 
 // waiting adds a gang that waits, in one domain of a topology; empty for anywhere.
 func (s *stage) waiting(name, topology string, pods ...*v1.Pod) {
-	key := gangstate.Key{Namespace: "default", Name: name}
+	key := gangspec.Key{Namespace: "default", Name: name}
 	s.gangs.waiting = append(s.gangs.waiting, &gangstate.Attempt{
 		Group: key.String(), Leader: pods[0].UID, Strict: true,
-		Gangs: []gangstate.Need{{Key: key, Min: len(pods), Pending: pods, Spec: gangstate.Spec{Min: len(pods), RequiredTopology: topology}}},
+		Gangs: []gangstate.Need{{Key: key, Min: len(pods), Pending: pods, Spec: gangspec.Spec{Min: len(pods), RequiredTopology: topology}}},
 	})
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // setWant makes each gang of the attempt a part, in one of the domains that it may be in; a gang in slices is several
@@ -39,7 +39,7 @@ func (p *problem) setWant(d *demand) {
 			p.Want, p.gangOf = append(p.Want, part), append(p.gangOf, i)
 		}
 		p.sliced = p.sliced ||
-			slices.ContainsFunc(need.Spec.Layout.Levels, func(level gangstate.Level) bool { return level.Slice > 0 })
+			slices.ContainsFunc(need.Spec.Layout.Levels, func(level gangspec.Level) bool { return level.Slice > 0 })
 	}
 }
 

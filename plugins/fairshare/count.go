@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
@@ -28,7 +28,7 @@ func (d *Dispatcher) existingPod(pod *v1.Pod) *v1.Pod {
 
 // schedulablePod is there, but also nil if the pod cannot be scheduled as it is: it counts nowhere then.
 func (d *Dispatcher) schedulablePod(pod *v1.Pod) *v1.Pod {
-	if now := d.existingPod(pod); now != nil && gangstate.CheckPod(now) == nil {
+	if now := d.existingPod(pod); now != nil && gangspec.CheckPod(now) == nil {
 		return now
 	}
 	return nil
@@ -167,8 +167,8 @@ func (d *Dispatcher) QueueOf(pod *v1.Pod) string {
 }
 
 func (d *Dispatcher) queueOf(pod *v1.Pod) string {
-	return gangstate.QueueOf(pod,
-		func(key gangstate.Key) string { return d.gangs.PodGroupFacts(pod.Spec.SchedulerName, key).Queue },
+	return gangspec.QueueOf(pod,
+		func(key gangspec.Key) string { return d.gangs.PodGroupFacts(pod.Spec.SchedulerName, key).Queue },
 		func(name string) string {
 			namespace, err := d.namespaces.Get(name)
 			if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -120,10 +121,10 @@ type Gangs interface {
 	Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool)
 	// PodGroupFacts returns what the PodGroup of a gang says of its queue and its eviction. OnMove registers a function
 	// that is called when it says something else than before.
-	PodGroupFacts(profile string, key gangstate.Key) gangstate.PodGroupFacts
-	OnMove(moved func(profile string, key gangstate.Key))
+	PodGroupFacts(profile string, key gangspec.Key) gangspec.PodGroupFacts
+	OnMove(moved func(profile string, key gangspec.Key))
 	// Running returns what runs of a gang, and of the gangs that start together with it; none where the gang is not known.
-	Running(profile string, key gangstate.Key) []gangstate.RunningGang
+	Running(profile string, key gangspec.Key) []gangstate.RunningGang
 	// Progress returns how far the gang of a pod has come; false where the pod is in none that is known.
 	Progress(pod *v1.Pod) (gangstate.Progress, bool)
 	// Synced reports whether all gangs are known that existed at the start.
@@ -133,7 +134,7 @@ type Gangs interface {
 	// Yield makes gangs give back what they hold without being complete.
 	Yield(ctx context.Context, holders []hold.Holder)
 	// Explain reports to the users of gangs why they wait, if that has changed.
-	Explain(ctx context.Context, profile string, keys []gangstate.Key)
+	Explain(ctx context.Context, profile string, keys []gangspec.Key)
 }
 
 // NewDispatcher returns a Dispatcher with only the default queue. victims returns how many victims of a
@@ -231,7 +232,7 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
 		return "" // another gate keeps it
 	}
-	if gangstate.CheckPod(pod) != nil {
+	if gangspec.CheckPod(pod) != nil {
 		return "" // its cycle tells why it waits; it asks for nothing until then
 	}
 	want, undecided := d.gangs.Wants(pod)
@@ -313,7 +314,7 @@ func together(want gangstate.PlacementRequest) bool { return want.Job != "" && !
 
 // titleOf returns the name of a job for users.
 func titleOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
-	if key, _, ok := gangstate.KeyOf(pod); ok && want.Job != "" {
+	if key, _, ok := gangspec.KeyOf(pod); ok && want.Job != "" {
 		return "gang " + key.String()
 	}
 	return "pod " + pod.Namespace + "/" + pod.Name
@@ -321,7 +322,7 @@ func titleOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
 
 // groupOf returns the gang of a pod; empty for none.
 func groupOf(pod *v1.Pod) string {
-	if key, _, ok := gangstate.KeyOf(pod); ok {
+	if key, _, ok := gangspec.KeyOf(pod); ok {
 		return key.In(pod.Spec.SchedulerName)
 	}
 	return ""

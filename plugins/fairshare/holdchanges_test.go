@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -195,7 +196,7 @@ func (m mending) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) { return 
 // now; members beyond the minimum wait.
 func TestMends(t *testing.T) {
 	d := newDispatcher(t, 20, 9, queueing.Queue{Name: "a", Capability: gpus(4)})
-	m := mending{gangs: gangstate.New(gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second})}
+	m := mending{gangs: gangstate.New(gangspec.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second})}
 	m.gangs.Open(time.Now())
 	d.gangs = m
 	see := func(name, node string) *v1.Pod {

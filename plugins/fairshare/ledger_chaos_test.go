@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -285,7 +286,7 @@ func (c *chaos) describe() {
 	case 4:
 		name := fmt.Sprint("g", c.IntN(3))
 		c.gangs[name] = chaosQueues[c.IntN(len(chaosQueues))]
-		c.d.gangMoved(profile, gangstate.Key{Namespace: "default", Name: name})
+		c.d.gangMoved(profile, gangspec.Key{Namespace: "default", Name: name})
 	case 0, 1:
 		q := queueing.Queue{Name: name, Weight: 1 + c.Int64N(3), Priority: int32(c.IntN(2)), Closed: c.IntN(8) == 0, Capability: gpus(40 + c.Int64N(3))}
 		if c.IntN(2) == 0 {

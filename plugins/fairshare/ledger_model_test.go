@@ -12,6 +12,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
@@ -189,8 +190,8 @@ type gangsOf struct {
 	c *chaos
 }
 
-func (g gangsOf) PodGroupFacts(_ string, key gangstate.Key) gangstate.PodGroupFacts {
-	return gangstate.PodGroupFacts{Queue: g.c.gangs[key.Name]}
+func (g gangsOf) PodGroupFacts(_ string, key gangspec.Key) gangspec.PodGroupFacts {
+	return gangspec.PodGroupFacts{Queue: g.c.gangs[key.Name]}
 }
 
 func (g gangsOf) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {

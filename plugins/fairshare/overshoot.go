@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -78,7 +79,7 @@ type starts struct {
 // of returns the start of a running pod. The minimums of gangs that start together are one job, which started with the
 // first of their pods; a member beyond the minimum is a job of its own, and so is a pod in no gang.
 func (s *starts) of(pod *v1.Pod, gangs Gangs, now time.Time) start {
-	key, _, member := gangstate.KeyOf(pod)
+	key, _, member := gangspec.KeyOf(pod)
 	if !member {
 		return start{string(pod.UID), startOf(pod, now)}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -197,7 +198,7 @@ type oneGang struct {
 	footprint gangstate.RunningGang
 }
 
-func (r oneGang) Running(_ string, key gangstate.Key) []gangstate.RunningGang {
+func (r oneGang) Running(_ string, key gangspec.Key) []gangstate.RunningGang {
 	if key != r.footprint.Key {
 		return nil
 	}
@@ -268,7 +269,7 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 				}
 				d.podSeen(p)
 			}
-			known := oneGang{footprint: gangstate.RunningGang{Key: gangstate.Key{Namespace: "default", Name: "g"}, Min: 2}}
+			known := oneGang{footprint: gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: "g"}, Min: 2}}
 			for _, p := range c.pods {
 				id, least := p.Name, 1
 				if groupOf(p) != "" {

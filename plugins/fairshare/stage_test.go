@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -172,13 +173,13 @@ type noGangs struct{}
 func (noGangs) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
 	return gangstate.PlacementRequest{Pods: []*v1.Pod{pod}}, true
 }
-func (noGangs) Running(string, gangstate.Key) []gangstate.RunningGang { return nil }
-func (noGangs) Progress(*v1.Pod) (gangstate.Progress, bool)           { return gangstate.Progress{}, false }
-func (noGangs) PodGroupFacts(string, gangstate.Key) gangstate.PodGroupFacts {
-	return gangstate.PodGroupFacts{}
+func (noGangs) Running(string, gangspec.Key) []gangstate.RunningGang { return nil }
+func (noGangs) Progress(*v1.Pod) (gangstate.Progress, bool)          { return gangstate.Progress{}, false }
+func (noGangs) PodGroupFacts(string, gangspec.Key) gangspec.PodGroupFacts {
+	return gangspec.PodGroupFacts{}
 }
-func (noGangs) OnMove(func(string, gangstate.Key))               {}
-func (noGangs) Synced() bool                                     { return true }
-func (noGangs) Changed()                                         {}
-func (noGangs) Yield(context.Context, []hold.Holder)             {}
-func (noGangs) Explain(context.Context, string, []gangstate.Key) {}
+func (noGangs) OnMove(func(string, gangspec.Key))               {}
+func (noGangs) Synced() bool                                    { return true }
+func (noGangs) Changed()                                        {}
+func (noGangs) Yield(context.Context, []hold.Holder)            {}
+func (noGangs) Explain(context.Context, string, []gangspec.Key) {}

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -30,21 +30,21 @@ func (d *Dispatcher) tell(ctx context.Context) {
 
 // news queues the jobs in no gang for which there is something to report, and returns the gangs,
 // by profile, that the plugin Gang has to report.
-func (d *Dispatcher) news() map[string]sets.Set[gangstate.Key] {
+func (d *Dispatcher) news() map[string]sets.Set[gangspec.Key] {
 	defer d.lock()()
-	news, gangs := d.book.News(d.moment()), map[string]sets.Set[gangstate.Key]{}
+	news, gangs := d.book.News(d.moment()), map[string]sets.Set[gangspec.Key]{}
 	d.do(queueing.Effects{Call: news.Again})
 	for _, job := range news.Jobs {
 		d.lane.Tell(job)
 	}
 	for _, pod := range d.podsOf(news.Members) {
-		key, _, ok := gangstate.KeyOf(pod)
+		key, _, ok := gangspec.KeyOf(pod)
 		if !ok {
 			continue
 		}
 		profile := pod.Spec.SchedulerName
 		if gangs[profile] == nil {
-			gangs[profile] = sets.New[gangstate.Key]()
+			gangs[profile] = sets.New[gangspec.Key]()
 		}
 		gangs[profile].Insert(key)
 	}

@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -203,13 +204,13 @@ type explaining struct {
 
 func (e explaining) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) {
 	want := gangstate.PlacementRequest{Pods: []*v1.Pod{pod}}
-	if key, _, ok := gangstate.KeyOf(pod); ok {
+	if key, _, ok := gangspec.KeyOf(pod); ok {
 		want.Job = key.String()
 	}
 	return want, true
 }
 
-func (e explaining) Explain(_ context.Context, _ string, keys []gangstate.Key) {
+func (e explaining) Explain(_ context.Context, _ string, keys []gangspec.Key) {
 	for _, key := range keys {
 		select {
 		case e.keys <- key.Name:

@@ -20,7 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
@@ -139,7 +139,7 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 		return
 	case len(pod.Spec.SchedulingGates) > 0:
 		return // it asks for nothing yet
-	case gangstate.CheckPod(pod) != nil:
+	case gangspec.CheckPod(pod) != nil:
 		d.podRefused(pod) // it may have been resized
 		return
 	}
@@ -220,7 +220,7 @@ func (d *Dispatcher) drop(uid types.UID) {
 }
 
 // gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
-func (d *Dispatcher) gangMoved(profile string, key gangstate.Key) {
+func (d *Dispatcher) gangMoved(profile string, key gangspec.Key) {
 	evicted := queueing.ReadEvicted(d.gangs.PodGroupFacts(profile, key).Evicted)
 	if evicted.Scheduler != profile {
 		evicted = queueing.Evicted{}

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -63,7 +64,7 @@ func visitOf(state fwk.CycleState) *visitState {
 // makes the plan, and costs what the plan costs. For all other pods it is a
 // look-up.
 func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if err := gangstate.CheckPod(pod); err != nil {
+	if err := gangspec.CheckPod(pod); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	if whatif.IsSimulated(state) || pl.gangs.Outside(pod) {
@@ -133,7 +134,7 @@ func alone(a *gangstate.Attempt) bool {
 }
 
 func needOf(a *gangstate.Attempt, pod *v1.Pod) *gangstate.Need {
-	key, _, _ := gangstate.KeyOf(pod)
+	key, _, _ := gangspec.KeyOf(pod)
 	for i := range a.Gangs {
 		if a.Gangs[i].Key == key {
 			return &a.Gangs[i]
@@ -211,7 +212,7 @@ func (pl *Gang) keepCeilings(a *gangstate.Attempt, result *planner.Plan) {
 	}
 	result.Nodes = nodes
 	if result.Complete {
-		result.Complete, result.Why = false, map[gangstate.Key]string{}
+		result.Complete, result.Why = false, map[gangspec.Key]string{}
 		for _, need := range a.Gangs {
 			if need.Min > 0 {
 				result.Why[need.Key] = fmt.Sprintf("gang %q: there is room for more members than the ceilings of their queues allow", need.Key)
@@ -313,8 +314,8 @@ func (pl *Gang) outranked(a *gangstate.Attempt) (groups []string) {
 	return groups
 }
 
-func everyWhy(a *gangstate.Attempt, message string) map[gangstate.Key]string {
-	why := map[gangstate.Key]string{}
+func everyWhy(a *gangstate.Attempt, message string) map[gangspec.Key]string {
+	why := map[gangspec.Key]string{}
 	for _, need := range a.Gangs {
 		why[need.Key] = fmt.Sprintf("gang %q could not be planned: %s", need.Key, message)
 	}
@@ -332,7 +333,7 @@ func leaderOf(a *gangstate.Attempt) *v1.Pod {
 
 // leaderWhy returns the message that the leader's own pod gets: that of the first
 // gang which does not fit.
-func leaderWhy(a *gangstate.Attempt, why map[gangstate.Key]string) string {
+func leaderWhy(a *gangstate.Attempt, why map[gangspec.Key]string) string {
 	for _, need := range a.Gangs {
 		if message := why[need.Key]; message != "" && need.Min > 0 {
 			return message
@@ -372,7 +373,7 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	if visit == nil {
 		pl.unfit(ctx, pod, statuses)
-		if gangstate.CheckPod(pod) != nil {
+		if gangspec.CheckPod(pod) != nil {
 			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable) // no pod makes way for it
 		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -408,7 +409,7 @@ func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatu
 		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
 	}
 	why, hopeless := pl.reasons(statuses)
-	delay, _ := gangstate.PreemptionDelayOf(pod)
+	delay, _ := gangspec.PreemptionDelayOf(pod)
 	pl.gangs.RecordSingleFailure(pod, turns.AttemptFailure{
 		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
 	})

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -275,7 +276,7 @@ func TestNothingForWhatCanNeverFit(t *testing.T) {
 					}
 				}
 			}
-			if why, _ := s.gangs.Explanation(gangstate.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
+			if why, _ := s.gangs.Explanation(gangspec.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "even if the cluster were empty: the nodes have room for 2 of 3 members") {
 				t.Errorf("it is told %q", why.Message)
 			}
 		})
@@ -308,7 +309,7 @@ func TestClaimsWithoutAVolumeYet(t *testing.T) {
 			t.Errorf("%s has lost its nomination", pod.Name)
 		}
 	}
-	if why, _ := s.gangs.Explanation(gangstate.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "unbound immediate") || strings.Contains(why.Message, "empty") {
+	if why, _ := s.gangs.Explanation(gangspec.Key{Namespace: "default", Name: "train"}); !strings.Contains(why.Message, "unbound immediate") || strings.Contains(why.Message, "empty") {
 		t.Errorf("it is told %q, want what it waits for, and nothing of an empty cluster", why.Message)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -21,7 +22,7 @@ func groupOf(attempts ...*gangstate.Attempt) *gangstate.Attempt {
 	return all
 }
 
-func needs(name string, members int, spec gangstate.Spec, change func(int, *st.PodWrapper)) *gangstate.Attempt {
+func needs(name string, members int, spec gangspec.Spec, change func(int, *st.PodWrapper)) *gangstate.Attempt {
 	return attemptOf(makeMembers(name, members, 1, change), spec)
 }
 
@@ -40,7 +41,7 @@ func placed(a *gangstate.Attempt, nodes ...string) *gangstate.Attempt {
 const scattered = "; several racks together have room for it, but autoscalers try pods one by one and add no nodes: add some to one rack, or make the topology a preferred one"
 
 func TestExplanations(t *testing.T) {
-	required := gangstate.Spec{RequiredTopology: rack}
+	required := gangspec.Spec{RequiredTopology: rack}
 	noNode := func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }
 	apart := constraints["each on a node of its own"]
 	twoNodes, fourRacks := makeNodes(2, 2), makeNodes(4, 4)
@@ -54,39 +55,39 @@ func TestExplanations(t *testing.T) {
 		attempt *gangstate.Attempt
 		want    []string // by gang of the attempt
 	}{
-		"it fits": {nodes: twoNodes, attempt: needs("train", 16, gangstate.Spec{}, nil), want: []string{""}},
+		"it fits": {nodes: twoNodes, attempt: needs("train", 16, gangspec.Spec{}, nil), want: []string{""}},
 		"how many fit, what is short, and what nodes lack": {
-			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: needs("train", 8, gangstate.Spec{}, nil),
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: needs("train", 8, gangspec.Spec{}, nil),
 			want: []string{`gang "default/train": 6 of 8 members fit; short 2 nvidia.com/gpu`},
 		},
 		"nothing fits": {
-			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: needs("train", 2, gangstate.Spec{}, nil),
+			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: needs("train", 2, gangspec.Spec{}, nil),
 			want: []string{`gang "default/train": 0 of 2 members fit; short 2 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)`},
 		},
 		"more than there is": {
-			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: placed(needs("train", 20, gangstate.Spec{}, nil), "node-0000"),
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: placed(needs("train", 20, gangspec.Spec{}, nil), "node-0000"),
 			want: []string{`gang "default/train": 7 of 20 members fit; short 13 nvidia.com/gpu; it would not fit even if the cluster were empty: the nodes have room for 17 of 20 members`},
 		},
 		"a filter refuses nodes": {
-			nodes: twoNodes, attempt: needs("train", 2, gangstate.Spec{}, noNode),
+			nodes: twoNodes, attempt: needs("train", 2, gangspec.Spec{}, noNode),
 			want: []string{`gang "default/train": 0 of 2 members fit (of 2 nodes: 2 node(s) didn't match Pod's node affinity/selector); ` +
 				`it would not fit even if the cluster were empty: the nodes have room for 0 of 2 members`},
 		},
 		"members stand in each other's way": {
-			nodes: twoNodes, attempt: needs("train", 3, gangstate.Spec{}, apart),
+			nodes: twoNodes, attempt: needs("train", 3, gangspec.Spec{}, apart),
 			want: []string{`gang "default/train": 2 of 3 members fit (of 2 nodes: 2 node(s) didn't match pod anti-affinity rules); ` +
 				`it would not fit even if the cluster were empty: the nodes have room for 2 of 3 members`},
 		},
 		"members that have a node count": {
-			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gangstate.Spec{}, nil), "node-0000"),
+			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gangspec.Spec{}, nil), "node-0000"),
 			want: []string{`gang "default/train": 3 of 4 members fit; short 1 nvidia.com/gpu`},
 		},
 		"of a stage, which": {
-			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gangstate.Spec{Stages: gangstate.Stages{1, 4, 6}}, nil), "node-0000"),
+			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gangspec.Spec{Stages: gangspec.Stages{1, 4, 6}}, nil), "node-0000"),
 			want: []string{`gang "default/train": 3 of 4 members fit for stage 2 of 3; short 1 nvidia.com/gpu`},
 		},
 		"in a domain, too": {
-			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, gangstate.Spec{RequiredTopology: rack, Stages: gangstate.Stages{1, 3}}, nil), "node-0002"),
+			nodes: fourRacks, pods: fill(fourRacks, 1), attempt: placed(needs("train", 3, gangspec.Spec{RequiredTopology: rack, Stages: gangspec.Stages{1, 3}}, nil), "node-0002"),
 			want: []string{`gang "default/train" does not fit for stage 2 of 2 in any rack: rack r2: 2 of 3 members fit; short 1 nvidia.com/gpu`},
 		},
 		"each domain, of a required topology": {
@@ -103,7 +104,7 @@ func TestExplanations(t *testing.T) {
 			want: []string{`gang "default/train": no node has the label topology.example.com/rack, which it requires as its topology`},
 		},
 		"gangs of a group that fit, but not together": {
-			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: groupOf(needs("a", 4, gangstate.Spec{}, nil), needs("b", 4, gangstate.Spec{}, nil)),
+			nodes: twoNodes, pods: fill(twoNodes, 3), attempt: groupOf(needs("a", 4, gangspec.Spec{}, nil), needs("b", 4, gangspec.Spec{}, nil)),
 			want: []string{`gang "default/a" fits, but not together with gang "default/b" of its group`, `gang "default/b": 2 of 4 members fit; short 2 nvidia.com/gpu`},
 		},
 		"a gang of a group that does not fit says what it lacks, the other that it would": {
@@ -116,7 +117,7 @@ func TestExplanations(t *testing.T) {
 			},
 		},
 		"a gang of a group that runs has nothing to explain": {
-			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: groupOf(needs("a", 1, gangstate.Spec{}, nil), placed(needs("b", 1, gangstate.Spec{}, nil), "node-0000")),
+			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: groupOf(needs("a", 1, gangspec.Spec{}, nil), placed(needs("b", 1, gangspec.Spec{}, nil), "node-0000")),
 			want: []string{`gang "default/a": 0 of 1 members fit; short 1 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)`, ""},
 		},
 	} {
@@ -147,7 +148,7 @@ func TestExplanations(t *testing.T) {
 
 // TestScatteredTogether: for gangs that have to be in one rack together, room for one of them alone is of no use.
 func TestScatteredTogether(t *testing.T) {
-	spec := gangstate.Spec{RequiredTopology: rack, Layout: gangstate.Layout{Shared: true}}
+	spec := gangspec.Spec{RequiredTopology: rack, Layout: gangspec.Layout{Shared: true}}
 	s := newStage(t, makeNodes(4, 4))
 	if plan := mustPlan(t, s, groupOf(needs("a", 9, spec, nil), needs("b", 9, spec, nil))); plan.Complete || len(plan.Scattered) > 0 {
 		t.Errorf("complete: %t, scattered: %v; want neither", plan.Complete, plan.Scattered)
@@ -163,7 +164,7 @@ func TestExplanationsOfManyDomains(t *testing.T) {
 		want += fmt.Sprintf("rack r%d: 1 of 2 members fit; short 1 nvidia.com/gpu; ", r)
 	}
 	want += "and 4 more, none with more room" + scattered
-	got := mustPlan(t, s, needs("train", 2, gangstate.Spec{RequiredTopology: rack}, nil)).Why[gangstate.Key{Namespace: "default", Name: "train"}]
+	got := mustPlan(t, s, needs("train", 2, gangspec.Spec{RequiredTopology: rack}, nil)).Why[gangspec.Key{Namespace: "default", Name: "train"}]
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("explanation (-want +got):\n%s", diff)
 	}
@@ -174,10 +175,10 @@ func TestExplanationsOfManyDomains(t *testing.T) {
 // member.
 func TestExplanationsDoNotFlicker(t *testing.T) {
 	explained := 0
-	byRack := gangstate.Layout{Levels: []gangstate.Level{{Key: rack}}}
+	byRack := gangspec.Layout{Levels: []gangspec.Level{{Key: rack}}}
 	for seed := range uint64(20) {
 		s, members := randomStage(t, seed)
-		for _, spec := range []gangstate.Spec{{}, {RequiredTopology: rack}, {Layout: byRack}, {RequiredTopology: v1.LabelTopologyZone, Layout: byRack}} {
+		for _, spec := range []gangspec.Spec{{}, {RequiredTopology: rack}, {Layout: byRack}, {RequiredTopology: v1.LabelTopologyZone, Layout: byRack}} {
 			a := attemptOf(members, spec)
 			first := mustPlan(t, s, a)
 			if first.Complete {

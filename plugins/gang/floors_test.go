@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -24,11 +25,11 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 	}
 	const n0, n1 = "node-0000", "node-0001"
 	begun := func(gpus int64, nodes ...string) gangstate.Outstanding {
-		return gangstate.Outstanding{Gang: gangstate.Key{Namespace: "default", Name: "spark"}, Amount: resource.Vector{gpu: gpus}, Nodes: nodes}
+		return gangstate.Outstanding{Gang: gangspec.Key{Namespace: "default", Name: "spark"}, Amount: resource.Vector{gpu: gpus}, Nodes: nodes}
 	}
 	for sentence, c := range map[string]struct {
 		floor    resource.Vector
-		spec     gangstate.Spec
+		spec     gangspec.Spec
 		change   func(int, *st.PodWrapper)
 		used     []*v1.Pod
 		holds    []hold.Hold
@@ -48,8 +49,8 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"and no more than that":                             {floor: resource.Vector{gpu: 17}, placed: []string{n0, n1}, why: "ask for 17 nvidia.com/gpu; 16 are free; short 1 nvidia.com/gpu", hopeless: true},
 		"nodes that members may not use do not count":       {floor: resource.Vector{gpu: 9}, change: only("z0"), why: "ask for 9 nvidia.com/gpu; 8 are free; short 1 nvidia.com/gpu", hopeless: true},
 		"a node too small for a member does":                {floor: resource.Vector{gpu: 11}, change: func(_ int, pod *st.PodWrapper) { pod.Req(map[v1.ResourceName]string{gpu: "7"}) }, used: fill(makeNodes(2, 2)[:1], 3)},
-		"a required rack has to have it all":                {floor: resource.Vector{gpu: 9}, spec: gangstate.Spec{RequiredTopology: rack}, why: "ask for 9 nvidia.com/gpu; 8 are free in rack r0, the most of any; short 1 nvidia.com/gpu", hopeless: true},
-		"and of racks the one that has":                     {floor: resource.Vector{gpu: 8}, spec: gangstate.Spec{RequiredTopology: rack}, used: fill(makeNodes(2, 2)[:1], 7)},
+		"a required rack has to have it all":                {floor: resource.Vector{gpu: 9}, spec: gangspec.Spec{RequiredTopology: rack}, why: "ask for 9 nvidia.com/gpu; 8 are free in rack r0, the most of any; short 1 nvidia.com/gpu", hopeless: true},
+		"and of racks the one that has":                     {floor: resource.Vector{gpu: 8}, spec: gangspec.Spec{RequiredTopology: rack}, used: fill(makeNodes(2, 2)[:1], 7)},
 		"a resource that nobody has":                        {floor: resource.Vector{"example.com/fpga": 1}, why: "ask for 1 example.com/fpga; 0 are free; short 1 example.com/fpga", hopeless: true},
 		"several that are short":                            {floor: resource.Vector{gpu: 17, v1.ResourceCPU: 129000}, why: "ask for 129 cpu, 17 nvidia.com/gpu; 128 cpu, 16 nvidia.com/gpu are free; short 1 cpu, 1 nvidia.com/gpu", hopeless: true},
 		"a gang that keeps what fits does not start either": {floor: resource.Vector{gpu: 17}, partial: true, why: "short 1 nvidia.com/gpu", hopeless: true},
@@ -61,7 +62,7 @@ func TestPlansLeaveWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"and the rest is there":                     {floor: resource.Vector{gpu: 8}, others: []gangstate.Outstanding{begun(5, n0), begun(3, n0, n1)}},
 		"more than there is does not make it less":  {floor: resource.Vector{gpu: 1}, others: []gangstate.Outstanding{begun(20, n1)}, why: "ask for 1 nvidia.com/gpu; 0 are free, after reserving 20 nvidia.com/gpu for gangs still starting; short 5 nvidia.com/gpu"},
 		"where members may not go they may take it": {floor: resource.Vector{gpu: 8}, change: only("z0"), others: []gangstate.Outstanding{begun(9, n1)}},
-		"in another rack, too":                      {floor: resource.Vector{gpu: 8}, spec: gangstate.Spec{RequiredTopology: rack}, others: []gangstate.Outstanding{begun(8, n0)}},
+		"in another rack, too":                      {floor: resource.Vector{gpu: 8}, spec: gangspec.Spec{RequiredTopology: rack}, others: []gangstate.Outstanding{begun(8, n0)}},
 		"what nobody asks for is not short":         {floor: resource.Vector{v1.ResourceCPU: 1000}, others: []gangstate.Outstanding{begun(20, n0)}},
 		"members that care about each other too":    {floor: resource.Vector{gpu: 17}, change: constraints["each on a node of its own"], why: "short 1 nvidia.com/gpu", hopeless: true},
 	} {
@@ -107,7 +108,7 @@ func TestFloorsOfAGroup(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, makeNodes(2, 2))
-			a, b := attemptOf(makeMembers("train", 1, 1, nil), gangstate.Spec{}), attemptOf(makeMembers("eval", 1, 1, nil), gangstate.Spec{})
+			a, b := attemptOf(makeMembers("train", 1, 1, nil), gangspec.Spec{}), attemptOf(makeMembers("eval", 1, 1, nil), gangspec.Spec{})
 			a.Gangs = append(a.Gangs, b.Gangs...)
 			for i, amount := range c.floors {
 				if amount > 0 {

@@ -29,6 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -187,10 +188,10 @@ func (pl *Gang) newRequester(class string, leads leadership.Signal) (*provisioni
 }
 
 // defaultsOf returns the settings of gangs that set nothing else.
-func defaultsOf(args *config.GangArgs) gangstate.Defaults {
-	defaults := gangstate.Defaults{WaitTime: args.DefaultWaitTime.Duration, Topology: gangstate.Topology{Fill: args.FillDomains}}
+func defaultsOf(args *config.GangArgs) gangspec.Defaults {
+	defaults := gangspec.Defaults{WaitTime: args.DefaultWaitTime.Duration, Topology: gangspec.Topology{Fill: args.FillDomains}}
 	for _, level := range args.TopologyLevels {
-		defaults.Topology.Levels = append(defaults.Topology.Levels, gangstate.TopologyLevel{Key: level.Key, Name: level.Name})
+		defaults.Topology.Levels = append(defaults.Topology.Levels, gangspec.TopologyLevel{Key: level.Key, Name: level.Name})
 	}
 	return defaults
 }

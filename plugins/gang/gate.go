@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -22,7 +23,7 @@ func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 // afterNodeChange makes kube-scheduler's queue try members again that the gate lets through. It skips pods in no gang
 // without a lock.
 func (pl *Gang) afterNodeChange(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.QueueingHint, error) {
-	if _, _, member := gangstate.KeyOf(pod); !member || pl.gangs.Outside(pod) {
+	if _, _, member := gangspec.KeyOf(pod); !member || pl.gangs.Outside(pod) {
 		return fwk.QueueSkip, nil
 	}
 	var refusal string
@@ -37,7 +38,7 @@ func (pl *Gang) afterNodeChange(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.Queue
 // has placed, members of gangs that run already, and pods outside gangs. It runs
 // under the queue's lock, for every pod, and does a few look-ups.
 func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	if gangstate.CheckPod(pod) != nil {
+	if gangspec.CheckPod(pod) != nil {
 		return nil // PreFilter tells why it waits
 	}
 	if pl.gangs.Outside(pod) {

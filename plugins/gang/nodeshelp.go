@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -32,7 +33,7 @@ func (pl *Gang) weigh(e *gangstate.Explanation) {
 }
 
 // gangsOf returns the gangs of pods, those that are known.
-func (pl *Gang) gangsOf(pods []types.UID) (keys []gangstate.Key) {
+func (pl *Gang) gangsOf(pods []types.UID) (keys []gangspec.Key) {
 	pl.gangs.WithGangs(func(s *gangstate.Gangs) {
 		for _, uid := range pods {
 			if at, member := s.Progress(uid); member {

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
@@ -36,7 +37,7 @@ type candidate struct {
 	rank  int
 	fixed []fixedDomain
 	// begins is the coarsest level of which it begins a slice, if any, and within where that has to be.
-	begins *gangstate.Level
+	begins *gangspec.Level
 	within *allowedDomain
 }
 

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
@@ -48,7 +49,7 @@ func (pl *Gang) placedMembersOf(pod *v1.Pod, need *gangstate.Need) *placedMember
 }
 
 // number gives the members numbers, by which those that are placed are in whole slices.
-func (c *placedMembers) number(layout gangstate.Layout) {
+func (c *placedMembers) number(layout gangspec.Layout) {
 	levels := planner.Levels(&layout)
 	placement.Number(c.on, levels, c.label)
 	c.taken = make([]int, len(c.on))

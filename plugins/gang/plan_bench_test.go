@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
@@ -16,8 +17,8 @@ import (
 )
 
 // attemptOf returns an attempt to place all of these pods, as the state machine would make it.
-func attemptOf(pods []*v1.Pod, spec gangstate.Spec) *gangstate.Attempt {
-	key, _, _ := gangstate.KeyOf(pods[0])
+func attemptOf(pods []*v1.Pod, spec gangspec.Spec) *gangstate.Attempt {
+	key, _, _ := gangspec.KeyOf(pods[0])
 	spec.Min = len(pods)
 	return &gangstate.Attempt{
 		Group: key.String(), Leader: pods[0].UID, Strict: true,
@@ -49,7 +50,7 @@ func BenchmarkPlan(b *testing.B) {
 	for _, size := range sizes {
 		b.Run(fmt.Sprintf("members=%d/nodes=%d", size.members, size.nodes), func(b *testing.B) {
 			s := newStage(b, makeNodes(size.nodes, 100))
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", size.members, 1, nil), gangstate.Spec{}), true)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", size.members, 1, nil), gangspec.Spec{}), true)
 		})
 	}
 }
@@ -70,8 +71,8 @@ func BenchmarkPlanLabels(b *testing.B) {
 	for _, others := range [][]*v1.Pod{nil, apart} {
 		s := newStage(b, nodes, others...)
 		for _, members := range []int{3, 1000} {
-			one := attemptOf(makeMembers("train", members, 1, label(func(int) string { return "1" })), gangstate.Spec{})
-			own := attemptOf(makeMembers("train", members, 1, label(strconv.Itoa)), gangstate.Spec{})
+			one := attemptOf(makeMembers("train", members, 1, label(func(int) string { return "1" })), gangspec.Spec{})
+			own := attemptOf(makeMembers("train", members, 1, label(strconv.Itoa)), gangspec.Spec{})
 			name := fmt.Sprintf("apart=%d/members=%d/label=", len(others), members)
 			b.Run(name+"one", func(b *testing.B) { benchmarkPlan(b, s, one, true) })
 			b.Run(name+"own", func(b *testing.B) { benchmarkPlan(b, s, own, true) })
@@ -97,7 +98,7 @@ func BenchmarkPlanClaims(b *testing.B) {
 		pod.Namespace("ns").PodResourceClaims(v1.PodResourceClaim{Name: "gpu", ResourceClaimName: &claim})
 	})
 	s := newStageWith(b, objects, nodes)
-	benchmarkPlan(b, s, attemptOf(pods, gangstate.Spec{}), true)
+	benchmarkPlan(b, s, attemptOf(pods, gangspec.Spec{}), true)
 }
 
 // BenchmarkPlanRoles plans small gangs whose members request different amounts.
@@ -108,7 +109,7 @@ func BenchmarkPlanRoles(b *testing.B) {
 			pod.Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"})
 		}
 	}
-	benchmarkPlan(b, s, attemptOf(makeMembers("train", 3, 1, launcher), gangstate.Spec{}), true)
+	benchmarkPlan(b, s, attemptOf(makeMembers("train", 3, 1, launcher), gangspec.Spec{}), true)
 }
 
 func BenchmarkPlanShapes(b *testing.B) {
@@ -116,7 +117,7 @@ func BenchmarkPlanShapes(b *testing.B) {
 	shapes := func(i int, pod *st.PodWrapper) {
 		pod.Req(map[v1.ResourceName]string{v1.ResourceCPU: fmt.Sprint(1 + i%5)})
 	}
-	benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, shapes), gangstate.Spec{}), true)
+	benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, shapes), gangspec.Spec{}), true)
 }
 
 func BenchmarkPlanRequiredTopology(b *testing.B) {
@@ -138,7 +139,7 @@ func BenchmarkPlanRequiredTopology(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStage(b, nodes, c.pods...)
 			members := makeMembers("train", 100, 1, c.change)
-			benchmarkPlan(b, s, attemptOf(members, gangstate.Spec{RequiredTopology: rack}), c.complete)
+			benchmarkPlan(b, s, attemptOf(members, gangspec.Spec{RequiredTopology: rack}), c.complete)
 		})
 	}
 }
@@ -146,17 +147,17 @@ func BenchmarkPlanRequiredTopology(b *testing.B) {
 // BenchmarkPlanLayout plans gangs that are laid out by three levels: 4 zones, 20 blocks and 200 racks.
 func BenchmarkPlanLayout(b *testing.B) {
 	const block = "example.com/block"
-	levels := func(zones, blocks, racks int) gangstate.Layout {
-		return gangstate.Layout{Levels: []gangstate.Level{{Key: v1.LabelTopologyZone, Slice: zones}, {Key: block, Slice: blocks}, {Key: rack, Slice: racks}}}
+	levels := func(zones, blocks, racks int) gangspec.Layout {
+		return gangspec.Layout{Levels: []gangspec.Level{{Key: v1.LabelTopologyZone, Slice: zones}, {Key: block, Slice: blocks}, {Key: rack, Slice: racks}}}
 	}
-	for name, layout := range map[string]gangstate.Layout{"few": levels(0, 0, 0), "slices": levels(500, 100, 25)} {
+	for name, layout := range map[string]gangspec.Layout{"few": levels(0, 0, 0), "slices": levels(500, 100, 25)} {
 		b.Run(name, func(b *testing.B) {
 			nodes := makeNodes(5000, 200)
 			for i, node := range nodes {
 				node.Labels[block] = fmt.Sprint("b", i/250)
 			}
 			s := newStage(b, nodes, fill(nodes, 5)...) // a rack takes 75 members, a block 750
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, nil), gangstate.Spec{Layout: layout}), true)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 1000, 1, nil), gangspec.Spec{Layout: layout}), true)
 		})
 	}
 }
@@ -168,7 +169,7 @@ func BenchmarkRoomIn(b *testing.B) {
 	for name, change := range map[string]func(int, *st.PodWrapper){"racks=roomy": nil, "racks=refused": none} {
 		b.Run(name, func(b *testing.B) {
 			s := newStage(b, nodes, fill(nodes, 4)...)
-			a, report := attemptOf(makeMembers("train", 1, 1, change), gangstate.Spec{}), cputime.Start(b)
+			a, report := attemptOf(makeMembers("train", 1, 1, change), gangspec.Spec{}), cputime.Start(b)
 			for b.Loop() {
 				if _, err := s.ready().CapacityIn(s.ctx, a, rack, func(*v1.Node) bool { return true }, func(string) int { return 16 }); err != nil {
 					b.Fatal(err)
@@ -192,12 +193,12 @@ func BenchmarkPlanUnschedulable(b *testing.B) {
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStage(b, nodes, fill(nodes, c.left)...)
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gangstate.Spec{}), false)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gangspec.Spec{}), false)
 		})
 	}
 	b.Run("one=short", func(b *testing.B) { // all members but one find a place
 		s := newStage(b, nodes[:500], fill(nodes[:500], 1)...)
-		benchmarkPlan(b, s, attemptOf(makeMembers("train", 501, 1, nil), gangstate.Spec{}), false)
+		benchmarkPlan(b, s, attemptOf(makeMembers("train", 501, 1, nil), gangspec.Spec{}), false)
 	})
 }
 
@@ -217,7 +218,7 @@ func BenchmarkPlanCoupled(b *testing.B) {
 	for _, c := range cases {
 		b.Run(c.name, func(b *testing.B) {
 			s := newStage(b, makeNodes(500, 10))
-			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gangstate.Spec{}), true)
+			benchmarkPlan(b, s, attemptOf(makeMembers("train", 100, 1, c.change), gangspec.Spec{}), true)
 		})
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -136,7 +137,7 @@ func TestPlansAreAcceptedOneByOne(t *testing.T) {
 	planned := 0
 	for seed := range uint64(40) {
 		s, members := randomStage(t, seed)
-		result := mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
+		result := mustPlan(t, s, attemptOf(members, gangspec.Spec{}))
 		if !result.Complete {
 			continue
 		}
@@ -163,7 +164,7 @@ func TestPlansAreAcceptedOneByOne(t *testing.T) {
 func TestPlansFindWhatOneByOneFinds(t *testing.T) {
 	for seed := range uint64(40) {
 		s, members := randomStage(t, seed)
-		result := mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
+		result := mustPlan(t, s, attemptOf(members, gangspec.Spec{}))
 		alone := map[types.UID]string{}
 		for _, pod := range members {
 			if _, best := s.fitting(t, pod); best != "" {
@@ -185,7 +186,7 @@ func TestPlansScoreAsOneByOne(t *testing.T) {
 		nodes := makeNodes(4+rng.IntN(5), 2)
 		s := newStage(t, nodes, fill(nodes[:rng.IntN(len(nodes))], 1+rng.IntN(7))...)
 		members := makeMembers("train", 2+rng.IntN(8), 1+rng.IntN(2), nil)
-		result := mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
+		result := mustPlan(t, s, attemptOf(members, gangspec.Spec{}))
 		for _, uid := range result.Order {
 			pod := members[slices.IndexFunc(members, func(pod *v1.Pod) bool { return pod.UID == uid })]
 			if scores, best := s.fitting(t, pod); scores[result.Nodes[uid]] < scores[best] {
@@ -201,7 +202,7 @@ func TestPlansLeaveNoTrace(t *testing.T) {
 	for seed := range uint64(20) {
 		s, members := randomStage(t, seed)
 		before := s.counts(t)
-		mustPlan(t, s, attemptOf(members, gangstate.Spec{}))
+		mustPlan(t, s, attemptOf(members, gangspec.Spec{}))
 		if diff := cmp.Diff(before, s.counts(t)); diff != "" {
 			t.Errorf("seed %d: pods by node and list (-before +after):\n%s", seed, diff)
 		}
@@ -252,7 +253,7 @@ func TestPlansAndHolds(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, makeNodes(2, 2))
 			put(s.holds, c.holds...)
-			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), gangstate.Spec{}), c.evict...)
+			result := mustPlan(t, s, attemptOf(makeMembers("train", c.members, 1, c.change), gangspec.Spec{}), c.evict...)
 			var got map[string]int
 			if result.Complete {
 				got = map[string]int{}
@@ -263,7 +264,7 @@ func TestPlansAndHolds(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("members by node (-want +got):\n%s", diff)
 			}
-			if why := result.Why[gangstate.Key{Namespace: "default", Name: "train"}]; !strings.Contains(why, c.why) || (c.why == "") != (why == "") {
+			if why := result.Why[gangspec.Key{Namespace: "default", Name: "train"}]; !strings.Contains(why, c.why) || (c.why == "") != (why == "") {
 				t.Errorf("explanation %q, want %q in it", why, c.why)
 			}
 		})
@@ -301,7 +302,7 @@ func TestHopelessPlans(t *testing.T) {
 	tolerant := func(_ int, p *st.PodWrapper) { p.Toleration("team") }
 	for sentence, c := range map[string]struct {
 		members int
-		spec    gangstate.Spec
+		spec    gangspec.Spec
 		change  func(int, *st.PodWrapper)
 		nodes   func(*v1.Node)
 		holds   []hold.Hold
@@ -312,15 +313,15 @@ func TestHopelessPlans(t *testing.T) {
 		"no node is good for it":                        {members: 1, change: nowhere, want: true},
 		"nor would one be that is full":                 {members: 1, change: nowhere, holds: all, want: true},
 		"the node that it names is not there":           {members: 1, change: named, want: true},
-		"no rack has so much":                           {members: 9, spec: gangstate.Spec{RequiredTopology: rack}, want: true},
-		"a rack has, but it is taken":                   {members: 8, spec: gangstate.Spec{RequiredTopology: rack}, holds: all},
+		"no rack has so much":                           {members: 9, spec: gangspec.Spec{RequiredTopology: rack}, want: true},
+		"a rack has, but it is taken":                   {members: 8, spec: gangspec.Spec{RequiredTopology: rack}, holds: all},
 		"members that care about each other":            {members: 3, change: constraints["each on a node of its own"], want: true},
 		"there are nodes for these, but they are taken": {members: 2, change: constraints["each on a node of its own"], holds: all},
 		"members that had rather be apart":              {members: 17, change: apart, want: true},
 		"there is enough for these, but it is taken":    {members: 16, change: apart, holds: all},
 		"members that should be spread":                 {members: 17, change: spread, want: true},
 		"no other members are near, but may be":         {members: 2, change: near},
-		"no node has the label of the topology":         {members: 1, spec: gangstate.Spec{RequiredTopology: "no-such"}, want: true},
+		"no node has the label of the topology":         {members: 1, spec: gangspec.Spec{RequiredTopology: "no-such"}, want: true},
 		"its claims are not there yet":                  {members: 1, change: func(_ int, p *st.PodWrapper) { p.PVC("none") }},
 		"so many claims would not help":                 {members: 17, change: func(_ int, p *st.PodWrapper) { p.PVC("none") }, want: true},
 		"nodes that are not ready will be":              {members: 1, nodes: tainted(v1.TaintNodeNotReady, v1.TaintEffectNoSchedule)},
@@ -361,10 +362,10 @@ func TestShapesOfPlans(t *testing.T) {
 	}
 	nodes := makeNodes(2, 2)
 	s := newStage(t, nodes, fill(nodes, 2)...)
-	shape := func(members int, spec gangstate.Spec, change func(int, *st.PodWrapper)) turns.Shape {
+	shape := func(members int, spec gangspec.Spec, change func(int, *st.PodWrapper)) turns.Shape {
 		return mustPlan(t, s, attemptOf(makeMembers("train", members, 1, change), spec)).Shape
 	}
-	plain := shape(5, gangstate.Spec{}, nil)
+	plain := shape(5, gangspec.Spec{}, nil)
 	if plain.Key == 0 || plain.Members != 5 || plain.Request[gpu] != 1 {
 		t.Fatalf("shape of 5 members that do not fit: %+v", plain)
 	}
@@ -372,28 +373,28 @@ func TestShapesOfPlans(t *testing.T) {
 		shape turns.Shape
 		same  bool
 	}{
-		"more of them":                   {shape(6, gangstate.Spec{}, nil), true},
-		"of another job":                 {shape(5, gangstate.Spec{}, labelled("job-name", "other")), true},
-		"of another priority":            {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.Priority(7) }), true},
-		"of another queue":               {shape(5, gangstate.Spec{}, labelled(v1alpha1.QueueLabel, "other")), false},
-		"on other nodes":                 {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"a": "b"}) }), false},
-		"with a toleration":              {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.Toleration("a") }), false},
-		"that never preempt":             {shape(5, gangstate.Spec{}, func(_ int, p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }), false},
-		"in one rack":                    {shape(5, gangstate.Spec{RequiredTopology: rack}, nil), false},
-		"with a host port":               {shape(5, gangstate.Spec{}, constraints["one host port"]), false},
-		"of several kinds":               {shape(5, gangstate.Spec{}, func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }), false},
-		"that care about each other":     {shape(5, gangstate.Spec{}, constraints["each on a node of its own"]), false},
-		"that may not be near what runs": {shape(5, gangstate.Spec{}, labelled("apart", "yes")), true},
+		"more of them":                   {shape(6, gangspec.Spec{}, nil), true},
+		"of another job":                 {shape(5, gangspec.Spec{}, labelled("job-name", "other")), true},
+		"of another priority":            {shape(5, gangspec.Spec{}, func(_ int, p *st.PodWrapper) { p.Priority(7) }), true},
+		"of another queue":               {shape(5, gangspec.Spec{}, labelled(v1alpha1.QueueLabel, "other")), false},
+		"on other nodes":                 {shape(5, gangspec.Spec{}, func(_ int, p *st.PodWrapper) { p.NodeSelector(map[string]string{"a": "b"}) }), false},
+		"with a toleration":              {shape(5, gangspec.Spec{}, func(_ int, p *st.PodWrapper) { p.Toleration("a") }), false},
+		"that never preempt":             {shape(5, gangspec.Spec{}, func(_ int, p *st.PodWrapper) { p.PreemptionPolicy(v1.PreemptNever) }), false},
+		"in one rack":                    {shape(5, gangspec.Spec{RequiredTopology: rack}, nil), false},
+		"with a host port":               {shape(5, gangspec.Spec{}, constraints["one host port"]), false},
+		"of several kinds":               {shape(5, gangspec.Spec{}, func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }), false},
+		"that care about each other":     {shape(5, gangspec.Spec{}, constraints["each on a node of its own"]), false},
+		"that may not be near what runs": {shape(5, gangspec.Spec{}, labelled("apart", "yes")), true},
 	} {
 		if got := c.shape.Key == plain.Key; got != c.same {
 			t.Errorf("%s: the same key: %t", sentence, got)
 		}
 	}
-	if coupled := shape(5, gangstate.Spec{}, constraints["each on a node of its own"]); coupled.Key != 0 {
+	if coupled := shape(5, gangspec.Spec{}, constraints["each on a node of its own"]); coupled.Key != 0 {
 		t.Errorf("members that care about each other have the shape %+v", coupled)
 	}
 	kinds := func(i int, p *st.PodWrapper) { p.Req(map[v1.ResourceName]string{gpu: strconv.Itoa(1 + i%2)}) }
-	if one, other := shape(5, gangstate.Spec{}, kinds), shape(5, gangstate.Spec{}, kinds); one.Key == 0 || one.Key != other.Key {
+	if one, other := shape(5, gangspec.Spec{}, kinds), shape(5, gangspec.Spec{}, kinds); one.Key == 0 || one.Key != other.Key {
 		t.Errorf("two that are the same in several kinds: %+v, %+v", one, other)
 	}
 	apart := st.MakePod().Namespace("other").Name("apart").UID("apart").Node(nodes[0].Name).Obj()
@@ -401,7 +402,7 @@ func TestShapesOfPlans(t *testing.T) {
 		TopologyKey: v1.LabelHostname, NamespaceSelector: &metav1.LabelSelector{}, LabelSelector: st.MakeLabelSelector().Label("apart", "yes").Obj(),
 	}}}}
 	s = newStage(t, nodes, append(fill(nodes, 2), apart)...)
-	if got := shape(5, gangstate.Spec{}, labelled("apart", "yes")); got.Key != 0 {
+	if got := shape(5, gangspec.Spec{}, labelled("apart", "yes")); got.Key != 0 {
 		t.Errorf("members that a pod does not want near it have the shape %+v", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -34,7 +35,7 @@ type problems struct {
 // problem is what is reported together: of a PodGroup a bad value, of pods what the pods of a gang have at one key, or
 // those of a controller that are in none.
 type problem struct {
-	gang gangstate.Key
+	gang gangspec.Key
 	key  string
 	// object and value are those of a PodGroup; empty for pods.
 	object types.UID
@@ -62,7 +63,7 @@ func (p *problems) note(reports []gangstate.Report) {
 		one, of := problem{gang: r.Gang, key: r.Problem.Key}, r.Object.UID
 		if r.Pod != nil {
 			of = r.Pod.UID
-			if one.gang == (gangstate.Key{}) {
+			if one.gang == (gangspec.Key{}) {
 				one.gang = standIn(r.Pod)
 			}
 		} else {
@@ -78,11 +79,11 @@ func (p *problems) note(reports []gangstate.Report) {
 
 // standIn returns what a pod that is in no gang is reported with: its controller, or nothing but itself. No gang has
 // such a name.
-func standIn(pod *v1.Pod) gangstate.Key {
+func standIn(pod *v1.Pod) gangspec.Key {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		return gangstate.Key{Namespace: pod.Namespace, Name: ref.Kind + "/" + ref.Name}
+		return gangspec.Key{Namespace: pod.Namespace, Name: ref.Kind + "/" + ref.Name}
 	}
-	return gangstate.Key{Namespace: pod.Namespace, Name: "Pod/" + pod.Name}
+	return gangspec.Key{Namespace: pod.Namespace, Name: "Pod/" + pod.Name}
 }
 
 // take removes and returns problems to report now.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -17,7 +18,7 @@ import (
 func badPod(namespace, name, pod, value string) gangstate.Report {
 	p := plainPod(pod, "1")
 	p.UID = types.UID(pod)
-	return gangstate.Report{Gang: gangstate.Key{Namespace: namespace, Name: name}, Pod: p, Problem: gangstate.KeyProblem{Key: "mode", Value: value}}
+	return gangstate.Report{Gang: gangspec.Key{Namespace: namespace, Name: name}, Pod: p, Problem: gangspec.KeyProblem{Key: "mode", Value: value}}
 }
 
 func noProblems() *problems {
@@ -60,7 +61,7 @@ func TestAllProblemsAreTold(t *testing.T) {
 func TestProblemsOfReservePods(t *testing.T) {
 	p := noProblems()
 	pod := plainPod(reservepods.PodName("r", 0), "1")
-	p.note([]gangstate.Report{{Pod: pod, Problem: gangstate.KeyProblem{Key: "mode", Value: "no"}}})
+	p.note([]gangstate.Report{{Pod: pod, Problem: gangspec.KeyProblem{Key: "mode", Value: "no"}}})
 	p.forget(pod.UID)
 	if list := p.take(time.Unix(0, 0)); len(list) != 1 {
 		t.Errorf("%d problems are reported, want 1", len(list))

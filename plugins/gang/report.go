@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -30,18 +31,18 @@ type statusReporter struct {
 	// leading is given once this process schedules.
 	leading leadership.Signal
 	// lane writes the conditions of the pending members of gangs.
-	lane *status.ConditionQueue[gangstate.Key]
+	lane *status.ConditionQueue[gangspec.Key]
 	// news are the gangs with possible news for events and PodGroups. Nothing waits for these: they are for people.
-	news  workqueue.TypedRateLimitingInterface[gangstate.Key]
+	news  workqueue.TypedRateLimitingInterface[gangspec.Key]
 	marks workqueue.TypedRateLimitingInterface[mark]
 	// problems are bad values of gangs.
 	problems problems
 
 	mu sync.Mutex
 	// due are the gangs whose explanation may have changed, and since when; none before this process schedules.
-	due map[gangstate.Key]time.Time
+	due map[gangspec.Key]time.Time
 	// lastReported is what was last reported of a gang.
-	lastReported map[gangstate.Key]telling
+	lastReported map[gangspec.Key]telling
 	// renominated are pods whose nomination has ended or changed.
 	renominated []types.UID
 }
@@ -50,9 +51,9 @@ func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, status
 	t := &statusReporter{
 		pl: pl, groups: groups, leading: leads,
 		problems: problems{pending: map[problem]map[types.UID]gangstate.Report{}, quiet: map[problem]time.Time{}},
-		news:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gangstate.Key](retryFirst, retryMost)),
+		news:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gangspec.Key](retryFirst, retryMost)),
 		marks:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
-		due:      map[gangstate.Key]time.Time{}, lastReported: map[gangstate.Key]telling{},
+		due:      map[gangspec.Key]time.Time{}, lastReported: map[gangspec.Key]telling{},
 	}
 	t.lane = status.NewLane(statuses, pl.fw.ClientSet(), qps, t.pendingConditionOf)
 	return t
@@ -108,7 +109,7 @@ func (t *statusReporter) run(ctx context.Context) {
 
 // all makes all gangs due: what came before this process scheduled was not noted.
 func (t *statusReporter) all() {
-	var keys []gangstate.Key
+	var keys []gangspec.Key
 	t.pl.gangs.WithGangs(func(s *gangstate.Gangs) { keys = s.Keys() })
 	for _, key := range keys {
 		t.scheduleReport(key)
@@ -116,7 +117,7 @@ func (t *statusReporter) all() {
 }
 
 // toTell returns what is to be reported of a gang now; false for nothing, or not yet.
-func (t *statusReporter) toTell(key gangstate.Key) (gangstate.Explanation, bool) {
+func (t *statusReporter) toTell(key gangspec.Key) (gangstate.Explanation, bool) {
 	e, ok := t.pl.Explanation(key)
 	if !ok || e.Reason == "" {
 		t.forget(key)
@@ -130,7 +131,7 @@ func (t *statusReporter) toTell(key gangstate.Key) (gangstate.Explanation, bool)
 }
 
 // dueNow removes and returns the gangs whose pause is over.
-func (t *statusReporter) dueNow() []gangstate.Key {
+func (t *statusReporter) dueNow() []gangspec.Key {
 	now := t.pl.clock.Now()
 	t.mu.Lock()
 	pods := t.renominated
@@ -144,7 +145,7 @@ func (t *statusReporter) dueNow() []gangstate.Key {
 			t.due[key] = now
 		}
 	}
-	var keys []gangstate.Key
+	var keys []gangspec.Key
 	for key, since := range t.due {
 		if now.Sub(since) >= unschedulablePause {
 			keys = append(keys, key)
@@ -166,7 +167,7 @@ func (t *statusReporter) noteRenominated(pod types.UID) {
 }
 
 // scheduleReport makes a gang due.
-func (t *statusReporter) scheduleReport(key gangstate.Key) {
+func (t *statusReporter) scheduleReport(key gangspec.Key) {
 	if !t.leading.Given() {
 		return // run makes all gangs due
 	}
@@ -178,7 +179,7 @@ func (t *statusReporter) scheduleReport(key gangstate.Key) {
 }
 
 // Explanation returns why a gang waits, with everything considered, as it is to be reported now.
-func (pl *Gang) Explanation(key gangstate.Key) (gangstate.Explanation, bool) {
+func (pl *Gang) Explanation(key gangspec.Key) (gangstate.Explanation, bool) {
 	e, ok := pl.gangs.Explanation(key)
 	if !ok || e.Running || len(e.Pending) == 0 {
 		return e, ok
@@ -220,7 +221,7 @@ func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 }
 
 // pendingConditionOf returns what the status of the pending members of a gang should have now.
-func (t *statusReporter) pendingConditionOf(key gangstate.Key) status.PendingCondition {
+func (t *statusReporter) pendingConditionOf(key gangspec.Key) status.PendingCondition {
 	e, ok := t.pl.Explanation(key)
 	if !ok || e.Reason == "" {
 		return status.PendingCondition{}

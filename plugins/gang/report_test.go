@@ -18,6 +18,7 @@ import (
 	pgfake "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -60,7 +61,7 @@ func TestWhatMembersSay(t *testing.T) {
 	turns := &queue{}
 	s.turns = turns
 	members := makeMembers("train", 3, 1, nil)
-	key := gangstate.Key{Namespace: "default", Name: "train"}
+	key := gangspec.Key{Namespace: "default", Name: "train"}
 	check := func(sentence, reason, message string, pods ...*v1.Pod) {
 		t.Helper()
 		saying := s.reporter.pendingConditionOf(key)
@@ -102,9 +103,9 @@ func TestWhetherNodesHelp(t *testing.T) {
 	s.turns = turns
 	members := makeMembers("train", 3, 1, nil)
 	s.see(members...)
-	key := gangstate.Key{Namespace: "default", Name: "train"}
+	key := gangspec.Key{Namespace: "default", Name: "train"}
 	holder := s.gangs.Holder(key.String())
-	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}, Scattered: map[gangstate.Key]string{key: rack}})
+	s.attempt(t, gangstate.Outcome{Why: map[gangspec.Key]string{key: "no room"}, Scattered: map[gangspec.Key]string{key: rack}})
 	check := func(sentence, reason string, alone bool) {
 		t.Helper()
 		if e, _ := s.Explanation(key); e.Reason != reason {
@@ -145,7 +146,7 @@ func TestWhetherNodesHelp(t *testing.T) {
 		t.Error("that room is not being made any more has not been noticed")
 	}
 	check("that came to nothing", v1alpha1.ReasonUnschedulable, true)
-	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
+	s.attempt(t, gangstate.Outcome{Why: map[gangspec.Key]string{key: "no room"}, Reason: v1alpha1.ReasonMemberRejected})
 	check("a member is rejected", v1alpha1.ReasonMemberRejected, false)
 	if at, _ := s.registry.Progress(members[0]); at.WaitsForRoom {
 		t.Error("a member is rejected, and it counts as waiting for room")
@@ -170,7 +171,7 @@ func TestWhetherNodesHelpOne(t *testing.T) {
 		}
 	}
 	word("of a gang of one there is nothing else to say", true)
-	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{{Namespace: "default", Name: "only"}: "no volume"}, Reason: v1alpha1.ReasonMemberRejected})
+	s.attempt(t, gangstate.Outcome{Why: map[gangspec.Key]string{{Namespace: "default", Name: "only"}: "no volume"}, Reason: v1alpha1.ReasonMemberRejected})
 	word("but where its attempt came to something else", false)
 }
 
@@ -203,7 +204,7 @@ func TestStandby(t *testing.T) {
 	begins := make(chan struct{})
 	s.reporter = newStatusReporter(s.Gang, nil, 10, status.New(begins), begins)
 	for i := range 100 {
-		key := gangstate.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
+		key := gangspec.Key{Namespace: "default", Name: fmt.Sprint("gone-", i)}
 		s.reporter.recordEffects(gangstate.Effects{Changed: sets.New(key)})
 		s.reporter.noteRenominated(types.UID(key.Name))
 	}
@@ -213,7 +214,7 @@ func TestStandby(t *testing.T) {
 	}
 	close(begins)
 	s.reporter.all()
-	if _, due := s.reporter.due[gangstate.Key{Namespace: "default", Name: "train"}]; !due || len(s.reporter.due) != 1 {
+	if _, due := s.reporter.due[gangspec.Key{Namespace: "default", Name: "train"}]; !due || len(s.reporter.due) != 1 {
 		t.Errorf("due are %v, want the gang that is there", s.reporter.due)
 	}
 }
@@ -230,12 +231,12 @@ func TestPodGroupRefused(t *testing.T) {
 	})
 	s.reporter = newStatusReporter(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
 	s.open()
-	key := gangstate.Key{Namespace: "default", Name: "train"}
+	key := gangspec.Key{Namespace: "default", Name: "train"}
 	s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-		return g.Describe(gangstate.Community, key, &gangstate.PodGroupDescription{UID: "u"}, now)
+		return g.Describe(gangspec.Community, key, &gangspec.PodGroupDescription{UID: "u"}, now)
 	})
 	s.see(makeMembers("train", 3, 1, nil)...)
-	s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
+	s.attempt(t, gangstate.Outcome{Why: map[gangspec.Key]string{key: "no room"}})
 	if err := s.reporter.tellNews(s.ctx, key); err == nil || writes != 1 {
 		t.Fatalf("at first: %d writes, error %v, want one that fails", writes, err)
 	}
@@ -262,14 +263,14 @@ func TestPodGroupMadeAgain(t *testing.T) {
 	})
 	s.reporter = newStatusReporter(s.Gang, groups, 10, status.New(await.Closed()), await.Closed())
 	s.open()
-	key := gangstate.Key{Namespace: "default", Name: "train"}
+	key := gangspec.Key{Namespace: "default", Name: "train"}
 	s.see(makeMembers("train", 3, 1, nil)...)
 	for i, uid := range []types.UID{"one", "one", "another"} {
 		s.gangs.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects {
-			return g.Describe(gangstate.Community, key, &gangstate.PodGroupDescription{UID: uid}, now)
+			return g.Describe(gangspec.Community, key, &gangspec.PodGroupDescription{UID: uid}, now)
 		})
 		if i == 0 {
-			s.attempt(t, gangstate.Outcome{Why: map[gangstate.Key]string{key: "no room"}})
+			s.attempt(t, gangstate.Outcome{Why: map[gangspec.Key]string{key: "no room"}})
 		}
 		must.Succeed(t, s.reporter.tellNews(s.ctx, key))
 		if want := []int{1, 1, 2}[i]; writes != want {

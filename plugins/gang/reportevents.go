@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
@@ -20,7 +21,7 @@ type telling struct {
 }
 
 // tellNews reports what is new of a gang in an event, and in the PodGroup's condition.
-func (t *statusReporter) tellNews(ctx context.Context, key gangstate.Key) error {
+func (t *statusReporter) tellNews(ctx context.Context, key gangspec.Key) error {
 	e, ok := t.toTell(key)
 	if !ok {
 		return nil
@@ -36,7 +37,7 @@ func (t *statusReporter) tellNews(ctx context.Context, key gangstate.Key) error 
 	if isNew && e.Reason != v1alpha1.ReasonAwaitingPlacement { // it takes back what was reported, and is no event
 		waits(e).Record(t.pl.fw.EventRecorder())
 	}
-	if e.Object.UID != "" && e.Object.Kind == gangstate.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
+	if e.Object.UID != "" && e.Object.Kind == gangspec.Community { // lockstep-controller derives the conditions of native PodGroups from the pods
 		if err := status.WriteScheduled(ctx, t.groups, e.Gang, e.Reason, e.Message, t.pl.clock.Now()); err != nil {
 			return err
 		}
@@ -50,7 +51,7 @@ func (t *statusReporter) tellNews(ctx context.Context, key gangstate.Key) error 
 func textOf(e gangstate.Explanation) string { return string(e.Object.UID) + e.Reason + e.Message }
 
 // tells remembers what is reported of a gang, and returns whether that is new, and whether its PodGroup has it.
-func (t *statusReporter) tells(key gangstate.Key, text string) (isNew, written bool) {
+func (t *statusReporter) tells(key gangspec.Key, text string) (isNew, written bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if told := t.lastReported[key]; told.text == text {
@@ -61,7 +62,7 @@ func (t *statusReporter) tells(key gangstate.Key, text string) (isNew, written b
 }
 
 // wrote notes that the PodGroup of a gang has the text, unless something else is to be reported, or nothing, by now.
-func (t *statusReporter) wrote(key gangstate.Key, text string) {
+func (t *statusReporter) wrote(key gangspec.Key, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.lastReported[key].text == text {
@@ -70,7 +71,7 @@ func (t *statusReporter) wrote(key gangstate.Key, text string) {
 }
 
 // forget removes what was reported of a gang.
-func (t *statusReporter) forget(key gangstate.Key) {
+func (t *statusReporter) forget(key gangspec.Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.lastReported, key)

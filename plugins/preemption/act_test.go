@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -107,7 +107,7 @@ func TestActInTrouble(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
 			client := s.handle.ClientSet().(*fake.Clientset)
 			c.server.stand(client)
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			d := s.demand(t, gangspec.Spec{}, preemptor...)
 			carried, victimsBefore := counter(t, preemptions.WithLabelValues("preempt")), counter(t, victimsTotal)
 			s.carryOutNow(t, d)
 			if n := counter(t, preemptions.WithLabelValues("preempt")) - carried; int(n) != min(c.gone, 1) {
@@ -172,7 +172,7 @@ func TestVictimsWhoseEndNobodySees(t *testing.T) {
 	preemptor := members("p", 2, 2, 100, 1)
 	victims := slices.Concat(members("v", 1, 0, 10, 1, "n0"), members("w", 1, 0, 10, 1, "gone"), members("x", 1, 0, 10, 1, "n0"))
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims[:1], preemptor[0], preemptor[1], victims[0], victims[1])
-	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	d := s.demand(t, gangspec.Spec{}, preemptor...)
 	s.Underway.AddVictims(s.Gangs, s.holder(d), victims)
 	if message := s.mustWait(d); message != msgWaiting {
 		t.Errorf("it does not wait: %q", message)
@@ -192,7 +192,7 @@ func TestEvictionsAreLogged(t *testing.T) {
 	objects := objectsOf(preemptor[:1], victims)
 	s := newStage(t, []*v1.Node{node("n0", 9, "r0")}, victims, objects...)
 	server{}.stand(s.handle.ClientSet().(*fake.Clientset))
-	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	d := s.demand(t, gangspec.Spec{}, preemptor...)
 	f := s.decide(t, d)
 	logger := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
 	s.execution(d, f).carryOut(klog.NewContext(s.ctx, logger))
@@ -232,7 +232,7 @@ func TestCallsPerVictim(t *testing.T) {
 			s.change(t, victims, c.min)
 			client := s.handle.ClientSet().(*fake.Clientset)
 			client.ClearActions()
-			s.carryOutNow(t, s.demand(t, gangstate.Spec{}, preemptor...))
+			s.carryOutNow(t, s.demand(t, gangspec.Spec{}, preemptor...))
 			calls := map[string]int{}
 			for _, action := range client.Actions() {
 				switch call := action.(type) {

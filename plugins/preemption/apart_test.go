@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestSearchForMembersThatCannotRunTogether: no pod is evicted for members one of which keeps the other away,
@@ -57,7 +57,7 @@ func TestSearchForMembersThatCannotRunTogether(t *testing.T) {
 				}
 			}
 			s := newStage(t, nodes, low, objects...)
-			d := s.demand(t, gangstate.Spec{}, c.preemptor...)
+			d := s.demand(t, gangspec.Spec{}, c.preemptor...)
 			if got := s.victimsOf(t, d); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
@@ -78,7 +78,7 @@ func TestSearchForAClaimThatIsInUse(t *testing.T) {
 				p = p.SpreadConstraint(1, v1.LabelHostname, v1.ScheduleAnyway, &metav1.LabelSelector{MatchLabels: map[string]string{"app": "p"}}, nil, nil, nil, nil)
 			}
 			s := newStage(t, nodes, []*v1.Pod{low, user}, forOnePod(nodes, p.Obj())...)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, p.Obj())); got != "none" {
+			if got := s.victimsOf(t, s.demand(t, gangspec.Spec{}, p.Obj())); got != "none" {
 				t.Errorf("victims %q, want none", got)
 			}
 		})

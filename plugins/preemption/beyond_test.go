@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestSearchBeyondTheNode: of two members with 4 GPUs each, or one, at least one has to go to n2, and pods on other
@@ -55,7 +55,7 @@ func TestSearchBeyondTheNode(t *testing.T) {
 				objects = forOnePod(nodes, preemptor[0])
 			}
 			s := newStage(t, nodes, slices.Concat(full, c.pods), objects...)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangspec.Spec{}, preemptor...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
@@ -71,7 +71,7 @@ func TestSearchForMembersThatRunBesideEachOther(t *testing.T) {
 		worker.PodAffinityIn("role", rack, []string{"leader"}, st.PodAffinityWithRequiredReq).Obj(),
 	}
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0"), node("n1", 4, "r0")}, members("low", 1, 1, 10, 4, "n1"))
-	if got, want := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)), "low-0"; got != want {
+	if got, want := s.victimsOf(t, s.demand(t, gangspec.Spec{}, preemptor...)), "low-0"; got != want {
 		t.Errorf("victims %q, want %q", got, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
@@ -43,7 +44,7 @@ func TestMembersThatAreCalledOff(t *testing.T) {
 	for _, pod := range members("v", 2, 2, 10, 1, "n0") { // soon
 		v.comes(pod)
 	}
-	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+	d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
 	u := unit{gang: evictions.OwnerOf(known{}, onTheirWay[0]), pods: onTheirWay}
 	ctx, cancel := context.WithTimeout(s.ctx, 5*time.Second)
 	defer cancel()
@@ -77,7 +78,7 @@ func TestGangThatSucceeded(t *testing.T) {
 	preemptor := members("p", 1, 1, 100, 1)
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, nil, preemptor[0], chosen[0], chosen[1], came)
 	s.change(t, append(slices.Clone(chosen), came), 2)
-	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	d := s.demand(t, gangspec.Spec{}, preemptor...)
 	f := &found{plan: &planner.Plan{Outcome: gangstate.Outcome{Nodes: map[types.UID]string{preemptor[0].UID: "n0"}}}, victims: chosen}
 	s.promise(d, f)
 	if err := s.execution(d, f).evictWhole(s.ctx, unit{gang: evictions.OwnerOf(known{}, came), pods: chosen}); err != nil {
@@ -117,7 +118,7 @@ func TestMembersThatGaveBack(t *testing.T) {
 			if c.chosen[0].Annotations[v1alpha1.MinAvailableAnnotation] == "1" {
 				v.running.Min = 1
 			}
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			d := s.demand(t, gangspec.Spec{}, preemptor...)
 			f := s.decide(t, d)
 			for _, pod := range c.now {
 				if pod.Spec.NodeName == "" {
@@ -146,7 +147,7 @@ func TestMembersThatGaveBack(t *testing.T) {
 func TestTimeIsUp(t *testing.T) {
 	victims := members("v", 2, 2, 10, 1, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims)
-	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+	d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
 	f := s.decide(t, d)
 	over, cancel := context.WithCancel(s.ctx)
 	cancel()
@@ -165,7 +166,7 @@ func TestTimeIsUpForThoseWhoCameLate(t *testing.T) {
 			preemptor := members("p", 2, 2, 100, 1)
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, victims, victims[0], victims[1], late, preemptor[0], preemptor[1])
 			v := s.change(t, victims, 2)
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			d := s.demand(t, gangspec.Spec{}, preemptor...)
 			f := s.decide(t, d)
 			v.running.Min = 3 // so that two of them are a rest
 			ctx, cancel := context.WithCancel(s.ctx)

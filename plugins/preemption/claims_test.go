@@ -14,7 +14,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -105,7 +105,7 @@ func TestPlansWithClaims(t *testing.T) {
 				preemptor[i].Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1m")
 			}
 			s := newStage(t, nodes, nil, slices.Concat(waitingClaims(c.provisioner, preemptor), c.objects)...)
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			d := s.demand(t, gangspec.Spec{}, preemptor...)
 			for range 2 { // a plan leaves nothing taken
 				plan, err := s.planner().Plan(s.ctx, d.attempt, nil)
 				must.Succeed(t, err)
@@ -160,7 +160,7 @@ func TestSearchWithClaims(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			preemptor := claiming(2, own)
 			s := newStage(t, nodes, low, c.objects(preemptor)...)
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			d := s.demand(t, gangspec.Spec{}, preemptor...)
 			for range 2 { // a search leaves nothing taken
 				if got := s.victimsOf(t, d); got != c.want {
 					t.Errorf("victims %q, want %q", got, c.want)

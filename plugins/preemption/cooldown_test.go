@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
@@ -50,14 +50,14 @@ func TestEvictionCooldown(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objects...)
 			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
 			s.args.EvictionCooldown.Duration = time.Hour
-			first := s.demand(t, gangstate.Spec{}, preemptor[:2]...)
+			first := s.demand(t, gangspec.Spec{}, preemptor[:2]...)
 			s.carryOutNow(t, first)
 			await.Until(t, "the victims have ended", func() bool { return s.Underway.Victims(s.holder(first)) == 0 })
-			other := s.demand(t, gangstate.Spec{}, members("q", 1, 1, 100, 1)...)
+			other := s.demand(t, gangspec.Spec{}, members("q", 1, 1, 100, 1)...)
 			if got := s.victimsOf(t, other); got != "none" || other.protectedUntil.IsZero() {
 				t.Errorf("another preemptor: victims %q, spared until %s", got, other.protectedUntil)
 			}
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			d := s.demand(t, gangspec.Spec{}, preemptor...)
 			c.then(t, s, d)
 			if got := s.victimsOf(t, d); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)

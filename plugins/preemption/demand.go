@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -117,7 +118,7 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 // own preemption delay.
 func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
 	a := &gangstate.Attempt{Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{
-		Key: gangstate.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gangstate.Spec{Min: 1},
+		Key: gangspec.Key{Namespace: pod.Namespace, Name: pod.Name}, Spec: gangspec.Spec{Min: 1},
 		Min: 1, Pending: []*v1.Pod{pod},
 	}}}
 	if !pl.Gangs.IsEvictedAlone(pod) {
@@ -126,7 +127,7 @@ func (pl *GangPreemption) singleAttempt(pod *v1.Pod) *gangstate.Attempt {
 	if _, exists := pl.podByUID(pod.UID); !exists {
 		return a // a reserve pod never exists, so its end would be missed
 	}
-	if delay, _ := gangstate.PreemptionDelayOf(pod); delay > 0 {
+	if delay, _ := gangspec.PreemptionDelayOf(pod); delay > 0 {
 		first, _ := pl.firstMisses.LoadOrStore(pod.UID, pl.clock.Now())
 		a.PreemptionDelay, a.Missed = delay, first.(time.Time)
 	}

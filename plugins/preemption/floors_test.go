@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -19,7 +20,7 @@ func TestSearchForWhatIsAskedForBesideTheMinimum(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		pods    []*v1.Pod
 		floor   int64
-		spec    gangstate.Spec
+		spec    gangspec.Spec
 		opinion opinion
 		want    string
 	}{
@@ -28,7 +29,7 @@ func TestSearchForWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		"what is free anywhere counts":        {pods: members("low", 5, 1, 10, 1, "n0", "n0", "n0", "n0", "n1"), floor: 5, want: "low-0 low-1"},
 		"nobody goes where it is not enough":  {pods: slices.Concat(members("low", 3, 1, 10, 1, "n0", "n1"), members("high", 4, 1, 100, 1, "n0", "n1")), floor: 5, want: "none"},
 		"nor where a gang would have to stay": {pods: slices.Concat(members("low", 4, 1, 10, 1, "n0"), members("high", 4, 4, 100, 1, "n1")), floor: 5, want: "none"},
-		"a required rack has to have it":      {pods: slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("high", 1, 1, 100, 1, "n1"), members("b", 3, 1, 50, 1, "n1")), floor: 4, spec: gangstate.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2 a-3"},
+		"a required rack has to have it":      {pods: slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("high", 1, 1, 100, 1, "n1"), members("b", 3, 1, 50, 1, "n1")), floor: 4, spec: gangspec.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2 a-3"},
 		"so has the domain that a plugin names": {
 			pods: members("a", 4, 1, 10, 1, "n0"), floor: 5, opinion: opinion{domains: []extension.Domain{{Nodes: []string{"n0"}}}}, want: "none",
 		},

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -38,7 +38,7 @@ func BenchmarkSearchLabelsOfTheirOwn(b *testing.B) {
 					}
 				}
 				s := newStage(b, nodes, pods)
-				d := s.demand(b, gangstate.Spec{}, preemptor...)
+				d := s.demand(b, gangspec.Spec{}, preemptor...)
 				b.ReportAllocs()
 				report := cputime.Start(b)
 				for b.Loop() {
@@ -74,7 +74,7 @@ func BenchmarkSearchOverBudget(b *testing.B) {
 		b.Run(fmt.Sprintf("nodes=%d/left=%d", c.nodes, c.left), func(b *testing.B) {
 			nodes, pods := singles(c.nodes, 8)
 			s := newStage(b, nodes, pods)
-			d := s.demand(b, gangstate.Spec{}, member("p", 0, 1, 100, 8, ""))
+			d := s.demand(b, gangspec.Spec{}, member("p", 0, 1, 100, 8, ""))
 			round := extension.Round{Name: "reclaim", Done: "reclaimed", Order: victim.Preempt(), Tiers: []extension.Tier{{
 				Permits: func(*v1.Pod) bool { return true },
 				Budget:  func(map[types.UID]bool) victim.Budget { return &allowance{c.left} },

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -98,7 +99,7 @@ func TestWaitingForWhatEndsAnyhow(t *testing.T) {
 	plugin := &slow{clock: clock}
 	s := newStageWith(t, plugin, []*v1.Node{node("n0", 2, "r0")}, leaving)
 	s.clock = clock
-	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+	d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
 	state := framework.NewCycleState()
 	planner.WriteAttempt(state, d.attempt)
 	f, err := s.search(s.ctx, d)
@@ -135,7 +136,7 @@ func TestPreemptionDelay(t *testing.T) {
 	now := clocktesting.NewFakeClock(time.Unix(1000, 0))
 	s.clock = now
 	attempt := &gangstate.Attempt{Group: "default/high", Strict: true, PreemptionDelay: time.Minute, Gangs: []gangstate.Need{{
-		Key: gangstate.Key{Namespace: "default", Name: "high"}, Spec: gangstate.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{member("high", 0, 1, 10, 8, "")},
+		Key: gangspec.Key{Namespace: "default", Name: "high"}, Spec: gangspec.Spec{Min: 1}, Min: 1, Pending: []*v1.Pod{member("high", 0, 1, 10, 8, "")},
 	}}}
 	leader := attempt.Gangs[0].Pending[0]
 	attempt.Leader = leader.UID
@@ -170,7 +171,7 @@ func TestWhoMayNotEvictWaitsForEndingPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			running := members("v", 2, 2, 10, 1, "n0")
 			s := newStage(t, []*v1.Node{node("n0", 2, "r0")}, running)
-			d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+			d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
 			forbid(d)
 			if f, err := s.search(s.ctx, d); err != nil || f != nil {
 				t.Errorf("while nobody ends: found %+v, %v", f, err)
@@ -197,7 +198,7 @@ func TestWaitingBesideLessImportantNominations(t *testing.T) {
 	s.Holds.Nominate(hold.Hold{
 		For: "low", Holder: hold.Holder{Profile: profile, Group: hold.SinglePod("low")}, Node: "n1", Priority: 10, Request: resource.Vector{gpu: 1},
 	})
-	d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+	d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
 	f, err := s.search(s.ctx, d)
 	if err != nil || f == nil || len(f.victims) > 0 {
 		t.Fatalf("found %+v, %v", f, err)

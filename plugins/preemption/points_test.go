@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -58,7 +58,7 @@ func TestPointsOfVictims(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStageWith(t, &c.opinion, nodes, pods)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
@@ -89,7 +89,7 @@ func TestPointsOfPlans(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStageWith(t, &c.opinion, nodes, nil)
-			d := s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)
+			d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
 			d.attempt.Strict = !c.partial
 			plan, err := s.planner().Plan(s.ctx, d.attempt, nil)
 			must.Succeed(t, err)

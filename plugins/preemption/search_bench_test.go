@@ -14,6 +14,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/cputime"
@@ -21,9 +22,9 @@ import (
 )
 
 // known is a profile that knows its gangs, with those that start together with them.
-type known map[gangstate.Key][]gangstate.RunningGang
+type known map[gangspec.Key][]gangstate.RunningGang
 
-func (k known) Running(of string, key gangstate.Key) []gangstate.RunningGang {
+func (k known) Running(of string, key gangspec.Key) []gangstate.RunningGang {
 	if of != profile {
 		return nil
 	}
@@ -32,7 +33,7 @@ func (k known) Running(of string, key gangstate.Key) []gangstate.RunningGang {
 
 // IsEvictedAlone reports whether a pod is in no gang.
 func (k known) IsEvictedAlone(pod *v1.Pod) bool {
-	_, _, member := gangstate.KeyOf(pod)
+	_, _, member := gangspec.KeyOf(pod)
 	return !member
 }
 
@@ -56,7 +57,7 @@ func full(nodes, racks, min int) ([]*v1.Node, []*v1.Pod, known) {
 	}
 	for g := range nodes {
 		name := fmt.Sprintf("g%04d", g)
-		f := gangstate.RunningGang{Key: gangstate.Key{Namespace: "default", Name: name}, Min: min}
+		f := gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: name}, Min: min}
 		for i := range 8 {
 			on := all[(g/8*8+i)%nodes].Name
 			pod := member(name, i, min, 10, 1, on)
@@ -75,17 +76,17 @@ func BenchmarkSearch(b *testing.B) {
 		name         string
 		nodes, racks int
 		min, size    int // of a victim gang, of the preemptor
-		spec         gangstate.Spec
+		spec         gangspec.Spec
 	}{
-		{"surplus/nodes=5000", 5000, 50, 4, 64, gangstate.Spec{}},
-		{"surplus/nodes=1000", 1000, 10, 4, 64, gangstate.Spec{}},
-		{"512/nodes=10000", 10000, 100, 4, 512, gangstate.Spec{}},
-		{"512/nodes=5000", 5000, 50, 4, 512, gangstate.Spec{}},
-		{"512/nodes=1000", 1000, 10, 4, 512, gangstate.Spec{}},
-		{"whole/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{}},
-		{"rack=100/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{RequiredTopology: rack}},
-		{"rack=100/nodes=1000", 1000, 10, 8, 64, gangstate.Spec{RequiredTopology: rack}},
-		{"hopeless/nodes=5000", 5000, 50, 8, 64, gangstate.Spec{RequiredTopology: v1.LabelHostname}},
+		{"surplus/nodes=5000", 5000, 50, 4, 64, gangspec.Spec{}},
+		{"surplus/nodes=1000", 1000, 10, 4, 64, gangspec.Spec{}},
+		{"512/nodes=10000", 10000, 100, 4, 512, gangspec.Spec{}},
+		{"512/nodes=5000", 5000, 50, 4, 512, gangspec.Spec{}},
+		{"512/nodes=1000", 1000, 10, 4, 512, gangspec.Spec{}},
+		{"whole/nodes=5000", 5000, 50, 8, 64, gangspec.Spec{}},
+		{"rack=100/nodes=5000", 5000, 50, 8, 64, gangspec.Spec{RequiredTopology: rack}},
+		{"rack=100/nodes=1000", 1000, 10, 8, 64, gangspec.Spec{RequiredTopology: rack}},
+		{"hopeless/nodes=5000", 5000, 50, 8, 64, gangspec.Spec{RequiredTopology: v1.LabelHostname}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			nodes, pods, gangs := full(c.nodes, c.racks, c.min)
@@ -169,7 +170,7 @@ func BenchmarkSearchMembersThatDiffer(b *testing.B) {
 				}
 				s := newStage(b, nodes, pods, objects...)
 				s.know(gangs)
-				d := s.demand(b, gangstate.Spec{}, preemptor...)
+				d := s.demand(b, gangspec.Spec{}, preemptor...)
 				b.ReportAllocs()
 				victims, report := 0, cputime.Start(b)
 				for b.Loop() {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -83,7 +84,7 @@ func TestSearch(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		pods      []*v1.Pod
 		preemptor []*v1.Pod
-		spec      gangstate.Spec
+		spec      gangspec.Spec
 		want      string
 	}{
 		"surplus goes before a whole gang": {
@@ -103,15 +104,15 @@ func TestSearch(t *testing.T) {
 		},
 		"room is made inside one domain": {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 4, 1, 20, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2",
 		},
 		"of domains the one with surplus, though it lacks more": {
 			pods:      slices.Concat(members("rigid", 3, 3, 10, 1, "n0"), members("elastic", 4, 1, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{RequiredTopology: rack}, want: "elastic-0 elastic-1 elastic-2",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{RequiredTopology: rack}, want: "elastic-0 elastic-1 elastic-2",
 		},
 		"of domains the one of the less important": {
 			pods:      slices.Concat(members("mid", 3, 3, 50, 1, "n0"), members("low", 4, 4, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{RequiredTopology: rack}, want: "low-0 low-1 low-2 low-3",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{RequiredTopology: rack}, want: "low-0 low-1 low-2 low-3",
 		},
 		"surplus that lies together is taken together": {
 			pods:      members("elastic", 8, 4, 10, 1, "n0", "n1"),
@@ -119,15 +120,15 @@ func TestSearch(t *testing.T) {
 		},
 		"members that run name the domain": {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 3, 1, 10, 1, "n1"), running),
-			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gangstate.Spec{RequiredTopology: rack}, want: "b-0",
+			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gangspec.Spec{RequiredTopology: rack}, want: "b-0",
 		},
 		"a domain is preferred where anywhere would cost as much": {
 			pods:      slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{Layout: gangstate.Layout{Levels: []gangstate.Level{{Key: rack}}}}, want: "a-0 a-1 a-2 a-3",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rack}}}}, want: "a-0 a-1 a-2 a-3",
 		},
 		"a gang does not go for a preference": {
 			pods:      slices.Concat(members("rigid", 2, 2, 10, 1, "n0"), members("e", 4, 2, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangstate.Spec{Layout: gangstate.Layout{Levels: []gangstate.Level{{Key: rack}}}}, want: "e-0",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rack}}}}, want: "e-0",
 		},
 		"where pods are ending anyhow nobody else goes": {
 			pods: slices.Concat(ending(members("a", 4, 4, 10, 1, "n0")), members("b", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 1),
@@ -176,7 +177,7 @@ func TestSparedForAWhile(t *testing.T) {
 	refused(msgProtected)
 	refused(msgProtected) // it pauses, if the search took a while
 	clock.Step(time.Minute)
-	d := s.demand(t, gangstate.Spec{}, members("q", 1, 1, 100, 4)...)
+	d := s.demand(t, gangspec.Spec{}, members("q", 1, 1, 100, 4)...)
 	if got := s.victimsOf(t, d); got != "v-0 v-1 v-2 v-3" || !d.protectedUntil.IsZero() {
 		t.Errorf("a minute later: victims %q, spared until %s", got, d.protectedUntil)
 	}
@@ -184,7 +185,7 @@ func TestSparedForAWhile(t *testing.T) {
 	round := extension.Preempt(100)
 	for says, want := range map[time.Duration]string{0: "v-0 v-1 v-2 v-3", time.Hour: "none"} {
 		round.MinRuntime = func(*v1.Pod) (time.Duration, bool) { return says, true }
-		d := s.demand(t, gangstate.Spec{}, members("q", 1, 1, 100, 4)...)
+		d := s.demand(t, gangspec.Spec{}, members("q", 1, 1, 100, 4)...)
 		d.deadline = clock.Now().Add(time.Minute)
 		f, err := s.searchRound(s.ctx, d, nil, nil, &round)
 		if got := f.names(); err != nil || got != want {
@@ -207,7 +208,7 @@ func TestSearchBehindMany(t *testing.T) {
 		pods = append(pods, gang...)
 	}
 	s := newStage(t, nodes, pods)
-	if got, want := s.victimsOf(t, s.demand(t, gangstate.Spec{RequiredTopology: rack}, members("p", 3, 3, 100, 1)...)), "g7-0 g7-1 g7-2 g7-3"; got != want {
+	if got, want := s.victimsOf(t, s.demand(t, gangspec.Spec{RequiredTopology: rack}, members("p", 3, 3, 100, 1)...)), "g7-0 g7-1 g7-2 g7-3"; got != want {
 		t.Errorf("victims %q, want %q", got, want)
 	}
 }
@@ -220,10 +221,10 @@ func TestSearchOfThePolite(t *testing.T) {
 	for _, pod := range preemptor {
 		pod.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 	}
-	if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor[0])); got != "" {
+	if got := s.victimsOf(t, s.demand(t, gangspec.Spec{}, preemptor[0])); got != "" {
 		t.Errorf("victims %q, want room without any", got)
 	}
-	if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, preemptor...)); got != "none" {
+	if got := s.victimsOf(t, s.demand(t, gangspec.Spec{}, preemptor...)); got != "none" {
 		t.Errorf("victims %q, want no room", got)
 	}
 }
@@ -238,7 +239,7 @@ func TestHoldsOfOthers(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, nil)
 			s.Holds.Nominate(hold.Hold{For: "other", Holder: hold.Holder{Profile: "lockstep-scheduler", Group: "default/other"}, Node: "n0", Priority: c.priority, Request: map[v1.ResourceName]int64{gpu: 4}})
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})
@@ -274,7 +275,7 @@ func TestSearchesHold(t *testing.T) {
 		}
 		preemptor := members("p", 1+r.IntN(5), 1, 20, 1+r.IntN(3))
 		s := newStage(t, nodes, running)
-		f, err := s.search(s.ctx, s.demand(t, gangstate.Spec{}, preemptor...))
+		f, err := s.search(s.ctx, s.demand(t, gangspec.Spec{}, preemptor...))
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -346,9 +347,9 @@ func TestSearchBesideOthersOfTheGroup(t *testing.T) {
 	nodes := []*v1.Node{node("n0", 4, "r0"), node("n1", 4, "r1")}
 	other := members("other", 4, 4, 100, 1, "n0")
 	s := newStage(t, nodes, slices.Concat(other, members("low", 4, 4, 10, 1, "n1")))
-	spec := gangstate.Spec{RequiredTopology: rack}
+	spec := gangspec.Spec{RequiredTopology: rack}
 	d := s.demand(t, spec, members("p", 2, 2, 100, 1)...)
-	running := gangstate.Need{Key: gangstate.Key{Namespace: "default", Name: "other"}, Spec: spec}
+	running := gangstate.Need{Key: gangspec.Key{Namespace: "default", Name: "other"}, Spec: spec}
 	for _, pod := range other {
 		running.Placed = append(running.Placed, gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
 	}

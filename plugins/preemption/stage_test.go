@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
@@ -105,10 +106,10 @@ func member(gangName string, i, min int, priority int32, gpus int, on string) *v
 }
 
 // demand returns what room is sought for: a gang of these pods, of which some may run.
-func (s *stage) demand(tb testing.TB, spec gangstate.Spec, pods ...*v1.Pod) *demand {
+func (s *stage) demand(tb testing.TB, spec gangspec.Spec, pods ...*v1.Pod) *demand {
 	tb.Helper()
 	spec.Min = len(pods)
-	key, _, _ := gangstate.KeyOf(pods[0])
+	key, _, _ := gangspec.KeyOf(pods[0])
 	need := gangstate.Need{Key: key, Spec: spec, Floor: spec.MinResources}
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" {

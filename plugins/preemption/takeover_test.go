@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
@@ -44,7 +44,7 @@ func TestTakenOver(t *testing.T) {
 			low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
 			s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
 			server{}.stand(s.handle.ClientSet().(*fake.Clientset))
-			first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
+			first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
 			chosen, taken := s.takeOver(t, first, second)
 			if spared {
 				s.execution(first, chosen).withdraw()
@@ -79,7 +79,7 @@ func TestNotTakenOver(t *testing.T) {
 				queue: func(pod *v1.Pod) string { return queues[pod.UID] },
 			}
 			s := newStageWith(t, plugin, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
-			first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
+			first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
 			s.decide(t, first)
 			taken, err := s.search(s.ctx, second)
 			if err != nil || (taken != nil && len(taken.outrank) > 0) != c.want {
@@ -94,7 +94,7 @@ func TestNotTakenOver(t *testing.T) {
 func TestTakenVictims(t *testing.T) {
 	low, high, victims := members("low", 2, 2, 50, 1), members("high", 2, 2, 100, 1), members("v", 2, 2, 10, 2, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, low[0], low[1], high[0], high[1])
-	first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
+	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
 	s.Underway.AddVictims(s.Gangs, s.holder(first), victims)
 	s.Underway.AddVictims(s.Gangs, s.holder(second), victims[1:])
 	s.execution(first, &found{plan: &planner.Plan{}, victims: victims}).withdraw()
@@ -115,7 +115,7 @@ func (c changes) Changed() { c.count.Add(1) }
 func TestLetDown(t *testing.T) {
 	low, high, victims := members("low", 2, 2, 50, 2), members("high", 2, 2, 100, 2), members("v", 2, 2, 10, 2, "n0")
 	s := newStage(t, []*v1.Node{node("n0", 4, "r0")}, victims, objectsOf(low, high, victims)...)
-	first, second := s.demand(t, gangstate.Spec{}, low...), s.demand(t, gangstate.Spec{}, high...)
+	first, second := s.demand(t, gangspec.Spec{}, low...), s.demand(t, gangspec.Spec{}, high...)
 	var count atomic.Int32
 	s.know(changes{known{}, &count})
 	chosen, taken := s.takeOver(t, first, second)

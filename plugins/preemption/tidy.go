@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
@@ -49,7 +49,7 @@ func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 	}
 	nominations := pl.Holds.Nominations()
 	maps.DeleteFunc(pl.idleSince, func(holder hold.Holder, _ time.Time) bool { return nominations[holder] == nil })
-	placing := map[gangstate.Key]bool{}
+	placing := map[gangspec.Key]bool{}
 	for holder, pods := range nominations {
 		if holder.Profile != pl.fw.ProfileName() || pl.Underway.Victims(holder) > 0 || pl.lacksRoom(holder, pods, placing) {
 			delete(pl.idleSince, holder)
@@ -69,7 +69,7 @@ func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 // lacksRoom reports whether a holder waits only for capacity. A member placed alone does while it replaces one that its
 // gang has lost; a member whose nomination is known only from its status does while its gang is being placed. placing
 // caches the answer by gang, since it costs a pass over all members.
-func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gangstate.Key]bool) bool {
+func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placing map[gangspec.Key]bool) bool {
 	if !holder.IsSinglePod() {
 		return pl.Gangs.Placing(holder)
 	}
@@ -77,7 +77,7 @@ func (pl *GangPreemption) lacksRoom(holder hold.Holder, pods []types.UID, placin
 	if !ok {
 		return true // its nomination goes with it
 	}
-	key, _, _ := gangstate.KeyOf(pod)
+	key, _, _ := gangspec.KeyOf(pod)
 	if known, ok := placing[key]; ok {
 		return known
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
@@ -82,7 +83,7 @@ type running struct {
 	gangs *gangstate.Gangs
 }
 
-func (r running) Running(_ string, key gangstate.Key) []gangstate.RunningGang {
+func (r running) Running(_ string, key gangspec.Key) []gangstate.RunningGang {
 	return r.gangs.Footprints(key)
 }
 func (r running) Wants(pod *v1.Pod) (gangstate.PlacementRequest, bool) { return r.gangs.Wants(pod) }
@@ -91,7 +92,7 @@ func (r running) Placing(holder hold.Holder) bool                      { return 
 // gangsRunning returns the gangs of pods, of which those on nodes have been there for an hour.
 func gangsRunning(pods ...*v1.Pod) running {
 	now := time.Now()
-	r := running{gangs: gangstate.New(gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Millisecond, Max: time.Second})}
+	r := running{gangs: gangstate.New(gangspec.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Millisecond, Max: time.Second})}
 	for _, pod := range pods {
 		pod.CreationTimestamp = metav1.NewTime(now.Add(-time.Second))
 		if pod.Spec.NodeName != "" {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // tiered is a plugin that returns which pods may be evicted.
@@ -51,7 +51,7 @@ func TestTiers(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			plugin := &tiered{opinion: opinion{domains: c.domains}, tiers: c.tiers}
 			s := newStageWith(t, plugin, nodes, pods)
-			if got := s.victimsOf(t, s.demand(t, gangstate.Spec{}, members("p", c.need, c.need, 100, 1)...)); got != c.want {
+			if got := s.victimsOf(t, s.demand(t, gangspec.Spec{}, members("p", c.need, c.need, 100, 1)...)); got != c.want {
 				t.Errorf("victims %q, want %q", got, c.want)
 			}
 		})

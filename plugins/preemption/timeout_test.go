@@ -11,7 +11,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -55,7 +55,7 @@ func TestSearchTimeout(t *testing.T) {
 	for looks := 1; ; looks++ {
 		s := newStage(t, nodes, pods)
 		s.hurry(looks)
-		d := s.demand(t, gangstate.Spec{}, members("p", 3, 3, 100, 8)...)
+		d := s.demand(t, gangspec.Spec{}, members("p", 3, 3, 100, 8)...)
 		f, err := s.search(s.ctx, d)
 		switch {
 		case err != nil:
@@ -90,7 +90,7 @@ func TestSearchTimeoutOfDomains(t *testing.T) {
 	clock := s.hurry(12)
 	s.args.MaxDomains = 1000
 	started := clock.FakeClock.Now()
-	d := s.demand(t, gangstate.Spec{RequiredTopology: rack}, members("p", 1, 1, 100, 2)...)
+	d := s.demand(t, gangspec.Spec{RequiredTopology: rack}, members("p", 1, 1, 100, 2)...)
 	f, err := s.search(s.ctx, d)
 	if err != nil || f == nil || len(f.victims) != 2 {
 		t.Fatalf("found %+v, %v", f, err)
@@ -114,7 +114,7 @@ func TestSearchTimeoutOfClasses(t *testing.T) {
 	}
 	s := newStage(t, nodes, pods)
 	s.args.SearchTimeout.Duration = 100 * time.Millisecond
-	d := s.demand(t, gangstate.Spec{}, preemptor...)
+	d := s.demand(t, gangspec.Spec{}, preemptor...)
 	started := time.Now()
 	_, err := s.search(s.ctx, d)
 	if took := time.Since(started); err != nil || !d.cutShort || took > 200*s.args.SearchTimeout.Duration { // it takes minutes otherwise
@@ -129,7 +129,7 @@ func TestMoreTime(t *testing.T) {
 	clock := s.hurry(2)
 	preemptor := member("p", 0, 0, 100, 8, "")
 	for searches := 1; ; searches++ {
-		d := s.demand(t, gangstate.Spec{}, preemptor)
+		d := s.demand(t, gangspec.Spec{}, preemptor)
 		f, err := s.search(s.ctx, d)
 		must.Succeed(t, err)
 		if f != nil {

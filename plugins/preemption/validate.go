@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
@@ -64,7 +65,7 @@ func (e *execution) otherPreemptor(victim *v1.Pod) (*v1.Pod, string) {
 		return nil, ""
 	}
 	what, of := "pod", pod.Namespace+"/"+pod.Name
-	if key, _, member := gangstate.KeyOf(pod); member && !e.Gangs.IsEvictedAlone(pod) {
+	if key, _, member := gangspec.KeyOf(pod); member && !e.Gangs.IsEvictedAlone(pod) {
 		what, of = "gang", key.String()
 	}
 	return pod, fmt.Sprintf("%s %s (priority %d)", what, of, one.Priority)

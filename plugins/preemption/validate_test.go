@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -34,7 +35,7 @@ type changing struct {
 
 func (c *changing) Wants(*v1.Pod) (gangstate.PlacementRequest, bool) { return c.wants, true }
 
-func (c *changing) Running(of string, key gangstate.Key) []gangstate.RunningGang {
+func (c *changing) Running(of string, key gangspec.Key) []gangstate.RunningGang {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if key != c.running.Key {
@@ -154,7 +155,7 @@ func TestWhatWasFoundHolds(t *testing.T) {
 			if c.broken {
 				v.running.BrokenSince = time.Unix(1, 0)
 			}
-			d := s.demand(t, gangstate.Spec{}, preemptor...)
+			d := s.demand(t, gangspec.Spec{}, preemptor...)
 			if c.held {
 				third := member("p", 2, 2, 100, 1, "")
 				d.attempt.Gangs[0].Placed = []gangstate.Placed{{Pod: third, Node: "n2", InPlan: true}}
@@ -218,7 +219,7 @@ func uids(pods []*v1.Pod) []types.UID {
 func (s *stage) change(t *testing.T, pods []*v1.Pod, min int) *changing {
 	t.Helper()
 	v := &changing{waits: true}
-	v.running.Key, v.running.Min = gangstate.Key{Namespace: "default", Name: "v"}, min
+	v.running.Key, v.running.Min = gangspec.Key{Namespace: "default", Name: "v"}, min
 	for _, pod := range pods {
 		v.comes(pod)
 	}
@@ -259,7 +260,7 @@ func TestMembersThatComeWhileTheirGangEnds(t *testing.T) {
 				}
 				return false, nil, nil
 			})
-			s.carryOutNow(t, s.demand(t, gangstate.Spec{}, preemptor...))
+			s.carryOutNow(t, s.demand(t, gangspec.Spec{}, preemptor...))
 			if got := s.left(t); got != c.left {
 				t.Errorf("left %q, want %q", got, c.left)
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -49,7 +50,7 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 		if owner != nil {
 			evicted(e.d, first.Namespace, owner, message).Record(e.handle.EventRecorder())
 		}
-		if one.Object.UID == "" || one.Object.Kind != gangstate.Community {
+		if one.Object.UID == "" || one.Object.Kind != gangspec.Community {
 			continue // lockstep-controller writes native PodGroups by their pods
 		}
 		if err := status.WriteScheduled(ctx, e.groups, one.Key, v1alpha1.ReasonEvicted, message, now); err != nil {
@@ -62,7 +63,7 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 // for it until their pods are made again. Pods without a controller are not.
 func (e *execution) recordDemand(ctx context.Context, together []gangstate.RunningGang) {
 	for _, one := range together {
-		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangstate.Community || metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {
+		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangspec.Community || metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {
 			continue
 		}
 		var pods []*v1.Pod

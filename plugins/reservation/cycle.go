@@ -17,6 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -126,7 +127,7 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 	}
 	attempt := planner.AttemptOf(state)
 	if attempt == nil {
-		if _, _, member := gangstate.KeyOf(pod); member {
+		if _, _, member := gangspec.KeyOf(pod); member {
 			return "", nil // its gang's plan gives it a node
 		}
 		attempt = &gangstate.Attempt{

@@ -14,7 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -24,7 +24,7 @@ type byGang struct{ closed bool }
 func (g *byGang) Name() string { return "gate" }
 
 func (g *byGang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	if key, _, _ := gangstate.KeyOf(pod); g.closed && key.Name == "gathers" {
+	if key, _, _ := gangspec.KeyOf(pod); g.closed && key.Name == "gathers" {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "it gathers")
 	}
 	return nil
@@ -124,7 +124,7 @@ func TestPodThatMoves(t *testing.T) {
 						queue.WithPreEnqueuePluginMap(gates), queue.WithPodInitialBackoffDuration(0), queue.WithPodMaxBackoffDuration(0),
 						queue.WithQueueingHintMapPerProfile(queue.QueueingHintMapPerProfile{"gated": {}}))
 					m := &movingPod{
-						gated: &Queue{SchedulingQueue: q, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: func(_, _ fwk.QueuedEntityInfo) bool { return false }, moved: gangstate.Moved, pods: map[types.UID]gatedPod{}},
+						gated: &Queue{SchedulingQueue: q, gates: map[string][]fwk.PreEnqueuePlugin{"gated": {g}}, less: func(_, _ fwk.QueuedEntityInfo) bool { return false }, moved: gangspec.Moved, pods: map[types.UID]gatedPod{}},
 						queue: q, gate: g, before: pods[0], now: pods[1],
 					}
 					m.now.ResourceVersion = "2"

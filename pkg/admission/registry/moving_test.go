@@ -7,13 +7,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
 )
 
 // gangsOf returns the gangs in which the state machine has a pod.
-func (s *stage) gangsOf(pod *v1.Pod) (keys []gangstate.Key) {
+func (s *stage) gangsOf(pod *v1.Pod) (keys []gangspec.Key) {
 	if at, member := s.Progress(pod); member {
 		keys = append(keys, at.Gang)
 	}
@@ -30,23 +31,23 @@ func TestPodThatMoves(t *testing.T) {
 	grouped := groupedPod()
 	labeled := grouped.DeepCopy()
 	labeled.Labels = map[string]string{v1alpha1.PodGroupLabel: "eval"}
-	eval := gangstate.Key{Namespace: "default", Name: "eval"}
+	eval := gangspec.Key{Namespace: "default", Name: "eval"}
 	for name, c := range map[string]struct {
 		before, now *v1.Pod
-		want        []gangstate.Key
+		want        []gangspec.Key
 		activated   int
 	}{
 		"out of its gang":    {before: member, now: alone, activated: 1},
-		"into another":       {before: member, now: other, want: []gangstate.Key{eval}},
-		"into one from none": {before: alone, now: member, want: []gangstate.Key{train}},
+		"into another":       {before: member, now: other, want: []gangspec.Key{eval}},
+		"into one from none": {before: alone, now: member, want: []gangspec.Key{train}},
 		"back to a native PodGroup that is no gang":  {before: labeled, now: grouped, activated: 1},
-		"from a native PodGroup that is no gang":     {before: grouped, now: labeled, want: []gangstate.Key{eval}},
+		"from a native PodGroup that is no gang":     {before: grouped, now: labeled, want: []gangspec.Key{eval}},
 		"out of its gang, and runs":                  {before: sample.Bound(member, "n"), now: sample.Bound(alone, "n")},
 		"back to such a native PodGroup, and it ran": {before: sample.Bound(labeled, "n"), now: sample.Bound(grouped, "n")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t, testProfile)
-			s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
+			s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
 			s.podSeen(s.ctx, nil, c.before)
 			s.holds.Nominate(hold.Hold{For: c.now.UID, Holder: s.of(testProfile).Holder("default/train"), Node: "n"})
 			s.acted[testProfile] = gangstate.Effects{}
@@ -67,7 +68,7 @@ func TestPodThatMoves(t *testing.T) {
 // TestSucceededPodThatMoves: a pod that ran to success counts for its gang for as long as it names it.
 func TestSucceededPodThatMoves(t *testing.T) {
 	s := newStage(t, testProfile)
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
 	done := sample.Bound(groupedPod(), "n")
 	done.Status.Phase = v1.PodSucceeded
 	done.Labels = map[string]string{v1alpha1.PodGroupNameLabel: "eval", v1alpha1.PodGroupMinAvailableLabel: "1"}

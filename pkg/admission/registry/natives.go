@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -16,17 +17,17 @@ import (
 // for. It is read for every pod that is queued, and safe for concurrent use.
 type natives struct {
 	mu     sync.RWMutex
-	groups map[gangstate.Key]*gangstate.PodGroupDescription
+	groups map[gangspec.Key]*gangspec.PodGroupDescription
 	// told are the fields of each that were reported to its users as not understood.
-	told map[gangstate.Key]sets.Set[string]
+	told map[gangspec.Key]sets.Set[string]
 }
 
 func newNatives() natives {
-	return natives{groups: map[gangstate.Key]*gangstate.PodGroupDescription{}, told: map[gangstate.Key]sets.Set[string]{}}
+	return natives{groups: map[gangspec.Key]*gangspec.PodGroupDescription{}, told: map[gangspec.Key]sets.Set[string]{}}
 }
 
 // untold returns what is to be reported of such a PodGroup, one of whose pods this is.
-func (n *natives) untold(key gangstate.Key, pod *v1.Pod) (untold []gangstate.Report) {
+func (n *natives) untold(key gangspec.Key, pod *v1.Pod) (untold []gangstate.Report) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	group := n.groups[key]
@@ -41,20 +42,20 @@ func (n *natives) untold(key gangstate.Key, pod *v1.Pod) (untold []gangstate.Rep
 			n.told[key] = sets.New[string]()
 		}
 		n.told[key].Insert(problem.Key)
-		untold = append(untold, gangstate.Report{Gang: key, Object: gangstate.Ref{Kind: gangstate.Native, UID: group.UID}, Problem: problem})
+		untold = append(untold, gangstate.Report{Gang: key, Object: gangspec.Ref{Kind: gangspec.Native, UID: group.UID}, Problem: problem})
 	}
 	return untold
 }
 
 // basic returns the object of such a PodGroup; nil where there is none.
-func (n *natives) basic(key gangstate.Key) *gangstate.PodGroupDescription {
+func (n *natives) basic(key gangspec.Key) *gangspec.PodGroupDescription {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return n.groups[key]
 }
 
 // put adds or updates a native PodGroup; nil removes it. It returns what was known.
-func (n *natives) put(key gangstate.Key, said *gangstate.PodGroupDescription) *gangstate.PodGroupDescription {
+func (n *natives) put(key gangspec.Key, said *gangspec.PodGroupDescription) *gangspec.PodGroupDescription {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was := n.groups[key]
@@ -69,15 +70,15 @@ func (n *natives) put(key gangstate.Key, said *gangstate.PodGroupDescription) *g
 
 // describeNative passes on what a native PodGroup defines; nil if it is gone: pods that still name it wait for another
 // one. If it is no longer a gang, its pods leave the gang; if it has become one, they join it.
-func (r *Registry) describeNative(ctx context.Context, key gangstate.Key, said *gangstate.PodGroupDescription) {
+func (r *Registry) describeNative(ctx context.Context, key gangspec.Key, said *gangspec.PodGroupDescription) {
 	was := r.natives.put(key, said)
 	if r.leaveNative {
 		return
 	}
 	if said.Alone() {
-		r.describe(ctx, gangstate.Native, key, nil)
+		r.describe(ctx, gangspec.Native, key, nil)
 	} else {
-		r.describe(ctx, gangstate.Native, key, said)
+		r.describe(ctx, gangspec.Native, key, said)
 	}
 	switch {
 	case said.Alone() && !was.Alone():
@@ -93,7 +94,7 @@ func (r *Registry) describeNative(ctx context.Context, key gangstate.Key, said *
 }
 
 // queueAlone returns the queue that a PodGroup names which is no gang; empty for none.
-func queueAlone(group *gangstate.PodGroupDescription) string {
+func queueAlone(group *gangspec.PodGroupDescription) string {
 	if !group.Alone() {
 		return ""
 	}
@@ -101,7 +102,7 @@ func queueAlone(group *gangstate.PodGroupDescription) string {
 }
 
 // dissolve releases the pods of a PodGroup that was just found to be no gang, so that each is scheduled by itself.
-func (r *Registry) dissolve(ctx context.Context, key gangstate.Key) {
+func (r *Registry) dissolve(ctx context.Context, key gangspec.Key) {
 	for _, p := range r.all() {
 		var pods []*v1.Pod
 		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
@@ -117,15 +118,15 @@ func (r *Registry) dissolve(ctx context.Context, key gangstate.Key) {
 
 // tellNative reports what is not understood of the PodGroup of a pod that is in no gang.
 func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
-	key, source, _ := gangstate.KeyOf(pod)
-	if source != gangstate.FromSchedulingGroup || p.leaveNative {
+	key, source, _ := gangspec.KeyOf(pod)
+	if source != gangspec.FromSchedulingGroup || p.leaveNative {
 		return
 	}
 	p.report(ctx, p.natives.untold(key, pod))
 }
 
 // adopt adds the pods of a PodGroup that were in no gang: it is gone, or another one has its name.
-func (r *Registry) adopt(ctx context.Context, key gangstate.Key) {
+func (r *Registry) adopt(ctx context.Context, key gangspec.Key) {
 	pods, err := r.podsByGang.ByIndex(gangIndex, key.String())
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they are in no gang until they change", "podGroup", key)

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -52,12 +53,12 @@ func TestBasicIsNoGang(t *testing.T) {
 	pod, annotated := groupedPod(), makeMembers("train", 2)[1]
 	withPods(t, s, pod)
 	var moved []string
-	s.OnMove(func(profile string, key gangstate.Key) { moved = append(moved, profile+" "+key.String()) })
+	s.OnMove(func(profile string, key gangspec.Key) { moved = append(moved, profile+" "+key.String()) })
 	s.podSeen(s.ctx, nil, pod)
 	if s.Outside(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
 		t.Fatal("a pod whose PodGroup is not known is in no gang")
 	}
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, "research"))
 	if !s.Outside(pod) || !s.IsEvictedAlone(pod) || s.knows(pod) {
 		t.Error("a pod of the basic policy is in a gang")
 	}
@@ -70,8 +71,8 @@ func TestBasicIsNoGang(t *testing.T) {
 	if queue := s.PodGroupFacts(testProfile, train).Queue; queue != "research" {
 		t.Errorf("its queue is %q", queue)
 	}
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "research"))
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, "interns"))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, "research"))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, "interns"))
 	if diff := cmp.Diff([]string{testProfile + " default/train", testProfile + " default/train"}, moved); diff != "" {
 		t.Errorf("told of queues (-want +got):\n%s", diff)
 	}
@@ -80,7 +81,7 @@ func TestBasicIsNoGang(t *testing.T) {
 	}
 	odd := nativeGroup(true, "interns")
 	odd.Spec.ParentCompositePodGroupName, odd.Spec.Priority = &train.Name, new(int32(7))
-	s.groupSeen(s.ctx, gangstate.Native, odd)
+	s.groupSeen(s.ctx, gangspec.Native, odd)
 	s.podSeen(s.ctx, pod, pod)
 	s.podSeen(s.ctx, pod, pod)
 	if n := len(s.acted[testProfile].Problems); n != 2 {
@@ -89,7 +90,7 @@ func TestBasicIsNoGang(t *testing.T) {
 	if s.knows(pod) {
 		t.Error("a pod of the basic policy joins a gang")
 	}
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(false, ""))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(false, ""))
 	if s.Outside(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
 		t.Error("a pod of a gang that has the name of a PodGroup of before is in none")
 	}
@@ -103,8 +104,8 @@ func TestBasicGone(t *testing.T) {
 	s := newStage(t, testProfile)
 	pod := groupedPod()
 	withPods(t, s, pod)
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
-	s.groupGone(s.ctx, gangstate.Native, nativeGroup(true, ""))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
+	s.groupGone(s.ctx, gangspec.Native, nativeGroup(true, ""))
 	if s.Outside(pod) || !s.knows(pod) {
 		t.Error("a pod whose PodGroup is gone is in no gang")
 	}
@@ -120,11 +121,11 @@ func TestNativesLeft(t *testing.T) {
 	s.leaveNative = true
 	pod := groupedPod()
 	s.podSeen(s.ctx, nil, pod)
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(false, ""))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(false, ""))
 	if !s.Outside(pod) || s.knows(pod) || s.IsEvictedAlone(pod) {
 		t.Error("a native gang is taken for one of ours, or its pods for single ones")
 	}
-	s.groupSeen(s.ctx, gangstate.Native, nativeGroup(true, ""))
+	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
 	if !s.Outside(pod) || !s.IsEvictedAlone(pod) {
 		t.Error("a pod of the basic policy is evicted with others")
 	}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Pods of a gang that name another scheduler than a profile are no members there, which their author may not know.
@@ -20,7 +20,7 @@ const gangIndex = "lockstep.dev/gang"
 
 func byGang(object any) ([]string, error) {
 	if pod, ok := object.(*v1.Pod); ok {
-		if key, _, member := gangstate.KeyOf(pod); member {
+		if key, _, member := gangspec.KeyOf(pod); member {
 			return []string{key.String()}, nil
 		}
 	}
@@ -42,14 +42,14 @@ func indexPods(informer cache.SharedIndexInformer) (cache.Indexer, error) {
 // explainToOthers updates the explanations of other profiles' gangs that a pod of another scheduler has joined or left.
 // before and now are its versions; nil if it does not exist.
 func (r *Registry) explainToOthers(ctx context.Context, before, now *v1.Pod) {
-	var keys []gangstate.Key
+	var keys []gangspec.Key
 	scheduler := ""
 	for _, pod := range []*v1.Pod{before, now} {
 		if pod == nil {
 			continue
 		}
 		scheduler = pod.Spec.SchedulerName
-		if key, _, member := gangstate.KeyOf(pod); member {
+		if key, _, member := gangspec.KeyOf(pod); member {
 			keys = append(keys, key)
 		}
 	}
@@ -65,7 +65,7 @@ func (r *Registry) explainToOthers(ctx context.Context, before, now *v1.Pod) {
 
 // textOtherSchedulers returns text for a gang that lacks members: how many of its pods name another scheduler than the
 // profile, and which; empty if none do.
-func (r *Registry) textOtherSchedulers(key gangstate.Key, profile string) string {
+func (r *Registry) textOtherSchedulers(key gangspec.Key, profile string) string {
 	if r.podsByGang == nil {
 		return "" // pods are not watched yet
 	}

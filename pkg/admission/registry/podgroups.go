@@ -17,6 +17,7 @@ import (
 	pginformers "sigs.k8s.io/scheduler-plugins/pkg/generated/informers/externalversions"
 
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -27,16 +28,16 @@ func (r *Registry) watchGroups(ctx context.Context, handle fwk.Handle) error {
 	if err != nil {
 		return fmt.Errorf("making a client for PodGroups: %w", err)
 	}
-	r.whenServed(ctx, handle, v1alpha1.SchemeGroupVersion.WithResource("podgroups"), gangstate.Community,
+	r.whenServed(ctx, handle, v1alpha1.SchemeGroupVersion.WithResource("podgroups"), gangspec.Community,
 		pginformers.NewSharedInformerFactory(client, 0).Scheduling().V1alpha1().PodGroups().Informer())
-	r.whenServed(ctx, handle, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), gangstate.Native,
+	r.whenServed(ctx, handle, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), gangspec.Native,
 		informers.NewSharedInformerFactory(handle.ClientSet(), 0).Scheduling().V1beta1().PodGroups().Informer())
 	return nil
 }
 
 // whenServed watches a kind of PodGroup. Those that exist when the scheduler starts are seen
 // before any member is admitted.
-func (r *Registry) whenServed(ctx context.Context, handle fwk.Handle, resource schema.GroupVersionResource, kind gangstate.Kind, informer cache.SharedIndexInformer) {
+func (r *Registry) whenServed(ctx context.Context, handle fwk.Handle, resource schema.GroupVersionResource, kind gangspec.Kind, informer cache.SharedIndexInformer) {
 	handler := r.watches.Own(resource.GroupResource().String(), resource, "", informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { r.groupSeen(ctx, kind, object) },
 		UpdateFunc: func(_, object any) { r.groupSeen(ctx, kind, object) },
@@ -45,23 +46,23 @@ func (r *Registry) whenServed(ctx context.Context, handle fwk.Handle, resource s
 	r.synced = append(r.synced, crds.WhenServed(ctx, handle.ClientSet().Discovery(), resource, informer, handler))
 }
 
-func (r *Registry) groupSeen(ctx context.Context, kind gangstate.Kind, object any) {
+func (r *Registry) groupSeen(ctx context.Context, kind gangspec.Kind, object any) {
 	meta, ok := object.(metav1.Object)
 	if !ok {
 		return
 	}
-	key := gangstate.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}
+	key := gangspec.Key{Namespace: meta.GetNamespace(), Name: meta.GetName()}
 	switch group := object.(type) {
 	case *v1alpha1.PodGroup:
-		r.describe(ctx, kind, key, gangstate.ReadPodGroup(group, &group.Spec))
+		r.describe(ctx, kind, key, gangspec.ReadPodGroup(group, &group.Spec))
 	case *schedulingv1beta1.PodGroup:
-		r.describeNative(ctx, key, gangstate.ReadNative(group))
+		r.describeNative(ctx, key, gangspec.ReadNative(group))
 	}
 }
 
 // describe passes what a PodGroup defines to the gangs of its name, one in each profile; nil if it
 // is gone.
-func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangstate.Key, said *gangstate.PodGroupDescription) {
+func (r *Registry) describe(ctx context.Context, kind gangspec.Kind, key gangspec.Key, said *gangspec.PodGroupDescription) {
 	for _, p := range r.all() {
 		moved := false
 		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
@@ -77,13 +78,13 @@ func (r *Registry) describe(ctx context.Context, kind gangstate.Kind, key gangst
 }
 
 // tellMoved reports that the PodGroup of a gang of a profile names another queue, or eviction, than before.
-func (r *Registry) tellMoved(profile string, key gangstate.Key) {
+func (r *Registry) tellMoved(profile string, key gangspec.Key) {
 	for _, tell := range r.moved {
 		tell(profile, key)
 	}
 }
 
-func (r *Registry) groupGone(ctx context.Context, kind gangstate.Kind, object any) {
+func (r *Registry) groupGone(ctx context.Context, kind gangspec.Kind, object any) {
 	name, err := cache.DeletionHandlingObjectToName(object)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read which PodGroup was deleted")
@@ -97,8 +98,8 @@ func (r *Registry) groupGone(ctx context.Context, kind gangstate.Kind, object an
 			p.adapter.Gone(meta.GetUID())
 		}
 	}
-	key := gangstate.Key{Namespace: name.Namespace, Name: name.Name}
-	if kind == gangstate.Native {
+	key := gangspec.Key{Namespace: name.Namespace, Name: name.Name}
+	if kind == gangspec.Native {
 		r.describeNative(ctx, key, nil)
 	} else {
 		r.describe(ctx, kind, key, nil)

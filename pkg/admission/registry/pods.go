@@ -15,6 +15,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
@@ -45,7 +46,7 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	if p == nil {
 		return
 	}
-	outside, moved := r.Outside(pod), old != nil && gangstate.Moved(old, pod)
+	outside, moved := r.Outside(pod), old != nil && gangspec.Moved(old, pod)
 	r.singleSeen(old, pod, outside)
 	p.tellIgnored(ctx, old, pod)
 	if outside {
@@ -82,11 +83,11 @@ func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
 // tellOutside reports what cannot be used of the keys of a pod that is in no gang: of the pod of a Reservation with one
 // replica, too.
 func (p *Profile) tellOutside(ctx context.Context, old, pod *v1.Pod) {
-	if pod.Spec.NodeName != "" || old != nil && gangstate.SameKeys(old, pod) {
+	if pod.Spec.NodeName != "" || old != nil && gangspec.SameKeys(old, pod) {
 		return
 	}
 	var reports []gangstate.Report
-	for _, problem := range gangstate.ProblemsOutside(pod, p.defaults) {
+	for _, problem := range gangspec.ProblemsOutside(pod, p.defaults) {
 		reports = append(reports, gangstate.Report{Pod: pod, Problem: problem})
 	}
 	p.report(ctx, reports)
@@ -97,13 +98,13 @@ func (p *Profile) tellIgnored(ctx context.Context, old, pod *v1.Pod) {
 	if pod.Spec.NodeName != "" || old != nil && maps.Equal(old.Annotations, pod.Annotations) && maps.Equal(old.Labels, pod.Labels) {
 		return
 	}
-	var told []gangstate.KeyProblem
+	var told []gangspec.KeyProblem
 	if old != nil {
-		told = gangstate.IgnoredKeys(keys.Pod, old)
+		told = gangspec.IgnoredKeys(keys.Pod, old)
 	}
-	key, _, _ := gangstate.KeyOf(pod)
+	key, _, _ := gangspec.KeyOf(pod)
 	var reports []gangstate.Report
-	for _, problem := range gangstate.IgnoredKeys(keys.Pod, pod) {
+	for _, problem := range gangspec.IgnoredKeys(keys.Pod, pod) {
 		if !slices.Contains(told, problem) {
 			reports = append(reports, gangstate.Report{Gang: key, Pod: pod, Problem: problem})
 		}
@@ -174,7 +175,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 			switch before, now := old.(*v1.Pod), object.(*v1.Pod); {
 			case before.UID != now.UID:
 				forget(before) // it was another pod of its name
-			case r.Outside(now) && gangstate.Moved(before, now):
+			case r.Outside(now) && gangspec.Moved(before, now):
 				pass(now, (*gangstate.Gangs).Leave)
 			}
 			add(object) // it may be in another gang
@@ -195,9 +196,9 @@ func keepMembership(object any) (any, error) {
 		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup},
 		Status: v1.PodStatus{Phase: pod.Status.Phase},
 	}
-	if _, _, member := gangstate.KeyOf(pod); member {
+	if _, _, member := gangspec.KeyOf(pod); member {
 		kept.Labels, kept.Annotations = pod.Labels, pod.Annotations
-		if end := gangstate.EndOf(pod); !end.IsZero() {
+		if end := gangspec.EndOf(pod); !end.IsZero() {
 			kept.Status.ContainerStatuses = []v1.ContainerStatus{{State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: metav1.NewTime(end)}}}}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	cachetest "k8s.io/client-go/tools/cache/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
@@ -75,7 +75,7 @@ func TestDeletedMemberSucceeds(t *testing.T) {
 		pod.CreationTimestamp, pod.DeletionTimestamp = metav1.Now(), deleted
 		kept, err := keepMembership(pod)
 		must.Succeed(t, err)
-		if got := kept.(*v1.Pod); gangstate.RanToSuccess(got) != want || !got.CreationTimestamp.Equal(&pod.CreationTimestamp) {
+		if got := kept.(*v1.Pod); gangspec.RanToSuccess(got) != want || !got.CreationTimestamp.Equal(&pod.CreationTimestamp) {
 			t.Errorf("deleted at %v: it ran to success: %t, want %t; created %v", deleted, !want, want, got.CreationTimestamp)
 		}
 	}
@@ -91,7 +91,7 @@ func TestEndOfSucceeded(t *testing.T) {
 	}
 	kept, err := keepMembership(pod)
 	must.Succeed(t, err)
-	if got := gangstate.EndOf(kept.(*v1.Pod)); !got.Equal(end) {
+	if got := gangspec.EndOf(kept.(*v1.Pod)); !got.Equal(end) {
 		t.Errorf("it ended at %s, want %s", got, end)
 	}
 }

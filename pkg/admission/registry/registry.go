@@ -26,6 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -45,7 +46,7 @@ type Registry struct {
 	leaveNative bool
 	natives     natives
 	// moved are called when the PodGroup of a gang names another queue than before.
-	moved []func(profile string, key gangstate.Key)
+	moved []func(profile string, key gangspec.Key)
 
 	// profiles are those registered, by name. The map is replaced, never changed: the watches of
 	// other packages start while profiles are still being registered, and read it.
@@ -103,7 +104,7 @@ type Adapter interface {
 	// Gone is called when a pod, or a PodGroup, of this UID is gone.
 	Gone(uid types.UID)
 	// Explanation returns why a gang waits, with everything considered; false where there is no such gang.
-	Explanation(key gangstate.Key) (gangstate.Explanation, bool)
+	Explanation(key gangspec.Key) (gangstate.Explanation, bool)
 }
 
 // Profile has the gangs of one profile. It is safe for concurrent use.
@@ -114,12 +115,12 @@ type Profile struct {
 	gangs   *gangstate.Gangs
 	adapter Adapter
 	// defaults are those of its gangs.
-	defaults gangstate.Defaults
+	defaults gangspec.Defaults
 }
 
 // Register adds the gangs of a profile, before Start; defaults are the settings of those that set nothing else. It is
 // called for one profile at a time.
-func (r *Registry) Register(handle fwk.Handle, defaults gangstate.Defaults, backoff gangstate.Backoff, adapter Adapter) *Profile {
+func (r *Registry) Register(handle fwk.Handle, defaults gangspec.Defaults, backoff gangstate.Backoff, adapter Adapter) *Profile {
 	registerMetrics()
 	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: defaults, gangs: gangstate.New(defaults, backoff)}
 	profiles := maps.Clone(r.all())
@@ -146,20 +147,20 @@ func (r *Registry) SetRoom(room WaitingRoom) { r.room = room }
 
 // OnMove registers a function that is called whenever the PodGroup of a gang names another queue, or another eviction,
 // than before, with no lock held. OnMove has to be called before Start.
-func (r *Registry) OnMove(moved func(profile string, key gangstate.Key)) {
+func (r *Registry) OnMove(moved func(profile string, key gangspec.Key)) {
 	r.moved = append(r.moved, moved)
 }
 
 // Outside reports whether a pod is in no gang that is scheduled here.
 func (r *Registry) Outside(pod *v1.Pod) bool {
-	key, source, ok := gangstate.KeyOf(pod)
-	return !ok || source == gangstate.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
+	key, source, ok := gangspec.KeyOf(pod)
+	return !ok || source == gangspec.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
 }
 
 // IsEvictedAlone reports whether a pod is evicted alone: it is in no gang, whichever scheduler placed it.
 func (r *Registry) IsEvictedAlone(pod *v1.Pod) bool {
-	key, source, ok := gangstate.KeyOf(pod)
-	return !ok || source == gangstate.FromSchedulingGroup && r.natives.basic(key).Single()
+	key, source, ok := gangspec.KeyOf(pod)
+	return !ok || source == gangspec.FromSchedulingGroup && r.natives.basic(key).Single()
 }
 
 // Serves reports whether a profile has gangs.
@@ -198,7 +199,7 @@ func (r *Registry) input(ctx context.Context, profile string, f func(s *gangstat
 
 // Running returns what runs of a gang of a profile, and of the gangs that start together with it,
 // by key; none where the gang is not known.
-func (r *Registry) Running(profile string, key gangstate.Key) (running []gangstate.RunningGang) {
+func (r *Registry) Running(profile string, key gangspec.Key) (running []gangstate.RunningGang) {
 	r.look(profile, func(s *gangstate.Gangs) { running = s.Footprints(key) })
 	return running
 }
@@ -227,9 +228,9 @@ func (r *Registry) Progress(pod *v1.Pod) (at gangstate.Progress, member bool) {
 
 // PodGroupFacts returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none.
 // One that is no gang says its queue alone.
-func (r *Registry) PodGroupFacts(profile string, key gangstate.Key) (said gangstate.PodGroupFacts) {
+func (r *Registry) PodGroupFacts(profile string, key gangspec.Key) (said gangspec.PodGroupFacts) {
 	if group := r.natives.basic(key); group.Alone() {
-		return gangstate.PodGroupFacts{Queue: group.Queue}
+		return gangspec.PodGroupFacts{Queue: group.Queue}
 	}
 	r.look(profile, func(s *gangstate.Gangs) { said = s.PodGroupFacts(key) })
 	return said
@@ -298,7 +299,7 @@ func (r *Registry) GiveBack(ctx context.Context, group hold.Holder) {
 }
 
 // Explain reports to the users of gangs of a profile why they wait, if that has changed.
-func (r *Registry) Explain(ctx context.Context, profile string, keys []gangstate.Key) {
+func (r *Registry) Explain(ctx context.Context, profile string, keys []gangspec.Key) {
 	if p := r.all()[profile]; p != nil {
 		p.adapter.Act(ctx, gangstate.Effects{Changed: sets.New(keys...)})
 	}
@@ -306,15 +307,15 @@ func (r *Registry) Explain(ctx context.Context, profile string, keys []gangstate
 
 // GangOf returns the gang of a pod, which may no longer exist; false where the pod is in no gang that is scheduled
 // here.
-func (r *Registry) GangOf(pod *v1.Pod) (gangstate.Key, bool) {
-	key, _, _ := gangstate.KeyOf(pod)
+func (r *Registry) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
+	key, _, _ := gangspec.KeyOf(pod)
 	return key, r.all()[pod.Spec.SchedulerName] != nil && !r.Outside(pod)
 }
 
 // Why returns why the members of the gang of a pod wait, with everything considered; false where the pod is in no gang
 // that is known.
 func (r *Registry) Why(pod *v1.Pod) (e gangstate.Explanation, ok bool) {
-	key, _, member := gangstate.KeyOf(pod)
+	key, _, member := gangspec.KeyOf(pod)
 	p := r.all()[pod.Spec.SchedulerName]
 	if p == nil || !member {
 		return e, false
@@ -342,14 +343,14 @@ func (r *Registry) Explains(pod *v1.Pod) (e gangstate.Explanation, explains bool
 		return e, false
 	}
 	at, member := r.Progress(pod)
-	key, _, _ := gangstate.KeyOf(pod)
+	key, _, _ := gangspec.KeyOf(pod)
 	e, known := p.adapter.Explanation(key)
 	return e, member && !at.Alone || known && !e.Running && e.Reason != "" && e.Reason != v1alpha1.ReasonAwaitingPlacement
 }
 
 // Explanation returns why a gang waits, as far as its state shows, and how many of its pods name
 // other schedulers; false where there is no such gang.
-func (p *Profile) Explanation(key gangstate.Key) (e gangstate.Explanation, ok bool) {
+func (p *Profile) Explanation(key gangspec.Key) (e gangstate.Explanation, ok bool) {
 	p.WithGangs(func(s *gangstate.Gangs) { e, ok = s.Explain(key) })
 	if e.Reason == v1alpha1.ReasonGangIncomplete {
 		e.Message += p.textOtherSchedulers(key, p.name)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -19,11 +20,11 @@ func TestAskedWhileRegistering(t *testing.T) {
 	go func() {
 		defer close(asked)
 		for range 1000 {
-			s.PodGroupFacts("one", gangstate.Key{})
+			s.PodGroupFacts("one", gangspec.Key{})
 		}
 	}()
 	for i := range 100 {
-		s.Register(named{name: fmt.Sprint("profile-", i)}, gangstate.Defaults{}, gangstate.Backoff{}, nil)
+		s.Register(named{name: fmt.Sprint("profile-", i)}, gangspec.Defaults{}, gangstate.Backoff{}, nil)
 	}
 	<-asked
 	if got := len(s.all()); got != 101 {

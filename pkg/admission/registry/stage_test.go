@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
@@ -27,7 +28,7 @@ import (
 
 const testProfile = sample.Profile
 
-var train = gangstate.Key{Namespace: "default", Name: "train"}
+var train = gangspec.Key{Namespace: "default", Name: "train"}
 
 // stage is a registry with real frameworks. It admits members. Nothing runs.
 type stage struct {
@@ -51,7 +52,7 @@ func (a adapter) Act(_ context.Context, e gangstate.Effects) {
 
 func (adapter) Gone(types.UID) {}
 
-func (adapter) Explanation(gangstate.Key) (gangstate.Explanation, bool) {
+func (adapter) Explanation(gangspec.Key) (gangstate.Explanation, bool) {
 	return gangstate.Explanation{}, false
 }
 
@@ -81,7 +82,7 @@ func newStage(tb testing.TB, profiles ...string) *stage {
 			tf.RegisterQueueSortPlugin(queuesort.Name, queuesort.New), tf.RegisterBindPlugin(defaultbinder.Name, defaultbinder.New),
 		}, name, frameworkruntime.WithClientSet(client), frameworkruntime.WithInformerFactory(factory), frameworkruntime.WithKubeConfig(&rest.Config{}))
 		must.Succeed(tb, err)
-		s.Register(handle, gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, adapter{s, name}).
+		s.Register(handle, gangspec.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, adapter{s, name}).
 			UpdateGangs(ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	}
 	return s

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
@@ -344,7 +345,7 @@ func (r *Room) turn() (name string, begun bool) {
 // groupOf returns the group of the gang of a pod, and whether it is in one; otherwise what the pod is alone.
 func (r *Room) groupOf(pod *v1.Pod) (group hold.Holder, member bool) {
 	at, member := r.gangs.Progress(pod)
-	if key, _, _ := gangstate.KeyOf(pod); !member || at.Gang != key { // it may have moved since
+	if key, _, _ := gangspec.KeyOf(pod); !member || at.Gang != key { // it may have moved since
 		return single(pod), false
 	}
 	return hold.Holder{Profile: pod.Spec.SchedulerName, Group: at.Group}, true

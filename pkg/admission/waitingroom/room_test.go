@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -67,7 +68,7 @@ func (s *stage) Act(_ context.Context, e gangstate.Effects) {
 
 func (*stage) Gone(types.UID) {}
 
-func (*stage) Explanation(gangstate.Key) (gangstate.Explanation, bool) {
+func (*stage) Explanation(gangspec.Key) (gangstate.Explanation, bool) {
 	return gangstate.Explanation{}, false
 }
 
@@ -137,7 +138,7 @@ func newStage(t *testing.T) *stage {
 	s.Room = New(gangs, s, holds, s, s.time)
 	s.queue = s
 	gangs.SetRoom(s.Room)
-	s.profile = gangs.Register(handle{}, gangstate.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, s)
+	s.profile = gangs.Register(handle{}, gangspec.Defaults{WaitTime: time.Minute}, gangstate.Backoff{Initial: time.Second, Max: time.Second}, s)
 	s.profile.UpdateGangs(s.ctx, func(g *gangstate.Gangs, now time.Time) gangstate.Effects { return g.Open(now) })
 	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0)
 	s.pods, s.store = factory.Core().V1().Pods().Lister(), factory.Core().V1().Pods().Informer().GetStore()

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -158,13 +159,13 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	if p.Spec.Goal.PodGroup == "" {
 		return "", nil
 	}
-	places := map[gangstate.Key]int{}
+	places := map[gangspec.Key]int{}
 	for _, name := range kinds(p) {
 		pod, err := moves.Pod(ctx, r.live, name)
 		if err != nil || pod == nil {
 			return "", err // without its pod the goal is gone again: that is told elsewhere
 		}
-		if key, _, member := gangstate.KeyOf(pod); member {
+		if key, _, member := gangspec.KeyOf(pod); member {
 			places[key] += len(nodesOf(p, name))
 		}
 	}
@@ -185,11 +186,11 @@ func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	return "", nil
 }
 
-func byName(a, b gangstate.Key) int { return cmp.Compare(a.String(), b.String()) }
+func byName(a, b gangspec.Key) int { return cmp.Compare(a.String(), b.String()) }
 
 // observe returns what a gang is, by its PodGroup and its pods. recorded: members that succeeded and are gone count as
 // the PodGroup's status has them.
-func (r *reconciler) observe(ctx context.Context, key gangstate.Key, recorded bool) (gangstate.Facts, error) {
+func (r *reconciler) observe(ctx context.Context, key gangspec.Key, recorded bool) (gangstate.Facts, error) {
 	groups, err := podgroups.Read(ctx, r.live, r.client.RESTMapper(), key)
 	if err != nil {
 		return gangstate.Facts{}, err
@@ -199,7 +200,7 @@ func (r *reconciler) observe(ctx context.Context, key gangstate.Key, recorded bo
 		return gangstate.Facts{}, fmt.Errorf("listing the pods of namespace %s: %w", key.Namespace, err)
 	}
 	pods := slices.DeleteFunc(apiobjects.Pointers(list.Items), func(pod *v1.Pod) bool {
-		of, _, member := gangstate.KeyOf(pod)
+		of, _, member := gangspec.KeyOf(pod)
 		return !member || of != key
 	})
 	history := &gangstate.History{}

@@ -15,7 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/podgroups"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // migrationFor is the PodMigration of a move. It reserves the target, and evicts no pod as long as it is suspended.
@@ -67,7 +67,7 @@ func (r *reconciler) hold(ctx context.Context, p *v1alpha1.DefragmentationPlan) 
 func holdFor(p *v1alpha1.DefragmentationPlan, number int, pod *v1.Pod, queue string) *v1alpha1.Reservation {
 	nodes := nodesOf(p, client.ObjectKeyFromObject(pod))
 	owner := migration.OwnerByUID(pod)
-	if key, _, member := gangstate.KeyOf(pod); member {
+	if key, _, member := gangspec.KeyOf(pod); member {
 		owner = v1alpha1.ReservationOwner{PodGroup: types.NamespacedName(key).String()}
 	}
 	return &v1alpha1.Reservation{

@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/moves"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
@@ -61,8 +61,8 @@ type loss struct {
 }
 
 // losses are what a plan takes from each gang.
-func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan) (map[gangstate.Key]loss, error) {
-	losses := map[gangstate.Key]loss{}
+func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan) (map[gangspec.Key]loss, error) {
+	losses := map[gangspec.Key]loss{}
 	for i := range p.Status.Moves {
 		move := &p.Status.Moves[i]
 		if move.PodGroup == "" {
@@ -73,7 +73,7 @@ func (r *reconciler) losses(ctx context.Context, p *v1alpha1.DefragmentationPlan
 			return nil, err
 		}
 		runs := pod != nil && pod.UID == move.PodUID && objectstate.StaysOnNode(pod)
-		key := gangstate.Key{Namespace: move.Namespace, Name: move.PodGroup}
+		key := gangspec.Key{Namespace: move.Namespace, Name: move.PodGroup}
 		of := losses[key]
 		of.moves, of.gone = of.moves+1, int(move.SucceededGone)
 		if runs {

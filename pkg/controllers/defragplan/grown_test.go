@@ -12,7 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 )
 
@@ -89,7 +89,7 @@ func TestStartTogether(t *testing.T) {
 	).Build()
 	r := &reconciler{client: api, live: api}
 	for gang, want := range map[string]int{"none": 0, "both": 3, "native": 5, "job": 2, "staged": 0, "silent": 0, "set": 3} {
-		seen, err := r.observe(t.Context(), gangstate.Key{Namespace: "ns", Name: gang}, true)
+		seen, err := r.observe(t.Context(), gangspec.Key{Namespace: "ns", Name: gang}, true)
 		if got := startTogether(seen); err != nil || got != want {
 			t.Errorf("of gang %s %d start together, %v; want %d", gang, got, err, want)
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -62,12 +62,12 @@ func leftOut(want desired, key types.NamespacedName) status.Event {
 }
 
 // ignored returns the events on an owner for its keys that have no effect; old is an earlier version, nil for none.
-func ignored(kind gangstate.OwnerKind, old, owner client.Object) (list []status.Event) {
-	var told []gangstate.KeyProblem
+func ignored(kind gangspec.OwnerKind, old, owner client.Object) (list []status.Event) {
+	var told []gangspec.KeyProblem
 	if old != nil && old.GetUID() == owner.GetUID() {
-		told = gangstate.IgnoredKeys(keys.Owner, old)
+		told = gangspec.IgnoredKeys(keys.Owner, old)
 	}
-	for _, problem := range gangstate.IgnoredKeys(keys.Owner, owner) {
+	for _, problem := range gangspec.IgnoredKeys(keys.Owner, owner) {
 		if !slices.Contains(told, problem) && !isOfTemplate(owner, problem) {
 			list = append(list, status.Event{On: reference(owner.GetNamespace(), referenceTo(kind, owner)),
 				Type: v1.EventTypeWarning, Reason: keys.EventIgnored,
@@ -79,7 +79,7 @@ func ignored(kind gangstate.OwnerKind, old, owner client.Object) (list []status.
 
 // isOfTemplate reports whether a key is a label of the template of a Job: the API server gives these to a Job without
 // labels.
-func isOfTemplate(owner client.Object, problem gangstate.KeyProblem) bool {
+func isOfTemplate(owner client.Object, problem gangspec.KeyProblem) bool {
 	job, isJob := owner.(*batchv1.Job)
 	return isJob && job.Labels[problem.Key] == problem.Value && job.Spec.Template.Labels[problem.Key] == problem.Value
 }

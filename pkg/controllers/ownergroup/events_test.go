@@ -11,7 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -47,7 +47,7 @@ func TestKeysOnAnOwnerAreReportedOnce(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			var got []string
-			for _, event := range ignored(gangstate.OwnerJob, c.old, c.now) {
+			for _, event := range ignored(gangspec.OwnerJob, c.old, c.now) {
 				got = append(got, event.Note)
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

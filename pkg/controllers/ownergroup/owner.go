@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // errNoOwner: the owner of the pods does not exist, or is not in the cache yet.
@@ -35,7 +35,7 @@ type desired struct {
 
 // desire reads the owner of a gang from the cache, and returns what its PodGroup should be. It returns
 // errNoOwner where there is no owner.
-func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner gangstate.Owner,
+func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner gangspec.Owner,
 	pods []*v1.Pod) (desired, error) {
 	object, err := r.read(ctx, types.NamespacedName{Namespace: key.Namespace, Name: owner.Name}, owner.Kind)
 	if err != nil {
@@ -46,7 +46,7 @@ func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner
 	case *batchv1.Job:
 		d.wish = ofJob(object, succeeded(pods, object))
 	case *unstructured.Unstructured:
-		if owner.Kind == gangstate.OwnerJobSet {
+		if owner.Kind == gangspec.OwnerJobSet {
 			d.wish, err = wishOfJobSet(object, key, pods)
 		} else {
 			d.wish, err = wishOfGroup(object, pods)
@@ -55,7 +55,7 @@ func (r *reconciler) desire(ctx context.Context, key types.NamespacedName, owner
 	return d, err
 }
 
-func referenceTo(kind gangstate.OwnerKind, object client.Object) metav1.OwnerReference {
+func referenceTo(kind gangspec.OwnerKind, object client.Object) metav1.OwnerReference {
 	gvk, controls := kinds[kind], true
 	return metav1.OwnerReference{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: object.GetName(),
 		UID: object.GetUID(), Controller: &controls}
@@ -66,7 +66,7 @@ const readWithin = 5 * time.Second
 
 // read reads an owner from the cache, which watches its kind from now on.
 func (r *reconciler) read(ctx context.Context, key types.NamespacedName,
-	kind gangstate.OwnerKind) (client.Object, error) {
+	kind gangspec.OwnerKind) (client.Object, error) {
 	if err := r.watches[kind].Ensure(); err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func (r *reconciler) read(ctx context.Context, key types.NamespacedName,
 }
 
 // newOwner returns an empty object of a kind, to read into. JobSets and LeaderWorkerSets are read unstructured.
-func newOwner(kind gangstate.OwnerKind) client.Object {
-	if kind == gangstate.OwnerJob {
+func newOwner(kind gangspec.OwnerKind) client.Object {
+	if kind == gangspec.OwnerJob {
 		return &batchv1.Job{}
 	}
 	u := &unstructured.Unstructured{}
@@ -148,7 +148,7 @@ func asks(js *jobSet, rj *replicatedJob, otherwise string) string {
 	if _, says := pod.Annotations[v1alpha1.GangAnnotation]; !says && otherwise != "" {
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.GangAnnotation, otherwise)
 	}
-	if key, source, ok := gangstate.KeyOf(pod); ok && source == gangstate.FromOwner {
+	if key, source, ok := gangspec.KeyOf(pod); ok && source == gangspec.FromOwner {
 		return key.Name
 	}
 	return ""
@@ -191,7 +191,7 @@ func sizeOf(pods []*v1.Pod) int {
 func succeeded(pods []*v1.Pod, job *batchv1.Job) int {
 	n := 0
 	for _, pod := range pods {
-		if gangstate.RanToSuccess(pod) && metav1.IsControlledBy(pod, job) {
+		if gangspec.RanToSuccess(pod) && metav1.IsControlledBy(pod, job) {
 			n++
 		}
 	}
@@ -199,17 +199,17 @@ func succeeded(pods []*v1.Pod, job *batchv1.Job) int {
 }
 
 // labelsOf returns the labels that the PodGroup of an owner has in common with the pods.
-func labelsOf(owner gangstate.Owner) map[string]string {
-	labels := map[string]string{gangstate.ManagedByLabel: gangstate.LockstepController}
+func labelsOf(owner gangspec.Owner) map[string]string {
+	labels := map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController}
 	switch owner.Kind {
-	case gangstate.OwnerJob:
+	case gangspec.OwnerJob:
 		labels[batchv1.JobNameLabel] = owner.Name
-	case gangstate.OwnerJobSet:
+	case gangspec.OwnerJobSet:
 		labels[v1alpha1.JobSetNameLabel] = owner.Name
 		if owner.Part != "" {
 			labels[v1alpha1.ReplicatedJobNameLabel] = owner.Part
 		}
-	case gangstate.OwnerLeaderWorkerSet:
+	case gangspec.OwnerLeaderWorkerSet:
 		labels[v1alpha1.LeaderWorkerSetNameLabel], labels[v1alpha1.LeaderWorkerGroupLabel] = owner.Name, owner.Part
 	}
 	return labels

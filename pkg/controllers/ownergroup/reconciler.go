@@ -24,7 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 const (
@@ -41,7 +41,7 @@ type reconciler struct {
 	cache    client.Reader
 	recorder events.EventRecorder
 	// watches are the watches of owners, each from when a gang has an owner of its kind.
-	watches map[gangstate.OwnerKind]*crds.OnDemand
+	watches map[gangspec.OwnerKind]*crds.OnDemand
 	// told is the last event of each gang, so that none is repeated.
 	told sync.Map
 }
@@ -67,7 +67,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, r.tidy(ctx, group)
 	}
 	pods := apiobjects.Pointers(list.Items)
-	owner, _ := gangstate.OwnerOf(pods[0])
+	owner, _ := gangspec.OwnerOf(pods[0])
 	want, err := r.desire(ctx, key, owner, pods)
 	switch {
 	case errors.Is(err, errNoOwner) && slices.ContainsFunc(pods, isNew):
@@ -101,7 +101,7 @@ func isNew(pod *v1.Pod) bool { return time.Since(pod.CreationTimestamp.Time) < s
 
 // made reports whether this controller made a PodGroup.
 func made(group *coscheduling.PodGroup) bool {
-	return group.Labels[gangstate.ManagedByLabel] == gangstate.LockstepController
+	return group.Labels[gangspec.ManagedByLabel] == gangspec.LockstepController
 }
 
 // tidy resets a PodGroup whose gang has no pods, or whose owner is suspended, so that it asks for nothing: the next
@@ -136,7 +136,7 @@ func (r *reconciler) scaledAway(ctx context.Context, group *coscheduling.PodGrou
 	if set == "" || err != nil {
 		return false, nil // not of a LeaderWorkerSet
 	}
-	object, err := r.read(ctx, client.ObjectKey{Namespace: group.Namespace, Name: set}, gangstate.OwnerLeaderWorkerSet)
+	object, err := r.read(ctx, client.ObjectKey{Namespace: group.Namespace, Name: set}, gangspec.OwnerLeaderWorkerSet)
 	if errors.Is(err, errNoOwner) || meta.IsNoMatchError(err) {
 		return false, nil
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -46,7 +46,7 @@ func newStage(t *testing.T, objects ...string) *stage {
 		b = b.WithObjects(pod)
 	}
 	c, recorder := b.Build(), events.NewFakeRecorder(10)
-	r := &reconciler{client: c, cache: c, recorder: recorder, watches: map[gangstate.OwnerKind]*crds.OnDemand{}}
+	r := &reconciler{client: c, cache: c, recorder: recorder, watches: map[gangspec.OwnerKind]*crds.OnDemand{}}
 	for kind := range kinds {
 		r.watches[kind] = &crds.OnDemand{}
 	}

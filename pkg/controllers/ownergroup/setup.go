@@ -24,7 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 const (
@@ -51,7 +51,7 @@ func start(ctx context.Context, mgr manager.Manager, workers int) error {
 		return fmt.Errorf("indexing PodGroups by owner: %w", err)
 	}
 	r := &reconciler{client: mgr.GetClient(), cache: mgr.GetCache(), recorder: mgr.GetEventRecorder(objects.FieldOwner),
-		watches: map[gangstate.OwnerKind]*crds.OnDemand{}}
+		watches: map[gangspec.OwnerKind]*crds.OnDemand{}}
 	var c controller.Controller
 	built := make(chan struct{})
 	for kind := range kinds {
@@ -76,11 +76,11 @@ func start(ctx context.Context, mgr manager.Manager, workers int) error {
 		return fmt.Errorf("starting the %s controller: %w", name, err)
 	}
 	close(built)
-	return r.watches[gangstate.OwnerJob].Ensure()
+	return r.watches[gangspec.OwnerJob].Ensure()
 }
 
 // watchOwners watches a kind of owner, if the API server serves it.
-func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, kind gangstate.OwnerKind) error {
+func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, kind gangspec.OwnerKind) error {
 	gvk := kinds[kind]
 	if _, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
 		return fmt.Errorf("looking for the kind %s: %w", kind, err)
@@ -95,13 +95,13 @@ func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, k
 var byOwner = setup.Concern[*v1.Pod](keyOf)
 
 func keyOf(pod *v1.Pod) (types.NamespacedName, bool) {
-	key, source, ok := gangstate.KeyOf(pod)
-	return types.NamespacedName(key), ok && source == gangstate.FromOwner
+	key, source, ok := gangspec.KeyOf(pod)
+	return types.NamespacedName(key), ok && source == gangspec.FromOwner
 }
 
 // ownerOf returns the UID of the object for which a PodGroup was made, as index values.
 func ownerOf(object client.Object) []string {
-	if uid := gangstate.MadeFor(object); uid != "" {
+	if uid := gangspec.MadeFor(object); uid != "" {
 		return []string{string(uid)}
 	}
 	return nil
@@ -120,9 +120,9 @@ func podGroupDiffers(was, is *coscheduling.PodGroup) bool {
 }
 
 // ownerEvents queues the gangs of an owner that is new, or has another spec, and reports its keys that have no effect.
-func (r *reconciler) ownerEvents(kind gangstate.OwnerKind) handler.EventHandler {
+func (r *reconciler) ownerEvents(kind gangspec.OwnerKind) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, q setup.Queue) {
-		whole := gangstate.Owner{Kind: kind, Name: object.GetName()}
+		whole := gangspec.Owner{Kind: kind, Name: object.GetName()}
 		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(),
 			Name: whole.GangName()}})
 		var list coscheduling.PodGroupList

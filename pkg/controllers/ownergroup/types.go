@@ -6,14 +6,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // kinds are the kinds of owners, as the API server serves them.
-var kinds = map[gangstate.OwnerKind]schema.GroupVersionKind{
-	gangstate.OwnerJob:             batchv1.SchemeGroupVersion.WithKind("Job"),
-	gangstate.OwnerJobSet:          {Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
-	gangstate.OwnerLeaderWorkerSet: {Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"},
+var kinds = map[gangspec.OwnerKind]schema.GroupVersionKind{
+	gangspec.OwnerJob:             batchv1.SchemeGroupVersion.WithKind("Job"),
+	gangspec.OwnerJobSet:          {Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
+	gangspec.OwnerLeaderWorkerSet: {Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"},
 }
 
 // jobSet is what is read of a JobSet.

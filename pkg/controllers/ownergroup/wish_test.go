@@ -13,7 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -33,7 +33,7 @@ func (w wish) said() said {
 	if w.none {
 		return said{Min: suspended}
 	}
-	return said{Min: w.min, Stages: gangstate.StagesText(w.stages), Room: resource.FromList(w.room).String(), LeftOut: w.leftOut}
+	return said{Min: w.min, Stages: gangspec.StagesText(w.stages), Room: resource.FromList(w.room).String(), LeftOut: w.leftOut}
 }
 
 func read(t *testing.T, text string, into any) {
@@ -284,11 +284,11 @@ func pod(part, asks string) *v1.Pod {
 func TestChanges(t *testing.T) {
 	want := desired{
 		wish:   wish{min: 4, stages: []int{1, 3}, room: resource.Vector{"cpu": 4000}.List()},
-		labels: map[string]string{gangstate.ManagedByLabel: gangstate.LockstepController},
+		labels: map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController},
 	}
 	want.owner.UID = types.UID("u")
 	group := &coscheduling.PodGroup{}
-	group.Labels = map[string]string{gangstate.ManagedByLabel: gangstate.LockstepController, "team": "a"}
+	group.Labels = map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController, "team": "a"}
 	group.Annotations = map[string]string{v1alpha1.StagesAnnotation: "1,3", v1alpha1.RequiredTopologyAnnotation: "rack"}
 	group.OwnerReferences = append(group.OwnerReferences, want.owner)
 	group.Spec.MinMember = 4

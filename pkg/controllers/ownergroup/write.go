@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // create makes a PodGroup. If one of its name exists already, the cache soon shows it.
@@ -53,11 +53,11 @@ func podGroup(key types.NamespacedName, want desired) (*unstructured.Unstructure
 // for one.
 func PodGroupOf(job *batchv1.Job, pod *v1.Pod) (*unstructured.Unstructured, error) {
 	key, asks := keyOf(pod)
-	owner, _ := gangstate.OwnerOf(pod)
-	if !asks || owner.Kind != gangstate.OwnerJob {
+	owner, _ := gangspec.OwnerOf(pod)
+	if !asks || owner.Kind != gangspec.OwnerJob {
 		return nil, nil
 	}
-	want := desired{wish: ofJob(job, 0), labels: labelsOf(owner), owner: referenceTo(gangstate.OwnerJob, job)}
+	want := desired{wish: ofJob(job, 0), labels: labelsOf(owner), owner: referenceTo(gangspec.OwnerJob, job)}
 	return podGroup(key, want)
 }
 
@@ -99,7 +99,7 @@ func changes(group *coscheduling.PodGroup, want desired) map[string]any {
 	if owners := []metav1.OwnerReference{want.owner}; !equality.Semantic.DeepEqual(group.OwnerReferences, owners) {
 		metadata["ownerReferences"] = owners
 	}
-	if stages := gangstate.StagesText(want.stages); group.Annotations[v1alpha1.StagesAnnotation] != stages {
+	if stages := gangspec.StagesText(want.stages); group.Annotations[v1alpha1.StagesAnnotation] != stages {
 		metadata["annotations"] = map[string]any{v1alpha1.StagesAnnotation: orNull(stages)}
 	}
 	if group.Spec.MinMember != int32(want.min) {

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/test/helpers/members"
@@ -30,7 +31,7 @@ func TestMemberRefusedEvent(t *testing.T) {
 		pg := members.PodGroup(2, schedulingv1alpha1.PodGroupRunning)
 		pg.Status.Failed = tc.failed
 		got := ""
-		if e := turnedAway(pg, gangstatus.Observe(members.Key, gangstate.ReadPodGroup(pg, &pg.Spec), tc.pods, &gangstate.History{}), tc.told); e != nil {
+		if e := turnedAway(pg, gangstatus.Observe(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), tc.pods, &gangstate.History{}), tc.told); e != nil {
 			got = e.Note
 		}
 		if got != tc.want {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -128,7 +129,7 @@ func (r *reconciler) mustEndEvicted(t *testing.T, pg *coscheduling.PodGroup, pod
 	t.Helper()
 	r.jobs = r.client
 	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))
-	f := gangstatus.Observe(gangstate.Key{Namespace: "ns", Name: "g"}, &gangstate.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
+	f := gangstatus.Observe(gangspec.Key{Namespace: "ns", Name: "g"}, &gangspec.PodGroupDescription{Min: 2}, pods, &gangstate.History{})
 	result, err := r.endEvicted(t.Context(), pg, f, phase)
 	must.Succeed(t, err)
 	must.Succeed(t, r.client.Get(t.Context(), client.ObjectKeyFromObject(pg), pg))

@@ -16,7 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 )
 
@@ -53,7 +53,7 @@ func (r *nativeReconciler) Reconcile(ctx context.Context, request reconcile.Requ
 	if len(pods) == 0 {
 		return reconcile.Result{}, nil
 	}
-	facts := gangstatus.Observe(gangstate.Key(request.NamespacedName), gangstate.ReadNative(pg), pods,
+	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadNative(pg), pods,
 		&r.historyOf(request.NamespacedName).History)
 	want := gangstatus.NativeConditions(pg, pods, facts, metav1.NewTime(r.clock.Now()))
 	if equality.Semantic.DeepEqual(pg.Status.Conditions, want) {

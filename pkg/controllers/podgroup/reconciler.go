@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 )
@@ -70,7 +71,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	known := r.historyOf(request.NamespacedName)
-	facts := gangstatus.Observe(gangstate.Key(request.NamespacedName), gangstate.ReadPodGroup(pg, &pg.Spec), pods, &known.History)
+	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadPodGroup(pg, &pg.Spec), pods, &known.History)
 	want := gangstatus.Next(pg, facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // name is the name of the controller of community PodGroups in logs and metrics.
@@ -37,8 +37,8 @@ var (
 // named returns which PodGroup a pod may have: of Kubernetes' own if native, else of the community's.
 func named(native bool) setup.Concern[*v1.Pod] {
 	return func(pod *v1.Pod) (types.NamespacedName, bool) {
-		key, source, ok := gangstate.KeyOf(pod)
-		return types.NamespacedName(key), ok && (source == gangstate.FromSchedulingGroup) == native
+		key, source, ok := gangspec.KeyOf(pod)
+		return types.NamespacedName(key), ok && (source == gangspec.FromSchedulingGroup) == native
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/test/helpers/members"
@@ -18,7 +19,7 @@ import (
 )
 
 func statusAfter(pg *coscheduling.PodGroup, pods []*v1.Pod) coscheduling.PodGroupStatus {
-	f := gangstatus.Observe(members.Key, gangstate.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{})
+	f := gangstatus.Observe(members.Key, gangspec.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{})
 	return gangstatus.Next(pg, f, metav1.NewTime(members.Epoch))
 }
 

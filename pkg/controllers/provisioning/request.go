@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 const kind = "ProvisioningRequest"
@@ -35,7 +35,7 @@ const maxPodSets = 32
 
 // Demand is what a gang needs nodes for.
 type Demand struct {
-	Gang gangstate.Key
+	Gang gangspec.Key
 	// SchedulerName is the profile that the gang belongs to; ClassName the provisioning class.
 	SchedulerName, ClassName string
 	// Topology is the label key of the topology that the gang requires.
@@ -141,7 +141,7 @@ const longestName = 200
 
 // prefix returns what the names of all requests of a gang begin with: the name of the gang, or if that cannot be part
 // of an object's name, a digest of it.
-func prefix(key gangstate.Key) string {
+func prefix(key gangspec.Key) string {
 	name := key.Name
 	if len(name) > longestName || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		name = digest([]byte(name))
@@ -150,15 +150,15 @@ func prefix(key gangstate.Key) string {
 }
 
 // IsNameOf reports whether a name is one of a request of a gang, which may be gone.
-func IsNameOf(key gangstate.Key, name string) bool {
+func IsNameOf(key gangspec.Key, name string) bool {
 	id, ok := strings.CutPrefix(name, prefix(key))
 	return ok && !strings.Contains(id, "-") // the name of another gang may begin with this one and a dash
 }
 
 // GangOf returns the gang that a profile made a request for; false if the profile did not make it.
-func GangOf(request metav1.Object, schedulerName string) (gangstate.Key, bool) {
+func GangOf(request metav1.Object, schedulerName string) (gangspec.Key, bool) {
 	annotations := request.GetAnnotations()
-	key := gangstate.Key{Namespace: request.GetNamespace(), Name: annotations[v1alpha1.GangNameAnnotation]}
+	key := gangspec.Key{Namespace: request.GetNamespace(), Name: annotations[v1alpha1.GangNameAnnotation]}
 	return key, key.Name != "" && annotations[v1alpha1.SchedulerNameAnnotation] == schedulerName
 }
 

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -60,7 +60,7 @@ func large(pod *v1.Pod) {
 
 func demand(pods ...*v1.Pod) Demand {
 	return Demand{
-		Gang: gangstate.Key{Namespace: "llm", Name: "train"}, SchedulerName: "lockstep-scheduler", ClassName: "best-effort", Topology: rack,
+		Gang: gangspec.Key{Namespace: "llm", Name: "train"}, SchedulerName: "lockstep-scheduler", ClassName: "best-effort", Topology: rack,
 		Owner: metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "job"}, Pods: pods,
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/kube/workloop"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -46,17 +47,17 @@ type Options struct {
 	// Leading is given once this process schedules.
 	Leading leadership.Signal
 	// Explain returns why a gang waits, with everything considered; false where there is no such gang.
-	Explain func(gangstate.Key) (gangstate.Explanation, bool)
+	Explain func(gangspec.Key) (gangstate.Explanation, bool)
 }
 
 // Requester requests nodes for the gangs of a profile.
 type Requester struct {
 	Options
-	queue    workqueue.TypedRateLimitingInterface[gangstate.Key]
+	queue    workqueue.TypedRateLimitingInterface[gangspec.Key]
 	informer cache.SharedIndexInformer
 	writes   *rate.Limiter
 	// phases are those of gangs that want nodes, or for which nodes were requested. Only Run's goroutine uses them.
-	phases map[gangstate.Key]phase
+	phases map[gangspec.Key]phase
 }
 
 // phase is what a gang has wanted, nodes or nothing, and since when.
@@ -69,17 +70,17 @@ type phase struct {
 
 // New returns a Requester. It does nothing before Run.
 func New(o Options) *Requester {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[gangstate.Key](retryFirst, retryMost)
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[gangspec.Key](retryFirst, retryMost)
 	return &Requester{
 		Options: o, informer: informerOf(o.Requests), writes: rate.NewLimiter(writesPerSecond,
-			writesPerSecond), phases: map[gangstate.Key]phase{},
+			writesPerSecond), phases: map[gangspec.Key]phase{},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
-			workqueue.TypedRateLimitingQueueConfig[gangstate.Key]{Clock: o.Clock}),
+			workqueue.TypedRateLimitingQueueConfig[gangspec.Key]{Clock: o.Clock}),
 	}
 }
 
 // Note is called when the explanation of a gang may have changed.
-func (r *Requester) Note(key gangstate.Key) { r.queue.Add(key) }
+func (r *Requester) Note(key gangspec.Key) { r.queue.Add(key) }
 
 // Run works from when this process schedules until the context ends.
 func (r *Requester) Run(ctx context.Context) {
@@ -95,7 +96,7 @@ func (r *Requester) Run(ctx context.Context) {
 }
 
 // sync brings the request of a gang in line with what the gang wants now.
-func (r *Requester) sync(ctx context.Context, key gangstate.Key) error {
+func (r *Requester) sync(ctx context.Context, key gangspec.Key) error {
 	made, err := r.made(key)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func consumers(e gangstate.Explanation) (pods []*v1.Pod) {
 
 // consumesAnother returns a function that reports whether the annotation of a gang's member names a request that was
 // not made here.
-func consumesAnother(key gangstate.Key) func(*v1.Pod) bool {
+func consumesAnother(key gangspec.Key) func(*v1.Pod) bool {
 	return func(pod *v1.Pod) bool {
 		name, ok := pod.Annotations[ConsumeAnnotation]
 		return ok && !IsNameOf(key, name)

@@ -24,13 +24,14 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
-var train = gangstate.Key{Namespace: "llm", Name: "train"}
+var train = gangspec.Key{Namespace: "llm", Name: "train"}
 
 // stage is a requester over fake API servers, with one gang whose explanation the test sets.
 type stage struct {
@@ -77,7 +78,7 @@ func (s *stage) restart(t *testing.T, watches bool) {
 	s.Requester = New(Options{
 		SchedulerName: "lockstep-scheduler", ClassName: "atomic", Client: s.client, Requests: s.requests,
 		Recorder: &events.FakeRecorder{Events: s.events}, Clock: s.clock, Leading: await.Closed(),
-		Explain: func(key gangstate.Key) (gangstate.Explanation, bool) {
+		Explain: func(key gangspec.Key) (gangstate.Explanation, bool) {
 			if key != train || !s.known {
 				return gangstate.Explanation{}, false
 			}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 
 	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 )
@@ -69,7 +69,7 @@ func (r *Requester) watch(ctx context.Context) error {
 }
 
 // made returns the requests of a gang that the watch has seen.
-func (r *Requester) made(key gangstate.Key) ([]*unstructured.Unstructured, error) {
+func (r *Requester) made(key gangspec.Key) ([]*unstructured.Unstructured, error) {
 	objects, err := r.informer.GetIndexer().ByIndex(byGang, key.Namespace+"/"+key.Name)
 	if err != nil {
 		return nil, fmt.Errorf("looking up the ProvisioningRequests of gang %s: %w", key, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
@@ -42,9 +42,9 @@ type cluster struct {
 	reserved []*v1.Pod
 	// byNamespace are the queues that namespaces name, and groups are the PodGroups of gangs.
 	byNamespace map[string]string
-	groups      map[gangstate.Key]gangstate.PodGroups
+	groups      map[gangspec.Key]gangspec.PodGroups
 	// evicted are gangs that were evicted, and evictedHold is for how long what they had counts.
-	evicted     map[gangstate.Key]queueing.Evicted
+	evicted     map[gangspec.Key]queueing.Evicted
 	evictedHold time.Duration
 	// schedulers are those that use queues, by the scheduler name of pods.
 	schedulers map[string]bool
@@ -62,12 +62,12 @@ type sum struct {
 // member is what counts as one: a gang of a scheduler, or else a pod.
 type member struct {
 	scheduler string
-	gang      gangstate.Key
+	gang      gangspec.Key
 	pod       types.UID
 }
 
 func memberOf(pod *v1.Pod) member {
-	if key, _, ok := gangstate.KeyOf(pod); ok {
+	if key, _, ok := gangspec.KeyOf(pod); ok {
 		return member{scheduler: pod.Spec.SchedulerName, gang: key}
 	}
 	return member{pod: pod.UID}
@@ -243,12 +243,12 @@ func (c *cluster) foreign(pod *v1.Pod) bool {
 // be scheduled as it is.
 func (c *cluster) counts(pod *v1.Pod) bool {
 	return c.schedulers[pod.Spec.SchedulerName] && !objectstate.HasEnded(pod) && len(pod.Spec.SchedulingGates) == 0 &&
-		gangstate.CheckPod(pod) == nil
+		gangspec.CheckPod(pod) == nil
 }
 
 func (c *cluster) queueOf(pod *v1.Pod) string {
-	return gangstate.QueueOf(pod,
-		func(key gangstate.Key) string { return c.groups[key].Facts().Queue },
+	return gangspec.QueueOf(pod,
+		func(key gangspec.Key) string { return c.groups[key].Facts().Queue },
 		func(name string) string { return c.byNamespace[name] })
 }
 

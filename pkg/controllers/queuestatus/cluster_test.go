@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -251,7 +251,7 @@ func strip(t *testing.T, pod *v1.Pod) *v1.Pod {
 }
 
 func TestQueueOf(t *testing.T) {
-	c := &cluster{byNamespace: map[string]string{"ns": "of-namespace"}, groups: map[gangstate.Key]gangstate.PodGroups{{Namespace: "ns", Name: "g"}: {{Queue: "of-group"}}}}
+	c := &cluster{byNamespace: map[string]string{"ns": "of-namespace"}, groups: map[gangspec.Key]gangspec.PodGroups{{Namespace: "ns", Name: "g"}: {{Queue: "of-group"}}}}
 	elsewhere := func(p *v1.Pod) { p.Namespace = "other" }
 	for sentence, tc := range map[string]struct {
 		pod  *v1.Pod

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -31,7 +31,7 @@ func TestEvictedGang(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			evicted := queueing.NewEvicted(now.Add(-time.Minute), ours, "a", resource.Vector{v1.ResourceCPU: 4000})
 			k := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: append(c.pods, podOf("b", "8", in("b"))), nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
-				queues: []*v1alpha1.Queue{queueOf("a"), queueOf("b")}, evicted: map[gangstate.Key]queueing.Evicted{{Namespace: "ns", Name: "g"}: evicted}, evictedHold: c.hold}
+				queues: []*v1alpha1.Queue{queueOf("a"), queueOf("b")}, evicted: map[gangspec.Key]queueing.Evicted{{Namespace: "ns", Name: "g"}: evicted}, evictedHold: c.hold}
 			if diff := cmp.Diff(c.want, words(mustReckon(t, k, now))); diff != "" {
 				t.Errorf("statuses (-want +got):\n%s", diff)
 			}

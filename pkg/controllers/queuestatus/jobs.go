@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
@@ -61,7 +62,7 @@ func (c *cluster) addGang(all jobs, as member, pods []*v1.Pod) {
 	for _, other := range is.Spec.Groups {
 		first = min(first, other.In(as.scheduler))
 	}
-	all.add(first, job{parts: is.Spec.Mode == gangstate.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
+	all.add(first, job{parts: is.Spec.Mode == gangspec.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
 }
 
 // add adds pods that wait to a job, of which so many have to start.

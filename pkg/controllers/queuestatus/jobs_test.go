@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
@@ -22,25 +22,25 @@ func TestTooLarge(t *testing.T) {
 		return pods
 	}
 	for sentence, c := range map[string]struct {
-		group gangstate.PodGroupDescription
+		group gangspec.PodGroupDescription
 		pods  []*v1.Pod
 		want  []string
 	}{
 		"a pod above the ceiling has no share":            {pods: []*v1.Pod{podOf("1", "5", in("a"))}, want: []string{"a: 0/0/5 0% 0+1", "b: 8/0/8 0% 0+1"}},
-		"nor has a gang":                                  {gangstate.PodGroupDescription{Min: 3}, three(at("g")), []string{"a: 0/0/6 0% 0+1", "b: 8/0/8 0% 0+1"}},
-		"a gang whose minimum is below it has":            {gangstate.PodGroupDescription{Min: 2}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
-		"a NonStrict gang, which holds a part of it, has": {gangstate.PodGroupDescription{Min: 3, Annotations: map[string]string{v1alpha1.ModeAnnotation: v1alpha1.ModeNonStrict}}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
-		"gangs that start together are above it together": {gangstate.PodGroupDescription{Min: 1}, []*v1.Pod{podOf("1", "3", in("a"), at("g"), grouped), podOf("2", "3", in("a"), at("h"), grouped)}, []string{"a: 0/0/6 0% 0+2", "b: 8/0/8 0% 0+1"}},
-		"unless part of them has begun":                   {gangstate.PodGroupDescription{Min: 2}, []*v1.Pod{podOf("1", "1", in("a"), at("g"), grouped, bound), podOf("2", "3", in("a"), at("g"), grouped), podOf("3", "3", in("a"), at("h"), grouped), podOf("4", "3", in("a"), at("h"), grouped)}, []string{"a: 4/1/10 12.5% 1+1", "b: 4/0/8 0% 0+1"}},
-		"unless members have succeeded that are gone":     {gangstate.PodGroupDescription{Min: 4, Succeeded: 1}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
-		"members beyond a minimum that runs are single":   {gangstate.PodGroupDescription{Min: 1}, append(three(at("g")), podOf("0", "1", in("a"), at("g"), bound)), []string{"a: 4/1/7 12.5% 1+0", "b: 4/0/8 0% 0+1"}},
+		"nor has a gang":                                  {gangspec.PodGroupDescription{Min: 3}, three(at("g")), []string{"a: 0/0/6 0% 0+1", "b: 8/0/8 0% 0+1"}},
+		"a gang whose minimum is below it has":            {gangspec.PodGroupDescription{Min: 2}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
+		"a NonStrict gang, which holds a part of it, has": {gangspec.PodGroupDescription{Min: 3, Annotations: map[string]string{v1alpha1.ModeAnnotation: v1alpha1.ModeNonStrict}}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
+		"gangs that start together are above it together": {gangspec.PodGroupDescription{Min: 1}, []*v1.Pod{podOf("1", "3", in("a"), at("g"), grouped), podOf("2", "3", in("a"), at("h"), grouped)}, []string{"a: 0/0/6 0% 0+2", "b: 8/0/8 0% 0+1"}},
+		"unless part of them has begun":                   {gangspec.PodGroupDescription{Min: 2}, []*v1.Pod{podOf("1", "1", in("a"), at("g"), grouped, bound), podOf("2", "3", in("a"), at("g"), grouped), podOf("3", "3", in("a"), at("h"), grouped), podOf("4", "3", in("a"), at("h"), grouped)}, []string{"a: 4/1/10 12.5% 1+1", "b: 4/0/8 0% 0+1"}},
+		"unless members have succeeded that are gone":     {gangspec.PodGroupDescription{Min: 4, Succeeded: 1}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
+		"members beyond a minimum that runs are single":   {gangspec.PodGroupDescription{Min: 1}, append(three(at("g")), podOf("0", "1", in("a"), at("g"), bound)), []string{"a: 4/1/7 12.5% 1+0", "b: 4/0/8 0% 0+1"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			ceiling := func(q *v1alpha1.Queue) {
 				q.Spec.Capability = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4")}
 			}
 			k := &cluster{rules: share.Rules{Stated: true, Weighted: true}, pods: append(c.pods, podOf("b", "8", in("b"))), nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true},
-				queues: []*v1alpha1.Queue{queueOf("a", ceiling), queueOf("b")}, groups: map[gangstate.Key]gangstate.PodGroups{{Namespace: "ns", Name: "g"}: {&c.group}, {Namespace: "ns", Name: "h"}: {&c.group}}}
+				queues: []*v1alpha1.Queue{queueOf("a", ceiling), queueOf("b")}, groups: map[gangspec.Key]gangspec.PodGroups{{Namespace: "ns", Name: "g"}: {&c.group}, {Namespace: "ns", Name: "h"}: {&c.group}}}
 			for i, pod := range k.pods {
 				k.pods[i] = strip(t, pod)
 			}

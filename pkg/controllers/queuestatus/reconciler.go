@@ -26,7 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
@@ -175,14 +175,14 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 
 // readGroups reads the PodGroups, and what they say of evicted gangs.
 func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
-	c.groups, c.evicted = map[gangstate.Key]gangstate.PodGroups{}, map[gangstate.Key]queueing.Evicted{}
+	c.groups, c.evicted = map[gangspec.Key]gangspec.PodGroups{}, map[gangspec.Key]queueing.Evicted{}
 	if r.watches(native) {
 		var list schedulingv1beta1.PodGroupList
 		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing native PodGroups: %w", err)
 		}
 		for i := range list.Items {
-			c.addGroup(gangstate.Native, &list.Items[i], gangstate.ReadNative(&list.Items[i]))
+			c.addGroup(gangspec.Native, &list.Items[i], gangspec.ReadNative(&list.Items[i]))
 		}
 	}
 	if r.watches(coscheduling.Kind) {
@@ -192,7 +192,7 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 		}
 		for i := range list.Items {
 			group := &list.Items[i]
-			c.addGroup(gangstate.Community, group, gangstate.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus))
+			c.addGroup(gangspec.Community, group, gangspec.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus))
 		}
 	}
 	for key, groups := range c.groups {
@@ -203,8 +203,8 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-func (c *cluster) addGroup(kind gangstate.Kind, object client.Object, said *gangstate.PodGroupDescription) {
-	key := gangstate.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
+func (c *cluster) addGroup(kind gangspec.Kind, object client.Object, said *gangspec.PodGroupDescription) {
+	key := gangspec.Key{Namespace: object.GetNamespace(), Name: object.GetName()}
 	groups := c.groups[key]
 	groups[kind] = said
 	c.groups[key] = groups

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // spec is what is read of the spec of a workload: an object that makes the members of a gang, as far as it says what
@@ -123,7 +123,7 @@ const waitForWorkers = "WaitForWorkersReady"
 
 // says implements spec.
 func (j mpiJobSpec) says(*coscheduling.PodGroup) (annotation, value string) {
-	return v1alpha1.StagesAnnotation, gangstate.StagesText(j.parts())
+	return v1alpha1.StagesAnnotation, gangspec.StagesText(j.parts())
 }
 
 // parts returns the sizes of the parts, in the order in which they are made; nil where all members are made at once. A
@@ -171,7 +171,7 @@ const inOrder = "InOrder"
 
 // says implements spec.
 func (s jobSetSpec) says(*coscheduling.PodGroup) (annotation, value string) {
-	return v1alpha1.StagesAnnotation, gangstate.StagesText(s.parts())
+	return v1alpha1.StagesAnnotation, gangspec.StagesText(s.parts())
 }
 
 // parts returns the sizes of the parts, as those of an MPIJob. A replicated job depends only on jobs that come before

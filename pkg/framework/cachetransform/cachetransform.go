@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
@@ -35,7 +36,7 @@ func Pod(object any) (any, error) {
 	kept.Spec.SchedulerName, kept.Spec.NodeName = pod.Spec.SchedulerName, pod.Spec.NodeName
 	kept.Spec.SchedulingGates, kept.Spec.SchedulingGroup = pod.Spec.SchedulingGates, pod.Spec.SchedulingGroup
 	kept.Spec.ResourceClaims = pod.Spec.ResourceClaims
-	if _, _, member := gangstate.KeyOf(pod); member {
+	if _, _, member := gangspec.KeyOf(pod); member {
 		addMember(kept, pod)
 	} else {
 		addSingle(kept, pod)
@@ -76,7 +77,7 @@ func addMember(kept, pod *v1.Pod) {
 // addSingle adds what is read of a pod in no gang: its queue, the Reservation that it uses, and why it waits.
 func addSingle(kept, pod *v1.Pod) {
 	annotations := []string{v1alpha1.ReservationAllocatedAnnotation}
-	if gangstate.AsksUnknownGang(pod) {
+	if gangspec.AsksUnknownGang(pod) {
 		annotations = append(annotations, v1alpha1.GangAnnotation)
 	}
 	kept.Labels, kept.Annotations = only(pod.Labels, v1alpha1.QueueLabel), only(pod.Annotations, annotations...)

@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/test/helpers/dra"
@@ -36,7 +37,7 @@ func planDevices(tb testing.TB, devices []int, pods []*v1.Pod, claims ...runtime
 	for _, node := range plan.Nodes {
 		counts[slices.Index(nodeNames(len(devices)), node)]++
 	}
-	return counts, plan.Why[gangstate.Key{Namespace: "ns", Name: "g"}]
+	return counts, plan.Why[gangspec.Key{Namespace: "ns", Name: "g"}]
 }
 
 func nodeNames(count int) []string {
@@ -74,7 +75,7 @@ func deviceScheduler(tb testing.TB, plugins frameworkruntime.Registry, devices [
 }
 
 func attemptOf(pods []*v1.Pod) *gangstate.Attempt {
-	need := gangstate.Need{Key: gangstate.Key{Namespace: "ns", Name: "g"}, Min: len(pods), Spec: gangstate.Spec{Min: len(pods)}, Pending: pods}
+	need := gangstate.Need{Key: gangspec.Key{Namespace: "ns", Name: "g"}, Min: len(pods), Spec: gangspec.Spec{Min: len(pods)}, Pending: pods}
 	return &gangstate.Attempt{Group: "ns/g", Leader: pods[0].UID, Strict: true, Gangs: []gangstate.Need{need}}
 }
 
@@ -166,7 +167,7 @@ func TestUsersOfAClaim(t *testing.T) {
 			p := devicePlanner(t, []int{1}, dra.Held(dra.Claim("shared", 1), "n0", 0, c.users...))
 			plan, err := p.Plan(t.Context(), attemptOf(pods), nil)
 			must.Succeed(t, err)
-			if why := plan.Why[gangstate.Key{Namespace: "ns", Name: "g"}]; plan.Complete != (c.why == "") || why != c.why {
+			if why := plan.Why[gangspec.Key{Namespace: "ns", Name: "g"}]; plan.Complete != (c.why == "") || why != c.why {
 				t.Errorf("complete: %t; %s; want %s", plan.Complete, why, c.why)
 			}
 		})
@@ -183,7 +184,7 @@ func TestElasticGangsThatShareAClaim(t *testing.T) {
 			for i := range 200 {
 				pods = append(pods, dra.Pod(fmt.Sprintf("g%d-m%d", g, i), "shared"))
 			}
-			a.Gangs = append(a.Gangs, gangstate.Need{Key: gangstate.Key{Namespace: "ns", Name: fmt.Sprint("g", g)}, Min: least, Spec: gangstate.Spec{Min: least}, Pending: pods})
+			a.Gangs = append(a.Gangs, gangstate.Need{Key: gangspec.Key{Namespace: "ns", Name: fmt.Sprint("g", g)}, Min: least, Spec: gangspec.Spec{Min: least}, Pending: pods})
 		}
 		a.Leader = a.Gangs[0].Pending[0].UID
 		plan, err := devicePlanner(t, []int{0, 0, 0, 0}, dra.Claim("shared", 1), reachedByAll(dra.Driver)).Plan(t.Context(), a, nil)
@@ -376,10 +377,10 @@ func TestTightestRackOfDevices(t *testing.T) {
 func BenchmarkPlanOfClaimsInRacks(b *testing.B) {
 	pods, claims := each(256, 1)
 	p := devicePlanner(b, slices.Repeat([]int{8}, 1000), claims...)
-	for name, spec := range map[string]gangstate.Spec{
+	for name, spec := range map[string]gangspec.Spec{
 		"required":  {RequiredTopology: rackLabel},
-		"preferred": {Layout: gangstate.Layout{Levels: []gangstate.Level{{Key: rackLabel}}}},
-		"slices":    {Layout: gangstate.Layout{Levels: []gangstate.Level{{Key: rackLabel, Slice: 64}}}},
+		"preferred": {Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rackLabel}}}},
+		"slices":    {Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rackLabel, Slice: 64}}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			a := attemptOf(pods)

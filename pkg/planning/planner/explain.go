@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -17,8 +18,8 @@ import (
 )
 
 // refuseAll returns, for each gang with a minimum, that a plugin refuses the attempt as a whole.
-func refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
-	why := map[gangstate.Key]string{}
+func refuseAll(a *gangstate.Attempt, message string) map[gangspec.Key]string {
+	why := map[gangspec.Key]string{}
 	for _, need := range a.Gangs {
 		if need.Min > 0 {
 			why[need.Key] = fmt.Sprintf("gang %q cannot fit: %s", need.Key, message)
@@ -28,8 +29,8 @@ func refuseAll(a *gangstate.Attempt, message string) map[gangstate.Key]string {
 }
 
 // explain returns, by gang, how far an attempt came and what it lacked.
-func (w *planState) explain(a *gangstate.Attempt, tried []Tried, solved placement.Result) map[gangstate.Key]string {
-	why := map[gangstate.Key]string{}
+func (w *planState) explain(a *gangstate.Attempt, tried []Tried, solved placement.Result) map[gangspec.Key]string {
+	why := map[gangspec.Key]string{}
 	var lacking []string
 	for i, need := range a.Gangs {
 		if solved.Gangs[i].Fit < need.Min {
@@ -192,11 +193,11 @@ func (w *planState) explainDomains(need gangstate.Need, tried Tried, outcome pla
 
 // scattered returns the gangs that wait only for their required topology, with its label key. It returns none of gangs
 // that must share a domain: capacity for one of them is useless.
-func scattered(a *gangstate.Attempt, solved placement.Result) map[gangstate.Key]string {
+func scattered(a *gangstate.Attempt, solved placement.Result) map[gangspec.Key]string {
 	if len(a.Gangs) > 1 && a.Shared() != "" {
 		return nil
 	}
-	topologies := map[gangstate.Key]string{}
+	topologies := map[gangspec.Key]string{}
 	for i, need := range a.Gangs {
 		if isScattered(need, solved.Gangs[i]) {
 			topologies[need.Key] = need.Spec.RequiredTopology

@@ -16,6 +16,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
@@ -58,7 +59,7 @@ func newPlanner(t *testing.T, holds *ledger.Shared, nodes ...string) *Planner {
 
 // gangOf returns an attempt of members of 4 GPUs, the first of which are of the team.
 func gangOf(ofTeam, others int, change func(*st.PodWrapper)) *gangstate.Attempt {
-	need := gangstate.Need{Key: gangstate.Key{Namespace: "ns", Name: "g"}, Min: ofTeam + others, Spec: gangstate.Spec{Min: ofTeam + others}}
+	need := gangstate.Need{Key: gangspec.Key{Namespace: "ns", Name: "g"}, Min: ofTeam + others, Spec: gangspec.Spec{Min: ofTeam + others}}
 	for i := range ofTeam + others {
 		name := fmt.Sprint("m", i)
 		pod := st.MakePod().Namespace("ns").Name(name).UID(name).SchedulerName(v1.DefaultSchedulerName).Req(map[v1.ResourceName]string{gpu: "4"})

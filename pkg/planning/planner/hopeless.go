@@ -14,6 +14,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
@@ -22,7 +23,7 @@ import (
 // hopeless reports whether a gang would not fit if the nodes were empty: nodes that no filter has ruled out for good
 // have too little for its minimum or its minResources. It appends the numbers to each such gang's explanation. It
 // computes upper bounds class by class, so it may miss a gang, but never reports one that could fit.
-func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, why map[gangstate.Key]string) bool {
+func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, why map[gangspec.Key]string) bool {
 	some := false
 	for i, g := range problem.Gangs {
 		if g.Min == 0 {
@@ -52,7 +53,7 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 }
 
 // hopelessTogether is hopeless for several gangs that have to start together, each of which would fit.
-func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Problem, why map[gangstate.Key]string) bool {
+func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Problem, why map[gangspec.Key]string) bool {
 	var all placement.Gang
 	gangs, have := 0, 0
 	for i, g := range problem.Gangs {

@@ -6,12 +6,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 )
 
 // Levels converts the levels of a layout to those of a placement.
-func Levels(layout *gangstate.Layout) []placement.Level {
+func Levels(layout *gangspec.Layout) []placement.Level {
 	levels := make([]placement.Level, len(layout.Levels))
 	for i, level := range layout.Levels {
 		levels[i] = placement.Level{Key: level.Key, Slice: level.Slice}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 )
@@ -19,7 +20,7 @@ import (
 // lostMember returns the planner of a cluster with a node of these sizes in each rack, all of one block, and the
 // attempt to place one more member of a gang of so many that is laid out in slices. The others are on these nodes. full
 // are nodes with a pod of somebody else.
-func lostMember(t *testing.T, sizes []int, levels []gangstate.Level, on []string, full ...string) (*Planner, *gangstate.Attempt) {
+func lostMember(t *testing.T, sizes []int, levels []gangspec.Level, on []string, full ...string) (*Planner, *gangstate.Attempt) {
 	t.Helper()
 	var nodes []*v1.Node
 	for i, size := range sizes {
@@ -39,7 +40,7 @@ func lostMember(t *testing.T, sizes []int, levels []gangstate.Level, on []string
 	for _, node := range full {
 		pods = append(pods, member("other-on-"+node, node))
 	}
-	need.Spec.Min, need.Spec.Layout = len(on)+1, gangstate.Layout{Levels: levels}
+	need.Spec.Min, need.Spec.Layout = len(on)+1, gangspec.Layout{Levels: levels}
 	s := idle.New(t, idle.Options{Snapshot: cache.NewSnapshot(pods, nodes)})
 	s.Start()
 	return New(s.Framework, ledger.New(), extension.New()), a
@@ -48,16 +49,16 @@ func lostMember(t *testing.T, sizes []int, levels []gangstate.Level, on []string
 // TestLostMemberOfASlice: a gang without numbers is in slices, and lacks a member. What replaces it takes the only
 // place that is free; a plan finds that, and so does the search for room.
 func TestLostMemberOfASlice(t *testing.T) {
-	byRack := []gangstate.Level{{Key: rackLabel, Slice: 2}}
+	byRack := []gangspec.Level{{Key: rackLabel, Slice: 2}}
 	four := []string{"n0", "n1", "n1", "n2"}
 	for sentence, c := range map[string]struct {
 		sizes  []int
-		levels []gangstate.Level
+		levels []gangspec.Level
 		on     []string
 	}{
 		"of a whole slice, and the short one is first":         {[]int{1, 2, 2}, byRack, four},
 		"of a whole slice, and the short one is last":          {[]int{2, 2, 1}, byRack, four},
-		"of a slice of a block, in another rack than the rest": {[]int{1, 2}, []gangstate.Level{{Key: "block", Slice: 4}, {Key: rackLabel, Slice: 2}}, []string{"n0"}},
+		"of a slice of a block, in another rack than the rest": {[]int{1, 2}, []gangspec.Level{{Key: "block", Slice: 4}, {Key: rackLabel, Slice: 2}}, []string{"n0"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			p, a := lostMember(t, c.sizes, c.levels, c.on)
@@ -71,7 +72,7 @@ func TestLostMemberOfASlice(t *testing.T) {
 // TestPiecesOfNewcomersWithoutNumbers: a gang of 4 without numbers in slices of 2 to a rack has r0 whole and lost a
 // member in r1. The piece that defragmentation seeks room for is in r1.
 func TestPiecesOfNewcomersWithoutNumbers(t *testing.T) {
-	p, a := lostMember(t, []int{2, 2, 2}, []gangstate.Level{{Key: rackLabel, Slice: 2}}, []string{"n0", "n0", "n1"}, "n1")
+	p, a := lostMember(t, []int{2, 2, 2}, []gangspec.Level{{Key: rackLabel, Slice: 2}}, []string{"n0", "n0", "n1"}, "n1")
 	room := simulate(t, p, a)
 	pieces := room.Pieces(0)
 	if len(pieces) != 1 {

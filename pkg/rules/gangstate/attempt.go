@@ -12,6 +12,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -132,8 +133,8 @@ func (a *Attempt) Without(placed map[types.UID]string) *Attempt {
 
 // Need is one gang of an attempt.
 type Need struct {
-	Key  Key
-	Spec Spec
+	Key  gangspec.Key
+	Spec gangspec.Spec
 	// Queue is the queue that the gang's PodGroup names; empty for none.
 	Queue string
 	// Min members are still to be placed, among them MinByRole of each role.
@@ -270,10 +271,10 @@ type Outcome struct {
 	// Complete: with Nodes every gang of the group has its minimum.
 	Complete bool
 	// Why explains to users, for each gang, why not.
-	Why map[Key]string
+	Why map[gangspec.Key]string
 	// Scattered are gangs that wait only because of their required topology, with its label key: no domain of it has
 	// room for them, and several together do.
-	Scattered map[Key]string
+	Scattered map[gangspec.Key]string
 	// Reason is the API's reason for Why; empty for Unschedulable: more nodes would help.
 	Reason string
 	// Cost is how long the attempt kept the scheduling thread.

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // herd returns pods of gangs of the given size, with what users write on each of them, in the order
@@ -25,12 +27,12 @@ func herd(gangs, size int, changes ...func(*v1.Pod)) []*v1.Pod {
 }
 
 func benchGangs() *Gangs {
-	return newOpen(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: time.Minute})
+	return newOpen(gangspec.Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: time.Minute})
 }
 
 // seeAll shows pods, and gives all groups their turn.
 func seeAll(s *Gangs, pods []*v1.Pod) {
-	changed := sets.New[Key]()
+	changed := sets.New[gangspec.Key]()
 	for _, pod := range pods {
 		for key := range s.ObservePod(pod, start).Changed {
 			changed.Insert(key)
@@ -146,7 +148,7 @@ func BenchmarkUndescribed(b *testing.B) {
 		for b.Loop() {
 			s := benchGangs()
 			seeAll(s, pods)
-			s.Describe(Community, Key{"a", "g00000"}, &PodGroupDescription{Created: start, Min: 5000}, start)
+			s.Describe(gangspec.Community, gangspec.Key{Namespace: "a", Name: "g00000"}, &gangspec.PodGroupDescription{Created: start, Min: 5000}, start)
 			for _, pod := range pods {
 				s.PodEnded(pod.UID, start)
 			}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -71,7 +72,7 @@ func (c *chaos) plan(all bool) {
 	}
 	a := c.plans[0]
 	c.plans = c.plans[1:]
-	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}}
+	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[gangspec.Key]string{}}
 	needs := a.Gangs
 	if a.Fresh != nil && c.pick(2) == 1 {
 		o.FromScratch, needs = true, a.Fresh.Gangs
@@ -81,7 +82,7 @@ func (c *chaos) plan(all bool) {
 		for _, pod := range need.Pending {
 			if all || c.pick(4) > 0 {
 				o.Nodes[pod.UID] = "n"
-				roles = less(roles, roleOf(pod))
+				roles = less(roles, gangspec.RoleOf(pod))
 				fit++
 				o.Fit++
 			}

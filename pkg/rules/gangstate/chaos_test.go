@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -44,7 +45,7 @@ type chaos struct {
 	// holders are the groups in whose name the ledger holds the places of members.
 	holders map[types.UID]string
 	// objects are the PodGroups.
-	objects map[Key]map[Kind]*PodGroupDescription
+	objects map[gangspec.Key]map[gangspec.Kind]*gangspec.PodGroupDescription
 	trace   []string
 }
 
@@ -67,9 +68,9 @@ func newChaos(t testing.TB, bytes []byte) *chaos {
 	c := &chaos{
 		now: start, bytes: bytes, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]stage{}, node: map[types.UID]string{}, verdict: map[types.UID]Verdict{},
 		ahead: map[types.UID]bool{}, withdrawn: map[types.NamespacedName][]types.UID{}, losing: map[types.UID]bool{},
-		objects: map[Key]map[Kind]*PodGroupDescription{}, holders: map[types.UID]string{},
+		objects: map[gangspec.Key]map[gangspec.Kind]*gangspec.PodGroupDescription{}, holders: map[types.UID]string{},
 	}
-	s := newOpen(Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
+	s := newOpen(gangspec.Defaults{WaitTime: 20 * time.Second}, Backoff{Initial: time.Second, Max: 4 * time.Second})
 	c.turns = newLine(s)
 	c.turns.elsewhere = elsewhere{making: map[string]bool{}, promised: map[string]bool{}}
 	c.watch = newWatch(s, func(format string, args ...any) {
@@ -313,17 +314,17 @@ func (c *chaos) forget() {
 }
 
 func (c *chaos) describe() {
-	key, kind := Key{"a", oneOf(c, "x", "y", "job.train")}, oneOf(c, Community, Native)
-	var object *PodGroupDescription
+	key, kind := gangspec.Key{Namespace: "a", Name: oneOf(c, "x", "y", "job.train")}, oneOf(c, gangspec.Community, gangspec.Native)
+	var object *gangspec.PodGroupDescription
 	if c.pick(3) > 0 {
 		said := podOf("")
 		c.spec(said)
-		object = &PodGroupDescription{Created: start, Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
+		object = &gangspec.PodGroupDescription{Created: start, Min: oneOf[int32](c, 2, 1, 3, -1), Owner: oneOf[types.UID](c, "", "job", "again"), Annotations: said.Annotations}
 		delete(object.Annotations, minKey)
 	}
 	c.say("describe %s, kind %d: %+v", key, kind, object)
 	if c.objects[key] == nil {
-		c.objects[key] = map[Kind]*PodGroupDescription{}
+		c.objects[key] = map[gangspec.Kind]*gangspec.PodGroupDescription{}
 	}
 	c.objects[key][kind] = object
 	c.do(c.s.Describe(kind, key, object, c.now))

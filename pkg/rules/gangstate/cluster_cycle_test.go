@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
@@ -212,14 +213,14 @@ func (c *cluster) try(a *Attempt, evict []string) Outcome {
 			used[node] -= sizeOf(m.pod)
 		}
 	}
-	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[Key]string{}, Cost: c.costOf(a), Hopeless: c.hopeless[a.Group]}
+	o := Outcome{Nodes: map[types.UID]string{}, Complete: true, Why: map[gangspec.Key]string{}, Cost: c.costOf(a), Hopeless: c.hopeless[a.Group]}
 	for _, need := range a.Gangs {
 		fit, roles := 0, maps.Clone(need.MinByRole)
 		for _, pod := range need.Pending {
 			if node := c.fit(pod, used); node != "" {
 				used[node] += sizeOf(pod)
 				o.Nodes[pod.UID] = node
-				roles = less(roles, roleOf(pod))
+				roles = less(roles, gangspec.RoleOf(pod))
 				fit++
 				o.Fit++
 			}

@@ -16,6 +16,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -195,14 +196,14 @@ type attempted struct {
 }
 
 // newOpen returns gangs that let members through.
-func newOpen(defaults Defaults, backoff Backoff) *Gangs {
+func newOpen(defaults gangspec.Defaults, backoff Backoff) *Gangs {
 	s := New(defaults, backoff)
 	s.Open(start)
 	return s
 }
 
 func newCluster(t *testing.T, room map[string]int) *cluster {
-	s := newOpen(Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
+	s := newOpen(gangspec.Defaults{WaitTime: 10 * time.Minute}, Backoff{Initial: time.Second, Max: 10 * time.Second})
 	c := &cluster{
 		now: start, room: room, pods: map[types.UID]*v1.Pod{}, at: map[types.UID]place{}, node: map[types.UID]string{},
 		refuse: map[types.UID]int{}, gatedOut: map[types.UID]bool{}, cycles: map[types.UID]int{}, position: map[types.UID]Position{},
@@ -293,11 +294,11 @@ func (c *cluster) withdraw(claim types.NamespacedName, from types.UID) {
 // during lets something happen in the next cycle of a pod, after its visit.
 func (c *cluster) during(id types.UID, what func()) { c.between[id] = what }
 
-func (c *cluster) describe(name string, object *PodGroupDescription) {
+func (c *cluster) describe(name string, object *gangspec.PodGroupDescription) {
 	if object != nil {
 		object.Created = start
 	}
-	c.do(c.s.Describe(Community, Key{"a", name}, object, c.now))
+	c.do(c.s.Describe(gangspec.Community, gangspec.Key{Namespace: "a", Name: name}, object, c.now))
 }
 
 // changed does what the scheduler does when something happened that may help.
@@ -471,6 +472,6 @@ func (c *cluster) later(d time.Duration, when string) {
 
 // why notes what users are told about a gang.
 func (c *cluster) why(name string) {
-	e, _ := c.s.Explain(Key{"a", name})
+	e, _ := c.s.Explain(gangspec.Key{Namespace: "a", Name: name})
 	c.log = append(c.log, fmt.Sprintf("%s: %s", cmp.Or(e.Reason, "nothing to tell"), e.Message))
 }

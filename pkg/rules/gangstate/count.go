@@ -1,6 +1,10 @@
 package gangstate
 
-import "maps"
+import (
+	"maps"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+)
 
 // Count is a number of pods, and how many of them have each role.
 type Count struct {
@@ -50,12 +54,12 @@ func (c Count) minus(other Count) Count {
 }
 
 // Reaches reports whether the minimum of a spec is reached. A gang without one reaches nothing.
-func (c Count) Reaches(spec *Spec) bool {
+func (c Count) Reaches(spec *gangspec.Spec) bool {
 	return spec.Min > 0 && c.N >= spec.Min && len(c.Lacks(spec)) == 0
 }
 
 // short returns how many pods the minimum of a spec needs in addition.
-func (c Count) short(spec *Spec) int {
+func (c Count) short(spec *gangspec.Spec) int {
 	roles := 0
 	for _, n := range c.Lacks(spec) {
 		roles += n
@@ -65,8 +69,8 @@ func (c Count) short(spec *Spec) int {
 
 // Lacks returns how many pods of each role a spec needs in addition; nil for none. The roles of an elastic gang need
 // none.
-func (c Count) Lacks(spec *Spec) map[string]int {
-	if !spec.rolesBind() {
+func (c Count) Lacks(spec *gangspec.Spec) map[string]int {
+	if !spec.RolesBind() {
 		return nil
 	}
 	return c.missing(spec.MinByRole)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -44,7 +45,7 @@ type Cycle struct {
 
 // Queue returns where a member stands in the queue, and why that may not let the pod through; empty if it may.
 func (s *Gangs) Queue(pod *v1.Pod) (p Position, refusal string) {
-	key, _, ok := KeyOf(pod)
+	key, _, ok := gangspec.KeyOf(pod)
 	if !ok {
 		return Position{}, ""
 	}
@@ -58,7 +59,7 @@ func (s *Gangs) Queue(pod *v1.Pod) (p Position, refusal string) {
 	return m.position(), ""
 }
 
-func gatedReason(key Key) string { return "waiting for gang " + key.String() }
+func gatedReason(key gangspec.Key) string { return "waiting for gang " + key.String() }
 
 // Position is what orders a member in the queue, after its priority: that of its gang, so that the members are next to
 // each other.
@@ -92,7 +93,7 @@ func (m *member) extra() bool {
 func (s *Gangs) BeginCycle(pod *v1.Pod) Cycle {
 	m := s.memberOf(pod)
 	if m == nil {
-		if key, _, ok := KeyOf(pod); ok {
+		if key, _, ok := gangspec.KeyOf(pod); ok {
 			return Cycle{Verdict: Wait, Reason: gatedReason(key)}
 		}
 		return Cycle{Verdict: Outside}
@@ -330,7 +331,7 @@ func (s *Gangs) EndedEarly(pod *v1.Pod, outcome func(*Attempt) Outcome, now time
 
 // NoNodes returns the outcome of an attempt in a cluster that has no node: its group rests until one comes.
 func NoNodes(a *Attempt) Outcome {
-	why := map[Key]string{}
+	why := map[gangspec.Key]string{}
 	for _, need := range a.Gangs {
 		why[need.Key] = textNoNodes(need.Key, need.Spec.Min)
 	}

@@ -1,5 +1,5 @@
-// Package gangstate defines what a gang is and how it lives: which pods are its members, what its
-// annotations mean, when it may be tried, and what happens to it next.
+// Package gangstate defines how a gang lives: who its members are, when it may be tried, and what happens to it next.
+// What its pods and its PodGroup ask for is read by package gangspec.
 //
 // It is a state machine over values. The calls of Gangs are the inputs (a pod
 // was seen, a plan was made, a member was reserved, time has passed), the

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -28,7 +29,7 @@ type Effects struct {
 	Problems []Report
 	// Changed are the gangs about which there may be something new to report, or of whose group, if it has their name,
 	// [Gangs.Turn] may say something else now.
-	Changed sets.Set[Key]
+	Changed sets.Set[gangspec.Key]
 	// Rehold: these members waited at the barrier for longer than the framework lets them. They
 	// keep their place in the plan; hold it before anything else.
 	Rehold []Hold
@@ -59,8 +60,8 @@ type Hold struct {
 
 // Report is a problem and the pod or PodGroup that has it. Pod is nil if the PodGroup has it.
 type Report struct {
-	Gang    Key
+	Gang    gangspec.Key
 	Pod     *v1.Pod
-	Object  Ref // the PodGroup
-	Problem KeyProblem
+	Object  gangspec.Ref // the PodGroup
+	Problem gangspec.KeyProblem
 }

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -19,12 +20,12 @@ type Facts struct {
 	// Pods are the pods that are not being deleted, or ran to success, each once, in the order of members.
 	Pods []*v1.Pod
 	// Spec is what the gang asks for. Stage is that with the minimum of the stage that is to run now.
-	Spec, Stage Spec
+	Spec, Stage gangspec.Spec
 
 	// Members are the pods that can make up the minimum: they have not ended, or have succeeded. Aside are those that do
 	// not count for now.
 	Members Count
-	Aside   UncountedPods
+	Aside   gangspec.UncountedPods
 	// Bound are the members that have a node, or had one to the end.
 	Bound Count
 	// Up are the members that run, or ran to the end.
@@ -40,7 +41,7 @@ type Facts struct {
 // Observe returns what a gang is. object is its PodGroup; nil if it has none. history has the pods that were seen
 // before, and is updated with these. What depends on the scheduler's configuration is left out, and so are the
 // problems: the scheduler reports them.
-func Observe(key Key, object *PodGroupDescription, pods []*v1.Pod, history *History) Facts {
+func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.Pod, history *History) Facts {
 	var owner types.UID
 	if object != nil {
 		owner = object.Owner
@@ -58,9 +59,9 @@ func Observe(key Key, object *PodGroupDescription, pods []*v1.Pod, history *Hist
 	if m := definerOf(describers, object); m != nil {
 		definer = m.pod
 	}
-	f.Spec, _ = Parse(key, object, definer, Defaults{})
+	f.Spec, _ = gangspec.Parse(key, object, definer, gangspec.Defaults{})
 	f.count(history)
-	f.Stage = f.Spec.atStage(f.Spec.Stages.reached(f.Bound.N, f.Members.N))
+	f.Stage = f.Spec.AtStage(f.Spec.Stages.Reached(f.Bound.N, f.Members.N))
 	return f
 }
 
@@ -89,14 +90,14 @@ func (f *Facts) count(history *History) {
 	var succeeded Count
 	filled := map[seat]bool{}
 	for _, pod := range f.Pods {
-		if at := seatOf(pod); at.series != "" && !objectstate.HasEnded(pod) {
+		if at := seatOf(pod); at.Series != "" && !objectstate.HasEnded(pod) {
 			filled[at] = true
 		}
 	}
 	for _, pod := range f.Pods {
-		role := roleOf(pod)
+		role := gangspec.RoleOf(pod)
 		switch {
-		case history.replaces(originOf(pod)): // it goes
+		case history.replaces(gangspec.OriginOf(pod)): // it goes
 		case !objectstate.HasEnded(pod):
 			f.countUnfinished(pod, role)
 		case !history.Includes(pod):
@@ -121,14 +122,14 @@ func (f *Facts) count(history *History) {
 // seat is the number of a pod among those of its controller, which makes another with that number for one that failed.
 type seat struct {
 	controller types.UID
-	index
+	gangspec.Index
 }
 
-func seatOf(pod *v1.Pod) seat { return seat{originOf(pod).controller, indexOf(pod)} }
+func seatOf(pod *v1.Pod) seat { return seat{gangspec.OriginOf(pod).Controller, gangspec.IndexOf(pod)} }
 
 func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	placed := pod.Spec.NodeName != ""
-	if !placed && f.Aside.add(pod, resource.CheckPod(pod)) {
+	if !placed && f.Aside.Add(pod, resource.CheckPod(pod)) {
 		return
 	}
 	f.Members.add(1, role)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
@@ -27,7 +28,7 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 		podOf("w-0", of("x"), needs(3), number(0)),
 		podOf("w-2", of("x"), needs(2), number(2), aged(time.Hour)),
 	}
-	f := Observe(Key{"a", "x"}, nil, pods, &History{})
+	f := Observe(gangspec.Key{Namespace: "a", Name: "x"}, nil, pods, &History{})
 	names := []string{}
 	for _, pod := range f.Pods {
 		names = append(names, pod.Name)
@@ -35,11 +36,11 @@ func TestSetWithAnotherMinimum(t *testing.T) {
 	if f.Spec.Min != 3 || !slices.Equal(names, []string{"w-0", "w-1", "w-2"}) {
 		t.Errorf("a minimum of %d; in order: %v", f.Spec.Min, names)
 	}
-	s := newOpen(Defaults{}, Backoff{})
+	s := newOpen(gangspec.Defaults{}, Backoff{})
 	for _, pod := range pods {
 		s.ObservePod(pod, start)
 	}
-	if g := s.gangs[Key{"a", "x"}]; g.spec.Min != 3 || g.definer.pod != pods[1] {
+	if g := s.gangs[gangspec.Key{Namespace: "a", Name: "x"}]; g.spec.Min != 3 || g.definer.pod != pods[1] {
 		t.Errorf("the scheduler: defined by %s with a minimum of %d", g.definer.pod.Name, g.spec.Min)
 	}
 }
@@ -58,14 +59,14 @@ func TestMembersBeingDeleted(t *testing.T) {
 		"beside one that ended": {[]*v1.Pod{old, edit(fresh, ended(0))}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, now := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
+			s, now := newOpen(gangspec.Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}
 			for _, pod := range c.pods {
 				if now[pod.UID] = pod; !objectstate.HasEnded(pod) {
 					s.ObservePod(pod, start)
 				}
 			}
-			f := Observe(Key{"a", "x"}, nil, slices.Collect(maps.Values(now)), &History{})
-			if got := s.gangs[Key{"a", "x"}].spec.Min; got != c.min || f.Spec.Min != c.min {
+			f := Observe(gangspec.Key{Namespace: "a", Name: "x"}, nil, slices.Collect(maps.Values(now)), &History{})
+			if got := s.gangs[gangspec.Key{Namespace: "a", Name: "x"}].spec.Min; got != c.min || f.Spec.Min != c.min {
 				t.Errorf("minimum %d, observed %d, want %d", got, f.Spec.Min, c.min)
 			}
 		})
@@ -76,11 +77,11 @@ func TestMembersBeingDeleted(t *testing.T) {
 // again under its name.
 func TestObserveAJobMadeAgain(t *testing.T) {
 	pods := []*v1.Pod{podOf("a", byJob("old"), bindTo("n", 0)), podOf("b", byJob("old"), bindTo("n", 0)), podOf("c", byJob("new"))}
-	key, history := Key{"a", "job.train"}, &History{}
+	key, history := gangspec.Key{Namespace: "a", Name: "job.train"}, &History{}
 	for owner, want := range map[types.UID]int{"old": 2, "new": 0} {
-		f := Observe(key, &PodGroupDescription{Min: 2, Owner: owner}, pods, history)
-		s := newOpen(Defaults{}, Backoff{})
-		s.Describe(Community, key, &PodGroupDescription{Min: 2, Owner: owner}, start)
+		f := Observe(key, &gangspec.PodGroupDescription{Min: 2, Owner: owner}, pods, history)
+		s := newOpen(gangspec.Defaults{}, Backoff{})
+		s.Describe(gangspec.Community, key, &gangspec.PodGroupDescription{Min: 2, Owner: owner}, start)
 		for _, pod := range pods {
 			s.ObservePod(pod, start)
 		}
@@ -146,11 +147,11 @@ func randomPod(random *rand.Rand, name string) *v1.Pod {
 func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 	for seed := range uint64(5000) {
 		random := rand.New(rand.NewPCG(seed, 4))
-		s, pods, key := newOpen(Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}, Key{"a", "x"}
+		s, pods, key := newOpen(gangspec.Defaults{}, Backoff{}), map[types.UID]*v1.Pod{}, gangspec.Key{Namespace: "a", Name: "x"}
 		history := &History{}
-		var object *PodGroupDescription
+		var object *gangspec.PodGroupDescription
 		if random.IntN(2) == 0 {
-			object = &PodGroupDescription{Min: int32(random.IntN(4)), Annotations: randomPod(random, "").Annotations}
+			object = &gangspec.PodGroupDescription{Min: int32(random.IntN(4)), Annotations: randomPod(random, "").Annotations}
 		}
 		for range 1 + random.IntN(12) {
 			pod := randomPod(random, fmt.Sprintf("p-%d", random.IntN(12)))
@@ -168,7 +169,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			}
 			Observe(key, nil, slices.Collect(maps.Values(pods)), history)
 		}
-		s.Describe(Community, key, object, start)
+		s.Describe(gangspec.Community, key, object, start)
 		g := s.gangs[key]
 		f := Observe(key, object, slices.Collect(maps.Values(pods)), history)
 		if g == nil || len(g.members) == 0 {
@@ -176,10 +177,10 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		}
 		type seen struct {
 			Order          []string
-			Spec           Spec
+			Spec           gangspec.Spec
 			Min, Succeeded int
 			Members, Bound Count
-			Aside          UncountedPods
+			Aside          gangspec.UncountedPods
 		}
 		observed := seen{Spec: f.Spec, Min: f.Stage.Min, Succeeded: f.Succeeded, Members: f.Members, Bound: f.Bound, Aside: f.Aside}
 		bound := g.runningOrSucceeded()
@@ -192,7 +193,7 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 		for _, m := range g.sorted((*member).lives) {
 			known.Order = append(known.Order, m.pod.Name)
 		}
-		if diff := cmp.Diff(observed, known, cmp.AllowUnexported(UncountedPods{}), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(observed, known, cmp.AllowUnexported(gangspec.UncountedPods{}), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("seed %d: (-observed +known to the scheduler)\n%s", seed, diff)
 		}
 	}
@@ -213,7 +214,7 @@ func TestObserveReplaced(t *testing.T) {
 		"another Job has that number":  {[]*v1.Pod{podOf("a", byJob("i"), number(0), failed), podOf("c", byJob("i"), number(1)), podOf("b", byJob("j"), number(0))}, 3},
 		"its Job does not number them": {[]*v1.Pod{podOf("a", byJob("j"), failed), podOf("b", byJob("j"))}, 2},
 	} {
-		if f := Observe(Key{"a", "x"}, &PodGroupDescription{Min: 3}, c.pods, &History{}); f.All.N != c.all || f.Failed != 1 {
+		if f := Observe(gangspec.Key{Namespace: "a", Name: "x"}, &gangspec.PodGroupDescription{Min: 3}, c.pods, &History{}); f.All.N != c.all || f.Failed != 1 {
 			t.Errorf("%s: %d in all, %d failed; want %d, 1", sentence, f.All.N, f.Failed, c.all)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestFloorOfAnAttempt(t *testing.T) {
 	c := newCluster(t, map[string]int{"n": 9})
 	for _, name := range []string{"waits", "runs"} {
-		c.describe(name, &PodGroupDescription{Min: 2, MinResources: v1.ResourceList{"cpu": apiresource.MustParse("8")}})
+		c.describe(name, &gangspec.PodGroupDescription{Min: 2, MinResources: v1.ResourceList{"cpu": apiresource.MustParse("8")}})
 	}
 	groups := says(groupsKey, `["a/waits","a/runs"]`)
 	c.add(podsNamed("r", 2, of("runs"), needs(2), groups, on("n"))...)
@@ -46,11 +47,11 @@ func TestOutstanding(t *testing.T) {
 		}
 	}
 	begun := func(c *cluster) {
-		c.describe("spark", &PodGroupDescription{Min: 1, MinResources: cpu("7")})
+		c.describe("spark", &gangspec.PodGroupDescription{Min: 1, MinResources: cpu("7")})
 		c.bring(podOf("driver", of("spark"), needs(1), asks("1")))
 	}
 	outstanding := func(amount int64) []Outstanding {
-		return []Outstanding{{Gang: Key{"a", "spark"}, Amount: resource.Vector{v1.ResourceCPU: amount}, Nodes: []string{"n"}}}
+		return []Outstanding{{Gang: gangspec.Key{Namespace: "a", Name: "spark"}, Amount: resource.Vector{v1.ResourceCPU: amount}, Nodes: []string{"n"}}}
 	}
 	for sentence, tc := range map[string]struct {
 		play func(c *cluster)
@@ -79,7 +80,7 @@ func TestOutstanding(t *testing.T) {
 		"when the last has come, all of it is there":  {play: func(c *cluster) { c.staged(cpu("7"), asks("2"), 3) }},
 		"a gang all of whose members run is whole enough": {
 			play: func(c *cluster) {
-				c.describe("spark", &PodGroupDescription{Min: 2, MinResources: cpu("2")})
+				c.describe("spark", &gangspec.PodGroupDescription{Min: 2, MinResources: cpu("2")})
 				c.bring(podsNamed("w", 2, of("spark"), needs(2), asks("1"))...)
 			},
 		},
@@ -89,13 +90,13 @@ func TestOutstanding(t *testing.T) {
 			tc.play(c)
 			switch {
 			case tc.initialized:
-				c.describe("other", &PodGroupDescription{Min: 2, MinResources: cpu("1"), Annotations: values{v1alpha1.StagesAnnotation: "1,1"}})
+				c.describe("other", &gangspec.PodGroupDescription{Min: 2, MinResources: cpu("1"), Annotations: values{v1alpha1.StagesAnnotation: "1,1"}})
 				c.bring(podOf("init", of("other")))
 				c.finish("init")
 			case tc.floorless:
-				c.describe("other", &PodGroupDescription{Min: 1})
+				c.describe("other", &gangspec.PodGroupDescription{Min: 1})
 			default:
-				c.describe("other", &PodGroupDescription{Min: 1, MinResources: cpu("1")})
+				c.describe("other", &gangspec.PodGroupDescription{Min: 1, MinResources: cpu("1")})
 			}
 			c.add(podOf("other", append(tc.with, of("other"))...))
 			c.retry()
@@ -113,7 +114,7 @@ func TestOutstanding(t *testing.T) {
 // bindDriver makes a driver be bound before the scheduler begins, at a time.
 func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.Duration) {
 	c.s.closed = true
-	c.describe("spark", &PodGroupDescription{Min: 1, MinResources: floor})
+	c.describe("spark", &gangspec.PodGroupDescription{Min: 1, MinResources: floor})
 	c.add(podOf("driver", of("spark"), needs(1), asks, bindTo("n", at)))
 	c.do(c.s.Open(c.now))
 	c.pass(time.Second)
@@ -121,7 +122,7 @@ func bindDriver(c *cluster, floor v1.ResourceList, asks func(*v1.Pod), at time.D
 
 // staged makes the first members run of a gang that is made in stages of two and one.
 func (c *cluster) staged(floor v1.ResourceList, asks func(*v1.Pod), members int) {
-	c.describe("spark", &PodGroupDescription{Min: 3, MinResources: floor, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
+	c.describe("spark", &gangspec.PodGroupDescription{Min: 3, MinResources: floor, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 	for _, pod := range podsNamed("w", members, of("spark"), asks) {
 		c.bring(pod)
 	}

@@ -11,13 +11,14 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // gang is the members that agree on a key, and what is known of their wishes.
 type gang struct {
-	key     Key
+	key     gangspec.Key
 	group   *group
 	members map[types.UID]*member
 	// numbers are those that the members carry.
@@ -36,12 +37,12 @@ type gang struct {
 
 // description is what a gang asks for, and who says so.
 type description struct {
-	objects PodGroups
+	objects gangspec.PodGroups
 	// asked is what the user asked for; spec is that, with the minimum of the stage that is
 	// to run now.
-	asked, spec Spec
+	asked, spec gangspec.Spec
 	// apart are the gangs that it names and is not grouped with.
-	apart []Key
+	apart []gangspec.Key
 	// describers are the members that say something of the gang, in the order in
 	// which they may define it. definer is the first of them if it does.
 	describers []*member
@@ -124,7 +125,7 @@ func (g *gang) change(m *member, f func()) {
 // have counts what a plan can build on: members that have a node, or had one to
 // the end.
 func (g *gang) have() Count {
-	if g.spec.Policy == OnlyWaiting {
+	if g.spec.Policy == gangspec.OnlyWaiting {
 		return g.byState[Planned].plus(g.byState[Held])
 	}
 	return g.byState[Planned].plus(g.byState[Held], g.byState[Released], g.byState[Bound], g.succeeded())
@@ -230,9 +231,9 @@ type failure struct {
 func (f failure) none() bool { return f.message == "" }
 
 // aside counts those of the pods of a gang.
-func (g *gang) aside() (a UncountedPods) {
+func (g *gang) aside() (a gangspec.UncountedPods) {
 	for _, m := range g.sorted(func(m *member) bool { return m.state == Pending && m.lives() }) {
-		a.add(m.pod, m.refused)
+		a.Add(m.pod, m.refused)
 	}
 	return a
 }

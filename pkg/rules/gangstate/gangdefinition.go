@@ -6,10 +6,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Describe records what a PodGroup says; nil means that there is none.
-func (s *Gangs) Describe(kind Kind, key Key, object *PodGroupDescription, now time.Time) Effects {
+func (s *Gangs) Describe(kind gangspec.Kind, key gangspec.Key, object *gangspec.PodGroupDescription, now time.Time) Effects {
 	if object == nil && s.gangs[key] == nil {
 		return s.takeEffects()
 	}
@@ -30,7 +32,7 @@ func (s *Gangs) Describe(kind Kind, key Key, object *PodGroupDescription, now ti
 			s.report(g, nil, &g.told, problem)
 		}
 	}
-	if object != nil && kind == Native {
+	if object != nil && kind == gangspec.Native {
 		for _, m := range g.sorted(func(*member) bool { return true }) {
 			s.reportNative(g, m.pod)
 		}
@@ -42,12 +44,12 @@ func (s *Gangs) Describe(kind Kind, key Key, object *PodGroupDescription, now ti
 
 // Dissolve records that the pods that name a native PodGroup are in no gang: they go through the
 // gates again, and nothing of them is known here any more.
-func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
+func (s *Gangs) Dissolve(key gangspec.Key, now time.Time) Effects {
 	g := s.gangs[key]
 	if g == nil {
 		return s.takeEffects()
 	}
-	for _, m := range g.sorted(func(m *member) bool { return sourceOf(m.pod) == FromSchedulingGroup }) {
+	for _, m := range g.sorted(func(m *member) bool { return gangspec.SourceOf(m.pod) == gangspec.FromSchedulingGroup }) {
 		s.leave(m, m.pod, now)
 	}
 	if len(g.members) > 0 {
@@ -64,16 +66,16 @@ func (s *Gangs) Dissolve(key Key, now time.Time) Effects {
 	return s.takeEffects()
 }
 
-func (g *gang) object() *PodGroupDescription { return g.objects.Object() }
+func (g *gang) object() *gangspec.PodGroupDescription { return g.objects.Object() }
 
 // ref refers to the PodGroup that describes the gang, if there is one.
-func (g *gang) ref() Ref {
+func (g *gang) ref() gangspec.Ref {
 	for kind, object := range g.objects {
 		if object != nil {
-			return Ref{Kind: Kind(kind), UID: object.UID}
+			return gangspec.Ref{Kind: gangspec.Kind(kind), UID: object.UID}
 		}
 	}
-	return Ref{}
+	return gangspec.Ref{}
 }
 
 // compareDescribers orders members by which may define the gang: 1. those that state a usable minimum; 2. those that
@@ -95,14 +97,14 @@ func compareLast(a, b bool) int {
 }
 
 // listen reads whether a member says anything of its gang, and the minimum that it states and that cannot be used.
-func (m *member) listen() (describes bool, badMin *KeyProblem) {
-	m.defines, badMin = definesGang(m.pod)
-	return describesGang(m.pod), badMin
+func (m *member) listen() (describes bool, badMin *gangspec.KeyProblem) {
+	m.defines, badMin = gangspec.DefinesGang(m.pod)
+	return gangspec.DescribesGang(m.pod), badMin
 }
 
 // saysSame reports whether two versions of a pod mean the same for who defines the gang, and how.
 func saysSame(a, b *v1.Pod) bool {
-	return describeAlike(a, b) && indexOf(a) == indexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+	return gangspec.DescribeAlike(a, b) && gangspec.IndexOf(a) == gangspec.IndexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
 // listen notes what a member says of its gang.
@@ -131,7 +133,7 @@ func (s *Gangs) reportDifferences(m *member) {
 	if definer == nil || definer == other || !definer.lives() || !other.lives() {
 		return
 	}
-	for _, problem := range differences(other.pod, definer.pod) {
+	for _, problem := range gangspec.Differences(other.pod, definer.pod) {
 		s.report(g, other.pod, &other.told, problem)
 	}
 }
@@ -147,7 +149,7 @@ func (g *gang) defining() *member { return definerOf(g.describers, g.object()) }
 
 // definerOf returns the first of members, in the order in which they may define a gang, if it states a usable minimum,
 // or adds to the PodGroup.
-func definerOf(describers []*member, object *PodGroupDescription) *member {
+func definerOf(describers []*member, object *gangspec.PodGroupDescription) *member {
 	if len(describers) == 0 || !describers[0].defines && object == nil {
 		return nil
 	}
@@ -172,11 +174,11 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 		from = g.definer.pod
 	}
 	before, was, roles := g.spec.Groups, g.asked.Min, g.asked.MinByRole
-	spec, fault, problems := parseSpec(g.key, g.object(), from, s.defaults)
+	spec, fault, problems := gangspec.ParseStarted(g.key, g.object(), from, s.defaults)
 	switch {
 	case fault == "":
 	case g.running() == 0:
-		spec.refuse(fault)
+		spec.Refuse(fault)
 	case g.asked.Min > 0:
 		spec = g.asked // what runs goes on as it began
 	}
@@ -203,7 +205,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 // reportRefused reports a member that asks for what no pod can have.
 func (s *Gangs) reportRefused(m *member) {
 	if fault := m.refused; fault != nil {
-		s.report(m.gang, m.pod, &m.told, KeyProblem{Key: fault.Field, Value: fault.Value, Want: fault.Want, Used: "nothing: the pod waits, and is no member for now"})
+		s.report(m.gang, m.pod, &m.told, gangspec.KeyProblem{Key: fault.Field, Value: fault.Value, Want: fault.Want, Used: "nothing: the pod waits, and is no member for now"})
 	}
 }
 
@@ -215,7 +217,7 @@ type badValue struct{ key, value string }
 const mostTold = 64
 
 // report reports a problem of a pod or of the PodGroup, unless told has it already.
-func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem KeyProblem) {
+func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem gangspec.KeyProblem) {
 	bad := badValue{problem.Key, problem.Value}
 	if (*told)[bad] {
 		return
@@ -233,7 +235,7 @@ func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem Ke
 // reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other
 // schedulers place are not reported.
 func (s *Gangs) reportNative(g *gang, pod *v1.Pod) {
-	if g.ref().Kind != Native {
+	if g.ref().Kind != gangspec.Native {
 		return
 	}
 	for _, problem := range g.object().ProblemsWith(pod) {

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestARunningGangOutlivesABadEdit: a value by which a gang must not start does no harm to one that runs.
@@ -30,7 +31,7 @@ func TestARunningGangOutlivesABadEdit(t *testing.T) {
 		"it runs at the start":       {seen, 2, false},
 		"it waits":                   {waits, 0, true},
 	} {
-		spec := c.of.s.gangs[Key{"a", "x"}].spec
+		spec := c.of.s.gangs[gangspec.Key{Namespace: "a", Name: "x"}].spec
 		if spec.Min != c.minimum || (spec.Refused != "") != c.refused {
 			t.Errorf("%s: its minimum is %d, want %d; refused: %q, want one: %t", sentence, spec.Min, c.minimum, spec.Refused, c.refused)
 		}
@@ -42,11 +43,11 @@ func TestARunningGangOutlivesABadEdit(t *testing.T) {
 func TestAValueOfNoGangOnMembers(t *testing.T) {
 	pod := podOf("p", says(v1alpha1.GangAnnotation, "true"))
 	pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
-	if key, _, member := KeyOf(pod); member {
+	if key, _, member := gangspec.KeyOf(pod); member {
 		t.Errorf("it waits, and is in %s", key)
 	}
 	pod.Spec.NodeName = "n"
-	if key, _, member := KeyOf(pod); !member || key.Name != "g" {
+	if key, _, member := gangspec.KeyOf(pod); !member || key.Name != "g" {
 		t.Errorf("it runs, and is in %q, want g", key.Name)
 	}
 }
@@ -55,19 +56,19 @@ func TestAValueOfNoGangOnMembers(t *testing.T) {
 func TestLoweredMinimum(t *testing.T) {
 	roles := func(value string) values { return values{v1alpha1.MinByRoleAnnotation: value} }
 	for sentence, then := range map[string]struct {
-		object PodGroupDescription
+		object gangspec.PodGroupDescription
 		freed  bool
 	}{
-		"a lower minimum":           {PodGroupDescription{Min: 3, Annotations: roles(`{"worker":2}`)}, true},
-		"a lower minimum of a role": {PodGroupDescription{Min: 4, Annotations: roles(`{"worker":1}`)}, true},
-		"a higher one":              {PodGroupDescription{Min: 4, Annotations: roles(`{"worker":3}`)}, false},
+		"a lower minimum":           {gangspec.PodGroupDescription{Min: 3, Annotations: roles(`{"worker":2}`)}, true},
+		"a lower minimum of a role": {gangspec.PodGroupDescription{Min: 4, Annotations: roles(`{"worker":1}`)}, true},
+		"a higher one":              {gangspec.PodGroupDescription{Min: 4, Annotations: roles(`{"worker":3}`)}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			c := newCluster(t, map[string]int{"n": 4})
-			c.describe("train", &PodGroupDescription{Min: 4, Annotations: roles(`{"worker":2}`)})
+			c.describe("train", &gangspec.PodGroupDescription{Min: 4, Annotations: roles(`{"worker":2}`)})
 			c.bring(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"), as("worker"))...)
 			then.object.Created = start
-			if e := c.s.Describe(Community, Key{"a", "train"}, &then.object, c.now); e.Freed != then.freed {
+			if e := c.s.Describe(gangspec.Community, gangspec.Key{Namespace: "a", Name: "train"}, &then.object, c.now); e.Freed != then.freed {
 				t.Errorf("it frees something: %t, want %t", e.Freed, then.freed)
 			}
 		})
@@ -94,7 +95,7 @@ func TestMembersThatDiffer(t *testing.T) {
 			[]string{requiredKey + `: "rack"` + which + "what the PodGroup says, or the default" + same},
 		},
 	} {
-		s := newOpen(Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
+		s := newOpen(gangspec.Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
 		var got []string
 		for _, pod := range c.pods {
 			of("x")(pod)

@@ -6,20 +6,22 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Gangs is every gang of one scheduler profile. It is not safe for concurrent
 // use.
 type Gangs struct {
-	defaults Defaults
+	defaults gangspec.Defaults
 	backoff  Backoff
 
-	gangs   map[Key]*gang
+	gangs   map[gangspec.Key]*gang
 	members map[types.UID]*member
 	// succeeded are the gangs of members that ran to success.
 	succeeded map[types.UID]*gang
 	// naming lists, for a gang, the gangs that name it in their groups.
-	naming map[Key]map[Key]bool
+	naming map[gangspec.Key]map[gangspec.Key]bool
 	// timed are the groups that time can move; ticked is when it was looked at last.
 	timed  map[*group]bool
 	ticked time.Time
@@ -34,14 +36,14 @@ type Gangs struct {
 }
 
 // New returns an empty set of gangs, which lets no member through until Open.
-func New(defaults Defaults, backoff Backoff) *Gangs {
+func New(defaults gangspec.Defaults, backoff Backoff) *Gangs {
 	return &Gangs{
 		defaults:  defaults,
 		backoff:   backoff,
-		gangs:     map[Key]*gang{},
+		gangs:     map[gangspec.Key]*gang{},
 		members:   map[types.UID]*member{},
 		succeeded: map[types.UID]*gang{},
-		naming:    map[Key]map[Key]bool{},
+		naming:    map[gangspec.Key]map[gangspec.Key]bool{},
 		timed:     map[*group]bool{},
 		turns:     newClaimTurns(),
 		closed:    true,
@@ -74,15 +76,15 @@ func (s *Gangs) takeEffects() Effects {
 // markChanged notes that there may be something new to say about a gang, or about the group of its name.
 func (s *Gangs) markChanged(g *gang) {
 	if s.effects.Changed == nil {
-		s.effects.Changed = sets.New[Key]()
+		s.effects.Changed = sets.New[gangspec.Key]()
 	}
 	s.effects.Changed.Insert(g.key)
 }
 
-func (s *Gangs) gang(key Key) *gang {
+func (s *Gangs) gang(key gangspec.Key) *gang {
 	g := s.gangs[key]
 	if g == nil {
-		nothing := Spec{Mode: Strict, Policy: OnceSatisfied, WaitTime: s.defaults.WaitTime}
+		nothing := gangspec.Spec{Mode: gangspec.Strict, Policy: gangspec.OnceSatisfied, WaitTime: s.defaults.WaitTime}
 		g = &gang{
 			key: key, members: map[types.UID]*member{}, numbers: numbering{}, incarnation: newIncarnation(),
 			description: description{asked: nothing, spec: nothing},
@@ -97,7 +99,7 @@ func (s *Gangs) gang(key Key) *gang {
 // it moves to that gang. If it ran to success, it counts towards the minimum in this life of the gang, also when it is
 // deleted later.
 func (s *Gangs) ObservePod(pod *v1.Pod, now time.Time) Effects {
-	key, _, ok := KeyOf(pod)
+	key, _, ok := gangspec.KeyOf(pod)
 	if !ok {
 		return s.Leave(pod, now)
 	}
@@ -147,7 +149,7 @@ func (s *Gangs) memberOf(pod *v1.Pod) *member {
 	if m == nil {
 		return nil
 	}
-	if key, _, ok := KeyOf(pod); !ok || m.gang.key != key {
+	if key, _, ok := gangspec.KeyOf(pod); !ok || m.gang.key != key {
 		return nil
 	}
 	return m
@@ -168,7 +170,7 @@ func (m *member) carry(left *member) {
 
 func (s *Gangs) join(g *gang, m *member, now time.Time) {
 	m.gang = g
-	supersedes := g.incarnation.issue(originOf(m.pod))
+	supersedes := g.incarnation.issue(gangspec.OriginOf(m.pod))
 	m.observe(m.pod)
 	s.members[m.uid()] = m
 	g.members[m.uid()] = m
@@ -223,7 +225,7 @@ func (s *Gangs) update(m *member, pod *v1.Pod, now time.Time) {
 	if m.coming() && !came {
 		g.group.changes++
 	}
-	if a, b := originOf(was.pod), originOf(pod); a.series != b.series || a.issue != b.issue {
+	if a, b := gangspec.OriginOf(was.pod), gangspec.OriginOf(pod); a.Series != b.Series || a.Issue != b.Issue {
 		g.incarnation.seeAgain(podsOf(g.sorted(func(*member) bool { return true })))
 		s.reviewAll(s.findReplaced(g), now)
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
@@ -66,7 +67,7 @@ func (g *group) holder() string { return cmp.Or(g.roomFor, g.key().String()) }
 // their node, before it counts as failed.
 const maxReplans = 3
 
-func (g *group) key() Key { return g.gangs[0].key }
+func (g *group) key() gangspec.Key { return g.gangs[0].key }
 
 // releasable reports whether the group may be released.
 func (g *group) releasable() bool {
@@ -187,7 +188,7 @@ func (s *Gangs) reportScope(grp *group) {
 		if !g.spec.Layout.Shared {
 			continue
 		}
-		problem := KeyProblem{
+		problem := gangspec.KeyProblem{
 			Key: v1alpha1.TopologyScopeAnnotation, Value: v1alpha1.TopologyScopeGroup,
 			Want: "said by all gangs of the group, with one " + v1alpha1.RequiredTopologyAnnotation, Used: "a domain of its own",
 		}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
@@ -20,7 +21,7 @@ type History struct {
 
 // RecordedHistory returns the history of a gang for a reader that sees the gang once: as many members ran to success as
 // its PodGroup says. The roles of those that are gone are not known, so a minimum of a role may look short.
-func RecordedHistory(object *PodGroupDescription) *History {
+func RecordedHistory(object *gangspec.PodGroupDescription) *History {
 	if object == nil {
 		return &History{}
 	}
@@ -36,20 +37,20 @@ func (h *History) See(pods []*v1.Pod, madeFor types.UID) {
 	h.setMadeFor(madeFor)
 	for _, pod := range pods {
 		if !objectstate.HasEnded(pod) {
-			h.issue(originOf(pod))
+			h.issue(gangspec.OriginOf(pod))
 		}
 	}
 	unfinished, succeeded := map[types.UID]bool{}, map[types.UID]bool{}
 	var live []*v1.Pod
 	for _, pod := range pods {
-		replaced := h.replaces(originOf(pod))
+		replaced := h.replaces(gangspec.OriginOf(pod))
 		_, counts := h.finished[pod.UID]
 		switch {
 		case pod.Status.Phase == v1.PodSucceeded:
 			succeeded[pod.UID] = true
 			if counts && replaced {
 				h.drop(pod.UID)
-			} else if !counts && !replaced && RanToSuccess(pod) {
+			} else if !counts && !replaced && gangspec.RanToSuccess(pod) {
 				h.succeed(pod)
 			}
 		case pod.Status.Phase != v1.PodFailed && !replaced:
@@ -81,7 +82,7 @@ func (h *History) Includes(pod *v1.Pod) bool {
 	if _, counts := h.finished[pod.UID]; !counts && pod.Status.Phase == v1.PodSucceeded {
 		return false
 	}
-	return h.includes(originOf(pod).controller, EndOf(pod))
+	return h.includes(gangspec.OriginOf(pod).Controller, gangspec.EndOf(pod))
 }
 
 // Gone counts the members that ran to success in the incarnation and whose objects are gone. There are none if nothing

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
@@ -57,9 +58,9 @@ type birth struct {
 
 // finished is a pod that ran to success.
 type finished struct {
-	origin
-	role  string
-	ended time.Time
+	origin gangspec.Origin
+	role   string
+	ended  time.Time
 }
 
 // part is what one controller has.
@@ -77,7 +78,7 @@ type successes struct {
 	// Each of them ended at earliest or later, and at latest or earlier.
 	earliest, latest time.Time
 	// one is where the first of them came from: whatever replaces it replaces all.
-	one origin
+	one gangspec.Origin
 }
 
 func (s *successes) add(f finished) {
@@ -105,17 +106,17 @@ func newIncarnation() incarnation {
 func (i *incarnation) setMadeFor(object types.UID) {
 	if i.madeFor != object {
 		i.madeFor, i.known = object, false
-		i.forgetGone(func(s *successes) bool { return s.one.controller == object })
+		i.forgetGone(func(s *successes) bool { return s.one.Controller == object })
 	}
 }
 
 // issue takes the issue of a pod into account, and reports whether it supersedes others that were seen.
-func (i *incarnation) issue(o origin) bool {
-	last, known := i.issues[o.series]
+func (i *incarnation) issue(o gangspec.Origin) bool {
+	last, known := i.issues[o.Series]
 	switch {
-	case o.series == "":
-	case o.supersedes && (!known || last < o.issue):
-		i.issues[o.series] = o.issue
+	case o.Series == "":
+	case o.Supersedes && (!known || last < o.Issue):
+		i.issues[o.Series] = o.Issue
 		return known
 	case !known:
 		i.see(o)
@@ -124,9 +125,9 @@ func (i *incarnation) issue(o origin) bool {
 }
 
 // see notes the series of a pod.
-func (i *incarnation) see(o origin) {
-	if _, known := i.issues[o.series]; o.series != "" && !known {
-		i.issues[o.series] = notSuperseded
+func (i *incarnation) see(o gangspec.Origin) {
+	if _, known := i.issues[o.Series]; o.Series != "" && !known {
+		i.issues[o.Series] = notSuperseded
 	}
 }
 
@@ -137,23 +138,23 @@ func (i *incarnation) seeAgain(pods []*v1.Pod) {
 		i.see(f.origin)
 	}
 	for _, pod := range pods {
-		i.issue(originOf(pod))
+		i.issue(gangspec.OriginOf(pod))
 	}
 }
 
 // hasStaleOwner reports whether a pod is of another object than the one that the PodGroup was made for.
-func (i *incarnation) hasStaleOwner(o origin) bool {
-	return i.madeFor != "" && o.object != "" && o.object != i.madeFor
+func (i *incarnation) hasStaleOwner(o gangspec.Origin) bool {
+	return i.madeFor != "" && o.Object != "" && o.Object != i.madeFor
 }
 
 // supersedes reports whether a newer issue of the series of a pod has begun.
-func (i *incarnation) supersedes(o origin) bool {
-	last, known := i.issues[o.series]
-	return known && o.issue < last
+func (i *incarnation) supersedes(o gangspec.Origin) bool {
+	last, known := i.issues[o.Series]
+	return known && o.Issue < last
 }
 
 // replaces reports whether others are there, or come, in place of a pod.
-func (i *incarnation) replaces(o origin) bool { return i.hasStaleOwner(o) || i.supersedes(o) }
+func (i *incarnation) replaces(o gangspec.Origin) bool { return i.hasStaleOwner(o) || i.supersedes(o) }
 
 // of returns what a controller has.
 func (i *incarnation) of(controller types.UID) *part {
@@ -174,7 +175,7 @@ func (i *incarnation) tidy(controller types.UID) {
 
 // live records a pod that is unfinished.
 func (i *incarnation) live(pod *v1.Pod) {
-	now := birth{originOf(pod).controller, pod.CreationTimestamp.Time}
+	now := birth{gangspec.OriginOf(pod).Controller, pod.CreationTimestamp.Time}
 	if before, known := i.unfinished[pod.UID]; known && before.controller == now.controller && before.created.Equal(now.created) {
 		return
 	}
@@ -197,7 +198,7 @@ func (i *incarnation) live(pod *v1.Pod) {
 		p.first = times.Earlier(p.first, now.created)
 	}
 	if begins && i.gone > 0 {
-		i.forgetGone(func(s *successes) bool { return !i.includes(s.one.controller, s.earliest) })
+		i.forgetGone(func(s *successes) bool { return !i.includes(s.one.Controller, s.earliest) })
 	}
 }
 
@@ -235,10 +236,10 @@ func (i *incarnation) end(uid types.UID) {
 
 // succeed records a pod that ran to success.
 func (i *incarnation) succeed(pod *v1.Pod) {
-	f := finished{origin: originOf(pod), role: roleOf(pod), ended: EndOf(pod)}
+	f := finished{origin: gangspec.OriginOf(pod), role: gangspec.RoleOf(pod), ended: gangspec.EndOf(pod)}
 	i.see(f.origin)
 	i.known, i.finished[pod.UID] = false, f
-	i.of(f.controller).finished.add(f)
+	i.of(f.origin.Controller).finished.add(f)
 }
 
 // drop forgets a pod that ran to success.
@@ -246,8 +247,8 @@ func (i *incarnation) drop(uid types.UID) {
 	f := i.finished[uid]
 	i.known = false
 	delete(i.finished, uid)
-	i.parts[f.controller].finished.Count.add(-1, f.role)
-	i.tidy(f.controller)
+	i.parts[f.origin.Controller].finished.Count.add(-1, f.role)
+	i.tidy(f.origin.Controller)
 }
 
 // deleted records that the object of a pod that ran to success is gone. It still counts while the incarnation goes on,
@@ -256,9 +257,9 @@ func (i *incarnation) drop(uid types.UID) {
 // pods that were deleted before; so they are counted there, and not here. Until the PodGroup says so, see writeOff.
 func (i *incarnation) deleted(uid types.UID) (countedOff bool) {
 	f := i.finished[uid]
-	countedOff = f.controller != "" && f.controller == i.madeFor
-	if f.controller != "" && !countedOff && len(i.unfinished) > 0 && i.includes(f.controller, f.ended) {
-		i.of(f.controller).gone.add(f)
+	countedOff = f.origin.Controller != "" && f.origin.Controller == i.madeFor
+	if f.origin.Controller != "" && !countedOff && len(i.unfinished) > 0 && i.includes(f.origin.Controller, f.ended) {
+		i.of(f.origin.Controller).gone.add(f)
 		i.gone++
 	}
 	i.drop(uid)
@@ -299,7 +300,7 @@ func (i *incarnation) look() {
 			i.counts.addAll(p.finished.Count, 1)
 		case i.includes(controller, p.finished.latest):
 			for _, f := range i.finished {
-				if f.controller == controller && i.includes(controller, f.ended) {
+				if f.origin.Controller == controller && i.includes(controller, f.ended) {
 					i.counts.add(1, f.role)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // history is a second incarnation, computed from all that ever lived in it.
@@ -23,7 +24,7 @@ type history struct {
 
 func (h *history) lives(owner types.UID) bool {
 	for _, pod := range h.live {
-		if originOf(pod).controller == owner {
+		if gangspec.OriginOf(pod).Controller == owner {
 			return true
 		}
 	}
@@ -31,7 +32,7 @@ func (h *history) lives(owner types.UID) bool {
 }
 
 func (h *history) come(pod *podT) {
-	owner := originOf(pod).controller
+	owner := gangspec.OriginOf(pod).Controller
 	if h.had[owner] == nil || owner == "" && !h.lives("") {
 		for other := range h.had {
 			if !h.lives(other) {
@@ -44,12 +45,12 @@ func (h *history) come(pod *podT) {
 }
 
 func (h *history) includes(f finished) bool {
-	if len(h.live) == 0 || h.lives(f.controller) {
+	if len(h.live) == 0 || h.lives(f.origin.Controller) {
 		return true
 	}
 	for _, pod := range h.live {
 		since := []time.Time{pod.CreationTimestamp.Time}
-		if owner := originOf(pod).controller; owner != "" {
+		if owner := gangspec.OriginOf(pod).Controller; owner != "" {
 			since = h.had[owner]
 		}
 		for _, at := range since {
@@ -143,14 +144,14 @@ func TestJobsOfAJobSet(t *testing.T) {
 	of := func(job, attempt string, created time.Time) *v1.Pod {
 		p := podOf("p", owned(job))
 		p.CreationTimestamp = metav1.NewTime(created)
-		p.Labels = map[string]string{v1alpha1.JobSetUIDLabel: "set", jobSetAttempt: attempt}
+		p.Labels = map[string]string{v1alpha1.JobSetUIDLabel: "set", gangspec.JobSetAttemptLabel: attempt}
 		return p
 	}
 	l := newIncarnation()
 	l.live(of("one", "1", start))
 	for attempt, want := range map[string]bool{"1": true, "0": false} {
 		done := of("another", attempt, start.Add(-2*time.Hour))
-		if got := l.includes(originOf(done).controller, start.Add(-time.Hour)); got != want {
+		if got := l.includes(gangspec.OriginOf(done).Controller, start.Add(-time.Hour)); got != want {
 			t.Errorf("one of attempt %s belongs to attempt 1: %t", attempt, got)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
@@ -30,11 +31,11 @@ func (s *Gangs) Unplaced() []*v1.Pod {
 }
 
 // Keys returns all gangs, in any order.
-func (s *Gangs) Keys() []Key { return slices.Collect(maps.Keys(s.gangs)) }
+func (s *Gangs) Keys() []gangspec.Key { return slices.Collect(maps.Keys(s.gangs)) }
 
 // Progress is how far the gang of a member has come, and those that start with it.
 type Progress struct {
-	Gang Key
+	Gang gangspec.Key
 	// Group is the name of the group.
 	Group string
 	// Alone: nothing else has to be placed for the member to start: its gang runs, or needs no more than one member and
@@ -109,9 +110,9 @@ func (s *Gangs) Count() Counts {
 }
 
 // PodGroupFacts returns what the PodGroups of a gang say; nothing if it has none.
-func (s *Gangs) PodGroupFacts(key Key) PodGroupFacts {
+func (s *Gangs) PodGroupFacts(key gangspec.Key) gangspec.PodGroupFacts {
 	if g := s.gangs[key]; g != nil {
 		return g.objects.Facts()
 	}
-	return PodGroupFacts{}
+	return gangspec.PodGroupFacts{}
 }

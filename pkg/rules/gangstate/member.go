@@ -11,6 +11,7 @@ import (
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -68,16 +69,16 @@ type member struct {
 	// told are the bad values of this pod that its user was told of.
 	told map[badValue]bool
 	// index is the number that the pod carries.
-	index index
+	index gangspec.Index
 }
 
-func newMember(pod *v1.Pod) *member { return &member{pod: pod, index: indexOf(pod)} }
+func newMember(pod *v1.Pod) *member { return &member{pod: pod, index: gangspec.IndexOf(pod)} }
 
 func (m *member) uid() types.UID { return m.pod.UID }
 
 // free reports whether nothing but the scheduler stands in its way.
 func (m *member) free() bool {
-	return !m.expired && m.lives() && len(m.losing) == 0 && !new(UncountedPods).add(m.pod, m.refused)
+	return !m.expired && m.lives() && len(m.losing) == 0 && !new(gangspec.UncountedPods).Add(m.pod, m.refused)
 }
 
 // eligible reports whether a plan may place it.
@@ -114,12 +115,12 @@ func (m *member) placed() bool {
 	}
 }
 
-func (m *member) role() string { return roleOf(m.pod) }
+func (m *member) role() string { return gangspec.RoleOf(m.pod) }
 
 // observe takes over what the API server says of the pod.
 func (m *member) observe(pod *v1.Pod) {
-	m.pod, m.index = pod, indexOf(pod)
-	m.replaced = m.gang.incarnation.replaces(originOf(pod))
+	m.pod, m.index = pod, gangspec.IndexOf(pod)
+	m.replaced = m.gang.incarnation.replaces(gangspec.OriginOf(pod))
 	m.refused = resource.CheckPod(pod)
 	_, marked := pod.Annotations[v1alpha1.TimeoutAnnotation]
 	switch {
@@ -138,9 +139,9 @@ func (m *member) observe(pod *v1.Pod) {
 func compareMembers(a, b *member) int {
 	return cmp.Or(
 		cmp.Compare(corev1helpers.PodPriority(b.pod), corev1helpers.PodPriority(a.pod)),
-		compareRanks(a.index, b.index),
+		gangspec.CompareIndexes(a.index, b.index),
 		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
-		compareNatural(a.pod.Name, b.pod.Name),
+		gangspec.CompareNatural(a.pod.Name, b.pod.Name),
 		cmp.Compare(a.uid(), b.uid()),
 	)
 }

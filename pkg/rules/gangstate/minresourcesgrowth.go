@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -17,7 +18,7 @@ const outstandingFor = 5 * time.Minute
 // Outstanding is what a gang that runs has still to take of its minResources, by members that are made when the first
 // of them run.
 type Outstanding struct {
-	Gang   Key
+	Gang   gangspec.Key
 	Amount resource.Vector
 	// Nodes are the nodes of its members, by name.
 	Nodes []string
@@ -73,7 +74,7 @@ func (s *Gangs) outstanding(besides *group, priority int32) []Outstanding {
 			list = append(list, Outstanding{Gang: g.key, Amount: maps.Clone(g.rest), Nodes: g.runsOn()})
 		}
 	}
-	slices.SortFunc(list, func(a, b Outstanding) int { return compareKeys(a.Gang, b.Gang) })
+	slices.SortFunc(list, func(a, b Outstanding) int { return gangspec.CompareKeys(a.Gang, b.Gang) })
 	return list
 }
 

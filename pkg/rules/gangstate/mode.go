@@ -3,6 +3,8 @@ package gangstate
 import (
 	"slices"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // The two modes of a group. A Strict group holds capacity for a whole plan only, and gives all of it back when a round
@@ -10,7 +12,7 @@ import (
 
 // strict reports whether a group is Strict: it is NonStrict only if all its gangs are.
 func (g *group) strict() bool {
-	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != NonStrict })
+	return slices.ContainsFunc(g.gangs, func(gang *gang) bool { return gang.spec.Mode != gangspec.NonStrict })
 }
 
 // keeps reports whether a group keeps the places that an attempt has found.

@@ -5,11 +5,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestPlaceOfPodsMadeAgain: pods that are made again have the place of those before them, as long as the gang is known.
 func TestPlaceOfPodsMadeAgain(t *testing.T) {
-	key := Key{"a", "x"}
+	key := gangspec.Key{Namespace: "a", Name: "x"}
 	old, fresh := podOf("old", of("x"), aged(time.Hour)), podOf("fresh", of("x"))
 	for sentence, c := range map[string]struct {
 		group time.Time
@@ -21,8 +23,8 @@ func TestPlaceOfPodsMadeAgain(t *testing.T) {
 		"before this process began both": {start.Add(-time.Minute), []*v1.Pod{fresh}, start.Add(-time.Minute)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			s := newOpen(Defaults{}, Backoff{})
-			s.Describe(Community, key, &PodGroupDescription{Created: c.group, Min: 1}, start)
+			s := newOpen(gangspec.Defaults{}, Backoff{})
+			s.Describe(gangspec.Community, key, &gangspec.PodGroupDescription{Created: c.group, Min: 1}, start)
 			for i, pod := range c.pods {
 				s.ObservePod(pod, start)
 				if i < len(c.pods)-1 {

@@ -5,6 +5,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // PodEnded records that a pod was deleted, or has ended.
@@ -70,7 +72,7 @@ func (s *Gangs) forget(g *gang) {
 	}
 }
 
-func (s *Gangs) seeSucceeded(pod *v1.Pod, key Key, now time.Time) {
+func (s *Gangs) seeSucceeded(pod *v1.Pod, key gangspec.Key, now time.Time) {
 	if former := s.succeeded[pod.UID]; former != nil && former.key != key {
 		s.leaveSucceeded(pod.UID, now)
 	}
@@ -78,7 +80,7 @@ func (s *Gangs) seeSucceeded(pod *v1.Pod, key Key, now time.Time) {
 		return
 	}
 	g := s.succeeded[pod.UID]
-	if g == nil && RanToSuccess(pod) && !s.gang(key).incarnation.replaces(originOf(pod)) {
+	if g == nil && gangspec.RanToSuccess(pod) && !s.gang(key).incarnation.replaces(gangspec.OriginOf(pod)) {
 		g = s.gang(key)
 		s.succeeded[pod.UID] = g
 		g.incarnation.succeed(pod)

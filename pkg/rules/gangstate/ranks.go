@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // numbering is the series in which members of a gang are numbered. A series that has no members for a while keeps its
@@ -14,28 +16,28 @@ type numbering map[string]*numbered
 // numbered is how many numbers a series has had, and how many members have one now.
 type numbered struct{ size, members int }
 
-func (n numbering) add(i index) {
-	if !i.known {
+func (n numbering) add(i gangspec.Index) {
+	if !i.Known {
 		return
 	}
-	if n[i.series] == nil {
+	if n[i.Series] == nil {
 		maps.DeleteFunc(n, func(_ string, of *numbered) bool { return of.members == 0 })
-		n[i.series] = &numbered{}
+		n[i.Series] = &numbered{}
 	}
-	of := n[i.series]
-	of.size, of.members = max(of.size, i.n+1), of.members+1
+	of := n[i.Series]
+	of.size, of.members = max(of.size, i.N+1), of.members+1
 }
 
-func (n numbering) remove(i index) {
-	if i.known {
-		n[i.series].members--
+func (n numbering) remove(i gangspec.Index) {
+	if i.Known {
+		n[i.Series].members--
 	}
 }
 
 // number records the number that a member carries.
 func (s *Gangs) number(m *member) {
 	m.gang.numbers.add(m.index)
-	if problem := indexProblem(m.pod); problem != nil {
+	if problem := gangspec.IndexProblem(m.pod); problem != nil {
 		s.report(m.gang, m.pod, &m.gang.toldOf, *problem)
 	}
 }
@@ -43,7 +45,7 @@ func (s *Gangs) number(m *member) {
 // bases returns where each series begins: one comes after the other by name.
 func (n numbering) bases() map[string]int {
 	bases, next := make(map[string]int, len(n)), 0
-	for _, series := range slices.SortedFunc(maps.Keys(n), compareNatural) {
+	for _, series := range slices.SortedFunc(maps.Keys(n), gangspec.CompareNatural) {
 		bases[series] = next
 		next += n[series].size
 	}
@@ -58,11 +60,11 @@ func ranks(members []*member, n numbering) (rank map[types.UID]int, ok bool) {
 	next := 0
 	bases, used := n.bases(), map[int]bool{}
 	for _, m := range members {
-		if !m.index.known {
+		if !m.index.Known {
 			continue
 		}
 		ok = true
-		n := bases[m.index.series] + m.index.n
+		n := bases[m.index.Series] + m.index.N
 		for used[n] {
 			n++ // two members carry one number, or another series is in the way
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestRanks: members are in the order of the numbers that their controllers give them.
@@ -111,7 +112,7 @@ func TestRanks(t *testing.T) {
 // TestRanksOutliveMembers: a replacement has the number of the member that was lost, whichever others are still
 // missing. It is as with a PyTorchJob: the numbers of the workers follow that of the master, even while there is none.
 func TestRanksOutliveMembers(t *testing.T) {
-	s := newOpen(Defaults{}, Backoff{})
+	s := newOpen(gangspec.Defaults{}, Backoff{})
 	see := func(kind, n, uid string) {
 		s.ObservePod(podOf(kind+"-"+n, of("train"), func(pod *v1.Pod) {
 			pod.UID = types.UID(uid)
@@ -120,7 +121,7 @@ func TestRanksOutliveMembers(t *testing.T) {
 	}
 	want := func(when string, ranks map[types.UID]int) {
 		t.Helper()
-		got, _ := s.gangs[Key{"a", "train"}].ranks()
+		got, _ := s.gangs[gangspec.Key{Namespace: "a", Name: "train"}].ranks()
 		if diff := cmp.Diff(ranks, got); diff != "" {
 			t.Errorf("ranks %s (-want +got):\n%s", when, diff)
 		}

@@ -11,6 +11,7 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
@@ -27,7 +28,7 @@ func TestImpossibleMembers(t *testing.T) {
 	const why = `gang "a/x" has 1 of 2 members (and 1 with impossible requests: pod p2: spec.containers[0].resources.requests[cpu] is 1e30: want at most 1T)`
 	c := newCluster(t, map[string]int{"n": 9})
 	c.bring(podOf("p1", of("x"), needs(2), asks("1")), podOf("p2", of("x"), needs(2), asks("1e30")))
-	e, _ := c.s.Explain(Key{"a", "x"})
+	e, _ := c.s.Explain(gangspec.Key{Namespace: "a", Name: "x"})
 	if e.Reason != v1alpha1.ReasonGangIncomplete || e.Message != why {
 		t.Errorf("%s, %s\nwant %s", e.Reason, e.Message, why)
 	}
@@ -40,7 +41,7 @@ func TestImpossibleMembers(t *testing.T) {
 
 // TestImpossibleMemberIsReported: by an event, once.
 func TestImpossibleMemberIsReported(t *testing.T) {
-	s := newOpen(Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
+	s := newOpen(gangspec.Defaults{WaitTime: time.Minute}, Backoff{Initial: time.Second, Max: time.Second})
 	var got []string
 	for range 2 {
 		for _, report := range s.ObservePod(podOf("p", of("x"), needs(1), asks("1e30")), start).Problems {
@@ -63,18 +64,18 @@ func TestManyGangsTogether(t *testing.T) {
 		c.add(podOf(name(i)+"-p", of(name(i)), needs(1), says(groupsKey, fmt.Sprintf(`["a/%s","a/%s"]`, name(max(0, i-1)), name(min(line-1, i+1))))))
 	}
 	for i := range line {
-		g := c.s.gangs[Key{"a", name(i)}]
+		g := c.s.gangs[gangspec.Key{Namespace: "a", Name: name(i)}]
 		if len(g.group.gangs) > keys.MaxGroups {
 			t.Fatalf("%d gangs are in the group of %s", len(g.group.gangs), g.key)
 		}
 	}
 	const why = `gang "a/g063" waits for gang "a/g064": more than 64 gangs name each other, the most that start together; name fewer in the groups annotation`
-	if e, _ := c.s.Explain(Key{"a", name(63)}); e.Reason != v1alpha1.ReasonGangUnsupported || e.Message != why {
+	if e, _ := c.s.Explain(gangspec.Key{Namespace: "a", Name: name(63)}); e.Reason != v1alpha1.ReasonGangUnsupported || e.Message != why {
 		t.Errorf("%s, %s\nwant %s", e.Reason, e.Message, why)
 	}
 	c.run()
 	for i := range line {
-		if c.s.gangs[Key{"a", name(i)}].byState[Bound].N > 0 {
+		if c.s.gangs[gangspec.Key{Namespace: "a", Name: name(i)}].byState[Bound].N > 0 {
 			t.Fatalf("%s runs without those that it names", name(i))
 		}
 	}
@@ -88,8 +89,8 @@ func TestManyGangsTogether(t *testing.T) {
 	}
 	c.run()
 	for _, i := range []int{0, 63, 65, 128} {
-		if c.s.gangs[Key{"a", name(i)}].byState[Bound].N != 1 {
-			t.Errorf("%s does not run: %v", name(i), c.s.gangs[Key{"a", name(i)}].byState)
+		if c.s.gangs[gangspec.Key{Namespace: "a", Name: name(i)}].byState[Bound].N != 1 {
+			t.Errorf("%s does not run: %v", name(i), c.s.gangs[gangspec.Key{Namespace: "a", Name: name(i)}].byState)
 		}
 	}
 }

@@ -4,22 +4,23 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
 // updateNamedGangs updates the reverse index of groups, and regroups the gangs.
-func (s *Gangs) updateNamedGangs(g *gang, before []Key, now time.Time) {
+func (s *Gangs) updateNamedGangs(g *gang, before []gangspec.Key, now time.Time) {
 	s.dropNamedGangs(g, before)
 	for _, key := range g.spec.Groups {
 		if s.naming[key] == nil {
-			s.naming[key] = map[Key]bool{}
+			s.naming[key] = map[gangspec.Key]bool{}
 		}
 		s.naming[key][g.key] = true
 	}
 	s.regroup(g, now)
 }
 
-func (s *Gangs) dropNamedGangs(g *gang, groups []Key) {
+func (s *Gangs) dropNamedGangs(g *gang, groups []gangspec.Key) {
 	for _, key := range groups {
 		delete(s.naming[key], g.key)
 		if len(s.naming[key]) == 0 {
@@ -120,7 +121,7 @@ func (s *Gangs) agreeing(g *gang) []*gang {
 			}
 		}
 	}
-	slices.SortFunc(found, func(a, b *gang) int { return compareKeys(a.key, b.key) })
+	slices.SortFunc(found, func(a, b *gang) int { return gangspec.CompareKeys(a.key, b.key) })
 	return found
 }
 
@@ -135,8 +136,8 @@ func (s *Gangs) bothWays(g *gang) (list []*gang) {
 }
 
 // names reports whether the gang names another one in its groups.
-func (g *gang) names(key Key) bool {
-	_, ok := slices.BinarySearchFunc(g.spec.Groups, key, compareKeys)
+func (g *gang) names(key gangspec.Key) bool {
+	_, ok := slices.BinarySearchFunc(g.spec.Groups, key, gangspec.CompareKeys)
 	return ok
 }
 
@@ -144,9 +145,9 @@ func (g *gang) names(key Key) bool {
 // that does not run yet. A gang that runs itself waits for none; one of which anything runs, or ran
 // to success, waits for no gang without members: that was there when it began, and has come to its
 // end.
-func (s *Gangs) awaited(g *gang) (Key, bool) {
+func (s *Gangs) awaited(g *gang) (gangspec.Key, bool) {
 	if g.hasStarted() {
-		return Key{}, false
+		return gangspec.Key{}, false
 	}
 	for _, key := range g.apart {
 		other := s.gangs[key]
@@ -155,5 +156,5 @@ func (s *Gangs) awaited(g *gang) (Key, bool) {
 			return key, true
 		}
 	}
-	return Key{}, false
+	return gangspec.Key{}, false
 }

@@ -1,6 +1,10 @@
 package gangstate
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+)
 
 // madeFor returns the UID of the owner for which the gang's PodGroup was made; empty if it was not made for
 // one.
@@ -22,7 +26,7 @@ func (s *Gangs) findReplaced(g *gang) []*member {
 		}
 	}
 	i.forgetGone(func(s *successes) bool { return i.replaces(s.one) })
-	news := g.sorted(func(m *member) bool { return i.replaces(originOf(m.pod)) != m.replaced })
+	news := g.sorted(func(m *member) bool { return i.replaces(gangspec.OriginOf(m.pod)) != m.replaced })
 	for _, m := range news {
 		g.change(m, func() { m.replaced = !m.replaced })
 		g.relive(m)

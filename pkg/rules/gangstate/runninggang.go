@@ -6,14 +6,16 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // RunningGang is what runs of a gang.
 type RunningGang struct {
-	Key     Key
+	Key     gangspec.Key
 	Created time.Time
 	// Object refers to its PodGroup.
-	Object Ref
+	Object gangspec.Ref
 	// Min is how many of Running the gang needs to be worth anything, MinByRole how
 	// many of each role, 0 or more: members that ran to success are counted off. Of a gang that grows, since its minimum
 	// was raised or its next stage is still to come, it is what certainly ran.
@@ -71,7 +73,7 @@ func (f *RunningGang) Enough(ending map[types.UID]bool) bool {
 	var stays Count
 	for _, member := range f.Running {
 		if !ending[member.Pod.UID] {
-			stays.add(1, roleOf(member.Pod))
+			stays.add(1, gangspec.RoleOf(member.Pod))
 		}
 	}
 	return stays.N >= f.Min && len(stays.missing(f.MinByRole)) == 0
@@ -79,7 +81,7 @@ func (f *RunningGang) Enough(ending map[types.UID]bool) bool {
 
 // Footprints returns what runs of a gang and of the gangs that start together with it, by key; none
 // if there is no such gang. Gangs whose minimum is not known are left out.
-func (s *Gangs) Footprints(key Key) []RunningGang {
+func (s *Gangs) Footprints(key gangspec.Key) []RunningGang {
 	g := s.gangs[key]
 	if g == nil {
 		return nil
@@ -115,7 +117,7 @@ func (s *Gangs) footprint(g *gang) RunningGang {
 		f.Running = append(f.Running, Placed{Pod: m.pod, Node: m.node, Number: i + 1})
 		runs[m.role()]++
 	}
-	if g.spec.rolesBind() {
+	if g.spec.RolesBind() {
 		f.MinByRole = map[string]int{}
 		for role, n := range g.spec.MinByRole {
 			if n = max(0, n-done.Roles[role]); grows {
@@ -135,10 +137,10 @@ func (s *Gangs) Placing(name string) bool {
 
 // MinimumOf reads the minimum of its gang from a pod alone; false if it does not say.
 func MinimumOf(pod *v1.Pod) (int, bool) {
-	key, _, ok := KeyOf(pod)
+	key, _, ok := gangspec.KeyOf(pod)
 	if !ok {
 		return 0, false
 	}
-	spec, _ := Parse(key, nil, pod, Defaults{})
+	spec, _ := gangspec.Parse(key, nil, pod, gangspec.Defaults{})
 	return spec.Min, spec.Min > 0
 }

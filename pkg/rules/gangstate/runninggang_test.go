@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 func memberPod(name, role string) *v1.Pod {
@@ -116,7 +117,7 @@ func TestFootprintByRole(t *testing.T) {
 	c := newCluster(t, map[string]int{"n": 3})
 	check := func(sentence string, least int, byRole map[string]int) {
 		t.Helper()
-		f := c.s.Footprints(Key{"a", "x"})[0]
+		f := c.s.Footprints(gangspec.Key{Namespace: "a", Name: "x"})[0]
 		if diff := gocmp.Diff(byRole, f.MinByRole); diff != "" || f.Min != least {
 			t.Errorf("%s: it needs %d, want %d; by role (-want +got):\n%s", sentence, f.Min, least, diff)
 		}
@@ -158,7 +159,7 @@ func TestPlacing(t *testing.T) {
 				for i := range members {
 					c.add(podOf(name+strconv.Itoa(i), of(name), needs(2)))
 				}
-			}, func(s *Gangs) bool { return s.Placing(Key{"a", name}.String()) })
+			}, func(s *Gangs) bool { return s.Placing(gangspec.Key{Namespace: "a", Name: name}.String()) })
 			if got != want {
 				t.Errorf("%d of 2 members of gang %q are there: placing %v", members, name, got)
 			}

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
@@ -46,9 +47,9 @@ func (g *gang) hasStarted() bool {
 		return false
 	}
 	switch g.spec.Policy {
-	case OnlyWaiting:
+	case gangspec.OnlyWaiting:
 		return false
-	case WaitingAndRunning:
+	case gangspec.WaitingAndRunning:
 		return g.runningOrSucceeded().N >= g.spec.Min
 	default:
 		return g.begin == started && g.running() > 0 || g.succeeded().N >= g.spec.Min
@@ -216,7 +217,7 @@ func (g *group) begun() bool {
 }
 
 // counts reports whether members that run count towards the minimum.
-func (g *gang) counts() bool { return g.spec.Policy != OnlyWaiting }
+func (g *gang) counts() bool { return g.spec.Policy != gangspec.OnlyWaiting }
 
 // lacksPartOfStarted reports whether what a gang lacks of its minimum ran, or was to run together with what
 // runs of its group.

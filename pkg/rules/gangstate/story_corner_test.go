@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // reserveOnly takes a pod to where it is reserved and has not come to Permit.
@@ -136,13 +138,13 @@ func TestStoriesOfCorners(t *testing.T) {
 		"a member that was released before it waited is released again": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("x", &PodGroupDescription{Min: 2})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 2})
 				c.add(podsNamed("p", 2, of("x"))...)
 				c.reserveOnly("p1", "n")
 				wait, _, e := c.s.Permitted("p1", c.now)
 				delete(c.reserving, "p1")
 				c.do(e)
-				c.describe("x", &PodGroupDescription{Min: 1}) // while the framework writes p1 down as waiting
+				c.describe("x", &gangspec.PodGroupDescription{Min: 1}) // while the framework writes p1 down as waiting
 				c.at["p1"] = held
 				c.note("p1 waits: %t", wait)
 				c.look("p1 was released, and did not hear")
@@ -204,10 +206,10 @@ func TestStoriesOfCorners(t *testing.T) {
 				v := c.visit(c.pods["p2"])
 				c.now = c.now.Add(5 * time.Second)
 				c.tick()
-				accepted, e := c.s.Planned(v.Attempt, Outcome{Why: map[Key]string{{"a", "x"}: "no room"}}, c.now)
+				accepted, e := c.s.Planned(v.Attempt, Outcome{Why: map[gangspec.Key]string{{Namespace: "a", Name: "x"}: "no room"}}, c.now)
 				c.doPlan(e, accepted)
-				reason, _ := c.s.why(c.s.gangs[Key{"a", "x"}])
-				c.note("%s, %s", reason, c.s.gangs[Key{"a", "x"}].failure.message)
+				reason, _ := c.s.why(c.s.gangs[gangspec.Key{Namespace: "a", Name: "x"}])
+				c.note("%s, %s", reason, c.s.gangs[gangspec.Key{Namespace: "a", Name: "x"}].failure.message)
 			},
 			want: []string{`TimedOut, gang "a/x" did not reach its minimum of 2 members within 5s of holding the first`},
 		},

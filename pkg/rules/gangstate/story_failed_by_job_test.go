@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestStoriesOfPodsThatJobsCountAsFailed: by default (podReplacementPolicy TerminatingOrFailed) the Job controller
@@ -19,7 +21,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 		"label: one is evicted, and there is no room for the one made anew": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, ofJob("job"))...)
 				c.now = c.now.Add(time.Minute)
 				c.change("p1", dying)
@@ -36,7 +38,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 		"owner: one is evicted, and there is no room for the one made anew": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe(train, &PodGroupDescription{Min: 4, Owner: "job"})
+				c.describe(train, &gangspec.PodGroupDescription{Min: 4, Owner: "job"})
 				c.bring(podsNamed("p", 4, byJob("job"))...)
 				c.now = c.now.Add(time.Minute)
 				c.change("p1", dying)
@@ -53,7 +55,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 		"owner: that again, and the PodGroup is made when the old pods are gone": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe(train, &PodGroupDescription{Min: 4, Owner: "first"})
+				c.describe(train, &gangspec.PodGroupDescription{Min: 4, Owner: "first"})
 				c.bring(podsNamed("p", 4, byJob("first"))...)
 				c.now = c.now.Add(time.Minute)
 				c.change("p", dying)
@@ -62,7 +64,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 				c.grow("n", -2)
 				c.now = c.now.Add(2 * time.Second)
 				c.obey("p")
-				c.describe(train, &PodGroupDescription{Min: 4, Owner: "again"})
+				c.describe(train, &gangspec.PodGroupDescription{Min: 4, Owner: "again"})
 				c.outcome("two of four")
 				c.kept(train)
 			},
@@ -71,7 +73,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 		"owner: the old PodGroup goes later, what had succeeded stays counted": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe(train, &PodGroupDescription{Min: 4, Owner: "first"})
+				c.describe(train, &gangspec.PodGroupDescription{Min: 4, Owner: "first"})
 				c.bring(podsNamed("p", 4, byJob("first"))...)
 				c.now = c.now.Add(time.Minute)
 				c.describe(train, nil) // deleted with the Job
@@ -82,7 +84,7 @@ func TestStoriesOfPodsThatJobsCountAsFailed(t *testing.T) {
 				for _, p := range podsNamed("p", 4, byJob("first")) {
 					c.do(c.s.ForgetSucceeded(p, c.now))
 				}
-				c.describe(train, &PodGroupDescription{Min: 4, Owner: "again"})
+				c.describe(train, &gangspec.PodGroupDescription{Min: 4, Owner: "again"})
 				c.outcome("two of four")
 				c.kept(train)
 			},

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 func TestStoriesOfSpecs(t *testing.T) {
@@ -33,10 +34,10 @@ func TestStoriesOfSpecs(t *testing.T) {
 		},
 		"a bad value is told once, on the object that has it": {
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 3, Annotations: values{modeKey: "loose"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 3, Annotations: values{modeKey: "loose"}})
 				c.add(podOf("p1", of("train"), says(minKey, "two")))
 				c.add(podOf("p2", of("train"), says(minKey, "two"), aged(time.Minute)))
-				c.describe("train", &PodGroupDescription{Min: 4, Annotations: values{modeKey: "loose"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4, Annotations: values{modeKey: "loose"}})
 				c.remove("p2")
 			},
 			want: []string{
@@ -61,7 +62,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		},
 		"a member that states a minimum defines the gang rather than an older one that does not": {
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 5})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 5})
 				c.add(podOf("p1", of("train"), says(modeKey, "NonStrict"), aged(time.Hour)))
 				c.add(podOf("p2", of("train"), needs(2)))
 				c.outcome("min 2, by the younger")
@@ -74,7 +75,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"the PodGroup before the pods, and an annotation over its minimum": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 3})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 3})
 				c.add(podsNamed("p", 2, of("train"))...)
 				c.outcome("min 3")
 				c.add(podOf("q", of("train"), needs(2)))
@@ -85,7 +86,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"the PodGroup is deleted while pods wait": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 3, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 3, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 3, labeled(v1alpha1.PodGroupXLabel, "train"), sized(2))...)
 				c.outcome("one of three fits")
 				c.describe("train", nil)
@@ -93,7 +94,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 				c.why("train")
 				c.grow("n", 9)
 				c.later(2*time.Minute, "held back")
-				c.describe("train", &PodGroupDescription{Min: 3})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 3})
 				c.outcome("back again")
 			},
 			want: []string{
@@ -107,7 +108,7 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"a PodGroup whose minimum cannot be used says so": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: -3})
+				c.describe("train", &gangspec.PodGroupDescription{Min: -3})
 				c.add(podsNamed("p", 3, labeled(v1alpha1.PodGroupLabel, "train"))...)
 				c.why("train")
 			},
@@ -119,8 +120,8 @@ func TestStoriesOfSpecs(t *testing.T) {
 		"where two kinds of PodGroup describe a gang the community's wins": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.do(c.s.Describe(Native, Key{"a", "train"}, &PodGroupDescription{Created: start, Min: 2}, c.now))
-				c.describe("train", &PodGroupDescription{Min: 3})
+				c.do(c.s.Describe(gangspec.Native, gangspec.Key{Namespace: "a", Name: "train"}, &gangspec.PodGroupDescription{Created: start, Min: 2}, c.now))
+				c.describe("train", &gangspec.PodGroupDescription{Min: 3})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "train"))...)
 				c.outcome("min 3")
 				c.describe("train", nil)

@@ -12,27 +12,28 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // membership is what follows from objects alone: who is in a gang, and what the gang asks for.
 type membership struct {
 	Members, Describers []string
 	Definer             string
-	Asked               Spec
-	Together            []Key
+	Asked               gangspec.Spec
+	Together            []gangspec.Key
 	Numbered            map[string]int
 }
 
 // memberships returns that of all gangs that have members.
-func memberships(s *Gangs) map[Key]membership {
-	all := map[Key]membership{}
+func memberships(s *Gangs) map[gangspec.Key]membership {
+	all := map[gangspec.Key]membership{}
 	for key, g := range s.gangs {
 		if len(g.members) == 0 {
 			continue
 		}
 		of := membership{Asked: g.asked, Numbered: map[string]int{}}
 		for _, m := range g.sorted(func(*member) bool { return true }) {
-			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.marked, g.incarnation.hasStaleOwner(originOf(m.pod)), m.role()))
+			of.Members = append(of.Members, fmt.Sprintf("%s marked %t namesake %t role %q", m.pod.Name, m.marked, g.incarnation.hasStaleOwner(gangspec.OriginOf(m.pod)), m.role()))
 		}
 		for _, m := range g.describers {
 			of.Describers = append(of.Describers, m.pod.Name)
@@ -78,7 +79,7 @@ func (c *chaos) checkMembers() {
 		if pod == nil || m.pod != pod {
 			continue // what happens is on its way
 		}
-		if key, _, ok := KeyOf(pod); !ok || key != m.gang.key {
+		if key, _, ok := gangspec.KeyOf(pod); !ok || key != m.gang.key {
 			c.fail("pod %s is in gang %s, and names %s", uid, m.gang.key, key)
 		}
 	}
@@ -135,9 +136,9 @@ func TestVersionsOfAPod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, now := edit(pods[0], needs(1)), edit(pods[1], needs(1))
 			for _, c := range []struct{ seen, asked *v1.Pod }{{before, now}, {now, before}} {
-				s := newOpen(Defaults{}, Backoff{})
+				s := newOpen(gangspec.Defaults{}, Backoff{})
 				s.ObservePod(c.seen, start)
-				_, _, member := KeyOf(c.asked)
+				_, _, member := gangspec.KeyOf(c.asked)
 				if _, refusal := s.Queue(c.asked); (refusal == "") == member {
 					t.Errorf("seen as %v, asked as %v: let through: %t", c.seen.Labels, c.asked.Labels, refusal == "")
 				}
@@ -159,7 +160,7 @@ func TestVersionsOfAPod(t *testing.T) {
 // TestPlacedForAnotherGang: a member that moves during its cycle gives back the node that its former gang's plan gave
 // it; the gang that it is in now may want it elsewhere.
 func TestPlacedForAnotherGang(t *testing.T) {
-	s := newOpen(Defaults{}, Backoff{})
+	s := newOpen(gangspec.Defaults{}, Backoff{})
 	s.ObservePod(podOf("y1", of("y"), needs(1), on("n")), start)
 	s.ObservePod(podOf("p", of("x"), needs(1)), start)
 	s.ObservePod(podOf("p", of("y"), needs(1)), start)
@@ -178,7 +179,7 @@ func TestRunningPodThatMoves(t *testing.T) {
 		"into another gang": {of("y"), 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newOpen(Defaults{}, Backoff{})
+			s := newOpen(gangspec.Defaults{}, Backoff{})
 			for _, pod := range podsNamed("p", 2, of("x"), needs(2), on("n")) {
 				s.ObservePod(pod, start)
 			}
@@ -186,7 +187,7 @@ func TestRunningPodThatMoves(t *testing.T) {
 			if len(e.Reject)+len(e.Activate) > 0 {
 				t.Errorf("a pod that runs is rejected or activated: %+v", e)
 			}
-			x, y := s.gangs[Key{"a", "x"}], s.gangs[Key{"a", "y"}]
+			x, y := s.gangs[gangspec.Key{Namespace: "a", Name: "x"}], s.gangs[gangspec.Key{Namespace: "a", Name: "y"}]
 			joined := 0
 			if y != nil {
 				joined = y.byState[Bound].N
@@ -200,7 +201,7 @@ func TestRunningPodThatMoves(t *testing.T) {
 
 // TestSucceededPodThatMoves: a pod that ran to success counts where it says, too.
 func TestSucceededPodThatMoves(t *testing.T) {
-	s := newOpen(Defaults{}, Backoff{})
+	s := newOpen(gangspec.Defaults{}, Backoff{})
 	pod := podOf("p", of("x"), needs(1), on("n"), ended(0))
 	s.ObservePod(pod, start)
 	s.Leave(edit(pod, mutely(v1alpha1.GangNameAnnotation)), start)

@@ -7,11 +7,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // footprint notes what runs of a gang.
 func (c *cluster) footprint(name string) {
-	f := c.s.Footprints(Key{"a", name})[0]
+	f := c.s.Footprints(gangspec.Key{Namespace: "a", Name: name})[0]
 	broken := time.Duration(0)
 	if !f.BrokenSince.IsZero() {
 		broken = c.now.Sub(f.BrokenSince)
@@ -21,12 +22,12 @@ func (c *cluster) footprint(name string) {
 
 // grows notes whether a gang grows.
 func (c *cluster) grows(name string) {
-	c.note("it grows: %t", c.s.gangs[Key{"a", name}].grows())
+	c.note("it grows: %t", c.s.gangs[gangspec.Key{Namespace: "a", Name: name}].grows())
 }
 
 // kept notes how many members of a gang are counted off and gone.
 func (c *cluster) kept(name string) {
-	c.note("kept: %d", c.s.Footprints(Key{"a", name})[0].Gone)
+	c.note("kept: %d", c.s.Footprints(gangspec.Key{Namespace: "a", Name: name})[0].Gone)
 }
 
 // growsThenLoses lets gang x wait for an hour for what it grows by, and then lose a member.
@@ -65,7 +66,7 @@ func TestStoriesOfRepair(t *testing.T) {
 				c.footprint("x")
 				c.bring(podsNamed("q", 2, of("x"), needs(3))...)
 				c.footprint("x")
-				c.note("broken: %t", !c.s.Footprints(Key{"a", "x"})[0].BrokenSince.IsZero())
+				c.note("broken: %t", !c.s.Footprints(gangspec.Key{Namespace: "a", Name: "x"})[0].BrokenSince.IsZero())
 			},
 			want: []string{
 				"x: 0 run of min 3, map[] by role, broken for 0s",
@@ -112,9 +113,9 @@ func TestStoriesOfRepair(t *testing.T) {
 		"of a gang whose minimum was raised an hour ago, from when it lost a member": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("x", &PodGroupDescription{Min: 2})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 2})
 				c.bring(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
-				c.describe("x", &PodGroupDescription{Min: 3})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 3})
 				c.bring(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.growsThenLoses()
 			},
@@ -123,7 +124,7 @@ func TestStoriesOfRepair(t *testing.T) {
 		"of a gang whose last stage waits for room, from when it lost a member": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe("x", &PodGroupDescription{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 				c.bring(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"))...)
 				c.bring(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.growsThenLoses()
@@ -134,7 +135,7 @@ func TestStoriesOfRepair(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				c.s.closed = true
-				c.describe("x", &PodGroupDescription{Min: 3})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 3})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"), bindTo("n", time.Second))...)
 				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.do(c.s.Open(c.now))
@@ -147,7 +148,7 @@ func TestStoriesOfRepair(t *testing.T) {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
 				c.s.closed = true
-				c.describe("x", &PodGroupDescription{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 3, Annotations: values{v1alpha1.StagesAnnotation: "2,1"}})
 				c.add(podsNamed("p", 2, labeled(v1alpha1.PodGroupLabel, "x"), bindTo("n", time.Second))...)
 				c.add(podsNamed("q", 1, labeled(v1alpha1.PodGroupLabel, "x"), born(time.Minute))...)
 				c.do(c.s.Open(c.now))
@@ -159,15 +160,15 @@ func TestStoriesOfRepair(t *testing.T) {
 		"until its PodGroup asks for no more than what runs": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("x", &PodGroupDescription{Min: 4})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, of("x"))...)
 				c.remove("p1")
 				c.remove("p2")
 				c.pass(2 * time.Minute)
 				c.footprint("x")
-				c.describe("x", &PodGroupDescription{Min: 4, Annotations: values{minKey: "2"}})
+				c.describe("x", &gangspec.PodGroupDescription{Min: 4, Annotations: values{minKey: "2"}})
 				c.footprint("x")
-				c.note("broken: %t", !c.s.Footprints(Key{"a", "x"})[0].BrokenSince.IsZero())
+				c.note("broken: %t", !c.s.Footprints(gangspec.Key{Namespace: "a", Name: "x"})[0].BrokenSince.IsZero())
 				c.remove("p")
 				c.room["n"] = 2
 				c.add(podsNamed("q", 2, of("x"))...)

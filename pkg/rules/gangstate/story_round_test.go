@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -103,7 +104,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.changed()
 				c.run()
 				c.note("evicts in %s", c.attempts[len(c.attempts)-1].EvictsIn(c.now))
-				e, _ := c.s.Explain(Key{"a", "train"})
+				e, _ := c.s.Explain(gangspec.Key{Namespace: "a", Name: "train"})
 				c.note("tells of it: %t", strings.Contains(e.Message, "evicts no pods"))
 			},
 			want: []string{
@@ -165,9 +166,9 @@ func TestStoriesOfRounds(t *testing.T) {
 		"a gang that asks for less is tried again": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 4})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, labeled(v1alpha1.PodGroupLabel, "train"))...)
-				c.describe("train", &PodGroupDescription{Min: 3})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 3})
 				c.later(time.Second, "min 3 of 4")
 			},
 			want: []string{"min 3 of 4: a/train 1 pending 3 bound"},
@@ -245,7 +246,7 @@ func TestStoriesOfNonStrict(t *testing.T) {
 		"one that holds a part begins afresh where there is room for all": {
 			room: map[string]int{"n1": 1},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 2, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 2, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podOf("big", labeled(v1alpha1.PodGroupLabel, "train"), urgent(1), sized(2)), podOf("small", labeled(v1alpha1.PodGroupLabel, "train")))
 				c.outcome("the small one is in the way of the big one")
 				c.grow("n1", 1)
@@ -316,10 +317,10 @@ func TestStoriesOfNonStrict(t *testing.T) {
 		"a gang that turns Strict gives back what it had accumulated": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 4, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 4, of("train"))...)
 				c.outcome("NonStrict")
-				c.describe("train", &PodGroupDescription{Min: 4})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4})
 				c.outcome("Strict")
 			},
 			want: []string{"NonStrict: a/train 1 pending 3 planned", "Strict: a/train 4 pending"},

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestStoriesOfStages: what a workload makes later starts as a whole, besides what runs.
@@ -106,19 +107,19 @@ func TestStoriesOfStages(t *testing.T) {
 
 func TestReached(t *testing.T) {
 	for _, c := range []struct {
-		stages              Stages
+		stages              gangspec.Stages
 		standing, all, want int
 	}{
 		{stages: nil, standing: 3, all: 5, want: 0},
-		{stages: Stages{2, 3}, standing: 0, all: 3, want: 0},
-		{stages: Stages{2, 3}, standing: 1, all: 5, want: 0},
-		{stages: Stages{2, 3}, standing: 2, all: 2, want: 0},
-		{stages: Stages{2, 3}, standing: 2, all: 3, want: 1},
-		{stages: Stages{2, 3}, standing: 3, all: 3, want: 1},
-		{stages: Stages{2, 3, 9}, standing: 3, all: 4, want: 2},
-		{stages: Stages{2, 3, 4}, standing: 5, all: 9, want: 2},
+		{stages: gangspec.Stages{2, 3}, standing: 0, all: 3, want: 0},
+		{stages: gangspec.Stages{2, 3}, standing: 1, all: 5, want: 0},
+		{stages: gangspec.Stages{2, 3}, standing: 2, all: 2, want: 0},
+		{stages: gangspec.Stages{2, 3}, standing: 2, all: 3, want: 1},
+		{stages: gangspec.Stages{2, 3}, standing: 3, all: 3, want: 1},
+		{stages: gangspec.Stages{2, 3, 9}, standing: 3, all: 4, want: 2},
+		{stages: gangspec.Stages{2, 3, 4}, standing: 5, all: 9, want: 2},
 	} {
-		if got := c.stages.reached(c.standing, c.all); got != c.want {
+		if got := c.stages.Reached(c.standing, c.all); got != c.want {
 			t.Errorf("%v, %d of %d standing: got stage %d, want %d", c.stages, c.standing, c.all, got, c.want)
 		}
 	}
@@ -128,13 +129,13 @@ func TestParseStages(t *testing.T) {
 	for _, c := range []struct {
 		min   int32
 		value string
-		want  Stages
+		want  gangspec.Stages
 		bad   bool
 	}{
-		{min: 3, value: "2,1", want: Stages{2, 3}},
-		{min: 3, value: " 1, 1 ,1", want: Stages{1, 2, 3}},
-		{min: 3, value: "2,4", want: Stages{2, 3}},
-		{min: 3, value: "2,1,5", want: Stages{2, 3}},
+		{min: 3, value: "2,1", want: gangspec.Stages{2, 3}},
+		{min: 3, value: " 1, 1 ,1", want: gangspec.Stages{1, 2, 3}},
+		{min: 3, value: "2,4", want: gangspec.Stages{2, 3}},
+		{min: 3, value: "2,1,5", want: gangspec.Stages{2, 3}},
 		{min: 3, value: "3"},
 		{min: 3, value: "4,2"},
 		{min: 0, value: "4,2"},
@@ -146,7 +147,7 @@ func TestParseStages(t *testing.T) {
 		{min: 3, value: "2;1", bad: true},
 		{min: 3, value: "100000,99999999999999999999", bad: true},
 	} {
-		spec, problems := Parse(Key{"a", "x"}, &PodGroupDescription{Min: c.min, Annotations: values{v1alpha1.StagesAnnotation: c.value}}, nil, Defaults{})
+		spec, problems := gangspec.Parse(gangspec.Key{Namespace: "a", Name: "x"}, &gangspec.PodGroupDescription{Min: c.min, Annotations: values{v1alpha1.StagesAnnotation: c.value}}, nil, gangspec.Defaults{})
 		if !slices.Equal(spec.Stages, c.want) || (len(problems) > 0) != c.bad {
 			t.Errorf("%q: got %v and %v, want %v, bad: %t", c.value, spec.Stages, problems, c.want, c.bad)
 		}

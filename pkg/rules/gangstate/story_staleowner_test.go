@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // byJob puts a pod in the gang of its Job train, by the UID of that.
@@ -25,13 +26,13 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		"a Job that is made again with more pods starts whole, or not at all": {
 			room: map[string]int{"n": 5},
 			play: func(c *cluster) {
-				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2, Owner: "first"})
 				c.add(podsNamed("old", 2, byJob("first"))...)
 				c.outcome("the first runs")
 				c.add(podsNamed("new", 4, byJob("second"))...)
 				c.outcome("the second came")
 				c.why(gang)
-				c.describe(gang, &PodGroupDescription{Min: 4, Owner: "second"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 4, Owner: "second"})
 				c.outcome("the PodGroup is of the second")
 				c.why(gang)
 				c.remove("old")
@@ -49,12 +50,12 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		"what succeeded for a Job that is gone does not count for the next": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe(gang, &PodGroupDescription{Min: 4, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 4, Owner: "first"})
 				c.add(podsNamed("done", 2, byJob("first"))...)
 				c.bring(podsNamed("old", 2, byJob("first"))...)
 				c.finish("done")
 				c.now = c.now.Add(time.Minute)
-				c.describe(gang, &PodGroupDescription{Min: 4, Owner: "second"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 4, Owner: "second"})
 				c.add(podsNamed("new", 2, byJob("second"), born(time.Minute))...)
 				c.outcome("two of four came")
 				c.why(gang)
@@ -67,7 +68,7 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		"whoever names the PodGroup is in it, whatever made them": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2, Owner: "first"})
 				c.add(podOf("one", byJob("first")), podOf("two", labeled(v1alpha1.PodGroupLabel, gang)))
 				c.outcome("both came")
 			},
@@ -75,10 +76,10 @@ func TestStoriesOfNamesakes(t *testing.T) {
 		},
 		"without pods the minimum is not known": {
 			play: func(c *cluster) {
-				c.describe(gang, &PodGroupDescription{Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Owner: "first"})
 				c.bring(podsNamed("p", 2, byJob("first"))...)
 				c.why(gang)
-				c.describe(gang, &PodGroupDescription{Min: 3, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 3, Owner: "first"})
 				c.run()
 				c.why(gang)
 			},
@@ -95,7 +96,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 	const gang = "job.train"
 	job := byJob("first")
 	begins := func(c *cluster) {
-		c.describe(gang, &PodGroupDescription{Min: 4, Owner: "first"})
+		c.describe(gang, &gangspec.PodGroupDescription{Min: 4, Owner: "first"})
 		c.add(podsNamed("a", 2, job)...)
 		c.bring(podsNamed("b", 2, job)...)
 		c.finish("a")
@@ -114,7 +115,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				collect(c)
 				c.pass(time.Hour)
 				c.grows(gang)
-				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2, Owner: "first"})
 				c.footprint(gang)
 				c.grow("n", -3)
 				c.remove("b")
@@ -132,7 +133,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				begins(c)
-				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2, Owner: "first"})
 				collect(c)
 				c.footprint(gang)
 			},
@@ -142,7 +143,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				begins(c)
-				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2, Owner: "first"})
 				c.remove("b1")
 				collect(c)
 				c.grows(gang)
@@ -158,7 +159,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				c.grow("n", -4)
 				c.remove("b1")
 				c.grows(gang)
-				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2, Owner: "first"})
 				c.footprint(gang)
 			},
 			want: []string{"it grows: false", "job.train: 1 run of min 2, map[] by role, broken for 0s"},
@@ -166,7 +167,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 		"the PodGroup is made for the Job when they are gone": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe(gang, &PodGroupDescription{Min: 4})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, job)...)
 				c.bring(podsNamed("b", 2, job)...)
 				c.finish("a")
@@ -174,7 +175,7 @@ func TestStoriesOfCollectedPods(t *testing.T) {
 				collect(c)
 				c.footprint(gang)
 				c.kept(gang)
-				c.describe(gang, &PodGroupDescription{Min: 2, Owner: "first"})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2, Owner: "first"})
 				c.footprint(gang)
 				c.kept(gang)
 			},

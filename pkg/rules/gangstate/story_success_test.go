@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // obey deletes pods whose processes end with exit code 0 then: kubelet writes phase Succeeded, and the objects go.
@@ -52,7 +53,7 @@ func TestRanToSuccess(t *testing.T) {
 		"with the group of its leader":    {podOf("p", set, byGroup("1"), ended(0), dying), false},
 		"it is of a Job, and was deleted": {podOf("p", job, ended(0)), true},
 	} {
-		if got := RanToSuccess(c.pod); got != c.want {
+		if got := gangspec.RanToSuccess(c.pod); got != c.want {
 			t.Errorf("%s: it ran to success: %t, want %t", sentence, got, c.want)
 		}
 	}
@@ -67,7 +68,7 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 		"StatefulSet: its pods are evicted one by one": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, ofSet)...)
 				c.grow("n", -2)
 				c.obey("p1")
@@ -81,7 +82,7 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 		"Job: it makes no other pod": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, ofJob("job"), tracked)...)
 				c.obey("p1")
 				c.footprint("set")
@@ -91,7 +92,7 @@ func TestStoriesOfDeletedPods(t *testing.T) {
 		"one that ran to success is deleted later, and its object stays for a while": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.bring(podsNamed("p", 4, ofSet)...)
 				done := edit(c.pods["p1"], ended(0))
 				c.finish("p1")

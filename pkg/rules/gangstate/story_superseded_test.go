@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // byGroup puts a pod in group 0 of the LeaderWorkerSet serve.
@@ -20,7 +21,9 @@ func byGroup(index string) func(*v1.Pod) {
 
 // inAttempt makes a pod one of an attempt of a JobSet.
 func inAttempt(attempt string) func(*v1.Pod) {
-	return func(p *v1.Pod) { p.Labels[v1alpha1.JobSetUIDLabel], p.Labels[jobSetAttempt] = "uid", attempt }
+	return func(p *v1.Pod) {
+		p.Labels[v1alpha1.JobSetUIDLabel], p.Labels[gangspec.JobSetAttemptLabel] = "uid", attempt
+	}
 }
 
 // bySet puts such a pod in the gang set.
@@ -39,7 +42,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"the first Job of the next attempt comes before the pods of the others are deleted": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.add(podsNamed("b", 2, bySet("0"))...)
 				c.outcome("runs")
@@ -68,7 +71,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
 				c.s.closed = true
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.add(podsNamed("c", 2, bySet("1"), born(time.Minute))...)
 				c.add(podsNamed("b", 2, bySet("0"), bindTo("n", time.Second))...)
 				c.do(c.s.Open(c.now))
@@ -82,7 +85,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"pods of the last attempt that wait, or have held a node, are not placed with the next": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4, Annotations: values{modeKey: "NonStrict"}})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4, Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("a", 4, bySet("0"))...)
 				c.outcome("does not fit")
 				c.add(podsNamed("b", 3, bySet("1"), born(time.Minute))...)
@@ -100,7 +103,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"members that succeeded in the last attempt do not count in the next": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.bring(podsNamed("b", 2, bySet("0"))...)
 				c.now = c.now.Add(time.Second)
@@ -115,11 +118,11 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"a label that is edited by mistake, and edited back": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 2})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 2})
 				c.bring(podsNamed("a", 2, bySet("0"))...)
-				c.change("a1", labeled(jobSetAttempt, "9"))
+				c.change("a1", labeled(gangspec.JobSetAttemptLabel, "9"))
 				c.look("edited")
-				c.change("a1", labeled(jobSetAttempt, "0"))
+				c.change("a1", labeled(gangspec.JobSetAttemptLabel, "0"))
 				c.add(podOf("b", bySet("0")))
 				c.outcome("edited back")
 			},
@@ -128,7 +131,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 		"JobSets that use one PodGroup": {
 			room: map[string]int{"n": 4},
 			play: func(c *cluster) {
-				c.describe("set", &PodGroupDescription{Min: 4})
+				c.describe("set", &gangspec.PodGroupDescription{Min: 4})
 				c.add(podsNamed("a", 2, bySet("0"))...)
 				c.add(podsNamed("b", 2, bySet("3"), labeled(v1alpha1.JobSetUIDLabel, "other"))...)
 				c.outcome("both came")
@@ -141,7 +144,7 @@ func TestStoriesOfAttempts(t *testing.T) {
 func TestStoriesOfLeaders(t *testing.T) {
 	const gang = "lws.serve.0"
 	runs := func(c *cluster) {
-		c.describe(gang, &PodGroupDescription{Min: 4})
+		c.describe(gang, &gangspec.PodGroupDescription{Min: 4})
 		c.add(podOf("l", byGroup("0")), podOf("w1", byGroup("1")), podOf("w2", byGroup("2")), podOf("w3", byGroup("3")))
 		c.outcome("runs")
 	}
@@ -183,7 +186,7 @@ func TestStoriesOfLeaders(t *testing.T) {
 		"API servers whose clocks differ": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {
-				c.describe(gang, &PodGroupDescription{Min: 2})
+				c.describe(gang, &gangspec.PodGroupDescription{Min: 2})
 				c.add(podOf("w", byGroup("1")), podOf("l", byGroup("0"), born(2*time.Second)))
 				c.outcome("the worker seems to be older")
 			},
@@ -194,9 +197,9 @@ func TestStoriesOfLeaders(t *testing.T) {
 
 // checkSuperseded checks that a member is superseded if another one of its gang shows it.
 func checkSuperseded(g *gang, fail func(string, ...any)) {
-	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[jobSetAttempt]); return n }
+	attempt := func(m *member) int { n, _ := strconv.Atoi(m.pod.Labels[gangspec.JobSetAttemptLabel]); return n }
 	for uid, m := range g.members {
-		if m.replaced != g.incarnation.replaces(originOf(m.pod)) {
+		if m.replaced != g.incarnation.replaces(gangspec.OriginOf(m.pod)) {
 			fail("pod %s is replaced: %t", uid, m.replaced)
 		}
 		for _, other := range g.members {

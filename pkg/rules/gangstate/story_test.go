@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // story is what happens in a cluster, and what its log has then. Whatever happens, the watch checks
@@ -50,8 +52,8 @@ func checkNothingLeft(t testing.TB, w *watch, now time.Time) {
 		w.after(s.ForgetSucceeded(podOf(string(id)), now), nil)
 	}
 	for _, key := range s.keys() {
-		w.after(s.Describe(Community, key, nil, now), nil)
-		w.after(s.Describe(Native, key, nil, now), nil)
+		w.after(s.Describe(gangspec.Community, key, nil, now), nil)
+		w.after(s.Describe(gangspec.Native, key, nil, now), nil)
 	}
 	if n := len(s.gangs) + len(s.members) + len(s.naming) + len(s.timed) + len(s.succeeded); n > 0 {
 		t.Errorf("%d things are left of nothing: %+v", n, s)
@@ -240,11 +242,11 @@ func TestStoriesOfRelease(t *testing.T) {
 }
 
 // keys lists the gangs, sorted.
-func (s *Gangs) keys() []Key {
-	keys := make([]Key, 0, len(s.gangs))
+func (s *Gangs) keys() []gangspec.Key {
+	keys := make([]gangspec.Key, 0, len(s.gangs))
 	for key := range s.gangs {
 		keys = append(keys, key)
 	}
-	slices.SortFunc(keys, compareKeys)
+	slices.SortFunc(keys, gangspec.CompareKeys)
 	return keys
 }

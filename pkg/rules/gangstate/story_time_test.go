@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // marked counts the pods that carry the timeout annotation.
@@ -173,7 +174,7 @@ func TestStoriesOfPolicies(t *testing.T) {
 	tellStories(t, map[string]story{
 		"once-satisfied: when all its pods are gone it is a gang again": {
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 3})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 3})
 				c.bring(podsNamed("p", 3, of("train"))...)
 				c.remove("p")
 				c.add(podsNamed("q", 2, of("train"))...)

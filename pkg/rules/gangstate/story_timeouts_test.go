@@ -3,6 +3,8 @@ package gangstate
 import (
 	"testing"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // TestStoriesOfClocks: the wait time of an annotation is final, that of a PodGroup's field is for a
@@ -13,7 +15,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"what a NonStrict gang holds it gives back after a round, and takes again": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
 				c.add(podsNamed("p", 4, of("train"))...)
 				c.outcome("room for three")
 				c.pass(4 * time.Second)
@@ -36,7 +38,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"with both, rounds end and the wait time runs on": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict", waitKey: "20s"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict", waitKey: "20s"}})
 				c.bring(podsNamed("p", 4, of("train"))...)
 				c.pass(19 * time.Second)
 				c.note("%d marked", c.marked())
@@ -48,7 +50,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"0 is no time, and nothing to tell of": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(0)})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4, RoundSeconds: seconds(0)})
 				c.bring(podsNamed("p", 4, of("train"))...)
 				c.pass(time.Hour)
 				c.note("%d marked", c.marked())
@@ -102,7 +104,7 @@ func TestStoriesOfClocks(t *testing.T) {
 		"nor does that of a round": {
 			room: map[string]int{"n": 3},
 			play: func(c *cluster) {
-				c.describe("train", &PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
+				c.describe("train", &gangspec.PodGroupDescription{Min: 4, RoundSeconds: seconds(5), Annotations: values{modeKey: "NonStrict"}})
 				c.turns.elsewhere.making = map[string]bool{"a/train": true}
 				c.bring(podsNamed("p", 4, of("train"))...)
 				c.later(time.Minute, "a minute later")

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // BenchmarkSuccesses: what it costs that a member of a large gang succeeds, and that its object is deleted.
@@ -12,7 +14,7 @@ func BenchmarkSuccesses(b *testing.B) {
 		b.Run(strconv.Itoa(members), func(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
-				s := newOpen(Defaults{WaitTime: time.Minute}, Backoff{})
+				s := newOpen(gangspec.Defaults{WaitTime: time.Minute}, Backoff{})
 				pods := make([]*podT, members)
 				for i := range pods {
 					pods[i] = podOf("p-"+strconv.Itoa(i), of("x"), owned("job"), bindTo("n", time.Second))

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
@@ -19,7 +20,7 @@ import (
 
 // TextUndefined is for a gang whose PodGroup gives it no minimum; madeFor is the owner for which that was made, empty
 // if a user made it.
-func TextUndefined(key Key, madeFor types.UID) string {
+func TextUndefined(key gangspec.Key, madeFor types.UID) string {
 	if madeFor != "" {
 		return fmt.Sprintf("gang %q has no minimum: lockstep-controller writes it when the owner has pods and is not suspended; if it has, see whether lockstep-controller runs", key)
 	}
@@ -28,18 +29,18 @@ func TextUndefined(key Key, madeFor types.UID) string {
 
 // textStaleOwner is for members whose owner has only its name in common with the one for which the gang's PodGroup was
 // made.
-func textStaleOwner(key Key, pods int) string {
+func textStaleOwner(key gangspec.Key, pods int) string {
 	return fmt.Sprintf("gang %q: %d members are of another owner than its PodGroup, which lockstep-controller brings up to date: see whether that runs", key, pods)
 }
 
 // TextRefused is for a gang whose PodGroup asks for what is not supported.
-func TextRefused(key Key, why string) string {
+func TextRefused(key gangspec.Key, why string) string {
 	return fmt.Sprintf("gang %q is not scheduled: %s", key, why)
 }
 
 // TextIncomplete is for a gang that has fewer members than its minimum, which may be that of a stage:
 // [TextStage]. aside lists, each with a number, pods that do not count as members for now.
-func TextIncomplete(key Key, have, minimum int, stage string, aside ...string) string {
+func TextIncomplete(key gangspec.Key, have, minimum int, stage string, aside ...string) string {
 	text := fmt.Sprintf("gang %q has %d of %d members%s", key, have, minimum, stage)
 	if len(aside) > 0 {
 		text += " (and " + strings.Join(aside, "; ") + ")"
@@ -48,7 +49,7 @@ func TextIncomplete(key Key, have, minimum int, stage string, aside ...string) s
 }
 
 // TextLacks is for a gang that has enough members, but too few of some roles: missing is how many.
-func TextLacks(key Key, missing map[string]int) string {
+func TextLacks(key gangspec.Key, missing map[string]int) string {
 	const most = 8
 	roles := slices.Sorted(maps.Keys(missing))
 	parts := make([]string, 0, most)
@@ -64,7 +65,7 @@ func TextLacks(key Key, missing map[string]int) string {
 
 // TextAwaiting is for a gang that has all members that it needs, while nothing is known of where
 // they could go.
-func TextAwaiting(key Key, minimum int) string {
+func TextAwaiting(key gangspec.Key, minimum int) string {
 	return fmt.Sprintf("gang %q has its minimum of %d members and waits for nodes", key, minimum)
 }
 
@@ -76,22 +77,22 @@ func TextDefaultScheduler(n int) string {
 }
 
 // textAwaitsGang is for a gang that starts with one that is not there, or does not name it.
-func textAwaitsGang(key, other Key) string {
+func textAwaitsGang(key, other gangspec.Key) string {
 	return fmt.Sprintf("gang %q waits for gang %q, listed in its groups annotation", key, other)
 }
 
 // textTooMany is for a gang that would start with another one if there were not too many of them.
-func textTooMany(key, other Key) string {
+func textTooMany(key, other gangspec.Key) string {
 	return fmt.Sprintf("gang %q waits for gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, keys.MaxGroups)
 }
 
 // textAwaitsGroup is for a gang that starts with one that lacks members.
-func textAwaitsGroup(key Key, lacks string) string {
+func textAwaitsGroup(key gangspec.Key, lacks string) string {
 	return fmt.Sprintf("gang %q waits for its group: %s", key, lacks)
 }
 
 // textNoNodes is for a gang that was to be placed while there are no nodes at all.
-func textNoNodes(key Key, minimum int) string {
+func textNoNodes(key gangspec.Key, minimum int) string {
 	return fmt.Sprintf("gang %q: 0 of %d members fit: the cluster has no nodes", key, minimum)
 }
 

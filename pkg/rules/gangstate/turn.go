@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -64,7 +65,7 @@ func (s *Gangs) GiveBack(group string, now time.Time) Effects {
 // groupOf returns a group by its name; nil if there is no such group.
 func (s *Gangs) groupOf(group string) *group {
 	namespace, name, _ := strings.Cut(group, "/") // annotations may name a gang as no object could be named
-	key := Key{Namespace: namespace, Name: name}
+	key := gangspec.Key{Namespace: namespace, Name: name}
 	if g := s.gangs[key]; g != nil && g.group.key() == key {
 		return g.group
 	}

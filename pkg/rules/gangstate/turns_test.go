@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -36,7 +37,7 @@ func (q *queue) come() {
 
 // end ends what runs of some gang.
 func (q *queue) end() {
-	var running []Key
+	var running []gangspec.Key
 	for _, key := range q.s.keys() {
 		if q.s.gangs[key].hasStarted() {
 			running = append(running, key)

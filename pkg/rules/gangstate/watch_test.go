@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // watch looks over the shoulder of a Gangs: it does what a caller has to do with the effects, as
@@ -26,7 +27,7 @@ type watch struct {
 	// queue was asked to look at them meanwhile.
 	cycling map[types.UID]bool
 	before  map[types.UID]State
-	ran     map[Key]bool // gangs that ran before
+	ran     map[gangspec.Key]bool // gangs that ran before
 	// reserving are between Reserve and Permit. Their groups are settled when they
 	// come to Permit.
 	reserving map[types.UID]bool
@@ -69,7 +70,7 @@ func (w *watch) checkAttempt(a *Attempt) {
 	for _, need := range a.Gangs {
 		roles := map[string]int{}
 		for _, pod := range need.Pending {
-			roles[roleOf(pod)]++
+			roles[gangspec.RoleOf(pod)]++
 		}
 		if need.Min > len(need.Pending) {
 			w.fail("gang %s is tried for %d members with %d", need.Key, need.Min, len(need.Pending))
@@ -117,7 +118,7 @@ func (w *watch) after(e Effects, accepted map[types.UID]string) {
 	w.checkActivations(e)
 	w.checkHolds()
 	checkState(w.s, w.reserving, w.fail)
-	w.before, w.ran = map[types.UID]State{}, map[Key]bool{}
+	w.before, w.ran = map[types.UID]State{}, map[gangspec.Key]bool{}
 	for uid, m := range w.s.members {
 		w.before[uid] = m.state
 	}
@@ -164,9 +165,9 @@ func runs(g *gang, fresh map[types.UID]bool) bool {
 		}
 	}
 	switch {
-	case g.spec.Min == 0 || g.spec.Policy == OnlyWaiting:
+	case g.spec.Min == 0 || g.spec.Policy == gangspec.OnlyWaiting:
 		return false
-	case g.spec.Policy == WaitingAndRunning:
+	case g.spec.Policy == gangspec.WaitingAndRunning:
 		return running+done >= g.spec.Min
 	default:
 		return g.begin == started && running > 0 || done >= g.spec.Min
@@ -180,12 +181,12 @@ func staysBound(g *gang, m *member) bool {
 
 // stays reports whether a member is not being deleted, and will not be.
 func stays(g *gang, m *member) bool {
-	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !g.incarnation.supersedes(originOf(m.pod))
+	return m.pod.DeletionTimestamp == nil && !ofAnother(g, m.pod) && !g.incarnation.supersedes(gangspec.OriginOf(m.pod))
 }
 
 // ofAnother reports whether the PodGroup is of another owner than a pod that is in the gang of its owner.
 func ofAnother(g *gang, pod *v1.Pod) bool {
-	object := cmp.Or(g.objects[Community], g.objects[Native])
+	object := cmp.Or(g.objects[gangspec.Community], g.objects[gangspec.Native])
 	named := pod.Annotations[v1alpha1.GangNameAnnotation] != "" || pod.Labels[v1alpha1.PodGroupLabel] != "" || pod.Labels[v1alpha1.PodGroupNameLabel] != ""
 	return object != nil && object.Owner != "" && !named && pod.Annotations[v1alpha1.GangAnnotation] != "" && pod.OwnerReferences[0].UID != object.Owner
 }
@@ -194,7 +195,7 @@ func ofAnother(g *gang, pod *v1.Pod) bool {
 func recount(i *incarnation) Count {
 	var t Count
 	for _, f := range i.finished {
-		if i.includes(f.controller, f.ended) {
+		if i.includes(f.origin.Controller, f.ended) {
 			t.add(1, f.role)
 		}
 	}
@@ -210,7 +211,7 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 	total, byRole := 0, map[string]int{}
 	for uid, m := range g.members {
 		counts := m.state == Held || fresh[uid]
-		if g.spec.Policy != OnlyWaiting {
+		if g.spec.Policy != gangspec.OnlyWaiting {
 			counts = counts || m.state == Released || staysBound(g, m)
 		}
 		if counts {
@@ -218,7 +219,7 @@ func holds(g *gang, fresh map[types.UID]bool) bool {
 			byRole[m.role()]++
 		}
 	}
-	if g.spec.Policy != OnlyWaiting {
+	if g.spec.Policy != gangspec.OnlyWaiting {
 		done := recount(&g.incarnation)
 		total += done.N
 		for role, n := range done.Roles {
@@ -312,7 +313,7 @@ func (w *watch) checkHolds() {
 
 // checkState checks the state against a plain recount.
 func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any)) {
-	members, naming, groups := 0, map[Key]map[Key]bool{}, map[*group]bool{}
+	members, naming, groups := 0, map[gangspec.Key]map[gangspec.Key]bool{}, map[*group]bool{}
 	for key, g := range s.gangs {
 		members += len(g.members)
 		if !slices.Contains(g.group.gangs, g) {
@@ -321,7 +322,7 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 		groups[g.group] = true
 		for _, other := range g.spec.Groups {
 			if naming[other] == nil {
-				naming[other] = map[Key]bool{}
+				naming[other] = map[gangspec.Key]bool{}
 			}
 			naming[other][key] = true
 		}
@@ -360,14 +361,14 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if s.members[uid] != m || m.gang != g || m.uid() != uid {
 			fail("pod %s is not the member it is taken for", uid)
 		}
-		if describesGang(m.pod) {
+		if gangspec.DescribesGang(m.pod) {
 			describers++
 		}
 		if m.state == Bound && !staysBound(g, m) {
 			continue
 		}
 		byState[m.state].add(1, m.role())
-		free := !m.expired && stays(g, m) && !IsAside(m.pod) && len(m.losing) == 0
+		free := !m.expired && stays(g, m) && !gangspec.IsAside(m.pod) && len(m.losing) == 0
 		if free && (m.state == Pending || m.state == Returning) {
 			coming.add(1, m.role())
 			if m.state == Returning {
@@ -405,7 +406,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 	for _, m := range g.members {
 		if stays(g, m) {
 			unfinished++
-			controllers[originOf(m.pod).controller]++
+			controllers[gangspec.OriginOf(m.pod).Controller]++
 		}
 	}
 	gone, idle := 0, 0

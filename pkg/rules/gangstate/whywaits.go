@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Explanation is why the pending members of a gang wait. Reason is one of the API's reasons, or
 // empty if there is nothing to explain. The message changes only when the facts do.
 type Explanation struct {
-	Gang            Key
+	Gang            gangspec.Key
 	Reason, Message string
 	// Topology is the label key of the required topology, if that alone keeps the gang waiting: no domain of it has room
 	// for the gang, and several together do. Empty otherwise.
@@ -32,7 +33,7 @@ type Explanation struct {
 	// Created is when the gang came to be.
 	Created time.Time
 	// Object refers to the PodGroup that describes it, if one does.
-	Object Ref
+	Object gangspec.Ref
 }
 
 // longestEnd is how long after their grace period pods that are being deleted may take to be gone. Those that take
@@ -40,7 +41,7 @@ type Explanation struct {
 const longestEnd = 30 * time.Second
 
 // Explain returns why a gang waits. ok is false if the gang is not known.
-func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
+func (s *Gangs) Explain(key gangspec.Key) (e Explanation, ok bool) {
 	g := s.gangs[key]
 	if g == nil {
 		return Explanation{}, false
@@ -51,7 +52,7 @@ func (s *Gangs) Explain(key Key) (e Explanation, ok bool) {
 		return e, true // it is being deleted, and its PodGroup went first
 	}
 	stale := func(m *member) bool {
-		return m.state == Pending && !m.dying() && m.replaced && g.incarnation.hasStaleOwner(originOf(m.pod))
+		return m.state == Pending && !m.dying() && m.replaced && g.incarnation.hasStaleOwner(gangspec.OriginOf(m.pod))
 	}
 	if newer := g.sorted(stale); len(newer) > 0 {
 		e.Pending, e.Reason, e.Message = podsOf(newer), v1alpha1.ReasonGangUndefined, textStaleOwner(key, len(newer))
@@ -133,9 +134,9 @@ func (g *gang) undefined() string {
 		return TextRefused(g.key, g.spec.Refused)
 	case g.object() != nil:
 		return TextUndefined(g.key, g.madeFor())
-	case g.source() == FromAnnotation:
+	case g.source() == gangspec.FromAnnotation:
 		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
-	case g.source() == FromOwner:
+	case g.source() == gangspec.FromOwner:
 		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist, which lockstep-controller makes: see whether that runs", g.key)
 	default:
 		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist", g.key)
@@ -143,10 +144,10 @@ func (g *gang) undefined() string {
 }
 
 // source returns the way by which its members joined; of several, the first in order.
-func (g *gang) source() Source {
-	source := FromOwner
+func (g *gang) source() gangspec.Source {
+	source := gangspec.FromOwner
 	for _, m := range g.members {
-		source = min(source, sourceOf(m.pod))
+		source = min(source, gangspec.SourceOf(m.pod))
 	}
 	return source
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 func names(pods []*v1.Pod) []string {
@@ -36,7 +37,7 @@ func TestExplain(t *testing.T) {
 		Age             time.Duration
 	}
 	ask := func(s *Gangs) explanation {
-		e, ok := s.Explain(Key{"a", "train"})
+		e, ok := s.Explain(gangspec.Key{Namespace: "a", Name: "train"})
 		got := explanation{Known: ok, Object: e.Object.UID, Reason: e.Reason, Message: e.Message, Pending: names(e.Pending)}
 		if ok {
 			got.Age = start.Sub(e.Created)
@@ -58,7 +59,7 @@ func TestExplain(t *testing.T) {
 		"a gang as old as its PodGroup, which is there": {
 			play: func(c *cluster) {
 				c.add(podOf("p1", of("train"), aged(time.Hour)))
-				c.describe("train", &PodGroupDescription{UID: "u", Min: 2})
+				c.describe("train", &gangspec.PodGroupDescription{UID: "u", Min: 2})
 			},
 			want: explanation{Known: true, Object: "u", Reason: "GangIncomplete", Message: `gang "a/train" has 1 of 2 members`, Pending: []string{"p1"}},
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
@@ -100,7 +101,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f Facts) bool {
 		return current.Reason == want.Reason || (current.Reason == v1alpha1.ReasonTimedOut && f.expired)
 	case v1alpha1.ReasonMinimumBound:
 		// Under only-waiting, bound members do not explain why others wait.
-		return f.Spec.Policy == gangstate.OnlyWaiting && f.waiting > 0
+		return f.Spec.Policy == gangspec.OnlyWaiting && f.waiting > 0
 	default:
 		return current.Reason == want.Reason
 	}
@@ -120,5 +121,5 @@ func isOurs(pg *coscheduling.PodGroup, current *metav1.Condition) bool {
 func wrote(managers []metav1.ManagedFieldsEntry, conditionType string) (ours, known bool) {
 	writers := objectstate.Writers(managers,
 		fieldpath.MakePathOrDie("status", "conditions", fieldpath.KeyByFields("type", conditionType), "message"))
-	return slices.Contains(writers, gangstate.LockstepController), len(writers) > 0
+	return slices.Contains(writers, gangspec.LockstepController), len(writers) > 0
 }

@@ -12,7 +12,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 func condition(status metav1.ConditionStatus, reason, message string) *metav1.Condition {
@@ -66,16 +66,16 @@ func TestCondition(t *testing.T) {
 		"a claim of a member is not made yet":              {nil, "", pods("waiting", "claimless"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 without ResourceClaims from their template)")},
 		"a gate keeps a member back":                       {nil, "", pods("waiting", "gated"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with scheduling gates)")},
 		"a member asks for what no pod can have":           {nil, "", pods("waiting", "impossible"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 with impossible requests: pod train-1: spec.containers[0].resources.requests[cpu] is 1e18: want at most 1T)")},
-		"a member failed":                                  {bound, gangstate.LockstepController, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
-		"a kubelet refused one":                            {bound, gangstate.LockstepController, pods("running", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu))")},
-		"one failed, and two were refused":                 {bound, gangstate.LockstepController, pods("running", "failed", "turned away", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed; 2 refused: pod train-3: Refused by the kubelet of node: OutOfcpu (no cpu))")},
-		"one was refused, and another is there":            {one, gangstate.LockstepController, pods("running", "turned away", "running"), bound},
-		"complete":                                         {one, gangstate.LockstepController, pods("waiting", "waiting"), awaiting},
+		"a member failed":                                  {bound, gangspec.LockstepController, pods("running", "failed"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed)")},
+		"a kubelet refused one":                            {bound, gangspec.LockstepController, pods("running", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 refused: pod train-1: Refused by the kubelet of node: OutOfcpu (no cpu))")},
+		"one failed, and two were refused":                 {bound, gangspec.LockstepController, pods("running", "failed", "turned away", "turned away"), condition("False", v1alpha1.ReasonGangIncomplete, one.Message+" (and 1 failed; 2 refused: pod train-3: Refused by the kubelet of node: OutOfcpu (no cpu))")},
+		"one was refused, and another is there":            {one, gangspec.LockstepController, pods("running", "turned away", "running"), bound},
+		"complete":                                         {one, gangspec.LockstepController, pods("waiting", "waiting"), awaiting},
 		"complete, and nothing was said":                   {nil, "", pods("waiting", "waiting"), awaiting},
 		"another scheduler has them":                       {nil, "", with(pods("waiting", "waiting"), func(_ int, p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), left},
 		"the scheduler's explanation stands":               {short, scheduler, pods("refused", "refused"), short},
 		"also where managers are unknown":                  {short, "", pods("refused", "refused"), short},
-		"and is there again once all are seen":             {one, gangstate.LockstepController, tried, short},
+		"and is there again once all are seen":             {one, gangspec.LockstepController, tried, short},
 		"not against facts":                                {short, scheduler, pods("refused"), one},
 		"and it is over when they are bound":               {short, scheduler, pods("bound", "bound"), bound},
 		"timed out members are no news":                    {timedOut, scheduler, pods("expired", "expired"), timedOut},
@@ -88,12 +88,12 @@ func TestCondition(t *testing.T) {
 		"not when the first of the next is there":          {evicted, scheduler, ending(pods("running", "waiting")), awaiting},
 		"nor when all are":                                 {evicted, scheduler, pods("waiting", "waiting"), awaiting},
 		"nor where they run on":                            {evicted, scheduler, pods("running", "running"), bound},
-		"bound":                                            {awaiting, gangstate.LockstepController, pods("bound", "bound"), bound},
-		"bound and more":                                   {bound, gangstate.LockstepController, pods("bound", "running", "waiting"), bound},
-		"succeeded":                                        {bound, gangstate.LockstepController, pods("succeeded", "succeeded"), bound},
-		"a part is lost":                                   {bound, gangstate.LockstepController, pods("running"), one},
-		"its successor waits":                              {one, gangstate.LockstepController, pods("running", "waiting"), awaiting},
-		"its successor finds no room":                      {awaiting, gangstate.LockstepController, noRoom, short},
+		"bound":                                            {awaiting, gangspec.LockstepController, pods("bound", "bound"), bound},
+		"bound and more":                                   {bound, gangspec.LockstepController, pods("bound", "running", "waiting"), bound},
+		"succeeded":                                        {bound, gangspec.LockstepController, pods("succeeded", "succeeded"), bound},
+		"a part is lost":                                   {bound, gangspec.LockstepController, pods("running"), one},
+		"its successor waits":                              {one, gangspec.LockstepController, pods("running", "waiting"), awaiting},
+		"its successor finds no room":                      {awaiting, gangspec.LockstepController, noRoom, short},
 		"what is bound is no answer to a batch that waits": {short, scheduler, onlyWaiting(pods("running", "running", "refused", "refused")), short},
 		"until it is bound":                                {short, scheduler, onlyWaiting(pods("running", "running", "bound", "bound")), bound},
 	} {
@@ -134,7 +134,7 @@ func TestConditionWithoutMinimum(t *testing.T) {
 // For a PodGroup that lockstep-controller made, users are not asked to set what is not theirs.
 func TestConditionOfSuspendedOwner(t *testing.T) {
 	pg := group(0, "")
-	pg.Labels = map[string]string{gangstate.ManagedByLabel: gangstate.LockstepController}
+	pg.Labels = map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController}
 	pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "u", Controller: new(true)}}
 	if got := statusAfter(pg, nil).Conditions; len(got) != 1 || !strings.Contains(got[0].Message, "lockstep-controller writes it") {
 		t.Errorf("conditions %v, want one that names lockstep-controller", got)

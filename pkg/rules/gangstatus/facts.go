@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
@@ -15,7 +16,7 @@ import (
 type Facts struct {
 	gangstate.Facts
 
-	Key gangstate.Key
+	Key gangspec.Key
 	// madeFor is the owner for which lockstep-controller made the PodGroup; empty where it did not.
 	madeFor types.UID
 	// unfinished are the pods that have not ended; waiting are those of them without a node, and staying those that are
@@ -38,7 +39,7 @@ type Facts struct {
 
 // Observe returns the facts of a gang, by its PodGroup, nil for none, and its pods. history has the pods that were seen
 // before, and is updated with these.
-func Observe(key gangstate.Key, object *gangstate.PodGroupDescription, pods []*v1.Pod, history *gangstate.History) Facts {
+func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.Pod, history *gangstate.History) Facts {
 	f := Facts{Key: key, Facts: gangstate.Observe(key, object, pods, history)}
 	if object != nil {
 		f.madeFor = object.Owner
@@ -76,7 +77,7 @@ func (f *Facts) addUnfinished(pod *v1.Pod) {
 		f.refused = f.refused || f.expired
 		if said := objectstate.WaitCondition(pod); said != nil && said.Reason != "" {
 			f.refused = f.refused || noPlace.Has(said.Reason)
-			if !gangstate.IsAside(pod) {
+			if !gangspec.IsAside(pod) {
 				f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -84,10 +85,10 @@ func TestHistory(t *testing.T) {
 			history, f := &gangstate.History{}, Facts{}
 			pg := group(4, "")
 			if c.madeFor != "" {
-				pg.Labels = map[string]string{gangstate.ManagedByLabel: gangstate.LockstepController}
+				pg.Labels = map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController}
 				pg.OwnerReferences = []metav1.OwnerReference{{UID: c.madeFor, Controller: new(true)}}
 			}
-			object := gangstate.ReadPodGroup(pg, &pg.Spec)
+			object := gangspec.ReadPodGroup(pg, &pg.Spec)
 			var last []*v1.Pod
 			for _, last = range c.seen {
 				f = Observe(key, object, last, history)

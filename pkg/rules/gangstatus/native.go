@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
@@ -55,7 +55,7 @@ func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f Facts) *metav1.Conditi
 	}
 	c := scheduled(f)
 	c.Type = schedulingv1beta1.PodGroupInitiallyScheduled
-	if gangstate.ReadNative(pg).Alone() {
+	if gangspec.ReadNative(pg).Alone() {
 		return basic(&c, f)
 	}
 	if c.Status == metav1.ConditionTrue {

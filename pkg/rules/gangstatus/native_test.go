@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
@@ -60,19 +61,19 @@ func TestNativeConditions(t *testing.T) {
 		},
 		"what members say stands":          {pods: saying("GangIncomplete", one.Message, one.Message), want: []metav1.Condition{one}},
 		"a queue keeps it":                 {pods: saying("QueueOverused", "kept", "kept"), want: []metav1.Condition{is(initially, "False", "QueueOverused", "kept")}},
-		"bound":                            {was: []metav1.Condition{awaiting}, by: gangstate.LockstepController, pods: pods("bound", "bound"), want: []metav1.Condition{done}},
-		"which is for good":                {was: []metav1.Condition{done}, by: gangstate.LockstepController, pods: pods("waiting"), want: []metav1.Condition{done}},
+		"bound":                            {was: []metav1.Condition{awaiting}, by: gangspec.LockstepController, pods: pods("bound", "bound"), want: []metav1.Condition{done}},
+		"which is for good":                {was: []metav1.Condition{done}, by: gangspec.LockstepController, pods: pods("waiting"), want: []metav1.Condition{done}},
 		"what kube-scheduler wrote stands": {was: []metav1.Condition{theirs}, by: "kube-scheduler", pods: pods("waiting"), want: []metav1.Condition{theirs}},
 		"claims":                           {claims: true, pods: pods("waiting"), want: []metav1.Condition{is(initially, "False", v1alpha1.ReasonGangUnsupported, "")}},
 		"one by one, none is bound":        {policy: basic, pods: pods("waiting"), want: []metav1.Condition{is(initially, "False", v1alpha1.ReasonAwaitingPlacement, `no pod of PodGroup "team/train" is bound; its pods are scheduled one by one`)}},
 		"one by one, none fits":            {policy: basic, pods: saying("Unschedulable", "0/2 nodes"), want: []metav1.Condition{is(initially, "False", "Unschedulable", "0/2 nodes")}},
 		"one by one, one is bound":         {policy: basic, pods: pods("bound", "waiting"), want: []metav1.Condition{is(initially, "True", ReasonScheduled, `PodGroup "team/train" has a pod bound; its pods are scheduled one by one`)}},
-		"all are preempted":                {was: []metav1.Condition{done}, by: gangstate.LockstepController, pods: preempted(pods("running", "running")), want: []metav1.Condition{done, doomed}},
+		"all are preempted":                {was: []metav1.Condition{done}, by: gangspec.LockstepController, pods: preempted(pods("running", "running")), want: []metav1.Condition{done, doomed}},
 		"not all are": {
-			was: []metav1.Condition{done}, by: gangstate.LockstepController, pods: append(preempted(pods("running")), pods("waiting", "running", "running")[1:]...), want: []metav1.Condition{done},
+			was: []metav1.Condition{done}, by: gangspec.LockstepController, pods: append(preempted(pods("running")), pods("waiting", "running", "running")[1:]...), want: []metav1.Condition{done},
 		},
-		"it is over":                  {was: []metav1.Condition{done, doomed}, by: gangstate.LockstepController, pods: pods("running", "running"), want: []metav1.Condition{done, spared}},
-		"they are gone, and it stays": {was: []metav1.Condition{done, doomed}, by: gangstate.LockstepController, pods: pods("waiting"), want: []metav1.Condition{done, doomed}},
+		"it is over":                  {was: []metav1.Condition{done, doomed}, by: gangspec.LockstepController, pods: pods("running", "running"), want: []metav1.Condition{done, spared}},
+		"they are gone, and it stays": {was: []metav1.Condition{done, doomed}, by: gangspec.LockstepController, pods: pods("waiting"), want: []metav1.Condition{done, doomed}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
@@ -89,7 +90,7 @@ func TestNativeConditions(t *testing.T) {
 					`{"f:status":{"f:conditions":{"k:{\"type\":\"` + initially + `\"}":{"f:message":{}},"k:{\"type\":\"` + target + `\"}":{"f:message":{}}}}}`)}}
 			}
 			after := func(now time.Time) []metav1.Condition {
-				f := Observe(key, gangstate.ReadNative(pg), c.pods, &gangstate.History{})
+				f := Observe(key, gangspec.ReadNative(pg), c.pods, &gangstate.History{})
 				return NativeConditions(pg, c.pods, f, metav1.NewTime(now))
 			}
 			got := after(epoch)

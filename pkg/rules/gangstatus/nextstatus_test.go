@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/test/helpers/members"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -27,7 +28,7 @@ var (
 )
 
 func statusAfter(pg *coscheduling.PodGroup, pods []*v1.Pod) coscheduling.PodGroupStatus {
-	return Next(pg, Observe(key, gangstate.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{}), metav1.NewTime(epoch))
+	return Next(pg, Observe(key, gangspec.ReadPodGroup(pg, &pg.Spec), pods, &gangstate.History{}), metav1.NewTime(epoch))
 }
 
 func TestPhase(t *testing.T) {
@@ -221,7 +222,7 @@ func TestSettles(t *testing.T) {
 			if err := json.Unmarshal(data, stored); err != nil {
 				t.Fatal(err)
 			}
-			again := Next(stored, Observe(key, gangstate.ReadPodGroup(stored, &stored.Spec), set, &gangstate.History{}), metav1.NewTime(epoch.Add(time.Hour)))
+			again := Next(stored, Observe(key, gangspec.ReadPodGroup(stored, &stored.Spec), set, &gangstate.History{}), metav1.NewTime(epoch.Add(time.Hour)))
 			if fields := Changes(stored.Status, again); len(fields) > 0 {
 				t.Errorf("from %q with %v: a second write of %v", was, phases(set), fields)
 			}

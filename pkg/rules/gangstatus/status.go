@@ -11,6 +11,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
@@ -19,7 +20,7 @@ import (
 // writes into its status.
 type Status struct {
 	// Spec is what the gang asks for, without what depends on the scheduler's configuration.
-	Spec gangstate.Spec
+	Spec gangspec.Spec
 	// Queue is the queue that its PodGroups name; empty for none.
 	Queue string
 	Phase schedulingv1alpha1.PodGroupPhase
@@ -35,14 +36,14 @@ type Status struct {
 }
 
 // Of returns the state of a gang, by all its pods and the PodGroups of its name, each of which may be nil.
-func Of(key gangstate.Key, group *coscheduling.PodGroup, native *schedulingv1beta1.PodGroup,
+func Of(key gangspec.Key, group *coscheduling.PodGroup, native *schedulingv1beta1.PodGroup,
 	pods []*v1.Pod) Status {
-	var groups gangstate.PodGroups
+	var groups gangspec.PodGroups
 	if group != nil {
-		groups[gangstate.Community] = gangstate.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus)
+		groups[gangspec.Community] = gangspec.ReadWithStatus(group, &group.Spec, &group.Status.PodGroupStatus)
 	}
 	if native != nil {
-		groups[gangstate.Native] = gangstate.ReadNative(native)
+		groups[gangspec.Native] = gangspec.ReadNative(native)
 	}
 	object := groups.Object()
 	f := Observe(key, object, pods, gangstate.RecordedHistory(object))

@@ -13,13 +13,13 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Key is the gang; Epoch is when the first of its pods was created, a second before the next.
 var (
 	Epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	Key   = gangstate.Key{Namespace: "team", Name: "train"}
+	Key   = gangspec.Key{Namespace: "team", Name: "train"}
 )
 
 // Pods returns pods from a word for each. A word is "waiting", "gated", "claimless", "impossible", "refused",

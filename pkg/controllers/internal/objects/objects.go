@@ -13,11 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // FieldOwner is the field manager of what controllers write.
-const FieldOwner = gangstate.LockstepController
+const FieldOwner = gangspec.LockstepController
 
 // Read reads an object from the cache, which must not be changed; false if there is none.
 func Read(ctx context.Context, from client.Reader, key client.ObjectKey, object client.Object) (bool, error) {

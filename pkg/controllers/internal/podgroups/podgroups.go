@@ -16,7 +16,7 @@ import (
 	communityv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 const kind = "PodGroup"
@@ -48,21 +48,21 @@ func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key cli
 }
 
 // Read reads what the PodGroups of a gang say.
-func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key gangstate.Key) (said gangstate.PodGroups, err error) {
+func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key gangspec.Key) (said gangspec.PodGroups, err error) {
 	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
 	for _, group := range groups {
 		switch group.GroupVersionKind().Group {
 		case community:
 			pg := &communityv1alpha1.PodGroup{}
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)
-			said[gangstate.Community] = gangstate.ReadWithStatus(pg, &pg.Spec, &pg.Status)
+			said[gangspec.Community] = gangspec.ReadWithStatus(pg, &pg.Spec, &pg.Status)
 		case native:
 			pg := &schedulingv1beta1.PodGroup{}
 			err = runtime.DefaultUnstructuredConverter.FromUnstructured(group.Object, pg)
-			said[gangstate.Native] = gangstate.ReadNative(pg)
+			said[gangspec.Native] = gangspec.ReadNative(pg)
 		}
 		if err != nil {
-			return gangstate.PodGroups{}, fmt.Errorf("reading PodGroup %s: %w", key, err)
+			return gangspec.PodGroups{}, fmt.Errorf("reading PodGroup %s: %w", key, err)
 		}
 	}
 	return said, err
@@ -71,7 +71,7 @@ func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key g
 // Queue returns the queue that the PodGroup of a pod's gang names for it; empty where the pod names one itself, or no
 // PodGroup does.
 func Queue(ctx context.Context, live client.Reader, mapper meta.RESTMapper, pod *v1.Pod) (string, error) {
-	key, _, member := gangstate.KeyOf(pod)
+	key, _, member := gangspec.KeyOf(pod)
 	if !member || pod.Labels[v1alpha1.QueueLabel] != "" {
 		return "", nil
 	}

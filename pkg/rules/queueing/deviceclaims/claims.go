@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -201,7 +201,7 @@ func (c *Claims) payers(of source) map[types.UID]bool {
 
 // jobOf returns what starts together with a pod: its gang, or itself.
 func jobOf(pod *v1.Pod) string {
-	if key, _, member := gangstate.KeyOf(pod); member {
+	if key, _, member := gangspec.KeyOf(pod); member {
 		return key.String()
 	}
 	return string(pod.UID)

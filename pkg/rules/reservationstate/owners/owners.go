@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Owner describes pods. All fields that are set have to match; an Owner with none set matches no
@@ -29,7 +29,7 @@ type Owner struct {
 	Selector  labels.Selector
 	Namespace string
 	// Gang is the gang of the pods; nil for any.
-	Gang *gangstate.Key
+	Gang *gangspec.Key
 }
 
 // Controller is a controller of pods.
@@ -56,7 +56,7 @@ func (o *Owner) matches(pod *v1.Pod) bool {
 		return false
 	}
 	if o.Gang != nil {
-		key, _, ok := gangstate.KeyOf(pod)
+		key, _, ok := gangspec.KeyOf(pod)
 		return ok && key == *o.Gang
 	}
 	return true
@@ -86,7 +86,7 @@ type (
 	byPod        types.UID
 	byName       types.NamespacedName
 	byController struct{ namespace, kind, name string }
-	byGang       gangstate.Key
+	byGang       gangspec.Key
 	byLabel      struct{ namespace, key, value string }
 	byNamespace  string
 )
@@ -182,7 +182,7 @@ func (x *Index) Of(pod *v1.Pod) []string {
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
 		look(byController{pod.Namespace, ref.Kind, ref.Name})
 	}
-	if key, _, ok := gangstate.KeyOf(pod); ok {
+	if key, _, ok := gangspec.KeyOf(pod); ok {
 		look(byGang(key))
 	}
 	return slices.Sorted(maps.Keys(found))

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -60,9 +60,9 @@ func TestMatches(t *testing.T) {
 		"a pod that nobody made":                         {Owner{Controller: &job}, podOf("team-a", "p", nil), false},
 		"labels":                                         {Owner{Selector: app, Namespace: "team-a"}, podOf("team-a", "p", labelled), true},
 		"labels in another namespace":                    {Owner{Selector: app, Namespace: "team-a"}, podOf("team-b", "p", labelled), false},
-		"a gang":                                         {Owner{Gang: &gangstate.Key{Namespace: "team-a", Name: "train"}}, podOf("team-a", "p", inGang), true},
-		"a gang of its name in another namespace":        {Owner{Gang: &gangstate.Key{Namespace: "team-a", Name: "train"}}, podOf("team-b", "p", inGang), false},
-		"a gang and labels, of which one does not match": {Owner{Gang: &gangstate.Key{Namespace: "team-a", Name: "train"}, Selector: app, Namespace: "team-a"}, podOf("team-a", "p", inGang), false},
+		"a gang":                                         {Owner{Gang: &gangspec.Key{Namespace: "team-a", Name: "train"}}, podOf("team-a", "p", inGang), true},
+		"a gang of its name in another namespace":        {Owner{Gang: &gangspec.Key{Namespace: "team-a", Name: "train"}}, podOf("team-b", "p", inGang), false},
+		"a gang and labels, of which one does not match": {Owner{Gang: &gangspec.Key{Namespace: "team-a", Name: "train"}, Selector: app, Namespace: "team-a"}, podOf("team-a", "p", inGang), false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			if got := c.owner.matches(c.pod); got != c.want {
@@ -102,7 +102,7 @@ func TestIndex(t *testing.T) {
 			o.Selector = selector
 		}
 		if r.IntN(3) == 0 {
-			o.Gang = &gangstate.Key{Namespace: name(2), Name: name(3)}
+			o.Gang = &gangspec.Key{Namespace: name(2), Name: name(3)}
 		}
 		return o
 	}

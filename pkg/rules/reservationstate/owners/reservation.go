@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
 
@@ -46,7 +46,7 @@ func ownerOf(o *v1alpha1.ReservationOwner, namespace string) (one Owner, err err
 		one.Namespace = cmp.Or(o.Namespace, namespace)
 	}
 	if o.PodGroup != "" {
-		key, err := gangstate.ParseKey(o.PodGroup)
+		key, err := gangspec.ParseKey(o.PodGroup)
 		if err != nil {
 			return one, fmt.Errorf("podGroup: %w", err)
 		}

@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"slices"
@@ -22,18 +22,18 @@ import (
 //	                     when it is made again Kubernetes deletes that and the workers, a moment later
 //	all other operators  owner reference
 
-// origin is where a pod comes from.
-type origin struct {
+// Origin is where a pod comes from.
+type Origin struct {
 	// controller is the UID of the controller that made it; empty for none. The Jobs of a JobSet are made together, and
 	// again together in its next attempt: they are one.
-	controller types.UID
+	Controller types.UID
 	// object is the UID of the object whose pods are its gang, if it is in the gang of its owner and names that UID.
-	object types.UID
+	Object types.UID
 	// series is the pods that an owner makes again together; empty for a pod that is in none. issue is higher for what was
 	// made later; supersedes: with this pod everything of the series that has a lower issue goes.
-	series     string
-	issue      int64
-	supersedes bool
+	Series     string
+	Issue      int64
+	Supersedes bool
 }
 
 // creationSlack is by how many seconds the leader of a group has to be younger than a worker to supersede it: API
@@ -43,29 +43,29 @@ const creationSlack = 5
 // leaderIndex is the index of the leader of a group of a LeaderWorkerSet.
 const leaderIndex = "0"
 
-// jobSetAttempt is a label that JobSet gives to pods.
-const jobSetAttempt = "jobset.sigs.k8s.io/restart-attempt"
+// JobSetAttemptLabel is a label that JobSet gives to pods.
+const JobSetAttemptLabel = "jobset.sigs.k8s.io/restart-attempt"
 
-// originOf reads where a pod comes from.
-func originOf(pod *v1.Pod) origin {
-	var o origin
+// OriginOf reads where a pod comes from.
+func OriginOf(pod *v1.Pod) Origin {
+	var o Origin
 	if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-		o.controller = ref.UID
+		o.Controller = ref.UID
 	}
-	if sourceOf(pod) == FromOwner {
+	if SourceOf(pod) == FromOwner {
 		switch owner, _ := OwnerOf(pod); owner.Kind {
 		case OwnerJob:
-			o.object = o.controller
+			o.Object = o.Controller
 		case OwnerJobSet:
-			o.object = types.UID(pod.Labels[v1alpha1.JobSetUIDLabel])
+			o.Object = types.UID(pod.Labels[v1alpha1.JobSetUIDLabel])
 		case OwnerLeaderWorkerSet: // its pods do not have it
 		}
 	}
 	if set := pod.Labels[v1alpha1.JobSetUIDLabel]; set != "" {
-		attempt := pod.Labels[jobSetAttempt]
-		o.controller = types.UID(set + "/" + attempt)
+		attempt := pod.Labels[JobSetAttemptLabel]
+		o.Controller = types.UID(set + "/" + attempt)
 		if n, err := strconv.ParseUint(attempt, 10, 31); err == nil {
-			o.series, o.issue, o.supersedes = set, int64(n), true
+			o.Series, o.Issue, o.Supersedes = set, int64(n), true
 		}
 		return o
 	}
@@ -73,9 +73,9 @@ func originOf(pod *v1.Pod) origin {
 	if set == "" || group == "" || index == "" {
 		return o
 	}
-	o.series, o.issue, o.supersedes = set+"/"+group, pod.CreationTimestamp.Unix(), index == leaderIndex
-	if !o.supersedes {
-		o.issue += creationSlack
+	o.Series, o.Issue, o.Supersedes = set+"/"+group, pod.CreationTimestamp.Unix(), index == leaderIndex
+	if !o.Supersedes {
+		o.Issue += creationSlack
 	}
 	return o
 }

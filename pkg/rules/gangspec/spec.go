@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"fmt"
@@ -86,9 +86,9 @@ type Defaults struct {
 	Topology Topology
 }
 
-// rolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
+// RolesBind reports whether the minimum of each role has to be there. A gang whose minimum is
 // below their sum is elastic, and its roles do not bind it.
-func (s *Spec) rolesBind() bool {
+func (s *Spec) RolesBind() bool {
 	sum := 0
 	for _, n := range s.MinByRole {
 		sum += n
@@ -186,9 +186,9 @@ func statedMin(pod *v1.Pod) (key, value string) {
 	return v1alpha1.PodGroupMinAvailableLabel, pod.Annotations[v1alpha1.PodGroupMinAvailableLabel]
 }
 
-// definesGang reports whether a pod states a usable minimum, and so may define the gang. bad is set
+// DefinesGang reports whether a pod states a usable minimum, and so may define the gang. bad is set
 // if it states one that cannot be used.
-func definesGang(pod *v1.Pod) (ok bool, bad *KeyProblem) {
+func DefinesGang(pod *v1.Pod) (ok bool, bad *KeyProblem) {
 	key, value := statedMin(pod)
 	if value == "" {
 		return false, nil
@@ -210,8 +210,8 @@ var describing = func() (names []string) {
 	return append(names, v1alpha1.PodGroupMinAvailableLabel)
 }()
 
-// differences returns what a pod says of its gang, and the pod that defines the gang does not.
-func differences(pod, definer *v1.Pod) (problems []KeyProblem) {
+// Differences returns what a pod says of its gang, and the pod that defines the gang does not.
+func Differences(pod, definer *v1.Pod) (problems []KeyProblem) {
 	compare := func(key, value, used string) {
 		if value == "" || value == used {
 			return
@@ -225,7 +225,7 @@ func differences(pod, definer *v1.Pod) (problems []KeyProblem) {
 			Used: counts + "; write the same on all its pods",
 		})
 	}
-	if ok, _ := definesGang(pod); ok {
+	if ok, _ := DefinesGang(pod); ok {
 		key, value := statedMin(pod)
 		_, used := statedMin(definer)
 		compare(key, value, used)
@@ -238,9 +238,9 @@ func differences(pod, definer *v1.Pod) (problems []KeyProblem) {
 	return problems
 }
 
-// describesGang reports whether a pod carries anything besides membership, so that it may add to what
+// DescribesGang reports whether a pod carries anything besides membership, so that it may add to what
 // a PodGroup says.
-func describesGang(pod *v1.Pod) bool {
+func DescribesGang(pod *v1.Pod) bool {
 	for _, key := range describing {
 		if _, ok := pod.Annotations[key]; ok {
 			return true
@@ -250,8 +250,8 @@ func describesGang(pod *v1.Pod) bool {
 	return ok
 }
 
-// describeAlike reports whether two versions of a pod say the same of their gang.
-func describeAlike(a, b *v1.Pod) bool {
+// DescribeAlike reports whether two versions of a pod say the same of their gang.
+func DescribeAlike(a, b *v1.Pod) bool {
 	for _, key := range describing {
 		if !sameEntry(a.Annotations, b.Annotations, key) {
 			return false

@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"math/rand/v2"
@@ -17,10 +17,10 @@ func TestCompareNaturalIsAnOrder(t *testing.T) {
 	}
 	for range 20000 {
 		a, b, c := word(), word(), word()
-		if compareNatural(a, b) != -compareNatural(b, a) || (compareNatural(a, b) == 0) != (a == b) {
+		if CompareNatural(a, b) != -CompareNatural(b, a) || (CompareNatural(a, b) == 0) != (a == b) {
 			t.Fatalf("%q and %q", a, b)
 		}
-		if compareNatural(a, b) < 0 && compareNatural(b, c) < 0 && compareNatural(a, c) >= 0 {
+		if CompareNatural(a, b) < 0 && CompareNatural(b, c) < 0 && CompareNatural(a, c) >= 0 {
 			t.Fatalf("%q before %q before %q", a, b, c)
 		}
 	}

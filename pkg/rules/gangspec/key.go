@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ func (k Key) String() string { return k.Namespace + "/" + k.Name }
 // In returns the name of the gang of a profile among those of all: profile/namespace/name.
 func (k Key) In(profile string) string { return profile + "/" + k.String() }
 
-func compareKeys(a, b Key) int {
+func CompareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
@@ -90,11 +90,11 @@ func Moved(before, now *v1.Pod) bool {
 	return was != is || wasBy != isBy
 }
 
-// sourceOf returns the way by which a member joined.
-func sourceOf(pod *v1.Pod) Source {
+// SourceOf returns the way by which a member joined.
+func SourceOf(pod *v1.Pod) Source {
 	_, source, _ := KeyOf(pod)
 	return source
 }
 
-// roleOf returns the role of a pod; empty for none.
-func roleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }
+// RoleOf returns the role of a pod; empty for none.
+func RoleOf(pod *v1.Pod) string { return pod.Labels[v1alpha1.RoleLabel] }

@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"cmp"
@@ -13,13 +13,13 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
 
-// index is the number that a member carries.
-type index struct {
-	known bool
-	n     int
+// Index is the number that a member carries.
+type Index struct {
+	Known bool
+	N     int
 	// series is the series of the number: its controller and its kind of replica; empty if the
 	// numbers are those of the whole gang.
-	series string
+	Series string
 }
 
 // seriesIndexes are the labels that number the pods of one controller.
@@ -28,23 +28,23 @@ var seriesIndexes = [...]string{batchv1.JobCompletionIndexAnnotation, v1alpha1.T
 // memberIndex is what the number of a member may be, under any key.
 var memberIndex = keys.ValueOf(v1alpha1.NetworkTopologyIndexAnnotation)
 
-func indexOf(pod *v1.Pod) index {
+func IndexOf(pod *v1.Pod) Index {
 	if n, ok := readIndex(pod.Annotations[v1alpha1.NetworkTopologyIndexAnnotation]); ok {
-		return index{known: true, n: n}
+		return Index{Known: true, N: n}
 	}
 	if n, ok := readIndex(pod.Labels[v1alpha1.LeaderWorkerIndexLabel]); ok {
-		return index{known: true, n: n}
+		return Index{Known: true, N: n}
 	}
 	for _, label := range seriesIndexes {
 		if n, ok := readIndex(pod.Labels[label]); ok {
-			series := pod.Labels[v1alpha1.TrainingReplicaTypeLabel] + "/" + roleOf(pod)
+			series := pod.Labels[v1alpha1.TrainingReplicaTypeLabel] + "/" + RoleOf(pod)
 			if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 				series = owner.Name + "/" + series
 			}
-			return index{known: true, n: n, series: series}
+			return Index{Known: true, N: n, Series: series}
 		}
 	}
-	return index{}
+	return Index{}
 }
 
 func readIndex(value string) (int, bool) {
@@ -55,21 +55,21 @@ func readIndex(value string) (int, bool) {
 	return n, err == nil
 }
 
-// compareRanks orders members of one priority: 1. those without an index first, which lead the
+// CompareIndexes orders members of one priority: 1. those without an index first, which lead the
 // others if there are any; 2. series; 3. index.
-func compareRanks(a, b index) int {
+func CompareIndexes(a, b Index) int {
 	switch {
-	case a.known == b.known:
-		return cmp.Or(compareNatural(a.series, b.series), cmp.Compare(a.n, b.n))
-	case b.known:
+	case a.Known == b.Known:
+		return cmp.Or(CompareNatural(a.Series, b.Series), cmp.Compare(a.N, b.N))
+	case b.Known:
 		return -1
 	default:
 		return 1
 	}
 }
 
-// compareNatural orders names with the numbers in them by value: train-2 before train-10.
-func compareNatural(a, b string) int {
+// CompareNatural orders names with the numbers in them by value: train-2 before train-10.
+func CompareNatural(a, b string) int {
 	i, j := 0, 0
 	for i < len(a) && j < len(b) {
 		if !isDigit(a[i]) || !isDigit(b[j]) {
@@ -94,8 +94,8 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 // digits returns the digits that a text begins with.
 func digits(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
 
-// indexProblem returns what is wrong with the number that a pod states by annotation; nil if nothing is.
-func indexProblem(pod *v1.Pod) *KeyProblem {
+// IndexProblem returns what is wrong with the number that a pod states by annotation; nil if nothing is.
+func IndexProblem(pod *v1.Pod) *KeyProblem {
 	const key = v1alpha1.NetworkTopologyIndexAnnotation
 	if _, ok := readIndex(pod.Annotations[key]); ok || pod.Annotations[key] == "" {
 		return nil

@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"cmp"
@@ -32,19 +32,19 @@ var minimum = keys.ValueOf(v1alpha1.MinAvailableAnnotation)
 // used instead. Whatever comes in, in the spec Min is from 0 to 100000, WaitTime positive if that of
 // defaults is, RoundTime and PreemptionDelay not negative, and Mode and Policy are valid values.
 func Parse(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults) (Spec, []KeyProblem) {
-	spec, fault, problems := parseSpec(key, object, pod, defaults)
+	spec, fault, problems := ParseStarted(key, object, pod, defaults)
 	if fault != "" {
-		spec.refuse(fault)
+		spec.Refuse(fault)
 	}
 	return spec, problems
 }
 
-// refuse makes a spec that of a gang that must not start.
-func (s *Spec) refuse(why string) { s.Refused, s.Min, s.Stages = why, 0, nil }
+// Refuse makes a spec that of a gang that must not start.
+func (s *Spec) Refuse(why string) { s.Refused, s.Min, s.Stages = why, 0, nil }
 
-// parseSpec is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a value
+// ParseStarted is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a value
 // without which its members could go where the user does not want them; empty for none.
-func parseSpec(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults) (spec Spec, fault string, problems []KeyProblem) {
+func ParseStarted(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults) (spec Spec, fault string, problems []KeyProblem) {
 	p := parser{key: key, pod: cmp.Or(pod, &v1.Pod{})}
 	if object != nil {
 		p.object = *object
@@ -64,7 +64,7 @@ func parseSpec(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defau
 	p.spec.EvictBy = p.anyOf(v1alpha1.EvictByAnnotation, "what the namespace, or the scheduler's configuration, says")
 	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
 	if p.object.Refused != "" {
-		p.spec.refuse(p.object.Refused)
+		p.spec.Refuse(p.object.Refused)
 		return p.spec, "", p.problems
 	}
 	return p.spec, p.refused, p.problems
@@ -253,7 +253,7 @@ func (p *parser) parseGroups() []Key {
 	if len(others) == 0 {
 		return nil
 	}
-	slices.SortFunc(others, compareKeys)
+	slices.SortFunc(others, CompareKeys)
 	return slices.Compact(others)
 }
 

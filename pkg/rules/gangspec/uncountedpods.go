@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ type UncountedPods struct {
 	fault                        *resource.Fault
 }
 
-// add counts a pod without a node, and reports whether it does not count as a member for now. fault is what is wrong
+// Add counts a pod without a node, and reports whether it does not count as a member for now. fault is what is wrong
 // with what it asks for; nil for nothing.
-func (a *UncountedPods) add(pod *v1.Pod, fault *resource.Fault) bool {
+func (a *UncountedPods) Add(pod *v1.Pod, fault *resource.Fault) bool {
 	switch {
 	case len(pod.Spec.SchedulingGates) > 0:
 		a.gated++
@@ -38,7 +38,7 @@ func (a *UncountedPods) add(pod *v1.Pod, fault *resource.Fault) bool {
 }
 
 // IsAside reports whether a pod without a node does not count as a member for now.
-func IsAside(pod *v1.Pod) bool { return new(UncountedPods).add(pod, resource.CheckPod(pod)) }
+func IsAside(pod *v1.Pod) bool { return new(UncountedPods).Add(pod, resource.CheckPod(pod)) }
 
 // lacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
 // kube-controller-manager has not named all of them in its status. It is not known yet which

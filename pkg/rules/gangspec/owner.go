@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"fmt"
@@ -159,7 +159,7 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []KeyProblem {
 	if problem := askedInVain(pod); problem != nil {
 		problems = append(problems, *problem)
 	}
-	if !describesGang(pod) {
+	if !DescribesGang(pod) {
 		return problems
 	}
 	key, minimum := statedMin(pod)
@@ -186,7 +186,7 @@ func ProblemsOutside(pod *v1.Pod, defaults Defaults) []KeyProblem {
 
 // SameKeys reports whether two versions of a pod have the same keys of gangs.
 func SameKeys(a, b *v1.Pod) bool {
-	return sameEntry(a.Annotations, b.Annotations, v1alpha1.GangAnnotation) && describeAlike(a, b)
+	return sameEntry(a.Annotations, b.Annotations, v1alpha1.GangAnnotation) && DescribeAlike(a, b)
 }
 
 // ownerText describes the controller that made a pod.

@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"strings"

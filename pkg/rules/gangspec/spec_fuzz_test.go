@@ -1,4 +1,4 @@
-package gangstate
+package gangspec
 
 import (
 	"encoding/json"
@@ -63,7 +63,7 @@ func checkBounds(t *testing.T, key Key, spec Spec) {
 	if spec.Mode != Strict && spec.Mode != NonStrict || !slices.Contains([]MatchPolicy{OnceSatisfied, OnlyWaiting, WaitingAndRunning}, spec.Policy) {
 		t.Errorf("unknown mode or policy: %+v", spec)
 	}
-	if !slices.IsSortedFunc(spec.Groups, compareKeys) || len(slices.Compact(slices.Clone(spec.Groups))) != len(spec.Groups) || slices.Contains(spec.Groups, key) {
+	if !slices.IsSortedFunc(spec.Groups, CompareKeys) || len(slices.Compact(slices.Clone(spec.Groups))) != len(spec.Groups) || slices.Contains(spec.Groups, key) {
 		t.Errorf("groups not sorted, not unique, or with the gang itself: %v", spec.Groups)
 	}
 	for role, n := range spec.MinByRole {
