@@ -42,8 +42,8 @@ func Parse(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults)
 // Refuse makes a spec that of a gang that must not start.
 func (s *Spec) Refuse(why string) { s.Refused, s.Min, s.Stages = why, 0, nil }
 
-// ParseStarted is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a value
-// without which its members could go where the user does not want them; empty for none.
+// ParseStarted is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a
+// value without which its members could go where the user does not want them; empty for none.
 func ParseStarted(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults) (spec Spec, fault string, problems []KeyProblem) {
 	p := parser{key: key, pod: cmp.Or(pod, &v1.Pod{})}
 	if object != nil {
