@@ -225,10 +225,10 @@ func (g *gang) wants(fresh bool) Need {
 	n := Need{Key: g.key, Spec: g.spec, Queue: g.objects.Facts().Queue, Placed: g.places(func(m *member) bool { return m.placed() && !(fresh && m.state == Planned) })}
 	have := g.have()
 	if fresh {
-		have = have.minus(g.byState[Planned])
+		have = have.Minus(g.byState[Planned])
 	}
 	if !g.hasStarted() {
-		n.Floor, n.Min = g.spec.MinResources, have.short(&g.spec)
+		n.Floor, n.Min = g.spec.MinResources, have.Short(&g.spec)
 	}
 	if n.Min > 0 || fresh {
 		n.MinByRole = have.Lacks(&g.spec)

@@ -24,14 +24,14 @@ type Facts struct {
 
 	// Members are the pods that can make up the minimum: they have not ended, or have succeeded. Aside are those that do
 	// not count for now.
-	Members Count
+	Members gangspec.Count
 	Aside   gangspec.UncountedPods
 	// Bound are the members that have a node, or had one to the end.
-	Bound Count
+	Bound gangspec.Count
 	// Up are the members that run, or ran to the end.
-	Up Count
+	Up gangspec.Count
 	// All are the members and the pods that failed, except those in whose place there is another.
-	All Count
+	All gangspec.Count
 	// Succeeded are the members that ran to success, also those that are gone; Failed are the pods that failed.
 	Succeeded, Failed int
 	// TurnedAway are those of the pods that failed that kubelets refused: see KubeletRefusal.
@@ -87,7 +87,7 @@ func inOrder(pods []*v1.Pod) (members, describers []*member) {
 }
 
 func (f *Facts) count(history *History) {
-	var succeeded Count
+	var succeeded gangspec.Count
 	filled := map[seat]bool{}
 	for _, pod := range f.Pods {
 		if at := seatOf(pod); at.Series != "" && !objectstate.HasEnded(pod) {
@@ -102,20 +102,20 @@ func (f *Facts) count(history *History) {
 			f.countUnfinished(pod, role)
 		case !history.Includes(pod):
 		case pod.Status.Phase == v1.PodSucceeded:
-			succeeded.add(1, role)
+			succeeded.Add(1, role)
 		default:
 			if f.Failed++; !filled[seatOf(pod)] {
-				f.All.add(1, role)
+				f.All.Add(1, role)
 			}
 			if KubeletRefusal(pod) != "" {
 				f.TurnedAway = append(f.TurnedAway, pod)
 			}
 		}
 	}
-	succeeded.addAll(history.Gone(), 1)
+	succeeded.AddAll(history.Gone(), 1)
 	f.Succeeded = succeeded.N
-	for _, c := range []*Count{&f.Members, &f.Bound, &f.Up, &f.All} {
-		c.addAll(succeeded, 1)
+	for _, c := range []*gangspec.Count{&f.Members, &f.Bound, &f.Up, &f.All} {
+		c.AddAll(succeeded, 1)
 	}
 }
 
@@ -132,12 +132,12 @@ func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	if !placed && f.Aside.Add(pod, resource.CheckPod(pod)) {
 		return
 	}
-	f.Members.add(1, role)
-	f.All.add(1, role)
+	f.Members.Add(1, role)
+	f.All.Add(1, role)
 	if placed {
-		f.Bound.add(1, role)
+		f.Bound.Add(1, role)
 	}
 	if pod.Status.Phase == v1.PodRunning {
-		f.Up.add(1, role)
+		f.Up.Add(1, role)
 	}
 }

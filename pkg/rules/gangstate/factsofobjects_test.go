@@ -179,12 +179,12 @@ func TestSchedulerSeesWhatIsObserved(t *testing.T) {
 			Order          []string
 			Spec           gangspec.Spec
 			Min, Succeeded int
-			Members, Bound Count
+			Members, Bound gangspec.Count
 			Aside          gangspec.UncountedPods
 		}
 		observed := seen{Spec: f.Spec, Min: f.Stage.Min, Succeeded: f.Succeeded, Members: f.Members, Bound: f.Bound, Aside: f.Aside}
 		bound := g.runningOrSucceeded()
-		known := seen{Spec: g.asked, Min: g.spec.Min, Succeeded: g.succeeded().N, Members: bound.plus(g.coming), Bound: bound, Aside: g.aside()}
+		known := seen{Spec: g.asked, Min: g.spec.Min, Succeeded: g.succeeded().N, Members: bound.Plus(g.coming), Bound: bound, Aside: g.aside()}
 		for _, pod := range f.Pods {
 			if !objectstate.HasEnded(pod) {
 				observed.Order = append(observed.Order, pod.Name)

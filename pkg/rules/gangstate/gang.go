@@ -54,9 +54,9 @@ type description struct {
 
 // tallies are counts over members, kept by enter and leave. Leaving members are not counted.
 type tallies struct {
-	byState [numStates]Count
+	byState [numStates]gangspec.Count
 	// coming are the ones that are, or will be, eligible, and returning those of them that have yet to give back a node.
-	coming, returning Count
+	coming, returning gangspec.Count
 	// evicting counts those whose eviction has begun.
 	evicting int
 }
@@ -103,14 +103,14 @@ func (g *gang) tally(m *member, by int) {
 		return
 	}
 	role := m.role()
-	g.byState[m.state].add(by, role)
+	g.byState[m.state].Add(by, role)
 	if m.evicting() {
 		g.evicting += by
 	}
 	if m.coming() {
-		g.coming.add(by, role)
+		g.coming.Add(by, role)
 		if m.state == Returning {
-			g.returning.add(by, role)
+			g.returning.Add(by, role)
 		}
 	}
 }
@@ -124,11 +124,11 @@ func (g *gang) change(m *member, f func()) {
 
 // have counts what a plan can build on: members that have a node, or had one to
 // the end.
-func (g *gang) have() Count {
+func (g *gang) have() gangspec.Count {
 	if g.spec.Policy == gangspec.OnlyWaiting {
-		return g.byState[Planned].plus(g.byState[Held])
+		return g.byState[Planned].Plus(g.byState[Held])
 	}
-	return g.byState[Planned].plus(g.byState[Held], g.byState[Released], g.byState[Bound], g.succeeded())
+	return g.byState[Planned].Plus(g.byState[Held], g.byState[Released], g.byState[Bound], g.succeeded())
 }
 
 // releasable reports whether the gang could be released: its minimum is held,
@@ -138,7 +138,7 @@ func (g *gang) releasable() bool {
 	if g.hasStarted() {
 		return true
 	}
-	return g.have().minus(g.byState[Planned]).Reaches(&g.spec)
+	return g.have().Minus(g.byState[Planned]).Reaches(&g.spec)
 }
 
 // need returns the number of members that a plan has to place.
@@ -150,18 +150,18 @@ func (g *gang) need() int {
 }
 
 // short returns how many members the minimum lacks, whether or not they go alone.
-func (g *gang) short() int { return g.have().short(&g.spec) }
+func (g *gang) short() int { return g.have().Short(&g.spec) }
 
 // gathered reports whether a round could reach the minimum. Members that give back
 // a node will be eligible again.
 func (g *gang) gathered() bool {
-	return g.hasStarted() || g.have().plus(g.coming).Reaches(&g.spec)
+	return g.hasStarted() || g.have().Plus(g.coming).Reaches(&g.spec)
 }
 
 // assembled reports whether all members that a gathered gang needs can be planned: an attempt without those that have
 // yet to give back their nodes would fail, and report that the gang is too large.
 func (g *gang) assembled() bool {
-	return g.need() == 0 || g.returning.N == 0 || g.have().plus(g.coming).minus(g.returning).Reaches(&g.spec)
+	return g.need() == 0 || g.returning.N == 0 || g.have().Plus(g.coming).Minus(g.returning).Reaches(&g.spec)
 }
 
 // created returns when the gang came to be: its object, else its oldest member. It is zero if

@@ -87,9 +87,9 @@ func (h *History) Includes(pod *v1.Pod) bool {
 
 // Gone counts the members that ran to success in the incarnation and whose objects are gone. There are none if nothing
 // is unfinished.
-func (h *History) Gone() Count {
+func (h *History) Gone() gangspec.Count {
 	if len(h.unfinished) == 0 {
-		return Count{}
+		return gangspec.Count{}
 	}
 	all, gone := h.counted()
 	gone.N += max(0, h.recorded-all.N)

@@ -44,7 +44,7 @@ type incarnation struct {
 	// What follows is computed again if it is not known: something of the above has changed.
 	known             bool
 	began             time.Time
-	counts, goneCount Count // of the pods that ran to success, and of those of them that are gone
+	counts, goneCount gangspec.Count // of the pods that ran to success, and of those of them that are gone
 }
 
 // notSuperseded is the issue of a series of which only pods were seen that supersede nothing.
@@ -74,7 +74,7 @@ type part struct {
 
 // successes are pods of one controller that ran to success.
 type successes struct {
-	Count
+	gangspec.Count
 	// Each of them ended at earliest or later, and at latest or earlier.
 	earliest, latest time.Time
 	// one is where the first of them came from: whatever replaces it replaces all.
@@ -85,7 +85,7 @@ func (s *successes) add(f finished) {
 	if s.N == 0 {
 		*s = successes{earliest: f.ended, latest: f.ended, one: f.origin}
 	}
-	s.Count.add(1, f.role)
+	s.Count.Add(1, f.role)
 	if f.ended.Before(s.earliest) {
 		s.earliest = f.ended
 	}
@@ -247,7 +247,7 @@ func (i *incarnation) drop(uid types.UID) {
 	f := i.finished[uid]
 	i.known = false
 	delete(i.finished, uid)
-	i.parts[f.origin.Controller].finished.Count.add(-1, f.role)
+	i.parts[f.origin.Controller].finished.Count.Add(-1, f.role)
 	i.tidy(f.origin.Controller)
 }
 
@@ -292,22 +292,22 @@ func (i *incarnation) look() {
 	if i.known {
 		return
 	}
-	i.known, i.began, i.counts, i.goneCount = true, i.firstPod(), Count{}, Count{}
+	i.known, i.began, i.counts, i.goneCount = true, i.firstPod(), gangspec.Count{}, gangspec.Count{}
 	for controller, p := range i.parts {
 		switch {
 		case p.finished.N == 0:
 		case i.includes(controller, p.finished.earliest):
-			i.counts.addAll(p.finished.Count, 1)
+			i.counts.AddAll(p.finished.Count, 1)
 		case i.includes(controller, p.finished.latest):
 			for _, f := range i.finished {
 				if f.origin.Controller == controller && i.includes(controller, f.ended) {
-					i.counts.add(1, f.role)
+					i.counts.Add(1, f.role)
 				}
 			}
 		}
 		if p.gone.N > 0 && i.includes(controller, p.gone.earliest) {
-			i.counts.addAll(p.gone.Count, 1)
-			i.goneCount.addAll(p.gone.Count, 1)
+			i.counts.AddAll(p.gone.Count, 1)
+			i.goneCount.AddAll(p.gone.Count, 1)
 		}
 	}
 }
@@ -326,9 +326,9 @@ func (i *incarnation) firstPod() (first time.Time) {
 }
 
 // counted returns what of the pods that ran to success belongs to the incarnation, and what of that is gone.
-func (i *incarnation) counted() (all, gone Count) {
+func (i *incarnation) counted() (all, gone gangspec.Count) {
 	if len(i.finished)+i.gone == 0 {
-		return Count{}, Count{} // as for most gangs, whose pods need not be looked at
+		return gangspec.Count{}, gangspec.Count{} // as for most gangs, whose pods need not be looked at
 	}
 	i.look()
 	return i.counts, i.goneCount

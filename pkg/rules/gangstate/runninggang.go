@@ -70,13 +70,13 @@ func (f *RunningGang) Starts() bool {
 
 // Enough reports whether a gang has its minimum without the pods that are ending.
 func (f *RunningGang) Enough(ending map[types.UID]bool) bool {
-	var stays Count
+	var stays gangspec.Count
 	for _, member := range f.Running {
 		if !ending[member.Pod.UID] {
-			stays.add(1, gangspec.RoleOf(member.Pod))
+			stays.Add(1, gangspec.RoleOf(member.Pod))
 		}
 	}
-	return stays.N >= f.Min && len(stays.missing(f.MinByRole)) == 0
+	return stays.N >= f.Min && len(stays.Missing(f.MinByRole)) == 0
 }
 
 // Footprints returns what runs of a gang and of the gangs that start together with it, by key; none

@@ -27,12 +27,12 @@ const (
 func (g *gang) running() int { return g.byState[Released].N + g.byState[Bound].N }
 
 // runningOrSucceeded counts what the gang has of its minimum, except what is only held.
-func (g *gang) runningOrSucceeded() Count {
-	return g.byState[Released].plus(g.byState[Bound], g.succeeded())
+func (g *gang) runningOrSucceeded() gangspec.Count {
+	return g.byState[Released].Plus(g.byState[Bound], g.succeeded())
 }
 
 // succeeded counts the members that ran to success in this incarnation.
-func (g *gang) succeeded() Count {
+func (g *gang) succeeded() gangspec.Count {
 	all, _ := g.incarnation.counted()
 	return all
 }
@@ -182,13 +182,13 @@ func firstBound(gangs ...*gang) time.Time {
 // wasThere reports whether the members that do not run and were created by then are enough
 // for the rest of the minimum.
 func (g *gang) wasThere(first time.Time) bool {
-	var before Count
+	var before gangspec.Count
 	for _, m := range g.members {
 		if m.free() && !m.runs() && !m.pod.CreationTimestamp.After(first) {
-			before.add(1, m.role())
+			before.Add(1, m.role())
 		}
 	}
-	return g.runningOrSucceeded().plus(before).Reaches(&g.spec)
+	return g.runningOrSucceeded().Plus(before).Reaches(&g.spec)
 }
 
 // BoundAt returns when a pod was bound, in whole seconds; zero if not known.

@@ -192,16 +192,16 @@ func ofAnother(g *gang, pod *v1.Pod) bool {
 }
 
 // recount returns what of the members that succeeded belongs to this incarnation, one by one.
-func recount(i *incarnation) Count {
-	var t Count
+func recount(i *incarnation) gangspec.Count {
+	var t gangspec.Count
 	for _, f := range i.finished {
 		if i.includes(f.origin.Controller, f.ended) {
-			t.add(1, f.role)
+			t.Add(1, f.role)
 		}
 	}
 	for controller, p := range i.parts {
 		if p.gone.N > 0 && i.includes(controller, p.gone.earliest) {
-			t.addAll(p.gone.Count, 1)
+			t.AddAll(p.gone.Count, 1)
 		}
 	}
 	return t
@@ -354,8 +354,8 @@ func checkState(s *Gangs, reserving map[types.UID]bool, fail func(string, ...any
 }
 
 func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
-	var byState [numStates]Count
-	var coming, returning Count
+	var byState [numStates]gangspec.Count
+	var coming, returning gangspec.Count
 	describers := 0
 	for uid, m := range g.members {
 		if s.members[uid] != m || m.gang != g || m.uid() != uid {
@@ -367,12 +367,12 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		if m.state == Bound && !staysBound(g, m) {
 			continue
 		}
-		byState[m.state].add(1, m.role())
+		byState[m.state].Add(1, m.role())
 		free := !m.expired && stays(g, m) && !gangspec.IsAside(m.pod) && len(m.losing) == 0
 		if free && (m.state == Pending || m.state == Returning) {
-			coming.add(1, m.role())
+			coming.Add(1, m.role())
 			if m.state == Returning {
-				returning.add(1, m.role())
+				returning.Add(1, m.role())
 			}
 		}
 		if (m.state == Pending) != (m.node == "") {
@@ -383,7 +383,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		}
 	}
 	counted, there := append(g.byState[:], g.coming, g.returning), append(byState[:], coming, returning)
-	if !slices.EqualFunc(counted, there, func(a, b Count) bool { return a.N == b.N && maps.Equal(a.Roles, b.Roles) }) {
+	if !slices.EqualFunc(counted, there, func(a, b gangspec.Count) bool { return a.N == b.N && maps.Equal(a.Roles, b.Roles) }) {
 		fail("gang %s counts %v; there are %v", g.key, counted, there)
 	}
 	if describers != len(g.describers) || !slices.IsSortedFunc(g.describers, compareDescribers) || g.definer != g.defining() {

@@ -108,7 +108,7 @@ func (g *gang) lacks() string {
 	if g.spec.Min == 0 {
 		return g.undefined()
 	}
-	have := g.have().plus(g.coming)
+	have := g.have().Plus(g.coming)
 	if have.N < g.spec.Min {
 		return g.incomplete(have.N)
 	}

@@ -1,9 +1,7 @@
-package gangstate
+package gangspec
 
 import (
 	"maps"
-
-	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Count is a number of pods, and how many of them have each role.
@@ -12,8 +10,8 @@ type Count struct {
 	Roles map[string]int
 }
 
-// add counts so many pods of a role, or of none.
-func (c *Count) add(n int, role string) {
+// Add counts so many pods of a role, or of none.
+func (c *Count) Add(n int, role string) {
 	c.N += n
 	if role != "" {
 		c.addRole(n, role)
@@ -29,37 +27,37 @@ func (c *Count) addRole(n int, role string) {
 	}
 }
 
-// addAll adds another count, or with -1 subtracts it.
-func (c *Count) addAll(other Count, by int) {
+// AddAll adds another count, or with -1 subtracts it.
+func (c *Count) AddAll(other Count, by int) {
 	c.N += by * other.N
 	for role, n := range other.Roles {
 		c.addRole(by*n, role)
 	}
 }
 
-// plus returns the sum with others.
-func (c Count) plus(others ...Count) Count {
+// Plus returns the sum with others.
+func (c Count) Plus(others ...Count) Count {
 	c.Roles = maps.Clone(c.Roles)
 	for _, other := range others {
-		c.addAll(other, 1)
+		c.AddAll(other, 1)
 	}
 	return c
 }
 
-// minus returns c without other, which is a part of it.
-func (c Count) minus(other Count) Count {
+// Minus returns c without other, which is a part of it.
+func (c Count) Minus(other Count) Count {
 	c.Roles = maps.Clone(c.Roles)
-	c.addAll(other, -1)
+	c.AddAll(other, -1)
 	return c
 }
 
 // Reaches reports whether the minimum of a spec is reached. A gang without one reaches nothing.
-func (c Count) Reaches(spec *gangspec.Spec) bool {
+func (c Count) Reaches(spec *Spec) bool {
 	return spec.Min > 0 && c.N >= spec.Min && len(c.Lacks(spec)) == 0
 }
 
-// short returns how many pods the minimum of a spec needs in addition.
-func (c Count) short(spec *gangspec.Spec) int {
+// Short returns how many pods the minimum of a spec needs in addition.
+func (c Count) Short(spec *Spec) int {
 	roles := 0
 	for _, n := range c.Lacks(spec) {
 		roles += n
@@ -69,15 +67,15 @@ func (c Count) short(spec *gangspec.Spec) int {
 
 // Lacks returns how many pods of each role a spec needs in addition; nil for none. The roles of an elastic gang need
 // none.
-func (c Count) Lacks(spec *gangspec.Spec) map[string]int {
+func (c Count) Lacks(spec *Spec) map[string]int {
 	if !spec.RolesBind() {
 		return nil
 	}
-	return c.missing(spec.MinByRole)
+	return c.Missing(spec.MinByRole)
 }
 
-// missing returns how many pods of each role are fewer than these; nil for none.
-func (c Count) missing(minByRole map[string]int) map[string]int {
+// Missing returns how many pods of each role are fewer than these; nil for none.
+func (c Count) Missing(minByRole map[string]int) map[string]int {
 	var missing map[string]int
 	for role, n := range minByRole {
 		if n > c.Roles[role] {
