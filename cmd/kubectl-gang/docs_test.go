@@ -8,8 +8,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 	"github.com/lockstep-sh/lockstep/test/helpers/gangdocs"
 )
 

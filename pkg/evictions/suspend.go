@@ -20,8 +20,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 

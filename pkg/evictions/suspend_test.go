@@ -17,7 +17,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
 // The paths of the data. They are none of those below /api and /apis, which every cluster lets every user get.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const unschedulable = "Unschedulable"

@@ -14,8 +14,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // poolLabels are the labels by which clouds and autoscalers name the pools of nodes.

@@ -28,9 +28,9 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/ownergroup"
-	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 )
 
 // Workload is what manifests ask for.

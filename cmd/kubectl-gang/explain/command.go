@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
 type options struct {

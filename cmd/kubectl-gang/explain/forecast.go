@@ -7,8 +7,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // Forecaster has the scheduler decide about a gang. An error is a [WrongError], or else why the scheduler could not be

@@ -11,9 +11,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // shown is how many domains are printed. The data has more.

@@ -8,7 +8,7 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
 // TestCounts: a report counts members as kubectl gang list does: those that succeeded, and not those that are being

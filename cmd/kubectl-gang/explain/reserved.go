@@ -9,10 +9,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate/owners"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // Reserved is a Reservation of which members are owners.

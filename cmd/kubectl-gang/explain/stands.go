@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
 // byReason is how far a gang has come that has not begun, by its reason. Reasons of queues all begin alike.

@@ -5,7 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
 func TestStands(t *testing.T) {

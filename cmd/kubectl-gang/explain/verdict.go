@@ -5,10 +5,10 @@ import (
 	"strings"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 // named is how many gangs or nodes a sentence names.

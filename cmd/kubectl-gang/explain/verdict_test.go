@@ -11,8 +11,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const (

@@ -3,7 +3,7 @@ package list
 import (
 	"testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
 func TestReason(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
-	"github.com/lockstep-sh/lockstep/pkg/view"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lockstep-sh/lockstep/pkg/view"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 )
 
 func TestDiffering(t *testing.T) {

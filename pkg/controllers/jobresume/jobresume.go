@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
-	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 

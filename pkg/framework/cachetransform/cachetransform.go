@@ -15,9 +15,9 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 

@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 )
 
 // hopeless reports whether a gang would not fit if the nodes were empty: nodes that no filter has ruled out for good

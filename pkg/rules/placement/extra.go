@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 )
 
 // extrasOf returns the extras of the gangs of a part that was placed in a scope.

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 )
 
 // The effort of a search if the problem sets none, in Takes of the world: what it does beyond its first pass must stay

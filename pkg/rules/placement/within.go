@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 )
 
 // SolveWithin places the gangs of a problem inside one of several sets of nodes: among sets that take the whole problem

@@ -9,9 +9,9 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
 )
 
 // usualGPU is the resource that a topology shows where nodes have it.

@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/lockstep-sh/lockstep/pkg/rules/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 )
 
 // wellKnown are the last parts of label keys that name levels of a topology.
