@@ -169,7 +169,7 @@ test-forecasts: build control-plane ## Ask kubectl gang whatif in all scenarios 
 # No part of test: it needs a Chromium. ARGS='-args -pictures "$PWD/docs/pictures"' takes the pictures of docs/page.md.
 .PHONY: test-page
 test-page: ## Look at the page of lockstep-controller in a headless Chromium, which has to be installed
-	cd test/page/browser && go test -count=1 -v . $(ARGS)
+	cd test/webpage/browser && go test -count=1 -v . $(ARGS)
 
 # No part of test, which runs the first 20. Each takes a fraction of a second.
 .PHONY: test-histories

@@ -4,7 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 tidy() {
-  go mod tidy -diff && for module in hack/tools/ hack/tools/*/ test/extension/seats/ test/install/monitoring/prometheus/ test/operators/*/ test/page/browser/; do (cd "$module" && go mod tidy -diff) || return 1; done
+  go mod tidy -diff && for module in hack/tools/ hack/tools/*/ test/customplugin/seats/ test/install/monitoring/prometheus/ test/operators/*/ test/webpage/browser/; do (cd "$module" && go mod tidy -diff) || return 1; done
 }
 
 # versions PACKAGE...: the modules that they are made of.
@@ -20,5 +20,5 @@ differing() {
     awk '$2 != $3 { print $1 ": " $2 " in hack/tools/helm, " $3 " in hack/tools: replace it in hack/tools/helm" }'
 }
 
-check mod "run: go mod tidy, and the same in hack/tools, hack/tools/*, test/extension/seats, test/install/monitoring/prometheus, test/operators/* and test/page/browser" tidy
+check mod "run: go mod tidy, and the same in hack/tools, hack/tools/*, test/customplugin/seats, test/install/monitoring/prometheus, test/operators/* and test/webpage/browser" tidy
 check versions "run: go get MODULE@VERSION where it is older" none differing

@@ -11,7 +11,7 @@ import (
 
 	configv1 "github.com/lockstep-sh/lockstep/apis/config/v1"
 	"github.com/lockstep-sh/lockstep/apis/descheduler"
-	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	"github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 )
 
 // enabled are the folders of the plugins that a configuration names, with their arguments.
@@ -30,7 +30,7 @@ var enabled = map[string]any{
 // TestReadmesOfPlugins: a plugin that users enable has a README that names its arguments and its extension points, and
 // says what they cost.
 func TestReadmesOfPlugins(t *testing.T) {
-	if here, all := len(enabled), len(scheduler.NewSet().Registry)+1; here != all {
+	if here, all := len(enabled), len(schedulersetup.NewSet().Registry)+1; here != all {
 		t.Errorf("%d plugins are looked at, and there are %d, with that of the descheduler", here, all)
 	}
 	for dir, args := range enabled {

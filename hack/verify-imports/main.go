@@ -1,7 +1,7 @@
 // Command verify-imports checks that imports run one way. What a package may import follows from its folder:
 //
 //	apis < pkg/rules, pkg/util < pkg/kube < pkg/ledger, pkg/status < pkg/framework < pkg/admission, pkg/reservations <
-//	pkg/planning < pkg/evictions < pkg/controllers/X < plugins/X < pkg/scheduler, cmd/kubectl-gang/view < cmd < test, hack
+//	pkg/planning < pkg/evictions < pkg/controllers/X < plugins/X < pkg/schedulersetup, cmd/kubectl-gang/view < cmd < test, hack
 //
 // Neighbours do not import each other: no plugin another one, no controller another one, no owner of state another one.
 // The packages of pkg/rules turn values into values: they have no client, no scheduler and no log. Nothing but test and
@@ -154,7 +154,7 @@ const (
 var folders = map[string]layer{
 	"rules": rules, "util": rules, "kube": kube, "ledger": ledgers, "status": ledgers, "framework": framework,
 	"admission": owners, "reservations": owners, "planning": planning, "evictions": evictions,
-	"controllers": controllers, "scheduler": composition,
+	"controllers": controllers, "schedulersetup": composition,
 }
 
 // shared is what the neighbours in a folder share.

@@ -86,7 +86,7 @@ var notInScenarios = map[string]string{
 // Why a program needs what scenarios do not.
 const (
 	leaderElection = "scenarios run one replica of it, without leader election"
-	metrics        = "its metrics server, which test/controller asks; scenarios have none"
+	metrics        = "its metrics server, which test/lockstepcontroller asks; scenarios have none"
 	otherKinds     = "kinds that operators bring: test/operators"
 	othersEvict    = "what the descheduler tells of evictions by its other plugins, and of its leader election"
 	native         = "native PodGroups, in clusters that serve them"

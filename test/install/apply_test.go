@@ -20,7 +20,7 @@ import (
 const release = "gangs"
 
 // TestOnAnAPIServer installs the chart, as users do, and then makes the API server check everything that can
-// be installed. Samples are applied elsewhere: test/controller.
+// be installed. Samples are applied elsewhere: test/lockstepcontroller.
 func TestOnAnAPIServer(t *testing.T) {
 	t.Parallel()
 	if err := localcluster.BuildTools(t.Context(), t.Output(), "helm"); err != nil {

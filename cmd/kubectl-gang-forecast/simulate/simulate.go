@@ -26,7 +26,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
-	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	"github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -178,7 +178,7 @@ func (s *Simulation) Kinds() (meta.RESTMapper, error) {
 }
 
 // Set returns the plugins of the scheduler, which know what it has decided.
-func (s *Simulation) Set() *scheduler.Set { return s.scheduler.Set }
+func (s *Simulation) Set() *schedulersetup.Set { return s.scheduler.Set }
 
 // Profiles returns the names of the scheduler's profiles, which pods ask for, in order.
 func (s *Simulation) Profiles() []string { return slices.Sorted(maps.Keys(s.scheduler.Profiles)) }
@@ -275,7 +275,7 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 }
 
 // awaits reports whether the reason of the gang of a pod may not be the last word, and until when at least; see
-// [scheduler.Set.Awaits].
+// [schedulersetup.Set.Awaits].
 func (s *Simulation) awaits(pods []*v1.Pod) (awaits bool, until time.Time) {
 	for _, pod := range pods {
 		one, at := s.scheduler.Set.Awaits(pod)

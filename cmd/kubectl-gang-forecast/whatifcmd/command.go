@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/workload"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/workloadfile"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/command"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -141,7 +141,7 @@ func (o *options) missing(ctx context.Context, simulation *simulate.Simulation, 
 }
 
 // homeless notes namespaces that pods are in and that are neither in the cluster nor in the manifests.
-func (o *options) homeless(ctx context.Context, simulation *simulate.Simulation, w *workload.Workload) error {
+func (o *options) homeless(ctx context.Context, simulation *simulate.Simulation, w *workloadfile.Workload) error {
 	known := map[string]bool{}
 	for _, u := range w.Objects {
 		if u.GetKind() == "Namespace" {
@@ -178,9 +178,9 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 	if err != nil {
 		return nil, nil, err
 	}
-	reader := &workload.Reader{Namespace: namespace, Mapper: kinds,
+	reader := &workloadfile.Reader{Namespace: namespace, Mapper: kinds,
 		Cluster: &cluster{ctx, simulation, o.Note}, Now: time.Now()}
-	var w workload.Workload
+	var w workloadfile.Workload
 	for _, name := range o.files {
 		if err := readFile(reader, &w, name, o.In); err != nil {
 			return nil, nil, err
@@ -208,7 +208,7 @@ func (o *options) read(ctx context.Context, simulation *simulate.Simulation) ([]
 	return w.Pods, objects, err
 }
 
-func readFile(reader *workload.Reader, w *workload.Workload, name string, in io.Reader) error {
+func readFile(reader *workloadfile.Reader, w *workloadfile.Workload, name string, in io.Reader) error {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -230,12 +230,12 @@ type cluster struct {
 	note       func(format string, args ...any)
 }
 
-// Read implements workload.Cluster.
+// Read implements workloadfile.Cluster.
 func (c *cluster) Read(path string, into any) error {
 	return c.allowed(c.simulation.Read(c.ctx, path, into))
 }
 
-// Exists implements workload.Cluster.
+// Exists implements workloadfile.Cluster.
 func (c *cluster) Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error) {
 	exists, err := c.simulation.Exists(c.ctx, resource, namespace, name)
 	return exists, c.allowed(err)

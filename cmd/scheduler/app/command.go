@@ -25,7 +25,7 @@ import (
 	schedoptions "k8s.io/kubernetes/cmd/kube-scheduler/app/options"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
-	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	"github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -33,14 +33,14 @@ import (
 const Name = "lockstep-scheduler"
 
 // Option changes what a command runs.
-type Option func(*scheduler.Set) error
+type Option func(*schedulersetup.Set) error
 
 // WithPlugin adds a plugin of the caller's, for profiles to enable by its name. Beside the
 // extension points of kube-scheduler it may implement the Simulate hooks of package whatif and
 // the gang extension points of package extension; these are found without being enabled. It
 // fails, when the command runs, if there is a plugin of that name already.
 func WithPlugin(name string, factory frameworkruntime.PluginFactory) Option {
-	return func(set *scheduler.Set) error { return set.Add(name, factory) }
+	return func(set *schedulersetup.Set) error { return set.Add(name, factory) }
 }
 
 // NewSchedulerCommand makes the command.
@@ -85,7 +85,7 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 		}
 		return err
 	}
-	set := scheduler.NewSet()
+	set := schedulersetup.NewSet()
 	for _, extend := range extensions {
 		if err := extend(set); err != nil {
 			return fmt.Errorf("adding a plugin: %w", err)
@@ -111,7 +111,7 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 
 // showDecisions makes /configz show, beside the configuration, what was decided last about each
 // gang.
-func showDecisions(set *scheduler.Set) error {
+func showDecisions(set *schedulersetup.Set) error {
 	shown, err := configz.New("decisions.lockstep.dev")
 	if err == nil {
 		err = shown.Set(decisions.NewList(set.Decisions()))

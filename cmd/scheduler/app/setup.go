@@ -22,7 +22,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/scheduler/lease"
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
-	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
+	lockstep "github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 )
 
 // setup makes the scheduler that the options describe, with Lockstep's plugins. lost is

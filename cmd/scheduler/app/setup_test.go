@@ -18,7 +18,7 @@ import (
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
-	"github.com/lockstep-sh/lockstep/pkg/scheduler"
+	"github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -40,7 +40,7 @@ func setUp(t *testing.T, flags ...string) (*made, error) {
 		all.AddFlagSet(set)
 	}
 	must.Succeed(t, all.Parse(append([]string{"--secure-port=0"}, flags...)))
-	config, sched, err := setup(ctx, opts, scheduler.NewSet(), func(err error) { t.Error(err) })
+	config, sched, err := setup(ctx, opts, schedulersetup.NewSet(), func(err error) { t.Error(err) })
 	if err != nil {
 		return nil, err
 	}

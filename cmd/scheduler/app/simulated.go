@@ -18,7 +18,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
+	lockstep "github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 )

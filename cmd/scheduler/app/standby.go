@@ -12,7 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 
-	lockstep "github.com/lockstep-sh/lockstep/pkg/scheduler"
+	lockstep "github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 )
 
 // Standby is a scheduler that follows a cluster and never schedules, nor writes anything: a replica that never becomes

@@ -1,0 +1,406 @@
+// Package workloadfile reads manifests, and makes the pods that controllers would make of them.
+package workloadfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	corev1defaults "k8s.io/kubernetes/pkg/apis/core/v1"
+
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/controllers/ownergroup"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
+)
+
+// Workload is what manifests ask for.
+type Workload struct {
+	// Objects are the objects that are not pods, and make none.
+	Objects []*unstructured.Unstructured
+	Pods    []*v1.Pod
+	// Manifests are the objects as the manifests have them, each in its namespace.
+	Manifests []*unstructured.Unstructured
+	// Makers are the objects of the manifests that are pods or make pods, and have a name there.
+	Makers []*unstructured.Unstructured
+}
+
+// Reader makes pods as they would be in a cluster.
+type Reader struct {
+	// Namespace is the namespace of objects that name none.
+	Namespace string
+	Mapper    meta.RESTMapper
+	Cluster   Cluster
+	// Now is when all is created.
+	Now time.Time
+
+	// What was read of the cluster: LimitRanges by namespace, RuntimeClasses by name, and PriorityClasses, with those of
+	// the manifests.
+	limits     map[string][]v1.LimitRange
+	runtimes   map[string]*nodev1.RuntimeClass
+	priorities []schedulingv1.PriorityClass
+	// classes are the PriorityClasses of the manifests, by name.
+	classes map[string]*schedulingv1.PriorityClass
+	// named are the pods of the manifests, as namespace/name.
+	named map[string]bool
+}
+
+// Cluster is where the pods would be.
+type Cluster interface {
+	// Read reads an object or a list.
+	Read(path string, into any) error
+	// Exists reports whether there is an object.
+	Exists(resource schema.GroupVersionResource, namespace, name string) (bool, error)
+}
+
+// Read reads manifests, YAML or JSON, one or more in a stream.
+func (r *Reader) Read(w *Workload, in io.Reader) error {
+	decoder := yaml.NewYAMLOrJSONDecoder(in, 4096)
+	var manifests []*unstructured.Unstructured
+	for {
+		u := &unstructured.Unstructured{}
+		err := decoder.Decode(&u.Object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("reading a manifest: %w", err)
+		}
+		if len(u.Object) == 0 {
+			continue
+		}
+		if u.GetKind() == "" || u.GetAPIVersion() == "" {
+			return errors.New("reading a manifest: it has no kind, or no apiVersion")
+		}
+		manifests = append(manifests, u)
+	}
+	for _, do := range []func(*Workload, *unstructured.Unstructured) error{r.addClass, r.add} { // pods may come before their class
+		for _, u := range manifests {
+			if err := do(w, u); err != nil {
+				return fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// addClass notes a PriorityClass.
+func (r *Reader) addClass(w *Workload, u *unstructured.Unstructured) error {
+	if u.IsList() {
+		return u.EachListItem(func(item runtime.Object) error { return r.addClass(w, item.(*unstructured.Unstructured)) })
+	}
+	if kindOf(u) != "PriorityClass.scheduling.k8s.io" {
+		return nil
+	}
+	class := &schedulingv1.PriorityClass{}
+	if err := convert(u, class); err != nil {
+		return err
+	}
+	if r.classes == nil {
+		r.classes = map[string]*schedulingv1.PriorityClass{}
+	}
+	r.classes[class.Name] = class
+	r.priorities = nil
+	return nil
+}
+
+func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
+	if u.IsList() {
+		return u.EachListItem(func(item runtime.Object) error { return r.add(w, item.(*unstructured.Unstructured)) })
+	}
+	if u.GetNamespace() == "" {
+		u.SetNamespace(r.Namespace)
+	}
+	w.Manifests = append(w.Manifests, u.DeepCopy())
+	named := u.GetName() != ""
+	if !named {
+		u.SetName(u.GetGenerateName() + string(uuid.NewUUID())[:5])
+	}
+	u.SetUID(uuid.NewUUID())
+	u.SetCreationTimestamp(metav1.NewTime(r.Now))
+	kind := kindOf(u)
+	if named && makesPods.Has(kind) {
+		if slices.ContainsFunc(w.Makers, func(other *unstructured.Unstructured) bool {
+			return kindOf(other) == kind && other.GetNamespace() == u.GetNamespace() && other.GetName() == u.GetName()
+		}) {
+			return errors.New("the manifests have it twice")
+		}
+		w.Makers = append(w.Makers, u)
+	}
+	switch kind {
+	case "Pod":
+		pod := &v1.Pod{}
+		if err := convert(u, pod); err != nil {
+			return err
+		}
+		return r.finish(w, pod)
+	case "Job.batch":
+		return r.addJob(w, u)
+	case "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps":
+		return r.addReplicas(w, u)
+	case "LimitRange", "ResourceQuota":
+		return errors.New("those of manifests are not applied: leave it out, or create it in the cluster first")
+	}
+	if group := u.GroupVersionKind().Group; ignored.Has(kind) || group == "rbac.authorization.k8s.io" || group == "networking.k8s.io" {
+		return nil
+	}
+	if !known.Has(kind) {
+		return errors.New("it is not known which pods it makes: write those, or their Job, and its PodGroup if it has one")
+	}
+	if err := useDefaults(u); err != nil {
+		return err
+	}
+	w.Objects = append(w.Objects, u)
+	return r.merge(u)
+}
+
+// merge makes an object of the manifests what it would be after it was applied, where it is in the cluster already.
+func (r *Reader) merge(u *unstructured.Unstructured) error {
+	gvk, namespace := u.GroupVersionKind(), u.GetNamespace()
+	mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	if err != nil {
+		return nil // that is reported with the others
+	}
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		namespace = ""
+	}
+	there := map[string]any{}
+	switch err := r.Cluster.Read(overlayserver.PathOf(mapping.Resource, namespace, u.GetName()), &there); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	merged := &unstructured.Unstructured{Object: there}
+	if len(there) == 0 || merged.GetDeletionTimestamp() != nil { // it may not be read, or is on its way out
+		return nil
+	}
+	merged.SetLabels(labels.Merge(merged.GetLabels(), u.GetLabels()))
+	merged.SetAnnotations(labels.Merge(merged.GetAnnotations(), u.GetAnnotations()))
+	if spec := u.Object["spec"]; spec != nil && !keepsSpec.Has(kindOf(u)) {
+		merged.Object["spec"] = spec
+	}
+	u.Object = merged.Object
+	return nil
+}
+
+// keepsSpec are the kinds whose spec stays as it was made, except for what controllers write there.
+var keepsSpec = sets.New("Namespace", "PersistentVolumeClaim", "PersistentVolume", "ResourceClaim.resource.k8s.io")
+
+// makesPods are the kinds whose pods are known.
+var makesPods = sets.New("Pod", "Job.batch", "Deployment.apps", "ReplicaSet.apps", "StatefulSet.apps")
+
+// known are the kinds that a scheduler reads, and that make no pods.
+var known = sets.New("PodGroup.scheduling.x-k8s.io", "PodGroup.scheduling.k8s.io", "Workload.scheduling.k8s.io",
+	"Queue.scheduling.lockstep.dev", "Reservation.scheduling.lockstep.dev",
+	"ResourceClaim.resource.k8s.io", "ResourceClaimTemplate.resource.k8s.io",
+	"PersistentVolumeClaim", "PersistentVolume", "StorageClass.storage.k8s.io", "Namespace", "PodDisruptionBudget.policy")
+
+// ignored are kinds that often come with pods, and that no scheduler reads. PriorityClasses have been read before.
+var ignored = sets.New("ConfigMap", "Secret", "Service", "ServiceAccount", "HorizontalPodAutoscaler.autoscaling",
+	"PriorityClass.scheduling.k8s.io")
+
+// kindOf returns the kind and the group of an object: Job.batch.
+func kindOf(u *unstructured.Unstructured) string { return u.GroupVersionKind().GroupKind().String() }
+
+func convert(u *unstructured.Unstructured, into any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, into, true); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	return nil
+}
+
+func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
+	job := &batchv1.Job{}
+	if err := convert(u, job); err != nil {
+		return err
+	}
+	if jobsuspension.IsSuspended(job) {
+		return errors.New("spec.suspend is true: it makes no pods")
+	}
+	n := int32(1)
+	if job.Spec.Parallelism != nil {
+		n = *job.Spec.Parallelism
+	}
+	if job.Spec.Completions != nil {
+		n = min(n, *job.Spec.Completions)
+	}
+	prefix, err := r.prefix(u)
+	if err != nil {
+		return err
+	}
+	group, err := ownergroup.PodGroupOf(job, r.fromTemplate(u, &job.Spec.Template, prefix, 0))
+	if err != nil {
+		return err
+	}
+	if group != nil {
+		w.Objects = append(w.Objects, group)
+	}
+	indexed := job.Spec.CompletionMode != nil && *job.Spec.CompletionMode == batchv1.IndexedCompletion
+	for i := range n {
+		pod := r.fromTemplate(u, &job.Spec.Template, prefix, i)
+		pod.Labels[batchv1.JobNameLabel], pod.Labels[batchv1.ControllerUidLabel] = job.Name, string(job.UID)
+		pod.Labels["job-name"], pod.Labels["controller-uid"] = job.Name, string(job.UID)
+		if indexed {
+			pod.Labels[batchv1.JobCompletionIndexAnnotation], pod.Annotations[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(i)), strconv.Itoa(int(i))
+		}
+		if err := r.finish(w, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replicas is what Deployments, ReplicaSets and StatefulSets have in common.
+type replicas struct {
+	Spec struct {
+		Replicas             *int32                         `json:"replicas"`
+		Template             v1.PodTemplateSpec             `json:"template"`
+		VolumeClaimTemplates []v1.PersistentVolumeClaim     `json:"volumeClaimTemplates"`
+		PodManagementPolicy  appsv1.PodManagementPolicyType `json:"podManagementPolicy"`
+		Ordinals             *appsv1.StatefulSetOrdinals    `json:"ordinals"`
+	} `json:"spec"`
+}
+
+func (r *Reader) addReplicas(w *Workload, u *unstructured.Unstructured) error {
+	set := &replicas{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, set); err != nil {
+		return fmt.Errorf("reading it: %w", err)
+	}
+	n := int32(1)
+	if set.Spec.Replicas != nil {
+		n = *set.Spec.Replicas
+	}
+	first, prefix, err := int32(0), u.GetName(), error(nil)
+	isStateful := u.GetKind() == "StatefulSet"
+	if isStateful && set.Spec.Ordinals != nil {
+		first = set.Spec.Ordinals.Start
+	}
+	if !isStateful {
+		if prefix, err = r.prefix(u); err != nil {
+			return err
+		}
+	}
+	for i := first; i < first+n; i++ {
+		pod := r.fromTemplate(u, &set.Spec.Template, prefix, i)
+		if isStateful && i > first && set.Spec.PodManagementPolicy != appsv1.ParallelPodManagement && view.GangOf(pod) != "" {
+			break // the next is made once this one is ready, and it is not without its gang
+		}
+		if isStateful {
+			pod.Labels[appsv1.StatefulSetPodNameLabel], pod.Labels[appsv1.PodIndexLabel] = pod.Name, strconv.Itoa(int(i))
+		}
+		if err := r.claimVolumes(w, pod, set.Spec.VolumeClaimTemplates); err != nil {
+			return err
+		}
+		if err := r.finish(w, pod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// prefix returns how the names of an owner's pods begin, where these may have any names: no pod has such names, neither
+// in the manifests nor, going by the first, in the cluster.
+func (r *Reader) prefix(owner *unstructured.Unstructured) (string, error) {
+	prefix, namespace := owner.GetName(), owner.GetNamespace()
+	taken := r.named[namespace+"/"+prefix+"-0"]
+	if !taken {
+		var err error
+		if taken, err = r.Cluster.Exists(v1.SchemeGroupVersion.WithResource("pods"), namespace, prefix+"-0"); err != nil {
+			return "", err
+		}
+	}
+	if taken {
+		prefix += "-" + string(uuid.NewUUID())[:5]
+	}
+	return prefix, nil
+}
+
+// fromTemplate makes the pod of a number.
+func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.PodTemplateSpec, prefix string, i int32) *v1.Pod {
+	controls := true
+	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-%d", prefix, i), owner.GetNamespace(), uuid.NewUUID()
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &controls,
+	}}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	return pod
+}
+
+// finish gives a pod what the API server gives it.
+func (r *Reader) finish(w *Workload, pod *v1.Pod) error {
+	key := pod.Namespace + "/" + pod.Name
+	if r.named[key] {
+		return fmt.Errorf("the manifests have pod %s twice", key)
+	}
+	if r.named == nil {
+		r.named = map[string]bool{}
+	}
+	r.named[key] = true
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	pod.CreationTimestamp = metav1.NewTime(r.Now)
+	corev1defaults.SetObjectDefaults_Pod(pod)
+	if err := r.admit(pod); err != nil {
+		return err
+	}
+	pod.Status = v1.PodStatus{Phase: v1.PodPending}
+	w.Pods = append(w.Pods, pod)
+	return nil
+}
+
+// Simulated returns the pods and the other objects, as a simulation has them.
+func (r *Reader) Simulated(w *Workload) ([]simulate.Object, error) {
+	if err := r.provision(w); err != nil {
+		return nil, err
+	}
+	var list []simulate.Object
+	for _, u := range w.Objects {
+		gvk := u.GroupVersionKind()
+		mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+		if err != nil {
+			return nil, fmt.Errorf("%s %q: %w", u.GetKind(), u.GetName(), err)
+		}
+		if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+			u.SetNamespace("")
+		}
+		list = append(list, simulate.Object{Resource: mapping.Resource, Object: u.Object})
+	}
+	for _, pod := range w.Pods {
+		claims, err := r.claims(w, pod)
+		if err != nil {
+			return nil, fmt.Errorf("pod %q: %w", pod.Name, err)
+		}
+		list = append(list, claims...)
+		o, err := runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
+		if err != nil {
+			return nil, fmt.Errorf("pod %q: %w", pod.Name, err)
+		}
+		list = append(list, simulate.Object{Resource: simulate.Pods, Object: o})
+	}
+	return list, nil
+}

@@ -1,0 +1,94 @@
+package schedulersetup
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"github.com/lockstep-sh/lockstep/plugins/fairshare"
+	"github.com/lockstep-sh/lockstep/plugins/gang"
+	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
+	"github.com/lockstep-sh/lockstep/plugins/preemption"
+	"github.com/lockstep-sh/lockstep/plugins/reservation"
+)
+
+// check returns what makes a profile one in which the plugins would do harm: a gang that is
+// not held until it is complete, evictions for places that nothing keeps, or promises that the
+// profile does not keep itself.
+func check(profile framework.Framework) field.ErrorList {
+	path := field.NewPath("profiles").Key(profile.ProfileName()).Child("plugins")
+	enabled := profile.ListPlugins()
+	points := []point{
+		{"preEnqueue", enabled.PreEnqueue}, {"preFilter", enabled.PreFilter}, {"filter", enabled.Filter}, {"postFilter", enabled.PostFilter},
+		{"reserve", enabled.Reserve}, {"permit", enabled.Permit}, {"bind", enabled.Bind}, {"postBind", enabled.PostBind},
+	}
+	some := slices.ContainsFunc(points, func(p point) bool { return at(p.set, gang.Name) >= 0 })
+	var errs field.ErrorList
+	for _, p := range points {
+		if some && at(p.set, gang.Name) < 0 {
+			errs = append(errs, field.Required(path.Child(p.name), gang.Name+" has to be enabled here too: enable it at multiPoint, and disable it nowhere"))
+		}
+	}
+	if own := at(enabled.PostFilter, preemption.Name); own >= 0 && (!some || at(enabled.PostFilter, gang.Name) > own) {
+		errs = append(errs, field.Invalid(path.Child("postFilter"), preemption.Name, gang.Name+" has to come before it"))
+	}
+	if own := at(enabled.PreEnqueue, fairshare.Name); own >= 0 && at(enabled.PreEnqueue, gang.Name) > own {
+		errs = append(errs, field.Invalid(path.Child("preEnqueue"), fairshare.Name, gang.Name+" has to come before it"))
+	}
+	if promises(profile) && !keeps(profile) {
+		errs = append(errs, field.Required(path, heldcapacity.Name+" is disabled, and without it pods take what is promised to gangs: disable it nowhere"))
+	}
+	if own := at(enabled.PreFilter, heldcapacity.Name); own >= 0 && at(enabled.PreFilter, gang.Name) > own {
+		errs = append(errs, field.Invalid(path.Child("preFilter"), heldcapacity.Name, gang.Name+" has to come before it"))
+	}
+	if binds := enabled.Bind; at(enabled.Reserve, reservation.Name) >= 0 {
+		before := slices.IndexFunc(binds.Enabled, func(p schedconfig.Plugin) bool { return p.Name != gang.Name })
+		if own := at(binds, reservation.Name); own < 0 || own != before {
+			errs = append(errs, field.Invalid(path.Child("bind"), reservation.Name, "it has to be enabled here too, before every binder; of plugins only "+gang.Name+" comes before it"))
+		}
+	}
+	return errs
+}
+
+// promises reports whether plugins of a profile count on capacity that is held.
+func promises(profile framework.Framework) bool {
+	enabled := profile.ListPlugins()
+	return at(enabled.Filter, gang.Name) >= 0 || at(enabled.PostFilter, preemption.Name) >= 0 || at(enabled.PreEnqueue, fairshare.Name) >= 0
+}
+
+// keeps reports whether pods of a profile are kept out of what is held for others.
+func keeps(profile framework.Framework) bool {
+	enabled := profile.ListPlugins()
+	return at(enabled.PreFilter, heldcapacity.Name) >= 0 && at(enabled.Filter, heldcapacity.Name) >= 0
+}
+
+// warnings returns warnings about what works, but not as users of gangs would want it. promised: some profile of
+// the process promises capacity.
+func warnings(profile framework.Framework, promised bool) (list []string) {
+	enabled := profile.ListPlugins()
+	stock, first := at(enabled.PostFilter, names.DefaultPreemption), at(enabled.PostFilter, gang.Name)
+	switch {
+	case stock >= 0 && at(enabled.PostFilter, preemption.Name) >= 0:
+		list = append(list, "DefaultPreemption is enabled beside GangPreemption: pods outside gangs preempt by its rules, which know no gangs")
+	case stock >= 0 && stock < first:
+		list = append(list, "DefaultPreemption comes before Gang: it may evict for a single member of a gang")
+	}
+	if promised && !promises(profile) && !keeps(profile) {
+		list = append(list, heldcapacity.Name+" is disabled: pods of this profile take what other profiles promise to gangs; disable it nowhere")
+	}
+	return list
+}
+
+// point is an extension point, with the plugins that are enabled there.
+type point struct {
+	name string
+	set  schedconfig.PluginSet
+}
+
+// at returns the position of a plugin; -1 if it is not there.
+func at(set schedconfig.PluginSet, name string) int {
+	return slices.IndexFunc(set.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
+}

@@ -1,0 +1,190 @@
+package schedulersetup
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/test/helpers/idle"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
+)
+
+// attempt returns the attempt for a gang of pods, all of which have to fit.
+func attempt(pods ...*v1.Pod) *gangstate.Attempt {
+	return &gangstate.Attempt{
+		Group: "default/run", Leader: pods[0].UID, Strict: true,
+		Gangs: []gangstate.Need{{Key: gangspec.Key{Namespace: "default", Name: "run"}, Min: len(pods), Pending: pods}},
+	}
+}
+
+func (s *stage) pods(count, cpu int, labels ...string) (list []*v1.Pod) {
+	for range count {
+		list = append(list, s.pod(cpu, labels...))
+	}
+	return list
+}
+
+// TestPlanOnWhatIsHeld: members of a plan take what is held for them one after the other, as they will when they come;
+// members for which that is not enough go where there is room.
+func TestPlanOnWhatIsHeld(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		nodes    map[string]string
+		reserve  func(s *stage)
+		members  int
+		cpu      int
+		complete bool
+		on       map[string]int // members by node; nil for anywhere
+	}{
+		"two placements on one node": {
+			map[string]string{"a": "8", "b": "8"}, func(s *stage) { s.reserve("r", "mine", 4, true, "a", "a") }, 2, 4, true, map[string]int{"a": 2},
+		},
+		"the last one goes beside them": {
+			map[string]string{"a": "12", "b": "8"}, func(s *stage) { s.reserve("r", "mine", 4, true, "a", "a") }, 3, 4, true, map[string]int{"a": 3},
+		},
+		"the last one goes elsewhere": {
+			map[string]string{"a": "8", "b": "8"}, func(s *stage) { s.reserve("r", "mine", 4, true, "a", "a") }, 3, 4, true, map[string]int{"a": 2, "b": 1},
+		},
+		"a member uses one placement, not two": {
+			map[string]string{"a": "8"}, func(s *stage) { s.reserve("r", "mine", 4, true, "a", "a") }, 1, 8, false, nil,
+		},
+		"what others hold is no room": {
+			map[string]string{"a": "8", "b": "8"}, func(s *stage) { s.reserve("r", "mine", 4, true, "a"); s.reserve("theirs", "other", 8, true, "b") }, 3, 4, false, nil,
+		},
+		"one placement for several, as it is not used once": {
+			map[string]string{"a": "8", "b": "4"}, func(s *stage) { s.reserve("r", "mine", 8, false, "a") }, 4, 2, true, map[string]int{"a": 4},
+		},
+		"one that is used once serves one": {
+			map[string]string{"a": "8", "b": "2"}, func(s *stage) { s.reserve("r", "mine", 8, true, "a") }, 3, 2, false, nil,
+		},
+		"nothing is held": {
+			map[string]string{"a": "8"}, func(*stage) {}, 2, 4, true, map[string]int{"a": 2},
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, c.nodes)
+			c.reserve(s)
+			s.Look(t)
+			members := s.pods(c.members, c.cpu, "mine")
+			plan, err := s.planner.Plan(t.Context(), attempt(members...), nil)
+			must.Succeed(t, err)
+			if plan.Complete != c.complete {
+				t.Fatalf("complete: %t, placed %v, %v", plan.Complete, plan.Nodes, plan.Why)
+			}
+			got := map[string]int{}
+			for _, node := range plan.Nodes {
+				got[node]++
+			}
+			if c.on != nil && fmt.Sprint(got) != fmt.Sprint(c.on) {
+				t.Errorf("placed %v, want %v", got, c.on)
+			}
+			for _, pod := range members {
+				if a, uses := s.registry.Allocation(pod); uses {
+					t.Errorf("a plan uses %v", a)
+				}
+			}
+			if what := s.oversold(); what != "" {
+				t.Error(what)
+			}
+		})
+	}
+}
+
+// TestPlannedMembersFollow: members fit where they are planned and find their placements when they come, in any order.
+func TestPlannedMembersFollow(t *testing.T) {
+	s := newStage(t, map[string]string{"a": "8", "b": "8", "c": "8"})
+	s.reserve("r", "mine", 4, true, "a", "a", "b")
+	s.Look(t)
+	members := s.pods(4, 4, "mine")
+	plan, err := s.planner.Plan(t.Context(), attempt(members...), nil)
+	if err != nil || !plan.Complete {
+		t.Fatal(plan, err)
+	}
+	used := map[string]bool{}
+	for i := len(members) - 1; i >= 0; i-- {
+		pod := members[i]
+		state, nodes := s.fits(pod)
+		done, ok := s.place(state, pod, plan.Nodes[pod.UID])
+		if !ok {
+			t.Fatalf("pod %d does not fit on node %s; it does on %v", i, plan.Nodes[pod.UID], nodes)
+		}
+		if a, ok := s.registry.Allocation(done); ok {
+			used[a.String()] = true
+		}
+		if what := s.oversold(); what != "" {
+			t.Error(what)
+		}
+	}
+	if len(used) != 3 {
+		t.Errorf("%d placements are used: %v; want all three", len(used), used)
+	}
+}
+
+// TestMeant: the successor of a pod that is moved uses what is held for the move, on the target, whatever else it owns;
+// and where the successor does not fit into that, what else it owns.
+func TestMeant(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		cpu        int
+		node, used string
+	}{
+		"what is meant for it":        {2, "b", "move"},
+		"which does not take so much": {8, "a", "own"},
+		"what there is where it fits": {4, "b", "move"},
+		"it fits nowhere":             {9, "", ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newStage(t, map[string]string{"a": "8", "b": "6"})
+			s.reserve("own", "mine", 2, true, "a", "b")
+			move := s.reservation("move", "mine", 2, true, "b")
+			move.Labels = map[string]string{v1alpha1.MigrationLabel: "uid"}
+			s.registry.Update(move)
+			state, nodes := s.fits(s.pod(c.cpu, "mine"))
+			if c.node == "" {
+				if len(nodes) > 0 {
+					t.Errorf("it fits on %v", nodes)
+				}
+				return
+			}
+			if !slices.Equal(nodes, []string{c.node}) {
+				t.Fatalf("it is sent to %v, want %s", nodes, c.node)
+			}
+			pod, ok := s.place(state, s.pod(c.cpu, "mine"), c.node)
+			if !ok {
+				t.Fatal("it is not placed")
+			}
+			if a, _ := s.registry.Allocation(pod); a.Name != c.used {
+				t.Errorf("it uses %q, want %q", a.Name, c.used)
+			}
+		})
+	}
+}
+
+// TestEvictionFreesNoPromise: what an owner has of a placement stays held for the next owner when it is evicted.
+func TestEvictionFreesNoPromise(t *testing.T) {
+	s := newStage(t, map[string]string{"a": "8"})
+	s.reserve("r", "mine", 8, false, "a")
+	owner := s.pod(8, "mine")
+	state, _ := s.fits(owner)
+	done, ok := s.place(state, owner, "a")
+	if !ok {
+		t.Fatal("the owner does not fit")
+	}
+	s.Look(t)
+	for sentence, labels := range map[string][]string{"a stranger": nil, "another owner": {"mine"}} {
+		room, err := s.planner.Simulate(t.Context(), attempt(s.pods(1, 8, labels...)...), nil)
+		must.Succeed(t, err)
+		node, _ := room.Index("a")
+		if _, err := room.Restrict(t.Context(), []int{node}, 1); err != nil {
+			t.Fatal(err)
+		}
+		must.Succeed(t, room.Remove(t.Context(), idle.PodInfo(t, done), node))
+		if fits, err := room.Fits(t.Context()); err != nil || fits {
+			t.Errorf("%s fits where the owner was: %t, %v", sentence, fits, err)
+		}
+		must.Succeed(t, room.Discard(t.Context()))
+	}
+}
