@@ -34,7 +34,7 @@ type PendingCondition struct {
 type ConditionQueue[K comparable] struct {
 	writer *Writer
 	client kubernetes.Interface
-	words  *rate.Limiter
+	messageLimiter  *rate.Limiter
 	say    func(K) PendingCondition
 	queue  workqueue.TypedDelayingInterface[K]
 	// first are places for writes under way, and again are those for pods to which the last write failed: where the API
@@ -60,7 +60,7 @@ const (
 // moment; it is called right before writes.
 func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) PendingCondition) *ConditionQueue[K] {
 	return &ConditionQueue[K]{
-		writer: w, client: client, say: say, words: rate.NewLimiter(rate.Limit(qps), int(qps)),
+		writer: w, client: client, say: say, messageLimiter: rate.NewLimiter(rate.Limit(qps), int(qps)),
 		queue: workqueue.NewTypedDelayingQueue[K](), first: make(chan struct{}, atOnce), again: make(chan struct{}, againAtOnce),
 	}
 }
@@ -69,7 +69,7 @@ func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, sa
 func (l *ConditionQueue[K]) Tell(key K) { l.queue.Add(key) }
 
 // Wait waits for a part of the lane's rate, for what is written elsewhere than to pods.
-func (l *ConditionQueue[K]) Wait(ctx context.Context) error { return wait(ctx, l.words) }
+func (l *ConditionQueue[K]) Wait(ctx context.Context) error { return wait(ctx, l.messageLimiter) }
 
 func wait(ctx context.Context, limit *rate.Limiter) error {
 	if err := limit.Wait(ctx); err != nil {
@@ -168,7 +168,7 @@ func (l *ConditionQueue[K]) admit(ctx context.Context, kind kind) (chan struct{}
 	case retries:
 		places = l.again
 	case words:
-		limit = l.words
+		limit = l.messageLimiter
 	}
 	select {
 	case places <- struct{}{}:

@@ -12,8 +12,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 )
 
-// beside checks whether a pod finds devices beside those that are held for others.
-type beside struct {
+// devicesLeft checks whether a pod finds devices devicesLeft those that are held for others.
+type devicesLeft struct {
 	overlay *devices.Overlay
 	// state is the cycle state for the filter.
 	state fwk.CycleState
@@ -24,7 +24,7 @@ type beside struct {
 
 // besideHeld finds what devices are left for a pod; nil if it needs none, or none are held for others. DynamicResources
 // itself reports what keeps the pod from all nodes.
-func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []hold.Holder) (*beside, error) {
+func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []hold.Holder) (*devicesLeft, error) {
 	held := pl.holds.Devices(holders...)
 	if len(held) == 0 {
 		return nil, nil
@@ -33,7 +33,7 @@ func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []h
 	if err != nil || simulator == nil {
 		return nil, err
 	}
-	b := &beside{overlay: simulator.Overlay(), state: framework.NewCycleState(), nodes: map[string]bool{}}
+	b := &devicesLeft{overlay: simulator.Overlay(), state: framework.NewCycleState(), nodes: map[string]bool{}}
 	if !b.overlay.MayNeedDevices(pod) {
 		return nil, nil
 	}
@@ -55,7 +55,7 @@ func (pl *HeldCapacity) besideHeld(ctx context.Context, pod *v1.Pod, holders []h
 }
 
 // check returns whether a node has the devices for a pod, as a status.
-func (b *beside) check(ctx context.Context, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+func (b *devicesLeft) check(ctx context.Context, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if !b.everywhere && !b.nodes[info.Node().Name] {
 		return nil
 	}

@@ -57,9 +57,9 @@ const visitKey fwk.StateKey = "lockstep.dev/" + Name
 type visit struct {
 	demand  ledger.Demand
 	holders []hold.Holder
-	// beside checks whether the pod finds devices beside those that are held for others; nil if it needs none, or none are
+	// devices checks whether the pod finds devices devices those that are held for others; nil if it needs none, or none are
 	// held.
-	beside *beside
+	devices *devicesLeft
 }
 
 // Clone returns the same visit, which never changes.
@@ -86,7 +86,7 @@ func (pl *HeldCapacity) PreFilter(ctx context.Context, state fwk.CycleState, pod
 	}
 	if !whatif.IsSimulated(state) {
 		var err error
-		if v.beside, err = pl.besideHeld(ctx, pod, v.holders); err != nil {
+		if v.devices, err = pl.besideHeld(ctx, pod, v.holders); err != nil {
 			return nil, fwk.AsStatus(err)
 		}
 	}
@@ -108,10 +108,10 @@ func (pl *HeldCapacity) Filter(ctx context.Context, state fwk.CycleState, pod *v
 	if !ok {
 		return fwk.AsStatus(fmt.Errorf("reading the cycle state of %s: got %T", Name, data))
 	}
-	if status := pl.holds.Check(v.demand, info, v.holders...); !status.IsSuccess() || v.beside == nil {
+	if status := pl.holds.Check(v.demand, info, v.holders...); !status.IsSuccess() || v.devices == nil {
 		return status
 	}
-	return v.beside.check(ctx, pod, info)
+	return v.devices.check(ctx, pod, info)
 }
 
 // SignPod keeps kube-scheduler's batching working: a node that it proposes for a pod because it

@@ -62,6 +62,6 @@ func (pl *GangPreemption) recordDecision(ctx context.Context, d *demand, f *foun
 		}
 	}
 	if pl.Decisions.Add(d.attempt.Group, pl.clock.Now(), one) {
-		klog.FromContext(ctx).V(3).Info("Decided", "decision", one)
+		klog.FromContext(ctx).V(3).Info("Decided whom to evict", "decision", one)
 	}
 }

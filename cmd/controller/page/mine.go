@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// scopes is for how many users it is remembered what they see, and remember for how long.
-	scopes   = 1000
+	// maxCallers is for how many users it is remembered what they see, and remember for how long.
+	maxCallers   = 1000
 	remember = time.Minute
 )
 
@@ -35,15 +35,15 @@ type mine struct {
 	mayList  MayList
 
 	mu    sync.Mutex
-	known *cache.LRUExpireCache // scope by caller
+	known *cache.LRUExpireCache // namespaceAccess by caller
 }
 
 func newMine(overview *document, mayList MayList) *mine {
-	return &mine{overview: overview, mayList: mayList, known: cache.NewLRUExpireCacheWithClock(scopes, overview.clock)}
+	return &mine{overview: overview, mayList: mayList, known: cache.NewLRUExpireCacheWithClock(maxCallers, overview.clock)}
 }
 
-// scope is what a caller may see. One request at a time asks for it.
-type scope struct {
+// namespaceAccess is what a caller may see. One request at a time asks for it.
+type namespaceAccess struct {
 	mu sync.Mutex
 	// asked: queues is known.
 	asked bool
@@ -84,7 +84,7 @@ func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part,
 	if err != nil {
 		return nil, fmt.Errorf("encoding a user: %w", err)
 	}
-	s := m.scopeOf(string(key))
+	s := m.accessOf(string(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -107,14 +107,14 @@ func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part,
 	return s.of(all), nil
 }
 
-// scopeOf returns what is known of a caller.
-func (m *mine) scopeOf(key string) *scope {
+// accessOf returns what is known of a caller.
+func (m *mine) accessOf(key string) *namespaceAccess {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found, ok := m.known.Get(key); ok {
-		return found.(*scope) //nolint:errcheck // nothing else is in it
+		return found.(*namespaceAccess) //nolint:errcheck // nothing else is in it
 	}
-	s := &scope{namespaces: map[string]bool{}}
+	s := &namespaceAccess{namespaces: map[string]bool{}}
 	m.known.Add(key, s, remember)
 	return s
 }
@@ -139,7 +139,7 @@ type part struct {
 }
 
 // of returns what is in the scope.
-func (s *scope) of(all Contents) *part {
+func (s *namespaceAccess) of(all Contents) *part {
 	p := &part{Queues: []view.Queue{}}
 	p.Gangs = slices.DeleteFunc(slices.Clone(all.Gangs), func(g Gang) bool { return !s.namespaces[g.Namespace] })
 	p.Migrations = slices.DeleteFunc(slices.Clone(all.Migrations), func(m view.Migration) bool { return !s.namespaces[m.Namespace] })

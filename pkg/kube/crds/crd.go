@@ -47,7 +47,7 @@ func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resour
 			return
 		}
 		running.Store(true)
-		logger.Info("Watching", "resource", resource)
+		logger.Info("Watching a resource that is served", "resource", resource)
 		informer.RunWithContext(ctx)
 	}()
 	return func() bool { return absent.Load() || running.Load() && registration.HasSynced() }

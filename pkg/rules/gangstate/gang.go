@@ -74,8 +74,8 @@ type attempts struct {
 
 // progress is how far a gang runs, see updateStarted.
 type progress struct {
-	// ran and singly are the results of hasStarted and admitsSingly when they were last acted upon.
-	ran, singly bool
+	// wasStarted and admittedSingly are the results of hasStarted and admitsSingly when they were last acted upon.
+	wasStarted, admittedSingly bool
 	// begin is what is known of how the members that run began to.
 	begin begin
 	// broken is since when less than the minimum runs; zero if the minimum runs, or nothing. It begins again when a gang

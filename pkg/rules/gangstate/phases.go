@@ -42,11 +42,11 @@ func (s *Gangs) gather(grp *group, now time.Time) {
 func (s *Gangs) noteRunning(g *gang, now time.Time) {
 	s.updateStarted(g, now)
 	ran, singly := g.hasStarted(), g.admitsSingly()
-	changed := ran != g.ran
-	if !changed && singly == g.singly {
+	changed := ran != g.wasStarted
+	if !changed && singly == g.admittedSingly {
 		return
 	}
-	g.ran, g.singly = ran, singly
+	g.wasStarted, g.admittedSingly = ran, singly
 	if changed && ran {
 		g.missed = time.Time{}
 		s.releaseGang(g)

@@ -393,8 +393,8 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 		}
 		fail("gang %s: wrong describers: %d say something, in order %v; definer %v, not %v", g.key, describers, are, g.definer, g.defining())
 	}
-	if g.ran != g.hasStarted() || g.ran != runs(g, nil) {
-		fail("gang %s runs: %t, acted upon: %t", g.key, runs(g, nil), g.ran)
+	if g.wasStarted != g.hasStarted() || g.wasStarted != runs(g, nil) {
+		fail("gang %s runs: %t, acted upon: %t", g.key, runs(g, nil), g.wasStarted)
 	}
 	if g.empty() {
 		fail("gang %s is empty and not forgotten", g.key)
