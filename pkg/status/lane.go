@@ -32,11 +32,11 @@ type PendingCondition struct {
 // A pod that cannot be written to is tried again after a pause of its own, which grows. No other pod waits for it
 // meanwhile.
 type ConditionQueue[K comparable] struct {
-	writer *Writer
-	client kubernetes.Interface
-	messageLimiter  *rate.Limiter
-	say    func(K) PendingCondition
-	queue  workqueue.TypedDelayingInterface[K]
+	writer         *Writer
+	client         kubernetes.Interface
+	messageLimiter *rate.Limiter
+	say            func(K) PendingCondition
+	queue          workqueue.TypedDelayingInterface[K]
 	// first are places for writes under way, and again are those for pods to which the last write failed: where the API
 	// server does not answer for these, they take nothing from others.
 	first, again chan struct{}

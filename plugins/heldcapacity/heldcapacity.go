@@ -57,7 +57,7 @@ const visitKey fwk.StateKey = "lockstep.dev/" + Name
 type visit struct {
 	demand  ledger.Demand
 	holders []hold.Holder
-	// devices checks whether the pod finds devices devices those that are held for others; nil if it needs none, or none are
+	// devices checks whether the pod finds devices beside those that are held for others; nil if it needs none, or none
 	// held.
 	devices *devicesLeft
 }

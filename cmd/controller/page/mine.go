@@ -21,8 +21,8 @@ import (
 
 const (
 	// maxCallers is for how many users it is remembered what they see, and remember for how long.
-	maxCallers   = 1000
-	remember = time.Minute
+	maxCallers = 1000
+	remember   = time.Minute
 )
 
 // MayList reports whether a user may list a resource in a namespace, or in all of the cluster if that is empty.
