@@ -57,8 +57,8 @@ const visitKey fwk.StateKey = "lockstep.dev/" + Name
 type visit struct {
 	demand  ledger.Demand
 	holders []hold.Holder
-	// devices checks whether the pod finds devices beside those that are held for others; nil if it needs none, or none
-	// held.
+	// devices checks whether the pod finds devices beside those that are held for others; nil if it needs none, or if
+	// none are held.
 	devices *devicesLeft
 }
 
