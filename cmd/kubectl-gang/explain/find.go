@@ -12,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
@@ -71,8 +70,8 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 		if kind == "pod" {
 			return pod.Name == name
 		}
-		owner := metav1.GetControllerOf(pod)
-		return owner != nil && owner.Kind == "Job" && owner.Name == name
+		job := objectstate.ControllingJob(pod)
+		return job != nil && job.Name == name
 	})
 	var pod *v1.Pod
 	var job batchv1.Job
