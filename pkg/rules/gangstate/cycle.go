@@ -300,6 +300,22 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	return s.takeEffects()
 }
 
+// Preempted records that a preemptor has taken the place of a held member. A Strict group that has not started gives
+// back all that it holds: the rest of its plan is of no use without that place.
+func (s *Gangs) Preempted(uid types.UID, now time.Time) Effects {
+	m := s.members[uid]
+	if m == nil || m.state != Held || !m.gang.group.strict() || m.gang.hasStarted() {
+		return s.takeEffects()
+	}
+	for _, g := range m.gang.group.gangs {
+		if g.need() > 0 || g == m.gang {
+			g.failure = failure{reason: v1alpha1.ReasonPlacementFailed, message: textPreempted(g.key, m.pod.Name)}
+		}
+	}
+	s.failRound(m.gang.group, now)
+	return s.takeEffects()
+}
+
 // Failed records that the scheduling cycle of a pod came to nothing. If the attempt of a leader
 // ends so, by an error or by a plugin that refuses what was found, this does not mean that its
 // group does not fit: the group is tried again after a backoff, whatever happens.

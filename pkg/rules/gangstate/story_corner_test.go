@@ -135,6 +135,27 @@ func TestStoriesOfCorners(t *testing.T) {
 			},
 			want: []string{"p2 leads: true, p3 goes on: true", "all fit: a/x 4 bound"},
 		},
+		"a Strict gang that loses a held place to a preemptor gives back the others, and comes again": {
+			room: map[string]int{"n": 4},
+			play: func(c *cluster) {
+				c.add(podsNamed("p", 4, of("x"), needs(4))...)
+				c.until("p2", Held)
+				c.look("on its way")
+				c.do(c.s.Preempted("p1", c.now))
+				c.unreserve("p1")
+				c.room["n"] = 3
+				c.outcome("preempted")
+				c.note("%d taken", len(c.used()))
+				c.why("x")
+				c.grow("n", 4)
+				c.later(time.Second, "there is room again")
+			},
+			want: []string{
+				"on its way: a/x 2 planned 2 held", "preempted: a/x 4 pending", "0 taken",
+				`PlacementFailed: gang "a/x": a pod of higher rank took the place that was held for pod p1; it is tried again`,
+				"there is room again: a/x 4 bound",
+			},
+		},
 		"a member that was released before it waited is released again": {
 			room: map[string]int{"n": 2},
 			play: func(c *cluster) {

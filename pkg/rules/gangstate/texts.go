@@ -123,3 +123,8 @@ func TextStage(stage, stages int) string {
 func textLosesClaims(pods int) string {
 	return fmt.Sprintf("%d whose ResourceClaims are being deallocated", pods)
 }
+
+// textPreempted is for a gang whose round ended when a preemptor took the place of a pod of its group.
+func textPreempted(key gangspec.Key, pod string) string {
+	return fmt.Sprintf("gang %q: a pod of higher rank took the place that was held for pod %s; it is tried again", key, pod)
+}
