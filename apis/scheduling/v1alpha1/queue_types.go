@@ -137,7 +137,7 @@ type QueueSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(0|(([0-9]{1,5}([.][0-9]{1,9})?h|[0-9]{1,7}([.][0-9]{1,9})?m|[0-9]{1,9}([.][0-9]{1,9})?s|[0-9]{1,12}([.][0-9]{1,9})?ms)){1,4})$') && duration(self) <= duration('87600h')",messageExpression="'minRuntime: \"' + self + '\" is no duration from 0s to 87600h: write it like 90s, 10m or 1h30m'",message="minRuntime: must be a duration from 0s to 87600h: write it like 90s, 10m or 1h30m"
 	MinRuntime *metav1.Duration `json:"minRuntime,omitempty"`
 	// Closed: nothing more is admitted to the queue and those below it. Pods that run are
-	// left alone.
+	// left alone, and jobs for which pods are being evicted already start.
 	//
 	// +optional
 	Closed bool `json:"closed,omitempty"`
