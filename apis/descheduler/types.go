@@ -96,7 +96,8 @@ type Duration struct {
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	*d = Duration{}
 	var seconds int64
-	if json.Unmarshal(data, &seconds) == nil && seconds <= int64(math.MaxInt64/time.Second) && seconds >= int64(math.MinInt64/time.Second) {
+	if json.Unmarshal(data, &seconds) == nil && seconds <= int64(math.MaxInt64/time.Second) &&
+		seconds >= int64(math.MinInt64/time.Second) {
 		d.Duration = time.Duration(seconds) * time.Second
 		return nil
 	}

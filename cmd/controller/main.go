@@ -89,24 +89,39 @@ func newCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.leaderElect, "leader-elect", false, "Work only while holding the lease "+leaderElectionID+". Needed where several replicas run.")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false,
+		"Work only while holding the lease "+leaderElectionID+". Needed where several replicas run.")
 	flags.StringVar(&o.leaderElectNamespace, "leader-elect-namespace", "kube-system", "Namespace of the lease.")
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address that serves /metrics. 0 serves none.")
-	flags.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics over HTTPS, to whoever the API server lets get /metrics. If false, over HTTP, to everyone.")
-	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "", "Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
-	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081", "Address that serves /healthz and /readyz. 0 serves neither.")
-	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "", "Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
+	flags.BoolVar(&o.metricsSecure, "metrics-secure", true,
+		"Serve metrics over HTTPS, to whoever the API server lets get /metrics. If false, over HTTP, to everyone.")
+	flags.StringVar(&o.metricsCertDir, "metrics-cert-dir", "",
+		"Folder with the tls.crt and tls.key of the metrics server. Without, it makes its own.")
+	flags.StringVar(&o.healthProbeAddress, "health-probe-bind-address", ":8081",
+		"Address that serves /healthz and /readyz. 0 serves neither.")
+	flags.StringVar(&o.pprofAddress, "pprof-bind-address", "",
+		"Address that serves /debug/pprof, to everyone who reaches it. Without, profiles are not served.")
 	flags.IntVar(&o.workers, "workers", 4, "Number of PodGroups and of Reservations that are worked on at a time.")
-	flags.BoolVar(&o.gangsByOwner, "gangs-by-owner", true, "Make the PodGroups of Jobs, JobSets and LeaderWorkerSets whose pods ask for it by the annotation scheduling.lockstep.dev/gang. Pods are watched for that. If false, such pods wait until their PodGroup is made by other means.")
-	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"}, "Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
-	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
-	flags.StringSliceVar(&o.nativeSchedulerNames, "native-scheduler-names", []string{"lockstep-scheduler"}, "Schedulers whose native PodGroups (scheduling.k8s.io) get their status here: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
-	flags.StringVar(&o.schedulerConfig, "scheduler-config", "", "The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
-	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour, "How long Reservations are kept that have succeeded or failed; then they are deleted. 0 keeps them.")
-	flags.DurationVar(&o.keepPlans, "plan-keep-ended", 24*time.Hour, "How long DefragmentationPlans are kept that have succeeded or failed, with their PodMigrations; then they are deleted. 0 keeps them.")
-	flags.BoolVar(&o.markNodes, "reservation-mark-nodes", false, "Mark nodes on which Reservations hold something, so that cluster-autoscaler and Karpenter do not remove them. Needs the role in manifests/rbac/node-marks.yaml. If false, marks from before are removed.")
-	flags.StringVar(&o.pageAddress, "page-bind-address", "", "Address that serves a web page of gangs, queues and nodes over HTTPS, whose data are for whoever the API server lets get /overview. Without, there is none.")
-	flags.StringVar(&o.pageCertDir, "page-cert-dir", "", "Folder with the tls.crt and tls.key of the page. Without, it makes its own.")
+	flags.BoolVar(&o.gangsByOwner, "gangs-by-owner", true,
+		"Make the PodGroups of Jobs, JobSets and LeaderWorkerSets whose pods ask for it by the annotation scheduling.lockstep.dev/gang. Pods are watched for that. If false, such pods wait until their PodGroup is made by other means.")
+	flags.StringSliceVar(&o.queuePolicies, "queue-policies", []string{"proportion", "capacity"},
+		"Which of these policies the tiers of the plugin FairShare name: what queues deserve is reckoned by them.")
+	flags.StringSliceVar(&o.queueSchedulerNames, "queue-scheduler-names", []string{"lockstep-scheduler"},
+		"Schedulers that use queues: the profiles with the plugin FairShare. Only their pods are counted in the status of Queues.")
+	flags.StringSliceVar(&o.nativeSchedulerNames, "native-scheduler-names", []string{"lockstep-scheduler"},
+		"Schedulers whose native PodGroups (scheduling.k8s.io) get their status here: the profiles with the plugin Gang. With --scheduler-config those there, unless this is given. Empty for none: so it has to be where the scheduler runs with the feature gate GenericWorkload, and writes that itself.")
+	flags.StringVar(&o.schedulerConfig, "scheduler-config", "",
+		"The file that the scheduler has as --config. If any profile there has the plugin FairShare, it says which schedulers use queues, by which policies, and what pools of nodes there are; --queue-policies and --queue-scheduler-names may not be given then.")
+	flags.DurationVar(&o.keepReservations, "reservation-keep-ended", 24*time.Hour,
+		"How long Reservations are kept that have succeeded or failed; then they are deleted. 0 keeps them.")
+	flags.DurationVar(&o.keepPlans, "plan-keep-ended", 24*time.Hour,
+		"How long DefragmentationPlans are kept that have succeeded or failed, with their PodMigrations; then they are deleted. 0 keeps them.")
+	flags.BoolVar(&o.markNodes, "reservation-mark-nodes", false,
+		"Mark nodes on which Reservations hold something, so that cluster-autoscaler and Karpenter do not remove them. Needs the role in manifests/rbac/node-marks.yaml. If false, marks from before are removed.")
+	flags.StringVar(&o.pageAddress, "page-bind-address", "",
+		"Address that serves a web page of gangs, queues and nodes over HTTPS, whose data are for whoever the API server lets get /overview. Without, there is none.")
+	flags.StringVar(&o.pageCertDir, "page-cert-dir", "",
+		"Folder with the tls.crt and tls.key of the page. Without, it makes its own.")
 	flags.AddGoFlag(flag.Lookup(config.KubeconfigFlagName))
 	if err := logsapi.AddFeatureGates(o.featureGates); err != nil {
 		panic(err) // a gate was registered twice
@@ -201,7 +216,8 @@ func guarded(config *rest.Config, httpClient *http.Client) (metricsserver.Filter
 }
 
 func (o *options) manager() ctrl.Options {
-	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure, CertDir: o.metricsCertDir}
+	metrics := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure,
+		CertDir: o.metricsCertDir}
 	if o.metricsSecure {
 		metrics.FilterProvider = guarded
 	}

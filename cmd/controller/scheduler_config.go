@@ -23,7 +23,8 @@ const (
 // queues returns the options of the controller of Queues: those of the flags, unless the scheduler's configuration
 // says more. changed reports which flags were given.
 func (o *options) queues(changed func(flag string) bool) (queuestatus.Options, error) {
-	flags := queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies, EvictedHold: lockstepconfig.DefaultEvictedHold}
+	flags := queuestatus.Options{SchedulerNames: o.queueSchedulerNames, Policies: o.queuePolicies,
+		EvictedHold: lockstepconfig.DefaultEvictedHold}
 	if o.schedulerConfig == "" {
 		return flags, nil
 	}
@@ -79,9 +80,12 @@ func profilesWith(plugin, file string) ([]schedconfig.KubeSchedulerProfile, erro
 	}
 	cfg, ok := object.(*schedconfig.KubeSchedulerConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("reading the scheduler's configuration %s: want a KubeSchedulerConfiguration, got %T", file, object)
+		return nil, fmt.Errorf("reading the scheduler's configuration %s: want a KubeSchedulerConfiguration, got %T",
+			file, object)
 	}
-	return slices.DeleteFunc(cfg.Profiles, func(p schedconfig.KubeSchedulerProfile) bool { return !has(plugin, p.Plugins) }), nil
+	return slices.DeleteFunc(cfg.Profiles, func(p schedconfig.KubeSchedulerProfile) bool {
+		return !has(plugin, p.Plugins)
+	}), nil
 }
 
 // has reports whether a plugin lets in the pods of a profile.
@@ -92,7 +96,8 @@ func has(name string, plugins *schedconfig.Plugins) bool {
 	in := func(list []schedconfig.Plugin, all bool) bool {
 		return slices.ContainsFunc(list, func(p schedconfig.Plugin) bool { return p.Name == name || all && p.Name == "*" })
 	}
-	return in(plugins.PreEnqueue.Enabled, false) || in(plugins.MultiPoint.Enabled, false) && !in(plugins.PreEnqueue.Disabled, true)
+	return in(plugins.PreEnqueue.Enabled, false) || in(plugins.MultiPoint.Enabled, false) &&
+		!in(plugins.PreEnqueue.Disabled, true)
 }
 
 func fairShareArgs(profile schedconfig.KubeSchedulerProfile) (*lockstepconfig.FairShareArgs, error) {
@@ -101,5 +106,6 @@ func fairShareArgs(profile schedconfig.KubeSchedulerProfile) (*lockstepconfig.Fa
 			return args, validation.FairShareArgs(validation.Path(profile.SchedulerName, fairShare), args).ToAggregate()
 		}
 	}
-	return nil, fmt.Errorf("profile %s has no arguments for %s, not even the default ones", profile.SchedulerName, fairShare)
+	return nil, fmt.Errorf("profile %s has no arguments for %s, not even the default ones",
+		profile.SchedulerName, fairShare)
 }

@@ -31,7 +31,8 @@ func newCommand() *cobra.Command {
 	cmd.Use, cmd.Short = "lockstep-descheduler", "The descheduler, with a plugin that joins fragments for gangs that wait"
 	cmd.Long = "lockstep-descheduler is the descheduler of Kubernetes SIGs with Lockstep's plugin Defragmentation beside its own.\nIt takes all flags and policies of the descheduler."
 	var schedulerConfig string
-	cmd.Flags().StringVar(&schedulerConfig, "scheduler-config", "", "The configuration of lockstep-scheduler, for Defragmentation where its arguments name none. Default: the one that lockstep-scheduler has without --config.")
+	cmd.Flags().StringVar(&schedulerConfig, "scheduler-config", "",
+		"The configuration of lockstep-scheduler, for Defragmentation where its arguments name none. Default: the one that lockstep-scheduler has without --config.")
 	register, run := cmd.PreRunE, cmd.RunE
 	var failed error
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -53,8 +54,12 @@ func newCommand() *cobra.Command {
 			return fmt.Errorf("reading --dry-run: %w", err)
 		}
 		ctrl.SetLogger(klog.Background())
-		s := &schedulers{ctx: cmd.Context(), kubeconfig: kubeconfigOf(cmd), config: schedulerConfig, by: map[string]*defragmentation.Scheduler{}}
-		defragmentation.Register(pluginregistry.PluginRegistry, defragmentation.Options{Scheduler: s.of, DryRun: func() bool { return dryRun }, Ended: func(err error) { failed = err }})
+		s := &schedulers{ctx: cmd.Context(), kubeconfig: kubeconfigOf(cmd), config: schedulerConfig,
+			by: map[string]*defragmentation.Scheduler{}}
+		defragmentation.Register(pluginregistry.PluginRegistry,
+			defragmentation.Options{Scheduler: s.of, DryRun: func() bool { return dryRun }, Ended: func(err error) {
+				failed = err
+			}})
 		return nil
 	}
 	return cmd
@@ -97,7 +102,8 @@ func (s *schedulers) of(configFile string) (*defragmentation.Scheduler, error) {
 		return nil, err
 	}
 	made := &defragmentation.Scheduler{
-		Look: standby.Look, Profiles: standby.Profiles, Gangs: standby.Set.Gangs(), Holds: standby.Set.Ledger(), Plugins: standby.Set.Extensions(), Client: c,
+		Look: standby.Look, Profiles: standby.Profiles, Gangs: standby.Set.Gangs(), Holds: standby.Set.Ledger(),
+		Plugins: standby.Set.Extensions(), Client: c,
 	}
 	s.by[configFile] = made
 	return made, nil

@@ -33,7 +33,8 @@ func main() {
 func newCommand(a *access.Access) *cobra.Command {
 	cmd := command.New(a)
 	cmd.AddCommand(
-		list.New(a), explain.New(a, noForecast), queues.New(a), listreservations.New(a), showtopology.New(a), defragplans.New(a),
+		list.New(a), explain.New(a, noForecast), queues.New(a), listreservations.New(a), showtopology.New(a),
+		defragplans.New(a),
 		newVersion(a.IOStreams),
 	)
 	cmd.AddCommand(forecastOnly()...)

@@ -81,9 +81,11 @@ func upOptions(args []string) (localcluster.Options, error) {
 	flags := newFlags("up")
 	o := localcluster.Options{Keep: true}
 	flags.StringVar(&o.Name, "name", localcluster.DefaultName, "name of the cluster")
-	flags.StringVar(&o.Kubernetes, "kubernetes", "", "version of the API server: "+strings.Join(localcluster.Releases(), ", ")+" (default the first)")
+	flags.StringVar(&o.Kubernetes, "kubernetes", "", "version of the API server: "+
+		strings.Join(localcluster.Releases(), ", ")+" (default the first)")
 	nodes := flags.Int("nodes", 16, "number of nodes")
-	flags.BoolVar(&o.Kubelets, "kubelets", false, "run a kubelet for each node, whose containers do nothing, in place of KWOK")
+	flags.BoolVar(&o.Kubelets, "kubelets", false,
+		"run a kubelet for each node, whose containers do nothing, in place of KWOK")
 	zones := flags.Int("zones", 2, "number of zones that the racks are spread over; 0: none")
 	racks := flags.Int("racks", 4, "number of racks that the nodes are spread over; 0: none")
 	gpus := flags.Int64("gpus", 8, "GPUs per node; 0: none")
@@ -129,7 +131,8 @@ func up(ctx context.Context, args []string) error {
 	defer cancel()
 	c, err := localcluster.Up(startCtx, o)
 	if errors.Is(err, localcluster.ErrExists) {
-		fmt.Printf("Cluster %s is up already. For a fresh one, take it down first (make down%s).\n", o.Name, nameArgument(o.Name))
+		fmt.Printf("Cluster %s is up already. For a fresh one, take it down first (make down%s).\n", o.Name,
+			nameArgument(o.Name))
 		if c, err = localcluster.Get(o.Name); err != nil {
 			return err
 		}

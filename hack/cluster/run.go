@@ -73,7 +73,8 @@ func runAll(ctx context.Context, args []string) (err error) {
 	if err := publish(ctx, c, config); err != nil {
 		return err
 	}
-	others := []program{{controllerName, []string{"--metrics-bind-address=0", "--health-probe-bind-address=0", "--scheduler-config=" + config}}}
+	others := []program{{controllerName, []string{"--metrics-bind-address=0", "--health-probe-bind-address=0",
+		"--scheduler-config=" + config}}}
 	if *page {
 		token, err := pageToken(ctx, c, root)
 		if err != nil {
@@ -89,7 +90,8 @@ func runAll(ctx context.Context, args []string) (err error) {
 	}
 	if *descheduler {
 		others = append(others, program{deschedulerName, []string{
-			"--policy-config-file=" + filepath.Join(root, "hack", "demo", "7-policy.yaml"), "--scheduler-config=" + config, "--descheduling-interval=10s", "--secure-port=0",
+			"--policy-config-file=" + filepath.Join(root, "hack", "demo", "7-policy.yaml"), "--scheduler-config=" + config,
+			"--descheduling-interval=10s", "--secure-port=0",
 		}})
 	}
 	bin := filepath.Join(root, "bin")
@@ -100,7 +102,8 @@ func runAll(ctx context.Context, args []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	return foreground(ctx, filepath.Join(bin, schedulerName), append([]string{"--kubeconfig=" + c.Kubeconfig(), "--bind-address=127.0.0.1", "--config=" + config}, args...))
+	return foreground(ctx, filepath.Join(bin, schedulerName),
+		append([]string{"--kubeconfig=" + c.Kubeconfig(), "--bind-address=127.0.0.1", "--config=" + config}, args...))
 }
 
 // program is one that runs beside the scheduler.
@@ -111,7 +114,8 @@ type program struct {
 
 // beside starts a program, and returns how to stop it. If it ends before, it says so.
 func beside(ctx context.Context, c *localcluster.Cluster, bin string, p program) (stop func() error, err error) {
-	process, err := c.Start(p.name, filepath.Join(bin, p.name), append([]string{"--kubeconfig=" + c.Kubeconfig()}, p.args...), "")
+	process, err := c.Start(p.name, filepath.Join(bin, p.name),
+		append([]string{"--kubeconfig=" + c.Kubeconfig()}, p.args...), "")
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +182,8 @@ func publish(ctx context.Context, c *localcluster.Cluster, file string) error {
 		return fmt.Errorf("reading the scheduler's configuration: %w", err)
 	}
 	maps := c.Clientset().CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	object := applyv1.ConfigMap(configMap, metav1.NamespaceSystem).WithData(map[string]string{"config.yaml": string(config)})
+	object := applyv1.ConfigMap(configMap,
+		metav1.NamespaceSystem).WithData(map[string]string{"config.yaml": string(config)})
 	if _, err := maps.Apply(ctx, object, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
 		return fmt.Errorf("publishing the scheduler's configuration: %w", err)
 	}
@@ -244,5 +249,6 @@ func asked(state *os.ProcessState) bool {
 		return false
 	}
 	status, ok := state.Sys().(syscall.WaitStatus)
-	return state.Success() || ok && status.Signaled() && (status.Signal() == syscall.SIGINT || status.Signal() == syscall.SIGTERM)
+	return state.Success() || ok && status.Signaled() &&
+		(status.Signal() == syscall.SIGINT || status.Signal() == syscall.SIGTERM)
 }

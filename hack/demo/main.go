@@ -65,7 +65,8 @@ func run(ctx context.Context, p *printer) error {
 		return err
 	}
 	runner := scenario.Runner{Fleet: fleet, Keep: clusterName, Narrator: p}
-	for name, binary := range map[string]*string{"lockstep-scheduler": &runner.Scheduler, "lockstep-controller": &runner.Controller} {
+	for name, binary := range map[string]*string{"lockstep-scheduler": &runner.Scheduler,
+		"lockstep-controller": &runner.Controller} {
 		*binary = filepath.Join(root, "bin", name)
 		if _, err := os.Stat(*binary); err != nil {
 			return fmt.Errorf("finding %s (make build makes it): %w", name, err)
@@ -89,7 +90,8 @@ func run(ctx context.Context, p *printer) error {
 func failed(r *scenario.Report) error {
 	return fmt.Errorf("%s\n  %s\nWhat happened, and the logs of the scheduler and the controller, is in %s\n"+
 		"If the cluster is up it is left as it is: export KUBECONFIG=%s\nTo remove it: make down NAME=%s",
-		r.Step, strings.Join(r.Failures, "\n  "), fromHere(r.Dir), filepath.Join(".local", "clusters", clusterName, "kubeconfig.yaml"), clusterName)
+		r.Step, strings.Join(r.Failures, "\n  "), fromHere(r.Dir),
+		filepath.Join(".local", "clusters", clusterName, "kubeconfig.yaml"), clusterName)
 }
 
 // fromHere returns a path relative to the working directory.

@@ -26,7 +26,8 @@ type printer struct {
 
 func newPrinter(out *os.File) *printer {
 	p := &printer{out: out}
-	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+	if info, err := out.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("NO_COLOR") == "" &&
+		os.Getenv("TERM") != "dumb" {
 		p.bold, p.dim, p.red, p.regular = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m"
 	}
 	return p

@@ -21,16 +21,19 @@ type carrier struct {
 
 var carriers = []carrier{
 	{name: "pods", groups: []string{""}, resources: []string{"pods"}, templates: "[ROOT]"},
-	{name: "podgroups", groups: []string{"scheduling.x-k8s.io", "scheduling.k8s.io"}, resources: []string{"podgroups"}, own: "[ROOT]", kind: keys.PodGroup},
+	{name: "podgroups", groups: []string{"scheduling.x-k8s.io", "scheduling.k8s.io"}, resources: []string{"podgroups"},
+		own: "[ROOT]", kind: keys.PodGroup},
 	{name: "namespaces", groups: []string{""}, resources: []string{"namespaces"}, own: "[ROOT]", kind: keys.Namespace},
-	{name: "workloads", groups: []string{"batch", "apps"}, resources: []string{"jobs", "deployments", "replicasets", "statefulsets"},
-		own: "[ROOT]", kind: keys.Owner, templates: "[ROOT.spec.template]"},
+	{name: "workloads", groups: []string{"batch", "apps"},
+		resources: []string{"jobs", "deployments", "replicasets", "statefulsets"},
+		own:       "[ROOT]", kind: keys.Owner, templates: "[ROOT.spec.template]"},
 	{name: "cronjobs", groups: []string{"batch"}, resources: []string{"cronjobs"},
 		own: "[ROOT, ROOT.spec.jobTemplate]", kind: keys.Owner, templates: "[ROOT.spec.jobTemplate.spec.template]"},
 	{name: "jobsets", groups: []string{"jobset.x-k8s.io"}, resources: []string{"jobsets"}, kind: keys.Owner,
 		own:       "[ROOT] + ROOT.spec.?replicatedJobs.orValue([]).map(j, j.template)",
 		templates: "ROOT.spec.?replicatedJobs.orValue([]).map(j, j.template.spec.template)"},
-	{name: "leaderworkersets", groups: []string{"leaderworkerset.x-k8s.io"}, resources: []string{"leaderworkersets"}, own: "[ROOT]", kind: keys.Owner,
+	{name: "leaderworkersets", groups: []string{"leaderworkerset.x-k8s.io"}, resources: []string{"leaderworkersets"},
+		own: "[ROOT]", kind: keys.Owner,
 		templates: "[ROOT.spec.leaderWorkerTemplate.workerTemplate] + (has(ROOT.spec.leaderWorkerTemplate.leaderTemplate) ? [ROOT.spec.leaderWorkerTemplate.leaderTemplate] : [])"},
 	{name: "reservations", groups: []string{"scheduling.lockstep.dev"}, resources: []string{"reservations"},
 		own: "[ROOT]", kind: keys.Reservation, templates: "[ROOT.spec.template]"},
@@ -72,7 +75,8 @@ func (c carrier) policy() map[string]any {
 			faults := list + "Faults"
 			variables = append(variables,
 				expression(list+"Before", "oldObject == null ? [] :\n"+entries(at(s.parts, "oldObject"), f, "", "k + '=' + v")),
-				expression(list, entries(at(s.parts, "object"), f, " && !(k + '=' + v in variables."+list+"Before)", "{'key': k, 'value': v}")),
+				expression(list, entries(at(s.parts, "object"), f, " && !(k + '=' + v in variables."+list+"Before)",
+					"{'key': k, 'value': v}")),
 				expression(faults, faultsOf(s.kind, f, "variables."+list)))
 			validations = append(validations, map[string]any{
 				"expression": "variables." + faults + ".size() == 0", "messageExpression": "variables." + faults + ".join('; ')",
@@ -85,7 +89,8 @@ func (c carrier) policy() map[string]any {
 		// The scheduler reads the keys again: a policy that cannot be evaluated must not keep pods out of the cluster.
 		"failurePolicy": "Ignore",
 		"matchConstraints": map[string]any{"resourceRules": []map[string]any{{
-			"apiGroups": c.groups, "apiVersions": []string{"*"}, "operations": []string{"CREATE", "UPDATE"}, "resources": c.resources}}},
+			"apiGroups": c.groups, "apiVersions": []string{"*"}, "operations": []string{"CREATE", "UPDATE"},
+			"resources": c.resources}}},
 		"matchConditions": conditions, "variables": variables, "validations": validations,
 	}
 	return policy
@@ -128,19 +133,22 @@ var forms = []form{
 }
 
 func ours(key string) string {
-	return fmt.Sprintf("(%[1]s.startsWith('%[2]s') || %[1]s.startsWith('%[3]s'))", key, keys.Prefix, keys.KoordinatorPrefix)
+	return fmt.Sprintf("(%[1]s.startsWith('%[2]s') || %[1]s.startsWith('%[3]s'))", key, keys.Prefix,
+		keys.KoordinatorPrefix)
 }
 
 // entries lists what is under the prefixes, in all parts.
 func entries(parts string, f form, condition, item string) string {
-	return fmt.Sprintf("%s.map(m, m.?metadata.?%s.orValue({}).transformList(k, v, %s%s, %s)).flatten()", parts, f.field, ours("k"), condition, item)
+	return fmt.Sprintf("%s.map(m, m.?metadata.?%s.orValue({}).transformList(k, v, %s%s, %s)).flatten()", parts, f.field,
+		ours("k"), condition, item)
 }
 
 func (c carrier) carriesKeys() string {
 	var all []string
 	for _, s := range c.sections() {
 		for _, f := range forms {
-			all = append(all, fmt.Sprintf("%s.exists(m, m.?metadata.?%s.orValue({}).exists(k, %s))", at(s.parts, "object"), f.field, ours("k")))
+			all = append(all, fmt.Sprintf("%s.exists(m, m.?metadata.?%s.orValue({}).exists(k, %s))", at(s.parts, "object"),
+				f.field, ours("k")))
 		}
 	}
 	return strings.Join(all, " ||\n")
@@ -213,13 +221,15 @@ func valid(v keys.Value, value string) string {
 		}
 		return fmt.Sprintf("%s in [%s]", value, strings.Join(names, ", "))
 	case keys.Integer:
-		return fmt.Sprintf("%[1]s.matches('^0*[0-9]{1,9}$') && int(%[1]s) >= %[2]d && int(%[1]s) <= %[3]d", value, v.Min, v.Max)
+		return fmt.Sprintf("%[1]s.matches('^0*[0-9]{1,9}$') && int(%[1]s) >= %[2]d && int(%[1]s) <= %[3]d", value,
+			v.Min, v.Max)
 	case keys.Duration:
 		compare := ">"
 		if v.Zero {
 			compare = ">="
 		}
-		return fmt.Sprintf("%[1]s.size() < 100 && %[1]s.matches(r'%[2]s') && duration(%[1]s) %[3]s duration('0s')", value, durations, compare)
+		return fmt.Sprintf("%[1]s.size() < 100 && %[1]s.matches(r'%[2]s') && duration(%[1]s) %[3]s duration('0s')", value,
+			durations, compare)
 	case keys.LabelKey:
 		return fmt.Sprintf("!format.qualifiedName().validate(%s).hasValue()", value)
 	case keys.Pattern:

@@ -81,7 +81,8 @@ func (r *release) binary(ctx context.Context, command string, p platform) error 
 		file += ".exe"
 	}
 	variables := []string{"CGO_ENABLED=0", "GOOS=" + p.os, "GOARCH=" + p.arch}
-	if _, err := r.command(ctx, variables, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", r.ldflags, "-o", file, "./cmd/"+command); err != nil {
+	if _, err := r.command(ctx, variables, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", r.ldflags, "-o",
+		file, "./cmd/"+command); err != nil {
 		return err
 	}
 	if p.os == "linux" {

@@ -79,7 +79,8 @@ func repack(packed []byte) ([]byte, error) {
 	zip := gzip.NewWriter(&out)
 	archive := tar.NewWriter(zip)
 	for _, e := range entries {
-		if err := archive.WriteHeader(&tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(e.data)), Format: tar.FormatUSTAR}); err != nil {
+		if err := archive.WriteHeader(&tar.Header{Name: e.name, Mode: 0o644, Size: int64(len(e.data)),
+			Format: tar.FormatUSTAR}); err != nil {
 			return nil, fmt.Errorf("packing %s: %w", e.name, err)
 		}
 		if _, err := archive.Write(e.data); err != nil {

@@ -37,7 +37,8 @@ func main() {
 
 func run(ctx context.Context) error {
 	r := &release{}
-	platforms := flag.String("platforms", "linux/amd64,linux/arm64", "For which platforms the programs are built that run in the cluster.")
+	platforms := flag.String("platforms", "linux/amd64,linux/arm64",
+		"For which platforms the programs are built that run in the cluster.")
 	flag.StringVar(&r.version, "version", "", "The version of the code, which is the tag of the images.")
 	flag.StringVar(&r.ldflags, "ldflags", "", "The flags of the linker, which stamp the version.")
 	flag.StringVar(&r.registry, "registry", "", "What stands before the names of the images in install.yaml.")

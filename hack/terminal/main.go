@@ -83,7 +83,8 @@ func draw(c transcript.Command) string {
 			class = ` class="command"`
 		}
 		// With textLength columns stay below each other, whatever font the reader has.
-		fmt.Fprintf(&b, "<text%s x=\"%d\" y=\"%d\" textLength=\"%.1f\" xml:space=\"preserve\">%s</text>\n", class, margin, margin+i*lineHeight+15,
+		fmt.Fprintf(&b, "<text%s x=\"%d\" y=\"%d\" textLength=\"%.1f\" xml:space=\"preserve\">%s</text>\n", class, margin,
+			margin+i*lineHeight+15,
 			float64(utf8.RuneCountInString(line))*columnWidth, html.EscapeString(line))
 	}
 	b.WriteString("</svg>\n")

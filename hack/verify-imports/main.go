@@ -87,7 +87,9 @@ func check(p pkg) []string {
 	slices.Sort(imports)
 	var violations []string
 	if p.ImportPath == small && slices.Contains(p.Deps, scheduler) {
-		violations = append(violations, fmt.Sprintf("%s imports %s, itself or by another: what runs the scheduler is in cmd/kubectl-gang-forecast", small, scheduler))
+		violations = append(violations,
+			fmt.Sprintf("%s imports %s, itself or by another: what runs the scheduler is in cmd/kubectl-gang-forecast",
+				small, scheduler))
 	}
 	for _, path := range slices.Compact(imports) {
 		if path == p.ImportPath { // an external test

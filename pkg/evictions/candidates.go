@@ -261,7 +261,8 @@ func (c *Candidates) podOf(member gangstate.Placed, local map[int]bool) victim.P
 	deletion, _ := corehelper.GetDeletionCostFromPodAnnotations(pod.Annotations) // 0 if it is invalid
 	return victim.Pod{
 		UID: pod.UID, Request: request, Role: pod.Labels[v1alpha1.RoleLabel], Priority: corev1helpers.PodPriority(pod),
-		Number: member.Number, DeletionCost: deletion, Created: pod.CreationTimestamp.Time, Local: here, Guards: c.Budgets.Guards(pod),
+		Number: member.Number, DeletionCost: deletion, Created: pod.CreationTimestamp.Time, Local: here,
+		Guards: c.Budgets.Guards(pod),
 	}
 }
 

@@ -83,7 +83,8 @@ func (r *Registry) reconcile(ctx context.Context, name string) error {
 	}
 	if start := reservationstate.Start(now); at.Before(start) {
 		r.work.AddAfter(name, start.Sub(at))
-		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime, reservationstate.TextNotStarted(start))
+		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonWaitingForStartTime,
+			reservationstate.TextNotStarted(start))
 	}
 	if why := e.refusal(); why != "" {
 		return r.writeScheduled(ctx, now, v1alpha1.ReservationReasonUnschedulable, why)
@@ -283,7 +284,8 @@ func (r *Registry) reservePodChanged(pod *v1.Pod) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	why := reservepods.Words(pod, condition.Message)
-	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == pod.UID && e.why != why {
+	if e := r.entries[name]; e != nil && e.pods[int32(index)] != nil && e.pods[int32(index)].UID == pod.UID &&
+		e.why != why {
 		e.why = why
 		r.work.AddAfter(name, reasonDelay)
 	}

@@ -30,7 +30,8 @@ import (
 func (r *Registry) watch(ctx context.Context, handle fwk.Handle) error {
 	factory := handle.SharedInformerFactory()
 	r.client, r.nodes = handle.ClientSet(), factory.Core().V1().Nodes().Lister()
-	if _, err := r.watches.ListenToPods(factory, watches.Reservations, watches.PodListener{Seen: r.podChanged, Gone: r.podEnded}); err != nil {
+	if _, err := r.watches.ListenToPods(factory, watches.Reservations,
+		watches.PodListener{Seen: r.podChanged, Gone: r.podEnded}); err != nil {
 		return err
 	}
 	client, err := dynamic.NewForConfig(handle.KubeConfig())

@@ -22,14 +22,16 @@ func check(profile framework.Framework) field.ErrorList {
 	path := field.NewPath("profiles").Key(profile.ProfileName()).Child("plugins")
 	enabled := profile.ListPlugins()
 	points := []point{
-		{"preEnqueue", enabled.PreEnqueue}, {"preFilter", enabled.PreFilter}, {"filter", enabled.Filter}, {"postFilter", enabled.PostFilter},
+		{"preEnqueue", enabled.PreEnqueue}, {"preFilter", enabled.PreFilter}, {"filter", enabled.Filter},
+		{"postFilter", enabled.PostFilter},
 		{"reserve", enabled.Reserve}, {"permit", enabled.Permit}, {"bind", enabled.Bind}, {"postBind", enabled.PostBind},
 	}
 	some := slices.ContainsFunc(points, func(p point) bool { return at(p.set, gang.Name) >= 0 })
 	var errs field.ErrorList
 	for _, p := range points {
 		if some && at(p.set, gang.Name) < 0 {
-			errs = append(errs, field.Required(path.Child(p.name), gang.Name+" has to be enabled here too: enable it at multiPoint, and disable it nowhere"))
+			errs = append(errs, field.Required(path.Child(p.name),
+				gang.Name+" has to be enabled here too: enable it at multiPoint, and disable it nowhere"))
 		}
 	}
 	if own := at(enabled.PostFilter, preemption.Name); own >= 0 && (!some || at(enabled.PostFilter, gang.Name) > own) {
@@ -39,7 +41,8 @@ func check(profile framework.Framework) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("preEnqueue"), fairshare.Name, gang.Name+" has to come before it"))
 	}
 	if promises(profile) && !keeps(profile) {
-		errs = append(errs, field.Required(path, heldcapacity.Name+" is disabled, and without it pods take what is promised to gangs: disable it nowhere"))
+		errs = append(errs, field.Required(path, heldcapacity.Name+
+			" is disabled, and without it pods take what is promised to gangs: disable it nowhere"))
 	}
 	if own := at(enabled.PreFilter, heldcapacity.Name); own >= 0 && at(enabled.PreFilter, gang.Name) > own {
 		errs = append(errs, field.Invalid(path.Child("preFilter"), heldcapacity.Name, gang.Name+" has to come before it"))
@@ -47,7 +50,8 @@ func check(profile framework.Framework) field.ErrorList {
 	if binds := enabled.Bind; at(enabled.Reserve, reservation.Name) >= 0 {
 		before := slices.IndexFunc(binds.Enabled, func(p schedconfig.Plugin) bool { return p.Name != gang.Name })
 		if own := at(binds, reservation.Name); own < 0 || own != before {
-			errs = append(errs, field.Invalid(path.Child("bind"), reservation.Name, "it has to be enabled here too, before every binder; of plugins only "+gang.Name+" comes before it"))
+			errs = append(errs, field.Invalid(path.Child("bind"), reservation.Name,
+				"it has to be enabled here too, before every binder; of plugins only "+gang.Name+" comes before it"))
 		}
 	}
 	return errs
@@ -56,7 +60,8 @@ func check(profile framework.Framework) field.ErrorList {
 // promises reports whether plugins of a profile count on capacity that is held.
 func promises(profile framework.Framework) bool {
 	enabled := profile.ListPlugins()
-	return at(enabled.Filter, gang.Name) >= 0 || at(enabled.PostFilter, preemption.Name) >= 0 || at(enabled.PreEnqueue, fairshare.Name) >= 0
+	return at(enabled.Filter, gang.Name) >= 0 || at(enabled.PostFilter, preemption.Name) >= 0 ||
+		at(enabled.PreEnqueue, fairshare.Name) >= 0
 }
 
 // keeps reports whether pods of a profile are kept out of what is held for others.
@@ -72,12 +77,14 @@ func warnings(profile framework.Framework, promised bool) (list []string) {
 	stock, first := at(enabled.PostFilter, names.DefaultPreemption), at(enabled.PostFilter, gang.Name)
 	switch {
 	case stock >= 0 && at(enabled.PostFilter, preemption.Name) >= 0:
-		list = append(list, "DefaultPreemption is enabled beside GangPreemption: pods outside gangs preempt by its rules, which know no gangs")
+		list = append(list,
+			"DefaultPreemption is enabled beside GangPreemption: pods outside gangs preempt by its rules, which know no gangs")
 	case stock >= 0 && stock < first:
 		list = append(list, "DefaultPreemption comes before Gang: it may evict for a single member of a gang")
 	}
 	if promised && !promises(profile) && !keeps(profile) {
-		list = append(list, heldcapacity.Name+" is disabled: pods of this profile take what other profiles promise to gangs; disable it nowhere")
+		list = append(list,
+			heldcapacity.Name+" is disabled: pods of this profile take what other profiles promise to gangs; disable it nowhere")
 	}
 	return list
 }

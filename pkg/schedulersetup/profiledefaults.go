@@ -63,7 +63,8 @@ func arrange(p *schedconfig.Plugins) {
 	first(&p.PostFilter, gang.Name)
 	if at(p.MultiPoint, preemption.Name) >= 0 {
 		if !mentions(&p.PostFilter, preemption.Name) {
-			p.PostFilter.Enabled = slices.Insert(p.PostFilter.Enabled, at(p.PostFilter, gang.Name)+1, schedconfig.Plugin{Name: preemption.Name})
+			p.PostFilter.Enabled = slices.Insert(p.PostFilter.Enabled, at(p.PostFilter, gang.Name)+1,
+				schedconfig.Plugin{Name: preemption.Name})
 		}
 		replace(p, &p.PostFilter, names.DefaultPreemption)
 	}

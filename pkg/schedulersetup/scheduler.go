@@ -92,18 +92,21 @@ func NewSet() *Set {
 	events.Listen(room)
 	s := &Set{
 		reserve: reserve, reserved: reserved,
-		gangs: gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(), events: events, watched: watched,
+		gangs: gangs, room: room, holds: holds, slots: slots, positions: order, leading: leading, all: extension.New(),
+		events: events, watched: watched,
 		queues: queues, decisions: decided,
 	}
 	s.Registry = frameworkruntime.Registry{
-		binder.Name:       s.all.Watch(binder.New(slots)),
-		gang.Name:         s.all.Watch(gang.New(gang.Shared{Gangs: gangs, Holds: holds, Order: order, Plugins: s.all, Turns: s.queues, Reserved: reserved, Leading: leading, Statuses: statuses, Decisions: decided})),
+		binder.Name: s.all.Watch(binder.New(slots)),
+		gang.Name: s.all.Watch(gang.New(gang.Shared{Gangs: gangs, Holds: holds, Order: order, Plugins: s.all,
+			Turns: s.queues, Reserved: reserved, Leading: leading, Statuses: statuses, Decisions: decided})),
 		heldcapacity.Name: s.all.Watch(heldcapacity.New(holds, events, s.all)),
 		queuesort.Name:    s.all.Watch(queuesort.New(order)),
 		reservation.Name:  s.all.Watch(reservation.New(holds, reserved, s.all, binder.Name)),
-		preemption.Name:   s.all.Watch(preemption.New(preemption.Shared{Holds: holds, Gangs: gangs, Plugins: s.all, Promises: reserved, Queues: queues, Underway: underway, Watches: watched, Leading: leading, Decisions: decided})),
-		fairshare.Name:    s.all.Watch(fairshare.New(s.queues)),
-		gpushare.Name:     s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all, watched)),
+		preemption.Name: s.all.Watch(preemption.New(preemption.Shared{Holds: holds, Gangs: gangs, Plugins: s.all,
+			Promises: reserved, Queues: queues, Underway: underway, Watches: watched, Leading: leading, Decisions: decided})),
+		fairshare.Name: s.all.Watch(fairshare.New(s.queues)),
+		gpushare.Name:  s.all.Watch(gpushare.New(gpushare.NewLedger(), s.all, watched)),
 	}
 	return s
 }
@@ -144,7 +147,9 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 		}
 	}
 	for _, profile := range sched.Profiles {
-		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool { return preempts[pod.Spec.SchedulerName] }))
+		profile.SetPodNominator(s.holds.Nominator(sched.SchedulingQueue, func(pod *v1.Pod) bool {
+			return preempts[pod.Spec.SchedulerName]
+		}))
 	}
 	api, factory, err := whatIsStored(sched)
 	if err != nil {
@@ -153,11 +158,12 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 	if err := s.listenToOthers(ctx, sched, factory); err != nil {
 		return err
 	}
-	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget, func(event fwk.ClusterEvent, before, after any, pass func()) {
-		s.room.PassOn(ctx, func() { s.events.HandleEvent(event, before, after) }, pass)
-	}, func(before, now *v1.Pod) bool {
-		return gangspec.Moved(before, now) || gangspec.CheckPod(before) != nil && gangspec.CheckPod(now) == nil
-	})
+	queue := gatedqueue.Install(sched, []string{gang.Name, fairshare.Name}, s.positions.Forget,
+		func(event fwk.ClusterEvent, before, after any, pass func()) {
+			s.room.PassOn(ctx, func() { s.events.HandleEvent(event, before, after) }, pass)
+		}, func(before, now *v1.Pod) bool {
+			return gangspec.Moved(before, now) || gangspec.CheckPod(before) != nil && gangspec.CheckPod(now) == nil
+		})
 	s.wrapFailureHandler(sched)
 	if err := s.gangs.Start(ctx); err != nil {
 		return err
@@ -170,7 +176,8 @@ func (s *Set) Install(ctx context.Context, sched *scheduler.Scheduler) error {
 // wrapFailureHandler passes on which pods failed, and corrects what kube-scheduler writes in their conditions.
 func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 	failed := sched.FailureHandler
-	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, result *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+	sched.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo,
+		result *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 		one := pod.Pod
 		if errors.Is(result.AsError(), scheduler.ErrNoNodesAvailable) && s.room.IsSingle(one) {
 			result = noNodes(one)
@@ -179,7 +186,8 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 		again := s.queues.Failed(one, why)
 		s.events.HandleFailedCycle(ctx, one, why)
 		if deleted(profile, one, why) {
-			klog.FromContext(ctx).V(2).Info("Pod was deleted while it was being scheduled", "pod", klog.KObj(one), "why", result.Message())
+			klog.FromContext(ctx).V(2).Info("Pod was deleted while it was being scheduled", "pod", klog.KObj(one), "why",
+				result.Message())
 			sched.SchedulingQueue.Done(one.UID)
 			return
 		}
@@ -197,15 +205,17 @@ func (s *Set) wrapFailureHandler(sched *scheduler.Scheduler) {
 // again after a backoff, as if its cycle had failed. So that the pod waits for its turn, it is as if a plugin had
 // refused it.
 func noNodes(pod *v1.Pod) *fwk.Status {
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&framework.FitError{Pod: pod, Diagnosis: framework.Diagnosis{
-		NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(gang.Name),
-		PreFilterMsg: scheduler.ErrNoNodesAvailable.Error(),
-	}})
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable).WithError(&framework.FitError{Pod: pod,
+		Diagnosis: framework.Diagnosis{
+			NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(gang.Name),
+			PreFilterMsg: scheduler.ErrNoNodesAvailable.Error(),
+		}})
 }
 
 // listenToOthers makes what schedulers outside this process have nominated count. Where such room is free again, the
 // scheduling queue hears of it as if the pod had left the node, as for nominations of this scheduler.
-func (s *Set) listenToOthers(ctx context.Context, sched *scheduler.Scheduler, factory informers.SharedInformerFactory) error {
+func (s *Set) listenToOthers(ctx context.Context, sched *scheduler.Scheduler,
+	factory informers.SharedInformerFactory) error {
 	other := func(pod *v1.Pod) bool { return sched.Profiles[pod.Spec.SchedulerName] == nil }
 	waiting := sched.SchedulingQueue
 	left := func(pod *v1.Pod) {
@@ -244,7 +254,8 @@ func deleted(profile framework.Framework, pod *v1.Pod, why error) bool {
 
 // pace makes the first cycle wait until what comes first is known, and each cycle until there is room for another
 // binding.
-func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, queue *gatedqueue.Queue, api startup.API, factory informers.SharedInformerFactory) {
+func (s *Set) pace(ctx context.Context, sched *scheduler.Scheduler, queue *gatedqueue.Queue, api startup.API,
+	factory informers.SharedInformerFactory) {
 	next := sched.NextEntity
 	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		s.lead.Do(func() { s.begin(ctx, sched, api, factory) })
@@ -300,7 +311,8 @@ func (s *Set) word(pod *v1.Pod, condition *v1.PodCondition) *v1.PodCondition {
 
 // begin returns when scheduling may begin: the process leads, and its caches and plugins have
 // what the leader before it has done.
-func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api startup.API, factory informers.SharedInformerFactory) {
+func (s *Set) begin(ctx context.Context, sched *scheduler.Scheduler, api startup.API,
+	factory informers.SharedInformerFactory) {
 	if !startup.Wait(ctx, api, factory, sched.Cache, s.watches(sched)...) {
 		return
 	}

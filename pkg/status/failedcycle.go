@@ -16,8 +16,10 @@ import (
 // pod that has failed its cycle why it did. To the handler each pod that a plugin refused is Unschedulable, which
 // autoscalers take for a demand for nodes. correct gets a pod and the condition that the handler is about to write,
 // and returns what it is to write instead; nil for nothing. Nominations are written in any case.
-func OverrideFailedCondition(ctx context.Context, profile framework.Framework, correct func(*v1.Pod, *v1.PodCondition) *v1.PodCondition) framework.Framework {
-	return &corrected{Framework: profile, calls: calls{APICacher: profile.APICacher(), ctx: ctx, profile: profile, correct: correct}}
+func OverrideFailedCondition(ctx context.Context, profile framework.Framework,
+	correct func(*v1.Pod, *v1.PodCondition) *v1.PodCondition) framework.Framework {
+	return &corrected{Framework: profile, calls: calls{APICacher: profile.APICacher(), ctx: ctx, profile: profile,
+		correct: correct}}
 }
 
 // between is what goes between a message and kube-scheduler's own words, whose sentences end like this.
@@ -44,7 +46,8 @@ type calls struct {
 }
 
 // PatchPodStatus writes what is true of the conditions, and the nomination.
-func (c *calls) PatchPodStatus(pod *v1.Pod, conditions []*v1.PodCondition, nominating *fwk.NominatingInfo) (<-chan error, error) {
+func (c *calls) PatchPodStatus(pod *v1.Pod, conditions []*v1.PodCondition,
+	nominating *fwk.NominatingInfo) (<-chan error, error) {
 	var said []*v1.PodCondition
 	for _, condition := range conditions {
 		if corrected := c.correct(pod, condition); corrected != nil {

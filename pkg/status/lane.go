@@ -58,10 +58,12 @@ const (
 
 // NewLane makes a lane of so many writes per second of other words. say returns what is to be written for a key at the
 // moment; it is called right before writes.
-func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32, say func(K) PendingCondition) *ConditionQueue[K] {
+func NewLane[K comparable](w *Writer, client kubernetes.Interface, qps int32,
+	say func(K) PendingCondition) *ConditionQueue[K] {
 	return &ConditionQueue[K]{
 		writer: w, client: client, say: say, messageLimiter: rate.NewLimiter(rate.Limit(qps), int(qps)),
-		queue: workqueue.NewTypedDelayingQueue[K](), first: make(chan struct{}, atOnce), again: make(chan struct{}, againAtOnce),
+		queue: workqueue.NewTypedDelayingQueue[K](), first: make(chan struct{}, atOnce),
+		again: make(chan struct{}, againAtOnce),
 	}
 }
 

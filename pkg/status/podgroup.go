@@ -35,16 +35,19 @@ func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gang
 		return fmt.Errorf("writing condition of PodGroup %s: %w", gang, err)
 	}
 	force := true
-	return patchGroup(ctx, groups, gang, types.ApplyPatchType, patch, metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
+	return patchGroup(ctx, groups, gang, types.ApplyPatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
 }
 
 // WriteEvicted writes what a gang has that is about to be evicted on its PodGroup, see [v1alpha1.EvictedAnnotation].
-func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, group types.UID, evicted queueing.Evicted) error {
+func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, group types.UID,
+	evicted queueing.Evicted) error {
 	value, err := evicted.Annotation()
 	if err != nil {
 		return err
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": group, "annotations": map[string]string{v1alpha1.EvictedAnnotation: value}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": group,
+		"annotations": map[string]string{v1alpha1.EvictedAnnotation: value}}})
 	if err != nil {
 		return fmt.Errorf("writing annotation of PodGroup %s: %w", gang, err)
 	}
@@ -52,11 +55,13 @@ func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangsp
 }
 
 // patchGroup patches a PodGroup, if it is there.
-func patchGroup(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, kind types.PatchType, patch []byte, options metav1.PatchOptions,
+func patchGroup(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, kind types.PatchType,
+	patch []byte, options metav1.PatchOptions,
 	subresources ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
-	_, err := groups.SchedulingV1alpha1().PodGroups(gang.Namespace).Patch(ctx, gang.Name, kind, patch, options, subresources...)
+	_, err := groups.SchedulingV1alpha1().PodGroups(gang.Namespace).Patch(ctx, gang.Name, kind, patch, options,
+		subresources...)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing PodGroup %s: %w", gang, err)
 	}

@@ -59,7 +59,8 @@ const (
 
 // New makes a writer that begins once the process schedules.
 func New(leads leadership.Signal) *Writer {
-	return &Writer{leading: leads, attempts: cache.NewExpiring(), reasons: rate.NewLimiter(reasonsPerSecond, reasonsPerSecond)}
+	return &Writer{leading: leads, attempts: cache.NewExpiring(),
+		reasons: rate.NewLimiter(reasonsPerSecond, reasonsPerSecond)}
 }
 
 // last returns what came of the last write to a pod of late.
@@ -161,7 +162,8 @@ func patch(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, s Pend
 	}
 	ctx, cancel := context.WithTimeout(ctx, WriteTimeout)
 	defer cancel()
-	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err = client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body,
+		metav1.PatchOptions{}, "status")
 	return err
 }
 

@@ -36,18 +36,22 @@ func (r *round) check(ctx context.Context, d *demand, p *problem,
 		}
 		if !r.within(p.requests[move.Pod], p.simulation.Node(move.To)) {
 			p.refuse(move.Pod, move.To)
-			return map[types.UID]string{}, fmt.Sprintf("node %s would be used by more than protectionThresholds allow", p.nodeName(move.To)), nil
+			return map[types.UID]string{}, fmt.Sprintf("node %s would be used by more than protectionThresholds allow",
+				p.nodeName(move.To)), nil
 		}
 		if status := p.simulation.CheckPod(ctx, copied, move.To); !status.IsSuccess() {
 			if status.Code() == fwk.Error {
-				return nil, "", fmt.Errorf("trying pod %s/%s on node %s: %w", pod.Namespace, pod.Name, p.nodeName(move.To), status.AsError())
+				return nil, "", fmt.Errorf("trying pod %s/%s on node %s: %w", pod.Namespace, pod.Name, p.nodeName(move.To),
+					status.AsError())
 			}
 			p.refuse(move.Pod, move.To)
-			return map[types.UID]string{}, fmt.Sprintf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name, p.nodeName(move.To), status.Message()), nil
+			return map[types.UID]string{}, fmt.Sprintf("pod %s/%s on node %s: %s", pod.Namespace, pod.Name, p.nodeName(move.To),
+				status.Message()), nil
 		}
 		info := infoOf(p.simulation.Node(source), pod.UID)
 		if info == nil {
-			return nil, "", fmt.Errorf("trying to move pod %s/%s: it is not on node %s", pod.Namespace, pod.Name, p.nodeName(source))
+			return nil, "", fmt.Errorf("trying to move pod %s/%s: it is not on node %s", pod.Namespace, pod.Name,
+				p.nodeName(source))
 		}
 		if err := p.simulation.Remove(ctx, info, source); err != nil {
 			return nil, "", err

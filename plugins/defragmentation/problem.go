@@ -220,7 +220,8 @@ func (p *problem) free(holds *ledger.Shared, d *demand, info fwk.NodeInfo) []int
 func (r *round) isTarget(p *problem, at, index int) bool {
 	pod, info := p.pods[at], p.simulation.Node(index)
 	node := info.Node()
-	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable || p.bans[ban{p.Pods[at].Kind, index}] ||
+	if !r.nodes.Has(node.Name) || r.resting.Has(node.Name) || node.Spec.Unschedulable ||
+		p.bans[ban{p.Pods[at].Kind, index}] ||
 		!r.within(p.requests[at], info) {
 		return false
 	}

@@ -35,7 +35,8 @@ func (d *Dispatcher) watchDevices(factory informers.SharedInformerFactory) ([]ca
 			func(slice *resourceapi.ResourceSlice) { d.devicesChanged(false, d.devices.DropSlice(slice.Name)) },
 		)},
 		{"resource claims", resources.ResourceClaims().Informer(), claimsHandler(d, d.claims.Set, d.claims.Drop)},
-		{"resource claim templates", resources.ResourceClaimTemplates().Informer(), claimsHandler(d, d.claims.SetTemplate, d.claims.DropTemplate)},
+		{"resource claim templates", resources.ResourceClaimTemplates().Informer(),
+			claimsHandler(d, d.claims.SetTemplate, d.claims.DropTemplate)},
 	} {
 		handler, err := d.listen(watch.what, watch.informer, watch.handler)
 		if err != nil {
@@ -57,7 +58,8 @@ func handlerOf[T metav1.Object](set, drop func(T)) cache.ResourceEventHandler {
 
 // claimsHandler returns a handler that calls set and drop, and counts the pods again which these return: their claims
 // have changed.
-func claimsHandler[T metav1.Object](d *Dispatcher, set func(T) map[types.UID]bool, drop func(types.NamespacedName) map[types.UID]bool) cache.ResourceEventHandler {
+func claimsHandler[T metav1.Object](d *Dispatcher, set func(T) map[types.UID]bool,
+	drop func(types.NamespacedName) map[types.UID]bool) cache.ResourceEventHandler {
 	change := func(pods func() map[types.UID]bool) {
 		defer d.lock()()
 		if d.usage.ClaimsChanged(pods()) {

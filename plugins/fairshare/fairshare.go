@@ -70,7 +70,8 @@ func (pl *FairShare) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 // make way first, so that PostFilter looks for victims. In a what-if it does not refuse them: there
 // the question is whether enough of the others are gone. Its message changes only with the limit:
 // it is written into the condition of the pod.
-func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *FairShare) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
+	_ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	asked := whatif.IsSimulated(state)
 	c := pl.dispatcher.limits(pod, asked)
 	switch {

@@ -15,10 +15,16 @@ import (
 const metricsPrefix = "lockstep_queue_"
 
 var (
-	deservedDesc = metrics.NewDesc(metricsPrefix+"deserved", "What a queue is entitled to, in base units.", []string{"queue", "pool", "resource"}, nil, metrics.ALPHA, "")
-	runningDesc  = metrics.NewDesc(metricsPrefix+"allocated", "What the pods of a queue and of those below it have, in base units.", []string{"queue", "pool", "resource"}, nil, metrics.ALPHA, "")
-	shareDesc    = metrics.NewDesc(metricsPrefix+"share", "The largest part of a resource of the cluster that a queue has, from 0 to 1.", []string{"queue"}, nil, metrics.ALPHA, "")
-	pendingDesc  = metrics.NewDesc(metricsPrefix+"pending_gangs", "Gangs, and pods in none, that wait for their turn.", []string{"queue"}, nil, metrics.ALPHA, "")
+	deservedDesc = metrics.NewDesc(metricsPrefix+"deserved", "What a queue is entitled to, in base units.",
+		[]string{"queue", "pool", "resource"}, nil, metrics.ALPHA, "")
+	runningDesc = metrics.NewDesc(metricsPrefix+"allocated",
+		"What the pods of a queue and of those below it have, in base units.", []string{"queue", "pool", "resource"}, nil,
+		metrics.ALPHA, "")
+	shareDesc = metrics.NewDesc(metricsPrefix+"share",
+		"The largest part of a resource of the cluster that a queue has, from 0 to 1.", []string{"queue"}, nil,
+		metrics.ALPHA, "")
+	pendingDesc = metrics.NewDesc(metricsPrefix+"pending_gangs", "Gangs, and pods in none, that wait for their turn.",
+		[]string{"queue"}, nil, metrics.ALPHA, "")
 
 	waitDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Namespace: "lockstep", Subsystem: "queue", Name: "wait_duration_seconds", StabilityLevel: metrics.ALPHA,

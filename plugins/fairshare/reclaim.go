@@ -41,7 +41,8 @@ func (d *Dispatcher) rounds(preemptor extension.Gang) []extension.Round {
 		}
 		return rounds
 	}
-	preempt := extension.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted, MinRuntime: d.minRuntime}
+	preempt := extension.Round{Name: "preempt", Done: "preempted", Order: victim.Preempt(), Queue: d.counted,
+		MinRuntime: d.minRuntime}
 	lower := judge{permits: func(pod *v1.Pod) bool { return corev1helpers.PodPriority(pod) < preemptor.Priority }}
 	preempt.Tiers = tiersOf(d.args.Tiers, config.Preemptable,
 		func(pod *v1.Pod) bool { queue := d.counted(pod); return queue == own || queue == "" },
@@ -111,7 +112,8 @@ func (d *Dispatcher) reclaim(claiming []string, c *share.Reclaim, gone func() ma
 	}
 	var rounds []extension.Round
 	for _, parts := range []bool{false, true} {
-		round := extension.Round{Name: "reclaim", Done: fmt.Sprintf(`reclaimed for queue "%s"`, strings.Join(claiming, `" and "`)), Order: order, Queue: d.counted, MinRuntime: d.minRuntime, MakesWay: makesWay}
+		round := extension.Round{Name: "reclaim", Done: fmt.Sprintf(`reclaimed for queue "%s"`,
+			strings.Join(claiming, `" and "`)), Order: order, Queue: d.counted, MinRuntime: d.minRuntime, MakesWay: makesWay}
 		over := judge{permits: func(pod *v1.Pod) bool { return c.Excess(d.counted(pod)) > 1 }}
 		round.Tiers = tiersOf(d.args.Tiers, config.Reclaimable, func(pod *v1.Pod) bool { return c.Permits(d.counted(pod)) },
 			map[config.PolicyName]judge{config.PolicyProportion: over, config.PolicyCapacity: over})

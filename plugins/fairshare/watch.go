@@ -70,7 +70,8 @@ func (d *Dispatcher) watch(ctx context.Context, handle fwk.Handle) error {
 }
 
 // listen registers a handler at an informer that the whole scheduler shares.
-func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (d *Dispatcher) listen(what string, informer cache.SharedIndexInformer,
+	handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return informer.AddEventHandler(d.watches.Shared(what+" in the shares of queues", informer, handler))
 }
 

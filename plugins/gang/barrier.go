@@ -110,7 +110,9 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return nil
 	}
 	pl.barrier.add(pod.UID)
-	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Reserved(pod.UID, node, now) })
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+		return s.Reserved(pod.UID, node, now)
+	})
 	return nil
 }
 
@@ -126,12 +128,15 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return
 	}
 	pl.barrier.remove(pod.UID)
-	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
+	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+		return s.Unreserved(pod.UID, now)
+	})
 	pl.claims.Enqueue(pod)
 }
 
 // Permit releases the group if this member completes it. Otherwise the member waits.
-func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
+func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	node string) (*fwk.Status, time.Duration) {
 	if state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod) {
 		return nil, 0
 	}
@@ -176,7 +181,9 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	}
 	if !isClosed(d.opened) {
 		if preempted := pl.stand(ctx, pod, d); preempted {
-			pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Preempted(pod.UID, now) })
+			pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+				return s.Preempted(pod.UID, now)
+			})
 			return unschedulable(pod, node, reasonPreempted)
 		}
 	}
@@ -211,7 +218,8 @@ func unschedulable(pod *v1.Pod, node, reason string) *fwk.Status {
 	status := fwk.NewStatus(fwk.Unschedulable, reason).WithPlugin(Name)
 	fit := &framework.FitError{
 		NumAllNodes: 1, Pod: pod,
-		Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus(), UnschedulablePlugins: sets.New(Name)},
+		Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus(),
+			UnschedulablePlugins: sets.New(Name)},
 	}
 	fit.Diagnosis.NodeToStatus.Set(node, status)
 	return fwk.NewStatus(fwk.Unschedulable).WithError(fit)

@@ -63,7 +63,8 @@ func visitOf(state fwk.CycleState) *visitState {
 // PreFilter finds out what the cycle of this pod is for. For the leader of a group it
 // makes the plan, and costs what the plan costs. For all other pods it is a
 // look-up.
-func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	_ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if err := gangspec.CheckPod(pod); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
@@ -168,7 +169,8 @@ func (pl *Gang) lead(ctx context.Context, state fwk.CycleState, a *gangstate.Att
 	}
 	pl.Act(ctx, e)
 	pl.recordDecision(ctx, a, result, len(accepted))
-	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted), "complete", result.Complete, "took", took)
+	klog.FromContext(ctx).V(3).Info("Planned gang", "group", a.Group, "members", a.Members(), "placed", len(accepted),
+		"complete", result.Complete, "took", took)
 	switch node := accepted[a.Leader]; {
 	case err != nil:
 		return "", fwk.AsStatus(err)
@@ -247,10 +249,12 @@ func uidsOf(pods []*v1.Pod) []types.UID {
 // capacity without being complete: those of this profile by rank, one after the other,
 // and then those of lower priority in the other profiles too. It returns those that have to make way where they hold
 // something on the plan's nodes.
-func (pl *Gang) plan(ctx context.Context, a *gangstate.Attempt) (result *planner.Plan, rivals []hold.Holder, err error) {
+func (pl *Gang) plan(ctx context.Context,
+	a *gangstate.Attempt) (result *planner.Plan, rivals []hold.Holder, err error) {
 	p := pl.ready()
 	if why := pl.cannotClaim(a); why != "" {
-		return &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}}, nil, nil
+		return &planner.Plan{Outcome: gangstate.Outcome{Why: everyWhy(a, why),
+			Reason: v1alpha1.ReasonMemberRejected}}, nil, nil
 	}
 	result, err = p.Plan(ctx, a, nil)
 	if err != nil {
@@ -366,7 +370,8 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 // behalf of a single member, which would evict for a pod that cannot start alone, and
 // on behalf of members beyond the minimum; for a leader it lets preemption go on only if the next plugin
 // makes room for whole gangs.
-func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
+	statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	visit := visitOf(state)
 	if visit == nil && !pl.gangs.Outside(pod) {
 		return nil, pl.refusedEarly(ctx, pod)
@@ -386,7 +391,9 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	case gangstate.Follow:
 		membersUnfit.Inc()
 		pl.order.ForgetPlan(pod.UID) // it is tried again once the other members have come
-		pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.Unreserved(pod.UID, now) })
+		pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+			return s.Unreserved(pod.UID, now)
+		})
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is planned again")
 	case gangstate.Lead:
 		if pl.preempts && planner.AttemptOf(state) != nil {
@@ -406,18 +413,21 @@ func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 // unfit records why a pod in no gang did not fit. It costs a look at each node's status.
 func (pl *Gang) unfit(ctx context.Context, pod *v1.Pod, statuses fwk.NodeToStatusReader) {
 	one := &gangstate.Attempt{
-		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true, Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
+		Group: hold.SinglePod(pod.UID), Leader: pod.UID, Strict: true,
+		Gangs: []gangstate.Need{{Min: 1, Pending: []*v1.Pod{pod}}},
 	}
 	why, hopeless := pl.reasons(statuses)
 	delay, _ := gangspec.PreemptionDelayOf(pod)
 	pl.gangs.RecordSingleFailure(pod, turns.AttemptFailure{
-		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0, Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
+		Coupled: podclass.Coupled(pod), Hopeless: hopeless && !podclass.Coupled(pod), Polite: delay > 0,
+		Shape: pl.shapeOf(ctx, one, pod, statuses), Why: why,
 	})
 }
 
 // shapeOf returns what the attempt to place one pod asked for. If that cannot be read, the attempt has failed
 // nevertheless; it represents no other.
-func (pl *Gang) shapeOf(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod, statuses fwk.NodeToStatusReader) turns.Shape {
+func (pl *Gang) shapeOf(ctx context.Context, one *gangstate.Attempt, pod *v1.Pod,
+	statuses fwk.NodeToStatusReader) turns.Shape {
 	shape, err := pl.ready().ShapeOf(ctx, one, statuses)
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Failed to read what a pod asks for", "pod", klog.KObj(pod))
@@ -461,7 +471,8 @@ func (pl *Gang) missed(ctx context.Context, visit *visitState, pod *v1.Pod, stat
 func (pl *Gang) refusedEarly(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
 		return s.EndedEarly(pod, func(a *gangstate.Attempt) gangstate.Outcome {
-			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events", klog.KObj(pod))
+			why := fmt.Sprintf("pod %s was rejected by another plugin before the gang was planned; see its events",
+				klog.KObj(pod))
 			return gangstate.Outcome{Why: everyWhy(a, why), Reason: v1alpha1.ReasonMemberRejected}
 		}, now)
 	})

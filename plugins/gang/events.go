@@ -27,7 +27,8 @@ const (
 // badValue returns the event on the pod or PodGroup that has the value, or the key that is ignored. Its action names
 // the key.
 func badValue(r complaint) status.Event {
-	var on runtime.Object = status.PodGroupReference(r.Object.Kind.APIVersion(), r.Gang.Namespace, r.Gang.Name, r.Object.UID)
+	var on runtime.Object = status.PodGroupReference(r.Object.Kind.APIVersion(), r.Gang.Namespace, r.Gang.Name,
+		r.Object.UID)
 	if r.Pod != nil {
 		on = r.Pod
 	}

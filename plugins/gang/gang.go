@@ -142,7 +142,8 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		registerMetrics()
 		pl := &Gang{
-			fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins, turns: shared.Turns, reserved: shared.Reserved, decisions: shared.Decisions,
+			fw: fw, clock: clock.RealClock{}, holds: shared.Holds, order: shared.Order, plugins: shared.Plugins,
+			turns: shared.Turns, reserved: shared.Reserved, decisions: shared.Decisions,
 		}
 		pl.barrier.doors = map[types.UID]*bindWaiter{}
 		groups, err := pgclientset.NewForConfig(handle.KubeConfig())
@@ -162,7 +163,8 @@ func New(shared Shared) frameworkruntime.PluginFactory {
 		}
 		if manager := fw.SharedDRAManager(); manager != nil {
 			claims := handle.SharedInformerFactory().Resource().V1().ResourceClaims().Informer()
-			if pl.claims, err = devices.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(), pl); err != nil {
+			if pl.claims, err = devices.NewReleaser(manager.ResourceClaims(), claims, handle.ClientSet().ResourceV1(),
+				pl); err != nil {
 				return nil, err
 			}
 			go pl.claims.Run(ctx)
@@ -189,7 +191,8 @@ func (pl *Gang) newRequester(class string, leads leadership.Signal) (*provisioni
 
 // defaultsOf returns the settings of gangs that set nothing else.
 func defaultsOf(args *config.GangArgs) gangspec.Defaults {
-	defaults := gangspec.Defaults{WaitTime: args.DefaultWaitTime.Duration, Topology: gangspec.Topology{Fill: args.FillDomains}}
+	defaults := gangspec.Defaults{WaitTime: args.DefaultWaitTime.Duration,
+		Topology: gangspec.Topology{Fill: args.FillDomains}}
 	for _, level := range args.TopologyLevels {
 		defaults.Topology.Levels = append(defaults.Topology.Levels, gangspec.TopologyLevel{Key: level.Key, Name: level.Name})
 	}
@@ -213,7 +216,9 @@ func (pl *Gang) ready() *planner.Planner {
 
 // atPostFilter returns the position of a plugin at PostFilter; -1 if it is not there.
 func (pl *Gang) atPostFilter(name string) int {
-	return slices.IndexFunc(pl.fw.ListPlugins().PostFilter.Enabled, func(p schedconfig.Plugin) bool { return p.Name == name })
+	return slices.IndexFunc(pl.fw.ListPlugins().PostFilter.Enabled, func(p schedconfig.Plugin) bool {
+		return p.Name == name
+	})
 }
 
 // gangPreemption is the name of the plugin that makes room for whole gangs.

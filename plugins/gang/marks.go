@@ -30,7 +30,8 @@ func (t *statusReporter) mark(ctx context.Context, m mark) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, status.WriteTimeout)
 	defer cancel()
-	pod, err := t.pl.fw.ClientSet().CoreV1().Pods(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	pod, err := t.pl.fw.ClientSet().CoreV1().Pods(m.Namespace).Patch(ctx, m.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
 		return nil // the pod is gone
 	}

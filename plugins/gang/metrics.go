@@ -18,14 +18,16 @@ var (
 		Help: "Attempts to plan a group of gangs, by result: planned, unschedulable, error.",
 	}, []string{"result"})
 	planDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "plan_duration_seconds", StabilityLevel: metrics.ALPHA,
-		Help:    "Time that an attempt kept the scheduling thread.",
-		Buckets: metrics.ExponentialBuckets(0.0001, 2, 16),
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "plan_duration_seconds",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Time that an attempt kept the scheduling thread.",
+		Buckets:        metrics.ExponentialBuckets(0.0001, 2, 16),
 	})
 	startDuration = metrics.NewHistogram(&metrics.HistogramOpts{
-		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "complete_to_bound_seconds", StabilityLevel: metrics.ALPHA,
-		Help:    "Time from when a gang had all members that it needs to when its minimum was bound.",
-		Buckets: metrics.ExponentialBuckets(0.005, 2, 18),
+		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "complete_to_bound_seconds",
+		StabilityLevel: metrics.ALPHA,
+		Help:           "Time from when a gang had all members that it needs to when its minimum was bound.",
+		Buckets:        metrics.ExponentialBuckets(0.005, 2, 18),
 	})
 	membersUnfit = metrics.NewCounter(&metrics.CounterOpts{
 		Namespace: metricsNamespace, Subsystem: metricsSubsystem, Name: "members_unfit_total", StabilityLevel: metrics.ALPHA,

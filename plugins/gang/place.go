@@ -115,7 +115,9 @@ func (pl *Gang) begin(ctx context.Context, b *place, s candidate) error {
 			owed[value]++
 		}
 	}
-	room, err := pl.ready().CapacityIn(ctx, b.attempt, level.Key, within.allows, func(value string) int { return level.Slice + owed[value] })
+	room, err := pl.ready().CapacityIn(ctx, b.attempt, level.Key, within.allows, func(value string) int {
+		return level.Slice + owed[value]
+	})
 	if err != nil {
 		return err
 	}

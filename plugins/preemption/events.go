@@ -59,5 +59,6 @@ func gangLost(d *demand, f *found, b victim.Bundle, of gangstate.RunningGang) st
 	}
 	return status.Event{On: status.PodGroupReference(of.Object.Kind.APIVersion(), of.Key.Namespace, of.Key.Name,
 		of.Object.UID), Related: d.leader, Type: v1.EventTypeNormal,
-		Reason: reason, Action: evictions.ActionPreempting, Note: fmt.Sprintf("%s by %s: %s", f.textLost(b), d, f.textWorth(d, b))}
+		Reason: reason, Action: evictions.ActionPreempting,
+		Note: fmt.Sprintf("%s by %s: %s", f.textLost(b), d, f.textWorth(d, b))}
 }

@@ -182,8 +182,9 @@ func (pl *GangPreemption) makeEvictor() (err error) {
 		return err
 	}
 	pl.evictor = &evictions.Evictor{
-		Profile: pl.fw.ProfileName(), Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(), Clock: pl.clock,
-		Pod: pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
+		Profile: pl.fw.ProfileName(), Client: pl.handle.ClientSet().CoreV1(), Recorder: pl.handle.EventRecorder(),
+		Clock: pl.clock,
+		Pod:   pl.podByUID, Pods: pods.Lister(), InFlight: pl.handle, Gangs: pl.Gangs, Underway: pl.Underway,
 		Jobs: evictions.Jobs{Client: pl.handle.ClientSet().BatchV1(), EvictBy: pl.args.EvictBy, Namespaces: pl.namespaces},
 	}
 	return nil

@@ -111,9 +111,10 @@ func (pl *GangPreemption) search(ctx context.Context, d *demand) (*found, error)
 func (pl *GangPreemption) incompleteHolders(d *demand, own hold.Holder, rounds func() []extension.Round) []hold.Holder {
 	lower := pl.Gangs.PartialHolders(d.gang.Priority, "")
 	return slices.DeleteFunc(pl.Gangs.PartialHolders(math.MaxInt32, ""), func(holder hold.Holder) bool {
-		return holder == own || !slices.Contains(lower, holder) && !slices.ContainsFunc(rounds(), func(round extension.Round) bool {
-			return round.MakesWay != nil && round.MakesWay(holder)
-		})
+		return holder == own || !slices.Contains(lower, holder) &&
+			!slices.ContainsFunc(rounds(), func(round extension.Round) bool {
+				return round.MakesWay != nil && round.MakesWay(holder)
+			})
 	})
 }
 

@@ -63,7 +63,8 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 // for it until their pods are made again. Pods without a controller are not.
 func (e *execution) recordDemand(ctx context.Context, together []gangstate.RunningGang) {
 	for _, one := range together {
-		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangspec.Community || metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {
+		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangspec.Community ||
+			metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {
 			continue
 		}
 		var pods []*v1.Pod
@@ -78,7 +79,8 @@ func (e *execution) recordDemand(ctx context.Context, together []gangstate.Runni
 			evicted.Job = job.Name
 		}
 		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, evicted); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to record what a gang has that is evicted; its queue does not ask for it", "gang", one.Key)
+			klog.FromContext(ctx).Error(err, "Failed to record what a gang has that is evicted; its queue does not ask for it",
+				"gang", one.Key)
 		}
 	}
 }

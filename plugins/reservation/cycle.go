@@ -100,7 +100,8 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 }
 
 func textNothingLeft(name string) string {
-	return fmt.Sprintf("annotation %s asks for Reservation %q, of which other pods use all", v1alpha1.ReservationAnnotation, name)
+	return fmt.Sprintf("annotation %s asks for Reservation %q, of which other pods use all",
+		v1alpha1.ReservationAnnotation, name)
 }
 
 // nodesWithSlots lists the nodes with slots for the pod, by name, and those of them with a slot for its migration.

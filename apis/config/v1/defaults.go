@@ -79,7 +79,8 @@ func SetDefaults_FairShareArgs(args *FairShareArgs) {
 	setNumber(&args.ExplanationQPS, 10)
 	if args.Tiers == nil {
 		args.Tiers = []PolicyTier{{Policies: []Policy{
-			{Name: "priority"}, {Name: "gang"}, {Name: "conformance"}, {Name: "proportion"}, {Name: "capacity"}, {Name: "drf", Answers: []string{"JobOrder"}},
+			{Name: "priority"}, {Name: "gang"}, {Name: "conformance"}, {Name: "proportion"}, {Name: "capacity"},
+			{Name: "drf", Answers: []string{"JobOrder"}},
 		}}}
 	}
 }

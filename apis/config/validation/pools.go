@@ -34,7 +34,8 @@ func poolName(path *field.Path, name string, seen sets.Set[string]) field.ErrorL
 	case name == "":
 		return field.ErrorList{field.Required(path, "name the pool; queues say by it what they have there")}
 	case name == v1alpha1.DefaultPool:
-		return field.ErrorList{field.Invalid(path, name, "is the pool of the nodes that no other matches; for tolerations of its own end the list with a pool that has nodeSelector: {}")}
+		return field.ErrorList{field.Invalid(path, name,
+			"is the pool of the nodes that no other matches; for tolerations of its own end the list with a pool that has nodeSelector: {}")}
 	case seen.Has(name):
 		return field.ErrorList{field.Duplicate(path, name)}
 	}
@@ -51,25 +52,29 @@ func nodeSelector(path *field.Path, selector *metav1.LabelSelector, last bool) f
 	case selector == nil:
 		return field.ErrorList{field.Required(path, "say which nodes are in the pool; {} matches all")}
 	case len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 && !last:
-		return field.ErrorList{field.Invalid(path, "{}", "matches all nodes, and leaves none to the pools that follow; put it last")}
+		return field.ErrorList{field.Invalid(path, "{}",
+			"matches all nodes, and leaves none to the pools that follow; put it last")}
 	}
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
 // operators of tolerations.
-var operators = []v1.TolerationOperator{"", v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpGt, v1.TolerationOpLt}
+var operators = []v1.TolerationOperator{"", v1.TolerationOpEqual, v1.TolerationOpExists, v1.TolerationOpGt,
+	v1.TolerationOpLt}
 
 func oneToleration(path *field.Path, t v1.Toleration) field.ErrorList {
 	var errs field.ErrorList
 	if !slices.Contains(operators, t.Operator) {
 		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator, operators[1:]))
 	}
-	if effects := []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute}; t.Effect != "" && !slices.Contains(effects, t.Effect) {
+	if effects := []v1.TaintEffect{v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule,
+		v1.TaintEffectNoExecute}; t.Effect != "" && !slices.Contains(effects, t.Effect) {
 		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
 	}
 	switch {
 	case t.Key == "" && t.Operator != v1.TolerationOpExists:
-		errs = append(errs, field.Invalid(path.Child("operator"), t.Operator, "must be Exists where key is empty, which then matches all taints"))
+		errs = append(errs, field.Invalid(path.Child("operator"), t.Operator,
+			"must be Exists where key is empty, which then matches all taints"))
 	case t.Key != "":
 		for _, problem := range utilvalidation.IsQualifiedName(t.Key) {
 			errs = append(errs, field.Invalid(path.Child("key"), t.Key, problem))
@@ -86,7 +91,8 @@ func oneToleration(path *field.Path, t v1.Toleration) field.ErrorList {
 		}
 	}
 	if t.TolerationSeconds != nil {
-		errs = append(errs, field.Invalid(path.Child("tolerationSeconds"), *t.TolerationSeconds, "must not be set: a node that pods leave after a time is not there to be shared"))
+		errs = append(errs, field.Invalid(path.Child("tolerationSeconds"), *t.TolerationSeconds,
+			"must not be set: a node that pods leave after a time is not there to be shared"))
 	}
 	return errs
 }

@@ -26,12 +26,14 @@ func GangArgs(path *field.Path, args *config.GangArgs) field.ErrorList {
 	errs := positive(path.Child("defaultWaitTime"), args.DefaultWaitTime)
 	errs = append(errs, positive(path.Child("initialBackoff"), args.InitialBackoff)...)
 	if args.MaxBackoff.Duration < args.InitialBackoff.Duration {
-		errs = append(errs, field.Invalid(path.Child("maxBackoff"), args.MaxBackoff.Duration.String(), "must not be below initialBackoff"))
+		errs = append(errs, field.Invalid(path.Child("maxBackoff"), args.MaxBackoff.Duration.String(),
+			"must not be below initialBackoff"))
 	}
 	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
 	if class := args.ProvisioningClassName; class != "" {
 		for _, message := range apivalidation.IsDNS1123Subdomain(class) {
-			errs = append(errs, field.Invalid(path.Child("provisioningClassName"), class, "must be empty or the name of a provisioning class: "+message))
+			errs = append(errs, field.Invalid(path.Child("provisioningClassName"), class,
+				"must be empty or the name of a provisioning class: "+message))
 		}
 	}
 	return append(errs, topologyLevels(path.Child("topologyLevels"), args.TopologyLevels)...)
@@ -74,10 +76,13 @@ func BoundedBinderArgs(path *field.Path, args *config.BoundedBinderArgs) field.E
 // GangPreemptionArgs checks the arguments of the GangPreemption plugin.
 func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field.ErrorList {
 	errs := within(path.Child("minCandidateNodesPercentage"), args.MinCandidateNodesPercentage, 0, 100)
-	errs = append(errs, within(path.Child("minCandidateNodesAbsolute"), args.MinCandidateNodesAbsolute, 0, math.MaxInt32)...)
-	errs = append(errs, within(path.Child("maxCandidateNodesAbsolute"), args.MaxCandidateNodesAbsolute, 0, math.MaxInt32)...)
+	errs = append(errs, within(path.Child("minCandidateNodesAbsolute"), args.MinCandidateNodesAbsolute, 0,
+		math.MaxInt32)...)
+	errs = append(errs, within(path.Child("maxCandidateNodesAbsolute"), args.MaxCandidateNodesAbsolute, 0,
+		math.MaxInt32)...)
 	if most := args.MaxCandidateNodesAbsolute; most > 0 && most < args.MinCandidateNodesAbsolute {
-		errs = append(errs, field.Invalid(path.Child("maxCandidateNodesAbsolute"), most, "must be 0, for all nodes, or not below minCandidateNodesAbsolute"))
+		errs = append(errs, field.Invalid(path.Child("maxCandidateNodesAbsolute"), most,
+			"must be 0, for all nodes, or not below minCandidateNodesAbsolute"))
 	}
 	errs = append(errs, within(path.Child("workers"), args.Workers, 1, 1000)...)
 	errs = append(errs, within(path.Child("maxDomains"), args.MaxDomains, 1, 1000)...)
@@ -85,10 +90,12 @@ func GangPreemptionArgs(path *field.Path, args *config.GangPreemptionArgs) field
 	errs = append(errs, notNegative(path.Child("minRuntime"), args.MinRuntime)...)
 	errs = append(errs, notNegative(path.Child("evictionCooldown"), args.EvictionCooldown)...)
 	if cooldown := args.EvictionCooldown.Duration; cooldown > config.MaxEvictionCooldown {
-		errs = append(errs, field.Invalid(path.Child("evictionCooldown"), cooldown.String(), fmt.Sprintf("must not be more than %s", config.MaxEvictionCooldown)))
+		errs = append(errs, field.Invalid(path.Child("evictionCooldown"), cooldown.String(),
+			fmt.Sprintf("must not be more than %s", config.MaxEvictionCooldown)))
 	}
 	if d := args.SearchTimeout.Duration; d < config.MinSearchTimeout || d > config.MaxSearchTimeout {
-		errs = append(errs, field.Invalid(path.Child("searchTimeout"), d.String(), fmt.Sprintf("must be in the range %s to %s", config.MinSearchTimeout, config.MaxSearchTimeout)))
+		errs = append(errs, field.Invalid(path.Child("searchTimeout"), d.String(),
+			fmt.Sprintf("must be in the range %s to %s", config.MinSearchTimeout, config.MaxSearchTimeout)))
 	}
 	if ways := []string{v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend}; !slices.Contains(ways, args.EvictBy) {
 		errs = append(errs, field.NotSupported(path.Child("evictBy"), args.EvictBy, ways))
@@ -102,7 +109,8 @@ func FairShareArgs(path *field.Path, args *config.FairShareArgs) field.ErrorList
 	errs = append(errs, within(path.Child("maxBypass"), args.MaxBypass, 0, 1000000)...)
 	errs = append(errs, positive(path.Child("bypassHold"), args.BypassHold)...)
 	if hold := args.EvictedHold.Duration; hold < 0 || hold > config.MaxEvictedHold {
-		errs = append(errs, field.Invalid(path.Child("evictedHold"), hold.String(), fmt.Sprintf("must be in the range 0s to %s", config.MaxEvictedHold)))
+		errs = append(errs, field.Invalid(path.Child("evictedHold"), hold.String(),
+			fmt.Sprintf("must be in the range 0s to %s", config.MaxEvictedHold)))
 	}
 	errs = append(errs, within(path.Child("explanationQPS"), args.ExplanationQPS, 1, 1000)...)
 	errs = append(errs, policyTiers(path.Child("tiers"), args.Tiers)...)

@@ -83,11 +83,13 @@ func (g *Gate) Filter(logger logr.Logger, handler http.Handler) (http.Handler, e
 			return
 		case err != nil, !known:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "the API server does not know you: send the token of a user or a service account", http.StatusUnauthorized)
+			http.Error(w, "the API server does not know you: send the token of a user or a service account",
+				http.StatusUnauthorized)
 			return
 		}
 		verb := strings.ToLower(r.Method)
-		decision, _, err := g.authorizer.Authorize(r.Context(), authorizer.AttributesRecord{User: caller.User, Verb: verb, Path: r.URL.Path})
+		decision, _, err := g.authorizer.Authorize(r.Context(),
+			authorizer.AttributesRecord{User: caller.User, Verb: verb, Path: r.URL.Path})
 		switch {
 		case decision == authorizer.DecisionAllow:
 			handler.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), caller.User)))
@@ -101,9 +103,11 @@ func (g *Gate) Filter(logger logr.Logger, handler http.Handler) (http.Handler, e
 }
 
 // MayList reports whether a user may list a resource in a namespace, or in all of the cluster if that is empty.
-func (g *Gate) MayList(ctx context.Context, caller user.Info, resource schema.GroupResource, namespace string) (bool, error) {
+func (g *Gate) MayList(ctx context.Context, caller user.Info, resource schema.GroupResource,
+	namespace string) (bool, error) {
 	decision, _, err := g.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: caller, Verb: "list", APIGroup: resource.Group, APIVersion: "*", Resource: resource.Resource, Namespace: namespace, ResourceRequest: true,
+		User: caller, Verb: "list", APIGroup: resource.Group, APIVersion: "*", Resource: resource.Resource,
+		Namespace: namespace, ResourceRequest: true,
 	})
 	if decision == authorizer.DecisionAllow {
 		return true, nil

@@ -41,10 +41,12 @@ const (
 var errBusy = errors.New("too many unknown tokens")
 
 // newAuthenticator returns an authenticator that knows callers by TokenReviews of their bearer tokens.
-func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface, c clock.PassiveClock) (authenticator.Request, error) {
+func newAuthenticator(tokens authenticationclient.AuthenticationV1Interface,
+	c clock.PassiveClock) (authenticator.Request, error) {
 	authenticatorfactory.RegisterMetrics()
 	reviewer, err := webhook.NewFromInterface(tokens, nil, *tryAgain, reviewTimeout, webhook.AuthenticatorMetrics{
-		RecordRequestTotal: authenticatorfactory.RecordRequestTotal, RecordRequestLatency: authenticatorfactory.RecordRequestLatency,
+		RecordRequestTotal:   authenticatorfactory.RecordRequestTotal,
+		RecordRequestLatency: authenticatorfactory.RecordRequestLatency,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("preparing TokenReviews: %w", err)

@@ -38,7 +38,8 @@ func ContentsOf(o Objects) Contents {
 		Plans:        plans(o),
 		Migrations:   view.Migrations(o.Migrations),
 		Topology: view.TopologyOf(view.TopologyIn{
-			Nodes: o.Nodes, Pods: o.Pods, Reservations: o.Reservations, Levels: levels, Resource: view.DefaultResource(o.Nodes, o.Pods),
+			Nodes: o.Nodes, Pods: o.Pods, Reservations: o.Reservations, Levels: levels,
+			Resource: view.DefaultResource(o.Nodes, o.Pods),
 		}),
 	}
 }

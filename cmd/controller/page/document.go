@@ -40,7 +40,8 @@ func encode(value any) (*encoded, error) {
 	_, _ = w.Write(plain)
 	_ = w.Close()
 	// Weak, since it is the same for both forms.
-	return &encoded{value: value, plain: plain, zipped: zipped.Bytes(), etag: fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))}, nil
+	return &encoded{value: value, plain: plain, zipped: zipped.Bytes(),
+		etag: fmt.Sprintf(`W/"%x"`, sha256.Sum256(plain))}, nil
 }
 
 // document serves a value as JSON. However many requests come, it is made once in [reuse].
@@ -82,7 +83,8 @@ func (d *document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func serve(w http.ResponseWriter, r *http.Request, e *encoded, err error) {
 	if err != nil {
 		klog.FromContext(r.Context()).Error(err, "Failed to read what the page shows", "path", r.URL.Path)
-		http.Error(w, "what is shown could not be read; the log of lockstep-controller says why", http.StatusServiceUnavailable)
+		http.Error(w, "what is shown could not be read; the log of lockstep-controller says why",
+			http.StatusServiceUnavailable)
 		return
 	}
 	header := w.Header()

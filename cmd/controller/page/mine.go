@@ -26,7 +26,8 @@ const (
 )
 
 // MayList reports whether a user may list a resource in a namespace, or in all of the cluster if that is empty.
-type MayList = func(ctx context.Context, caller user.Info, resource schema.GroupResource, namespace string) (bool, error)
+type MayList = func(ctx context.Context, caller user.Info, resource schema.GroupResource,
+	namespace string) (bool, error)
 
 // mine serves each caller the part of the overview that is theirs: gangs and migrations of the namespaces in which they
 // may list pods, and the queues if they may list these. Nodes, Reservations and plans are of the whole cluster.
@@ -90,7 +91,8 @@ func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part,
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if !s.asked {
-		if s.queues, err = m.mayList(ctx, caller, schema.GroupResource{Group: "scheduling.lockstep.dev", Resource: "queues"}, ""); err != nil {
+		if s.queues, err = m.mayList(ctx, caller, schema.GroupResource{Group: "scheduling.lockstep.dev", Resource: "queues"},
+			""); err != nil {
 			return nil, err
 		}
 		s.asked = true
@@ -99,7 +101,8 @@ func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part,
 		if _, asked := s.namespaces[namespace]; asked {
 			continue
 		}
-		if s.namespaces[namespace], err = m.mayList(ctx, caller, schema.GroupResource{Resource: "pods"}, namespace); err != nil {
+		if s.namespaces[namespace], err = m.mayList(ctx, caller, schema.GroupResource{Resource: "pods"},
+			namespace); err != nil {
 			delete(s.namespaces, namespace)
 			return nil, err
 		}
@@ -142,7 +145,9 @@ type part struct {
 func (s *namespaceAccess) of(all Contents) *part {
 	p := &part{Queues: []view.Queue{}}
 	p.Gangs = slices.DeleteFunc(slices.Clone(all.Gangs), func(g Gang) bool { return !s.namespaces[g.Namespace] })
-	p.Migrations = slices.DeleteFunc(slices.Clone(all.Migrations), func(m view.Migration) bool { return !s.namespaces[m.Namespace] })
+	p.Migrations = slices.DeleteFunc(slices.Clone(all.Migrations), func(m view.Migration) bool {
+		return !s.namespaces[m.Namespace]
+	})
 	if s.queues {
 		p.Queues = all.Queues
 	}

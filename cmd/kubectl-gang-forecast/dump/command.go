@@ -73,7 +73,8 @@ func (o *options) run(ctx context.Context) (err error) {
 }
 
 // ofPods are what pods are made with that the scheduler does not read.
-var ofPods = []string{"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges", "/apis/node.k8s.io/v1/runtimeclasses"}
+var ofPods = []string{"/apis/resource.k8s.io/v1/resourceclaimtemplates", "/api/v1/limitranges",
+	"/apis/node.k8s.io/v1/runtimeclasses"}
 
 // record makes a scheduler read all that it needs.
 func record(ctx context.Context, ground *simulate.Environment, recorder *source.Recorder) error {
@@ -83,7 +84,8 @@ func record(ctx context.Context, ground *simulate.Environment, recorder *source.
 		return err
 	}
 	defer simulation.Close()
-	if err := simulation.Read(ctx, "/apis/scheduling.k8s.io/v1/priorityclasses", &unstructured.UnstructuredList{}); err != nil {
+	if err := simulation.Read(ctx, "/apis/scheduling.k8s.io/v1/priorityclasses",
+		&unstructured.UnstructuredList{}); err != nil {
 		return err
 	}
 	if _, err := simulation.Kinds(); err != nil {

@@ -22,14 +22,16 @@ import (
 
 // Gang is an [explain.Forecaster].
 func Gang(ctx context.Context, a *access.Access, q *source.Question, gang string) (f *explain.Forecast, err error) {
-	err = simulate.Ask(ctx, a, q, func(ctx context.Context, simulation *simulate.Simulation, more *source.More) (err error) {
+	err = simulate.Ask(ctx, a, q, func(ctx context.Context, simulation *simulate.Simulation,
+		more *source.More) (err error) {
 		f, err = ask(ctx, gang, simulation, more)
 		return err
 	})
 	return f, err
 }
 
-func ask(ctx context.Context, gang string, simulation *simulate.Simulation, more *source.More) (*explain.Forecast, error) {
+func ask(ctx context.Context, gang string, simulation *simulate.Simulation,
+	more *source.More) (*explain.Forecast, error) {
 	if err := simulation.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -45,7 +47,8 @@ func ask(ctx context.Context, gang string, simulation *simulate.Simulation, more
 	}
 	named := explain.Naming(pods, gang)
 	members := slices.DeleteFunc(slices.Clone(named), func(pod *v1.Pod) bool { return simulation.GangOf(pod) != gang })
-	f := &explain.Forecast{Configuration: simulation.Origin, Profiles: simulation.Profiles(), Named: named, Members: members}
+	f := &explain.Forecast{Configuration: simulation.Origin, Profiles: simulation.Profiles(), Named: named,
+		Members: members}
 	if len(members) > 0 {
 		f.Queue = simulation.Set().QueueOf(members[0])
 	}
@@ -131,7 +134,9 @@ func moreNodes(c *explain.Case, scattered string) explain.MoreNodes {
 		return explain.MoreNodesNoHelp
 	case scattered != "":
 		return explain.MoreNodesInOneDomain
-	case c.Placement != nil && slices.ContainsFunc(c.Placement.Fits, func(f decisions.Fit) bool { return f.Topology != "" && f.Domain == "" }):
+	case c.Placement != nil && slices.ContainsFunc(c.Placement.Fits, func(f decisions.Fit) bool {
+		return f.Topology != "" && f.Domain == ""
+	}):
 		return explain.MoreNodesWithLabel
 	}
 	return explain.MoreNodesHelp

@@ -37,7 +37,8 @@ const (
 // and where it was found; without a Deployment it is that of a ConfigMap lockstep-scheduler-config, and nil without
 // one. A configuration that is not in a ConfigMap is an error.
 func ConfigOf(ctx context.Context, client kubernetes.Interface) (config []byte, where string, err error) {
-	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: schedulerLabel})
+	deployments, err := client.AppsV1().Deployments(metav1.NamespaceAll).List(ctx,
+		metav1.ListOptions{LabelSelector: schedulerLabel})
 	if err != nil {
 		return nil, "", fmt.Errorf("looking for the scheduler's Deployment: %w", err)
 	}

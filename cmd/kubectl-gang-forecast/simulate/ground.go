@@ -73,7 +73,8 @@ func (g *Environment) find(ctx context.Context, a *access.Access) error {
 	case err != nil:
 		g.Origin.BuiltIn = err.Error()
 	case g.SchedulerConfig == nil:
-		g.Origin.BuiltIn = "neither a Deployment of lockstep-scheduler nor a ConfigMap kube-system/" + configMap + " was found"
+		g.Origin.BuiltIn = "neither a Deployment of lockstep-scheduler nor a ConfigMap kube-system/" + configMap +
+			" was found"
 	}
 	return nil
 }
@@ -93,7 +94,8 @@ func log(file string) error {
 	}
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	klog.InitFlags(flags)
-	for name, value := range map[string]string{"log_file": to, "logtostderr": "false", "alsologtostderr": "false", "stderrthreshold": "FATAL", "one_output": "true"} {
+	for name, value := range map[string]string{"log_file": to, "logtostderr": "false", "alsologtostderr": "false",
+		"stderrthreshold": "FATAL", "one_output": "true"} {
 		if err := flags.Set(name, value); err != nil {
 			return fmt.Errorf("setting up the log: %w", err)
 		}
@@ -104,7 +106,8 @@ func log(file string) error {
 // Ask calls a function with a simulation of the cluster that a question is about, in which no scheduler runs yet, and
 // with the nodes to add once the answer without them is known; nil for none. The context ends at the timeout of the
 // question.
-func Ask(ctx context.Context, a *access.Access, q *source.Question, ask func(ctx context.Context, s *Simulation, more *source.More) error) error {
+func Ask(ctx context.Context, a *access.Access, q *source.Question,
+	ask func(ctx context.Context, s *Simulation, more *source.More) error) error {
 	more, err := q.More()
 	if err != nil {
 		return err

@@ -20,7 +20,8 @@ import (
 
 // poolLabels are the labels by which clouds and autoscalers name the pools of nodes.
 var poolLabels = []string{
-	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool", "kubernetes.azure.com/agentpool", "agentpool",
+	"karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "cloud.google.com/gke-nodepool",
+	"kubernetes.azure.com/agentpool", "agentpool",
 	"node.kubernetes.io/instance-type", "pool",
 }
 
@@ -34,7 +35,9 @@ func (s *Simulation) Add(ctx context.Context, more *source.More) (title string, 
 	}
 	at := slices.IndexFunc(list.Items, func(node v1.Node) bool { return inPool(&node, more.Pool) })
 	if at < 0 {
-		return "", fmt.Errorf("checking --nodes: no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s", more.Pool, strings.Join(poolLabels, ", "))
+		return "",
+			fmt.Errorf("checking --nodes: no node is in pool %q: name a node, KEY=VALUE of a label, or the value of one of %s",
+				more.Pool, strings.Join(poolLabels, ", "))
 	}
 	model := &list.Items[at]
 	title = fmt.Sprintf("with %d more nodes like %s", more.Count, model.Name)
@@ -75,7 +78,9 @@ func like(node *v1.Node, name string) *v1.Node {
 		made.Labels[v1.LabelHostname] = name
 	}
 	made.Spec.Unschedulable, made.Spec.ProviderID = false, ""
-	made.Spec.Taints = slices.DeleteFunc(made.Spec.Taints, func(taint v1.Taint) bool { return strings.HasPrefix(taint.Key, "node.kubernetes.io/") })
+	made.Spec.Taints = slices.DeleteFunc(made.Spec.Taints, func(taint v1.Taint) bool {
+		return strings.HasPrefix(taint.Key, "node.kubernetes.io/")
+	})
 	made.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	made.Status.VolumesAttached, made.Status.VolumesInUse, made.Status.Images = nil, nil, nil
 	return made

@@ -15,7 +15,8 @@ import (
 )
 
 // Exists reports whether an object is in the cluster, and not on its way out.
-func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+func (s *Simulation) Exists(ctx context.Context, resource schema.GroupVersionResource, namespace,
+	name string) (bool, error) {
 	var object metav1.PartialObjectMetadata
 	err := s.Read(ctx, overlayserver.PathOf(resource, namespace, name), &object)
 	if apierrors.IsNotFound(err) {

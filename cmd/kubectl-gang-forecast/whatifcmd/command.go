@@ -72,7 +72,8 @@ func (o *options) run(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	return simulate.Ask(ctx, o.Access, &o.Question, func(ctx context.Context, simulation *simulate.Simulation, more *source.More) error {
+	return simulate.Ask(ctx, o.Access, &o.Question, func(ctx context.Context, simulation *simulate.Simulation,
+		more *source.More) error {
 		o.Note("using %s", simulation.Origin)
 		pods, objects, err := o.read(ctx, simulation)
 		if err != nil {

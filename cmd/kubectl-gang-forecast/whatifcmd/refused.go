@@ -46,7 +46,8 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 			allowed, err := o.May(ctx, "create", mapping.Resource, u.GetNamespace())
 			switch {
 			case err != nil:
-				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
+				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(),
+					u.GetName()+u.GetGenerateName(), err)
 				return nil
 			case !allowed:
 				mu.Lock()
@@ -60,7 +61,8 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 			case isRefusal(err):
 				return fmt.Errorf("%s %q: the API server would refuse it: %w", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
 			case err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsNotFound(err): // the manifests may have its namespace
-				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(), u.GetName()+u.GetGenerateName(), err)
+				o.Note("whether the API server would take %s %q is not known: %v", u.GetKind(),
+					u.GetName()+u.GetGenerateName(), err)
 			}
 			return nil
 		})
@@ -69,7 +71,8 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 		return err
 	}
 	if len(barred) > 0 {
-		o.Note("whether the API server would take the manifests is not known: you may not create %s", strings.Join(sets.List(barred), ", "))
+		o.Note("whether the API server would take the manifests is not known: you may not create %s",
+			strings.Join(sets.List(barred), ", "))
 	}
 	return nil
 }
@@ -77,5 +80,6 @@ func (o *options) refused(ctx context.Context, kinds meta.RESTMapper, manifests 
 // isRefusal reports whether an error of a dry run says that an object is wrong. What is Forbidden may depend on others
 // of the manifests, such as a ServiceAccount, and a webhook that knows no dry run says nothing of the object.
 func isRefusal(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) && !strings.Contains(err.Error(), "does not support dry run")
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) &&
+		!strings.Contains(err.Error(), "does not support dry run")
 }

@@ -52,7 +52,8 @@ type Victim struct {
 	Priority  int32  `json:"priority"`
 }
 
-func (o *options) reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulation, took time.Duration) Report {
+func (o *options) reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulation,
+	took time.Duration) Report {
 	r := Report{Case: name, Placed: answer.Placed(), Pods: len(answer.Verdicts),
 		Undecided: answer.Undecided, Seconds: took.Seconds()}
 	for i := range answer.Verdicts {
@@ -71,7 +72,8 @@ func (o *options) reportOf(name string, answer *simulate.Answer, simulation *sim
 	}
 	victims := func(pods []*v1.Pod) (list []Victim) {
 		for _, pod := range pods {
-			list = append(list, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName, corev1helpers.PodPriority(pod)})
+			list = append(list, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName,
+				corev1helpers.PodPriority(pod)})
 		}
 		return list
 	}

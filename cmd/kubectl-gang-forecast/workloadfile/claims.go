@@ -33,7 +33,8 @@ func (r *Reader) claims(w *Workload, pod *v1.Pod) (list []simulate.Object, err e
 			return nil, fmt.Errorf("ResourceClaim %q: %w", claim.Name, err)
 		}
 		list = append(list, simulate.Object{Resource: simulate.Claims, Object: o})
-		pod.Status.ResourceClaimStatuses = append(pod.Status.ResourceClaimStatuses, v1.PodResourceClaimStatus{Name: entry.Name, ResourceClaimName: &claim.Name})
+		pod.Status.ResourceClaimStatuses = append(pod.Status.ResourceClaimStatuses,
+			v1.PodResourceClaimStatus{Name: entry.Name, ResourceClaimName: &claim.Name})
 	}
 	return list, nil
 }
@@ -49,9 +50,11 @@ func claimOf(pod *v1.Pod, entry string, template *resourceapi.ResourceClaimTempl
 	claim := &resourceapi.ResourceClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: resourceapi.SchemeGroupVersion.String(), Kind: "ResourceClaim"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: fmt.Sprintf("%s-%s-%s", pod.Name, entry, string(uuid.NewUUID())[:5]), UID: uuid.NewUUID(),
+			Namespace: pod.Namespace, Name: fmt.Sprintf("%s-%s-%s", pod.Name, entry, string(uuid.NewUUID())[:5]),
+			UID:               uuid.NewUUID(),
 			CreationTimestamp: pod.CreationTimestamp, Labels: template.Spec.Labels, Annotations: annotations,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes, BlockOwnerDeletion: &yes}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
+				Controller: &yes, BlockOwnerDeletion: &yes}},
 		},
 		Spec: *template.Spec.Spec.DeepCopy(),
 	}
@@ -86,7 +89,8 @@ func (r *Reader) template(w *Workload, namespace, name string) (*resourceapi.Res
 		}
 	}
 	var list resourceapi.ResourceClaimTemplateList
-	if err := r.Cluster.Read("/apis/resource.k8s.io/v1/namespaces/"+namespace+"/resourceclaimtemplates", &list); err != nil {
+	if err := r.Cluster.Read("/apis/resource.k8s.io/v1/namespaces/"+namespace+"/resourceclaimtemplates",
+		&list); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
@@ -94,5 +98,7 @@ func (r *Reader) template(w *Workload, namespace, name string) (*resourceapi.Res
 			return &list.Items[i], nil
 		}
 	}
-	return nil, fmt.Errorf("there is no ResourceClaimTemplate %q in namespace %q, neither in the manifests nor in the cluster", name, namespace)
+	return nil,
+		fmt.Errorf("there is no ResourceClaimTemplate %q in namespace %q, neither in the manifests nor in the cluster",
+			name, namespace)
 }

@@ -20,13 +20,15 @@ import (
 func (r *Reader) claimVolumes(w *Workload, pod *v1.Pod, templates []v1.PersistentVolumeClaim) error {
 	for i := range templates {
 		claim := templates[i].DeepCopy()
-		volume := v1.Volume{Name: claim.Name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}}
+		volume := v1.Volume{Name: claim.Name,
+			VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}}
 		claim.APIVersion, claim.Kind = "v1", "PersistentVolumeClaim"
 		claim.Name, claim.Namespace, claim.UID = claim.Name+"-"+pod.Name, pod.Namespace, uuid.NewUUID()
 		claim.CreationTimestamp = metav1.NewTime(r.Now)
 		volume.PersistentVolumeClaim.ClaimName = claim.Name
 		pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
-		exists, err := r.Cluster.Exists(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), claim.Namespace, claim.Name)
+		exists, err := r.Cluster.Exists(v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
+			claim.Namespace, claim.Name)
 		if err != nil {
 			return err
 		}
@@ -81,8 +83,10 @@ func (r *Reader) provision(w *Workload) error {
 				return err
 			}
 		}
-		if !isBound && !waits && class != nil && claim.Spec.VolumeName == "" && class.Provisioner != storagehelpers.NotSupportedProvisioner {
-			volume, err := runtime.DefaultUnstructuredConverter.ToUnstructured(overlayserver.Provisioned(claim, class.Provisioner))
+		if !isBound && !waits && class != nil && claim.Spec.VolumeName == "" &&
+			class.Provisioner != storagehelpers.NotSupportedProvisioner {
+			volume, err := runtime.DefaultUnstructuredConverter.ToUnstructured(overlayserver.Provisioned(claim,
+				class.Provisioner))
 			if err != nil {
 				return fmt.Errorf("PersistentVolumeClaim %q: %w", u.GetName(), err)
 			}
@@ -139,7 +143,9 @@ func (r *Reader) static(w *Workload) (*static, error) {
 func (s *static) bind(claim *v1.PersistentVolumeClaim) (bool, error) {
 	candidates := s.volumes
 	if name := claim.Spec.VolumeName; name != "" {
-		candidates = slices.DeleteFunc(slices.Clone(candidates), func(volume *v1.PersistentVolume) bool { return volume.Name != name })
+		candidates = slices.DeleteFunc(slices.Clone(candidates), func(volume *v1.PersistentVolume) bool {
+			return volume.Name != name
+		})
 	}
 	volume, err := storagehelpers.FindMatchingVolume(claim, candidates, nil, nil, false, true)
 	if err != nil || volume == nil {
@@ -182,7 +188,8 @@ func classOf(claim *v1.PersistentVolumeClaim, classes []storagev1.StorageClass) 
 	var newest *storagev1.StorageClass
 	for i := range classes {
 		class := &classes[i]
-		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" && (newest == nil || newest.CreationTimestamp.Before(&class.CreationTimestamp)) {
+		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" &&
+			(newest == nil || newest.CreationTimestamp.Before(&class.CreationTimestamp)) {
 			newest = class
 		}
 	}

@@ -160,7 +160,8 @@ func (r *Reader) add(w *Workload, u *unstructured.Unstructured) error {
 	case "LimitRange", "ResourceQuota":
 		return errors.New("those of manifests are not applied: leave it out, or create it in the cluster first")
 	}
-	if group := u.GroupVersionKind().Group; ignored.Has(kind) || group == "rbac.authorization.k8s.io" || group == "networking.k8s.io" {
+	if group := u.GroupVersionKind().Group; ignored.Has(kind) || group == "rbac.authorization.k8s.io" ||
+		group == "networking.k8s.io" {
 		return nil
 	}
 	if !known.Has(kind) {
@@ -336,12 +337,14 @@ func (r *Reader) prefix(owner *unstructured.Unstructured) (string, error) {
 }
 
 // fromTemplate makes the pod of a number.
-func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.PodTemplateSpec, prefix string, i int32) *v1.Pod {
+func (r *Reader) fromTemplate(owner *unstructured.Unstructured, template *v1.PodTemplateSpec, prefix string,
+	i int32) *v1.Pod {
 	controls := true
 	pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-%d", prefix, i), owner.GetNamespace(), uuid.NewUUID()
 	pod.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(), Controller: &controls,
+		APIVersion: owner.GetAPIVersion(), Kind: owner.GetKind(), Name: owner.GetName(), UID: owner.GetUID(),
+		Controller: &controls,
 	}}
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}

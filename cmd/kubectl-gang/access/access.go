@@ -48,7 +48,8 @@ type Access struct {
 
 // New returns an access by the flags that kubectl has.
 func New(streams genericiooptions.IOStreams) *Access {
-	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules(), refusedReads: map[schema.GroupResource]bool{}}
+	a := &Access{IOStreams: streams, files: clientcmd.NewDefaultClientConfigLoadingRules(),
+		refusedReads: map[schema.GroupResource]bool{}}
 	a.kubeconfig = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(a.files, &a.overrides)
 	a.client, a.served = sync.OnceValues(a.newClient), a.isServed
 	return a
@@ -74,7 +75,8 @@ func (a *Access) Config() (*rest.Config, error) {
 func (a *Access) impersonate(config *rest.Config) {
 	if user := a.overrides.AuthInfo; user.Impersonate != "" {
 		config.Impersonate = rest.ImpersonationConfig{
-			UserName: user.Impersonate, UID: user.ImpersonateUID, Groups: user.ImpersonateGroups, Extra: user.ImpersonateUserExtra,
+			UserName: user.Impersonate, UID: user.ImpersonateUID, Groups: user.ImpersonateGroups,
+			Extra: user.ImpersonateUserExtra,
 		}
 	}
 }

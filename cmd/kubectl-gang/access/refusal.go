@@ -43,16 +43,19 @@ func (a *Access) isServed(resource schema.GroupVersionResource) (bool, error) {
 }
 
 // May reports whether the user may create, or watch, objects of a resource, in all namespaces if none is given.
-func (a *Access) May(ctx context.Context, verb string, resource schema.GroupVersionResource, namespace string) (bool, error) {
+func (a *Access) May(ctx context.Context, verb string, resource schema.GroupVersionResource,
+	namespace string) (bool, error) {
 	c, err := a.Client()
 	if err != nil {
 		return false, err
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group, Resource: resource.Resource, Namespace: namespace},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Group: resource.Group,
+			Resource: resource.Resource, Namespace: namespace},
 	}}
 	if err := c.Create(ctx, review); err != nil {
-		return false, fmt.Errorf("asking whether %s may be %sed: %w", resource.GroupResource(), strings.TrimSuffix(verb, "e"), err)
+		return false, fmt.Errorf("asking whether %s may be %sed: %w", resource.GroupResource(),
+			strings.TrimSuffix(verb, "e"), err)
 	}
 	return review.Status.Allowed, nil
 }
@@ -137,7 +140,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Requests tells what is asked for by the paths of the API server.
-var Requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+var Requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api")}
 
 // resourceAt returns which resource a request reads; its path in place of the name where that is of no resource.
 func resourceAt(r *http.Request) schema.GroupResource {

@@ -120,7 +120,8 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 			return r, nil
 		}
 	}
-	if g == nil && why != nil || len(forecast.Members) == 0 && (g == nil || len(beside.of.PodGroups)+len(beside.of.Natives) == 0) {
+	if g == nil && why != nil || len(forecast.Members) == 0 &&
+		(g == nil || len(beside.of.PodGroups)+len(beside.of.Natives) == 0) {
 		if why != nil {
 			return nil, unasked(o.unknown(ctx, cluster.Read, gang, strings.Join(beside.notes, "; ")), why)
 		}

@@ -40,7 +40,8 @@ func (o *options) find(ctx context.Context, name string) (string, error) {
 	kind := types[strings.ToLower(first)]
 	switch {
 	case parted && (first == "" || second == "" || strings.Contains(second, "/")):
-		return "", fmt.Errorf("checking the name: %q is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME", name)
+		return "",
+			fmt.Errorf("checking the name: %q is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME", name)
 	case name != "" && !parted:
 		return namespace + "/" + name, nil
 	case parted && kind == "":
@@ -127,7 +128,9 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 		return "", err
 	}
 	gangs = cluster.WithEvicted(ctx, namespace, gangs)
-	waiting := slices.DeleteFunc(slices.Clone(gangs), func(g view.Gang) bool { return slices.Contains([]string{"bound", "ended"}, stands(&g)) })
+	waiting := slices.DeleteFunc(slices.Clone(gangs), func(g view.Gang) bool {
+		return slices.Contains([]string{"bound", "ended"}, stands(&g))
+	})
 	if len(waiting) == 1 {
 		return namespace + "/" + waiting[0].Name, nil
 	}
@@ -173,7 +176,8 @@ func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, e
 		return nil, errors.Join(problems...)
 	}
 	return view.Gangs(view.GangsIn{
-		Pods: apiobjects.Pointers(pods.Items), PodGroups: apiobjects.Pointers(groups.Items), Natives: apiobjects.Pointers(natives.Items),
+		Pods: apiobjects.Pointers(pods.Items), PodGroups: apiobjects.Pointers(groups.Items),
+		Natives: apiobjects.Pointers(natives.Items),
 	}), nil
 }
 

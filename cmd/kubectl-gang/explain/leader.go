@@ -38,7 +38,8 @@ func leaderless(ctx context.Context, read reader, of source.Origin) (string, err
 func expired(lease *coordinationv1.Lease, now time.Time) string {
 	spec := &lease.Spec
 	name := lease.Namespace + "/" + lease.Name
-	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil || spec.LeaseDurationSeconds == nil {
+	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil ||
+		spec.LeaseDurationSeconds == nil {
 		return fmt.Sprintf("nobody holds the lease %s", name)
 	}
 	end := spec.RenewTime.Add(time.Duration(*spec.LeaseDurationSeconds) * time.Second)

@@ -73,7 +73,8 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 
 // printFits prints how many members fit in which domain.
 func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error {
-	fits := slices.DeleteFunc(slices.Clone(c.Placement.Fits), func(f decisions.Fit) bool { return f.Topology != "" && f.Domain == "" }) // no node has the label
+	fits := slices.DeleteFunc(slices.Clone(c.Placement.Fits),
+		func(f decisions.Fit) bool { return f.Topology != "" && f.Domain == "" }) // no node has the label
 	if len(fits) == 0 {
 		return nil
 	}
@@ -81,7 +82,9 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 	fits = fits[:min(shown, len(fits))]
 	columns := fitColumns
 	if slices.ContainsFunc(fits, func(f decisions.Fit) bool { return f.Gang != gang }) {
-		columns = append(output.Columns[decisions.Fit]{{Name: "GANG", Of: func(f decisions.Fit) any { return f.Gang }}}, columns...)
+		columns = append(output.Columns[decisions.Fit]{{Name: "GANG", Of: func(f decisions.Fit) any {
+			return f.Gang
+		}}}, columns...)
 	}
 	if err := output.Table(flags, out, columns, fits); err != nil {
 		return err
@@ -142,7 +145,8 @@ func (r *Report) details() (lines []string) {
 	lines = append(lines, fmt.Sprintf("State: %s%d of %d members have a node, %d have one nominated; minimum %d", state,
 		r.Bound, r.Members, r.Held, r.Minimum))
 	for _, w := range r.Said {
-		lines = append(lines, fmt.Sprintf("Said to %d pod%s: %s%s", w.Pods, plural(w.Pods), w.Reason, r.unlessTold(w.Message)))
+		lines = append(lines, fmt.Sprintf("Said to %d pod%s: %s%s", w.Pods, plural(w.Pods), w.Reason,
+			r.unlessTold(w.Message)))
 	}
 	if text := autoscaler[r.MoreNodes]; text != "" {
 		lines = append(lines, "Autoscalers: "+text)
@@ -285,7 +289,8 @@ func (q *Queue) words() string {
 		}
 	}
 	if q.Pending > 0 {
-		parts = append(parts, fmt.Sprintf("%d gang%s wait%s in it", q.Pending, plural(int(q.Pending)), singular(int(q.Pending))))
+		parts = append(parts, fmt.Sprintf("%d gang%s wait%s in it", q.Pending, plural(int(q.Pending)),
+			singular(int(q.Pending))))
 	}
 	if q.Closed {
 		parts = append(parts, "it is closed")

@@ -43,7 +43,8 @@ type beside struct {
 // note, and the others are still reported.
 func readBeside(ctx context.Context, read reader, gang string) *beside {
 	namespace, name, _ := strings.Cut(gang, "/")
-	podGroups := "/namespaces/" + namespace + "/podgroups?" + url.Values{"fieldSelector": {"metadata.name=" + name}}.Encode()
+	podGroups := "/namespaces/" + namespace + "/podgroups?" +
+		url.Values{"fieldSelector": {"metadata.name=" + name}}.Encode()
 	var groups coscheduling.PodGroupList
 	var natives schedulingv1beta1.PodGroupList
 	var home v1.Namespace
@@ -65,7 +66,8 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		all.Go(func() { asks[i].err = read(ctx, asks[i].path, asks[i].into) })
 	}
 	all.Wait()
-	b := &beside{groupsRead: true, reservations: apiobjects.Pointers(reservations.Items), reservationsRead: asks[3].err == nil}
+	b := &beside{groupsRead: true, reservations: apiobjects.Pointers(reservations.Items),
+		reservationsRead: asks[3].err == nil}
 	for i, ask := range asks {
 		if ask.err != nil && !apierrors.IsNotFound(ask.err) { // what does not exist is not missed
 			b.notes = append(b.notes, ask.what+": "+ask.err.Error())
@@ -73,8 +75,12 @@ func readBeside(ctx context.Context, read reader, gang string) *beside {
 		}
 	}
 	// A dump has whole lists.
-	b.of.PodGroups = slices.DeleteFunc(apiobjects.Pointers(groups.Items), func(g *coscheduling.PodGroup) bool { return g.Name != name })
-	b.of.Natives = slices.DeleteFunc(apiobjects.Pointers(natives.Items), func(g *schedulingv1beta1.PodGroup) bool { return g.Name != name })
+	b.of.PodGroups = slices.DeleteFunc(apiobjects.Pointers(groups.Items), func(g *coscheduling.PodGroup) bool {
+		return g.Name != name
+	})
+	b.of.Natives = slices.DeleteFunc(apiobjects.Pointers(natives.Items), func(g *schedulingv1beta1.PodGroup) bool {
+		return g.Name != name
+	})
 	b.plans = slices.DeleteFunc(apiobjects.Pointers(plans.Items), func(p *v1alpha1.DefragmentationPlan) bool {
 		return p.Spec.Goal.PodGroup != gang || migration.PlanEnded(p.Status.Phase)
 	})
@@ -109,7 +115,8 @@ func failedJob(ctx context.Context, read reader, groups []*coscheduling.PodGroup
 			continue // what was said when it was evicted has to do
 		}
 		if c := objectstate.JobCondition(&job, batchv1.JobFailed); c != nil {
-			advice = append(advice, fmt.Sprintf("Job %q has failed since (%s), and makes no more pods: make it again", job.Name, c.Reason))
+			advice = append(advice, fmt.Sprintf("Job %q has failed since (%s), and makes no more pods: make it again",
+				job.Name, c.Reason))
 		}
 	}
 	return advice

@@ -157,7 +157,8 @@ func readQueue(ctx context.Context, read reader, name string) (*Queue, error) {
 	var q v1alpha1.Queue
 	err := read(ctx, "/apis/scheduling.lockstep.dev/v1alpha1/queues/"+name, &q)
 	return &Queue{
-		Name: name, Share: q.Status.Share, Deserved: q.Status.Deserved, Allocated: q.Status.Allocated, Requested: q.Status.Requested,
+		Name: name, Share: q.Status.Share, Deserved: q.Status.Deserved, Allocated: q.Status.Allocated,
+		Requested:  q.Status.Requested,
 		Capability: q.Spec.Capability, Pending: q.Status.PendingGangs, Closed: q.Spec.Closed,
 	}, err
 }

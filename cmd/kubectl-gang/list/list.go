@@ -110,7 +110,9 @@ func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) 
 	if !o.watch {
 		return nil
 	}
-	return r.watch(ctx, gangs, func(changed []view.Gang) error { return output.Print(printer, listKind, columns, changed) })
+	return r.watch(ctx, gangs, func(changed []view.Gang) error {
+		return output.Print(printer, listKind, columns, changed)
+	})
 }
 
 // in says in which namespace gangs were looked for; empty for all.

@@ -44,7 +44,8 @@ func (f *Flags) AddFlags(cmd *cobra.Command) {
 }
 
 // Command makes a command print what it finds, by these flags: run gets the printer.
-func Command(cmd *cobra.Command, out io.Writer, run func(ctx context.Context, p *Printer, args []string) error) *cobra.Command {
+func Command(cmd *cobra.Command, out io.Writer, run func(ctx context.Context, p *Printer,
+	args []string) error) *cobra.Command {
 	flags := NewFlags()
 	flags.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -156,7 +156,9 @@ func columns() output.Columns[line] {
 		ofQueue("Share", false, func(l line) any { return output.OrNone(l.Share) }),
 		ofQueue("Run/Wait", false, func(l line) any { return fmt.Sprintf("%d/%d", l.Running, l.Pending) }),
 		ofResource("Resource", false, func(r *view.QueueResource) any { return string(r.Name) }),
-		ofResource("Due/Stated", false, func(r *view.QueueResource) any { return fmt.Sprint(r.Deserved.String(), "/", limit(r.Stated)) }),
+		ofResource("Due/Stated", false, func(r *view.QueueResource) any {
+			return fmt.Sprint(r.Deserved.String(), "/", limit(r.Stated))
+		}),
 		ofResource("Used", false, func(r *view.QueueResource) any { return r.Allocated.String() }),
 		ofResource("Pending", false, func(r *view.QueueResource) any { return r.Pending.String() }),
 		ofResource("Capability", false, func(r *view.QueueResource) any { return limit(r.Capability) }),

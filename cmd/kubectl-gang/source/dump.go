@@ -48,7 +48,8 @@ type Recorder struct {
 
 // NewRecorder makes a recorder.
 func NewRecorder(base Base, schedulerConfig string) *Recorder {
-	return &Recorder{base: base, dump: &Dump{Version: dumpVersion, Taken: time.Now().UTC(), SchedulerConfig: schedulerConfig, Answers: map[string]json.RawMessage{}}}
+	return &Recorder{base: base, dump: &Dump{Version: dumpVersion, Taken: time.Now().UTC(),
+		SchedulerConfig: schedulerConfig, Answers: map[string]json.RawMessage{}}}
 }
 
 // Read implements Base.
@@ -132,7 +133,8 @@ func redact(body []byte) ([]byte, error) {
 }
 
 // private are the fields of containers that reveal what they run, and with what.
-var private = []string{"env", "envFrom", "args", "command", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe"}
+var private = []string{"env", "envFrom", "args", "command", "lifecycle", "livenessProbe", "readinessProbe",
+	"startupProbe"}
 
 // spareContainers leaves these out of all containers in a value.
 func spareContainers(value any) {
@@ -170,7 +172,8 @@ func (d *Dump) Read(r *http.Request) (*http.Response, error) {
 			return answered(http.StatusOK, body), err
 		}
 	}
-	return answered(http.StatusNotFound, []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"the dump does not have it"}`)), nil
+	return answered(http.StatusNotFound,
+		[]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"the dump does not have it"}`)), nil
 }
 
 // find looks for an object, or for those of a namespace, in the lists of all namespaces.
@@ -206,7 +209,8 @@ func (d *Dump) find(info *request.RequestInfo) object {
 			continue
 		}
 		if found == nil {
-			found = object{"apiVersion": list["apiVersion"], "kind": list["kind"], "metadata": list["metadata"], "items": []any{}}
+			found = object{"apiVersion": list["apiVersion"], "kind": list["kind"], "metadata": list["metadata"],
+				"items": []any{}}
 		}
 		found["items"] = append(found["items"].([]any), own...)
 	}
@@ -257,5 +261,6 @@ func keyOf(u *url.URL) string {
 }
 
 func answered(code int, body []byte) *http.Response {
-	return &http.Response{StatusCode: code, Status: http.StatusText(code), Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body))}
+	return &http.Response{StatusCode: code, Status: http.StatusText(code),
+		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(bytes.NewReader(body))}
 }

@@ -74,6 +74,7 @@ func gangIn(message string) string {
 func PodOf(job *batchv1.Job) *v1.Pod {
 	pod := &v1.Pod{ObjectMeta: *job.Spec.Template.ObjectMeta.DeepCopy(), Spec: job.Spec.Template.Spec}
 	pod.Namespace = job.Namespace
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job,
+		batchv1.SchemeGroupVersion.WithKind("Job"))}
 	return pod
 }

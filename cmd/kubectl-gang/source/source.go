@@ -22,9 +22,11 @@ type Source struct {
 
 // AddFlags adds them.
 func (s *Source) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.ConfigFile, "scheduler-config", "", "The scheduler's configuration. By default that which the Deployment lockstep-scheduler mounts, or else the built-in one.")
+	flags.StringVar(&s.ConfigFile, "scheduler-config", "",
+		"The scheduler's configuration. By default that which the Deployment lockstep-scheduler mounts, or else the built-in one.")
 	flags.StringVar(&s.DumpFile, "dump", "", "Answer for a cluster as kubectl gang dump saved it.")
-	flags.StringVar(&s.LogFile, "scheduler-log", "", "Where to write the log of the scheduler that decides. Without it there is none.")
+	flags.StringVar(&s.LogFile, "scheduler-log", "",
+		"Where to write the log of the scheduler that decides. Without it there is none.")
 }
 
 // Cluster returns the cluster that is asked about, the same one each time. A live one is not read yet.
@@ -68,7 +70,8 @@ type Question struct {
 
 // AddFlags adds them.
 func (q *Question) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&q.nodes, "nodes", "", "Also answer for more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
+	flags.StringVar(&q.nodes, "nodes", "",
+		"Also answer for more nodes: +COUNT:POOL. POOL is a node, KEY=VALUE of a label, or the name of a pool.")
 	flags.DurationVar(&q.Timeout, "timeout", 30*time.Second, "How long the answer may take.")
 	q.Source.AddFlags(flags)
 }
@@ -90,7 +93,8 @@ func (q *Question) More() (*More, error) {
 	number, pool, ok := strings.Cut(strings.TrimPrefix(q.nodes, "+"), ":")
 	count, err := strconv.Atoi(number)
 	if err != nil || !ok || count < 1 || count > maxMore || pool == "" {
-		return nil, fmt.Errorf("checking --nodes: %q is not +COUNT:POOL, such as +4:a100, with a count from 1 to %d", q.nodes, maxMore)
+		return nil, fmt.Errorf("checking --nodes: %q is not +COUNT:POOL, such as +4:a100, with a count from 1 to %d",
+			q.nodes, maxMore)
 	}
 	return &More{Count: count, Pool: pool}, nil
 }

@@ -45,7 +45,8 @@ func migrationRow(m *v1alpha1.PodMigration) Migration {
 	row := Migration{
 		Namespace: m.Namespace, Name: m.Name, Pod: m.Spec.PodName, Gang: m.Spec.PodGroup,
 		From: m.Spec.SourceNode, To: m.Spec.TargetNode,
-		Phase: string(cmp.Or(m.Status.Phase, v1alpha1.MigrationPending)), Suspended: m.Spec.Suspend, Created: m.CreationTimestamp,
+		Phase: string(cmp.Or(m.Status.Phase, v1alpha1.MigrationPending)), Suspended: m.Spec.Suspend,
+		Created: m.CreationTimestamp,
 	}
 	if m.Status.Successor != nil {
 		row.Successor = m.Status.Successor.Name

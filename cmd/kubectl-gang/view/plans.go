@@ -77,7 +77,8 @@ func (p *Plan) rank() int {
 func plan(p *v1alpha1.DefragmentationPlan) Plan {
 	s := &p.Status
 	row := Plan{
-		Name: p.Name, Phase: string(cmp.Or(s.Phase, v1alpha1.DefragmentationPending)), Mode: string(modeOf(p)), Approved: p.Spec.Approved, Goal: s.Goal,
+		Name: p.Name, Phase: string(cmp.Or(s.Phase, v1alpha1.DefragmentationPending)), Mode: string(modeOf(p)),
+		Approved: p.Spec.Approved, Goal: s.Goal,
 		Moves: s.MoveCount, Moved: s.MovedCount, Restarts: s.Restarts, Created: p.CreationTimestamp,
 	}
 	for _, capacity := range []*v1alpha1.GangCapacity{s.Predicted, s.Achieved} {

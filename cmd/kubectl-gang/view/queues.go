@@ -113,7 +113,8 @@ func queueResource(q *v1alpha1.Queue, name v1.ResourceName) QueueResource {
 		Requested: q.Status.Requested[name]}
 	r.Pending = r.Requested.DeepCopy()
 	r.Pending.Sub(r.Allocated)
-	r.Stated, r.Guarantee, r.Capability = amountOf(q.Spec.Deserved, name), amountOf(q.Spec.Guarantee, name), amountOf(q.Spec.Capability, name)
+	r.Stated, r.Guarantee, r.Capability = amountOf(q.Spec.Deserved, name), amountOf(q.Spec.Guarantee,
+		name), amountOf(q.Spec.Capability, name)
 	return r
 }
 

@@ -50,7 +50,8 @@ func Reservations(reservations []*v1alpha1.Reservation) []Reservation {
 
 func reservationRow(r *v1alpha1.Reservation) Reservation {
 	row := Reservation{
-		Name: r.Name, Phase: string(cmp.Or(r.Status.Phase, v1alpha1.ReservationPending)), Replicas: reservationstate.Replicas(r), Used: int(r.Status.OwnerCount),
+		Name: r.Name, Phase: string(cmp.Or(r.Status.Phase, v1alpha1.ReservationPending)),
+		Replicas: reservationstate.Replicas(r), Used: int(r.Status.OwnerCount),
 		Allocatable: r.Status.Allocatable, Allocated: r.Status.Allocated, Ended: r.Status.EndTime,
 		Created: r.CreationTimestamp,
 	}

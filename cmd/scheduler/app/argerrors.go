@@ -52,7 +52,8 @@ func misread(file string) field.ErrorList {
 // readArg reads one argument of a plugin as if it were the only one.
 func readArg(plugin, name string, value json.RawMessage) error {
 	kind := plugin + "Args"
-	data, err := json.Marshal(map[string]any{"apiVersion": configv1.SchemeGroupVersion.String(), "kind": kind, name: value})
+	data, err := json.Marshal(map[string]any{"apiVersion": configv1.SchemeGroupVersion.String(), "kind": kind,
+		name: value})
 	if err != nil {
 		return err
 	}

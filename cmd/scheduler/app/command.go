@@ -125,7 +125,8 @@ func showDecisions(set *schedulersetup.Set) error {
 // endWithoutLease returns a function that ends a process that led and does not any more.
 func endWithoutLease(ctx context.Context) func(error) {
 	return func(err error) {
-		klog.FromContext(ctx).Error(err, "The lease is lost: ending, so that nothing is bound or evicted beside the next leader")
+		klog.FromContext(ctx).Error(err,
+			"The lease is lost: ending, so that nothing is bound or evicted beside the next leader")
 		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 	}
 }

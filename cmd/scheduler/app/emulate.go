@@ -51,7 +51,8 @@ func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) err
 	case apierrors.IsNotFound(err): // it is no API server, but has what one answered, such as an old dump
 		return opts.ComponentGlobalsRegistry.Set()
 	case apierrors.IsForbidden(err):
-		logger.Info("The version of the API server may not be read; if it is older than this program, set --emulated-version", "reason", err)
+		logger.Info("The version of the API server may not be read; if it is older than this program, set --emulated-version",
+			"reason", err)
 		return opts.ComponentGlobalsRegistry.Set()
 	case err != nil:
 		return err
@@ -61,11 +62,13 @@ func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) err
 		return err
 	}
 	if serves.LessThan(version.MustParse(oldestTested)) {
-		logger.Info("Kubernetes is older than the oldest that Lockstep is tested with", "apiServer", info.GitVersion, "oldest", oldestTested)
+		logger.Info("Kubernetes is older than the oldest that Lockstep is tested with", "apiServer", info.GitVersion,
+			"oldest", oldestTested)
 	}
 	own := opts.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).BinaryVersion()
 	if serves.LessThan(version.MajorMinor(own.Major(), own.Minor())) {
-		logger.Info("Kubernetes is older than this program: features that came later are off", "apiServer", info.GitVersion, "emulatedVersion", serves)
+		logger.Info("Kubernetes is older than this program: features that came later are off", "apiServer", info.GitVersion,
+			"emulatedVersion", serves)
 		if err := flags.Set(emulatedVersion, serves.String()); err != nil {
 			return fmt.Errorf("setting --%s to the version of the API server: %w", emulatedVersion, err)
 		}

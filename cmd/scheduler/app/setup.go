@@ -27,7 +27,8 @@ import (
 
 // setup makes the scheduler that the options describe, with Lockstep's plugins. lost is
 // called when its lease is lost, and ends the process.
-func setup(ctx context.Context, opts *options.Options, set *lockstep.Set, lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func setup(ctx context.Context, opts *options.Options, set *lockstep.Set,
+	lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
 		return nil, nil, err
 	}
@@ -49,7 +50,8 @@ func setup(ctx context.Context, opts *options.Options, set *lockstep.Set, lost f
 // decides what the clients that the scheduler gets may write, and they know reserve pods. Setup makes configuration,
 // clients and scheduler in one go, and plugins begin to use the clients while it runs, so nothing can be changed from
 // outside.
-func build(ctx context.Context, opts *options.Options, set *lockstep.Set, clients func(*schedulerconfig.Config) error, more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func build(ctx context.Context, opts *options.Options, set *lockstep.Set, clients func(*schedulerconfig.Config) error,
+	more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, nil, err
@@ -88,12 +90,15 @@ func build(ctx context.Context, opts *options.Options, set *lockstep.Set, client
 			scheduler.WithPodMaxInUnschedulablePodsDuration(completed.PodMaxInUnschedulablePodsDuration),
 			scheduler.WithExtenders(completed.ComponentConfig.Extenders...),
 			scheduler.WithParallelism(completed.ComponentConfig.Parallelism),
-			scheduler.WithBuildFrameworkCapturer(func(profile schedconfig.KubeSchedulerProfile) { profiles = append(profiles, profile) }))...,
+			scheduler.WithBuildFrameworkCapturer(func(profile schedconfig.KubeSchedulerProfile) {
+				profiles = append(profiles, profile)
+			}))...,
 	)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, &completed.ComponentConfig, profiles); err != nil {
+	if err := options.LogOrWriteConfig(klog.FromContext(ctx), opts.WriteConfigTo, &completed.ComponentConfig,
+		profiles); err != nil {
 		return nil, nil, err
 	}
 	return &completed, sched, nil
@@ -130,7 +135,8 @@ func guard(ctx context.Context, config *schedulerconfig.Config, opts *options.Op
 }
 
 // informerFactory returns the informer factory of kube-scheduler, with reserve pods among the pods.
-func informerFactory(client kubernetes.Interface, opts *options.Options, store *reservepods.Store) informers.SharedInformerFactory {
+func informerFactory(client kubernetes.Interface, opts *options.Options,
+	store *reservepods.Store) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithInformerName(opts.InformerName))
 	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, _ time.Duration) cache.SharedIndexInformer {
 		return reservepods.NewInformer(store, client, opts.InformerName)

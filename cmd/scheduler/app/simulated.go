@@ -44,7 +44,9 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 		return nil, err
 	}
 	s := &Simulated{Set: lockstep.NewSet()}
-	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error { return unbound(config, kubeconfig) })
+	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error {
+		return unbound(config, kubeconfig)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
@@ -71,11 +73,13 @@ func (s *Simulated) Busy() bool { return s.busy.Load() }
 // whatever the configuration names. They read protobuf where there is any, which costs least, and write JSON.
 func unbound(config *schedulerconfig.Config, kubeconfig string) error {
 	if config.ComponentConfig.ClientConnection.Kubeconfig != kubeconfig {
-		return fmt.Errorf("clientConnection.kubeconfig is %q: leave it empty for a simulation", config.ComponentConfig.ClientConnection.Kubeconfig)
+		return fmt.Errorf("clientConnection.kubeconfig is %q: leave it empty for a simulation",
+			config.ComponentConfig.ClientConnection.Kubeconfig)
 	}
 	config.LeaderElection = nil
 	config.KubeConfig.QPS, config.KubeConfig.Burst = -1, 0
-	config.KubeConfig.AcceptContentTypes, config.KubeConfig.ContentType = runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.KubeConfig.AcceptContentTypes, config.KubeConfig.ContentType = runtime.ContentTypeProtobuf+","+
+		runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	client, err := kubernetes.NewForConfig(config.KubeConfig)
 	if err != nil {
 		return fmt.Errorf("making the client of a scheduler that simulates: %w", err)
@@ -114,7 +118,8 @@ func (s *Simulated) InHand(pods sets.Set[types.UID]) bool {
 	isOne := func(pod *v1.Pod) bool { return len(pods) == 0 || pods.Has(pod.UID) }
 	queue := s.SchedulingQueue
 	// In the order in which they move, so that none is missed.
-	return slices.ContainsFunc(queue.PodsInBackoffQ(), isOne) || slices.ContainsFunc(queue.PodsInActiveQ(), isOne) || slices.ContainsFunc(queue.InFlightPods(), isOne)
+	return slices.ContainsFunc(queue.PodsInBackoffQ(), isOne) || slices.ContainsFunc(queue.PodsInActiveQ(), isOne) ||
+		slices.ContainsFunc(queue.InFlightPods(), isOne)
 }
 
 // Failed returns the pods that were tried, and are not tried again until something changes that may help them.

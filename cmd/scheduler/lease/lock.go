@@ -46,7 +46,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 // renew writes the record. Other processes go by the length in the record, in whole
 // seconds.
-func (l *lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+func (l *lock) renew(ctx context.Context, record resourcelock.LeaderElectionRecord,
+	write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	sent := l.lease.now()
 	if err := write(ctx, record); err != nil {
 		return err

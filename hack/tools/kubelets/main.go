@@ -110,10 +110,12 @@ func start(ctx context.Context, shared *rest.Config, node *v1.Node, number int, 
 			extended[name] = quantity
 		}
 	}
-	kubelet := kubemark.NewHollowKubelet(flags, config, client, heartbeatClient, machine{&cadvisortest.Fake{NodeName: node.Name}, node},
+	kubelet := kubemark.NewHollowKubelet(flags, config, client, heartbeatClient,
+		machine{&cadvisortest.Fake{NodeName: node.Name}, node},
 		criapitest.NewFakeImageService(), containers, cm.NewStubContainerManagerWithDevicePluginResource(extended))
 	ctx = klog.NewContext(ctx, klog.LoggerWithValues(klog.FromContext(ctx), "node", node.Name))
-	if err := kubeletapp.RunKubelet(ctx, &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *config}, kubelet.KubeletDeps); err != nil {
+	if err := kubeletapp.RunKubelet(ctx, &options.KubeletServer{KubeletFlags: *flags, KubeletConfiguration: *config},
+		kubelet.KubeletDeps); err != nil {
 		return err
 	}
 	go containers.endThoseThatSaySo(ctx, pods)
@@ -124,7 +126,8 @@ func start(ctx context.Context, shared *rest.Config, node *v1.Node, number int, 
 // serve on ports, or wait for long.
 func configure(node *v1.Node, number int) (*options.KubeletFlags, *kubeletconfig.KubeletConfiguration, error) {
 	if node.Status.Allocatable.Cpu().MilliValue()%1000 != 0 || len(node.Annotations) > 0 {
-		return nil, nil, fmt.Errorf("a kubelet has whole CPUs, not %s, and registers its node without annotations", node.Status.Allocatable.Cpu())
+		return nil, nil, fmt.Errorf("a kubelet has whole CPUs, not %s, and registers its node without annotations",
+			node.Status.Allocatable.Cpu())
 	}
 	flags := options.NewKubeletFlags()
 	config, err := options.NewKubeletConfiguration()
@@ -165,7 +168,8 @@ func (m machine) MachineInfo(logger klog.Logger) (*cadvisorapi.MachineInfo, erro
 // process can register.
 func forgetMetrics() error {
 	for _, collector := range []metrics.StableCollector{
-		collectors.PodCertificateCollectorFor(nil), collectors.NewVolumeStatsCollector(nil), collectors.NewLogMetricsCollector(nil),
+		collectors.PodCertificateCollectorFor(nil), collectors.NewVolumeStatsCollector(nil),
+		collectors.NewLogMetricsCollector(nil),
 	} {
 		collector.Create(nil, collector)
 		for _, registry := range []prometheus.Registerer{legacyregistry.Registerer(), prometheus.DefaultRegisterer} {
@@ -222,7 +226,8 @@ func (c containers) endThoseThatSaySo(ctx context.Context, pods corelisters.PodL
 			if err != nil || string(pod.UID) != container.Labels[kubelettypes.KubernetesPodUIDLabel] {
 				continue
 			}
-			for key, code := range map[string]int32{"pod-complete.stage.kwok.x-k8s.io/delay": 0, "pod-fail.stage.kwok.x-k8s.io/delay": failed} {
+			for key, code := range map[string]int32{"pod-complete.stage.kwok.x-k8s.io/delay": 0,
+				"pod-fail.stage.kwok.x-k8s.io/delay": failed} {
 				delay, err := time.ParseDuration(pod.Annotations[key])
 				if err == nil && time.Since(time.Unix(0, container.StartedAt)) >= delay {
 					container.State, container.FinishedAt, container.ExitCode = runtimeapi.ContainerState_CONTAINER_EXITED, time.Now().UnixNano(), code

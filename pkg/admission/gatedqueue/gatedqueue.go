@@ -66,8 +66,10 @@ type gatedPod struct {
 // by must not change before. heard is called with each event of the cluster that the scheduler's cache
 // has taken in, and has to pass it on to the queue. moved reports whether the gates may answer otherwise for a
 // pod now than for an earlier version of it.
-func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID), heard func(event fwk.ClusterEvent, before, after any, pass func()), moved func(before, now *v1.Pod) bool) *Queue {
-	q := &Queue{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget, heard: heard, moved: moved, pods: map[types.UID]gatedPod{}}
+func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID),
+	heard func(event fwk.ClusterEvent, before, after any, pass func()), moved func(before, now *v1.Pod) bool) *Queue {
+	q := &Queue{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget,
+		heard: heard, moved: moved, pods: map[types.UID]gatedPod{}}
 	for name, profile := range sched.Profiles {
 		q.less = profile.QueueSortFunc() // it is the same in all
 		for _, plugin := range profile.PreEnqueuePlugins() {
@@ -100,7 +102,9 @@ func (q *Queue) Gated(pod *v1.Pod) bool {
 // into the queue in any case: the queue accounts for it there.
 func (q *Queue) gated(ctx context.Context, pod *v1.Pod) bool {
 	return pod.Status.NominatedNodeName == "" &&
-		slices.ContainsFunc(q.gates[pod.Spec.SchedulerName], func(gate fwk.PreEnqueuePlugin) bool { return !gate.PreEnqueue(ctx, pod).IsSuccess() })
+		slices.ContainsFunc(q.gates[pod.Spec.SchedulerName], func(gate fwk.PreEnqueuePlugin) bool {
+			return !gate.PreEnqueue(ctx, pod).IsSuccess()
+		})
 }
 
 // Add lets a new pod wait, or lets it into the queue.
@@ -219,8 +223,11 @@ func (q *Queue) ranked(ctx context.Context, waiting []gatedPod) []*v1.Pod {
 }
 
 // MoveAllToActiveOrBackoffQueue lets heard pass an event on to the queue.
-func (q *Queue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any, check queue.PreEnqueueCheck) {
-	q.heard(event, before, after, func() { q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check) })
+func (q *Queue) MoveAllToActiveOrBackoffQueue(logger klog.Logger, event fwk.ClusterEvent, before, after any,
+	check queue.PreEnqueueCheck) {
+	q.heard(event, before, after, func() {
+		q.SchedulingQueue.MoveAllToActiveOrBackoffQueue(logger, event, before, after, check)
+	})
 }
 
 // PendingPods lists the pods that wait here too.

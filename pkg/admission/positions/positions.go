@@ -80,7 +80,8 @@ func (o *Order) Less(a, b Entry) bool {
 	if x.Extra != y.Extra {
 		return y.Extra
 	}
-	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Gang, y.Gang), comparePlaces(x.place, y.place), cmp.Compare(a.UID, b.UID)) < 0
+	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Gang, y.Gang), comparePlaces(x.place, y.place),
+		cmp.Compare(a.UID, b.UID)) < 0
 }
 
 func comparePlaces(a, b int) int {

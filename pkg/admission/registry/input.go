@@ -36,7 +36,8 @@ func (p *Profile) UpdateGangs(ctx context.Context, f func(s *gangstate.Gangs, no
 
 // Planned records the outcome of an attempt. What the gangs accept of the plan is held from now
 // on. It returns that, and the effects, which the caller has to carry out.
-func (p *Profile) Planned(a *gangstate.Attempt, outcome gangstate.Outcome, demand map[types.UID]ledger.Demand) (accepted map[types.UID]string, e gangstate.Effects) {
+func (p *Profile) Planned(a *gangstate.Attempt, outcome gangstate.Outcome,
+	demand map[types.UID]ledger.Demand) (accepted map[types.UID]string, e gangstate.Effects) {
 	p.mu.Lock()
 	accepted, e = p.gangs.Planned(a, outcome, p.clock.Now())
 	p.settle(&e)
@@ -72,15 +73,18 @@ func (p *Profile) rehold(h gangstate.Hold) {
 		return // such a pod was never reserved
 	}
 	d := ledger.DemandOf(info)
-	p.holds.FollowPlan(p.Holder(h.Holder), []types.UID{h.Pod.UID}, []hold.Hold{{For: h.Pod.UID, Node: h.Node, Request: d.Request, Ports: d.Ports}})
+	p.holds.FollowPlan(p.Holder(h.Holder), []types.UID{h.Pod.UID},
+		[]hold.Hold{{For: h.Pod.UID, Node: h.Node, Request: d.Request, Ports: d.Ports}})
 }
 
 // follow holds what a plan gives to members, in place of what they were nominated to. A complete plan ends all
 // nominations of pending members; an incomplete one only those of members that it places.
-func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, demand map[types.UID]ledger.Demand, complete bool) {
+func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, demand map[types.UID]ledger.Demand,
+	complete bool) {
 	plan := make([]hold.Hold, 0, len(accepted))
 	for uid, node := range accepted {
-		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports, Devices: demand[uid].Devices})
+		plan = append(plan, hold.Hold{For: uid, Node: node, Request: demand[uid].Request, Ports: demand[uid].Ports,
+			Devices: demand[uid].Devices})
 	}
 	var pending []types.UID
 	for _, pod := range a.Pending() {

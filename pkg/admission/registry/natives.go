@@ -42,7 +42,8 @@ func (n *natives) untold(key gangspec.Key, pod *v1.Pod) (untold []gangstate.Repo
 			n.told[key] = sets.New[string]()
 		}
 		n.told[key].Insert(problem.Key)
-		untold = append(untold, gangstate.Report{Gang: key, Object: gangspec.Ref{Kind: gangspec.Native, UID: group.UID}, Problem: problem})
+		untold = append(untold, gangstate.Report{Gang: key, Object: gangspec.Ref{Kind: gangspec.Native, UID: group.UID},
+			Problem: problem})
 	}
 	return untold
 }
@@ -129,7 +130,8 @@ func (p *Profile) tellNative(ctx context.Context, pod *v1.Pod) {
 func (r *Registry) adopt(ctx context.Context, key gangspec.Key) {
 	pods, err := r.podsByGang.ByIndex(gangIndex, key.String())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they are in no gang until they change", "podGroup", key)
+		klog.FromContext(ctx).Error(err, "Failed to list the pods of a PodGroup; they are in no gang until they change",
+			"podGroup", key)
 		return
 	}
 	for _, pod := range pods {

@@ -37,7 +37,8 @@ func (r *Registry) watchGroups(ctx context.Context, handle fwk.Handle) error {
 
 // whenServed watches a kind of PodGroup. Those that exist when the scheduler starts are seen
 // before any member is admitted.
-func (r *Registry) whenServed(ctx context.Context, handle fwk.Handle, resource schema.GroupVersionResource, kind gangspec.Kind, informer cache.SharedIndexInformer) {
+func (r *Registry) whenServed(ctx context.Context, handle fwk.Handle, resource schema.GroupVersionResource,
+	kind gangspec.Kind, informer cache.SharedIndexInformer) {
 	handler := r.watches.Own(resource.GroupResource().String(), resource, "", informer, cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { r.groupSeen(ctx, kind, object) },
 		UpdateFunc: func(_, object any) { r.groupSeen(ctx, kind, object) },
@@ -62,7 +63,8 @@ func (r *Registry) groupSeen(ctx context.Context, kind gangspec.Kind, object any
 
 // describe passes what a PodGroup defines to the gangs of its name, one in each profile; nil if it
 // is gone.
-func (r *Registry) describe(ctx context.Context, kind gangspec.Kind, key gangspec.Key, said *gangspec.PodGroupDescription) {
+func (r *Registry) describe(ctx context.Context, kind gangspec.Kind, key gangspec.Key,
+	said *gangspec.PodGroupDescription) {
 	for _, p := range r.all() {
 		moved := false
 		p.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {

@@ -75,7 +75,8 @@ func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
 	switch {
 	case !outside && old != nil && r.Outside(old), outside && pod.Spec.NodeName != "":
 		r.room.ForgetSingle(pod)
-	case outside && old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) || !maps.Equal(old.Annotations, pod.Annotations)):
+	case outside && old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) ||
+		!maps.Equal(old.Annotations, pod.Annotations)):
 		r.room.RenewSingle(pod)
 	}
 }
@@ -95,7 +96,8 @@ func (p *Profile) tellOutside(ctx context.Context, old, pod *v1.Pod) {
 
 // tellIgnored reports the keys that a pod without a node has got and that have no effect on it.
 func (p *Profile) tellIgnored(ctx context.Context, old, pod *v1.Pod) {
-	if pod.Spec.NodeName != "" || old != nil && maps.Equal(old.Annotations, pod.Annotations) && maps.Equal(old.Labels, pod.Labels) {
+	if pod.Spec.NodeName != "" || old != nil && maps.Equal(old.Annotations, pod.Annotations) &&
+		maps.Equal(old.Labels, pod.Labels) {
 		return
 	}
 	var told []gangspec.KeyProblem
@@ -144,7 +146,8 @@ func (r *Registry) watchSucceeded(ctx context.Context, handle fwk.Handle) error 
 	if err := informer.SetTransform(keepMembership); err != nil {
 		return fmt.Errorf("watching pods that succeeded: %w", err)
 	}
-	registration, err := informer.AddEventHandler(r.watches.Own("pods that succeeded", v1.SchemeGroupVersion.WithResource("pods"), selector, informer, r.succeeded(ctx)))
+	registration, err := informer.AddEventHandler(r.watches.Own("pods that succeeded",
+		v1.SchemeGroupVersion.WithResource("pods"), selector, informer, r.succeeded(ctx)))
 	if err != nil {
 		return fmt.Errorf("watching pods that succeeded: %w", err)
 	}
@@ -160,7 +163,9 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 			object = unknown.Obj
 		}
 		if pod, ok := object.(*v1.Pod); ok {
-			r.input(ctx, pod.Spec.SchedulerName, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return f(s, pod, now) })
+			r.input(ctx, pod.Spec.SchedulerName, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+				return f(s, pod, now)
+			})
 		}
 	}
 	add := func(object any) {
@@ -190,10 +195,12 @@ func keepMembership(object any) (any, error) {
 	}
 	kept := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, OwnerReferences: pod.OwnerReferences,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			OwnerReferences:   pod.OwnerReferences,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp, Finalizers: pod.Finalizers,
 		},
-		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName, SchedulingGroup: pod.Spec.SchedulingGroup},
+		Spec: v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName,
+			SchedulingGroup: pod.Spec.SchedulingGroup},
 		Status: v1.PodStatus{Phase: pod.Status.Phase},
 	}
 	if _, _, member := gangspec.KeyOf(pod); member {

@@ -120,9 +120,11 @@ type Profile struct {
 
 // Register adds the gangs of a profile, before Start; defaults are the settings of those that set nothing else. It is
 // called for one profile at a time.
-func (r *Registry) Register(handle fwk.Handle, defaults gangspec.Defaults, backoff gangstate.Backoff, adapter Adapter) *Profile {
+func (r *Registry) Register(handle fwk.Handle, defaults gangspec.Defaults, backoff gangstate.Backoff,
+	adapter Adapter) *Profile {
 	registerMetrics()
-	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: defaults, gangs: gangstate.New(defaults, backoff)}
+	p := &Profile{Registry: r, name: handle.ProfileName(), handle: handle, adapter: adapter, defaults: defaults,
+		gangs: gangstate.New(defaults, backoff)}
 	profiles := maps.Clone(r.all())
 	profiles[p.name] = p
 	r.profiles.Store(&profiles)
@@ -191,7 +193,8 @@ func (r *Registry) look(profile string, do func(s *gangstate.Gangs)) (known bool
 }
 
 // input passes an input to the gangs of a profile, if they are known here.
-func (r *Registry) input(ctx context.Context, profile string, f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
+func (r *Registry) input(ctx context.Context, profile string,
+	f func(s *gangstate.Gangs, now time.Time) gangstate.Effects) {
 	if p := r.all()[profile]; p != nil {
 		p.UpdateGangs(ctx, f)
 	}
@@ -295,7 +298,9 @@ func (r *Registry) Lead(ctx context.Context, group hold.Holder) (leader *v1.Pod)
 
 // GiveBack takes the turn from a group that has not used it: the group waits for another.
 func (r *Registry) GiveBack(ctx context.Context, group hold.Holder) {
-	r.input(ctx, group.Profile, func(s *gangstate.Gangs, now time.Time) gangstate.Effects { return s.GiveBack(group.Group, now) })
+	r.input(ctx, group.Profile, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
+		return s.GiveBack(group.Group, now)
+	})
 }
 
 // Explain reports to the users of gangs of a profile why they wait, if that has changed.

@@ -26,7 +26,8 @@ func single(pod *v1.Pod) hold.Holder {
 // kube-scheduler's own affair, and those of queues wait there.
 func (r *Room) IsSingle(pod *v1.Pod) bool {
 	_, member := r.groupOf(pod)
-	return !member && pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) && r.queues.QueueOf(pod) == ""
+	return !member && pod.Spec.SchedulingGroup == nil && r.gangs.Serves(pod.Spec.SchedulerName) &&
+		r.queues.QueueOf(pod) == ""
 }
 
 // SingleMayEnter reports whether a pod in no gang may enter the scheduling queue. It is called under that queue's lock.
@@ -55,7 +56,8 @@ func (r *Room) failSingle(pod *v1.Pod, why error) {
 	}
 	job := turns.Job{
 		Name: single(pod).String(), Holder: single(pod), Single: true, Strict: true, Tried: true,
-		Rank: turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time, Name: pod.Namespace + "/" + pod.Name},
+		Rank: turns.Rank{Priority: corev1helpers.PodPriority(pod), Created: pod.CreationTimestamp.Time,
+			Name: pod.Namespace + "/" + pod.Name},
 	}
 	now, outcome := r.clock.Now(), turns.AttemptFailure{}
 	if r.unfit == pod.UID { // otherwise it failed later

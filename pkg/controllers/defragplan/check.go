@@ -28,7 +28,8 @@ import (
 
 // check finds out whether a plan still leads to its goal. Before the first eviction it checks all that the plan counts
 // on, and the cost that it shows; once the plan has begun, only what the remaining moves need.
-func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen, begun bool, now time.Time) error {
+func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen, begun bool,
+	now time.Time) error {
 	why, said, err := r.blocked(ctx, p)
 	if err != nil {
 		return err
@@ -62,7 +63,8 @@ func (r *reconciler) check(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 // lacksCapacity returns which node would not have the room that a plan counts on, once its moves are done: between a
 // plan and its approval there may be hours. Empty where all have. Filters are not asked: what they see the scheduler
 // tells when it is to reserve the targets.
-func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen) (string, error) {
+func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	s *migration.PlanSeen) (string, error) {
 	placed := sets.New[string]() // migrations whose target is held
 	held, err := r.held(ctx, func(rsv *v1alpha1.Reservation) bool {
 		if len(rsv.Status.Placements) > 0 {
@@ -139,7 +141,8 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 }
 
 // unusable returns why a node that is planned for the goal takes no pods; empty if all do.
-func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPlan, _ *migration.PlanSeen) (string, error) {
+func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	_ *migration.PlanSeen) (string, error) {
 	nodes := sets.New[string]()
 	for _, place := range p.Status.Places {
 		nodes.Insert(place.NodeName)
@@ -155,7 +158,8 @@ func (r *reconciler) unusable(ctx context.Context, p *v1alpha1.DefragmentationPl
 // grown returns which gang of the goal needs more members on nodes than the plan has places for: its minimum was raised
 // since, or it was made anew. One that was made anew may lack members for a moment; else those that wait are all that
 // may be needed. Empty if none does.
-func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan, s *migration.PlanSeen) (string, error) {
+func (r *reconciler) grown(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	s *migration.PlanSeen) (string, error) {
 	if p.Spec.Goal.PodGroup == "" {
 		return "", nil
 	}

@@ -20,7 +20,8 @@ import (
 // that move; empty if it would not. It counts as the planner does: each pod that moves, and all pods of a gang that
 // falls below its minimum. Members that had succeeded and were deleted before the plan was made are listed in it only.
 // The answer is valid until the first eviction: after it the plan itself takes members from gangs.
-func (r *reconciler) costlier(ctx context.Context, p *v1alpha1.DefragmentationPlan, _ *migration.PlanSeen) (string, error) {
+func (r *reconciler) costlier(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	_ *migration.PlanSeen) (string, error) {
 	losses, err := r.losses(ctx, p)
 	if err != nil {
 		return "", err

@@ -198,7 +198,8 @@ func (r *reconciler) act(ctx context.Context, p *v1alpha1.DefragmentationPlan, s
 
 // makeMigration makes the PodMigration of a move. It returns why the API server refuses it; empty if it is there. One
 // that is refused is not tried again.
-func (r *reconciler) makeMigration(ctx context.Context, p *v1alpha1.DefragmentationPlan, move int) (refusal string, err error) {
+func (r *reconciler) makeMigration(ctx context.Context, p *v1alpha1.DefragmentationPlan,
+	move int) (refusal string, err error) {
 	m := migrationFor(p, move)
 	err = r.client.Create(ctx, m)
 	if apierrors.IsAlreadyExists(err) {

@@ -28,7 +28,9 @@ func Setup(mgr manager.Manager, keepEnded time.Duration) error {
 	if keepEnded < 0 {
 		return fmt.Errorf("checking how long DefragmentationPlans that have ended are kept: %s is negative", keepEnded)
 	}
-	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"), func(context.Context) error { return start(mgr, keepEnded) },
+	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"), func(context.Context) error {
+		return start(mgr, keepEnded)
+	},
 		v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), v1alpha1.SchemeGroupVersion.WithKind("Reservation"))
 }
 

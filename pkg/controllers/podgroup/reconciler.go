@@ -71,7 +71,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	known := r.historyOf(request.NamespacedName)
-	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadPodGroup(pg, &pg.Spec), pods, &known.History)
+	facts := gangstatus.Observe(gangspec.Key(request.NamespacedName), gangspec.ReadPodGroup(pg, &pg.Spec), pods,
+		&known.History)
 	want := gangstatus.Next(pg, facts, metav1.NewTime(r.clock.Now()))
 	conditions, pruned := want.Conditions, r.pruned.Load()
 	if pruned {
@@ -102,7 +103,8 @@ func (f *follower) historyOf(key types.NamespacedName) *history {
 
 // read reads a PodGroup, and the pods of its gang, from the cache and not to be changed. found is false where there is
 // no such PodGroup.
-func (f *follower) read(ctx context.Context, key types.NamespacedName, pg client.Object) (found bool, pods []*v1.Pod, err error) {
+func (f *follower) read(ctx context.Context, key types.NamespacedName,
+	pg client.Object) (found bool, pods []*v1.Pod, err error) {
 	found, err = objects.Read(ctx, f.client, key, pg)
 	if err == nil && !found {
 		f.histories.Delete(key)

@@ -140,7 +140,8 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 		s.reservation = rsv
 		s.Reservation = &migration.Reservation{
 			Ours: rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID), Open: migration.IsOpen(rsv, m),
-			Observed: migration.IsObserved(rsv), Phase: rsv.Status.Phase, Node: rsv.Status.NodeName, Why: migration.WhyNot(rsv), Users: rsv.Status.CurrentOwners,
+			Observed: migration.IsObserved(rsv), Phase: rsv.Status.Phase, Node: rsv.Status.NodeName, Why: migration.WhyNot(rsv),
+			Users: rsv.Status.CurrentOwners,
 		}
 		if rsv.DeletionTimestamp != nil {
 			s.Reservation.Phase = v1alpha1.ReservationFailed
@@ -172,7 +173,8 @@ func (r *reconciler) see(ctx context.Context, m *v1alpha1.PodMigration) (s sight
 
 // successor returns the pod that has come in place of one that is gone, and has got a node; nil for none. Of pods
 // outside gangs it knows the one that has the name: the cache does not keep the owners of the others.
-func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration, named *v1.Pod) (*migration.Successor, error) {
+func (r *reconciler) successor(ctx context.Context, m *v1alpha1.PodMigration,
+	named *v1.Pod) (*migration.Successor, error) {
 	var pods v1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
@@ -215,7 +217,8 @@ func (r *reconciler) alike(ctx context.Context, m *v1alpha1.PodMigration) (strin
 	same := migration.OwnerFor(m, nil)
 	for i := range list.Items {
 		rsv := &list.Items[i]
-		if rsv.DeletionTimestamp != nil || reservationstate.Ended(rsv.Status.Phase) || rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) {
+		if rsv.DeletionTimestamp != nil || reservationstate.Ended(rsv.Status.Phase) ||
+			rsv.Labels[v1alpha1.MigrationLabel] == string(m.UID) {
 			continue
 		}
 		if slices.ContainsFunc(rsv.Spec.Owners,

@@ -24,7 +24,9 @@ const name = "podmigration"
 // Setup adds the controller to a manager. Where the API server does not serve PodMigrations, the controller waits until
 // it does.
 func Setup(mgr manager.Manager) error {
-	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), func(context.Context) error { return start(mgr) },
+	return setup.WhenServed(mgr, v1alpha1.SchemeGroupVersion.WithKind("PodMigration"), func(context.Context) error {
+		return start(mgr)
+	},
 		v1alpha1.SchemeGroupVersion.WithKind("Reservation"))
 }
 

@@ -44,9 +44,10 @@ func kindsOf(pods []*v1.Pod) ([]*podKind, error) {
 func templateOf(pod *v1.Pod, labels map[string]bool) v1.PodTemplateSpec {
 	from := pod.Spec.DeepCopy()
 	template := v1.PodTemplateSpec{Spec: v1.PodSpec{
-		InitContainers: resource.AskingContainers(from.InitContainers), Containers: resource.AskingContainers(from.Containers),
-		Volumes:       attached(from.Volumes),
-		RestartPolicy: from.RestartPolicy, SchedulerName: from.SchedulerName, OS: from.OS,
+		InitContainers: resource.AskingContainers(from.InitContainers),
+		Containers:     resource.AskingContainers(from.Containers),
+		Volumes:        attached(from.Volumes),
+		RestartPolicy:  from.RestartPolicy, SchedulerName: from.SchedulerName, OS: from.OS,
 		RuntimeClassName: from.RuntimeClassName,
 		NodeSelector:     from.NodeSelector, Affinity: from.Affinity, Tolerations: from.Tolerations,
 		TopologySpreadConstraints: from.TopologySpreadConstraints,

@@ -58,7 +58,8 @@ func ready(q *v1alpha1.Queue, tree map[string]share.Queue, queues map[string]*v1
 		c.Message = "the queue serves pods"
 		if unknown := unknownResources(&q.Spec, offered); len(unknown) > 0 && len(offered) > 0 {
 			c.Reason = v1alpha1.QueueReasonUnknownResource
-			c.Message += "; no node has " + strings.Join(unknown, ", ") + ": correct the name, unless such nodes are still to come"
+			c.Message += "; no node has " + strings.Join(unknown, ", ") +
+				": correct the name, unless such nodes are still to come"
 		}
 		if wrong := warnings(q.Spec.Pools, pool); wrong != "" {
 			c.Message += "; " + wrong

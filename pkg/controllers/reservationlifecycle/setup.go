@@ -92,11 +92,13 @@ func watchCluster(ctx context.Context, mgr manager.Manager, c controller.Control
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1.Pod{}, podIndex, uidOf); err != nil {
 		return fmt.Errorf("indexing pods by Reservation: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{}, setup.Enqueue(settle, setup.Concern[*v1.Pod](usedBy).Requests),
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Pod{},
+		setup.Enqueue(settle, setup.Concern[*v1.Pod](usedBy).Requests),
 		setup.Changed(podDiffers))); err != nil {
 		return fmt.Errorf("watching pods: %w", err)
 	}
-	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Node{}, setup.Enqueue(settle, heldOn(mgr.GetClient())),
+	if err := c.Watch(source.Kind[client.Object](mgr.GetCache(), &v1.Node{},
+		setup.Enqueue(settle, heldOn(mgr.GetClient())),
 		setup.Changed(nodeDiffers))); err != nil {
 		return fmt.Errorf("watching nodes: %w", err)
 	}

@@ -43,7 +43,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	annotation, want := w.says(pg)
 	is := pg.Annotations[annotation]
-	ours := slices.Contains(objectstate.Writers(pg.ManagedFields, fieldpath.MakePathOrDie("metadata", "annotations", annotation)), objects.FieldOwner)
+	ours := slices.Contains(objectstate.Writers(pg.ManagedFields,
+		fieldpath.MakePathOrDie("metadata", "annotations", annotation)), objects.FieldOwner)
 	if is == want || is != "" && !ours {
 		return reconcile.Result{}, nil
 	}

@@ -97,7 +97,8 @@ func Places(pod *v1.Pod) v1.PodSpec {
 }
 
 // ScaleDownAnnotations are the annotations of nodes with which cluster-autoscaler and Karpenter leave a node alone.
-var ScaleDownAnnotations = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabled", "karpenter.sh/do-not-disrupt"}
+var ScaleDownAnnotations = []string{"cluster-autoscaler.kubernetes.io/scale-down-disabled",
+	"karpenter.sh/do-not-disrupt"}
 
 // Node keeps what a node has to give, and to which pods, and whether it may be scaled down.
 func Node(object any) (any, error) {
@@ -106,11 +107,13 @@ func Node(object any) (any, error) {
 		return object, nil
 	}
 	kept := &v1.Node{
-		ObjectMeta: named(&node.ObjectMeta), Spec: v1.NodeSpec{Unschedulable: node.Spec.Unschedulable, Taints: node.Spec.Taints},
+		ObjectMeta: named(&node.ObjectMeta), Spec: v1.NodeSpec{Unschedulable: node.Spec.Unschedulable,
+			Taints: node.Spec.Taints},
 		Status: v1.NodeStatus{Allocatable: node.Status.Allocatable},
 	}
 	kept.Labels = node.Labels
-	kept.Annotations = only(node.Annotations, append(slices.Clone(ScaleDownAnnotations), v1alpha1.ReservationMarksAnnotation)...)
+	kept.Annotations = only(node.Annotations, append(slices.Clone(ScaleDownAnnotations),
+		v1alpha1.ReservationMarksAnnotation)...)
 	for _, c := range node.Status.Conditions {
 		if c.Type == v1.NodeReady {
 			kept.Status.Conditions = []v1.NodeCondition{{Type: c.Type, Status: c.Status}}
@@ -136,7 +139,8 @@ func Job(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	template := metav1.ObjectMeta{Annotations: keys.Under(job.Spec.Template.Annotations), Labels: keys.Under(job.Spec.Template.Labels)}
+	template := metav1.ObjectMeta{Annotations: keys.Under(job.Spec.Template.Annotations),
+		Labels: keys.Under(job.Spec.Template.Labels)}
 	kept := &batchv1.Job{
 		ObjectMeta: named(&job.ObjectMeta),
 		Spec: batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Completions: job.Spec.Completions, Suspend: job.Spec.Suspend,
@@ -153,7 +157,8 @@ func Job(object any) (any, error) {
 
 // named returns what the cache itself needs of an object.
 func named(meta *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID, ResourceVersion: meta.ResourceVersion}
+	return metav1.ObjectMeta{Namespace: meta.Namespace, Name: meta.Name, UID: meta.UID,
+		ResourceVersion: meta.ResourceVersion}
 }
 
 // only returns the entries with these keys; nil where there are none.

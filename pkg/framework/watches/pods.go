@@ -43,7 +43,8 @@ type podListeners struct {
 // ListenToPods adds a listener to the pods that the scheduler watches. All listeners of a process share one handler,
 // which calls them by stage, one after the other. It returns a function that reports whether all listeners have had
 // every pod of the first list. It fails once the handler has had an event.
-func (w *Watches) ListenToPods(factory informers.SharedInformerFactory, at Stage, l PodListener) (cache.InformerSynced, error) {
+func (w *Watches) ListenToPods(factory informers.SharedInformerFactory, at Stage,
+	l PodListener) (cache.InformerSynced, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.pods.begun {
@@ -55,7 +56,8 @@ func (w *Watches) ListenToPods(factory informers.SharedInformerFactory, at Stage
 		return w.pods.handler.HasSynced, nil
 	}
 	informer := factory.Core().V1().Pods().Informer()
-	watch := &Watch{name: "pods", synced: informer.HasSynced, store: informer.GetStore(), handler: w.podHandler(), handled: map[string]string{}}
+	watch := &Watch{name: "pods", synced: informer.HasSynced, store: informer.GetStore(), handler: w.podHandler(),
+		handled: map[string]string{}}
 	handler, err := informer.AddEventHandler(watch)
 	if err != nil {
 		return nil, fmt.Errorf("watching pods: %w", err)

@@ -22,7 +22,8 @@ const lookEvery = 5 * time.Second
 
 // WhenServed runs an informer from when the API server serves its resource. The returned function reports
 // whether all objects that existed at the start have been handled: none, where it is not served.
-func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resource schema.GroupVersionResource, informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) cache.InformerSynced {
+func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resource schema.GroupVersionResource,
+	informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) cache.InformerSynced {
 	var running, absent atomic.Bool
 	var registration cache.ResourceEventHandlerRegistration
 	go func() {
@@ -54,13 +55,17 @@ func WhenServed(ctx context.Context, client discovery.DiscoveryInterface, resour
 }
 
 // Served reports whether the API server serves a resource.
-func Served(ctx context.Context, client discovery.DiscoveryInterface, resource schema.GroupVersionResource) (bool, error) {
-	list, err := discovery.ToServerResourcesInterfaceWithContext(client).ServerResourcesForGroupVersionWithContext(ctx, resource.GroupVersion().String())
+func Served(ctx context.Context, client discovery.DiscoveryInterface,
+	resource schema.GroupVersionResource) (bool, error) {
+	list, err := discovery.ToServerResourcesInterfaceWithContext(client).ServerResourcesForGroupVersionWithContext(ctx,
+		resource.GroupVersion().String())
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("discovering %s: %w", resource.GroupVersion(), err)
 	}
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource.Resource }), nil
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == resource.Resource
+	}), nil
 }

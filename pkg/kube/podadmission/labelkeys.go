@@ -27,7 +27,8 @@ func merge(pod *v1.Pod, again bool) {
 			}) {
 				continue
 			}
-			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
+			selector.MatchExpressions = append(selector.MatchExpressions,
+				metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
 		}
 	}
 	for _, term := range Terms(pod.Spec.Affinity) {

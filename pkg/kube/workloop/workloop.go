@@ -12,7 +12,8 @@ import (
 // Run does what is in a queue, one item after the other, until ctx is done. If an item fails, that is logged with a
 // message, unless something was written to that had changed since it was read; and the item is tried again after a
 // pause that the queue chooses.
-func Run[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T], do func(context.Context, T) error, failed string) {
+func Run[T comparable](ctx context.Context, queue workqueue.TypedRateLimitingInterface[T],
+	do func(context.Context, T) error, failed string) {
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	for {
 		item, down := queue.Get()

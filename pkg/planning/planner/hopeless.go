@@ -53,7 +53,8 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 }
 
 // hopelessTogether is hopeless for several gangs that have to start together, each of which would fit.
-func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Problem, why map[gangspec.Key]string) bool {
+func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Problem,
+	why map[gangspec.Key]string) bool {
 	var all placement.Gang
 	gangs, have := 0, 0
 	for i, g := range problem.Gangs {

@@ -268,7 +268,9 @@ func (w *planState) addMembers(a *gangstate.Attempt, group *podclass.Grouping) (
 	}
 	w.classes, w.outstanding = newClasses(group), a.Outstanding
 	w.coupled = slices.ContainsFunc(w.classes, (*class).Interdependent)
-	problem.Attracted = slices.ContainsFunc(w.classes, func(c *class) bool { return len(c.Info.GetRequiredAffinityTerms()) > 0 })
+	problem.Attracted = slices.ContainsFunc(w.classes, func(c *class) bool {
+		return len(c.Info.GetRequiredAffinityTerms()) > 0
+	})
 	return problem, nil
 }
 

@@ -221,7 +221,8 @@ func isSuccess(status *fwk.Status, doing string, pod *v1.Pod) (bool, error) {
 // volatile reports whether placing members on a node may change which other nodes fit a class. The class must be
 // prepared.
 func (w *planState) volatile(class int) bool {
-	return w.coupled || w.classes[class].Claims.Contends && w.classes[class].counted == "" || w.classes[class].view.Spreads()
+	return w.coupled || w.classes[class].Claims.Contends && w.classes[class].counted == "" ||
+		w.classes[class].view.Spreads()
 }
 
 // prepare prepares a pod of a class for the filters. It returns nil if plugins reject it.

@@ -31,7 +31,8 @@ func opaque(status *fwk.Status) bool {
 
 // ShapeOf returns the shape of an attempt whose only pod kube-scheduler found no node for; zero if something outside
 // the shape may have decided that.
-func (p *Planner) ShapeOf(ctx context.Context, a *gangstate.Attempt, statuses fwk.NodeToStatusReader) (turns.Shape, error) {
+func (p *Planner) ShapeOf(ctx context.Context, a *gangstate.Attempt,
+	statuses fwk.NodeToStatusReader) (turns.Shape, error) {
 	nodes, err := p.fw.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return turns.Shape{}, fmt.Errorf("listing nodes of the snapshot: %w", err)
@@ -58,7 +59,8 @@ var shapeSeed = maphash.MakeSeed()
 
 // shape returns what a failed attempt asked for; zero if something outside the shape may have decided the failure.
 func (w *planState) shape(a *gangstate.Attempt, problem placement.Problem) turns.Shape {
-	if w.coupled || w.opaque || slices.ContainsFunc(w.classes, (*class).isRejected) || w.notAdmitted != "" || len(w.pods) == 0 {
+	if w.coupled || w.opaque || slices.ContainsFunc(w.classes, (*class).isRejected) || w.notAdmitted != "" ||
+		len(w.pods) == 0 {
 		return turns.Shape{}
 	}
 	out := podclass.NewHash(shapeSeed)

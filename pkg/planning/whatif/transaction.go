@@ -189,7 +189,8 @@ func (t *Transaction) View(ctx context.Context, pod *v1.Pod, holders ...hold.Hol
 	if !result.AllNodes() {
 		v.only = result.NodeNames
 	}
-	if t.snapshot == nil && len(t.expected) > 0 && len(t.nodes) > 0 && len(judging(t.hooks.listeners, state)) < len(t.hooks.listeners) {
+	if t.snapshot == nil && len(t.expected) > 0 && len(t.nodes) > 0 &&
+		len(judging(t.hooks.listeners, state)) < len(t.hooks.listeners) {
 		beside, err := t.stateBesideExpected(ctx, pod, holders)
 		if err != nil {
 			return nil, fwk.AsStatus(err)

@@ -73,7 +73,8 @@ func (p pods) UpdateStatus(ctx context.Context, pod *v1.Pod, options metav1.Upda
 	return p.PodInterface.UpdateStatus(ctx, pod, options)
 }
 
-func (p pods) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*v1.Pod, error) {
+func (p pods) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions,
+	subresources ...string) (*v1.Pod, error) {
 	if reserved(name) {
 		return p.store.Patch(p.namespace, name, kind, patch, subresources...)
 	}

@@ -37,10 +37,12 @@ func NewInformer(store *Store, client kubernetes.Interface, name *cache.Informer
 			return pods.Watch(ctx, options)
 		},
 	}, client)
-	informer := cache.NewSharedIndexInformerWithOptions(NewListWatch(inner, store), &v1.Pod{}, cache.SharedIndexInformerOptions{
-		// Without the index a lister of a namespace looks at all pods.
-		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, Identifier: name.WithResource(v1.SchemeGroupVersion.WithResource("pods")),
-	})
+	informer := cache.NewSharedIndexInformerWithOptions(NewListWatch(inner, store), &v1.Pod{},
+		cache.SharedIndexInformerOptions{
+			// Without the index a lister of a namespace looks at all pods.
+			Indexers:   cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+			Identifier: name.WithResource(v1.SchemeGroupVersion.WithResource("pods")),
+		})
 	_ = informer.SetTransform(trim) // it fails only where the informer runs already
 	return namesakes{informer}
 }

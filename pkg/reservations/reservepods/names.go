@@ -30,7 +30,8 @@ func reservationOf(pod *v1.Pod) *v1.ObjectReference {
 		return nil
 	}
 	return &v1.ObjectReference{
-		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Reservation", Name: name, UID: types.UID(strings.SplitN(string(pod.UID), "/", 2)[0]),
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "Reservation", Name: name,
+		UID: types.UID(strings.SplitN(string(pod.UID), "/", 2)[0]),
 	}
 }
 
@@ -41,7 +42,8 @@ func Words(pod *v1.Pod, message string) string {
 	if !ok {
 		return message
 	}
-	return strings.ReplaceAll(message, fmt.Sprintf("gang %q", pod.Namespace+"/"+GroupName(name)), fmt.Sprintf("Reservation %q", name))
+	return strings.ReplaceAll(message, fmt.Sprintf("gang %q", pod.Namespace+"/"+GroupName(name)),
+		fmt.Sprintf("Reservation %q", name))
 }
 
 // UIDOf returns the UID of the reserve pod for a placement, in an attempt to find places.

@@ -20,12 +20,14 @@ func (n namesakes) AddEventHandler(handler cache.ResourceEventHandler) (cache.Re
 }
 
 // AddEventHandlerWithResyncPeriod implements cache.SharedInformer.
-func (n namesakes) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+func (n namesakes) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler,
+	period time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return n.SharedIndexInformer.AddEventHandlerWithResyncPeriod(apart{handler}, period)
 }
 
 // AddEventHandlerWithOptions implements cache.SharedInformer.
-func (n namesakes) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+func (n namesakes) AddEventHandlerWithOptions(handler cache.ResourceEventHandler,
+	options cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
 	return n.SharedIndexInformer.AddEventHandlerWithOptions(apart{handler}, options)
 }
 

@@ -33,12 +33,14 @@ func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, actio
 }
 
 // waitsForOthers are the reasons of events for pods that start once others have gone; the first is kube-scheduler's.
-var waitsForOthers = sets.New("FailedScheduling", v1.PodReasonUnschedulable, string(queueing.Capability), string(queueing.Behind))
+var waitsForOthers = sets.New("FailedScheduling", v1.PodReasonUnschedulable, string(queueing.Capability),
+	string(queueing.Behind))
 
 // namesNode reports whether a pod may run only on nodes that it names.
 func namesNode(pod *v1.Pod) bool {
 	affinity := pod.Spec.Affinity
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if affinity == nil || affinity.NodeAffinity == nil ||
+		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
 	return slices.ContainsFunc(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms,

@@ -52,7 +52,8 @@ const (
 )
 
 // MemberLabels are the labels that make a pod a member of a gang.
-var MemberLabels = []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel, v1alpha1.PodGroupMinAvailableLabel}
+var MemberLabels = []string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel,
+	v1alpha1.PodGroupMinAvailableLabel}
 
 // KeyOf returns the gang that a pod belongs to. The first match of the ways wins. It is cheap: the
 // scheduler calls it for every pod that it queues.

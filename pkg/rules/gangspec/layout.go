@@ -183,21 +183,26 @@ func (p *parser) parseGather(topology *Topology) (must string, prefer []string) 
 		return "", nil
 	}
 	if len(read.GatherStrategy) > maxLayers {
-		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, fmt.Sprintf("at most %d layers", maxLayers), "no topology")
+		p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, value, fmt.Sprintf("at most %d layers", maxLayers),
+			"no topology")
 		return "", nil
 	}
 	finest := -1
 	for _, wish := range read.GatherStrategy {
-		at := slices.IndexFunc(topology.Levels, func(level TopologyLevel) bool { return level.Name == wish.Layer || level.Key == wish.Layer })
+		at := slices.IndexFunc(topology.Levels, func(level TopologyLevel) bool {
+			return level.Name == wish.Layer || level.Key == wish.Layer
+		})
 		switch {
 		case wish.Layer == "" || at < 0:
-			p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, wish.Layer, "the name or the label key of a level in topologyLevels of GangArgs", "nothing for this layer")
+			p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, wish.Layer,
+				"the name or the label key of a level in topologyLevels of GangArgs", "nothing for this layer")
 		case wish.Strategy == v1alpha1.MustGather:
 			finest = max(finest, at)
 		case wish.Strategy == v1alpha1.PreferGather:
 			prefer = append(prefer, topology.Levels[at].Key)
 		default:
-			p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, wish.Strategy, "one of "+v1alpha1.MustGather+", "+v1alpha1.PreferGather, "nothing for layer "+wish.Layer)
+			p.bad(onObject, v1alpha1.NetworkTopologySpecAnnotation, wish.Strategy,
+				"one of "+v1alpha1.MustGather+", "+v1alpha1.PreferGather, "nothing for layer "+wish.Layer)
 		}
 	}
 	if finest >= 0 {

@@ -23,7 +23,8 @@ type Index struct {
 }
 
 // seriesIndexes are the labels that number the pods of one controller.
-var seriesIndexes = [...]string{batchv1.JobCompletionIndexAnnotation, v1alpha1.TrainingReplicaIndexLabel, appsv1.PodIndexLabel}
+var seriesIndexes = [...]string{batchv1.JobCompletionIndexAnnotation, v1alpha1.TrainingReplicaIndexLabel,
+	appsv1.PodIndexLabel}
 
 // memberIndex is what the number of a member may be, under any key.
 var memberIndex = keys.ValueOf(v1alpha1.NetworkTopologyIndexAnnotation)
@@ -101,6 +102,7 @@ func IndexProblem(pod *v1.Pod) *KeyProblem {
 		return nil
 	}
 	return &KeyProblem{
-		Key: key, Value: pod.Annotations[key], Want: memberIndex.Want, Used: "what the labels of the pod say, or its place in order",
+		Key: key, Value: pod.Annotations[key], Want: memberIndex.Want,
+		Used: "what the labels of the pod say, or its place in order",
 	}
 }

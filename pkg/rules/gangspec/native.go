@@ -29,7 +29,8 @@ const (
 // ReadPodGroup reads what a community PodGroup says.
 func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *PodGroupDescription {
 	return &PodGroupDescription{
-		UID: object.GetUID(), Created: object.GetCreationTimestamp().Time, Owner: MadeFor(object), Annotations: object.GetAnnotations(), Queue: object.GetLabels()[v1alpha1.QueueLabel],
+		UID: object.GetUID(), Created: object.GetCreationTimestamp().Time, Owner: MadeFor(object),
+		Annotations: object.GetAnnotations(), Queue: object.GetLabels()[v1alpha1.QueueLabel],
 		Ignored: IgnoredKeys(keys.PodGroup, object),
 		Min:     spec.MinMember, RoundSeconds: spec.ScheduleTimeoutSeconds, MinResources: spec.MinResources,
 	}
@@ -37,7 +38,8 @@ func ReadPodGroup(object metav1.Object, spec *communityv1alpha1.PodGroupSpec) *P
 
 // ReadWithStatus reads what a community PodGroup says, and how many members ran to success by its status: for readers,
 // who do not see those that are gone.
-func ReadWithStatus(object metav1.Object, spec *communityv1alpha1.PodGroupSpec, status *communityv1alpha1.PodGroupStatus) *PodGroupDescription {
+func ReadWithStatus(object metav1.Object, spec *communityv1alpha1.PodGroupSpec,
+	status *communityv1alpha1.PodGroupStatus) *PodGroupDescription {
 	o := ReadPodGroup(object, spec)
 	if status.Phase != communityv1alpha1.PodGroupFinished && status.Phase != communityv1alpha1.PodGroupFailed {
 		o.Succeeded = int(status.Succeeded)
@@ -49,7 +51,8 @@ func ReadWithStatus(object metav1.Object, spec *communityv1alpha1.PodGroupSpec, 
 // would be wrong to ignore it, no pod of the PodGroup is scheduled for that reason.
 func ReadNative(pg *schedulingv1beta1.PodGroup) *PodGroupDescription {
 	o := &PodGroupDescription{
-		UID: pg.UID, Created: pg.CreationTimestamp.Time, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel], Ignored: IgnoredKeys(keys.PodGroup, pg), MinField: fieldMinCount, Priority: pg.Spec.Priority,
+		UID: pg.UID, Created: pg.CreationTimestamp.Time, Annotations: pg.Annotations, Queue: pg.Labels[v1alpha1.QueueLabel],
+		Ignored: IgnoredKeys(keys.PodGroup, pg), MinField: fieldMinCount, Priority: pg.Spec.Priority,
 		Never: pg.Spec.PreemptionPolicy != nil && *pg.Spec.PreemptionPolicy == schedulingv1beta1.PreemptNever,
 	}
 	switch policy := pg.Spec.SchedulingPolicy; {
@@ -86,7 +89,8 @@ func (o *PodGroupDescription) readTopology(constraints []schedulingv1beta1.Topol
 			o.Topology = constraint.Key
 			continue
 		}
-		o.bad(fmt.Sprintf("%s[%d].key", fieldTopology, i), constraint.Key, "understood: there can be one", "the first, "+o.Topology)
+		o.bad(fmt.Sprintf("%s[%d].key", fieldTopology, i), constraint.Key, "understood: there can be one",
+			"the first, "+o.Topology)
 	}
 }
 
@@ -111,6 +115,7 @@ func (o *PodGroupDescription) ProblemsWith(pod *v1.Pod) []KeyProblem {
 	}
 	return append(slices.Clone(o.Problems), KeyProblem{
 		Key: fieldPriority, Value: strconv.Itoa(int(*o.Priority)), OnObject: true,
-		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, corev1helpers.PodPriority(pod)), Used: "the priority of each pod",
+		Want: fmt.Sprintf("that of its pods (%s has %d)", pod.Name, corev1helpers.PodPriority(pod)),
+		Used: "the priority of each pod",
 	})
 }

@@ -100,5 +100,6 @@ func RanToSuccess(pod *v1.Pod) bool {
 	if pod.Status.Phase != v1.PodSucceeded {
 		return false
 	}
-	return pod.DeletionTimestamp == nil || objectstate.ControllingJob(pod) != nil && slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
+	return pod.DeletionTimestamp == nil || objectstate.ControllingJob(pod) != nil &&
+		slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer)
 }

@@ -116,7 +116,8 @@ func askedInVain(pod *v1.Pod) *KeyProblem {
 		return p
 	}
 	p.Want = fmt.Sprintf("for pods of %s, only for those of a Job, JobSet or LeaderWorkerSet", ownerText(pod))
-	p.Used += fmt.Sprintf("; give it a gang by %s and %s, or by a PodGroup", v1alpha1.GangNameAnnotation, v1alpha1.MinAvailableAnnotation)
+	p.Used += fmt.Sprintf("; give it a gang by %s and %s, or by a PodGroup", v1alpha1.GangNameAnnotation,
+		v1alpha1.MinAvailableAnnotation)
 	return p
 }
 

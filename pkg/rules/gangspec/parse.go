@@ -44,7 +44,8 @@ func (s *Spec) Refuse(why string) { s.Refused, s.Min, s.Stages = why, 0, nil }
 
 // ParseStarted is [Parse] for a gang that may run already. fault is why it must not start by this spec, because of a
 // value without which its members could go where the user does not want them; empty for none.
-func ParseStarted(key Key, object *PodGroupDescription, pod *v1.Pod, defaults Defaults) (spec Spec, fault string, problems []KeyProblem) {
+func ParseStarted(key Key, object *PodGroupDescription, pod *v1.Pod,
+	defaults Defaults) (spec Spec, fault string, problems []KeyProblem) {
 	p := parser{key: key, pod: cmp.Or(pod, &v1.Pod{})}
 	if object != nil {
 		p.object = *object
@@ -205,7 +206,8 @@ func (p *parser) parseRound() time.Duration {
 	case seconds == nil || *seconds == 0:
 		return 0
 	case *seconds < 0:
-		p.bad(true, "spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a number of seconds, or 0 for none", "none: rounds have no time of their own")
+		p.bad(true, "spec.scheduleTimeoutSeconds", strconv.Itoa(int(*seconds)), "a number of seconds, or 0 for none",
+			"none: rounds have no time of their own")
 		return 0
 	}
 	return time.Duration(*seconds) * time.Second
@@ -229,7 +231,8 @@ func (p *parser) parsePreemptionDelay(of string) time.Duration {
 	}
 	delay, err := time.ParseDuration(value)
 	if err != nil || delay < 0 {
-		p.wrongValue(onObject, v1alpha1.PreemptionDelayAnnotation, value, fmt.Sprintf("0s: the %s may evict others at once", of))
+		p.wrongValue(onObject, v1alpha1.PreemptionDelayAnnotation, value,
+			fmt.Sprintf("0s: the %s may evict others at once", of))
 		return 0
 	}
 	return delay
@@ -308,7 +311,8 @@ func (p *parser) parseRoles() map[string]int {
 		sum += n
 	}
 	if p.spec.Min > 0 && sum > p.spec.Min {
-		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value, fmt.Sprintf("within the minimum of %d: its sum is %d", p.spec.Min, sum),
+		p.bad(onObject, v1alpha1.MinByRoleAnnotation, value,
+			fmt.Sprintf("within the minimum of %d: its sum is %d", p.spec.Min, sum),
 			"no minimum by role: members of any roles start the gang")
 	}
 	return roles
@@ -367,7 +371,8 @@ func (p *parser) parseMinResources() resource.Vector {
 	for _, name := range slices.Sorted(maps.Keys(p.object.MinResources)) {
 		amount := p.object.MinResources[name]
 		if amount.Sign() < 0 {
-			p.bad(true, "spec.minResources", fmt.Sprintf("%s: %s", name, resource.Text(&amount)), "an amount of 0 or more", "the others, and nothing for "+string(name))
+			p.bad(true, "spec.minResources", fmt.Sprintf("%s: %s", name, resource.Text(&amount)), "an amount of 0 or more",
+				"the others, and nothing for "+string(name))
 			continue
 		}
 		one := v1.ResourceList{name: amount}

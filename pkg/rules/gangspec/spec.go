@@ -132,7 +132,8 @@ const longValue = 200
 // IgnoredKeys returns the keys of an object that have no effect there.
 func IgnoredKeys(on keys.Object, object metav1.Object) (problems []KeyProblem) {
 	for _, ignored := range keys.FindIgnored(on, object.GetAnnotations(), object.GetLabels()) {
-		problems = append(problems, KeyProblem{Key: ignored.Key, Value: ignored.Value, Ignored: ignored.Why, OnObject: on == keys.PodGroup})
+		problems = append(problems, KeyProblem{Key: ignored.Key, Value: ignored.Value, Ignored: ignored.Why,
+			OnObject: on == keys.PodGroup})
 	}
 	return problems
 }
@@ -194,7 +195,8 @@ func DefinesGang(pod *v1.Pod) (ok bool, bad *KeyProblem) {
 		return false, nil
 	}
 	if _, err := minimum.ParseInteger(value); err != nil {
-		return false, &KeyProblem{Key: key, Value: value, Want: minimum.Want, Used: "the minimum that another member or the PodGroup states; without one the gang is held back"}
+		return false, &KeyProblem{Key: key, Value: value, Want: minimum.Want,
+			Used: "the minimum that another member or the PodGroup states; without one the gang is held back"}
 	}
 	return true, nil
 }

@@ -222,7 +222,9 @@ func (g *group) isOf(a *Attempt) bool {
 
 // wants returns what an attempt has to know of a gang; fresh: if nothing were planned of it, which has not started.
 func (g *gang) wants(fresh bool) Need {
-	n := Need{Key: g.key, Spec: g.spec, Queue: g.objects.Facts().Queue, Placed: g.places(func(m *member) bool { return m.placed() && !(fresh && m.state == Planned) })}
+	n := Need{Key: g.key, Spec: g.spec, Queue: g.objects.Facts().Queue, Placed: g.places(func(m *member) bool {
+		return m.placed() && !(fresh && m.state == Planned)
+	})}
 	have := g.have()
 	if fresh {
 		have = have.Minus(g.byState[Planned])

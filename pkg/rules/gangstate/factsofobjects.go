@@ -54,7 +54,9 @@ func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.
 		}
 	}
 	history.See(f.Pods, owner)
-	f.Pods = slices.DeleteFunc(f.Pods, func(pod *v1.Pod) bool { return pod.DeletionTimestamp != nil && !history.Includes(pod) })
+	f.Pods = slices.DeleteFunc(f.Pods, func(pod *v1.Pod) bool {
+		return pod.DeletionTimestamp != nil && !history.Includes(pod)
+	})
 	var definer *v1.Pod
 	if m := definerOf(describers, object); m != nil {
 		definer = m.pod

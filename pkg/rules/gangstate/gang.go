@@ -216,7 +216,9 @@ func podsOf(members []*member) []*v1.Pod {
 // neverFits returns the failure of a round whose members kept failing on the nodes that plans gave
 // them.
 func (g *gang) neverFits() failure {
-	return failure{reason: v1alpha1.ReasonPlacementFailed, message: fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key, maxReplans+1)}
+	return failure{reason: v1alpha1.ReasonPlacementFailed,
+		message: fmt.Sprintf("gang %q: members did not fit on the nodes planned for them, %d times in a row", g.key,
+			maxReplans+1)}
 }
 
 // failure is why an attempt or a round came to nothing, for users. topology is the label key of the required topology,

@@ -148,7 +148,8 @@ func (g *group) created() (first time.Time) {
 // finding the priority takes a look at every member.
 func (g *group) rankOf() turns.Rank {
 	if !g.ranked {
-		g.ranked, g.rank = true, turns.Rank{Priority: g.priority(), Begun: g.begun(), Created: g.created(), Name: g.key().String()}
+		g.ranked, g.rank = true, turns.Rank{Priority: g.priority(), Begun: g.begun(), Created: g.created(),
+			Name: g.key().String()}
 	}
 	return g.rank
 }

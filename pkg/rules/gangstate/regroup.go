@@ -113,7 +113,8 @@ func (s *Gangs) agreeing(g *gang) []*gang {
 	}
 	for _, own := range slices.Clone(found) {
 		for _, other := range s.bothWays(own) {
-			if joining := other.group.gangs; !known[other] && other.group != g.group && len(found)+len(joining) <= keys.MaxGroups {
+			if joining := other.group.gangs; !known[other] && other.group != g.group &&
+				len(found)+len(joining) <= keys.MaxGroups {
 				for _, one := range joining {
 					known[one] = true
 				}

@@ -98,7 +98,8 @@ func textNoNodes(key gangspec.Key, minimum int) string {
 
 // textPreemptionDelay is added for a gang that may not evict pods yet.
 func textPreemptionDelay(delay time.Duration) string {
-	return fmt.Sprintf("; it evicts no pods in the first %s, so that nodes can be added (%s)", delay, v1alpha1.PreemptionDelayAnnotation)
+	return fmt.Sprintf("; it evicts no pods in the first %s, so that nodes can be added (%s)", delay,
+		v1alpha1.PreemptionDelayAnnotation)
 }
 
 // textClaimTurn is for a member that waits for others with which it shares claims.

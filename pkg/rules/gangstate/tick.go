@@ -16,7 +16,8 @@ const (
 
 // track notes whether time can move the group.
 func (s *Gangs) track(grp *group) {
-	if grp.phase == gathering && grp.clocks.held.IsZero() && grp.countIn(Planned)+grp.countIn(Released)+grp.countIn(Returning) == 0 {
+	if grp.phase == gathering && grp.clocks.held.IsZero() &&
+		grp.countIn(Planned)+grp.countIn(Released)+grp.countIn(Returning) == 0 {
 		delete(s.timed, grp)
 		return
 	}

@@ -126,7 +126,9 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 			g.change(m, func() { m.expired = true })
 			s.effects.Expire = append(s.effects.Expire, m.pod)
 		}
-		g.failure = failure{reason: v1alpha1.ReasonTimedOut, message: fmt.Sprintf("gang %q did not reach its minimum of %d members within %s of holding the first", g.key, g.spec.Min, wait)}
+		g.failure = failure{reason: v1alpha1.ReasonTimedOut,
+			message: fmt.Sprintf("gang %q did not reach its minimum of %d members within %s of holding the first", g.key,
+				g.spec.Min, wait)}
 	}
 	s.unreserve(grp)
 	for _, g := range grp.gangs {
@@ -138,7 +140,9 @@ func (s *Gangs) expire(grp *group, wait time.Duration, now time.Time) {
 func (s *Gangs) endRound(grp *group, round time.Duration, now time.Time) {
 	for _, g := range grp.gangs {
 		if g.need() > 0 && g.failure.none() {
-			g.failure = failure{reason: v1alpha1.ReasonPlacementFailed, message: fmt.Sprintf("gang %q did not reach its minimum of %d members in a round of %s; it is tried again", g.key, g.spec.Min, round)}
+			g.failure = failure{reason: v1alpha1.ReasonPlacementFailed,
+				message: fmt.Sprintf("gang %q did not reach its minimum of %d members in a round of %s; it is tried again", g.key,
+					g.spec.Min, round)}
 		}
 	}
 	s.failRound(grp, now)

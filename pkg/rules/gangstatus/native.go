@@ -71,7 +71,8 @@ func (f *Facts) quote(c *metav1.Condition) {
 	if c.Status == metav1.ConditionTrue || f.said == nil {
 		return
 	}
-	if c.Reason == v1alpha1.ReasonAwaitingPlacement || c.Reason == f.said.Reason || f.expired && f.said.Reason == v1alpha1.ReasonTimedOut {
+	if c.Reason == v1alpha1.ReasonAwaitingPlacement || c.Reason == f.said.Reason || f.expired &&
+		f.said.Reason == v1alpha1.ReasonTimedOut {
 		c.Reason, c.Message = f.said.Reason, f.said.Message
 	}
 }

@@ -43,21 +43,26 @@ type Key struct {
 var Table = []Key{
 	// How a pod joins a gang.
 	{Name: v1alpha1.GangNameAnnotation, AnnotationOf: []Object{Pod, ProvisioningRequest}},
-	{Name: v1alpha1.GangAnnotation, AnnotationOf: []Object{Pod, Namespace}, Value: oneOf(v1alpha1.GangOwner, v1alpha1.GangOwnerPart)},
+	{Name: v1alpha1.GangAnnotation, AnnotationOf: []Object{Pod, Namespace},
+		Value: oneOf(v1alpha1.GangOwner, v1alpha1.GangOwnerPart)},
 
 	// What a gang is.
 	{Name: v1alpha1.MinAvailableAnnotation, AnnotationOf: gangs, Value: integer(1, MaxCount)},
 	{Name: v1alpha1.TotalNumberAnnotation, AnnotationOf: gangs, Value: integer(1, MaxCount)},
 	{Name: v1alpha1.ModeAnnotation, AnnotationOf: gangs, Value: oneOf(v1alpha1.ModeStrict, v1alpha1.ModeNonStrict)},
-	{Name: v1alpha1.WaitingTimeAnnotation, AnnotationOf: gangs, Value: Value{Kind: Duration, Want: "a positive duration such as 90s or 1h"}},
+	{Name: v1alpha1.WaitingTimeAnnotation, AnnotationOf: gangs,
+		Value: Value{Kind: Duration, Want: "a positive duration such as 90s or 1h"}},
 	{Name: v1alpha1.GroupsAnnotation, AnnotationOf: gangs, Value: Value{
-		Kind: Pattern, Want: `a JSON list of "namespace/name"`, MaxItems: MaxGroups, Pattern: `""|` + list(`"`+name+`/`+name+`"`)}},
-	{Name: v1alpha1.MatchPolicyAnnotation, AnnotationOf: gangs, Value: oneOf(v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning)},
+		Kind: Pattern, Want: `a JSON list of "namespace/name"`, MaxItems: MaxGroups,
+		Pattern: `""|` + list(`"`+name+`/`+name+`"`)}},
+	{Name: v1alpha1.MatchPolicyAnnotation, AnnotationOf: gangs,
+		Value: oneOf(v1alpha1.MatchOnceSatisfied, v1alpha1.MatchOnlyWaiting, v1alpha1.MatchWaitingAndRunning)},
 	{Name: v1alpha1.RequiredTopologyAnnotation, AnnotationOf: placed, Value: labelKey},
 	{Name: v1alpha1.PreferredTopologyAnnotation, AnnotationOf: placed, Value: labelKey},
 	{Name: v1alpha1.TopologyScopeAnnotation, AnnotationOf: gangs, Value: oneOf(v1alpha1.TopologyScopeGroup)},
 	{Name: v1alpha1.TopologySlicesAnnotation, AnnotationOf: placed, Value: Value{
-		Kind: Pattern, Want: `a JSON list of at most 3 {"topology": KEY, "size": N}, coarsest first, each size a divisor of the one before`,
+		Kind:    Pattern,
+		Want:    `a JSON list of at most 3 {"topology": KEY, "size": N}, coarsest first, each size a divisor of the one before`,
 		Pattern: list(slice + `|` + sliceReversed), MaxItems: 2 * MaxSlices}},
 	{Name: v1alpha1.TopologySpreadAnnotation, AnnotationOf: placed, Value: oneOf(v1alpha1.TopologySpreadEven)},
 	{Name: v1alpha1.NetworkTopologySpecAnnotation, AnnotationOf: placed, Value: Value{
@@ -67,11 +72,14 @@ var Table = []Key{
 	{Name: v1alpha1.StagesAnnotation, AnnotationOf: gangs, Value: Value{
 		Kind: Pattern, Want: "a list of numbers of members, such as 2,1, that make up the minimum", MaxItems: MaxStages,
 		Pattern: space + count + space + `(,` + space + count + space + `)*`}},
-	{Name: v1alpha1.PreemptionDelayAnnotation, AnnotationOf: gangs, Value: Value{Kind: Duration, Zero: true, Want: "a duration such as 90s or 10m"}},
-	{Name: v1alpha1.EvictByAnnotation, AnnotationOf: []Object{Pod, PodGroup, Namespace}, Value: oneOf(v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend)},
+	{Name: v1alpha1.PreemptionDelayAnnotation, AnnotationOf: gangs,
+		Value: Value{Kind: Duration, Zero: true, Want: "a duration such as 90s or 10m"}},
+	{Name: v1alpha1.EvictByAnnotation, AnnotationOf: []Object{Pod, PodGroup, Namespace},
+		Value: oneOf(v1alpha1.EvictByDelete, v1alpha1.EvictBySuspend)},
 	{Name: v1alpha1.EvictedAnnotation, AnnotationOf: []Object{Owner, PodGroup}},
 	{Name: v1alpha1.MinByRoleAnnotation, AnnotationOf: gangs, Value: Value{
-		Kind: Pattern, Want: "a JSON object from role to a minimum of 0 to 100000", Pattern: object(`"` + labelValue + `"` + space + `:` + space + `(0|` + number + `)`)}},
+		Kind: Pattern, Want: "a JSON object from role to a minimum of 0 to 100000",
+		Pattern: object(`"` + labelValue + `"` + space + `:` + space + `(0|` + number + `)`)}},
 	{Name: v1alpha1.RoleLabel, LabelOf: []Object{Pod}},
 	{Name: v1alpha1.QueueLabel, LabelOf: gangs, AnnotationOf: []Object{Namespace}},
 	{Name: v1alpha1.TimeoutAnnotation, AnnotationOf: []Object{Pod}},

@@ -97,5 +97,6 @@ func list(item string) string    { return sequence(`\[`, item, `\]`) }
 func object(field string) string { return sequence(`\{`, field, `\}`) }
 
 func sequence(begin, item, end string) string {
-	return space + begin + space + `((` + item + `)` + space + `(,` + space + `(` + item + `)` + space + `)*)?` + end + space
+	return space + begin + space + `((` + item + `)` + space + `(,` + space + `(` + item + `)` + space +
+		`)*)?` + end + space
 }

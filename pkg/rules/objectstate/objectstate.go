@@ -79,7 +79,8 @@ func TakesPods(node *v1.Node) bool { return IsReady(node) && !node.Spec.Unschedu
 
 // ControllingJob returns the Job that controls an object; nil for none. Other APIs have kinds of that name, too.
 func ControllingJob(object metav1.Object) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "Job" && strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil && owner.Kind == "Job" &&
+		strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
 		return owner
 	}
 	return nil
@@ -98,7 +99,8 @@ func JobCondition(job *batchv1.Job, kinds ...batchv1.JobConditionType) *batchv1.
 // JobIsOver reports whether a Job makes no more pods: it has completed or failed, or its pods are still being removed
 // before that is written.
 func JobIsOver(job *batchv1.Job) bool {
-	return JobCondition(job, batchv1.JobComplete, batchv1.JobFailed, batchv1.JobSuccessCriteriaMet, batchv1.JobFailureTarget) != nil
+	return JobCondition(job, batchv1.JobComplete, batchv1.JobFailed, batchv1.JobSuccessCriteriaMet,
+		batchv1.JobFailureTarget) != nil
 }
 
 // Writers lists the field managers that wrote a field as it stands; none where that is not known.

@@ -81,7 +81,9 @@ func (l *layout) nodesBeside(b *branch, rank int) []int {
 	if len(b.on) == 0 {
 		return nil
 	}
-	on := slices.DeleteFunc(slices.Clone(l.gang.On), func(s PlacedMember) bool { return !slices.Contains(b.nodes, s.Node) })
+	on := slices.DeleteFunc(slices.Clone(l.gang.On), func(s PlacedMember) bool {
+		return !slices.Contains(b.nodes, s.Node)
+	})
 	var nodes []int
 	for _, standing := range Neighbours(on, rank) {
 		nodes = append(nodes, standing.Node)

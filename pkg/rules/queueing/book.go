@@ -120,7 +120,8 @@ func (b *Book) queue(name string) *queue {
 	q := b.queues[name]
 	if q == nil {
 		q = &queue{
-			requested: Vector{}, inVain: Vector{}, idle: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{}, mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[kind]*list{},
+			requested: Vector{}, inVain: Vector{}, idle: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{},
+			mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[kind]*list{},
 			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
 		}
 		b.queues[name] = q
@@ -248,7 +249,8 @@ func (b *Book) described() map[string]share.Queue {
 			}
 			list[name] = share.Queue{
 				Name: name, Parent: q.spec.Parent, Weight: q.spec.Weight,
-				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability, Request: request, Idle: idle,
+				Deserved: b.deserves(q.spec), Guarantee: q.spec.Guarantee, Capability: q.spec.Capability,
+				Request: request, Idle: idle,
 			}
 		}
 	}
@@ -306,13 +308,15 @@ func (b *Book) Standings() map[string]share.Balance {
 	shares := b.Shares()
 	all := make(map[string]share.Balance, len(b.queues))
 	for name, q := range b.queues {
-		one := share.Balance{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved, Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
+		one := share.Balance{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved,
+			Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
 		if q.spec != nil {
 			one.Stated, one.Kept = b.deserves(q.spec), q.spec.Kept
 		}
 		if own := shares[name].Own; own != nil {
 			one.Path = append([]string{Own(name)}, q.path...)
-			all[Own(name)] = share.Balance{Path: one.Path, Running: q.allocated(), Deserved: own.Deserved, Contested: own.Contested, Kept: one.Kept}
+			all[Own(name)] = share.Balance{Path: one.Path, Running: q.allocated(), Deserved: own.Deserved,
+				Contested: own.Contested, Kept: one.Kept}
 		}
 		all[name] = one
 	}

@@ -61,13 +61,15 @@ func RoomHelps(c *v1.PodCondition) bool {
 func (b Bound) String() string {
 	switch {
 	case b.Reason == Overused && b.Alone:
-		return fmt.Sprintf("the cluster has no free %s: %s used of %s", resource.Title(b.Resource), only(b.Resource, b.Used), only(b.Resource, b.Most))
+		return fmt.Sprintf("the cluster has no free %s: %s used of %s", resource.Title(b.Resource), only(b.Resource, b.Used),
+			only(b.Resource, b.Most))
 	case b.Reason == Overused:
 		stands := "at"
 		if b.Used > b.Most {
 			stands = "above"
 		}
-		return fmt.Sprintf("queue %q is %s its share: %s used, its share is %s", b.Queue, stands, only(b.Resource, b.Used), only(b.Resource, b.Most))
+		return fmt.Sprintf("queue %q is %s its share: %s used, its share is %s", b.Queue, stands, only(b.Resource, b.Used),
+			only(b.Resource, b.Most))
 	case b.behindOthers():
 		return b.Brief()
 	}
@@ -85,7 +87,8 @@ func (b Bound) Brief() string {
 	case b.behindOthers():
 		return fmt.Sprintf("queue %q would exceed its capability of %s together with those that come before and wait for nodes, too", b.Queue, only(b.Resource, b.Most))
 	}
-	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue, only(b.Resource, b.Most))
+	return fmt.Sprintf("queue %q would exceed its capability of %s: others have to make way", b.Queue,
+		only(b.Resource, b.Most))
 }
 
 // only formats an amount of one resource, also 0.
@@ -123,7 +126,8 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if b.promised[j.Name][at][name] >= need && !b.makesWay(j) {
 					continue // others have made way
 				}
-				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need, Most: fair[name], Alone: alone}) {
+				if b.judges(q.spec, name) && !yield(Bound{Reason: Overused, Queue: at, Resource: name, Used: used, Need: need,
+					Most: fair[name], Alone: alone}) {
 					return
 				}
 			}
@@ -134,7 +138,8 @@ func (b *Book) bounds(j *job) iter.Seq[Bound] {
 				if need == 0 || i > 0 && b.above(queues[:i], c.queue) {
 					continue // it does not matter, or was there already
 				}
-				if !yield(Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.of.used[c.name] - b.has(j.Name, c.queue, c.name), Need: need, Most: c.most}) {
+				if !yield(Bound{Reason: Capability, Queue: c.queue, Resource: c.name,
+					Used: c.of.used[c.name] - b.has(j.Name, c.queue, c.name), Need: need, Most: c.most}) {
 					return
 				}
 			}
@@ -329,7 +334,9 @@ func (b *Book) tooLarge(j *job) bool {
 	}
 	return !slices.ContainsFunc(parts, func(need Needs) bool {
 		for queue := range need {
-			if slices.ContainsFunc(b.ceilingsAbove(queue), func(c *ceiling) bool { return b.at(need, c.queue, c.name) > c.most }) {
+			if slices.ContainsFunc(b.ceilingsAbove(queue), func(c *ceiling) bool {
+				return b.at(need, c.queue, c.name) > c.most
+			}) {
 				return false
 			}
 		}

@@ -138,7 +138,9 @@ func (b *Book) waitsFor(j *job) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.missed)) {
 		m := b.missed[name]
-		if b.waited(m) && b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool { return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j) }) {
+		if b.waited(m) && b.concerns(m, j) && slices.ContainsFunc(b.asNow(m), func(one *job) bool {
+			return asksOf(one.need(), j) && b.couldFit(m, one) && b.entitled(one, j)
+		}) {
 			return fmt.Sprintf("waiting behind %s, which does not fit; %d later jobs were already placed", m.Title, m.passed)
 		}
 	}

@@ -22,7 +22,8 @@ func (b *Book) Count(name string, u Usage) {
 	b.countHeld(u, 1)
 	b.reclaimable = b.reclaimable || before.Promised && u.Runs
 	unplaced := !u.placed() && !before.placed()
-	if j := b.jobs[u.Job]; known && before.Job == u.Job && before.Queue != u.Queue && unplaced && j != nil && j.phase == Failed && j.Pod == name {
+	if j := b.jobs[u.Job]; known && before.Job == u.Job && before.Queue != u.Queue && unplaced && j != nil &&
+		j.phase == Failed && j.Pod == name {
 		j.Queue = u.Queue // nothing else brings the job to the gate
 	}
 	if j := b.inTurn(u.Job, name); j != nil {

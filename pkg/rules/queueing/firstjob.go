@@ -109,7 +109,8 @@ func (b *Book) late(now time.Time) (longest *job) {
 				if !failed.IsZero() {
 					failed = times.Later(failed, l.free)
 				}
-				if !b.shutElsewhere(j) && turns.Overdue(times.Later(j.since, l.free), failed, now) && (longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
+				if !b.shutElsewhere(j) && turns.Overdue(times.Later(j.since, l.free), failed, now) &&
+					(longest == nil || cmp.Or(since(j).Compare(since(longest)), cmp.Compare(j.Name, longest.Name)) < 0) {
 					longest = j
 				}
 			}
@@ -281,7 +282,8 @@ func (b *Book) kindOf(j *job) kind {
 	if b.promised[j.Name] != nil {
 		promised = j.Name
 	}
-	return kind{asks: fmt.Sprint(promised, j.patient(), j.Ready, j.yieldSuspendedUntil.IsZero(), j.Options, j.Parts), hopeless: b.tooLarge(j)}
+	return kind{asks: fmt.Sprint(promised, j.patient(), j.Ready, j.yieldSuspendedUntil.IsZero(), j.Options, j.Parts),
+		hopeless: b.tooLarge(j)}
 }
 
 // list makes a job wait. A hopeless one never has its turn as things are, keeps no other job waiting, and there is no

@@ -52,7 +52,8 @@ func (b *Book) Offer(offered Job, at Moment) {
 // more then; see the effects.
 func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Effects) {
 	for b.phases[Waiting]+len(b.candidates) > 0 {
-		from := selection{candidates: which == turns.AllJobs, begun: at.Read, others: at.Read && b.phases[Admitted] < b.limits.Window, now: at.Now}
+		from := selection{candidates: which == turns.AllJobs, begun: at.Read, others: at.Read &&
+			b.phases[Admitted] < b.limits.Window, now: at.Now}
 		var next *job
 		if which != turns.OverdueJobs {
 			next = b.next(from)

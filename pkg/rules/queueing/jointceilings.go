@@ -71,13 +71,15 @@ func compareWishes(v, w *wish) int {
 }
 
 func (w *wish) equal(other *wish) bool {
-	return w.priority == other.priority && w.created.Equal(other.created) && w.counts == other.counts && w.overLimit == other.overLimit &&
+	return w.priority == other.priority && w.created.Equal(other.created) && w.counts == other.counts &&
+		w.overLimit == other.overLimit &&
 		slices.Equal(w.asks, other.asks)
 }
 
 // newWishes returns the wishes of jobs, of which nothing is known yet since queues have been described again.
 func newWishes(jobs map[string]*job) wishes {
-	w := wishes{touched: map[string]*job{}, of: map[string]*wish{}, above: map[string][]*ceiling{}, ceilings: map[ceilingKey]*ceiling{}, relinked: true}
+	w := wishes{touched: map[string]*job{}, of: map[string]*wish{}, above: map[string][]*ceiling{},
+		ceilings: map[ceilingKey]*ceiling{}, relinked: true}
 	maps.Copy(w.touched, jobs)
 	return w
 }
@@ -152,7 +154,8 @@ func (w *wishes) compute() {
 func (w *wish) overCeiling() (first Bound, over bool) {
 	for _, a := range w.asks {
 		c := a.under
-		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised, Ahead: c.asked, Need: a.need, Most: c.most}
+		bound := Bound{Reason: Capability, Queue: c.queue, Resource: c.name, Used: c.used + c.asked - a.promised,
+			Ahead: c.asked, Need: a.need, Most: c.most}
 		switch {
 		case a.need == 0 || !bound.Exceeded(0):
 		case !bound.behindOthers():
@@ -172,7 +175,8 @@ func (b *Book) wish(j *job) *wish {
 	}
 	queues := slices.Sorted(maps.Keys(needs))
 	shut, _ := b.Shut(queues...)
-	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && shut == "", overLimit: j.turn.overLimit}
+	one := &wish{name: j.Name, priority: j.Priority, created: j.Created, counts: !j.waitsElsewhere && shut == "",
+		overLimit: j.turn.overLimit}
 	for _, queue := range queues {
 		for _, c := range b.ceilingsAbove(queue) {
 			need := needs[queue][c.name]

@@ -94,7 +94,10 @@ func (b *Book) Shut(queues ...string) (Reason, string) {
 
 // closed reports whether a queue, or one above it, admits nothing.
 func (b *Book) closed(q *queue) bool {
-	return slices.ContainsFunc(q.path, func(at string) bool { spec := b.queues[at].spec; return spec != nil && spec.shut() })
+	return slices.ContainsFunc(q.path, func(at string) bool {
+		spec := b.queues[at].spec
+		return spec != nil && spec.shut()
+	})
 }
 
 // shutElsewhere reports whether any other queue than its own, in which a job asks for something, lets no job in.
@@ -174,7 +177,8 @@ func (b *Book) Report(name string, at Moment) (Report, bool) {
 	j := b.jobs[name]
 	switch {
 	case j != nil && j.phase == Failed && !j.Gang:
-		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words, Failed: true}, j.blocked.reason != ""
+		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words,
+			Failed: true}, j.blocked.reason != ""
 	case j == nil || j.phase != Waiting || !j.tried.IsZero(): // its pods' conditions say what was tried
 		return Report{}, false
 	}
@@ -187,7 +191,8 @@ func (b *Book) Report(name string, at Moment) (Report, bool) {
 		return Report{}, false
 	}
 	n.Reason, n.Message = b.Why(name, true)
-	if other := n.Reason != j.told.reason; !first && at.Now.Sub(j.told.at) < tellAgain && (!other || n.Reason != j.told.other) {
+	if other := n.Reason != j.told.reason; !first && at.Now.Sub(j.told.at) < tellAgain &&
+		(!other || n.Reason != j.told.other) {
 		j.told.other = n.Reason
 		return Report{}, false
 	}

@@ -72,5 +72,7 @@ func Held(r *v1alpha1.Reservation) []v1alpha1.ReservationPlacement {
 	if Ended(r.Status.Phase) {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(r.Status.Placements), func(p v1alpha1.ReservationPlacement) bool { return p.Spent })
+	return slices.DeleteFunc(slices.Clone(r.Status.Placements), func(p v1alpha1.ReservationPlacement) bool {
+		return p.Spent
+	})
 }

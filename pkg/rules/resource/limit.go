@@ -49,7 +49,8 @@ func Check(field string, list v1.ResourceList, most int64) *Fault {
 		fault := &Fault{Field: fmt.Sprintf("%s[%s]", field, name)}
 		switch {
 		case len(validation.IsQualifiedName(string(name))) > 0:
-			fault.Field, fault.Want = fmt.Sprintf("%s[%.80q]", field, name), "the name of a resource, such as cpu or example.com/device"
+			fault.Field, fault.Want = fmt.Sprintf("%s[%.80q]", field,
+				name), "the name of a resource, such as cpu or example.com/device"
 			return fault
 		case quantity.Sign() < 0:
 			fault.Want = "0 or more"

@@ -11,7 +11,8 @@ func AskingContainers(containers []v1.Container) []v1.Container {
 	var asking []v1.Container
 	for _, c := range containers {
 		asking = append(asking, v1.Container{
-			Name: c.Name, Image: c.Image, Resources: *c.Resources.DeepCopy(), Ports: slices.Clone(c.Ports), RestartPolicy: c.RestartPolicy,
+			Name: c.Name, Image: c.Image, Resources: *c.Resources.DeepCopy(), Ports: slices.Clone(c.Ports),
+			RestartPolicy: c.RestartPolicy,
 		})
 	}
 	return asking

@@ -51,7 +51,8 @@ func (r Rank) Compare(other Rank) int {
 			begun = -1
 		}
 	}
-	return cmp.Or(cmp.Compare(other.Priority, r.Priority), begun, r.Created.Compare(other.Created), cmp.Compare(r.Name, other.Name))
+	return cmp.Or(cmp.Compare(other.Priority, r.Priority), begun, r.Created.Compare(other.Created),
+		cmp.Compare(r.Name, other.Name))
 }
 
 // phase is how far a job is.

@@ -132,14 +132,16 @@ type turn struct {
 
 // New returns an empty line.
 func New(policy Policy, elsewhere PreemptionState) *Line {
-	return &Line{policy: policy, elsewhere: elsewhere, jobs: map[string]*job{}, resting: map[*job]bool{}, candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
+	return &Line{policy: policy, elsewhere: elsewhere, jobs: map[string]*job{}, resting: map[*job]bool{},
+		candidates: map[*job]bool{}, gangs: byRank(), singles: byRank(), failed: map[uint64][]*failedAttempt{}}
 }
 
 // Offer adds a job that waits, or updates it. If it was let in, its attempt is over.
 func (l *Line) Offer(offered Job, now time.Time) {
 	j := l.jobs[offered.Name]
 	if j == nil {
-		j = &job{Job: offered, phase: in, came: now, fresh: !offered.Tried, index: -1, last: attempt{at: now, changes: offered.Changes - 1, seen: l.view}}
+		j = &job{Job: offered, phase: in, came: now, fresh: !offered.Tried, index: -1,
+			last: attempt{at: now, changes: offered.Changes - 1, seen: l.view}}
 		l.jobs[offered.Name] = j
 	}
 	before := j.phase
@@ -276,12 +278,16 @@ func (l *Line) Fail(missed Job, o AttemptFailure, now time.Time) {
 	l.take(j)
 	a := &j.last
 	// A hopeless job is not helped by any pod that comes to a node.
-	a.at, a.hopeless, a.coupled, a.shape, a.why, a.holder = now, o.Hopeless, o.Coupled && !o.Hopeless, o.Shape, o.Why, o.Holder
+	a.at, a.hopeless, a.coupled, a.shape, a.why, a.holder = now, o.Hopeless, o.Coupled &&
+		!o.Hopeless, o.Shape, o.Why, o.Holder
 	j.fresh, j.begun = false, false
 	if a.shape.Key != 0 && a.seen.changes == l.view.changes { // a pod that came to a node meanwhile helps no job with a shape
 		key := a.shape.Key
-		l.failed[key] = append(slices.DeleteFunc(l.failed[key], func(m *failedAttempt) bool { return m.job == name || m.old(now) }),
-			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict, void: o.Polite})
+		l.failed[key] = append(slices.DeleteFunc(l.failed[key], func(m *failedAttempt) bool {
+			return m.job == name || m.old(now)
+		}),
+			&failedAttempt{job: name, rank: j.Rank, shape: a.shape, why: a.why, at: now, holder: j.holder(), kept: !j.Strict,
+				void: o.Polite})
 		l.restedCovered = false
 	}
 	if l.turn.failed = !o.Some; o.Some {

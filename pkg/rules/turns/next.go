@@ -45,7 +45,8 @@ func (l *Line) Next(now time.Time, queues bool) (next Job, byPolicy, ok bool, ag
 func (l *Line) KeepsTurn(name string, now time.Time, queues bool) bool {
 	given := l.turn
 	j := given.of
-	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == l.view.changes || j.ahead && j.gaveBack {
+	if j == nil || j.Name != name || given.begun || given.byPolicy || given.changes == l.view.changes || j.ahead &&
+		j.gaveBack {
 		return true
 	}
 	l.dropCoverage()
@@ -171,7 +172,8 @@ func (l *Line) coveredBy(j *job, now time.Time) *failedAttempt {
 		return nil
 	}
 	for _, m := range l.failed[j.last.shape.Key] {
-		if m.job != j.Name && m.why == j.last.why && !m.void && (m.kept || j.Strict) && !m.old(now) && m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
+		if m.job != j.Name && m.why == j.last.why && !m.void && (m.kept || j.Strict) && !m.old(now) &&
+			m.rank.Compare(j.Rank) <= 0 && j.last.shape.asksNoLessThan(m.shape) {
 			return m
 		}
 	}
@@ -238,7 +240,8 @@ func (l *Line) jobDuringPause(now time.Time, first *job) (next *job) {
 	if has, ok := l.policy.First(PolicyJobs); ok {
 		next = l.had(has)
 	}
-	if singles := l.singles.Items; len(singles) > 0 && !singles[0].pauses(l, now) && (next == nil || singles[0].Rank.Compare(next.Rank) < 0) {
+	if singles := l.singles.Items; len(singles) > 0 && !singles[0].pauses(l, now) &&
+		(next == nil || singles[0].Rank.Compare(next.Rank) < 0) {
 		next = singles[0]
 	}
 	if next != nil {

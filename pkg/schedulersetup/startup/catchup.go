@@ -63,7 +63,8 @@ type API struct {
 // scheduler's own cache and the handlers of plugins, have all that was stored when Wait was
 // called, and false when ctx is done. The informers of the factory and their
 // handlers have synced. Wait logs now and then what it waits for.
-func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory, scheduler schedcache.Cache, watches ...Watch) bool {
+func Wait(ctx context.Context, api API, factory informers.SharedInformerFactory, scheduler schedcache.Cache,
+	watches ...Watch) bool {
 	logger, begin := klog.FromContext(ctx), time.Now()
 	w := &waiting{lacks: map[string]string{}}
 	ctx, cancel := context.WithCancel(ctx)
@@ -107,11 +108,17 @@ type follower struct {
 
 func followers(factory informers.SharedInformerFactory, scheduler schedcache.Cache, watches []Watch) []follower {
 	all := []follower{
-		{"pods in the scheduler's cache", func() map[string]string { return podsOf(scheduler) }, func() map[string]string { return podsIn(factory) }},
-		{"nodes in the scheduler's cache", func() map[string]string { return nodesOf(scheduler) }, func() map[string]string { return nodesIn(factory) }},
+		{"pods in the scheduler's cache", func() map[string]string { return podsOf(scheduler) }, func() map[string]string {
+			return podsIn(factory)
+		}},
+		{"nodes in the scheduler's cache", func() map[string]string { return nodesOf(scheduler) }, func() map[string]string {
+			return nodesIn(factory)
+		}},
 	}
 	for _, watch := range watches {
-		all = append(all, follower{watch.Name(), watch.Handled, func() map[string]string { return revisionsIn(watch.Store(), uidOf, nil) }})
+		all = append(all, follower{watch.Name(), watch.Handled, func() map[string]string {
+			return revisionsIn(watch.Store(), uidOf, nil)
+		}})
 	}
 	return all
 }
@@ -213,7 +220,8 @@ func (w *waiting) end(name string) {
 
 // persist calls do until it succeeds, or ctx is done, or mayEnd says that it may end after failing for so long. If
 // mayEnd is nil, it does not end by that.
-func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing time.Duration) bool, do func(context.Context) error) {
+func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing time.Duration) bool,
+	do func(context.Context) error) {
 	w.note(name, "being read")
 	var failing time.Time
 	for ctx.Err() == nil {
@@ -228,7 +236,8 @@ func (w *waiting) persist(ctx context.Context, name string, mayEnd func(failing 
 		case failing.IsZero():
 			failing = time.Now()
 		case mayEnd != nil && mayEnd(time.Since(failing)):
-			klog.FromContext(ctx).Error(err, "Failed to read a kind of object that plugins watch; going on without", "kind", name)
+			klog.FromContext(ctx).Error(err, "Failed to read a kind of object that plugins watch; going on without",
+				"kind", name)
 			w.end(name)
 			return
 		}
@@ -256,6 +265,7 @@ func (w *waiting) say(ctx context.Context) {
 			lacks = append(lacks, name+": "+lack)
 		}
 		w.mu.Unlock()
-		klog.FromContext(ctx).Info("Scheduling waits until the caches have what is stored", "lacking", strings.Join(lacks, "; "))
+		klog.FromContext(ctx).Info("Scheduling waits until the caches have what is stored", "lacking",
+			strings.Join(lacks, "; "))
 	}
 }

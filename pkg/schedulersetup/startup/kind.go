@@ -61,7 +61,8 @@ func kinds(logger klog.Logger, factory informers.SharedInformerFactory, client m
 			logger.Info("Not waiting for the cache of a kind", "type", watched.String(), "why", err.Error())
 			continue
 		}
-		k := &kind{name: resource.GroupResource().String(), resource: resource, store: informer.GetStore(), objects: client.Resource(resource)}
+		k := &kind{name: resource.GroupResource().String(), resource: resource, store: informer.GetStore(),
+			objects: client.Resource(resource)}
 		if resource == v1.SchemeGroupVersion.WithResource("pods") {
 			k.selector = reservepods.Selector
 		}
@@ -78,9 +79,10 @@ func ownKinds(watches []Watch, api API) []*kind {
 	for _, watch := range watches {
 		if resource, selector, own := watch.Own(); own {
 			all = append(all, &kind{
-				name: watch.Name(), resource: resource, selector: selector, store: watch.Store(), objects: api.Metadata.Resource(resource),
-				mayEnd: func(failing time.Duration) bool { return failing > patience && !watch.Synced() },
-				served: func(ctx context.Context) (bool, error) { return crds.Served(ctx, api.Discovery, resource) },
+				name: watch.Name(), resource: resource, selector: selector, store: watch.Store(),
+				objects: api.Metadata.Resource(resource),
+				mayEnd:  func(failing time.Duration) bool { return failing > patience && !watch.Synced() },
+				served:  func(ctx context.Context) (bool, error) { return crds.Served(ctx, api.Discovery, resource) },
 			})
 		}
 	}
@@ -88,7 +90,8 @@ func ownKinds(watches []Watch, api API) []*kind {
 }
 
 // watchOf finds the resource of a type, and its watch.
-func watchOf(watched reflect.Type, factory informers.SharedInformerFactory) (schema.GroupVersionResource, cache.SharedIndexInformer, error) {
+func watchOf(watched reflect.Type,
+	factory informers.SharedInformerFactory) (schema.GroupVersionResource, cache.SharedIndexInformer, error) {
 	object, ok := reflect.New(watched.Elem()).Interface().(runtime.Object)
 	if !ok {
 		return schema.GroupVersionResource{}, nil, fmt.Errorf("finding the kind of %s: it is no object", watched)

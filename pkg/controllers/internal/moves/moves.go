@@ -64,7 +64,8 @@ func Finish(ctx context.Context, c client.Client, live client.Reader, object cli
 		return 0, nil
 	}
 	var list v1alpha1.ReservationList
-	if err := live.List(ctx, &list, client.HasLabels{label}); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) { // neither is served: none is left
+	if err := live.List(ctx, &list, client.HasLabels{label}); err != nil && !meta.IsNoMatchError(err) &&
+		!apierrors.IsNotFound(err) { // neither is served: none is left
 		return 0, fmt.Errorf("listing Reservations: %w", err)
 	}
 	for i := range list.Items {
@@ -94,7 +95,8 @@ func Finish(ctx context.Context, c client.Client, live client.Reader, object cli
 // Unimportant reports whether an error of writing the status of an object does not matter: the object is being deleted,
 // and the API server refuses the status, and will again.
 func Unimportant(object client.Object, err error) bool {
-	return object.GetDeletionTimestamp() != nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err))
+	return object.GetDeletionTimestamp() != nil && (apierrors.IsInvalid(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsBadRequest(err))
 }
 
 // Reader reads objects by names that users have written: a name that no object can have is the name of none. Without
@@ -103,7 +105,8 @@ type Reader struct{ client.Reader }
 
 // Get implements client.Reader.
 func (r Reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
-	if key.Name == "" || len(content.IsPathSegmentName(key.Name)) > 0 || len(content.IsPathSegmentName(key.Namespace)) > 0 {
+	if key.Name == "" || len(content.IsPathSegmentName(key.Name)) > 0 ||
+		len(content.IsPathSegmentName(key.Namespace)) > 0 {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	return r.Reader.Get(ctx, key, object, opts...)

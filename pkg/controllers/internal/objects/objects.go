@@ -53,7 +53,8 @@ const longest = 10 * time.Minute
 
 // Collect deletes an object that ended so long ago, and returns when to look again if it did not; 0 for never. What is
 // to be kept for no time is kept for ever. It fails with a conflict if the object has changed since it was read.
-func Collect(ctx context.Context, c client.Client, object client.Object, ended *metav1.Time, keep time.Duration, now time.Time) (time.Duration, error) {
+func Collect(ctx context.Context, c client.Client, object client.Object, ended *metav1.Time, keep time.Duration,
+	now time.Time) (time.Duration, error) {
 	if keep == 0 || ended == nil || object.GetDeletionTimestamp() != nil {
 		return 0, nil
 	}

@@ -26,7 +26,8 @@ const community, native = "scheduling.x-k8s.io", "scheduling.k8s.io"
 
 // Of returns the PodGroups of a gang, that of the community first. It returns none where there is none, or its API is
 // not served.
-func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key client.ObjectKey) (groups []*unstructured.Unstructured, err error) {
+func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper,
+	key client.ObjectKey) (groups []*unstructured.Unstructured, err error) {
 	for _, api := range []string{community, native} {
 		mapping, err := mapper.RESTMapping(schema.GroupKind{Group: api, Kind: kind})
 		switch {
@@ -48,7 +49,8 @@ func Of(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key cli
 }
 
 // Read reads what the PodGroups of a gang say.
-func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper, key gangspec.Key) (said gangspec.PodGroups, err error) {
+func Read(ctx context.Context, live client.Reader, mapper meta.RESTMapper,
+	key gangspec.Key) (said gangspec.PodGroups, err error) {
 	groups, err := Of(ctx, live, mapper, client.ObjectKey(key))
 	for _, group := range groups {
 		switch group.GroupVersionKind().Group {

@@ -21,7 +21,8 @@ import (
 )
 
 // WhenServed adds to a manager what starts when the API server serves a kind, and all others that are given.
-func WhenServed(mgr manager.Manager, kind schema.GroupVersionKind, start func(context.Context) error, others ...schema.GroupVersionKind) error {
+func WhenServed(mgr manager.Manager, kind schema.GroupVersionKind, start func(context.Context) error,
+	others ...schema.GroupVersionKind) error {
 	wait := manager.RunnableFunc(func(ctx context.Context) error {
 		for _, one := range append([]schema.GroupVersionKind{kind}, others...) {
 			if !crds.Await(ctx, mgr.GetRESTMapper(), one) {

@@ -14,7 +14,9 @@ func (s *planStep) moving(c progress) {
 	switch {
 	case evicts && s.seen.Doubt != "":
 		s.out.Resume, s.out.Suspend, s.out.Hold = nil, idle, true
-		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%d of %d moves are done, and no more begin as long as this is so: %s", c.cleared, len(s.p.Status.Moves), s.seen.Doubt))
+		s.set(v1alpha1.DefragmentationReasonMoving,
+			fmt.Sprintf("%d of %d moves are done, and no more begin as long as this is so: %s", c.cleared, len(s.p.Status.Moves),
+				s.seen.Doubt))
 		return
 	case evicts && !s.seen.Checked:
 		s.out.Resume, s.out.Check = nil, true

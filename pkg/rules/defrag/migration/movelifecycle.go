@@ -168,26 +168,36 @@ func (s *step) pending() {
 	case !s.podRuns() && s.deletedElsewhere():
 		status.Phase = v1alpha1.MigrationRunning
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.MigrationEvicted) // so that its transition time is now
-		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s went before it was evicted; its successor is awaited", spec.PodName))
+		s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonPodGone,
+			fmt.Sprintf("pod %s went before it was evicted; its successor is awaited", spec.PodName))
 	case !s.podRuns():
-		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s with UID %s is no longer running", spec.PodName, spec.PodUID))
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s with UID %s is no longer running", spec.PodName,
+			spec.PodUID))
 	case pod.Node != spec.SourceNode:
-		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is on node %q, not on %s", spec.PodName, pod.Node, spec.SourceNode))
+		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is on node %q, not on %s", spec.PodName, pod.Node,
+			spec.SourceNode))
 	case !pod.Controlled && !spec.AllowBarePod:
-		s.fail(v1alpha1.MigrationReasonNoController, fmt.Sprintf("pod %s has no controller, which would make it again: set spec.allowBarePod if something else does", spec.PodName))
+		s.fail(v1alpha1.MigrationReasonNoController,
+			fmt.Sprintf("pod %s has no controller, which would make it again: set spec.allowBarePod if something else does",
+				spec.PodName))
 	case r == nil && s.wasReserved():
 		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was deleted", status.Reservation))
 	case r == nil:
 		s.reserving("it is being made")
 		s.out.Action = Reserve
 	case !r.Ours:
-		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was not made for this PodMigration: name another one in spec.reservation", status.Reservation))
+		s.fail(v1alpha1.MigrationReasonReservationLost,
+			fmt.Sprintf("Reservation %s was not made for this PodMigration: name another one in spec.reservation",
+				status.Reservation))
 	case len(r.Users) > 0:
-		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction", r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction",
+			r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
 	case r.Phase == v1alpha1.ReservationAvailable && r.Node == spec.TargetNode:
 		s.ready(r)
-	case r.Phase == v1alpha1.ReservationAvailable, r.Phase == v1alpha1.ReservationSucceeded, r.Phase == v1alpha1.ReservationFailed:
-		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s is %s on node %q: %s", status.Reservation, r.Phase, r.Node, cmp.Or(r.Why, "it has ended")))
+	case r.Phase == v1alpha1.ReservationAvailable, r.Phase == v1alpha1.ReservationSucceeded,
+		r.Phase == v1alpha1.ReservationFailed:
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s is %s on node %q: %s", status.Reservation,
+			r.Phase, r.Node, cmp.Or(r.Why, "it has ended")))
 	default:
 		s.reserving(r.Why)
 	}
@@ -198,7 +208,8 @@ func (s *step) pending() {
 func (s *step) deletedElsewhere() bool {
 	pod, r := s.seen.Pod, s.ownReservation()
 	ended := pod != nil && pod.UID == s.m.Spec.PodUID && pod.Ended
-	held := r != nil && (r.Phase == v1alpha1.ReservationAvailable || r.Phase == v1alpha1.ReservationSucceeded) && r.Node == s.m.Spec.TargetNode
+	held := r != nil && (r.Phase == v1alpha1.ReservationAvailable || r.Phase == v1alpha1.ReservationSucceeded) &&
+		r.Node == s.m.Spec.TargetNode
 	return s.wasReserved() && !ended && s.m.Status.Successors != nil && held
 }
 
@@ -213,19 +224,23 @@ func (s *step) reserving(why string) {
 	why = cmp.Or(why, "no scheduler has tried it yet")
 	if end, runs := s.deadline(s.out.Status.StartTime); runs {
 		if !s.now.Before(end) {
-			s.fail(v1alpha1.MigrationReasonNoRoom, fmt.Sprintf("Reservation %s found no room on node %s within %s: %s", name, spec.TargetNode, s.timeout(), why))
+			s.fail(v1alpha1.MigrationReasonNoRoom, fmt.Sprintf("Reservation %s found no room on node %s within %s: %s", name,
+				spec.TargetNode, s.timeout(), why))
 			return
 		}
 		s.out.Again = end
 	}
-	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReserving, fmt.Sprintf("Reservation %s has no place yet: %s", name, why))
-	s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting, "the target is not reserved yet")
+	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReserving,
+		fmt.Sprintf("Reservation %s has no place yet: %s", name, why))
+	s.set(v1alpha1.MigrationEvicted, metav1.ConditionFalse, v1alpha1.MigrationReasonWaiting,
+		"the target is not reserved yet")
 }
 
 // ready computes the step once the target is reserved.
 func (s *step) ready(r *Reservation) {
 	name := s.out.Status.Reservation
-	s.set(v1alpha1.MigrationReserved, metav1.ConditionTrue, v1alpha1.MigrationReasonReserved, fmt.Sprintf("Reservation %s holds the target on node %s", name, r.Node))
+	s.set(v1alpha1.MigrationReserved, metav1.ConditionTrue, v1alpha1.MigrationReasonReserved,
+		fmt.Sprintf("Reservation %s holds the target on node %s", name, r.Node))
 	was := meta.FindStatusCondition(s.m.Status.Conditions, v1alpha1.MigrationEvicted)
 	switch {
 	case s.m.Spec.Suspend:
@@ -257,7 +272,8 @@ func (s *step) running() {
 	status, spec := &s.out.Status, &s.m.Spec
 	r := s.ownReservation()
 	if r != nil && s.podRuns() && len(r.Users) > 0 {
-		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction", r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("pod %s/%s used Reservation %s before the eviction",
+			r.Users[0].Namespace, r.Users[0].Name, status.Reservation))
 		return
 	}
 	if s.successorArrived(r) {
@@ -266,7 +282,8 @@ func (s *step) running() {
 	lost := r == nil || r.Phase != v1alpha1.ReservationAvailable || r.Node != spec.TargetNode
 	switch {
 	case s.podRuns() && lost:
-		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was lost before the pod was evicted", status.Reservation))
+		s.fail(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s was lost before the pod was evicted",
+			status.Reservation))
 	case s.podRuns() && spec.Suspend:
 		s.pending() // not evicted yet: a budget may not have allowed it
 	case s.podRuns():
@@ -274,7 +291,9 @@ func (s *step) running() {
 		s.evicting()
 	case lost:
 		s.evicted()
-		s.failWithoutSuccessor(v1alpha1.MigrationReasonReservationLost, fmt.Sprintf("Reservation %s ended before the successor came: the scheduler places it like any pod", status.Reservation))
+		s.failWithoutSuccessor(v1alpha1.MigrationReasonReservationLost,
+			fmt.Sprintf("Reservation %s ended before the successor came: the scheduler places it like any pod",
+				status.Reservation))
 	case s.terminating():
 		if s.awaitTermination() {
 			s.openToSuccessor()
@@ -284,7 +303,9 @@ func (s *step) running() {
 		s.successorElsewhere()
 	case s.seen.Barren:
 		s.evicted()
-		s.fail(v1alpha1.MigrationReasonPodGone, fmt.Sprintf("pod %s is gone, and its controller too, or it is to have no pods: nothing makes a successor", spec.PodName))
+		s.fail(v1alpha1.MigrationReasonPodGone,
+			fmt.Sprintf("pod %s is gone, and its controller too, or it is to have no pods: nothing makes a successor",
+				spec.PodName))
 	default:
 		s.evicted()
 		s.awaitSuccessor()
@@ -367,7 +388,8 @@ func (s *step) awaitTermination() bool {
 	if s.out.Again = since.Add(s.timeout() + s.seen.Pod.Grace); s.now.Before(s.out.Again) {
 		return true
 	}
-	s.fail(v1alpha1.MigrationReasonPodStays, fmt.Sprintf("pod %s is being deleted, and does not end: its node has not got its room back", s.m.Spec.PodName))
+	s.fail(v1alpha1.MigrationReasonPodStays,
+		fmt.Sprintf("pod %s is being deleted, and does not end: its node has not got its room back", s.m.Spec.PodName))
 	return false
 }
 
@@ -386,7 +408,8 @@ func (s *step) awaitSuccessor() {
 	}
 	end := status.GoneTime.Add(wait)
 	if s.out.Again = end; !s.now.Before(end) {
-		s.failWithoutSuccessor(v1alpha1.MigrationReasonNoSuccessor, fmt.Sprintf("no successor of pod %s came to node %s within %s", s.m.Spec.PodName, s.m.Spec.TargetNode, wait))
+		s.failWithoutSuccessor(v1alpha1.MigrationReasonNoSuccessor,
+			fmt.Sprintf("no successor of pod %s came to node %s within %s", s.m.Spec.PodName, s.m.Spec.TargetNode, wait))
 		return
 	}
 	s.openToSuccessor()
@@ -447,14 +470,16 @@ func (s *step) fail(reason, message string) {
 func (s *step) end(complete metav1.ConditionStatus, reason, message string) {
 	s.out.Action, s.out.Again = Nothing, time.Time{}
 	s.out.Status.EndTime = seconds(s.now)
-	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReleased, "nothing is reserved any more")
+	s.set(v1alpha1.MigrationReserved, metav1.ConditionFalse, v1alpha1.MigrationReasonReleased,
+		"nothing is reserved any more")
 	s.set(v1alpha1.MigrationComplete, complete, reason, message)
 }
 
 // set sets a condition.
 func (s *step) set(kind string, is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: kind, Status: is, Reason: reason, Message: Clip(message), ObservedGeneration: s.m.Generation, LastTransitionTime: *seconds(s.now),
+		Type: kind, Status: is, Reason: reason, Message: Clip(message), ObservedGeneration: s.m.Generation,
+		LastTransitionTime: *seconds(s.now),
 	})
 }
 

@@ -160,7 +160,8 @@ func Unmade(p *v1alpha1.DefragmentationPlan, move int, why string, now time.Time
 	failed := &s.out.Status.Moves[move]
 	failed.Phase = v1alpha1.MigrationFailed
 	if s.stopped() == nil {
-		s.set(v1alpha1.DefragmentationReasonMoveFailed, fmt.Sprintf("%s/%s: its PodMigration cannot be made: %s", failed.Namespace, failed.PodName, why))
+		s.set(v1alpha1.DefragmentationReasonMoveFailed, fmt.Sprintf("%s/%s: its PodMigration cannot be made: %s",
+			failed.Namespace, failed.PodName, why))
 	}
 	return s.out.Status
 }
@@ -185,7 +186,8 @@ func (s *planStep) planned() {
 	case s.seen.Futile != "":
 		s.endStale()
 	case s.p.Spec.Mode != v1alpha1.DefragmentationExecute && !s.p.Spec.Approved:
-		s.set(v1alpha1.DefragmentationReasonAwaitingApproval, "set spec.approved to true to have it carried out just as it is shown")
+		s.set(v1alpha1.DefragmentationReasonAwaitingApproval,
+			"set spec.approved to true to have it carried out just as it is shown")
 		s.out.Again = s.now.Add(checkAgain)
 	default:
 		s.out.Status.Phase, s.out.Status.StartTime = v1alpha1.DefragmentationRunning, seconds(s.now)
@@ -240,10 +242,13 @@ func (s *planStep) running() {
 		s.stop(c, c.failed)
 	case s.seen.Goal == Gone && c.begun && c.underway > 0: // it may be created again
 		s.out.Hold, s.out.Suspend = true, s.waitingToEvict()
-		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited, and no more begin unless it is made anew", s.goalText(), c.underway))
+		s.set(v1alpha1.DefragmentationReasonMoving,
+			fmt.Sprintf("%s; %d moves under way are awaited, and no more begin unless it is made anew", s.goalText(),
+				c.underway))
 	case s.seen.Goal == Runs && c.underway > 0 && c.cleared+c.underway == moves && len(s.cancellable()) == 0: // there is nothing to stop
 		s.out.Hold = true
-		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited", s.goalText(), c.underway))
+		s.set(v1alpha1.DefragmentationReasonMoving, fmt.Sprintf("%s; %d moves under way are awaited", s.goalText(),
+			c.underway))
 	case !s.waits(c.begun):
 		s.stop(c, nil)
 	case !c.begun && (len(s.unreserved()) > 0 || len(s.seen.Holds) < s.seen.Wants):
@@ -268,7 +273,8 @@ func (s *planStep) waits(begun bool) bool {
 
 // endStale ends a plan that no longer leads to its goal.
 func (s *planStep) endStale() {
-	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated, "the cluster is not as it was when the plan was made, and no pod was evicted: "+s.seen.Futile)
+	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonOutdated,
+		"the cluster is not as it was when the plan was made, and no pod was evicted: "+s.seen.Futile)
 }
 
 // progress is how far the moves of a plan have come.
@@ -354,7 +360,8 @@ func (s *planStep) reserving() {
 		return
 	}
 	s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonMoveFailed,
-		fmt.Sprintf("not all targets could be reserved within %s, and no pod was evicted: %s", reserveWithin, strings.Join(s.unreserved(), ", ")))
+		fmt.Sprintf("not all targets could be reserved within %s, and no pod was evicted: %s", reserveWithin,
+			strings.Join(s.unreserved(), ", ")))
 }
 
 // stop lets no more moves begin, and ends the plan once none is under way. Its condition says why from then on.
@@ -379,7 +386,8 @@ func (s *planStep) stop(c progress, failed []string) {
 // stopped returns why a running plan begins no more moves; nil if it does.
 func (s *planStep) stopped() *metav1.Condition {
 	c := meta.FindStatusCondition(s.p.Status.Conditions, v1alpha1.DefragmentationComplete)
-	if c != nil && slices.Contains([]string{v1alpha1.DefragmentationReasonMoveFailed, v1alpha1.DefragmentationReasonOutdated, v1alpha1.DefragmentationReasonCancelled}, c.Reason) {
+	if c != nil && slices.Contains([]string{v1alpha1.DefragmentationReasonMoveFailed,
+		v1alpha1.DefragmentationReasonOutdated, v1alpha1.DefragmentationReasonCancelled}, c.Reason) {
 		return c
 	}
 	return nil
@@ -390,7 +398,8 @@ func (s *planStep) allMoved(gone int) {
 	status := &s.out.Status
 	moved := "all pods are moved"
 	if gone > 0 {
-		moved = fmt.Sprintf("%d of %d pods are moved, and %d had gone by themselves", status.MovedCount, len(status.Moves), gone)
+		moved = fmt.Sprintf("%d of %d pods are moved, and %d had gone by themselves", status.MovedCount,
+			len(status.Moves), gone)
 	}
 	switch {
 	case s.p.Spec.Goal.Shape != nil && s.seen.Fits == nil:
@@ -429,16 +438,19 @@ func (s *planStep) allMoved(gone int) {
 	case s.seen.Goal == Runs || used == s.seen.Wants:
 		s.end(v1alpha1.DefragmentationSucceeded, v1alpha1.DefragmentationReasonUsed, s.out.Status.Goal+" has got nodes")
 	case s.p.DeletionTimestamp != nil:
-		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonCancelled, moved+"; it is being deleted, and what was freed is not held any more")
+		s.end(v1alpha1.DefragmentationFailed, v1alpha1.DefragmentationReasonCancelled,
+			moved+"; it is being deleted, and what was freed is not held any more")
 	case s.now.Before(end):
 		s.out.Hold, s.out.Again = true, end
-		text := fmt.Sprintf("%s; what was freed is held for %s until %s", moved, s.out.Status.Goal, end.UTC().Format(time.RFC3339))
+		text := fmt.Sprintf("%s; what was freed is held for %s until %s", moved, s.out.Status.Goal,
+			end.UTC().Format(time.RFC3339))
 		if why != "" {
 			text += ": " + why
 		}
 		s.set(v1alpha1.DefragmentationReasonHeld, text)
 	default:
-		s.end(v1alpha1.DefragmentationSucceeded, v1alpha1.DefragmentationReasonUnused, fmt.Sprintf("what was freed was held for %s, and %s did not use it", hold, s.out.Status.Goal))
+		s.end(v1alpha1.DefragmentationSucceeded, v1alpha1.DefragmentationReasonUnused,
+			fmt.Sprintf("what was freed was held for %s, and %s did not use it", hold, s.out.Status.Goal))
 	}
 }
 
@@ -458,6 +470,7 @@ func (s *planStep) set(reason, message string) { s.complete(metav1.ConditionFals
 
 func (s *planStep) complete(is metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&s.out.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationComplete, Status: is, Reason: reason, Message: Clip(message), ObservedGeneration: s.p.Generation, LastTransitionTime: *seconds(s.now),
+		Type: v1alpha1.DefragmentationComplete, Status: is, Reason: reason, Message: Clip(message),
+		ObservedGeneration: s.p.Generation, LastTransitionTime: *seconds(s.now),
 	})
 }

@@ -39,12 +39,14 @@ func ReservationFor(m *v1alpha1.PodMigration, pod *v1.Pod, queue string) *v1alph
 
 // OwnerByUID returns an owner that matches only this pod, not another one of its name.
 func OwnerByUID(pod *v1.Pod) v1alpha1.ReservationOwner {
-	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}}
+	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: pod.Namespace, Name: pod.Name,
+		UID: pod.UID}}
 }
 
 // ranks are the labels that tell a pod from others of its controller. Its successor has the same.
 var ranks = []string{
-	appsv1.PodIndexLabel, batchv1.JobCompletionIndexAnnotation, appsv1.StatefulSetPodNameLabel, v1alpha1.TrainingReplicaIndexLabel,
+	appsv1.PodIndexLabel, batchv1.JobCompletionIndexAnnotation, appsv1.StatefulSetPodNameLabel,
+	v1alpha1.TrainingReplicaIndexLabel,
 	v1alpha1.TrainingReplicaTypeLabel,
 }
 
@@ -102,7 +104,8 @@ func OwnerFor(m *v1alpha1.PodMigration, next *v1.Pod) v1alpha1.ReservationOwner 
 		}
 		return owner
 	}
-	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace, Name: m.Spec.PodName}}
+	return v1alpha1.ReservationOwner{Object: &v1alpha1.ReservationOwnerObject{Namespace: m.Namespace,
+		Name: m.Spec.PodName}}
 }
 
 // SuccessorOf returns the pod that has come in place of one that has gone, and has got a node: the one on the target,
@@ -141,7 +144,9 @@ func mayUse(pod *v1.Pod, m *v1alpha1.PodMigration) bool {
 
 // IsOpen reports whether pods other than the one to move may use a Reservation.
 func IsOpen(r *v1alpha1.Reservation, m *v1alpha1.PodMigration) bool {
-	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool { return o.Object == nil || o.Object.UID != m.Spec.PodUID })
+	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool {
+		return o.Object == nil || o.Object.UID != m.Spec.PodUID
+	})
 }
 
 // IsObserved reports whether the scheduler knows a Reservation as it is now, with its owners.
@@ -153,7 +158,8 @@ func IsObserved(r *v1alpha1.Reservation) bool {
 // WhyNot returns why a Reservation is not placed, or why it has ended.
 func WhyNot(r *v1alpha1.Reservation) string {
 	for _, kind := range []string{v1alpha1.ReservationScheduled, v1alpha1.ReservationReady} {
-		if c := meta.FindStatusCondition(r.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
+		if c := meta.FindStatusCondition(r.Status.Conditions, kind); c != nil && c.Status == metav1.ConditionFalse &&
+			c.Message != "" {
 			return c.Message
 		}
 	}
@@ -164,13 +170,15 @@ func WhyNot(r *v1alpha1.Reservation) string {
 func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 	from := &pod.Spec
 	t := v1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Labels: maps.Clone(pod.Labels),
+			Annotations: maps.Clone(pod.Annotations)},
 		Spec: v1.PodSpec{
 			NodeSelector: from.NodeSelector, Affinity: from.Affinity.DeepCopy(), Tolerations: slices.Clone(from.Tolerations),
 			TopologySpreadConstraints: slices.Clone(from.TopologySpreadConstraints), PriorityClassName: from.PriorityClassName,
 			SchedulerName: from.SchedulerName, Overhead: from.Overhead, RuntimeClassName: from.RuntimeClassName,
 			HostNetwork: from.HostNetwork, OS: from.OS, PreemptionPolicy: new(v1.PreemptNever),
-			InitContainers: resource.AskingContainers(from.InitContainers), Containers: resource.AskingContainers(from.Containers), Resources: from.Resources.DeepCopy(),
+			InitContainers: resource.AskingContainers(from.InitContainers),
+			Containers:     resource.AskingContainers(from.Containers), Resources: from.Resources.DeepCopy(),
 		},
 	}
 	for _, ignored := range keys.FindIgnored(keys.Pod, nil, t.Labels) {
@@ -178,7 +186,8 @@ func TemplateOf(pod *v1.Pod) v1.PodTemplateSpec {
 	}
 	// The template is no member of the pod's gang, and has a node of its own.
 	maps.DeleteFunc(t.Annotations, func(key, _ string) bool {
-		return strings.HasPrefix(key, keys.Prefix) || strings.HasPrefix(key, keys.KoordinatorPrefix) || strings.HasPrefix(key, "kubectl.kubernetes.io/")
+		return strings.HasPrefix(key, keys.Prefix) || strings.HasPrefix(key, keys.KoordinatorPrefix) ||
+			strings.HasPrefix(key, "kubectl.kubernetes.io/")
 	})
 	return t
 }

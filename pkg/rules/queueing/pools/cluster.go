@@ -63,15 +63,18 @@ type foreign struct {
 // New returns a cluster without nodes. The pools have to be valid.
 func New(pools []config.Pool) (*Cluster, error) {
 	c := &Cluster{
-		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{}, used: map[string]resource.Vector{},
-		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{}, byNode: map[string]map[*Class]bool{}, total: resource.Vector{},
+		nodes: map[string]*node{}, foreign: map[types.UID]foreign{}, taken: map[string]resource.Vector{},
+		used:   map[string]resource.Vector{},
+		taints: map[string]*taints{}, tolerations: map[string]*tolerations{}, classes: map[string]*Class{},
+		byNode: map[string]map[*Class]bool{}, total: resource.Vector{},
 	}
 	for _, p := range pools {
 		selector, err := metav1.LabelSelectorAsSelector(p.NodeSelector)
 		if err != nil {
 			return nil, fmt.Errorf("reading the node selector of pool %q: %w", p.Name, err)
 		}
-		c.pools = append(c.pools, pool{name: p.Name, selector: selector, tolerations: p.Tolerations, nodes: map[string]*node{}})
+		c.pools = append(c.pools, pool{name: p.Name, selector: selector, tolerations: p.Tolerations,
+			nodes: map[string]*node{}})
 	}
 	c.pools = append(c.pools, pool{name: v1alpha1.DefaultPool, selector: labels.Everything(), nodes: map[string]*node{}})
 	return c, nil
@@ -96,7 +99,8 @@ func (c *Cluster) Pool(name string) (string, bool) {
 // Charge returns how an amount that pods of a class ask for is counted: in the pool of the node that they have, or that
 // is kept for them; else in the first pool that they may use, or instead in one of the others. Where a pod names its
 // node it counts for no more than [Cluster.On] says, because that may be any node.
-func (c *Cluster) Charge(amount resource.Vector, class *Class, node string, named bool) (charged resource.Vector, instead []resource.Vector) {
+func (c *Cluster) Charge(amount resource.Vector, class *Class, node string,
+	named bool) (charged resource.Vector, instead []resource.Vector) {
 	switch pool, known := c.Pool(node); {
 	case named:
 		return c.On(node, amount).In(pool), nil
@@ -189,7 +193,9 @@ func (c *Cluster) SetNode(object *v1.Node) (recount bool, changed []*Class) {
 // sameKind reports whether a node takes the same pods as before.
 func sameKind(a, b *v1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
-		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(a, b v1.Taint) bool { return a.MatchTaint(&b) && a.Value == b.Value })
+		slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(a, b v1.Taint) bool {
+			return a.MatchTaint(&b) && a.Value == b.Value
+		})
 }
 
 // DropNode records that a node is gone. It returns the classes of pods that may use other pools

@@ -16,7 +16,8 @@ func Queue(q *v1alpha1.Queue) queueing.Queue {
 	one := queueing.Queue{
 		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority,
 		Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable, Fault: Fault(q),
-		Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee), Capability: resource.FromList(q.Spec.Capability),
+		Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee),
+		Capability: resource.FromList(q.Spec.Capability),
 	}
 	if q.Spec.MinRuntime != nil {
 		one.MinRuntime = &q.Spec.MinRuntime.Duration
@@ -35,10 +36,12 @@ func Fault(q *v1alpha1.Queue) string {
 		field string
 		list  v1.ResourceList
 	}
-	all := []amounts{{"spec.deserved", q.Spec.Deserved}, {"spec.guarantee", q.Spec.Guarantee}, {"spec.capability", q.Spec.Capability}}
+	all := []amounts{{"spec.deserved", q.Spec.Deserved}, {"spec.guarantee", q.Spec.Guarantee},
+		{"spec.capability", q.Spec.Capability}}
 	for _, p := range q.Spec.Pools {
 		field := fmt.Sprintf("spec.pools[%s].", p.Name)
-		all = append(all, amounts{field + "deserved", p.Deserved}, amounts{field + "guarantee", p.Guarantee}, amounts{field + "capability", p.Capability})
+		all = append(all, amounts{field + "deserved", p.Deserved}, amounts{field + "guarantee", p.Guarantee},
+			amounts{field + "capability", p.Capability})
 	}
 	for _, one := range all {
 		if fault := resource.Check(one.field, one.list, resource.MaxOfAll); fault != nil {

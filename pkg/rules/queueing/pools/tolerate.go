@@ -98,7 +98,9 @@ func (c *Cluster) useTolerations(list []v1.Toleration) *tolerations {
 	kept, key := lasting(list)
 	t := c.tolerations[key]
 	if t == nil {
-		t = &tolerations{list: kept, byKey: slices.DeleteFunc(slices.Clone(kept), func(t v1.Toleration) bool { return t.Key == "" })}
+		t = &tolerations{list: kept, byKey: slices.DeleteFunc(slices.Clone(kept), func(t v1.Toleration) bool {
+			return t.Key == ""
+		})}
 		c.tolerations[key] = t
 		c.countUsers(t, 1)
 	}

@@ -231,7 +231,8 @@ type grant struct {
 
 // Budget returns what queues may lose, with what runs now.
 func (r *Reclaim) Budget(now map[string]Balance, parts bool) *Budget {
-	b := &Budget{Reclaim: r, parts: parts, left: make(map[string]Vector, len(now)), outside: map[string]Vector{}, short: Vector{}}
+	b := &Budget{Reclaim: r, parts: parts, left: make(map[string]Vector, len(now)), outside: map[string]Vector{},
+		short: Vector{}}
 	for name, s := range now {
 		left := Vector{}
 		left.Add(s.Running, 1)
@@ -316,7 +317,8 @@ func (b *Budget) affords(
 		}
 		_, stated := b.standings[queue].Stated[name]
 		missing := max(amount[name]-b.left[queue][name], 0)
-		beyond := missing == 0 || (b.parts || overshoots) && b.left[queue][name] > 0 && (stated || b.short[name]+missing < needed)
+		beyond := missing == 0 || (b.parts || overshoots) && b.left[queue][name] > 0 &&
+			(stated || b.short[name]+missing < needed)
 		if beyond && !stated {
 			short[name] = max(short[name], missing)
 		}

@@ -66,7 +66,8 @@ func fillTo(capacity int64, claims []Claim) []int64 {
 		}
 	}
 	slices.SortFunc(edges, func(a, b edge) int {
-		return cmp.Or(compareRatios(a.amount, claims[a.claim].Weight, b.amount, claims[b.claim].Weight), cmp.Compare(a.ends, b.ends), cmp.Compare(a.claim, b.claim))
+		return cmp.Or(compareRatios(a.amount, claims[a.claim].Weight, b.amount, claims[b.claim].Weight),
+			cmp.Compare(a.ends, b.ends), cmp.Compare(a.claim, b.claim))
 	})
 	rising := map[int]bool{}
 	weight := int64(0) // of the claims that rise

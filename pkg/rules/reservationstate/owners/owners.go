@@ -65,7 +65,8 @@ func (o *Owner) matches(pod *v1.Pod) bool {
 // made reports whether the controller is that of a pod.
 func (c *Controller) made(pod *v1.Pod) bool {
 	ref := metav1.GetControllerOfNoCopy(pod)
-	if ref == nil || pod.Namespace != c.Namespace || ref.Kind != c.Kind || ref.Name != c.Name || c.UID != "" && ref.UID != c.UID {
+	if ref == nil || pod.Namespace != c.Namespace || ref.Kind != c.Kind || ref.Name != c.Name || c.UID != "" &&
+		ref.UID != c.UID {
 		return false
 	}
 	gv, err := schema.ParseGroupVersion(ref.APIVersion)
