@@ -1,23 +1,22 @@
 package reservepods
 
 import (
-	"fmt"
+	"cmp"
+	"slices"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiwrites"
 )
 
-// Patch changes a pod by a strategic merge patch or a merge patch: its metadata, or with the
-// subresource status its status. A resourceVersion in it that is not the pod's is a conflict, and a
-// UID that is not the pod's is invalid.
+// Patch changes the metadata of a pod, or with the subresource status its status. A resourceVersion in it that is not
+// the pod's is a conflict, and a UID that is not the pod's is invalid.
 func (s *Store) Patch(namespace, name string, kind types.PatchType, patch []byte, subresources ...string) (*v1.Pod, error) {
 	keep := keepStatus
 	switch {
@@ -27,37 +26,15 @@ func (s *Store) Patch(namespace, name string, kind types.PatchType, patch []byte
 		return nil, apierrors.NewMethodNotSupported(v1.Resource("pods/"+subresources[0]), "patch")
 	}
 	return s.change(namespace, name, func(before *v1.Pod) (*v1.Pod, error) {
-		now, err := patched(before, kind, patch)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("patching pod %s/%s: %s", namespace, name, err))
+		now := &v1.Pod{}
+		if err := apiwrites.Patch(before, kind, patch, now); err != nil {
+			return nil, err
 		}
-		if err := check(before, nil, &now.ResourceVersion); err != nil {
+		if err := apiwrites.Check(resource, before, "", now.ResourceVersion); err != nil {
 			return nil, err
 		}
 		return now, keep(before, now)
 	})
-}
-
-// patched returns what a patch makes of a pod.
-func patched(pod *v1.Pod, kind types.PatchType, patch []byte) (*v1.Pod, error) {
-	before, err := json.Marshal(pod)
-	if err != nil {
-		return nil, err
-	}
-	var after []byte
-	switch kind {
-	case types.StrategicMergePatchType:
-		after, err = strategicpatch.StrategicMergePatch(before, patch, v1.Pod{})
-	case types.MergePatchType:
-		after, err = jsonpatch.MergePatch(before, patch)
-	default:
-		return nil, fmt.Errorf("its type is %q; a reserve pod takes %q and %q", kind, types.StrategicMergePatchType, types.MergePatchType)
-	}
-	if err != nil {
-		return nil, err
-	}
-	now := &v1.Pod{}
-	return now, json.Unmarshal(after, now)
 }
 
 // keepStatus leaves out of an update what only an update of the status may change, and refuses
@@ -83,21 +60,14 @@ func keepSpec(before, now *v1.Pod) error {
 
 // keepIdentity refuses another name and UID, and leaves out of an update what the server keeps.
 func keepIdentity(before, now *v1.Pod) error {
-	if now.UID == "" {
-		now.UID = before.UID
-	}
-	if now.Namespace == "" {
-		now.Namespace = before.Namespace
-	}
+	now.UID, now.Namespace = cmp.Or(now.UID, before.UID), cmp.Or(now.Namespace, before.Namespace)
 	path := field.NewPath("metadata")
-	for _, f := range []struct{ name, before, now string }{
-		{"name", before.Name, now.Name},
-		{"namespace", before.Namespace, now.Namespace},
-		{"uid", string(before.UID), string(now.UID)},
-	} {
-		if f.now != f.before {
-			return invalid(before, field.Invalid(path.Child(f.name), f.now, validation.FieldImmutableErrorMsg))
-		}
+	if errs := slices.Concat(
+		validation.ValidateImmutableField(now.Name, before.Name, path.Child("name")),
+		validation.ValidateImmutableField(now.Namespace, before.Namespace, path.Child("namespace")),
+		validation.ValidateImmutableField(now.UID, before.UID, path.Child("uid")),
+	); len(errs) > 0 {
+		return invalid(before, errs...)
 	}
 	now.TypeMeta, now.ManagedFields = metav1.TypeMeta{}, nil
 	now.Generation, now.CreationTimestamp = before.Generation, before.CreationTimestamp
@@ -105,6 +75,6 @@ func keepIdentity(before, now *v1.Pod) error {
 	return nil
 }
 
-func invalid(pod *v1.Pod, err *field.Error) error {
-	return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), pod.Name, field.ErrorList{err})
+func invalid(pod *v1.Pod, errs ...*field.Error) error {
+	return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), pod.Name, errs)
 }

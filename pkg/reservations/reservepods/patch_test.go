@@ -152,6 +152,25 @@ func TestPatchIsThatOfTheAPIServer(t *testing.T) {
 	}
 }
 
+func TestJSONPatchIsThatOfTheAPIServer(t *testing.T) {
+	for name, patch := range map[string]string{
+		"an annotation is added":             `[{"op":"add","path":"/metadata/annotations/k","value":"v"}]`,
+		"the UID is another":                 `[{"op":"replace","path":"/metadata/uid","value":"other"}]`,
+		"a condition is removed":             `[{"op":"remove","path":"/status/conditions/1"}]`,
+		"a node":                             `[{"op":"add","path":"/spec/nodeName","value":"n1"}]`,
+		"what is not there is removed":       `[{"op":"remove","path":"/metadata/annotations/k"}]`,
+		"it is tested for what it is":        `[{"op":"test","path":"/metadata/annotations/note","value":"kept"},{"op":"remove","path":"/metadata/annotations/note"}]`,
+		"it is tested for what it is not":    `[{"op":"test","path":"/metadata/annotations/note","value":"other"},{"op":"remove","path":"/metadata/annotations/note"}]`,
+		"nothing":                            `[]`,
+		"a document that is no list of them": `{}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			compare(t, types.JSONPatchType, []byte(patch))
+			compare(t, types.JSONPatchType, []byte(patch), "status")
+		})
+	}
+}
+
 // Random patches of what schedulers and plugins patch.
 func TestRandomPatchesAreThoseOfTheAPIServer(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -197,7 +216,7 @@ func TestPatchConflicts(t *testing.T) {
 		"the resourceVersion is null":          {name, `{"metadata":{"resourceVersion":null,"annotations":{"k":"v"}}}`, merging, nil, ""},
 		"the name is another":                  {name, `{"metadata":{"name":"reservation_b_0"}}`, merging, nil, metav1.StatusReasonInvalid},
 		"there is no such pod":                 {PodName("b", 0), `{"metadata":{"annotations":{"k":"v"}}}`, merging, nil, metav1.StatusReasonNotFound},
-		"a kind of patch that is not known":    {name, `[]`, types.JSONPatchType, nil, metav1.StatusReasonBadRequest},
+		"a kind of patch that is not known":    {name, `{}`, types.ApplyYAMLPatchType, nil, metav1.StatusReasonBadRequest},
 		"a subresource that is not known":      {name, `{}`, merging, []string{"resize"}, metav1.StatusReasonMethodNotAllowed},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -10,10 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiwrites"
 )
 
 var resource = v1.Resource("pods")
@@ -70,7 +71,7 @@ func (s *Store) Delete(namespace, name string, preconditions *metav1.Preconditio
 	defer s.mu.Unlock()
 	pod, err := s.get(namespace, name)
 	if err == nil && preconditions != nil {
-		err = check(pod, preconditions.UID, preconditions.ResourceVersion)
+		err = apiwrites.Check(resource, pod, ptr.Deref(preconditions.UID, ""), ptr.Deref(preconditions.ResourceVersion, ""))
 	}
 	if err != nil {
 		return err
@@ -81,28 +82,9 @@ func (s *Store) Delete(namespace, name string, preconditions *metav1.Preconditio
 
 // Bind gives a pod its node.
 func (s *Store) Bind(namespace string, binding *v1.Binding) error {
-	if binding.Target.Name == "" {
-		return apierrors.NewBadRequest(fmt.Sprintf("binding pod %s/%s: target.name is required", namespace, binding.Name))
-	}
 	_, err := s.change(namespace, binding.Name, func(pod *v1.Pod) (*v1.Pod, error) {
-		if err := check(pod, &binding.UID, &binding.ResourceVersion); err != nil {
-			return nil, err
-		}
-		if pod.Spec.NodeName != "" {
-			return nil, apierrors.NewConflict(v1.Resource("pods/binding"), pod.Name,
-				fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName))
-		}
 		pod = pod.DeepCopy()
-		pod.Spec.NodeName = binding.Target.Name
-		pod.Status.NominatedNodeName = ""
-		for key, value := range binding.Annotations {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
-		}
-		for key, value := range binding.Labels {
-			metav1.SetMetaDataLabel(&pod.ObjectMeta, key, value)
-		}
-		podutil.UpdatePodCondition(&pod.Status, &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
-		return pod, nil
+		return pod, apiwrites.Bind(pod, binding)
 	})
 	return err
 }
@@ -119,7 +101,7 @@ func (s *Store) UpdateStatus(namespace string, pod *v1.Pod) (*v1.Pod, error) {
 
 func (s *Store) update(namespace string, pod *v1.Pod, keep func(before, now *v1.Pod) error) (*v1.Pod, error) {
 	return s.change(namespace, pod.Name, func(before *v1.Pod) (*v1.Pod, error) {
-		if err := check(before, &pod.UID, &pod.ResourceVersion); err != nil {
+		if err := apiwrites.Check(resource, before, pod.UID, pod.ResourceVersion); err != nil {
 			return nil, err
 		}
 		now := pod.DeepCopy()
@@ -184,17 +166,4 @@ func take(pods map[cache.ObjectName]*v1.Pod, event watch.Event) {
 		return
 	}
 	pods[cache.MetaObjectToName(pod)] = pod
-}
-
-// check returns a conflict if a pod does not have the UID and the resourceVersion that a caller
-// expects. What is empty is not checked.
-func check(pod *v1.Pod, uid *types.UID, version *string) error {
-	if uid != nil && *uid != "" && *uid != pod.UID {
-		return apierrors.NewConflict(resource, pod.Name, fmt.Errorf("its UID is %s, not %s", pod.UID, *uid))
-	}
-	if version != nil && *version != "" && *version != pod.ResourceVersion {
-		return apierrors.NewConflict(resource, pod.Name,
-			fmt.Errorf("its resourceVersion is %s, not %s: it has changed; apply the change to what it is now", pod.ResourceVersion, *version))
-	}
-	return nil
 }

@@ -13,9 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-
-	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // heard notes the calls of the watchers of a store.
@@ -182,25 +179,6 @@ func TestAddedPodIsAsTheAPIServerMakesIt(t *testing.T) {
 	got.Labels["app"], given.Labels["app"] = "changed", "changed"
 	if again := get(t, s, given.Name); again.Labels["app"] != "train" {
 		t.Error("what a caller does to its copy changes the store")
-	}
-}
-
-func TestBoundPodIsAsTheAPIServerMakesIt(t *testing.T) {
-	s := storeOf(t, reservePod("a").NominatedNodeName("n1").Obj())
-	name := PodName("a", 0)
-	if _, err := s.Patch(ns, name, strategic, conditionPatch(t, "no room"), "status"); err != nil {
-		t.Fatal(err)
-	}
-	binding := bindingOf(name, "n2")
-	binding.UID, binding.ResourceVersion = types.UID(name), "2"
-	binding.Annotations, binding.Labels = map[string]string{"k": "v"}, map[string]string{"app": "other"}
-	must.Succeed(t, s.Bind(ns, binding))
-	pod := get(t, s, name)
-	if pod.Spec.NodeName != "n2" || pod.Status.NominatedNodeName != "" || pod.Annotations["k"] != "v" || pod.Labels["app"] != "other" {
-		t.Errorf("got node %q, nominated node %q, annotations %v, labels %v", pod.Spec.NodeName, pod.Status.NominatedNodeName, pod.Annotations, pod.Labels)
-	}
-	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c == nil || c.Status != v1.ConditionTrue || c.Message != "" {
-		t.Errorf("the condition is %v", c)
 	}
 }
 
