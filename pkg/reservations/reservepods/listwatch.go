@@ -13,29 +13,24 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/watchlist"
 )
 
-// ListWatch lists and watches the pods of the API server and those of a store, for one reflector.
+// listWatch lists and watches the pods of the API server and those of a store, for one reflector.
 //
 // It delivers the changes of the store in one sequence of events, and goes on where it was: after a
 // watch was cut the next one begins with what the reflector has not had. A list holds what the
 // reflector has had, so that it takes nothing back and leaves nothing out, and what happened
-// meanwhile comes by the watch that follows. Only the first list is of what there is then.
+// meanwhile comes by the watch that follows.
 //
 // The reflector takes the resourceVersion of each event for where the watch is, and asks the API
 // server to go on from there. The resourceVersion of a reserve pod means nothing to the API server.
 // So a bookmark with the API server's own follows, and what is asked from the API server is always
 // from its own.
-type ListWatch struct {
+type listWatch struct {
 	inner cache.ListerWatcherWithContext
-	store *Store
-	// unstreamed is set where the inner side cannot stream lists.
-	unstreamed bool
-	begin      sync.Once
 
 	mu sync.Mutex
-	// had are the pods of the store as the reflector has them.
+	// had are the pods of the store as the reflector has them; at first, as they were when the listWatch was made.
 	had map[cache.ObjectName]*v1.Pod
 	// queue are the events that it has not had.
 	queue []watch.Event
@@ -47,32 +42,16 @@ type ListWatch struct {
 	last *merged
 }
 
-var _ cache.ListerWatcherWithContext = &ListWatch{}
-
 // NewListWatch adds the pods of a store to what inner lists and watches, which are pods.
-func NewListWatch(inner cache.ListerWatcher, store *Store) *ListWatch {
-	return &ListWatch{
-		inner: cache.ToListerWatcherWithContext(inner), store: store,
-		unstreamed: watchlist.DoesClientNotSupportWatchListSemantics(inner),
-		ready:      make(chan struct{}, 1),
-	}
+func NewListWatch(inner cache.ListerWatcher, store *Store) cache.ListerWatcher {
+	l := &listWatch{inner: cache.ToListerWatcherWithContext(inner), ready: make(chan struct{}, 1)}
+	l.had = store.watch(l.push)
+	both := &cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}
+	return cache.ToListWatcherWithWatchListSemantics(both, inner)
 }
 
-// IsWatchListSemanticsUnSupported reports whether lists cannot be streamed. Its name is client-go's.
-func (l *ListWatch) IsWatchListSemanticsUnSupported() bool { return l.unstreamed }
-
-// List lists pods.
-func (l *ListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(context.Background(), options)
-}
-
-// Watch watches pods.
-func (l *ListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(context.Background(), options)
-}
-
-// ListWithContext lists pods. Those of the store are on the last page.
-func (l *ListWatch) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+// list lists pods. Those of the store are on the last page.
+func (l *listWatch) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	l.end()
 	object, err := l.inner.ListWithContext(ctx, l.fromOwn(options))
 	if err != nil {
@@ -93,20 +72,20 @@ func (l *ListWatch) ListWithContext(ctx context.Context, options metav1.ListOpti
 	return list, nil
 }
 
-// WatchWithContext watches pods. It ends the watch before, if that has not ended.
-func (l *ListWatch) WatchWithContext(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+// watch watches pods. It ends the watch before, if that has not ended.
+func (l *listWatch) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	l.end()
 	options = l.fromOwn(options)
 	inner, err := l.inner.WatchWithContext(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	l.known() // where nothing was listed before, it is from now
 	streaming := options.SendInitialEvents != nil && *options.SendInitialEvents
 	w := &merged{
 		list: l, inner: inner, streaming: streaming, ordered: !streaming && isVersion(options.ResourceVersion),
-		result: make(chan watch.Event), stop: make(chan struct{}), done: make(chan struct{}),
+		result: make(chan watch.Event), done: make(chan struct{}),
 	}
+	w.ProxyWatcher = watch.NewProxyWatcher(w.result)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.last = w
@@ -116,7 +95,7 @@ func (l *ListWatch) WatchWithContext(ctx context.Context, options metav1.ListOpt
 }
 
 // end ends the watch before. What it had sent is noted then.
-func (l *ListWatch) end() {
+func (l *listWatch) end() {
 	l.mu.Lock()
 	last := l.last
 	l.last = nil
@@ -129,7 +108,7 @@ func (l *ListWatch) end() {
 
 // fromOwn makes options ask for what comes after the API server's own resourceVersion. Options that
 // ask for the newest, or for any, still do so.
-func (l *ListWatch) fromOwn(options metav1.ListOptions) metav1.ListOptions {
+func (l *listWatch) fromOwn(options metav1.ListOptions) metav1.ListOptions {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if isVersion(options.ResourceVersion) {
@@ -142,20 +121,14 @@ func (l *ListWatch) fromOwn(options metav1.ListOptions) metav1.ListOptions {
 func isVersion(version string) bool { return version != "" && version != "0" }
 
 // came notes the API server's own resourceVersion that the reflector has come to.
-func (l *ListWatch) came(version string) {
+func (l *listWatch) came(version string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.version = version
 }
 
-// known returns the pods of the store as the reflector has them; the first time, as they are.
-func (l *ListWatch) known() []*v1.Pod {
-	l.begin.Do(func() {
-		pods := l.store.watch(l.push) // not under l.mu, which push takes under the store's lock
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.had = pods
-	})
+// known returns the pods of the store as the reflector has them.
+func (l *listWatch) known() []*v1.Pod {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.SortedFunc(maps.Values(l.had), func(a, b *v1.Pod) int {
@@ -164,7 +137,7 @@ func (l *ListWatch) known() []*v1.Pod {
 }
 
 // push takes in an event of the store.
-func (l *ListWatch) push(event watch.Event) {
+func (l *listWatch) push(event watch.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.queue = append(l.queue, event)
@@ -172,7 +145,7 @@ func (l *ListWatch) push(event watch.Event) {
 }
 
 // next returns the oldest event that the reflector has not received.
-func (l *ListWatch) next() (watch.Event, bool) {
+func (l *listWatch) next() (watch.Event, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
@@ -183,7 +156,7 @@ func (l *ListWatch) next() (watch.Event, bool) {
 
 // sent notes that the reflector has had the next event. If that was the last, it returns the API
 // server's own resourceVersion that the reflector is to be put back to, if there is one.
-func (l *ListWatch) sent() string {
+func (l *listWatch) sent() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	take(l.had, l.queue[0])
@@ -197,7 +170,7 @@ func (l *ListWatch) sent() string {
 }
 
 // signal wakes the watch, since there may be events. l.mu is held.
-func (l *ListWatch) signal() {
+func (l *listWatch) signal() {
 	select {
 	case l.ready <- struct{}{}:
 	default:

@@ -57,16 +57,16 @@ func from(version string) metav1.ListOptions {
 	return metav1.ListOptions{ResourceVersion: version, AllowWatchBookmarks: true}
 }
 
-func listed(t *testing.T, l *ListWatch, options metav1.ListOptions) *v1.PodList {
+func listed(t *testing.T, l cache.ListerWatcher, options metav1.ListOptions) *v1.PodList {
 	t.Helper()
-	list, err := l.List(options)
+	list, err := cache.ToListerWatcherWithContext(l).ListWithContext(t.Context(), options)
 	must.Succeed(t, err)
 	return list.(*v1.PodList)
 }
 
-func watched(t *testing.T, l *ListWatch, options metav1.ListOptions) watch.Interface {
+func watched(t *testing.T, l cache.ListerWatcher, options metav1.ListOptions) watch.Interface {
 	t.Helper()
-	w, err := l.Watch(options)
+	w, err := cache.ToListerWatcherWithContext(l).WatchWithContext(t.Context(), options)
 	must.Succeed(t, err)
 	return w
 }
@@ -223,17 +223,17 @@ func TestStreamedListHasThePodsOfTheStoreBeforeItsEnd(t *testing.T) {
 }
 
 func TestWatchEnds(t *testing.T) {
-	for name, end := range map[string]func(t *testing.T, l *ListWatch, inner *side, w watch.Interface){
-		"when it is stopped":      func(_ *testing.T, _ *ListWatch, _ *side, w watch.Interface) { w.Stop(); w.Stop() },
-		"when the inner one ends": func(_ *testing.T, _ *ListWatch, inner *side, _ watch.Interface) { inner.last().Stop() },
-		"when another begins": func(t *testing.T, l *ListWatch, inner *side, _ watch.Interface) {
+	for name, end := range map[string]func(t *testing.T, l cache.ListerWatcher, inner *side, w watch.Interface){
+		"when it is stopped":      func(_ *testing.T, _ cache.ListerWatcher, _ *side, w watch.Interface) { w.Stop(); w.Stop() },
+		"when the inner one ends": func(_ *testing.T, _ cache.ListerWatcher, inner *side, _ watch.Interface) { inner.last().Stop() },
+		"when another begins": func(t *testing.T, l cache.ListerWatcher, inner *side, _ watch.Interface) {
 			before := inner.last()
 			watched(t, l, from("100")).Stop()
 			if !before.IsStopped() {
 				t.Error("the next watch did not wait for the end of the one before")
 			}
 		},
-		"when there is a list": func(t *testing.T, l *ListWatch, inner *side, _ watch.Interface) {
+		"when there is a list": func(t *testing.T, l cache.ListerWatcher, inner *side, _ watch.Interface) {
 			listed(t, l, from("100"))
 			if !inner.last().IsStopped() {
 				t.Error("the list did not wait for the end of the watch")
@@ -261,16 +261,16 @@ func TestWatchEnds(t *testing.T) {
 
 func TestErrorsArePassedOn(t *testing.T) {
 	inner := newSide()
-	l := NewListWatch(inner, NewStore())
+	l := cache.ToListerWatcherWithContext(NewListWatch(inner, NewStore()))
 	inner.err = errors.New("in trouble")
-	if _, err := l.List(from("0")); !errors.Is(err, inner.err) {
+	if _, err := l.ListWithContext(t.Context(), from("0")); !errors.Is(err, inner.err) {
 		t.Errorf("List says %v", err)
 	}
-	if _, err := l.Watch(from("0")); !errors.Is(err, inner.err) {
+	if _, err := l.WatchWithContext(t.Context(), from("0")); !errors.Is(err, inner.err) {
 		t.Errorf("Watch says %v", err)
 	}
 	inner.err, inner.list = nil, &v1.NodeList{}
-	if _, err := l.List(from("0")); err == nil {
+	if _, err := l.ListWithContext(t.Context(), from("0")); err == nil {
 		t.Error("a list of nodes is one of pods")
 	}
 }

@@ -1,8 +1,6 @@
 package reservepods
 
 import (
-	"sync"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +9,8 @@ import (
 
 // merged is a watch of the API server's pods and of a store's.
 type merged struct {
-	list  *ListWatch
+	*watch.ProxyWatcher
+	list  *listWatch
 	inner watch.Interface
 	// streaming is set while the API server sends what there is. What there is in the store comes
 	// before the bookmark that ends this.
@@ -21,18 +20,8 @@ type merged struct {
 
 	// result has no buffer: once an event was sent, the reflector has it.
 	result chan watch.Event
-	once   sync.Once
-	stop   chan struct{}
 	done   chan struct{}
 }
-
-var _ watch.Interface = &merged{}
-
-// ResultChan returns the events.
-func (m *merged) ResultChan() <-chan watch.Event { return m.result }
-
-// Stop ends the watch.
-func (m *merged) Stop() { m.once.Do(func() { close(m.stop) }) }
 
 func (m *merged) run() {
 	defer close(m.done)
@@ -44,7 +33,7 @@ func (m *merged) run() {
 			ready = nil
 		}
 		select {
-		case <-m.stop:
+		case <-m.StopChan():
 			return
 		case event, ok := <-m.inner.ResultChan():
 			if !ok || !m.pass(event) {
@@ -103,7 +92,7 @@ func (m *merged) send(event watch.Event) bool {
 	select {
 	case m.result <- event:
 		return true
-	case <-m.stop:
+	case <-m.StopChan():
 		return false
 	}
 }
