@@ -17,8 +17,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -160,8 +158,7 @@ func (c *cluster) terminate(w http.ResponseWriter, r *http.Request, name string)
 		}
 		c.server.ServeHTTP(w, other)
 	}
-	for _, o := range c.server.Made(pods) {
-		pod := unstructured.Unstructured{Object: o}
+	for _, pod := range c.server.Made(pods) {
 		if pod.GetName() != name || len(options.DryRun) > 0 || options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != pod.GetUID() {
 			continue
 		}
@@ -182,19 +179,15 @@ func (c *cluster) terminate(w http.ResponseWriter, r *http.Request, name string)
 
 // list answers with what there is now.
 func (c *cluster) list(w http.ResponseWriter, r *http.Request, kind string, of schema.GroupVersionResource) {
-	byLabel, err1 := labels.Parse(r.URL.Query().Get("labelSelector"))
-	byField, err2 := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
-	if err1 != nil || err2 != nil {
-		http.Error(w, "the selector cannot be read", http.StatusBadRequest)
+	selects, err := overlayserver.Selects(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	list := unstructured.UnstructuredList{Object: map[string]any{"kind": kind, "apiVersion": of.GroupVersion().String(), "metadata": map[string]any{"resourceVersion": fmt.Sprint(uint64(1<<52) + uint64(c.server.Changes()))}}}
-	for _, object := range c.server.Made(of) {
-		one := unstructured.Unstructured{Object: object}
-		phase, _, _ := unstructured.NestedString(object, "status", "phase")
-		node, _, _ := unstructured.NestedString(object, "spec", "nodeName")
-		if byLabel.Matches(labels.Set(one.GetLabels())) && byField.Matches(fields.Set{"metadata.name": one.GetName(), "metadata.namespace": one.GetNamespace(), "status.phase": phase, "spec.nodeName": node}) {
-			list.Items = append(list.Items, one)
+	for _, o := range c.server.Made(of) {
+		if selects(o) {
+			list.Items = append(list.Items, *o)
 		}
 	}
 	if slices.ContainsFunc(r.Header.Values("Accept"), func(accept string) bool { return bytes.Contains([]byte(accept), []byte("as=PartialObjectMetadata")) }) {

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -329,7 +330,7 @@ func (r *run) addNode(n *Node) error {
 func (r *run) cordon(ctx context.Context, name string, off bool) error {
 	for _, o := range r.server.Made(nodes) {
 		node := &v1.Node{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, node); err == nil && node.Name == name {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, node); err == nil && node.Name == name {
 			node.Spec.Unschedulable = off
 			r.show(node, false)
 		}
@@ -410,7 +411,7 @@ func (r *run) setQueue(ctx context.Context, q *Queue) error {
 	}
 	r.show(queue, false)
 	for _, o := range r.server.Made(queues) {
-		if o["metadata"].(map[string]any)["name"] == q.Name {
+		if o.GetName() == q.Name {
 			return r.patch(ctx, queues, q.Name, fmt.Sprintf(`{"spec":{"weight":%d}}`, q.Weight))
 		}
 	}
@@ -426,20 +427,20 @@ func (r *run) clear(ctx context.Context) error {
 	r.again = nil
 	r.mu.Unlock()
 	for _, o := range r.server.Made(podGroups) {
-		if err := r.deleteGang(ctx, o["metadata"].(map[string]any)["name"].(string)); err != nil {
+		if err := r.deleteGang(ctx, o.GetName()); err != nil {
 			return err
 		}
 	}
 	for _, o := range r.server.Made(budgets) {
-		name := o["metadata"].(map[string]any)["name"].(string)
+		name := o.GetName()
 		r.show(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: name}}, true)
 		if err := gone(r.client.PolicyV1().PodDisruptionBudgets(namespace).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
 			return err
 		}
 	}
 	for _, o := range r.server.Made(nodes) {
-		if spec, _ := o["spec"].(map[string]any); spec["unschedulable"] == true {
-			if err := r.cordon(ctx, o["metadata"].(map[string]any)["name"].(string), false); err != nil {
+		if cordoned, _, _ := unstructured.NestedBool(o.Object, "spec", "unschedulable"); cordoned {
+			if err := r.cordon(ctx, o.GetName(), false); err != nil {
 				return err
 			}
 		}
@@ -456,7 +457,7 @@ func (r *run) patch(ctx context.Context, of schema.GroupVersionResource, name, p
 func (r *run) mine(of func(*v1.Pod) bool) (all []*v1.Pod) {
 	for _, o := range r.server.Made(pods) {
 		pod := &v1.Pod{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, pod); err == nil && of(pod) {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, pod); err == nil && of(pod) {
 			all = append(all, pod)
 		}
 	}
@@ -480,7 +481,7 @@ func (r *run) deletePods(ctx context.Context, of func(*v1.Pod) bool) error {
 func (r *run) collect(ctx context.Context) error {
 	there := map[string]bool{"": true}
 	for _, o := range r.server.Made(nodes) {
-		there[o["metadata"].(map[string]any)["name"].(string)] = true
+		there[o.GetName()] = true
 	}
 	return r.deletePods(ctx, func(pod *v1.Pod) bool { return !there[pod.Spec.NodeName] && !podutil.IsPodTerminal(pod) })
 }

@@ -76,13 +76,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case info.IsResourceRequest && info.Verb == "watch":
 		s.watch(w, r, info)
 	case info.IsResourceRequest && info.Verb == "get":
-		object, err := s.find(r, refOf(info))
-		answer(w, object, err)
+		o, err := s.find(r, refOf(info))
+		answer(w, o, err)
 	case r.Method == http.MethodGet:
 		s.pass(w, r, info)
 	case info.IsResourceRequest:
-		object, err := s.write(r, info)
-		answer(w, object, err)
+		o, err := s.write(r, info)
+		answer(w, o, err)
 	default:
 		refuse(w, apierrors.NewMethodNotSupported(refOf(info).GroupResource(), info.Verb))
 	}
@@ -93,7 +93,10 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.Requ
 	if info.Verb == "list" && asksForMetadata(r) {
 		// A client that asks for no more wants to know what its cache lacks of what is stored: nothing, since it has just
 		// been read.
-		answer(w, object{"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": object{"resourceVersion": "1"}, "items": []any{}}, nil)
+		answer(w, &object{Object: map[string]any{
+			"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+			"metadata": map[string]any{"resourceVersion": "1"}, "items": []any{},
+		}}, nil)
 		return
 	}
 	response, err := s.base.Read(r)
@@ -137,8 +140,8 @@ func asksForMetadata(r *http.Request) bool {
 func refuse(w http.ResponseWriter, err error) { answer(w, nil, err) }
 
 // answer writes an object, or why there is none.
-func answer(w http.ResponseWriter, body object, err error) {
-	code, value := http.StatusOK, any(body)
+func answer(w http.ResponseWriter, o *object, err error) {
+	code, value := http.StatusOK, any(o)
 	if err != nil {
 		status := apierrors.APIStatus(nil)
 		if !errors.As(err, &status) {

@@ -109,7 +109,7 @@ func TestWrites(t *testing.T) {
 	if again, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(again.Items) != 2 {
 		t.Errorf("the base has %d pods now (%v), want 2", len(again.Items), err)
 	}
-	if gone := s.Deleted("Pod"); len(gone) != 1 || text(meta(gone[0]), "name") != "runs" {
+	if gone := s.Deleted("Pod"); len(gone) != 1 || gone[0].GetName() != "runs" {
 		t.Errorf("deleted: %v, want runs", gone)
 	}
 }
@@ -153,6 +153,11 @@ func TestConflicts(t *testing.T) {
 	}
 	if _, err := pods.UpdateStatus(ctx, now, metav1.UpdateOptions{}); err != nil {
 		t.Errorf("updating the last version: %v", err)
+	}
+	other := now.DeepCopy()
+	other.UID, other.ResourceVersion = "other", ""
+	if _, err := pods.UpdateStatus(ctx, other, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+		t.Errorf("updating another pod of its name: %v, want a conflict", err)
 	}
 	for kind, patch := range map[types.PatchType]string{types.MergePatchType: `{"metadata":{"uid":"other"}}`, types.JSONPatchType: `[{"op":"replace","path":"/metadata/uid","value":"other"}]`} {
 		if _, err := pods.Patch(ctx, "runs", kind, []byte(patch), metav1.PatchOptions{}); !apierrors.IsConflict(err) {

@@ -6,13 +6,15 @@ import (
 	"strconv"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// object is one as JSON has it.
-type object = map[string]any
+// object is one of any kind. It is not changed once it is stored: each change puts another one in its place.
+type object = unstructured.Unstructured
 
 // ref names an object.
 type ref struct {
@@ -27,92 +29,81 @@ func refOf(info *request.RequestInfo) ref {
 // store is what differs from the base.
 type store struct {
 	mu sync.Mutex
-	// objects are the objects that were made or changed; nil for deleted ones, which are in last as they were. order lists
-	// them as they came.
-	objects, last map[ref]object
-	order         []ref
+	// entries are the objects that were made, changed or deleted, and order lists them as they came.
+	entries map[ref]entry
+	order   []ref
 	// revision is the last resource version given; those of the base are lower.
 	revision int64
 	watchers map[*watcher]bool
 	// deleted are the objects that were deleted, in order, as they were; events are the events that were written.
-	deleted, events []object
-	// changes counts all writes.
-	changes int
+	deleted, events []*object
 	// refused is the last error of a read that the base refused; nil for none.
 	refused error
+}
+
+// entry is an object as it is since a revision, or as it was when it was deleted.
+type entry struct {
+	*object
+	revision int64
+	deleted  bool
 }
 
 // firstRevision is beyond any that etcd gives.
 const firstRevision = 1 << 52
 
 func newStore() store {
-	return store{objects: map[ref]object{}, last: map[ref]object{}, revision: firstRevision, watchers: map[*watcher]bool{}}
+	return store{entries: map[ref]entry{}, revision: firstRevision, watchers: map[*watcher]bool{}}
 }
 
-// put stores an object that was made or changed, and queues an event for the watchers. It returns it with its new
-// resource version.
-func (s *store) put(at ref, o object, event watch.EventType) object {
-	s.note(at, o, event)
-	s.objects[at] = o
-	return o
+// get returns an object, or that it is deleted; known is false for one that the base alone has. mu is held.
+func (s *store) get(at ref) (o *object, known bool, err error) {
+	e, known := s.entries[at]
+	if e.deleted {
+		return nil, known, apierrors.NewNotFound(at.GroupResource(), at.name)
+	}
+	return e.object, known, nil
 }
 
-// drop deletes an object, and queues an event for the watchers.
-func (s *store) drop(at ref, o object) {
-	s.note(at, o, watch.Deleted)
-	s.objects[at], s.last[at] = nil, o
-	s.deleted = append(s.deleted, o)
-}
-
-func (s *store) note(at ref, o object, event watch.EventType) {
-	if _, known := s.objects[at]; !known {
+// put stores an object as it is now, or was when it was deleted, with a new resource version, and queues an event for
+// the watchers. mu is held.
+func (s *store) put(at ref, o *object, event watch.EventType) {
+	before, known := s.entries[at]
+	if !known {
 		s.order = append(s.order, at)
 	}
 	s.revision++
-	s.changes++
-	meta(o)["resourceVersion"] = strconv.FormatInt(s.revision, 10)
+	o.SetResourceVersion(strconv.FormatInt(s.revision, 10))
+	s.entries[at] = entry{o, s.revision, event == watch.Deleted}
+	if event == watch.Deleted {
+		s.deleted = append(s.deleted, o)
+	}
 	for w := range s.watchers {
-		w.tell(at, event, s.objects[at], o)
+		w.tell(at, event, before, o)
 	}
 }
 
-// meta returns the metadata of an object, which is made where it has none.
-func meta(o object) object {
-	m, ok := o["metadata"].(object)
-	if !ok {
-		m = object{}
-		o["metadata"] = m
-	}
-	return m
-}
-
-func text(o object, key string) string {
-	value, _ := o[key].(string)
-	return value
-}
-
-// Made lists the objects of a resource that were made or changed and not deleted, in order.
-func (s *Server) Made(resource schema.GroupVersionResource) []map[string]any {
+// Made lists the objects of a resource that were made or changed and not deleted, in order. They must not be changed.
+func (s *Server) Made(resource schema.GroupVersionResource) []*unstructured.Unstructured {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	var list []map[string]any
+	var list []*unstructured.Unstructured
 	for _, at := range s.store.order {
-		if o := s.store.objects[at]; o != nil && at.GroupVersionResource == resource {
-			list = append(list, o)
+		if e := s.store.entries[at]; !e.deleted && at.GroupVersionResource == resource {
+			list = append(list, e.object)
 		}
 	}
 	return list
 }
 
-// Deleted lists the objects of a kind that were deleted, as they were, in order.
-func (s *Server) Deleted(kind string) []map[string]any {
+// Deleted lists the objects of a kind that were deleted, as they were, in order. They must not be changed.
+func (s *Server) Deleted(kind string) []*unstructured.Unstructured {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.store.deleted), func(o object) bool { return text(o, "kind") != kind })
+	return slices.DeleteFunc(slices.Clone(s.store.deleted), func(o *object) bool { return o.GetKind() != kind })
 }
 
 // Events lists the events that were written, in order, without the first ones, so many. They must not be changed.
-func (s *Server) Events(but int) []map[string]any {
+func (s *Server) Events(but int) []*unstructured.Unstructured {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	return slices.Clone(s.store.events[but:])
@@ -130,7 +121,7 @@ func (s *Server) Refused() error {
 func (s *Server) Changes() int {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	return s.store.changes
+	return int(s.store.revision - firstRevision)
 }
 
 // Behind reports whether a watch has not delivered yet all that was written.
@@ -146,14 +137,15 @@ func (s *Server) Behind() bool {
 }
 
 // Add makes an object that the base does not have. It needs a kind, a name and, where its resource has namespaces, a
-// namespace.
+// namespace. It must not be changed from then on.
 func (s *Server) Add(resource schema.GroupVersionResource, o map[string]any) error {
-	at := ref{resource, text(meta(o), "namespace"), text(meta(o), "name")}
+	u := &object{Object: o}
+	at := ref{resource, u.GetNamespace(), u.GetName()}
 	if at.name == "" {
-		return fmt.Errorf("adding a %s: it has no name", text(o, "kind"))
+		return fmt.Errorf("adding a %s: it has no name", u.GetKind())
 	}
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.store.create(at, o)
+	s.store.create(at, u)
 	return nil
 }

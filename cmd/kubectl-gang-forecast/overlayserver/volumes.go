@@ -49,7 +49,7 @@ func Bind(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) {
 
 // bindVolumes does what volume controllers do once the scheduler has chosen a volume for a claim, or a node on which to
 // provision one.
-func (s *Server) bindVolumes(r *http.Request, at ref, written object) error {
+func (s *Server) bindVolumes(r *http.Request, at ref, written *object) error {
 	switch at.GroupVersionResource {
 	case volumesResource:
 		volume := &v1.PersistentVolume{}
@@ -90,9 +90,9 @@ func (s *Server) findTyped(r *http.Request, at ref, into any) error {
 	return typed(o, into)
 }
 
-func typed(o object, into any) error {
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, into); err != nil {
-		return fmt.Errorf("reading a %s: %w", text(o, "kind"), err)
+func typed(o *object, into any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+		return fmt.Errorf("reading a %s: %w", o.GetKind(), err)
 	}
 	return nil
 }
@@ -111,9 +111,9 @@ func (s *store) putTyped(at ref, typed any, event watch.EventType) error {
 		return fmt.Errorf("writing %s %s: %w", at.Resource, at.name, err)
 	}
 	if event == watch.Added {
-		s.create(at, o)
+		s.create(at, &object{Object: o})
 		return nil
 	}
-	s.put(at, o, event)
+	s.put(at, &object{Object: o}, event)
 	return nil
 }

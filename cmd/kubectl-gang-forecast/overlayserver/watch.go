@@ -2,7 +2,9 @@ package overlayserver
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,8 +20,7 @@ import (
 type watcher struct {
 	resource  schema.GroupVersionResource
 	namespace string
-	labels    labels.Selector
-	fields    fields.Selector
+	selects   func(*object) bool
 	// events are those not sent yet, in order, under the lock of the store. ready has an element when there may be some.
 	// sending is whether some were taken and are being sent.
 	events  []watchEvent
@@ -29,17 +30,17 @@ type watcher struct {
 
 type watchEvent struct {
 	Type   watch.EventType `json:"type"`
-	Object object          `json:"object"`
+	Object map[string]any  `json:"object"`
 }
 
 // tell queues an event of an object for the watcher, if it watches it. The lock of the store is held: so events are in
-// order. An object that its selectors no longer select, and did when it was old, is gone for the watcher.
-func (w *watcher) tell(at ref, event watch.EventType, old, o object) {
+// order. An object that its selectors no longer select, and did before, is gone for the watcher.
+func (w *watcher) tell(at ref, event watch.EventType, before entry, o *object) {
 	switch {
 	case !w.covers(at):
 		return
 	case w.selects(o):
-	case old != nil && w.selects(old):
+	case before.object != nil && !before.deleted && w.selects(before.object):
 		event = watch.Deleted
 	default:
 		return
@@ -47,8 +48,8 @@ func (w *watcher) tell(at ref, event watch.EventType, old, o object) {
 	w.queue(event, o)
 }
 
-func (w *watcher) queue(event watch.EventType, o object) {
-	w.events = append(w.events, watchEvent{event, clone(o)})
+func (w *watcher) queue(event watch.EventType, o *object) {
+	w.events = append(w.events, watchEvent{event, o.Object})
 	select {
 	case w.ready <- struct{}{}:
 	default:
@@ -60,10 +61,6 @@ func (w *watcher) covers(at ref) bool {
 	return at.GroupVersionResource == w.resource && (w.namespace == "" || at.namespace == w.namespace)
 }
 
-func (w *watcher) selects(o object) bool {
-	return w.labels.Matches(labels.Set((&unstructured.Unstructured{Object: o}).GetLabels())) && w.fields.Matches(fieldsOf(o))
-}
-
 // take returns the events to send. All that it returned before have been sent.
 func (s *store) take(w *watcher) (events []watchEvent) {
 	s.mu.Lock()
@@ -73,16 +70,21 @@ func (s *store) take(w *watcher) (events []watchEvent) {
 	return events
 }
 
-// fieldsOf returns the fields by which pods are selected.
-func fieldsOf(o object) fields.Set {
-	set := fields.Set{"metadata.name": text(meta(o), "name"), "metadata.namespace": text(meta(o), "namespace")}
-	if spec, ok := o["spec"].(object); ok {
-		set["spec.nodeName"] = text(spec, "nodeName")
+// Selects returns a function that reports whether the selectors of a list or a watch select an object. Of its fields it
+// knows those by which pods are selected.
+func Selects(query url.Values) (func(*unstructured.Unstructured) bool, error) {
+	byLabel, err1 := labels.Parse(query.Get("labelSelector"))
+	byField, err2 := fields.ParseSelector(query.Get("fieldSelector"))
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if status, ok := o["status"].(object); ok {
-		set["status.phase"] = text(status, "phase")
-	}
-	return set
+	return func(o *unstructured.Unstructured) bool {
+		node, _, _ := unstructured.NestedString(o.Object, "spec", "nodeName")
+		phase, _, _ := unstructured.NestedString(o.Object, "status", "phase")
+		return byLabel.Matches(labels.Set(o.GetLabels())) && byField.Matches(fields.Set{
+			"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace(), "spec.nodeName": node, "status.phase": phase,
+		})
+	}, nil
 }
 
 // replay queues what exists for a new watcher and, if it goes on from a resource version that was given here, what has
@@ -91,23 +93,14 @@ func (s *store) replay(w *watcher, from string) {
 	since, err := strconv.ParseInt(from, 10, 64)
 	continues := err == nil && since > firstRevision
 	for _, at := range s.order {
-		o, exists := s.objects[at], s.objects[at] != nil
-		if !exists {
-			o = s.last[at]
-		}
-		switch {
-		case exists && w.selects(o):
-			w.tell(at, watch.Added, nil, o)
-		case continues && w.covers(at) && revisionOf(o) > since:
-			w.queue(watch.Deleted, o)
+		switch e := s.entries[at]; {
+		case !w.covers(at):
+		case !e.deleted && w.selects(e.object):
+			w.queue(watch.Added, e.object)
+		case continues && e.revision > since:
+			w.queue(watch.Deleted, e.object)
 		}
 	}
-}
-
-// revisionOf returns the resource version that an object was given here.
-func revisionOf(o object) int64 {
-	revision, _ := strconv.ParseInt(text(meta(o), "resourceVersion"), 10, 64)
-	return revision
 }
 
 // watch sends what is made, changed and deleted here, until the caller is gone.
@@ -117,13 +110,15 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, info *request.Req
 		refuse(w, apierrors.NewInvalid(schema.GroupKind{Group: "meta.k8s.io", Kind: "ListOptions"}, "", nil)) // it is to list
 		return
 	}
-	byLabel, err1 := labels.Parse(query.Get("labelSelector"))
-	byField, err2 := fields.ParseSelector(query.Get("fieldSelector"))
-	if err1 != nil || err2 != nil {
-		refuse(w, apierrors.NewBadRequest("the selector cannot be read"))
+	selects, err := Selects(query)
+	if err != nil {
+		refuse(w, err)
 		return
 	}
-	one := &watcher{resource: refOf(info).GroupVersionResource, namespace: info.Namespace, labels: byLabel, fields: byField, ready: make(chan struct{}, 1)}
+	one := &watcher{
+		resource: refOf(info).GroupVersionResource, namespace: info.Namespace, selects: selects,
+		ready: make(chan struct{}, 1),
+	}
 	s.store.mu.Lock()
 	s.store.replay(one, query.Get("resourceVersion"))
 	s.store.watchers[one] = true

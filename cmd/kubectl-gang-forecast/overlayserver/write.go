@@ -1,43 +1,36 @@
 package overlayserver
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiwrites"
 )
 
 // find returns an object: the copy here, or else that of the base.
-func (s *Server) find(r *http.Request, at ref) (object, error) {
+func (s *Server) find(r *http.Request, at ref) (*object, error) {
 	s.store.mu.Lock()
-	o, known := s.store.objects[at]
-	if known && o != nil {
-		o = clone(o)
-	}
+	o, known, err := s.store.get(at)
 	s.store.mu.Unlock()
-	switch {
-	case known && o == nil:
-		return nil, apierrors.NewNotFound(at.GroupResource(), at.name)
-	case known:
-		return o, nil
+	if known {
+		return o, err
 	}
 	return s.read(r, at)
 }
@@ -55,7 +48,7 @@ func PathOf(resource schema.GroupVersionResource, namespace, name string) string
 }
 
 // read returns an object of the base.
-func (s *Server) read(r *http.Request, at ref) (object, error) {
+func (s *Server) read(r *http.Request, at ref) (*object, error) {
 	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, PathOf(at.GroupVersionResource, at.namespace, at.name), nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
@@ -66,18 +59,24 @@ func (s *Server) read(r *http.Request, at ref) (object, error) {
 		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
 	}
 	defer response.Body.Close()
-	o := object{}
-	if err := json.NewDecoder(response.Body).Decode(&o); err != nil {
+	body, err := io.ReadAll(response.Body)
+	o := &object{}
+	if err == nil {
+		err = json.Unmarshal(body, &o.Object)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.GroupResource(), at.name, text(o, "message"), 0, true)
+		message, _, _ := unstructured.NestedString(o.Object, "message")
+		return nil, apierrors.NewGenericServerResponse(response.StatusCode, "get", at.GroupResource(), at.name,
+			message, 0, true)
 	}
 	return o, nil
 }
 
 // write applies a write to the overlay, and then does what controllers would do.
-func (s *Server) write(r *http.Request, info *request.RequestInfo) (object, error) {
+func (s *Server) write(r *http.Request, info *request.RequestInfo) (*object, error) {
 	written, err := s.change(r, info)
 	if err == nil && info.Subresource == "" && (info.Verb == "update" || info.Verb == "patch") {
 		err = s.bindVolumes(r, refOf(info), written)
@@ -86,7 +85,7 @@ func (s *Server) write(r *http.Request, info *request.RequestInfo) (object, erro
 }
 
 // change applies a write to the overlay.
-func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, error) {
+func (s *Server) change(r *http.Request, info *request.RequestInfo) (*object, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, fmt.Errorf("reading the body of a write: %w", err)
@@ -104,8 +103,10 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 		if err := decodeInto(body, options); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
-		if p := options.Preconditions; p != nil && p.UID != nil && string(*p.UID) != text(meta(old), "uid") {
-			return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the UID differs"))
+		if p := options.Preconditions; p != nil {
+			if err := apiwrites.Check(at.GroupResource(), old, ptr.Deref(p.UID, ""), ""); err != nil {
+				return nil, err
+			}
 		}
 		if len(options.DryRun) > 0 {
 			return success, nil
@@ -119,19 +120,18 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 	}
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	if now, known := s.store.objects[at]; known {
-		if now == nil {
-			return nil, apierrors.NewNotFound(at.GroupResource(), at.name)
-		}
-		old = clone(now) // it may have changed since
+	if now, known, err := s.store.get(at); err != nil {
+		return nil, err
+	} else if known {
+		old = now // it may have changed since
 	}
 	switch info.Verb + "/" + info.Subresource {
 	case "create/binding":
 		return success, s.store.bind(at, old, body)
 	case "create/eviction", "delete/":
-		s.store.drop(at, old)
+		s.store.put(at, old.DeepCopy(), watch.Deleted)
 		for _, claim := range claims {
-			if err := s.store.release(claim, types.UID(text(meta(old), "uid"))); err != nil {
+			if err := s.store.release(claim, old.GetUID()); err != nil {
 				return nil, err
 			}
 		}
@@ -145,21 +145,22 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (object, err
 }
 
 // patch changes an object. mu is held.
-func (s *store) patch(at ref, old object, kind types.PatchType, body []byte) (object, error) {
-	changed, err := patched(old, kind, body)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+func (s *store) patch(at ref, old *object, kind types.PatchType, body []byte) (*object, error) {
+	o := &object{}
+	if err := apiwrites.Patch(old, kind, body, o); err != nil {
+		return nil, err
 	}
-	if uid := text(meta(changed), "uid"); uid != text(meta(old), "uid") {
-		return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the UID differs"))
+	if err := apiwrites.Check(at.GroupResource(), o, old.GetUID(), ""); err != nil {
+		return nil, err
 	}
-	return clone(s.put(at, changed, watch.Modified)), nil
+	s.put(at, o, watch.Modified)
+	return o, nil
 }
 
-var success = object{"kind": "Status", "apiVersion": "v1", "status": "Success"}
+var success = &object{Object: map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Success"}}
 
 // make makes an object. Events are kept apart: they are not watched.
-func (s *Server) make(at ref, body []byte) (object, error) {
+func (s *Server) make(at ref, body []byte) (*object, error) {
 	o, err := decode(body)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -170,33 +171,33 @@ func (s *Server) make(at ref, body []byte) (object, error) {
 		s.store.events = append(s.store.events, o)
 		return o, nil
 	}
-	if at.name = text(meta(o), "name"); at.name == "" {
-		at.name = text(meta(o), "generateName") + string(uuid.NewUUID())[:5]
-		meta(o)["name"] = at.name
+	if at.name = o.GetName(); at.name == "" {
+		at.name = o.GetGenerateName() + string(uuid.NewUUID())[:5]
+		o.SetName(at.name)
 	}
 	if at.namespace != "" {
-		meta(o)["namespace"] = at.namespace
+		o.SetNamespace(at.namespace)
 	}
-	if s.store.objects[at] != nil {
+	if _, known, err := s.store.get(at); known && err == nil {
 		return nil, apierrors.NewAlreadyExists(at.GroupResource(), at.name)
 	}
-	return clone(s.store.create(at, o)), nil
+	s.store.create(at, o)
+	return o, nil
 }
 
 // create gives an object what the API server gives to new ones.
-func (s *store) create(at ref, o object) object {
-	m := meta(o)
-	if text(m, "uid") == "" {
-		m["uid"] = string(uuid.NewUUID())
+func (s *store) create(at ref, o *object) {
+	if o.GetUID() == "" {
+		o.SetUID(uuid.NewUUID())
 	}
-	if text(m, "creationTimestamp") == "" {
-		m["creationTimestamp"] = time.Now().UTC().Format(time.RFC3339)
+	if created := o.GetCreationTimestamp(); created.IsZero() {
+		o.SetCreationTimestamp(metav1.Now())
 	}
-	return s.put(at, o, watch.Added)
+	s.put(at, o, watch.Added)
 }
 
 // bind binds a pod.
-func (s *store) bind(at ref, old object, body []byte) error {
+func (s *store) bind(at ref, old *object, body []byte) error {
 	binding, pod := &v1.Binding{}, &v1.Pod{}
 	if err := decodeInto(body, binding); err != nil {
 		return apierrors.NewBadRequest(err.Error())
@@ -204,17 +205,9 @@ func (s *store) bind(at ref, old object, body []byte) error {
 	if err := typed(old, pod); err != nil {
 		return err
 	}
-	switch {
-	case binding.Target.Name == "":
-		return apierrors.NewBadRequest("a binding needs a target.name")
-	case binding.UID != "" && binding.UID != pod.UID, pod.Spec.NodeName != "":
-		return apierrors.NewConflict(at.GroupResource(), at.name, errors.New("it is another pod, or has a node"))
+	if err := apiwrites.Bind(pod, binding); err != nil {
+		return err
 	}
-	for key, value := range binding.Annotations {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
-	}
-	pod.Spec.NodeName, pod.Status.NominatedNodeName = binding.Target.Name, ""
-	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 	return s.putTyped(at, pod, watch.Modified)
 }
 
@@ -222,18 +215,18 @@ func (s *store) bind(at ref, old object, body []byte) error {
 // deleted with it, and a claim that no pod uses is deallocated.
 func (s *store) release(one found, pod types.UID) error {
 	o := one.object
-	if now, known := s.objects[one.at]; known { // it may have changed since
-		o = now
-	}
-	if o == nil {
-		return nil
+	switch now, known, err := s.get(one.at); {
+	case err != nil:
+		return nil // it is deleted
+	case known:
+		o = now // it may have changed since
 	}
 	claim := &resourceapi.ResourceClaim{}
 	if err := typed(o, claim); err != nil {
 		return err
 	}
 	if slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == pod }) {
-		s.drop(one.at, clone(o))
+		s.put(one.at, o.DeepCopy(), watch.Deleted)
 		return nil
 	}
 	users := len(claim.Status.ReservedFor)
@@ -253,12 +246,12 @@ var claimsResource = resourceapi.SchemeGroupVersion.WithResource("resourceclaims
 // found is an object, and where it is.
 type found struct {
 	at     ref
-	object object
+	object *object
 }
 
 // claimsOf returns the ResourceClaims that a pod uses, those that there are, and all that were made here: the pod's
 // status may lack one yet.
-func (s *Server) claimsOf(r *http.Request, o object) (list []found, err error) {
+func (s *Server) claimsOf(r *http.Request, o *object) (list []found, err error) {
 	pod := &v1.Pod{}
 	if err := typed(o, pod); err != nil {
 		return nil, err
@@ -275,8 +268,8 @@ func (s *Server) claimsOf(r *http.Request, o object) (list []found, err error) {
 	}
 	s.store.mu.Lock()
 	for _, at := range s.store.order {
-		if claim := s.store.objects[at]; claim != nil && at.Resource == claimsResource.Resource && at.namespace == pod.Namespace {
-			list = append(list, found{at, clone(claim)})
+		if e := s.store.entries[at]; !e.deleted && at.Resource == claimsResource.Resource && at.namespace == pod.Namespace {
+			list = append(list, found{at, e.object})
 		}
 	}
 	s.store.mu.Unlock()
@@ -296,70 +289,35 @@ func (s *Server) claimsOf(r *http.Request, o object) (list []found, err error) {
 }
 
 // replace stores another version of an object, if the writer has seen the last one.
-func (s *store) replace(at ref, old object, body []byte) (object, error) {
+func (s *store) replace(at ref, old *object, body []byte) (*object, error) {
 	o, err := decode(body)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if version := text(meta(o), "resourceVersion"); version != "" && version != text(meta(old), "resourceVersion") {
-		return nil, apierrors.NewConflict(at.GroupResource(), at.name, errors.New("the object has been modified"))
+	if err := apiwrites.Check(at.GroupResource(), old, o.GetUID(), o.GetResourceVersion()); err != nil {
+		return nil, err
 	}
-	for _, key := range []string{"apiVersion", "kind"} {
-		if o[key] == nil {
-			o[key] = old[key]
-		}
+	if o.GetKind() == "" {
+		o.SetGroupVersionKind(old.GroupVersionKind())
 	}
-	return clone(s.put(at, o, watch.Modified)), nil
-}
-
-// patched returns a patched copy of an object.
-func patched(old object, kind types.PatchType, patch []byte) (object, error) {
-	data, err := json.Marshal(old)
-	if err != nil {
-		return nil, fmt.Errorf("patching: %w", err)
-	}
-	var result []byte
-	switch kind {
-	case types.MergePatchType:
-		result, err = jsonpatch.MergePatch(data, patch)
-	case types.JSONPatchType:
-		var operations jsonpatch.Patch
-		if operations, err = jsonpatch.DecodePatch(patch); err == nil {
-			result, err = operations.Apply(data)
-		}
-	case types.StrategicMergePatchType:
-		var typed runtime.Object
-		if typed, err = scheme.Scheme.New(schema.FromAPIVersionAndKind(text(old, "apiVersion"), text(old, "kind"))); err == nil {
-			result, err = strategicpatch.StrategicMergePatch(data, patch, typed)
-		}
-	default:
-		return nil, fmt.Errorf("patching: %q is not supported", kind)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("patching: %w", err)
-	}
-	o := object{}
-	if err := json.Unmarshal(result, &o); err != nil {
-		return nil, fmt.Errorf("patching: %w", err)
-	}
+	s.put(at, o, watch.Modified)
 	return o, nil
 }
 
 // decode reads an object, as JSON or as protobuf.
-func decode(body []byte) (object, error) {
-	o := object{}
+func decode(body []byte) (*object, error) {
+	o := &object{}
 	if len(body) > 0 && body[0] == '{' {
-		return o, json.Unmarshal(body, &o)
+		return o, json.Unmarshal(body, &o.Object)
 	}
 	typed, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err == nil {
+		o.Object, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading an object: %w", err)
 	}
-	data, err := json.Marshal(typed)
-	if err != nil {
-		return nil, fmt.Errorf("reading an object: %w", err)
-	}
-	return o, json.Unmarshal(data, &o)
+	return o, nil
 }
 
 // decodeInto reads an object of a known type, as JSON or as protobuf; nothing is an empty one.
@@ -372,5 +330,3 @@ func decodeInto(body []byte, into runtime.Object) error {
 	}
 	return nil
 }
-
-func clone(o object) object { return runtime.DeepCopyJSON(o) }

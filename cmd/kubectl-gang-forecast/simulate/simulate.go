@@ -122,7 +122,7 @@ func (s *Simulation) reserved(ctx context.Context, names sets.Set[string]) error
 		decided := 0
 		for _, o := range s.server.Made(v1alpha1.ReservationResource) {
 			rsv := &v1alpha1.Reservation{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, rsv); err != nil {
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, rsv); err != nil {
 				return false, fmt.Errorf("reading a Reservation: %w", err)
 			}
 			if names.Has(rsv.Name) && (rsv.Status.Phase != "" || meta.FindStatusCondition(rsv.Status.Conditions, v1alpha1.ReservationScheduled) != nil) {

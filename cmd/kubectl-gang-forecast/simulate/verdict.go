@@ -250,7 +250,7 @@ func (l *looking) read() error {
 	asked := uidsOf(l.pods)
 	l.now, l.gone, l.changes = map[types.UID]*v1.Pod{}, nil, changes
 	for _, o := range l.server.Made(Pods) {
-		if uid, _, _ := unstructured.NestedString(o, "metadata", "uid"); !asked.Has(types.UID(uid)) {
+		if !asked.Has(o.GetUID()) {
 			continue
 		}
 		pod, err := podOf(o)
@@ -275,7 +275,7 @@ func (l *looking) hear() error {
 	l.said += len(events)
 	for _, o := range events {
 		var e eventsv1.Event
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, &e); err != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &e); err != nil {
 			return fmt.Errorf("reading an event: %w", err)
 		}
 		if e.Reason == evictions.EventPreempted && e.Related != nil {
@@ -301,9 +301,9 @@ func said(pod *v1.Pod) (reason, message string) {
 	return "", ""
 }
 
-func podOf(o map[string]any) (*v1.Pod, error) {
+func podOf(o *unstructured.Unstructured) (*v1.Pod, error) {
 	pod := &v1.Pod{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o, pod); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, pod); err != nil {
 		return nil, fmt.Errorf("reading a pod: %w", err)
 	}
 	return pod, nil
