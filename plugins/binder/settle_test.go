@@ -15,7 +15,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -26,6 +25,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/config"
 	"github.com/lockstep-sh/lockstep/pkg/framework/binding"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiwrites"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -101,17 +101,11 @@ func (s *apiServer) bind(r *http.Request) *metav1.Status {
 	if err := json.NewDecoder(r.Body).Decode(&b); err != nil {
 		return &apierrors.NewBadRequest(err.Error()).ErrStatus
 	}
-	switch {
-	case s.pod == nil:
+	if s.pod == nil {
 		return &apierrors.NewNotFound(v1.Resource("pods"), "a").ErrStatus
-	case s.pod.UID != b.UID:
-		return &apierrors.NewConflict(v1.Resource("pods"), "a", (&storage.Preconditions{UID: &b.UID}).Check("/pods/ns/a", s.pod)).ErrStatus
-	case s.pod.Spec.NodeName != "":
-		return &apierrors.NewConflict(v1.Resource("pods/binding"), "a", nil).ErrStatus
 	}
-	s.pod.Spec.NodeName = b.Target.Name
-	for key, value := range b.Annotations {
-		metav1.SetMetaDataAnnotation(&s.pod.ObjectMeta, key, value)
+	if refused := (*apierrors.StatusError)(nil); errors.As(apiwrites.Bind(s.pod, &b), &refused) {
+		return &refused.ErrStatus
 	}
 	return nil
 }
