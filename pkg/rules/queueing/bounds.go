@@ -345,39 +345,41 @@ func (b *Book) tooLarge(j *job) bool {
 }
 
 // overLimitBounds returns the bounds of a job whose turn it is although its queue is at a limit: other pods
-// have to make way first. There are none if they have, or if it was not at one.
+// have to make way first, for all that it asks for. There are none if they have, or if it was not at one.
 func (b *Book) overLimitBounds(j *job) []Bound {
 	if j == nil || !j.turn.overLimit {
 		return nil
 	}
-	bounds := slices.Collect(b.bounds(j))
-	if _, exceeded := Exceeds(bounds); !exceeded {
+	if _, exceeded := b.exceeded(j); !exceeded {
 		return nil
 	}
-	return bounds
+	return slices.Collect(b.bounds(j.whole()))
 }
 
 // Ceilings returns the ceilings of a job that is to be placed without its turn, if it would exceed one with each of its
-// options: those of the first. Otherwise it returns the options with which it would not. The share is a matter of
+// options: those of all that the first asks for. Otherwise it returns the options with which it would not. The share is a matter of
 // turns, and counts only while pods are evicted for the job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	making := b.makesWay(j)
 	reason, _ := b.Shut(j.queues()...)
-	for at := range j.Options {
-		j.take(at)
-		var ceilings []Bound
-		if reason != NotFound && reason != ParentMissing && !j.Begun {
-			for bound := range b.bounds(j) {
-				if bound.Reason == Capability || making {
-					ceilings = append(ceilings, bound)
-				}
+	ceilings := func(j *job) (ceilings []Bound) {
+		if reason == NotFound || reason == ParentMissing || j.Begun {
+			return nil
+		}
+		for bound := range b.bounds(j) {
+			if bound.Reason == Capability || making {
+				ceilings = append(ceilings, bound)
 			}
 		}
-		if _, over := Exceeds(ceilings); !over {
+		return ceilings
+	}
+	for at := range j.Options {
+		j.take(at)
+		if _, over := Exceeds(ceilings(j)); !over {
 			keeps = append(keeps, Choice{At: at, Need: j.Options[at]})
 		} else if exceeded == nil {
-			exceeded = ceilings
+			exceeded = ceilings(j.whole())
 		}
 	}
 	if len(keeps) > 0 {

@@ -87,6 +87,13 @@ func (j *job) part() Needs {
 	return j.need()
 }
 
+// whole returns a job of which no part can be placed by itself: pods are evicted only for all that it asks for.
+func (j *job) whole() *job {
+	whole := *j
+	whole.Parts = nil
+	return &whole
+}
+
 // take makes a job ask for one of its options. It charges nothing: see [Book.retake].
 func (j *job) take(at int) {
 	if j.at != at || j.needs == nil {
