@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/turns"
 )
 
@@ -180,7 +181,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 		return false
 	}
 	want, _ := d.gangs.Wants(pod)
-	how := queueing.Failure{Job: jobOf(pod, want), Title: titleOf(pod, want), Gang: together(want)}
+	how := queueing.Failure{Job: usage.NameOf(pod, want), Title: usage.TitleOf(pod, want), Gang: want.Together()}
 	if !how.Gang {
 		var unfit *framework.FitError
 		how.Aside = !errors.As(err, &unfit) // it failed later, or for another reason
@@ -197,7 +198,7 @@ func (d *Dispatcher) Again(pod *v1.Pod) {
 	if !undecided {
 		return
 	}
-	name := jobOf(pod, want)
+	name := usage.NameOf(pod, want)
 	defer d.lock()()
 	now, phase := d.pendingPod(pod), d.book.Phase(name)
 	if phase != queueing.Waiting && phase != queueing.Admitted && now != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	corelisters "k8s.io/client-go/listers/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -60,7 +59,7 @@ type Dispatcher struct {
 	claims *deviceclaims.Claims
 	// recounted are jobs that ask for something else than when they came to wait.
 	recounted map[string]bool
-	// members are the counted pods that are in a gang, by groupOf.
+	// members are the counted pods that are in a gang, by usage.GroupOf.
 	members usage.Index[string]
 	profiles
 	opening
@@ -216,17 +215,6 @@ func (d *Dispatcher) Preempts(profile string) {
 	d.preempts[profile] = true
 }
 
-// jobOf returns the name of what a pod is placed with.
-func jobOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
-	if want.Job == "" {
-		return hold.SinglePod(pod.UID)
-	}
-	if want.Alone {
-		return pod.Spec.SchedulerName + "/" + want.Job + "/" + string(pod.UID)
-	}
-	return pod.Spec.SchedulerName + "/" + want.Job
-}
-
 // offer returns why a pod has to wait; empty if it does not.
 func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if len(pod.Spec.SchedulingGates) > 0 {
@@ -242,10 +230,10 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	if d.covered(pod, want.Pods) {
 		return ""
 	}
-	name := jobOf(pod, want)
+	name := usage.NameOf(pod, want)
 	defer d.lock()()
 	promised := d.place(pod).Nominated()
-	if promised && !slices.ContainsFunc(holders(pod, want), func(holder hold.Holder) bool { return d.victims(holder) > 0 }) {
+	if promised && !slices.ContainsFunc(usage.HoldersOf(pod, want), func(holder hold.Holder) bool { return d.victims(holder) > 0 }) {
 		return "" // it has a place already
 	}
 	if d.book.Phase(name) == queueing.Admitted {
@@ -269,63 +257,21 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	return why
 }
 
-// holders returns those for which pods may be evicted so that a pod is placed. A member that is all there is to place
-// is placed by itself.
-func holders(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
-	profile := pod.Spec.SchedulerName
-	return []hold.Holder{{Profile: profile, Group: want.Job}, {Profile: profile, Group: hold.SinglePod(pod.UID)}}
-}
-
 // job returns the job that waits with a pod. Its pods are counted as part of it.
 func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.PlacementRequest) queueing.Job {
-	j := queueing.Job{
-		Name: name, Title: titleOf(pod, want), Holders: holders(pod, want), Queue: d.queueOf(pod), Pod: string(pod.UID), Gang: together(want), Group: groupOf(pod),
-		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun, Patient: want.Never || !d.preempts[pod.Spec.SchedulerName],
-	}
-	if j.Created.IsZero() {
-		j.Created = pod.CreationTimestamp.Time
-	}
 	var counted []*v1.Pod
 	for _, one := range want.Pods {
-		j.Pods = append(j.Pods, string(one.UID))
-		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
 		if now := d.schedulablePod(one); now != nil {
 			d.count(now, name)
 			counted = append(counted, now)
 		}
 	}
-	var asked []queueing.Usage
-	for _, one := range counted { // once all are counted: a claim that they share counts for one of them
-		now, _ := d.book.Counted(string(one.UID))
-		asked = append(asked, now)
-	}
+	j := d.usage.Job(name, pod, want, counted) // once all are counted: a claim that they share counts for one of them
+	j.Patient = j.Patient || !d.preempts[pod.Spec.SchedulerName]
 	if _, counted := d.usage.Pod(pod.UID); !counted && d.pendingPod(pod) != nil {
 		d.recount(pod)
 	}
-	j.Options = queueing.Options(asked)
-	if want.Parts && len(asked) > 1 {
-		j.Parts = queueing.Options(asked[:1])
-	}
 	return j
-}
-
-// together reports whether a pod represents its gang.
-func together(want gangstate.PlacementRequest) bool { return want.Job != "" && !want.Alone }
-
-// titleOf returns the name of a job for users.
-func titleOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
-	if key, _, ok := gangspec.KeyOf(pod); ok && want.Job != "" {
-		return "gang " + key.String()
-	}
-	return "pod " + pod.Namespace + "/" + pod.Name
-}
-
-// groupOf returns the gang of a pod; empty for none.
-func groupOf(pod *v1.Pod) string {
-	if key, _, ok := gangspec.KeyOf(pod); ok {
-		return key.In(pod.Spec.SchedulerName)
-	}
-	return ""
 }
 
 // freed returns what a running pod gives back if others are gone already, with its queue and those above it; no queues

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -228,7 +229,7 @@ func (c *chaos) schedule(l *life) {
 	switch {
 	case l.cycle == nil && p.Spec.NodeName == "":
 		for _, alone := range []bool{false, true} {
-			c.jobs[jobOf(p, gangstate.PlacementRequest{Job: p.Labels["gang"], Alone: alone})] = true
+			c.jobs[usage.NameOf(p, gangstate.PlacementRequest{Job: p.Labels["gang"], Alone: alone})] = true
 		}
 		if c.d.comes(p) == "" {
 			l.cycle = p.DeepCopy()

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -272,7 +273,7 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 			known := oneGang{footprint: gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: "g"}, Min: 2}}
 			for _, p := range c.pods {
 				id, least := p.Name, 1
-				if groupOf(p) != "" {
+				if usage.GroupOf(p) != "" {
 					known.footprint.Running = append(known.footprint.Running, gangstate.Placed{Pod: p})
 					id, least = "g", 2
 				}

@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 )
 
 var (
@@ -56,7 +57,7 @@ func (d *Dispatcher) limits(pod *v1.Pod, asked bool) *limits {
 	if !undecided || d.covered(pod, want.Pods) {
 		return nil
 	}
-	name := jobOf(pod, want)
+	name := usage.NameOf(pod, want)
 	defer d.lock()()
 	var c limits
 	var choices []queueing.Choice

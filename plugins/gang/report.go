@@ -184,7 +184,7 @@ func (pl *Gang) Explanation(key gangspec.Key) (gangstate.Explanation, bool) {
 	if !ok || e.Running || len(e.Pending) == 0 {
 		return e, ok
 	}
-	if v1alpha1.IsIncomplete(e.Reason) || e.Reason == v1alpha1.ReasonTimedOut {
+	if v1alpha1.AsksForNothing(e.Reason) {
 		return e, ok
 	}
 	for _, pod := range e.Pending { // some may be beyond what the queue keeps waiting
@@ -212,8 +212,7 @@ func (pl *Gang) Explanation(key gangspec.Key) (gangstate.Explanation, bool) {
 func outdated(pending []*v1.Pod) (pods []*v1.Pod) {
 	for _, pod := range pending {
 		word := objectstate.WaitCondition(pod)
-		if word != nil && (v1alpha1.IsIncomplete(word.Reason) || word.Reason == v1alpha1.ReasonTimedOut ||
-			word.Reason == v1alpha1.ReasonPreemptionInProgress) {
+		if word != nil && (v1alpha1.AsksForNothing(word.Reason) || word.Reason == v1alpha1.ReasonPreemptionInProgress) {
 			pods = append(pods, pod)
 		}
 	}

@@ -91,7 +91,7 @@ func TestQueues(t *testing.T) {
 	controller := run(t, c, "controller")
 	n := newNamespace(t, c, "queues")
 	n.kubectl("annotate", "namespace", n.name, v1alpha1.QueueLabel+"=a")
-	n.create(2, asking(byLabel))
+	n.create(2, asking(func(p *v1.Pod) { byLabel(p); p.Annotations[v1alpha1.MinAvailableAnnotation] = "2" }))
 	n.createPod(member("alone", asking(func(p *v1.Pod) { p.Labels[v1alpha1.QueueLabel] = "b" })))
 	n.createPod(member("foreign", func(p *v1.Pod) { p.Spec.SchedulerName = "other" }))
 

@@ -245,6 +245,10 @@ func IsIncomplete(reason string) bool {
 	}
 }
 
+// AsksForNothing reports whether pods that wait for a reason ask their queue for nothing: their gang, or its group, is
+// not tried before members come or their user acts.
+func AsksForNothing(reason string) bool { return IsIncomplete(reason) || reason == ReasonTimedOut }
+
 // PodEvicting is a condition of pods, written by the scheduler: True while it ends the pod to
 // make room for another one, False where it did not end it after all. While it is True its
 // reason is the name of the profile that ends the pod, and its message how many pods go with

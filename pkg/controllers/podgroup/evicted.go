@@ -20,6 +20,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // jobInterval is how often the Job of an evicted gang is looked at, which may finish without making pods again.
@@ -38,7 +39,11 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 	if !says && !recorded {
 		return reconcile.Result{}, nil
 	}
-	if !isBack(f, e) && phase != schedulingv1alpha1.PodGroupFinished && e.Counts(r.clock.Now(), config.MaxEvictedHold) {
+	var oldest time.Time
+	for _, pod := range f.Pods {
+		oldest = times.Earlier(oldest, pod.CreationTimestamp.Time)
+	}
+	if !e.IsBack(f.Members.Reaches(&f.Stage), oldest) && phase != schedulingv1alpha1.PodGroupFinished && e.Counts(r.clock.Now(), config.MaxEvictedHold) {
 		ended, err := r.jobEnded(ctx, pg, e.Job)
 		if err != nil || !ended {
 			return reconcile.Result{RequeueAfter: jobInterval}, err
@@ -55,16 +60,6 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
 	err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldOwner))
 	return objects.WriteResult(err, settle, fmt.Sprintf("the eviction of PodGroup %s/%s", pg.Namespace, pg.Name))
-}
-
-// isBack reports whether a gang has its minimum of members that were all made after it was evicted.
-func isBack(f gangstatus.Facts, e queueing.Evicted) bool {
-	for _, pod := range f.Pods {
-		if pod.CreationTimestamp.Time.Before(e.At) {
-			return false
-		}
-	}
-	return f.Stage.Min > 0 && f.Members.Reaches(&f.Stage)
 }
 
 // jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else

@@ -29,7 +29,7 @@ func BenchmarkStatuses(b *testing.B) {
 	}
 	for i := range 40000 {
 		p := st.MakePod().Namespace("default").Name(fmt.Sprint("p", i)).UID(fmt.Sprint(i)).SchedulerName(scheduler).
-			Label(v1alpha1.QueueLabel, fmt.Sprint("q", i%1000)).Label(v1alpha1.PodGroupLabel, fmt.Sprint("g", i/8)).
+			Label(v1alpha1.QueueLabel, fmt.Sprint("q", i%1000)).Label(v1alpha1.PodGroupLabel, fmt.Sprint("g", i/8)).Annotation(v1alpha1.MinAvailableAnnotation, "8").
 			Req(map[v1.ResourceName]string{"nvidia.com/gpu": "1", "cpu": "4", "memory": "32Gi"})
 		if i%4 > 0 {
 			p.Node(fmt.Sprint("n", i%5000))

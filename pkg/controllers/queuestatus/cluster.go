@@ -73,14 +73,6 @@ func memberOf(pod *v1.Pod) member {
 	return member{pod: pod.UID}
 }
 
-// groupOf returns the name of a gang in the book; empty for a pod in none.
-func groupOf(as member) string {
-	if as.scheduler == "" {
-		return ""
-	}
-	return as.gang.In(as.scheduler)
-}
-
 // statuses returns the status of each queue, by name. now is the transition time of conditions that change. What
 // queues use and deserve is counted as in the scheduler.
 func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, error) {
@@ -89,7 +81,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		return nil, err
 	}
 	tree, book := c.tree(), c.book(now.Time)
-	offered := c.count(book, nodes)
+	offered := c.count(book, nodes, now.Time)
 	total := nodes.Total()
 	sums := map[string]*sum{}
 	for name := range tree {
@@ -144,7 +136,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 }
 
 // count counts all pods, and what is held. It returns the resources that nodes have; none without nodes.
-func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets.Set[v1.ResourceName]) {
+func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster, now time.Time) (offered sets.Set[v1.ResourceName]) {
 	claimed := deviceclaims.New(c.devices)
 	for _, claim := range c.claims {
 		claimed.Set(claim)
@@ -166,7 +158,7 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets
 			offered.Insert(name)
 		}
 	}
-	waiting := c.jobs()
+	waiting := c.waiting(now)
 	for i, pod := range slices.Concat(c.pods, c.reserved) {
 		switch held := i >= len(c.pods) && pod.Spec.NodeName != ""; {
 		case held && c.counts(pod):
@@ -174,13 +166,15 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster) (offered sets
 		case c.foreign(pod):
 			counter.SetForeign(pod)
 		case c.counts(pod):
-			counter.Count(pod, pod.Spec.NodeName, queueing.Usage{
-				Queue: c.queueOf(pod), Job: waiting.of[pod.UID], Group: groupOf(memberOf(pod)), Runs: pod.Spec.NodeName != "", Demand: demandOf(pod),
-			})
+			asks := queueing.Usage{Queue: c.queueOf(pod), Job: waiting.of[pod.UID], Group: usage.GroupOf(pod), Runs: pod.Spec.NodeName != ""}
+			if asks.Job == "" && !asks.Runs && i < len(c.pods) {
+				asks.Demand = queueing.Hopeless
+			}
+			counter.Count(pod, pod.Spec.NodeName, asks)
 		}
 	}
 	counter.StartHeld()
-	waiting.offer(book)
+	waiting.offer(book, counter)
 	return offered
 }
 
@@ -206,7 +200,7 @@ func (c *cluster) book(now time.Time) *queueing.Book {
 	book := queueing.NewBook(v1alpha1.DefaultQueue, nil)
 	book.Configure(queueing.Limits{EvictedHold: c.evictedHold}, queueing.Policies{Rules: c.rules})
 	for key, e := range c.evicted {
-		book.SetEvicted(groupOf(member{scheduler: e.Scheduler, gang: key}), e, now)
+		book.SetEvicted(key.In(e.Scheduler), e, now)
 	}
 	queues := make([]queueing.Queue, len(c.queues))
 	for i, q := range c.queues {
@@ -223,15 +217,6 @@ func (c *cluster) tree() map[string]share.Queue {
 		tree[q.Name] = share.Queue{Name: q.Name, Parent: q.Spec.Parent}
 	}
 	return tree
-}
-
-// demandOf returns how far the request of a pod counts while it waits. Its status shows whether the scheduler
-// found its gang incomplete: then it asks for nothing yet.
-func demandOf(pod *v1.Pod) queueing.DemandScope {
-	if c := objectstate.WaitCondition(pod); c != nil && (v1alpha1.IsIncomplete(c.Reason) || c.Reason == v1alpha1.ReasonTimedOut) {
-		return queueing.Hopeless
-	}
-	return queueing.Full
 }
 
 // foreign reports whether a pod has part of a node and is not of a scheduler that uses queues.

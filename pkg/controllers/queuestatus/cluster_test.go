@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,9 @@ func asking(cpu string) v1.ResourceRequirements {
 func in(queue string) func(*v1.Pod) { return func(p *v1.Pod) { p.Labels[v1alpha1.QueueLabel] = queue } }
 func at(name string) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Labels[v1alpha1.PodGroupXLabel] = name }
+}
+func least(n int) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Annotations[v1alpha1.MinAvailableAnnotation] = strconv.Itoa(n) }
 }
 func by(other string) func(*v1.Pod)      { return func(p *v1.Pod) { p.Spec.SchedulerName = other } }
 func bound(p *v1.Pod)                    { p.Spec.NodeName = "node" }
@@ -119,7 +123,7 @@ func TestStatuses(t *testing.T) {
 			[]string{"a: 4/3/4 37.5% 2+1", "b: 3/2/3 25% 1+1", "c: 2/2/2 25% 1+0"},
 		},
 		"a gang counts once, also above its queues": {
-			[]string{"a", "b<a", "c<a"}, []*v1.Pod{podOf("1", "1", in("b"), at("g"), bound), podOf("2", "1", in("c"), at("g")), podOf("3", "1", in("c"), at("g"))},
+			[]string{"a", "b<a", "c<a"}, []*v1.Pod{podOf("1", "1", in("b"), at("g"), least(3), bound), podOf("2", "1", in("c"), at("g"), least(3)), podOf("3", "1", in("c"), at("g"), least(3))},
 			[]string{"a: 3/1/3 12.5% 1+0", "b: 1/1/1 12.5% 1+0", "c: 2/0/2 0% 0+1"},
 		},
 		"others' pods are taken off the total": {
@@ -143,8 +147,8 @@ func TestStatuses(t *testing.T) {
 		},
 		"a gang of which the scheduler says that it is not complete has no share yet": {
 			[]string{"a"}, []*v1.Pod{
-				podOf("1", "1", in("a"), at("g"), says(v1alpha1.ReasonGangIncomplete)), podOf("2", "1", in("a"), at("g"), says(v1alpha1.ReasonGangIncomplete)),
-				podOf("3", "1", in("a"), at("h"), says(v1alpha1.ReasonTimedOut)), podOf("4", "2", in("a"), at("i"), says(v1alpha1.ReasonUnschedulable)),
+				podOf("1", "1", in("a"), at("g"), least(2), says(v1alpha1.ReasonGangIncomplete)), podOf("2", "1", in("a"), at("g"), least(2), says(v1alpha1.ReasonGangIncomplete)),
+				podOf("3", "1", in("a"), at("h"), least(1), says(v1alpha1.ReasonTimedOut)), podOf("4", "2", in("a"), at("i"), least(1), says(v1alpha1.ReasonUnschedulable)),
 			}, []string{"a: 2/0/5 0% 0+3"},
 		},
 		"what runs has, whatever it said": {[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), at("g"), bound, says(v1alpha1.ReasonGangIncomplete))}, []string{"a: 1/1/1 12.5% 1+0"}},

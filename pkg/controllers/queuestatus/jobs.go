@@ -3,105 +3,81 @@ package queuestatus
 import (
 	"maps"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 )
 
-// jobs are the waiting pods by what starts together, as the scheduler offers them: a pod, or what gangs lack of their
-// minimums.
-type jobs struct {
-	byName map[string]*job
-	// of has the names of the jobs of pods, also of those beyond what has to start.
+// waiting is what the scheduler offers of the pods that wait.
+type waiting struct {
+	jobs map[string]job // by name
+	// of has the names of the jobs of the pods that have to start. The other members of gangs ask for nothing yet.
 	of map[types.UID]string
 }
 
+// job is what is placed with a pod.
 type job struct {
-	pods []*v1.Pod
-	// parts: they may be placed one by one. begun: part of the minimum has its place.
-	parts, begun bool
+	pod *v1.Pod
+	gangstate.PlacementRequest
 }
 
-func (c *cluster) jobs() jobs {
-	all := jobs{byName: map[string]*job{}, of: map[types.UID]string{}}
-	pods := map[member][]*v1.Pod{}
+// waiting returns the jobs of the pods that wait, as far as objects show them.
+func (c *cluster) waiting(now time.Time) waiting {
+	pods, profiles := map[string][]*v1.Pod{}, map[string]*gangstate.Gangs{}
 	for _, pod := range c.pods {
-		switch as := memberOf(pod); {
-		case as.scheduler != "" && c.schedulers[as.scheduler]:
-			pods[as] = append(pods[as], pod)
-		case c.waits(pod):
-			all.add(string(pod.UID), job{}, []*v1.Pod{pod}, 1)
+		if scheduler := pod.Spec.SchedulerName; c.schedulers[scheduler] {
+			pods[scheduler] = append(pods[scheduler], pod)
 		}
 	}
-	for as := range pods {
-		if slices.ContainsFunc(pods[as], c.waits) {
-			c.addGang(all, as, pods[as])
+	for scheduler := range pods {
+		profiles[scheduler] = gangstate.FromObjects(c.groups, pods[scheduler], now)
+	}
+	all, offered := waiting{jobs: map[string]job{}, of: map[types.UID]string{}}, map[member]bool{}
+	for _, pod := range c.pods {
+		as := memberOf(pod)
+		if offered[as] || !c.waits(pod) {
+			continue
+		}
+		gangs := profiles[pod.Spec.SchedulerName]
+		if at, in := gangs.Progress(pod.UID); in && (!at.Whole || gangspec.IsAside(pod)) {
+			continue
+		}
+		want, _ := gangs.Wants(pod)
+		offered[as] = want.Together()
+		name := usage.NameOf(pod, want)
+		all.jobs[name] = job{pod, want}
+		for _, one := range want.Pods {
+			all.of[one.UID] = name
 		}
 	}
 	return all
 }
 
-// addGang adds what waits of a gang: what it lacks of its minimum, with the gangs that start together with it, or else
-// its pods one by one.
-func (c *cluster) addGang(all jobs, as member, pods []*v1.Pod) {
-	object := c.groups[as.gang].Object()
-	is := gangstate.Observe(as.gang, object, pods, gangstate.RecordedHistory(object))
-	waiting := slices.DeleteFunc(is.Pods, func(pod *v1.Pod) bool { return !c.waits(pod) })
-	lacks := is.Stage.Min - is.Bound.N
-	if lacks <= 0 {
-		for _, pod := range waiting {
-			all.add(string(pod.UID), job{}, []*v1.Pod{pod}, 1)
-		}
-		return
-	}
-	first := as.gang.In(as.scheduler)
-	for _, other := range is.Spec.Groups {
-		first = min(first, other.In(as.scheduler))
-	}
-	all.add(first, job{parts: is.Spec.Mode == gangspec.NonStrict, begun: is.Bound.N > 0}, waiting, lacks)
-}
-
-// add adds pods that wait to a job, of which so many have to start.
-func (all jobs) add(name string, as job, waiting []*v1.Pod, start int) {
-	if known := all.byName[name]; known != nil {
-		known.parts, known.begun = known.parts && as.parts, known.begun || as.begun
-	} else {
-		all.byName[name] = &as
-	}
-	all.byName[name].pods = append(all.byName[name].pods, waiting[:min(start, len(waiting))]...)
-	for _, pod := range waiting {
-		all.of[pod.UID] = name
-	}
-}
-
-// waits reports whether a pod waits for a node, and asks for something meanwhile.
+// waits reports whether a pod waits for a node, and asks for it as far as its status shows.
 func (c *cluster) waits(pod *v1.Pod) bool {
-	return c.counts(pod) && pod.Spec.NodeName == "" && demandOf(pod) == queueing.Full
+	return c.counts(pod) && pod.Spec.NodeName == "" && !asksForNothing(pod)
 }
 
-// offer makes them wait in the book, in which their pods are counted: those that are too large for their queue have no
-// share there.
-func (all jobs) offer(book *queueing.Book) {
-	for _, name := range slices.Sorted(maps.Keys(all.byName)) {
-		j := all.byName[name]
-		offered := queueing.Job{Name: name, Begun: j.begun}
-		var asked []queueing.Usage
-		for _, pod := range j.pods {
-			if usage, counted := book.Counted(string(pod.UID)); counted {
-				offered.Pods, asked = append(offered.Pods, string(pod.UID)), append(asked, usage)
-			}
-		}
-		if len(asked) == 0 {
-			continue
-		}
-		offered.Pod, offered.Queue, offered.Options = offered.Pods[0], asked[0].Queue, queueing.Options(asked)
-		if j.parts && len(asked) > 1 {
-			offered.Parts = queueing.Options(asked[:1])
-		}
-		book.Offer(offered, queueing.Moment{})
+// asksForNothing reports whether the status of a pod shows that the scheduler does not try its gang. The scheduler may
+// know more than objects show.
+func asksForNothing(pod *v1.Pod) bool {
+	said := objectstate.WaitCondition(pod)
+	return said != nil && v1alpha1.AsksForNothing(said.Reason)
+}
+
+// offer makes the jobs wait in the book, in which their pods are counted: those that are too large for their queue have
+// no share there.
+func (w waiting) offer(book *queueing.Book, counter *usage.Counter) {
+	for _, name := range slices.Sorted(maps.Keys(w.jobs)) {
+		j := w.jobs[name]
+		book.Offer(counter.Job(name, j.pod, j.PlacementRequest, j.Pods), queueing.Moment{})
 	}
 }

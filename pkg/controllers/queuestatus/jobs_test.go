@@ -14,7 +14,11 @@ import (
 
 // TestTooLarge: 8 CPUs, and two queues. a may have 4; b asks for 8.
 func TestTooLarge(t *testing.T) {
-	grouped := func(p *v1.Pod) { p.Annotations[v1alpha1.GroupsAnnotation] = `["ns/g","ns/h"]` }
+	naming := func(gangs string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Annotations[v1alpha1.GroupsAnnotation] = gangs }
+	}
+	grouped := naming(`["ns/g","ns/h"]`)
+	as := func(role string) func(*v1.Pod) { return func(p *v1.Pod) { p.Labels[v1alpha1.RoleLabel] = role } }
 	three := func(changes ...func(*v1.Pod)) (pods []*v1.Pod) {
 		for _, name := range []string{"1", "2", "3"} {
 			pods = append(pods, podOf(name, "2", append(changes, in("a"))...))
@@ -31,8 +35,10 @@ func TestTooLarge(t *testing.T) {
 		"a gang whose minimum is below it has":            {gangspec.PodGroupDescription{Min: 2}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
 		"a NonStrict gang, which holds a part of it, has": {gangspec.PodGroupDescription{Min: 3, Annotations: map[string]string{v1alpha1.ModeAnnotation: v1alpha1.ModeNonStrict}}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
 		"gangs that start together are above it together": {gangspec.PodGroupDescription{Min: 1}, []*v1.Pod{podOf("1", "3", in("a"), at("g"), grouped), podOf("2", "3", in("a"), at("h"), grouped)}, []string{"a: 0/0/6 0% 0+2", "b: 8/0/8 0% 0+1"}},
+		"so are those that name each other in a row":      {gangspec.PodGroupDescription{Min: 1}, []*v1.Pod{podOf("1", "2", in("a"), at("g"), naming(`["ns/h"]`)), podOf("2", "2", in("a"), at("h"), naming(`["ns/g","ns/i"]`)), podOf("3", "2", in("a"), at("i"), least(1), naming(`["ns/h"]`))}, []string{"a: 0/0/6 0% 0+3", "b: 8/0/8 0% 0+1"}},
+		"of each role what the minimum needs":             {gangspec.PodGroupDescription{Min: 2, Annotations: map[string]string{v1alpha1.MinByRoleAnnotation: `{"r":1,"s":1}`}}, []*v1.Pod{podOf("1", "1", in("a"), at("g"), as("r")), podOf("2", "1", in("a"), at("g"), as("r")), podOf("3", "4", in("a"), at("g"), as("s"))}, []string{"a: 0/0/6 0% 0+1", "b: 8/0/8 0% 0+1"}},
 		"unless part of them has begun":                   {gangspec.PodGroupDescription{Min: 2}, []*v1.Pod{podOf("1", "1", in("a"), at("g"), grouped, bound), podOf("2", "3", in("a"), at("g"), grouped), podOf("3", "3", in("a"), at("h"), grouped), podOf("4", "3", in("a"), at("h"), grouped)}, []string{"a: 4/1/10 12.5% 1+1", "b: 4/0/8 0% 0+1"}},
-		"unless members have succeeded that are gone":     {gangspec.PodGroupDescription{Min: 4, Succeeded: 1}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
+		"unless members have succeeded that are gone":     {gangspec.PodGroupDescription{Min: 3, Succeeded: 1}, three(at("g")), []string{"a: 4/0/6 0% 0+1", "b: 4/0/8 0% 0+1"}},
 		"members beyond a minimum that runs are single":   {gangspec.PodGroupDescription{Min: 1}, append(three(at("g")), podOf("0", "1", in("a"), at("g"), bound)), []string{"a: 4/1/7 12.5% 1+0", "b: 4/0/8 0% 0+1"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -189,8 +189,8 @@ func allQueues(context.Context, client.Object) []reconcile.Request {
 func podDiffers(a, b *v1.Pod) bool {
 	return a.UID != b.UID || objectstate.HasEnded(a) != objectstate.HasEnded(b) || a.Spec.NodeName != b.Spec.NodeName ||
 		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
-		demandOf(a) != demandOf(b) ||
-		a.Labels[v1alpha1.QueueLabel] != b.Labels[v1alpha1.QueueLabel] || !maps.Equal(a.Annotations, b.Annotations) ||
+		asksForNothing(a) != asksForNothing(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
+		!maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
 		!resourceclaim.PodStatusEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses) ||
 		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(cachetransform.Places(a), cachetransform.Places(b))
 }

@@ -32,6 +32,7 @@ type Counts struct {
 	// renamed are the resources of classes that count under another name.
 	renamed map[v1.ResourceName]v1.ResourceName
 	slices  map[string]*resourceapi.ResourceSlice
+	pools   map[poolID]map[string]*resourceapi.ResourceSlice
 	// byNode has the names of the slices of single nodes; shared those of the slices with devices that several nodes
 	// reach, or several claims can have.
 	byNode map[string]map[string]bool
@@ -55,7 +56,7 @@ const compiledExpressions = 100
 func NewCounts(configured map[string]v1.ResourceName) *Counts {
 	return &Counts{
 		compiled: newCache(), configured: configured, classes: map[string]*resourceapi.DeviceClass{},
-		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{},
+		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{}, pools: map[poolID]map[string]*resourceapi.ResourceSlice{},
 		byNode: map[string]map[string]bool{}, shared: map[string]bool{}, offers: map[string]offer{},
 	}
 }
@@ -80,15 +81,32 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 	if slice.Spec.NodeName == nil || slices.ContainsFunc(slice.Spec.Devices, isMultiplyAllocatable) {
 		c.shared[slice.Name] = true
 	}
-	if slice.Spec.NodeName == nil {
-		return nodes
+	if slice.Spec.NodeName != nil {
+		node := *slice.Spec.NodeName
+		if c.byNode[node] == nil {
+			c.byNode[node] = map[string]bool{}
+		}
+		c.byNode[node][slice.Name] = true
 	}
-	node := *slice.Spec.NodeName
-	if c.byNode[node] == nil {
-		c.byNode[node] = map[string]bool{}
+	of := poolOf(slice)
+	if c.pools[of] == nil {
+		c.pools[of] = map[string]*resourceapi.ResourceSlice{}
 	}
-	c.byNode[node][slice.Name] = true
-	return slices.Compact(append(nodes, node))
+	c.pools[of][slice.Name] = slice
+	nodes = append(nodes, c.nodesOf(of)...)
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// nodesOf returns the nodes that have the slices of a pool.
+func (c *Counts) nodesOf(pool poolID) (nodes []string) {
+	for _, slice := range c.pools[pool] {
+		if slice.Spec.NodeName != nil {
+			nodes = append(nodes, *slice.Spec.NodeName)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 func isMultiplyAllocatable(device resourceapi.Device) bool {
@@ -142,17 +160,21 @@ func (c *Counts) dropSlice(name string) (nodes []string) {
 	if slice == nil {
 		return nil
 	}
+	of := poolOf(slice)
+	nodes = c.nodesOf(of)
 	delete(c.slices, name)
 	delete(c.shared, name)
 	delete(c.offers, name)
-	if slice.Spec.NodeName == nil {
-		return nil
+	if slice.Spec.NodeName != nil {
+		node := *slice.Spec.NodeName
+		if delete(c.byNode[node], name); len(c.byNode[node]) == 0 {
+			delete(c.byNode, node)
+		}
 	}
-	node := *slice.Spec.NodeName
-	if delete(c.byNode[node], name); len(c.byNode[node]) == 0 {
-		delete(c.byNode, node)
+	if delete(c.pools[of], name); len(c.pools[of]) == 0 {
+		delete(c.pools, of)
 	}
-	return []string{node}
+	return nodes
 }
 
 // SetClass adds or updates a DeviceClass. It reports whether its devices count as anything else than before, and
@@ -259,9 +281,16 @@ func (c *Counts) Renamed(amount resource.Vector) resource.Vector {
 func (c *Counts) Unlimited() map[v1.ResourceName]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	unlimited := map[v1.ResourceName]bool{}
+	unlimited, generations := map[v1.ResourceName]bool{}, map[poolID]generation{}
 	for name := range c.shared {
-		maps.Copy(unlimited, c.offerOf(name).unlimited)
+		slice := c.slices[name]
+		of := poolOf(slice)
+		if _, known := generations[of]; !known {
+			generations[of] = newest(maps.Values(c.pools[of]))
+		}
+		if generations[of].includes(slice) {
+			maps.Copy(unlimited, c.offerOf(name).unlimited)
+		}
 	}
 	return unlimited
 }
@@ -294,19 +323,12 @@ func (c *Counts) WithDevices(node *v1.Node) *v1.Node {
 	return &with
 }
 
-// count counts the devices of a node, in the newest generation of each pool.
+// count counts the devices of a node that can be allocated.
 func (c *Counts) count(node string) map[v1.ResourceName]int64 {
-	type pool struct{ driver, name string }
-	newest := map[pool]int64{}
-	for name := range c.byNode[node] {
-		spec := c.slices[name].Spec
-		of := pool{spec.Driver, spec.Pool.Name}
-		newest[of] = max(newest[of], spec.Pool.Generation)
-	}
 	counts := map[v1.ResourceName]int64{}
 	for name := range c.byNode[node] {
-		spec := c.slices[name].Spec
-		if spec.Pool.Generation < newest[pool{spec.Driver, spec.Pool.Name}] {
+		slice := c.slices[name]
+		if newest := newest(maps.Values(c.pools[poolOf(slice)])); !newest.includes(slice) || !newest.complete() {
 			continue
 		}
 		for as, count := range c.offerOf(name).counts {

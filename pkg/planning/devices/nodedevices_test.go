@@ -35,6 +35,14 @@ func TestCounts(t *testing.T) {
 		}
 		return s
 	}
+	part := func(name string) func(*resourceapi.ResourceSlice) {
+		return func(s *resourceapi.ResourceSlice) { s.Name, s.Spec.Pool.ResourceSliceCount = name, 2 }
+	}
+	renewed := func(name string, count int64) func(*resourceapi.ResourceSlice) {
+		return func(s *resourceapi.ResourceSlice) {
+			s.Name, s.Spec.Pool.Generation, s.Spec.Pool.ResourceSliceCount = name, 2, count
+		}
+	}
 	all := class("all", "example.com/gpu", "", 0)
 	for sentence, c := range map[string]struct {
 		slices  []*resourceapi.ResourceSlice
@@ -67,9 +75,13 @@ func TestCounts(t *testing.T) {
 			classes: []*resourceapi.DeviceClass{all}, want: "1",
 		},
 		"all slices of a generation": {
-			slices:  []*resourceapi.ResourceSlice{slice(nil), slice(func(s *resourceapi.ResourceSlice) { s.Name = "more" })},
+			slices:  []*resourceapi.ResourceSlice{slice(part("n")), slice(part("more"))},
 			classes: []*resourceapi.DeviceClass{all}, want: "6",
 		},
+		"none before all slices are there":      {slices: []*resourceapi.ResourceSlice{slice(part("n"))}, classes: []*resourceapi.DeviceClass{all}, want: "0"},
+		"nor those of the generation before":    {slices: []*resourceapi.ResourceSlice{slice(nil), slice(renewed("part", 2))}, classes: []*resourceapi.DeviceClass{all}, want: "0"},
+		"a generation that has left the node":   {slices: []*resourceapi.ResourceSlice{slice(nil), slice(func(s *resourceapi.ResourceSlice) { renewed("m", 1)(s); s.Spec.NodeName = new("m") })}, classes: []*resourceapi.DeviceClass{all}, want: "0"},
+		"other pools have their own generation": {slices: []*resourceapi.ResourceSlice{slice(nil), slice(func(s *resourceapi.ResourceSlice) { renewed("m", 1)(s); s.Spec.Pool.Name = "other" })}, classes: []*resourceapi.DeviceClass{all}, want: "6"},
 		"those of several classes for one resource, each once": {
 			slices: []*resourceapi.ResourceSlice{slice(nil)},
 			classes: []*resourceapi.DeviceClass{
@@ -184,7 +196,9 @@ func TestNames(t *testing.T) {
 func TestUnlimited(t *testing.T) {
 	networked, multiple := dra.Slice("n", 1), dra.Slice("n", 2)
 	networked.Name, networked.Spec.NodeName, networked.Spec.AllNodes = "networked", nil, new(true)
-	multiple.Name, multiple.Spec.Devices[1].AllowMultipleAllocations = "multiple", new(true)
+	renewed := dra.Slice("n", 0)
+	renewed.Name, renewed.Spec.Pool.Generation = "renewed", 2
+	multiple.Name, multiple.Spec.Pool.Generation, multiple.Spec.Devices[1].AllowMultipleAllocations = "multiple", 2, new(true)
 	counts := NewCounts(nil)
 	for _, step := range []struct {
 		do   string
@@ -195,6 +209,8 @@ func TestUnlimited(t *testing.T) {
 		{"one that all nodes reach", func() { counts.SetSlice(networked) }, true},
 		{"which no class selects", func() { counts.SetClass(class(dra.Driver, string(dra.Backed), "false", 0)) }, false},
 		{"which one selects", func() { counts.SetClass(dra.Class()) }, true},
+		{"its pool is renewed without it", func() { counts.SetSlice(renewed) }, false},
+		{"and again as before", func() { counts.DropSlice("renewed") }, true},
 		{"it is gone", func() { counts.DropSlice("networked") }, false},
 		{"one for several claims", func() { counts.SetSlice(multiple) }, true},
 	} {
@@ -215,6 +231,11 @@ func TestCountsTellWhatChanges(t *testing.T) {
 	}
 	elsewhere := dra.Slice("n", 2)
 	elsewhere.Spec.NodeName = new("m")
+	half := func(node string, generation int64) *resourceapi.ResourceSlice {
+		s := dra.Slice(node, 2)
+		s.Spec.Pool = resourceapi.ResourcePool{Name: "both", Generation: generation, ResourceSliceCount: 2}
+		return s
+	}
 	renamed := dra.Class()
 	renamed.Spec.ExtendedResourceName = new("example.com/other")
 	set := func(class *resourceapi.DeviceClass) []string { _, nodes := counts.SetClass(class); return nodes }
@@ -232,13 +253,17 @@ func TestCountsTellWhatChanges(t *testing.T) {
 		{"the class names another resource", []string{"n"}, 0, func() []string { return set(renamed) }},
 		{"and the one from before", []string{"n"}, 5, func() []string { return set(dra.Class()) }},
 		{"the same again", nil, 5, func() []string { return set(dra.Class()) }},
-		{"the slice goes to another node", []string{"n", "m"}, 0, func() []string { return counts.SetSlice(elsewhere) }},
+		{"the slice goes to another node", []string{"m", "n"}, 0, func() []string { return counts.SetSlice(elsewhere) }},
 		{"and comes back", []string{"m", "n"}, 2, func() []string { return counts.SetSlice(dra.Slice("n", 2)) }},
 		{"the class goes", []string{"n"}, 0, func() []string { return drop(dra.Driver) }},
 		{"it is gone", nil, 0, func() []string { return drop(dra.Driver) }},
 		{"it comes", []string{"n"}, 2, func() []string { return set(dra.Class()) }},
 		{"the slice goes", []string{"n"}, 0, func() []string { return counts.DropSlice("n") }},
 		{"it is gone", nil, 0, func() []string { return counts.DropSlice("n") }},
+		{"one of two slices of a pool", []string{"n"}, 0, func() []string { return counts.SetSlice(half("n", 0)) }},
+		{"the other, of another node", []string{"m", "n"}, 2, func() []string { return counts.SetSlice(half("m", 0)) }},
+		{"the next generation of that", []string{"m", "n"}, 0, func() []string { return counts.SetSlice(half("m", 1)) }},
+		{"and of this", []string{"m", "n"}, 2, func() []string { return counts.SetSlice(half("n", 1)) }},
 	} {
 		if nodes := step.call(); !slices.Equal(nodes, step.nodes) {
 			t.Errorf("%s: nodes %v, want %v", step.do, nodes, step.nodes)
@@ -253,7 +278,7 @@ func TestCountsTellWhatChanges(t *testing.T) {
 func TestReplace(t *testing.T) {
 	counts, node := NewCounts(nil), st.MakeNode().Name("n").Obj()
 	more := dra.Slice("n", 3)
-	more.Name = "more"
+	more.Name, more.Spec.Pool.Name = "more", "more"
 	for _, c := range []struct {
 		slices  []*resourceapi.ResourceSlice
 		classes []*resourceapi.DeviceClass

@@ -61,3 +61,32 @@ func TestShared(t *testing.T) {
 		})
 	}
 }
+
+// TestBoundsOfGenerations: devices of a node are counted in the newest generation of their pool, also while that is not
+// complete: it soon is.
+func TestBoundsOfGenerations(t *testing.T) {
+	renewed := func(name string, count int, slices int64) *resourceapi.ResourceSlice {
+		s := dra.Slice("n0", count)
+		s.Name, s.Spec.Pool.Generation, s.Spec.Pool.ResourceSliceCount = name, 1, slices
+		return s
+	}
+	for sentence, c := range map[string]struct {
+		newer []runtime.Object
+		want  int
+	}{
+		"one generation":                  {nil, 4},
+		"a newer one with other devices":  {[]runtime.Object{renewed("newer", 3, 1)}, 3},
+		"of which a slice is to come yet": {[]runtime.Object{renewed("newer", 3, 2)}, 3},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := idle.New(t, idle.Options{Objects: append([]runtime.Object{dra.Slice("n0", 4), dra.Class()}, c.newer...)})
+			s.Start()
+			simulator, err := New(s.Context, s.Framework)
+			must.Succeed(t, err)
+			all, free, bounded := simulator.Overlay().Bounds(dra.Driver)
+			if all["n0"] != c.want || free["n0"] != c.want || !bounded {
+				t.Errorf("%d devices, of which %d are free; bounded: %t; want %d", all["n0"], free["n0"], bounded, c.want)
+			}
+		})
+	}
+}

@@ -2,6 +2,7 @@ package devices
 
 import (
 	"fmt"
+	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -69,7 +70,8 @@ func (s *stock) devicesOf(className string) (list []nodeDevices, bounded bool, e
 // cachedPerSlice is the average number of classes cached for each ResourceSlice.
 const cachedPerSlice = 8
 
-// slices lists the ResourceSlices.
+// slices lists the ResourceSlices of the newest generation of each pool: also of those that are not complete yet, since
+// what is counted of them bounds what can be allocated soon.
 func (s *stock) slices() ([]*resourceapi.ResourceSlice, error) {
 	all, err := s.manager.ResourceSlices().ListWithDeviceTaintRules()
 	if err != nil {
@@ -78,7 +80,20 @@ func (s *stock) slices() ([]*resourceapi.ResourceSlice, error) {
 	if len(s.selected) > cachedPerSlice*len(all) {
 		clear(s.selected)
 	}
-	return all, nil
+	pools := make(map[poolID][]*resourceapi.ResourceSlice, len(all))
+	for _, slice := range all {
+		pools[poolOf(slice)] = append(pools[poolOf(slice)], slice)
+	}
+	current := make([]*resourceapi.ResourceSlice, 0, len(all))
+	for _, pool := range pools {
+		g := newest(slices.Values(pool))
+		for _, slice := range pool {
+			if g.includes(slice) {
+				current = append(current, slice)
+			}
+		}
+	}
+	return current, nil
 }
 
 func (s *stock) selectDevices(m match) selection {

@@ -20,6 +20,9 @@ func (s *Gangs) Describe(kind gangspec.Kind, key gangspec.Key, object *gangspec.
 	if g.objects[kind] = object; object == nil {
 		g.told = nil
 	}
+	if object := g.object(); object != nil {
+		g.incarnation.recorded = object.Succeeded
+	}
 	var news []*member
 	if now := g.madeFor(); now != madeFor {
 		g.incarnation.setMadeFor(now)

@@ -52,6 +52,28 @@ func New(defaults gangspec.Defaults, backoff Backoff) *Gangs {
 	}
 }
 
+// FromObjects returns the gangs of a profile as a scheduler finds them that begins now. pods are those that name the
+// profile. What depends on its configuration is left out.
+func FromObjects(objects map[gangspec.Key]gangspec.PodGroups, pods []*v1.Pod, now time.Time) *Gangs {
+	s := New(gangspec.Defaults{}, Backoff{})
+	for key, said := range objects {
+		for kind, object := range said {
+			if object != nil && !(gangspec.Kind(kind) == gangspec.Native && object.Alone()) {
+				s.Describe(gangspec.Kind(kind), key, object, now)
+			}
+		}
+	}
+	for _, pod := range pods {
+		key, source, _ := gangspec.KeyOf(pod)
+		alone := source == gangspec.FromSchedulingGroup && objects[key][gangspec.Native].Alone()
+		if pod.Status.Phase != v1.PodFailed && !alone {
+			s.ObservePod(pod, now)
+		}
+	}
+	s.Open(now)
+	return s
+}
+
 // Open lets through the members that may go: until then every member is kept out of the queue. It records that what
 // there was to see at the start has been seen: after a restart, a gang that is about to be seen half bound has to come
 // before gangs that wait.

@@ -13,19 +13,16 @@ import (
 
 // History is the incarnation of a gang for callers that look at all its pods now and then. The zero History has seen
 // none. It is not safe for concurrent use.
-type History struct {
-	incarnation
-	// recorded is how many members ran to success, as another who has seen them says.
-	recorded int
-}
+type History struct{ incarnation }
 
 // RecordedHistory returns the history of a gang for a reader that sees the gang once: as many members ran to success as
 // its PodGroup says. The roles of those that are gone are not known, so a minimum of a role may look short.
 func RecordedHistory(object *gangspec.PodGroupDescription) *History {
-	if object == nil {
-		return &History{}
+	h := &History{newIncarnation()}
+	if object != nil {
+		h.recorded = object.Succeeded
 	}
-	return &History{recorded: object.Succeeded}
+	return h
 }
 
 // See records all pods of the gang, except those that are being deleted and have not succeeded. madeFor is the owner
@@ -91,7 +88,6 @@ func (h *History) Gone() gangspec.Count {
 	if len(h.unfinished) == 0 {
 		return gangspec.Count{}
 	}
-	all, gone := h.counted()
-	gone.N += max(0, h.recorded-all.N)
+	_, gone := h.counted()
 	return gone
 }

@@ -33,8 +33,9 @@ type incarnation struct {
 	// unfinished pods, and may make more.
 	parts map[types.UID]*part
 	idle  int
-	// gone is how many pods ran to success and are gone, of all controllers.
-	gone int
+	// gone is how many pods ran to success and are gone, of all controllers. recorded is how many ran to success, as
+	// another who has seen them says.
+	gone, recorded int
 	// issues is the highest issue of each series of which a pod was seen, or notSuperseded. It does not fall when pods are
 	// deleted.
 	issues map[string]int64
@@ -327,9 +328,12 @@ func (i *incarnation) firstPod() (first time.Time) {
 
 // counted returns what of the pods that ran to success belongs to the incarnation, and what of that is gone.
 func (i *incarnation) counted() (all, gone gangspec.Count) {
-	if len(i.finished)+i.gone == 0 {
-		return gangspec.Count{}, gangspec.Count{} // as for most gangs, whose pods need not be looked at
+	if len(i.finished)+i.gone > 0 { // else, as for most gangs, no pods need to be looked at
+		i.look()
+		all, gone = i.counts, i.goneCount
 	}
-	i.look()
-	return i.counts, i.goneCount
+	if more := i.recorded - all.N; more > 0 && len(i.unfinished) > 0 {
+		all.N, gone.N = all.N+more, gone.N+more
+	}
+	return all, gone
 }

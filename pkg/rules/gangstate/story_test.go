@@ -127,6 +127,14 @@ func TestStoriesOfRelease(t *testing.T) {
 				"all there: a/x 2 bound, b/y 2 bound",
 			},
 		},
+		"a gang waits for one that its group waits for": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.bring(podOf("x1", of("x"), needs(1), says(groupsKey, `["a/y"]`)), podOf("y1", of("y"), needs(1), says(groupsKey, `["a/x","a/z"]`)))
+				c.why("x")
+			},
+			want: []string{`GangIncomplete: gang "a/x" waits for its group: gang "a/y" waits for gang "a/z", listed in its groups annotation`},
+		},
 		"a member comes back, and the others of its group have come to their end": {
 			room: map[string]int{"n": 9},
 			play: func(c *cluster) {

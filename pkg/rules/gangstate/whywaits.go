@@ -96,6 +96,9 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		if !other.gathered() {
 			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, other.lacks())
 		}
+		if key, waits := s.awaited(other); waits {
+			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, textAwaitsGang(other.key, key))
+		}
 	}
 	if g.failure.none() {
 		return "", ""

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // Evicted is what a gang had in its queue when it was evicted. Until its pods have been made again its queue asks for
@@ -48,6 +49,10 @@ func (e Evicted) Annotation() (string, error) {
 // Counts reports whether it still counts, if it does for so long. The time may be that of another clock.
 func (e Evicted) Counts(now time.Time, hold time.Duration) bool { return now.Sub(e.At).Abs() < hold }
 
+// IsBack reports whether a gang is there again, and asks for itself: it has its minimum, of members of which the oldest
+// was created since it was evicted.
+func (e Evicted) IsBack(minimum bool, oldest time.Time) bool { return minimum && !oldest.Before(e.At) }
+
 // evictedGroup is a group that was evicted.
 type evictedGroup struct {
 	Evicted
@@ -86,10 +91,16 @@ func (b *Book) expireEvicted(now time.Time) {
 	}
 }
 
-// comeBack notes that the groups of some pods ask for themselves again.
+// comeBack notes which groups ask for themselves again, of those whose minimum some pods are.
 func (b *Book) comeBack(pods []string) {
+	oldest := map[string]time.Time{}
 	for _, pod := range pods {
-		if e := b.evicted[b.usages[pod].Group]; e != nil && !e.back {
+		if u := b.usages[pod]; b.evicted[u.Group] != nil {
+			oldest[u.Group] = times.Earlier(oldest[u.Group], u.Created)
+		}
+	}
+	for group, at := range oldest {
+		if e := b.evicted[group]; !e.back && e.IsBack(true, at) {
 			e.back, b.stale = true, true
 		}
 	}

@@ -20,10 +20,11 @@ func TestEvicted(t *testing.T) {
 			b.Count(pod, u)
 		}
 	}
-	offer := func(b *Book) {
-		count(b, Usage{Job: "x", Demand: Hopeless}, successors...)
+	made := func(b *Book, created time.Time) {
+		count(b, Usage{Job: "x", Demand: Hopeless, Created: created}, successors...)
 		b.Offer(Job{Name: "x", Queue: "a", Group: "x", Gang: true, Pod: "x0", Pods: successors, Options: []Needs{{"a": gpus(4)}}}, Moment{})
 	}
+	offer := func(b *Book) { made(b, start) }
 	gone := func(b *Book) {
 		for _, pod := range successors {
 			b.Uncount(pod)
@@ -40,6 +41,7 @@ func TestEvicted(t *testing.T) {
 		"some of its pods have been made again": {func(b *Book) { count(b, Usage{Demand: Hopeless}, "x0") }, 4, 4},
 		"all have":                              {offer, 0, 4},
 		"they have, and are gone":               {func(b *Book) { offer(b); gone(b) }, 0, 8},
+		"they are gone, and were there before":  {func(b *Book) { made(b, start.Add(-time.Second)); gone(b) }, 4, 4},
 		"one that goes by itself waited before": {func(b *Book) { count(b, Usage{}, "x2") }, 2, 4},
 		"its PodGroup is gone":                  {func(b *Book) { b.SetEvicted("x", Evicted{}, start) }, 0, 8},
 		"time is almost up":                     {func(b *Book) { b.Tick(Moment{Now: start.Add(hold - time.Second)}) }, 4, 4},

@@ -74,8 +74,9 @@ type Usage struct {
 	Queue string
 	// Job is what it waits with, and Group is as in [Job].
 	Job, Group string
-	// Priority is that of the pod; high may preempt low in the same queue.
+	// Priority is that of the pod; high may preempt low in the same queue. Created is when it was created.
 	Priority int32
+	Created  time.Time
 	Amount   Vector
 	// Or is what it may have instead while it waits, in the order of [Job]. All of it is asked for.
 	Or []Vector

@@ -74,8 +74,8 @@ func (c *Counter) Pod(uid types.UID) (Pod, bool) {
 func (c *Counter) Pods() map[types.UID]Pod { return c.pods }
 
 // Count counts a pod, in place of what was counted of it, and returns its usage. The caller sets all of u but the
-// amount. That is the amount in the pool of the node which the pod has, or which is held for it; without a node, the
-// amounts in each pool that it may use.
+// amount and the creation. The amount is that in the pool of the node which the pod has, or which is held for it;
+// without a node, the amounts in each pool that it may use.
 func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usage {
 	others := c.claims.SetPod(pod)
 	p, counted := c.pods[pod.UID]
@@ -100,6 +100,7 @@ func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usa
 func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.Usage, changed bool) {
 	c.use(c.pods[uid], now)
 	c.pods[uid] = now
+	u.Created = now.Object.CreationTimestamp.Time
 	u.Amount, u.Or = c.nodes.Charge(now.Amount, now.Class, now.Node, now.Object.Spec.NodeName != "")
 	if u.Runs {
 		u.Or = nil // its node is not known yet
