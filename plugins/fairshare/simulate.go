@@ -33,18 +33,25 @@ type limits struct {
 	// pools are those in which its queue has room, of several that it may use; nil for any.
 	pools  []string
 	bounds []queueing.Bound
+	// ofAll are the ceilings of all that is placed together with it, if it keeps the limits since a part may be placed by
+	// itself: pods are evicted only for all of it.
+	ofAll []queueing.Bound
 	// gone are the pods that are removed in the what-if.
 	gone map[types.UID]bool
 }
 
 // Clone copies it.
 func (c *limits) Clone() fwk.StateData {
-	return &limits{pools: c.pools, bounds: slices.Clone(c.bounds), gone: maps.Clone(c.gone)}
+	return &limits{pools: c.pools, bounds: slices.Clone(c.bounds), ofAll: slices.Clone(c.ofAll), gone: maps.Clone(c.gone)}
 }
 
 // why describes the first limit that is exceeded; empty if none is any more.
 func (c *limits) why() string {
-	if bound, exceeded := queueing.Exceeds(c.bounds); exceeded {
+	bounds := c.bounds
+	if len(c.gone) > 0 {
+		bounds = slices.Concat(bounds, c.ofAll)
+	}
+	if bound, exceeded := queueing.Exceeds(bounds); exceeded {
 		return bound.Brief()
 	}
 	return ""
@@ -66,8 +73,11 @@ func (d *Dispatcher) limits(pod *v1.Pod, asked bool) *limits {
 	} else {
 		c.bounds, choices = d.book.Ceilings(d.job(name, pod, want))
 	}
+	if asked && len(c.bounds) == 0 && want.Parts {
+		c.ofAll = d.book.CeilingsOfAll(d.job(name, pod, want))
+	}
 	c.pools = d.poolsOf(pod, choices)
-	if len(c.bounds) == 0 && c.pools == nil {
+	if len(c.bounds)+len(c.ofAll) == 0 && c.pools == nil {
 		return nil
 	}
 	if len(c.bounds) > 0 && !asked {
@@ -115,9 +125,11 @@ func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 // shift counts a pod's amount against the bounds, or with a negative n gives it back. The share concerns
 // the queue itself, ceilings all queues below them.
 func (c *limits) shift(path []string, amount queueing.Vector, n int64) {
-	for i := range c.bounds {
-		if b := &c.bounds[i]; path[0] == b.Queue || b.Reason == queueing.Capability && slices.Contains(path, b.Queue) {
-			b.Freed -= n * amount[b.Resource]
+	for _, bounds := range [][]queueing.Bound{c.bounds, c.ofAll} {
+		for i := range bounds {
+			if b := &bounds[i]; path[0] == b.Queue || b.Reason == queueing.Capability && slices.Contains(path, b.Queue) {
+				b.Freed -= n * amount[b.Resource]
+			}
 		}
 	}
 }

@@ -388,6 +388,24 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	return exceeded, nil
 }
 
+// CeilingsOfAll returns the ceilings of all that a job asks for, of which parts may be placed one by one; nil for a job
+// that is placed as a whole, or of which a part of the minimum has its place.
+func (b *Book) CeilingsOfAll(offered Job) (ceilings []Bound) {
+	if len(offered.Parts) == 0 || offered.Begun {
+		return nil
+	}
+	j := b.jobs[offered.Name]
+	if j == nil || j.phase != Admitted {
+		j = newJob(offered)
+	}
+	for bound := range b.bounds(j.whole()) {
+		if bound.Reason == Capability {
+			ceilings = append(ceilings, bound)
+		}
+	}
+	return ceilings
+}
+
 // Choices returns the options with which an admitted job is above no limit as things are; if there are none, the option
 // that it was charged with before. The job is charged with the first one returned, which is the previous option if that
 // is still possible. exceeded are the bounds of the job if its turn has begun although its queue is at a limit, and
