@@ -164,6 +164,7 @@ func (pl *Defragmentation) round(ctx context.Context, nodes []*v1.Node) error {
 			busy = found // the others next round: they may want the same nodes
 		}
 	}
+	waiting = r.asking(ctx, waiting)
 	switch {
 	case busy:
 	case pl.args.Mode == descheduler.ThresholdMode:
@@ -220,6 +221,19 @@ type round struct {
 	// searches is how often moves were sought.
 	searches int
 	seen     measured
+}
+
+// asking returns the demands that ask for the resource that lies in fragments.
+func (r *round) asking(ctx context.Context, waiting []*demand) (asking []*demand) {
+	for _, d := range waiting {
+		if d.asks {
+			asking = append(asking, d)
+			continue
+		}
+		klog.FromContext(ctx).Info("No moves are sought: it does not ask for the resourceType of the policy", "for", d.name,
+			"resourceType", r.args.ResourceType)
+	}
+	return asking
 }
 
 // demand makes a plan for the first waiting demand for which moves are found.

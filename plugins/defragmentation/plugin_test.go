@@ -330,3 +330,20 @@ func BenchmarkRound(b *testing.B) {
 		})
 	}
 }
+
+// TestAPlanForAnotherResource: for a demand that does not ask for the resource of the policy no plan is made, but one
+// that a user asks for is answered.
+func TestAPlanForAnotherResource(t *testing.T) {
+	nodes := []*v1.Node{node("n0", 3, "r0"), node("n1", 3, "r0")}
+	pods := []*v1.Pod{runs("a", 2, "n0"), runs("b", 1, "n1"), waits("w", 3)}
+	s := newStage(t, nodes, pods, `{"resourceType": "example.com/fpga"}`)
+	if plans := s.balance(t); len(plans) != 0 {
+		t.Errorf("%d plans are made, want none", len(plans))
+	}
+	asked := &v1alpha1.DefragmentationPlan{ObjectMeta: metav1.ObjectMeta{Name: "asked"}}
+	asked.Spec.Goal.Pod = &v1alpha1.ReservationOwnerObject{Namespace: "default", Name: "w", UID: "w"}
+	must.Succeed(t, s.scheduler.Client.Create(t.Context(), asked))
+	if plans := s.balance(t); len(plans) != 1 || len(plans[0].Status.Moves) != 1 {
+		t.Errorf("plans %+v, want one with a move", plans)
+	}
+}

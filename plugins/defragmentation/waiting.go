@@ -34,7 +34,7 @@ type demand struct {
 	since time.Time
 	// maxMoves and maxGangs bound what a plan for it may cost; 0 for maxGangs means none.
 	maxMoves, maxGangs int
-	// asks: it asks for the resource that lies in fragments.
+	// asks: it asks for the resource that lies in fragments. For others moves are sought only if a plan asks for them.
 	asks bool
 	// promised: room is being made for it already.
 	promised bool
@@ -90,8 +90,7 @@ func (pl *Defragmentation) waiting() []*demand {
 			}
 		}
 	}
-	list = slices.DeleteFunc(list,
-		func(d *demand) bool { return d.since.IsZero() || d.promised || !d.asks })
+	list = slices.DeleteFunc(list, func(d *demand) bool { return d.since.IsZero() || d.promised })
 	slices.SortFunc(list, func(a, b *demand) int {
 		return cmp.Or(cmp.Compare(b.priority, a.priority), a.since.Compare(b.since), cmp.Compare(a.name, b.name))
 	})
