@@ -87,7 +87,7 @@ const (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.status.nodeName`
-// +kubebuilder:printcolumn:name="Owners",type=integer,JSONPath=`.status.ownerCount`,description="Pods that use it."
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.ownerCount`,description="Pods that use it."
 // +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="CPU",type=string,JSONPath=`.status.allocatable.cpu`
 // +kubebuilder:printcolumn:name="Mem",type=string,JSONPath=`.status.allocatable.memory`
