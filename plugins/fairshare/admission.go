@@ -21,7 +21,7 @@ import (
 
 // moment returns the current time, with what is known of pods.
 func (d *Dispatcher) moment() queueing.Moment {
-	return queueing.Moment{Now: d.clock.Now(), Read: d.opened, Room: d.waitsForRoom, Whole: d.whole, Waits: func(uid string) bool {
+	return queueing.Moment{Now: d.clock.Now(), Synced: d.opened, WaitsForRoom: d.waitsForRoom, IsComplete: d.whole, IsWaiting: func(uid string) bool {
 		counted, ok := d.usage.Pod(types.UID(uid))
 		return ok && d.pendingPod(counted.Object) != nil
 	}}
@@ -123,7 +123,7 @@ func (d *Dispatcher) TakePodsToActivate() []*v1.Pod {
 
 // do carries out the effects of an input.
 func (d *Dispatcher) do(e queueing.Effects) {
-	if d.toActivate = append(d.toActivate, d.podsOf(e.Call)...); len(d.toActivate) > 0 {
+	if d.toActivate = append(d.toActivate, d.podsOf(e.BringToGate)...); len(d.toActivate) > 0 {
 		d.signal()
 	}
 	for _, queue := range e.Freed {
@@ -184,12 +184,12 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	how := queueing.Failure{Job: usage.NameOf(pod, want), Title: usage.TitleOf(pod, want), Gang: want.Together()}
 	if !how.Gang {
 		var unfit *framework.FitError
-		how.Aside = !errors.As(err, &unfit) // it failed later, or for another reason
-		how.Hopeless = !how.Aside && unresolvable(unfit)
+		how.WaitsElsewhere = !errors.As(err, &unfit) // it failed later, or for another reason
+		how.Hopeless = !how.WaitsElsewhere && unresolvable(unfit)
 	}
 	e := d.book.Fail(string(pod.UID), how, d.moment())
 	d.do(e)
-	return e.Again
+	return e.OfferAgain
 }
 
 // Again makes a pod that PreFilter has refused wait for its turn: nothing else brings it back.

@@ -267,7 +267,7 @@ func (d *Dispatcher) job(name string, pod *v1.Pod, want gangstate.PlacementReque
 		}
 	}
 	j := d.usage.Job(name, pod, want, counted) // once all are counted: a claim that they share counts for one of them
-	j.Patient = j.Patient || !d.preempts[pod.Spec.SchedulerName]
+	j.NeverPreempts = j.NeverPreempts || !d.preempts[pod.Spec.SchedulerName]
 	if _, counted := d.usage.Pod(pod.UID); !counted && d.pendingPod(pod) != nil {
 		d.recount(pod)
 	}

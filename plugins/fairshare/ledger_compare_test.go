@@ -279,7 +279,7 @@ func (c *chaos) letIn(d *Dispatcher) string {
 		alone[string(l.uid)] = l.now().Labels["gang"] == "" && l.now().Status.NominatedNodeName == ""
 	}
 	all := func(string) bool { return true }
-	d.book.Tick(queueing.Moment{Now: c.clock.Now(), Waits: func(pod string) bool { return alone[pod] }, Room: all, Whole: all})
+	d.book.Tick(queueing.Moment{Now: c.clock.Now(), IsWaiting: func(pod string) bool { return alone[pod] }, WaitsForRoom: all, IsComplete: all})
 	d.calledNow() // those from before
 	d.change(func() { d.opened = true })
 	return d.calledNow()

@@ -75,7 +75,7 @@ func TestRounds(t *testing.T) {
 			permitted: "a1", granted: []string{"a1", "a1"}, // with it a overshoots
 		},
 		"what is kept stays": {
-			queues: []queueing.Queue{{Name: "a", Kept: true}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "all")}, preemptor: pod("b1", "b", 1, ""), permitted: "",
+			queues: []queueing.Queue{{Name: "a", NotReclaimable: true}, {Name: "b"}}, pods: []*v1.Pod{pod("a1", "a", 8, "all")}, preemptor: pod("b1", "b", 1, ""), permitted: "",
 			granted: []string{"", ""},
 		},
 		"from the parent's own pods": {

@@ -33,7 +33,7 @@ func (d *Dispatcher) tell(ctx context.Context) {
 func (d *Dispatcher) news() map[string]sets.Set[gangspec.Key] {
 	defer d.lock()()
 	news, gangs := d.book.News(d.moment()), map[string]sets.Set[gangspec.Key]{}
-	d.do(queueing.Effects{Call: news.Again})
+	d.do(queueing.Effects{BringToGate: news.Again})
 	for _, job := range news.Jobs {
 		d.lane.Tell(job)
 	}

@@ -313,7 +313,7 @@ func testReservationColumns(t *testing.T, c *localcluster.Cluster, client dynami
 	}
 	got := get()
 	for column, want := range map[string]string{
-		"PHASE": "Available", "NODE": "node-1", "OWNERS": "0", "REPLICAS": "1", "CPU": "64", "MEM": "512Gi", "GPU": "8", "TTL": "36h", "REASON": "Available", "SCHEDULED": "Scheduled",
+		"PHASE": "Available", "NODE": "node-1", "USED": "0", "REPLICAS": "1", "CPU": "64", "MEM": "512Gi", "GPU": "8", "TTL": "36h", "REASON": "Available", "SCHEDULED": "Scheduled",
 	} {
 		if got[column] != want {
 			t.Errorf("column %s: %q, want %q; all: %v", column, got[column], want, got)

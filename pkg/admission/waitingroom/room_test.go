@@ -93,7 +93,7 @@ func (s *stage) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 func (s *stage) Gated(pod *v1.Pod) bool { return s.kept[pod.Name] }
 
 func (s *stage) moment() queueing.Moment {
-	return queueing.Moment{Now: s.time.Now(), Read: true, Waits: func(string) bool { return true }}
+	return queueing.Moment{Now: s.time.Now(), Synced: true, IsWaiting: func(string) bool { return true }}
 }
 
 // QueueOf and what follows are the queues, which have no gangs: those are let in as they come.

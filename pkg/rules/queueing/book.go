@@ -178,7 +178,7 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 			if reflect.DeepEqual(*q.spec, spec) {
 				continue
 			}
-			b.lends = b.lends || q.spec.Kept && !spec.Kept || !reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
+			b.lends = b.lends || q.spec.NotReclaimable && !spec.NotReclaimable || !reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
 		}
 		b.queue(spec.Name).spec = &spec
 		changed = true
@@ -311,12 +311,12 @@ func (b *Book) Standings() map[string]share.Balance {
 		one := share.Balance{Path: q.path, Running: maps.Clone(q.running), Deserved: shares[name].Deserved,
 			Contested: shares[name].Contested, Share: share.Dominant(q.running, b.total)}
 		if q.spec != nil {
-			one.Stated, one.Kept = b.deserves(q.spec), q.spec.Kept
+			one.Stated, one.NotReclaimable = b.deserves(q.spec), q.spec.NotReclaimable
 		}
 		if own := shares[name].Own; own != nil {
 			one.Path = append([]string{Own(name)}, q.path...)
 			all[Own(name)] = share.Balance{Path: one.Path, Running: q.allocated(), Deserved: own.Deserved,
-				Contested: own.Contested, Kept: one.Kept}
+				Contested: own.Contested, NotReclaimable: one.NotReclaimable}
 		}
 		all[name] = one
 	}

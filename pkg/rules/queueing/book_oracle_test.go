@@ -120,7 +120,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				}
 				b.Uncount(id)
 			case 5, 6:
-				j := Job{Name: fmt.Sprint("j", r.IntN(8)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Ready: r.IntN(4) == 0, Patient: r.IntN(4) == 0}
+				j := Job{Name: fmt.Sprint("j", r.IntN(8)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Ready: r.IntN(4) == 0, NeverPreempts: r.IntN(4) == 0}
 				var asked []Usage
 				for id, u := range w.usages {
 					if u.Job == j.Name && !u.placed() && r.IntN(5) > 0 {

@@ -54,7 +54,7 @@ func turnsOf(b *Book) string {
 func TestNext(t *testing.T) {
 	high := func(j Job) Job { j.Priority = 10; return j }
 	both := func(j Job, queue string, n int64) Job { j.Options[0][queue] = gpus(n); return j }
-	patient := func(j Job) Job { j.Patient = true; return j }
+	patient := func(j Job) Job { j.NeverPreempts = true; return j }
 	for sentence, c := range map[string]struct {
 		total  Vector
 		queues []Queue

@@ -357,8 +357,8 @@ func (b *Book) overLimitBounds(j *job) []Bound {
 }
 
 // Ceilings returns the ceilings of a job that is to be placed without its turn, if it would exceed one with each of its
-// options: those of all that the first asks for. Otherwise it returns the options with which it would not. The share is a matter of
-// turns, and counts only while pods are evicted for the job: until they have made way.
+// options: those of all that the first asks for. Otherwise it returns the options with which it would not. The share is
+// a matter of turns, and counts only while pods are evicted for the job: until they have made way.
 func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	j := newJob(offered)
 	making := b.makesWay(j)

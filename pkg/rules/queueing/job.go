@@ -24,22 +24,22 @@ const (
 // Moment is when an input comes, and what is known then.
 type Moment struct {
 	Now time.Time
-	// Read: all queues and pods have been read. Before, no job is admitted.
-	Read bool
-	// Waits reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
-	Waits func(pod string) bool
-	// Room reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs.
-	Room func(pod string) bool
-	// Whole reports whether all is there that is to be placed with a pod.
-	Whole func(pod string) bool
+	// Synced: all queues and pods have been read. Before, no job is admitted.
+	Synced bool
+	// IsWaiting reports whether a pod is there and has no node. It may know of the end of a pod before the book is told.
+	IsWaiting func(pod string) bool
+	// WaitsForRoom reports whether what waits with a pod waits only for room on nodes, as far as is known of gangs.
+	WaitsForRoom func(pod string) bool
+	// IsComplete reports whether all is there that is to be placed with a pod.
+	IsComplete func(pod string) bool
 }
 
 // Effects is what the caller has to do after an input.
 type Effects struct {
-	// Call: bring these pods to the gate. They have to offer their jobs again.
-	Call []string
-	// Again: nothing else brings the pod back that has failed; it has to be offered again.
-	Again bool
+	// BringToGate: bring these pods to the gate. They have to offer their jobs again.
+	BringToGate []string
+	// OfferAgain: nothing else brings the pod back that has failed; it has to be offered again.
+	OfferAgain bool
 	// Retry: gangs that failed may fit by now.
 	Retry bool
 	// Freed are queues of which nothing is left.
@@ -140,7 +140,7 @@ func newJob(offered Job) *job {
 }
 
 // patient reports whether no pod makes way for it.
-func (j *job) patient() bool { return j.Patient || !j.tried.IsZero() }
+func (j *job) patient() bool { return j.NeverPreempts || !j.tried.IsZero() }
 
 // Phase returns the phase of a job.
 func (b *Book) Phase(name string) Phase {

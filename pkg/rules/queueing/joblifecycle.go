@@ -52,7 +52,7 @@ func (b *Book) Offer(offered Job, at Moment) {
 // more then; see the effects.
 func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Effects) {
 	for b.phases[Waiting]+len(b.candidates) > 0 {
-		from := selection{candidates: which == turns.AllJobs, begun: at.Read, others: at.Read &&
+		from := selection{candidates: which == turns.AllJobs, begun: at.Synced, others: at.Synced &&
 			b.phases[Admitted] < b.limits.Window, now: at.Now}
 		var next *job
 		if which != turns.OverdueJobs {
@@ -65,9 +65,9 @@ func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Ef
 			return Job{}, false, b.take()
 		case next.candidate:
 			return next.Job, true, b.take()
-		case !at.Waits(next.Pod):
+		case !at.IsWaiting(next.Pod):
 			b.stopWaiting(next, at)
-		case next.Gang && !at.Whole(next.Pod):
+		case next.Gang && !at.IsComplete(next.Pod):
 			b.abandon(next)
 		default:
 			return next.Job, true, b.take()
@@ -136,8 +136,8 @@ func (b *Book) abandon(j *job) {
 func (b *Book) stopWaiting(j *job, at Moment) {
 	pods := j.Pods
 	b.done(j.Name)
-	if i := slices.IndexFunc(pods, at.Waits); i >= 0 {
-		b.effects.Call = append(b.effects.Call, pods[i])
+	if i := slices.IndexFunc(pods, at.IsWaiting); i >= 0 {
+		b.effects.BringToGate = append(b.effects.BringToGate, pods[i])
 	}
 }
 
@@ -158,8 +158,8 @@ type Failure struct {
 	Gang bool
 	// Hopeless: it would not fit on an empty cluster.
 	Hopeless bool
-	// Aside: it waits for something else than room.
-	Aside bool
+	// WaitsElsewhere: it waits for something else than room.
+	WaitsElsewhere bool
 }
 
 // Fail records that a pod could not be scheduled: the turn of its job ends. A job for which others would have to
@@ -189,7 +189,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	}
 	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
 	j.deserved.Add(b.own(u.Queue).Deserved, 1)
-	j.Title, j.Priority, j.Created, j.Pods, j.waitsElsewhere = how.Title, u.Priority, before.Created, before.Pods, how.Aside || !at.Room(pod)
+	j.Title, j.Priority, j.Created, j.Pods, j.waitsElsewhere = how.Title, u.Priority, before.Created, before.Pods, how.WaitsElsewhere || !at.WaitsForRoom(pod)
 	if j.failed = at.Now; before.turn.released {
 		j.yieldSuspendedUntil = at.Now.Add(spare) // it was of no use
 	}
@@ -197,7 +197,7 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 		j.blocked.take(b.blockOf(j)) // it gets that reason now; what words it finds it computed
 		j.blocked.unheard = false
 	}
-	b.effects.Again = refused && !how.Gang
+	b.effects.OfferAgain = refused && !how.Gang
 	return b.take()
 }
 
@@ -230,11 +230,11 @@ func (b *Book) Tick(at Moment) Effects {
 			b.abandon(j)
 		case j.phase == Admitted && j.Gang && j.turn.held == 0 && !b.whole(j, at):
 			b.abandon(j) // it has lost a member since
-		case j.phase == Waiting && !at.Waits(j.Pod):
+		case j.phase == Waiting && !at.IsWaiting(j.Pod):
 			b.stopWaiting(j, at)
-		case j.phase == Waiting && j.Gang && !at.Whole(j.Pod):
+		case j.phase == Waiting && j.Gang && !at.IsComplete(j.Pod):
 			b.abandon(j)
-		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.Room(j.Pod) == j.waitsElsewhere:
+		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.WaitsForRoom(j.Pod) == j.waitsElsewhere:
 			j.waitsElsewhere = !j.waitsElsewhere
 			b.wishes.touch(j)
 		}
@@ -263,7 +263,7 @@ func (b *Book) Tick(at Moment) Effects {
 func (b *Book) whole(j *job, at Moment) bool {
 	speaks := func(pod string) bool {
 		u := b.usages[pod]
-		return u.Job == j.Name && u.Group == j.Group && at.Waits(pod)
+		return u.Job == j.Name && u.Group == j.Group && at.IsWaiting(pod)
 	}
 	if !speaks(j.Pod) {
 		i := slices.IndexFunc(j.Pods, speaks)
@@ -272,7 +272,7 @@ func (b *Book) whole(j *job, at Moment) bool {
 		}
 		j.Pod = j.Pods[i]
 	}
-	return at.Whole(j.Pod)
+	return at.IsComplete(j.Pod)
 }
 
 // retry brings back jobs that have failed and may reclaim by now, of which no event of the cluster says so: their queue
@@ -284,7 +284,7 @@ func (b *Book) retry(at Moment) {
 		if j.phase != Failed {
 			continue
 		}
-		waits, grows := at.Waits(j.Pod), lends || reclaimable && b.mayReclaim(j)
+		waits, grows := at.IsWaiting(j.Pod), lends || reclaimable && b.mayReclaim(j)
 		for resource, amount := range b.own(j.Queue).Deserved {
 			grows = grows || amount > j.deserved[resource]
 			j.deserved[resource] = min(amount, j.deserved[resource])
@@ -298,7 +298,7 @@ func (b *Book) retry(at Moment) {
 			continue
 		}
 		if waits {
-			b.effects.Call = append(b.effects.Call, j.Pod)
+			b.effects.BringToGate = append(b.effects.BringToGate, j.Pod)
 		}
 		b.end(j)
 	}

@@ -38,7 +38,7 @@ func newScene(from Phase, gang bool) *scene {
 }
 
 func (s *scene) at() Moment {
-	return Moment{Now: s.now, Read: true, Waits: func(pod string) bool { return !s.gone[pod] }, Room: yes, Whole: yes}
+	return Moment{Now: s.now, Synced: true, IsWaiting: func(pod string) bool { return !s.gone[pod] }, WaitsForRoom: yes, IsComplete: yes}
 }
 
 // room makes the window have room, or none.
@@ -94,7 +94,7 @@ func TestTransitions(t *testing.T) {
 		return func(s *scene) called { s.SetQueues(Queue{Name: "b", Weight: 2}); return do(s) }
 	}
 	lends := func(s *scene) called {
-		s.SetQueues(Queue{Name: "kept", Weight: 1, Kept: true})
+		s.SetQueues(Queue{Name: "kept", Weight: 1, NotReclaimable: true})
 		s.SetQueues(Queue{Name: "kept", Weight: 1})
 		return tick(s)
 	}
@@ -130,7 +130,7 @@ func TestTransitions(t *testing.T) {
 	}{
 		"it comes, and it is its turn":                      {from: Outside, do: come, want: Admitted, effect: called{Began: began}},
 		"it comes, and the window has no room":              {from: Outside, do: comeLate, want: Waiting},
-		"it comes before queues are read":                   {from: Outside, do: func(s *scene) called { at := s.at(); at.Read = false; return s.Come(s.offer, at) }, want: Waiting},
+		"it comes before queues are read":                   {from: Outside, do: func(s *scene) called { at := s.at(); at.Synced = false; return s.Come(s.offer, at) }, want: Waiting},
 		"it is offered, and nothing is looked at":           {from: Outside, do: offer, want: Waiting},
 		"it fails though it never came":                     {from: Outside, do: fail, want: Failed, demand: Idle},
 		"nothing happens to it":                             {from: Outside, do: tick, want: Outside},
@@ -267,7 +267,7 @@ func TestWaitedFor(t *testing.T) {
 		return func(b *Book, big string) { // counted for that job in the end
 			b.Count(big, Usage{Queue: "default", Job: job, Amount: gpus(50)})
 			at := ready
-			at.Waits = func(pod string) bool { return pod != big }
+			at.IsWaiting = func(pod string) bool { return pod != big }
 			b.goneNow(big, at)
 			b.tickNow(at)
 		}

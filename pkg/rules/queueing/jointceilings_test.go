@@ -103,7 +103,7 @@ func TestWaitsWhole(t *testing.T) {
 func waitsWhole(t *testing.T, ticks bool) {
 	t.Helper()
 	lacks := map[string]bool{}
-	at := Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: func(pod string) bool { return !lacks[pod] }}
+	at := Moment{Now: start, Synced: true, IsWaiting: yes, WaitsForRoom: yes, IsComplete: func(pod string) bool { return !lacks[pod] }}
 	b := opened(Limits{Window: 10}, 10, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 	b.Count("runs", Usage{Queue: "a", Amount: gpus(8), Runs: true})
 	first := comes(b, "a", 1, 6, at)
@@ -214,7 +214,7 @@ func TestBeyondOracle(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		aside := map[string]bool{}
-		at := Moment{Now: time.Unix(1000, 0), Read: true, Waits: yes, Whole: yes, Room: func(pod string) bool { return !aside[pod] }}
+		at := Moment{Now: time.Unix(1000, 0), Synced: true, IsWaiting: yes, IsComplete: yes, WaitsForRoom: func(pod string) bool { return !aside[pod] }}
 		b := opened(Limits{Window: 2}, 1000)
 		queues := []Queue{
 			{Name: "top", Weight: 1, Capability: gpus(20)}, {Name: "a", Parent: "top", Weight: 1, Capability: gpus(12)},
@@ -234,7 +234,7 @@ func TestBeyondOracle(t *testing.T) {
 				b.Count(j.Name, u)
 				b.Come(j, at)
 			case 3, 4:
-				b.failNow(j.Name, Failure{Job: j.Name, Gang: true, Aside: r.IntN(3) == 0}, at)
+				b.failNow(j.Name, Failure{Job: j.Name, Gang: true, WaitsElsewhere: r.IntN(3) == 0}, at)
 			case 5:
 				u.Promised = r.IntN(2) == 0
 				u.Runs = !u.Promised && r.IntN(2) == 0

@@ -109,7 +109,7 @@ func (s *story) pod(name string) *storyPod {
 func (s *story) waits(name string) bool { p := s.pod(name); return p.there && !p.usage.Runs }
 
 func (s *story) at() Moment {
-	return Moment{Now: s.now, Read: true, Waits: s.waits, Room: yes, Whole: yes}
+	return Moment{Now: s.now, Synced: true, IsWaiting: s.waits, WaitsForRoom: yes, IsComplete: yes}
 }
 
 // do carries out the effects of an input, and checks what must be true after it.

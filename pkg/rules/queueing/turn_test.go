@@ -40,10 +40,10 @@ func (b *Book) wait(j Job) {
 // giveTurns gives turns as long as there are any, as a caller does that lets several in at once, and adds the pods that
 // are called to the effects of an input; except is a job whose pod is on its way.
 func (b *Book) giveTurns(at Moment, except string, e Effects) called {
-	c := called{Call: e.Call, Again: e.Again, Retry: e.Retry, Freed: e.Freed}
+	c := called{Call: e.BringToGate, Again: e.OfferAgain, Retry: e.Retry, Freed: e.Freed}
 	for {
 		next, ok, more := b.First(at, turns.PolicyJobs)
-		c.Call = append(c.Call, more.Call...)
+		c.Call = append(c.Call, more.BringToGate...)
 		if !ok {
 			return c
 		}
@@ -74,7 +74,7 @@ func yes(string) bool { return true }
 var start = time.Unix(1000, 0)
 
 // ready is a moment at which all is read, every gang is whole, and all pods wait for room.
-var ready = Moment{Now: start, Read: true, Waits: yes, Room: yes, Whole: yes}
+var ready = Moment{Now: start, Synced: true, IsWaiting: yes, WaitsForRoom: yes, IsComplete: yes}
 
 // opened returns a book with limits, so many GPUs, and queues.
 func opened(limits Limits, total int64, queues ...Queue) *Book {

@@ -26,8 +26,8 @@ type Queue struct {
 	// Fault is what of its description cannot be used; empty for nothing. Until that is corrected it is as if it
 	// were closed.
 	Fault string
-	// Kept: other queues may not reclaim what it has.
-	Kept bool
+	// NotReclaimable: other queues may not reclaim what it has.
+	NotReclaimable bool
 	// MinRuntime is how long its gangs are left alone once they run; nil if it does not say.
 	MinRuntime *time.Duration
 }
@@ -53,8 +53,8 @@ type Job struct {
 	Created  time.Time
 	// Ready: its minimum runs; what waits is beyond it.
 	Ready bool
-	// Patient: no pod makes way for it. It waits until its queue keeps all limits by itself.
-	Patient bool
+	// NeverPreempts: no pod makes way for it. It waits until its queue keeps all limits by itself.
+	NeverPreempts bool
 	// Begun: part of its minimum is bound already. It has its turn before all others, whatever the limits of its
 	// queues.
 	Begun bool

@@ -26,8 +26,8 @@ func TestWholeInItsTurn(t *testing.T) {
 	} {
 		left, least := map[string]bool{}, 0
 		at := ready
-		at.Waits = func(pod string) bool { return c.moves || !left[pod] }
-		at.Whole = func(pod string) bool { // as Dispatcher.whole says
+		at.IsWaiting = func(pod string) bool { return c.moves || !left[pod] }
+		at.IsComplete = func(pod string) bool { // as Dispatcher.whole says
 			return left[pod] || !slices.Contains(c.pods, pod) || len(c.pods)-len(left) >= least
 		}
 		b := opened(Limits{Window: 10}, 10, Queue{Name: "a", Capability: gpus(10)})

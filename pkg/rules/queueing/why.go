@@ -185,7 +185,7 @@ func (b *Book) Report(name string, at Moment) (Report, bool) {
 	n := Report{Pods: j.Pods, Reason: Unread, Message: unread}
 	waited, first := at.Now.Sub(j.since), j.told.reason == Unread || j.told.renewed
 	switch {
-	case !at.Read: // a queue that seems not to be there may not have been read
+	case !at.Synced: // a queue that seems not to be there may not have been read
 		return n, waited >= tellUnread && j.told.reason != Unread
 	case waited < tellAfter || !first && at.Now.Sub(j.told.at) < tellOther:
 		return Report{}, false

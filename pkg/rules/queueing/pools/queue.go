@@ -15,7 +15,7 @@ import (
 func Queue(q *v1alpha1.Queue) queueing.Queue {
 	one := queueing.Queue{
 		Name: q.Name, Parent: q.Spec.Parent, Weight: int64(max(q.Spec.Weight, 1)), Priority: q.Spec.Priority,
-		Closed: q.Spec.Closed, Kept: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable, Fault: Fault(q),
+		Closed: q.Spec.Closed, NotReclaimable: q.Spec.Reclaimable != nil && !*q.Spec.Reclaimable, Fault: Fault(q),
 		Deserved: resource.FromList(q.Spec.Deserved), Guarantee: resource.FromList(q.Spec.Guarantee),
 		Capability: resource.FromList(q.Spec.Capability),
 	}

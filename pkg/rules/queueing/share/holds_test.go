@@ -18,7 +18,7 @@ func TestTakesHolds(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			r := NewReclaim(map[string]Vector{"b": gpus(1)}, map[string]Balance{
 				"b":    {Path: []string{"b"}, Running: gpus(0), Deserved: gpus(4)},
-				"a":    {Path: []string{"a", "team"}, Running: gpus(c.runs), Deserved: gpus(4), Kept: c.kept},
+				"a":    {Path: []string{"a", "team"}, Running: gpus(c.runs), Deserved: gpus(4), NotReclaimable: c.kept},
 				"team": {Path: []string{"team"}, Running: gpus(c.parentRuns), Deserved: gpus(8)},
 			}, map[string]Vector{"a": gpus(c.holds), "team": gpus(c.parentHolds)})
 			if got := r.TakesHolds("a"); got != c.want {

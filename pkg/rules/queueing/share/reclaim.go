@@ -25,8 +25,8 @@ type Balance struct {
 	Contested map[v1.ResourceName]bool
 	// Share is the largest part of a resource that it has running.
 	Share float64
-	// Kept: other queues may not reclaim what it has.
-	Kept bool
+	// NotReclaimable: other queues may not reclaim what it has.
+	NotReclaimable bool
 }
 
 // Reclaim is what queues may take back from others for a job that does not fit.
@@ -116,7 +116,7 @@ func (r *Reclaim) apart(path []string) (theirs, ours []string) {
 // Permits reports whether a queue may lose pods for the job at all.
 func (r *Reclaim) Permits(queue string) bool {
 	theirs, ours := r.apart(r.standings[queue].Path)
-	if len(theirs) == 0 || slices.ContainsFunc(theirs, func(at string) bool { return r.standings[at].Kept }) {
+	if len(theirs) == 0 || slices.ContainsFunc(theirs, func(at string) bool { return r.standings[at].NotReclaimable }) {
 		return false
 	}
 	for _, at := range ours {

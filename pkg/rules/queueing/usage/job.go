@@ -50,14 +50,14 @@ func HoldersOf(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
 func (c *Counter) Job(name string, pod *v1.Pod, want gangstate.PlacementRequest, exist []*v1.Pod) queueing.Job {
 	j := queueing.Job{
 		Name: name, Title: TitleOf(pod, want), Holders: HoldersOf(pod, want), Queue: c.caller.QueueOf(pod), Pod: string(pod.UID), Gang: want.Together(), Group: GroupOf(pod),
-		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun, Patient: want.Never,
+		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun, NeverPreempts: want.Never,
 	}
 	if j.Created.IsZero() {
 		j.Created = pod.CreationTimestamp.Time
 	}
 	for _, one := range want.Pods {
 		j.Pods = append(j.Pods, string(one.UID))
-		j.Patient = j.Patient || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
+		j.NeverPreempts = j.NeverPreempts || one.Spec.PreemptionPolicy != nil && *one.Spec.PreemptionPolicy == v1.PreemptNever
 	}
 	var asked []queueing.Usage
 	for _, one := range exist {
