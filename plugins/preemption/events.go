@@ -2,6 +2,7 @@ package preemption
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,16 +28,23 @@ const (
 // preempting returns the event that says how many pods of how many gangs are evicted, and where, with an optional
 // remark.
 func preempting(d *demand, f *found, remark string) status.Event {
-	safe, whole := 0, 0
+	whole, surplus := 0, 0
 	for _, b := range f.selection.Bundles {
 		if b.Kind == victim.Whole {
 			whole++
 		} else {
-			safe++
+			surplus++
 		}
 	}
-	note := fmt.Sprintf("evicting %d pods in %s to place %d members: %d gangs or pods entirely, surplus of %d gangs; %s",
-		len(f.victims), f.domain, len(f.plan.Nodes), whole, safe, f.textNumbers(d))
+	var gone []string
+	if whole > 0 {
+		gone = append(gone, fmt.Sprintf("%d gangs or pods entirely", whole))
+	}
+	if surplus > 0 {
+		gone = append(gone, fmt.Sprintf("pods beyond the minimum of %d gangs", surplus))
+	}
+	note := fmt.Sprintf("evicting %d pods in %s to place %d members, which need %s: %s", len(f.victims), f.domain,
+		len(f.plan.Nodes), d.need, strings.Join(gone, ", "))
 	if remark != "" {
 		note += "; " + remark
 	}
@@ -60,5 +68,5 @@ func gangLost(d *demand, f *found, b victim.Bundle, of gangstate.RunningGang) st
 	return status.Event{On: status.PodGroupReference(of.Object.Kind.APIVersion(), of.Key.Namespace, of.Key.Name,
 		of.Object.UID), Related: d.leader, Type: v1.EventTypeNormal,
 		Reason: reason, Action: evictions.ActionPreempting,
-		Note: fmt.Sprintf("%s by %s: %s", f.textLost(b), d, f.textWorth(d, b))}
+		Note: fmt.Sprintf("%s by %s, which needs %s", f.textLost(b), d, d.need)}
 }

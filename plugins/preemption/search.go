@@ -46,7 +46,7 @@ type found struct {
 // waits reports whether the preemptor fits once pods that are ending have ended.
 func (f *found) waits() bool { return len(f.victims)+len(f.outrank) == 0 }
 
-// textNumbers returns the numbers of a selection for users.
+// textNumbers returns the numbers of a selection, for the log.
 func (f *found) textNumbers(d *demand) string {
 	gain, cost := f.selection.Gain(), f.selection.Cost()
 	text := fmt.Sprintf("need %s, gain %.2f, cost %.2f", d.need, gain, cost)

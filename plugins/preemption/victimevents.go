@@ -121,7 +121,7 @@ func (f *found) textLost(b victim.Bundle) string {
 	}
 }
 
-// textWorth says why this gang was chosen.
+// textWorth says why this gang was chosen, for the log.
 func (f *found) textWorth(d *demand, b victim.Bundle) string {
 	text := fmt.Sprintf("need %s, gain %.2f", d.need, b.Gain)
 	if b.Kind == victim.Whole {
@@ -134,7 +134,7 @@ func (f *found) textWorth(d *demand, b victim.Bundle) string {
 func (f *found) eventNote(d *demand, preemptor string, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {
 		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-			return fmt.Sprintf("%s: %s by %s: %s", f.gangs[b.Gang.ID].Name(), f.textLost(b), preemptor, f.textWorth(d, b))
+			return fmt.Sprintf("%s: %s by %s, which needs %s", f.gangs[b.Gang.ID].Name(), f.textLost(b), preemptor, d.need)
 		}
 	}
 	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", preemptor)
