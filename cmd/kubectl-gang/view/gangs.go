@@ -112,14 +112,15 @@ func Gangs(in GangsIn) []Gang {
 type seen struct {
 	group  *coscheduling.PodGroup
 	native *schedulingv1beta1.PodGroup
+	// says is what the native PodGroup says; nil without one.
+	says   *gangspec.PodGroupDescription
 	pods   []*v1.Pod
 	source gangspec.Source
 }
 
 // isGang reports whether it is one: native PodGroups whose pods are scheduled one by one are not.
 func (s *seen) isGang() bool {
-	byNative := s.group == nil && s.native != nil && (len(s.pods) == 0 || s.source == gangspec.FromSchedulingGroup)
-	return !byNative || !gangspec.ReadNative(s.native).Alone()
+	return s.group != nil || len(s.pods) > 0 || s.native != nil && !s.says.Alone()
 }
 
 // reader makes gangs of the objects of a cluster.
@@ -143,10 +144,17 @@ func newReader(in GangsIn) *reader {
 		r.at(gangspec.Key{Namespace: group.Namespace, Name: group.Name}).group = group
 	}
 	for _, group := range in.Natives {
-		r.at(gangspec.Key{Namespace: group.Namespace, Name: group.Name}).native = group
+		s := r.at(gangspec.Key{Namespace: group.Namespace, Name: group.Name})
+		s.native, s.says = group, gangspec.ReadNative(group)
+	}
+	native := func(key gangspec.Key) *gangspec.PodGroupDescription {
+		if s := r.gangs[key]; s != nil {
+			return s.says
+		}
+		return nil
 	}
 	for _, pod := range in.Pods {
-		if key, source, ok := gangspec.KeyOf(pod); ok {
+		if key, source, ok := gangspec.GangOf(pod, native); ok {
 			s := r.at(key)
 			if len(s.pods) == 0 || source < s.source { // they are in order
 				s.source = source

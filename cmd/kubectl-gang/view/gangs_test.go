@@ -122,6 +122,11 @@ func TestGangs(t *testing.T) {
 			in:   GangsIn{Pods: []*v1.Pod{pod("team", "x", 0, "a1", annotated(v1alpha1.RequiredTopologyAnnotation, zone)), pod("team", "x", 1, "a2", annotated(v1alpha1.RequiredTopologyAnnotation, zone))}},
 			want: []Gang{{Source: SourceAnnotation, Phase: "Running", Bound: 2, Minimum: 2, Members: 2, Running: 2, Queue: "default", Domain: &DomainName{zone, "z0"}, Reason: "MinimumBound"}},
 		},
+		"pods of a basic native PodGroup are in no gang, also where the community has one of its name": {
+			in: GangsIn{PodGroups: []*coscheduling.PodGroup{group("x", asIs)}, Natives: []*schedulingv1beta1.PodGroup{nativeGroup("x", true)},
+				Pods: []*v1.Pod{pod("team", "x", 0, "", without, func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("x")} })}},
+			want: []Gang{{Source: SourcePodGroup, Phase: "Pending", Minimum: 2, Queue: "default", Reason: "GangIncomplete"}},
+		},
 		"a PodGroup names its queue, and has no pods yet": {
 			in: GangsIn{PodGroups: []*coscheduling.PodGroup{group("x", func(pg *coscheduling.PodGroup) {
 				pg.Labels = map[string]string{v1alpha1.QueueLabel: "research"}

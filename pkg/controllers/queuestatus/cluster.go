@@ -66,8 +66,9 @@ type member struct {
 	pod       types.UID
 }
 
-func memberOf(pod *v1.Pod) member {
-	if key, _, ok := gangspec.KeyOf(pod); ok {
+func (c *cluster) memberOf(pod *v1.Pod) member {
+	native := func(key gangspec.Key) *gangspec.PodGroupDescription { return c.groups[key][gangspec.Native] }
+	if key, _, ok := gangspec.GangOf(pod, native); ok {
 		return member{scheduler: pod.Spec.SchedulerName, gang: key}
 	}
 	return member{pod: pod.UID}
@@ -96,7 +97,7 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 		if _, known := chains[of.Queue]; !known {
 			chains[of.Queue] = chain(tree, of.Queue)
 		}
-		as := memberOf(pod)
+		as := c.memberOf(pod)
 		_, evicted := c.evicted[as.gang]
 		for _, at := range chains[of.Queue] {
 			s := sums[at]

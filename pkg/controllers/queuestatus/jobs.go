@@ -42,7 +42,7 @@ func (c *cluster) waiting(now time.Time) waiting {
 	}
 	all, offered := waiting{jobs: map[string]job{}, of: map[types.UID]string{}}, map[member]bool{}
 	for _, pod := range c.pods {
-		as := memberOf(pod)
+		as := c.memberOf(pod)
 		if offered[as] || !c.waits(pod) {
 			continue
 		}

@@ -56,3 +56,16 @@ func TestTooLarge(t *testing.T) {
 		})
 	}
 }
+
+// TestPodsOfABasicPodGroup: they are in no gang, and each counts by itself.
+func TestPodsOfABasicPodGroup(t *testing.T) {
+	native := func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")} }
+	c := &cluster{
+		nodes: []*v1.Node{nodeOf("8")}, schedulers: map[string]bool{ours: true}, queues: []*v1alpha1.Queue{queueOf("a")},
+		groups: map[gangspec.Key]gangspec.PodGroups{{Namespace: "ns", Name: "g"}: {nil, &gangspec.PodGroupDescription{Basic: true}}},
+		pods:   []*v1.Pod{podOf("1", "1", in("a"), native, bound), podOf("2", "1", in("a"), native), podOf("3", "1", in("a"), native)},
+	}
+	if got := mustReckon(t, c, now)["a"]; got.RunningGangs != 1 || got.PendingGangs != 2 {
+		t.Errorf("%d run and %d wait, want 1 and 2", got.RunningGangs, got.PendingGangs)
+	}
+}

@@ -31,6 +31,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -188,7 +189,7 @@ func allQueues(context.Context, client.Object) []reconcile.Request {
 
 func podDiffers(a, b *v1.Pod) bool {
 	return a.UID != b.UID || objectstate.HasEnded(a) != objectstate.HasEnded(b) || a.Spec.NodeName != b.Spec.NodeName ||
-		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || memberOf(a) != memberOf(b) ||
+		len(a.Spec.SchedulingGates) != len(b.Spec.SchedulingGates) || gangspec.Moved(a, b) ||
 		asksForNothing(a) != asksForNothing(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
 		!maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
 		!resourceclaim.PodStatusEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses) ||

@@ -84,6 +84,16 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 	return Key{}, 0, false
 }
 
+// GangOf is [KeyOf] for a caller that knows the native PodGroups, which native returns; nil where there is none. A pod
+// whose native PodGroup makes no gang of its pods is in none.
+func GangOf(pod *v1.Pod, native func(Key) *PodGroupDescription) (Key, Source, bool) {
+	key, source, ok := KeyOf(pod)
+	if source == FromSchedulingGroup && native(key).Alone() {
+		return Key{}, 0, false
+	}
+	return key, source, ok
+}
+
 // Moved reports whether a pod is in another gang than an earlier version of it, or joins it in another way.
 func Moved(before, now *v1.Pod) bool {
 	was, wasBy, _ := KeyOf(before)

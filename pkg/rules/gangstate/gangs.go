@@ -63,10 +63,10 @@ func FromObjects(objects map[gangspec.Key]gangspec.PodGroups, pods []*v1.Pod, no
 			}
 		}
 	}
+	native := func(key gangspec.Key) *gangspec.PodGroupDescription { return objects[key][gangspec.Native] }
 	for _, pod := range pods {
-		key, source, _ := gangspec.KeyOf(pod)
-		alone := source == gangspec.FromSchedulingGroup && objects[key][gangspec.Native].Alone()
-		if pod.Status.Phase != v1.PodFailed && !alone {
+		_, _, member := gangspec.GangOf(pod, native)
+		if member && pod.Status.Phase != v1.PodFailed {
 			s.ObservePod(pod, now)
 		}
 	}
