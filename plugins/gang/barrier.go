@@ -181,9 +181,6 @@ func (pl *Gang) Bind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node st
 	}
 	if !isClosed(d.opened) {
 		if preempted := pl.stand(ctx, pod, d); preempted {
-			pl.gangs.UpdateGangs(ctx, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {
-				return s.Preempted(pod.UID, now)
-			})
 			return unschedulable(pod, node, reasonPreempted)
 		}
 	}

@@ -146,6 +146,7 @@ func TestPreemptedAtTheBarrier(t *testing.T) {
 	if status := await.Value(t, "Bind to return", done); status.Code() != fwk.Unschedulable || s.fw.GetPodInPreBind(members[0].UID) != nil {
 		t.Errorf("at the barrier: %v, want that it has to look for another place", status)
 	}
+	s.Unreserve(s.ctx, framework.NewCycleState(), members[0], "node-0000")
 	if !s.holds.Empty() {
 		t.Error("the place that the plan has for the other member is kept")
 	}

@@ -200,10 +200,6 @@ func (c *chaos) unfit(id types.UID) {
 }
 
 func (c *chaos) unreserve(id types.UID) {
-	if c.pick(3) == 1 {
-		c.say("preempted %s", id)
-		c.do(c.s.Preempted(id, c.now))
-	}
 	c.say("unreserve %s", id)
 	delete(c.reserving, id)
 	c.do(c.s.Unreserved(id, c.now))

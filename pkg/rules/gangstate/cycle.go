@@ -278,6 +278,7 @@ func (s *Gangs) Permitted(uid types.UID, now time.Time) (wait, ahead bool, e Eff
 // scheduler took back its reservation, since this package asked for it, another plugin refused, or the binding failed.
 func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 	m := s.members[uid]
+	lost := m != nil && m.state == Held && m.gang.group.strict() && !m.gang.hasStarted()
 	switch {
 	case m == nil || m.state == Pending || m.state == Bound:
 		return s.takeEffects()
@@ -296,25 +297,23 @@ func (s *Gangs) Unreserved(uid types.UID, now time.Time) Effects {
 		m.gang.change(m, func() { m.state, m.node, m.admitted, m.waiting = Pending, "", false, false })
 	}
 	s.endTurn(m)
+	if lost {
+		s.losePlace(m, now)
+	}
 	s.updatePhase(m.gang, now)
 	s.admit(m)
 	return s.takeEffects()
 }
 
-// Preempted records that a preemptor has taken the place of a held member. A Strict group that has not started gives
-// back all that it holds: the rest of its plan is of no use without that place.
-func (s *Gangs) Preempted(uid types.UID, now time.Time) Effects {
-	m := s.members[uid]
-	if m == nil || m.state != Held || !m.gang.group.strict() || m.gang.hasStarted() {
-		return s.takeEffects()
-	}
+// losePlace ends the round of a Strict group of which a member has lost the place that was held for it, to a preemptor
+// or to a plugin that refuses it: the rest of the plan is of no use without that place.
+func (s *Gangs) losePlace(m *member, now time.Time) {
 	for _, g := range m.gang.group.gangs {
-		if g.need() > 0 || g == m.gang {
-			g.failure = failure{reason: v1alpha1.ReasonPlacementFailed, message: textPreempted(g.key, m.pod.Name)}
+		if !g.hasStarted() {
+			g.failure = failure{reason: v1alpha1.ReasonPlacementFailed, message: textPlaceLost(g.key, m.pod.Name)}
 		}
 	}
 	s.failRound(m.gang.group, now)
-	return s.takeEffects()
 }
 
 // Failed records that the scheduling cycle of a pod came to nothing. If the attempt of a leader

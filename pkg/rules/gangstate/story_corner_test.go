@@ -141,7 +141,6 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.add(podsNamed("p", 4, of("x"), needs(4))...)
 				c.until("p2", Held)
 				c.look("on its way")
-				c.do(c.s.Preempted("p1", c.now))
 				c.unreserve("p1")
 				c.room["n"] = 3
 				c.outcome("preempted")
@@ -152,7 +151,7 @@ func TestStoriesOfCorners(t *testing.T) {
 			},
 			want: []string{
 				"on its way: a/x 2 planned 2 held", "preempted: a/x 4 pending", "0 taken",
-				`PlacementFailed: gang "a/x": a pod of higher rank took the place that was held for pod p1; it is tried again`,
+				`PlacementFailed: gang "a/x": pod p1 lost the place that was held for it, to a preemptor or by a plugin; the gang is tried again`,
 				"there is room again: a/x 4 bound",
 			},
 		},
@@ -203,9 +202,9 @@ func TestStoriesOfCorners(t *testing.T) {
 				c.add(podsNamed("p", 3, of("x"), needs(3))...)
 				c.step()
 				c.unreserve("p1")
-				c.outcome("it fits again")
+				c.later(2*time.Second, "after the backoff it fits again")
 			},
-			want: []string{"it fits again: a/x 3 bound"},
+			want: []string{"after the backoff it fits again: a/x 3 bound"},
 		},
 		"a leader that did not hear is told again": {
 			room: map[string]int{"n": 2},

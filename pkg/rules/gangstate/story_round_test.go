@@ -87,7 +87,7 @@ func TestStoriesOfRounds(t *testing.T) {
 				c.later(time.Minute, "later")
 			},
 			want: []string{
-				"another plugin refused it: a/train 1 pending 1 held", "after 7 s: a/train 2 pending", "later: a/train 2 bound",
+				"another plugin refused it: a/train 2 pending", "after 7 s: a/train 2 pending", "later: a/train 2 bound",
 			},
 		},
 		"a gang says that it evicts nobody for a while, and then not any more": {

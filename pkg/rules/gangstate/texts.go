@@ -125,7 +125,7 @@ func textLosesClaims(pods int) string {
 	return fmt.Sprintf("%d whose ResourceClaims are being deallocated", pods)
 }
 
-// textPreempted is for a gang whose round ended when a preemptor took the place of a pod of its group.
-func textPreempted(key gangspec.Key, pod string) string {
-	return fmt.Sprintf("gang %q: a pod of higher rank took the place that was held for pod %s; it is tried again", key, pod)
+// textPlaceLost is for a gang whose round ended when a pod of its group lost the place that was held for it.
+func textPlaceLost(key gangspec.Key, pod string) string {
+	return fmt.Sprintf("gang %q: pod %s lost the place that was held for it, to a preemptor or by a plugin; the gang is tried again", key, pod)
 }
