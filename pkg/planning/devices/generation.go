@@ -13,26 +13,27 @@ func poolOf(slice *resourceapi.ResourceSlice) poolID {
 	return poolID{slice.Spec.Driver, slice.Spec.Pool.Name}
 }
 
-// generation is the newest generation of a pool: how many of its slices are there, and how many it says that it has.
-// As for kube-scheduler, slices of older generations do not count, and no device can be allocated before all of the
-// newest are there.
-type generation struct{ number, slices, want int64 }
+// generation says which slices of a pool count: those of the newest generation of which all are there, as for
+// kube-scheduler. While none is whole, since its driver writes the slices one after the other, all of them count: what
+// the pool has had is not gone.
+type generation struct {
+	number int64
+	whole  bool
+}
 
-// newest returns the newest generation among all slices of a pool.
-func newest(pool iter.Seq[*resourceapi.ResourceSlice]) (g generation) {
+// generationOf returns which slices of a pool count.
+func generationOf(pool iter.Seq[*resourceapi.ResourceSlice]) (g generation) {
+	there := map[int64]int64{}
 	for slice := range pool {
-		switch of := slice.Spec.Pool; {
-		case g.slices == 0, of.Generation > g.number:
-			g = generation{of.Generation, 1, of.ResourceSliceCount}
-		case of.Generation == g.number:
-			g.slices++
+		of := slice.Spec.Pool
+		there[of.Generation]++
+		if there[of.Generation] == of.ResourceSliceCount && (!g.whole || of.Generation > g.number) {
+			g = generation{of.Generation, true}
 		}
 	}
 	return g
 }
 
 func (g generation) includes(slice *resourceapi.ResourceSlice) bool {
-	return slice.Spec.Pool.Generation == g.number
+	return !g.whole || slice.Spec.Pool.Generation == g.number
 }
-
-func (g generation) complete() bool { return g.slices == g.want }

@@ -33,6 +33,8 @@ type Counts struct {
 	renamed map[v1.ResourceName]v1.ResourceName
 	slices  map[string]*resourceapi.ResourceSlice
 	pools   map[poolID]map[string]*resourceapi.ResourceSlice
+	// generations say which slices of each pool count.
+	generations map[poolID]generation
 	// byNode has the names of the slices of single nodes; shared those of the slices with devices that several nodes
 	// reach, or several claims can have.
 	byNode map[string]map[string]bool
@@ -56,7 +58,7 @@ const compiledExpressions = 100
 func NewCounts(configured map[string]v1.ResourceName) *Counts {
 	return &Counts{
 		compiled: newCache(), configured: configured, classes: map[string]*resourceapi.DeviceClass{},
-		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{}, pools: map[poolID]map[string]*resourceapi.ResourceSlice{},
+		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{}, pools: map[poolID]map[string]*resourceapi.ResourceSlice{}, generations: map[poolID]generation{},
 		byNode: map[string]map[string]bool{}, shared: map[string]bool{}, offers: map[string]offer{},
 	}
 }
@@ -76,14 +78,14 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 	if before != nil && (isSame(before, slice) || equality.Semantic.DeepEqual(before.Spec, slice.Spec)) {
 		return nil
 	}
-	nodes = c.dropSlice(slice.Name)
+	nodes = c.remove(slice.Name)
 	c.slices[slice.Name] = slice
 	if slice.Spec.NodeName == nil || slices.ContainsFunc(slice.Spec.Devices, isMultiplyAllocatable) {
 		c.shared[slice.Name] = true
 	}
 	if slice.Spec.NodeName != nil {
 		node := *slice.Spec.NodeName
-		if c.byNode[node] == nil {
+		if nodes = append(nodes, node); c.byNode[node] == nil {
 			c.byNode[node] = map[string]bool{}
 		}
 		c.byNode[node][slice.Name] = true
@@ -93,20 +95,30 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 		c.pools[of] = map[string]*resourceapi.ResourceSlice{}
 	}
 	c.pools[of][slice.Name] = slice
-	nodes = append(nodes, c.nodesOf(of)...)
+	if before != nil && poolOf(before) != of {
+		nodes = append(nodes, c.renew(poolOf(before))...)
+	}
+	nodes = append(nodes, c.renew(of)...)
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
 
-// nodesOf returns the nodes that have the slices of a pool.
-func (c *Counts) nodesOf(pool poolID) (nodes []string) {
+// renew finds out which slices of a pool count. It returns the nodes that have any if that has changed.
+func (c *Counts) renew(pool poolID) (nodes []string) {
+	was, is := c.generations[pool], generationOf(maps.Values(c.pools[pool]))
+	if len(c.pools[pool]) == 0 {
+		delete(c.generations, pool)
+		return nil
+	}
+	if c.generations[pool] = is; is == was {
+		return nil
+	}
 	for _, slice := range c.pools[pool] {
 		if slice.Spec.NodeName != nil {
 			nodes = append(nodes, *slice.Spec.NodeName)
 		}
 	}
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
+	return nodes
 }
 
 func isMultiplyAllocatable(device resourceapi.Device) bool {
@@ -152,16 +164,21 @@ func (c *Counts) names(of func() iter.Seq[string]) []string {
 func (c *Counts) DropSlice(name string) (nodes []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.dropSlice(name)
-}
-
-func (c *Counts) dropSlice(name string) (nodes []string) {
 	slice := c.slices[name]
 	if slice == nil {
 		return nil
 	}
-	of := poolOf(slice)
-	nodes = c.nodesOf(of)
+	nodes = append(c.remove(name), c.renew(poolOf(slice))...)
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// remove removes a slice. It returns the node that had it.
+func (c *Counts) remove(name string) (nodes []string) {
+	slice := c.slices[name]
+	if slice == nil {
+		return nil
+	}
 	delete(c.slices, name)
 	delete(c.shared, name)
 	delete(c.offers, name)
@@ -170,9 +187,12 @@ func (c *Counts) dropSlice(name string) (nodes []string) {
 		if delete(c.byNode[node], name); len(c.byNode[node]) == 0 {
 			delete(c.byNode, node)
 		}
+		nodes = []string{node}
 	}
-	if delete(c.pools[of], name); len(c.pools[of]) == 0 {
+	if of := poolOf(slice); len(c.pools[of]) == 1 {
 		delete(c.pools, of)
+	} else {
+		delete(c.pools[of], name)
 	}
 	return nodes
 }
@@ -281,14 +301,9 @@ func (c *Counts) Renamed(amount resource.Vector) resource.Vector {
 func (c *Counts) Unlimited() map[v1.ResourceName]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	unlimited, generations := map[v1.ResourceName]bool{}, map[poolID]generation{}
+	unlimited := map[v1.ResourceName]bool{}
 	for name := range c.shared {
-		slice := c.slices[name]
-		of := poolOf(slice)
-		if _, known := generations[of]; !known {
-			generations[of] = newest(maps.Values(c.pools[of]))
-		}
-		if generations[of].includes(slice) {
+		if slice := c.slices[name]; c.generations[poolOf(slice)].includes(slice) {
 			maps.Copy(unlimited, c.offerOf(name).unlimited)
 		}
 	}
@@ -328,7 +343,7 @@ func (c *Counts) count(node string) map[v1.ResourceName]int64 {
 	counts := map[v1.ResourceName]int64{}
 	for name := range c.byNode[node] {
 		slice := c.slices[name]
-		if newest := newest(maps.Values(c.pools[poolOf(slice)])); !newest.includes(slice) || !newest.complete() {
+		if !c.generations[poolOf(slice)].includes(slice) {
 			continue
 		}
 		for as, count := range c.offerOf(name).counts {

@@ -78,10 +78,10 @@ func TestCounts(t *testing.T) {
 			slices:  []*resourceapi.ResourceSlice{slice(part("n")), slice(part("more"))},
 			classes: []*resourceapi.DeviceClass{all}, want: "6",
 		},
-		"none before all slices are there":      {slices: []*resourceapi.ResourceSlice{slice(part("n"))}, classes: []*resourceapi.DeviceClass{all}, want: "0"},
-		"nor those of the generation before":    {slices: []*resourceapi.ResourceSlice{slice(nil), slice(renewed("part", 2))}, classes: []*resourceapi.DeviceClass{all}, want: "0"},
-		"a generation that has left the node":   {slices: []*resourceapi.ResourceSlice{slice(nil), slice(func(s *resourceapi.ResourceSlice) { renewed("m", 1)(s); s.Spec.NodeName = new("m") })}, classes: []*resourceapi.DeviceClass{all}, want: "0"},
-		"other pools have their own generation": {slices: []*resourceapi.ResourceSlice{slice(nil), slice(func(s *resourceapi.ResourceSlice) { renewed("m", 1)(s); s.Spec.Pool.Name = "other" })}, classes: []*resourceapi.DeviceClass{all}, want: "6"},
+		"what is there, before all slices are":            {slices: []*resourceapi.ResourceSlice{slice(part("n"))}, classes: []*resourceapi.DeviceClass{all}, want: "3"},
+		"a whole generation, until the next one is whole": {slices: []*resourceapi.ResourceSlice{slice(nil), slice(renewed("part", 2))}, classes: []*resourceapi.DeviceClass{all}, want: "3"},
+		"a generation that has left the node":             {slices: []*resourceapi.ResourceSlice{slice(nil), slice(func(s *resourceapi.ResourceSlice) { renewed("m", 1)(s); s.Spec.NodeName = new("m") })}, classes: []*resourceapi.DeviceClass{all}, want: "0"},
+		"other pools have their own generation":           {slices: []*resourceapi.ResourceSlice{slice(nil), slice(func(s *resourceapi.ResourceSlice) { renewed("m", 1)(s); s.Spec.Pool.Name = "other" })}, classes: []*resourceapi.DeviceClass{all}, want: "6"},
 		"those of several classes for one resource, each once": {
 			slices: []*resourceapi.ResourceSlice{slice(nil)},
 			classes: []*resourceapi.DeviceClass{
@@ -260,9 +260,9 @@ func TestCountsTellWhatChanges(t *testing.T) {
 		{"it comes", []string{"n"}, 2, func() []string { return set(dra.Class()) }},
 		{"the slice goes", []string{"n"}, 0, func() []string { return counts.DropSlice("n") }},
 		{"it is gone", nil, 0, func() []string { return counts.DropSlice("n") }},
-		{"one of two slices of a pool", []string{"n"}, 0, func() []string { return counts.SetSlice(half("n", 0)) }},
+		{"one of two slices of a pool", []string{"n"}, 2, func() []string { return counts.SetSlice(half("n", 0)) }},
 		{"the other, of another node", []string{"m", "n"}, 2, func() []string { return counts.SetSlice(half("m", 0)) }},
-		{"the next generation of that", []string{"m", "n"}, 0, func() []string { return counts.SetSlice(half("m", 1)) }},
+		{"the next generation of that", []string{"m", "n"}, 2, func() []string { return counts.SetSlice(half("m", 1)) }},
 		{"and of this", []string{"m", "n"}, 2, func() []string { return counts.SetSlice(half("n", 1)) }},
 	} {
 		if nodes := step.call(); !slices.Equal(nodes, step.nodes) {

@@ -62,8 +62,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestBoundsOfGenerations: devices of a node are counted in the newest generation of their pool, also while that is not
-// complete: it soon is.
+// TestBoundsOfGenerations: devices of a node are counted in the newest whole generation of their pool.
 func TestBoundsOfGenerations(t *testing.T) {
 	renewed := func(name string, count int, slices int64) *resourceapi.ResourceSlice {
 		s := dra.Slice("n0", count)
@@ -76,7 +75,7 @@ func TestBoundsOfGenerations(t *testing.T) {
 	}{
 		"one generation":                  {nil, 4},
 		"a newer one with other devices":  {[]runtime.Object{renewed("newer", 3, 1)}, 3},
-		"of which a slice is to come yet": {[]runtime.Object{renewed("newer", 3, 2)}, 3},
+		"of which a slice is to come yet": {[]runtime.Object{renewed("newer", 3, 2)}, 4},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := idle.New(t, idle.Options{Objects: append([]runtime.Object{dra.Slice("n0", 4), dra.Class()}, c.newer...)})

@@ -86,7 +86,7 @@ func (s *stock) slices() ([]*resourceapi.ResourceSlice, error) {
 	}
 	current := make([]*resourceapi.ResourceSlice, 0, len(all))
 	for _, pool := range pools {
-		g := newest(slices.Values(pool))
+		g := generationOf(slices.Values(pool))
 		for _, slice := range pool {
 			if g.includes(slice) {
 				current = append(current, slice)
