@@ -225,13 +225,10 @@ type round struct {
 
 // asking returns the demands that ask for the resource that lies in fragments.
 func (r *round) asking(ctx context.Context, waiting []*demand) (asking []*demand) {
-	for _, d := range waiting {
-		if d.asks {
-			asking = append(asking, d)
-			continue
-		}
-		klog.FromContext(ctx).Info("No moves are sought: it does not ask for the resourceType of the policy", "for", d.name,
-			"resourceType", r.args.ResourceType)
+	asking = slices.DeleteFunc(slices.Clone(waiting), func(d *demand) bool { return !d.asks })
+	if others := len(waiting) - len(asking); others > 0 {
+		klog.FromContext(ctx).V(1).Info("No moves are sought for what does not ask for the resourceType of the policy",
+			"gangsAndPods", others, "resourceType", r.args.ResourceType)
 	}
 	return asking
 }

@@ -1,6 +1,7 @@
 package fairshare
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -33,28 +34,39 @@ type limits struct {
 	// pools are those in which its queue has room, of several that it may use; nil for any.
 	pools  []string
 	bounds []queueing.Bound
-	// ofAll are the ceilings of all that is placed together with it, if it keeps the limits since a part may be placed by
-	// itself: pods are evicted only for all of it.
-	ofAll []queueing.Bound
+	// ofAll are, for each choice, the ceilings of all that is placed together with it, if it keeps the limits since a part
+	// may be placed by itself: pods are evicted only for all of it.
+	ofAll [][]queueing.Bound
 	// gone are the pods that are removed in the what-if.
 	gone map[types.UID]bool
 }
 
 // Clone copies it.
 func (c *limits) Clone() fwk.StateData {
-	return &limits{pools: c.pools, bounds: slices.Clone(c.bounds), ofAll: slices.Clone(c.ofAll), gone: maps.Clone(c.gone)}
+	ofAll := make([][]queueing.Bound, len(c.ofAll))
+	for i := range c.ofAll {
+		ofAll[i] = slices.Clone(c.ofAll[i])
+	}
+	return &limits{pools: c.pools, bounds: slices.Clone(c.bounds), ofAll: ofAll, gone: maps.Clone(c.gone)}
 }
 
 // why describes the first limit that is exceeded; empty if none is any more.
 func (c *limits) why() string {
-	bounds := c.bounds
-	if len(c.gone) > 0 {
-		bounds = slices.Concat(bounds, c.ofAll)
-	}
-	if bound, exceeded := queueing.Exceeds(bounds); exceeded {
+	if bound, exceeded := queueing.Exceeds(c.bounds); exceeded {
 		return bound.Brief()
 	}
-	return ""
+	if len(c.gone) == 0 {
+		return ""
+	}
+	why := ""
+	for _, ceilings := range c.ofAll {
+		bound, exceeded := queueing.Exceeds(ceilings)
+		if !exceeded {
+			return ""
+		}
+		why = cmp.Or(why, bound.Brief())
+	}
+	return why
 }
 
 // limits returns what limits a pod as things are, before victims have made way; nil if nothing
@@ -68,13 +80,15 @@ func (d *Dispatcher) limits(pod *v1.Pod, asked bool) *limits {
 	defer d.lock()()
 	var c limits
 	var choices []queueing.Choice
+	offered := queueing.Job{Name: name}
 	if d.book.Phase(name) == queueing.Admitted {
 		c.bounds, choices = d.book.Choices(name)
 	} else {
-		c.bounds, choices = d.book.Ceilings(d.job(name, pod, want))
+		offered = d.job(name, pod, want)
+		c.bounds, choices = d.book.Ceilings(offered)
 	}
 	if asked && len(c.bounds) == 0 && want.Parts {
-		c.ofAll = d.book.CeilingsOfAll(d.job(name, pod, want))
+		c.ofAll = d.book.CeilingsOfAll(offered, choices)
 	}
 	c.pools = d.poolsOf(pod, choices)
 	if len(c.bounds)+len(c.ofAll) == 0 && c.pools == nil {
@@ -125,7 +139,7 @@ func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, 
 // shift counts a pod's amount against the bounds, or with a negative n gives it back. The share concerns
 // the queue itself, ceilings all queues below them.
 func (c *limits) shift(path []string, amount queueing.Vector, n int64) {
-	for _, bounds := range [][]queueing.Bound{c.bounds, c.ofAll} {
+	for _, bounds := range append(slices.Clip(c.ofAll), c.bounds) {
 		for i := range bounds {
 			if b := &bounds[i]; path[0] == b.Queue || b.Reason == queueing.Capability && slices.Contains(path, b.Queue) {
 				b.Freed -= n * amount[b.Resource]
@@ -147,8 +161,8 @@ func (pl *FairShare) SimulatesNodeLocally() {}
 func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
 	if c := limitsIn(state); c != nil {
 		uid := toRemove.GetPod().UID
-		if amount, path := pl.dispatcher.freed(uid, c.gone); path != nil {
-			c.gone[uid] = true
+		amount, path := pl.dispatcher.freed(uid, c.gone)
+		if c.gone[uid] = true; path != nil { // what is in no queue frees none
 			c.shift(path, amount, -1)
 		}
 	}

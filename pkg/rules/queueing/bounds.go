@@ -388,20 +388,25 @@ func (b *Book) Ceilings(offered Job) (exceeded []Bound, keeps []Choice) {
 	return exceeded, nil
 }
 
-// CeilingsOfAll returns the ceilings of all that a job asks for, of which parts may be placed one by one; nil for a job
-// that is placed as a whole, or of which a part of the minimum has its place.
-func (b *Book) CeilingsOfAll(offered Job) (ceilings []Bound) {
-	if len(offered.Parts) == 0 || offered.Begun {
-		return nil
-	}
+// CeilingsOfAll returns, for each choice of a job, the ceilings of all that it asks for with it, if parts of it may be
+// placed one by one; nil if it is placed as a whole, or if a part of its minimum has its place. A job that has its turn
+// is known by its name.
+func (b *Book) CeilingsOfAll(offered Job, choices []Choice) (ceilings [][]Bound) {
 	j := b.jobs[offered.Name]
 	if j == nil || j.phase != Admitted {
 		j = newJob(offered)
 	}
-	for bound := range b.bounds(j.whole()) {
-		if bound.Reason == Capability {
-			ceilings = append(ceilings, bound)
+	if len(j.Parts) == 0 || j.Begun {
+		return nil
+	}
+	for _, choice := range choices {
+		var of []Bound
+		for bound := range b.bounds(j.with(choice)) {
+			if bound.Reason == Capability {
+				of = append(of, bound)
+			}
 		}
+		ceilings = append(ceilings, of)
 	}
 	return ceilings
 }

@@ -94,6 +94,13 @@ func (j *job) whole() *job {
 	return &whole
 }
 
+// with returns a job as it is with a choice, of which no part can be placed by itself.
+func (j *job) with(choice Choice) *job {
+	whole := j.whole()
+	whole.at, whole.needs, whole.turn.lacks = choice.At, choice.Need.names(), choice.Need
+	return whole
+}
+
 // take makes a job ask for one of its options. It charges nothing: see [Book.retake].
 func (j *job) take(at int) {
 	if j.at != at || j.needs == nil {
