@@ -1,7 +1,8 @@
 // Command verify-imports checks that imports run one way. What a package may import follows from its folder:
 //
 //	apis < pkg/rules, pkg/util < pkg/kube < pkg/ledger, pkg/status < pkg/framework < pkg/admission, pkg/reservations <
-//	pkg/planning < pkg/evictions < pkg/controllers/X < plugins/X < pkg/schedulersetup, cmd/kubectl-gang/view < cmd < test, hack
+//	pkg/planning < pkg/evictions < pkg/controllers/X < plugins/X < pkg/schedulersetup, cmd/kubectl-gang/view < cmd <
+//	test, hack
 //
 // Neighbours do not import each other: no plugin another one, no controller another one, no owner of state another one.
 // The packages of pkg/rules turn values into values: they have no client, no scheduler and no log. Nothing but test and
@@ -40,6 +41,9 @@ const (
 	scheduler = "k8s.io/kubernetes/pkg/scheduler"
 	small     = module + "cmd/kubectl-gang"
 )
+
+// view makes rows of objects, for any program that shows them.
+const view = "cmd/kubectl-gang/view"
 
 // pkg is what go list prints about a package.
 type pkg struct {
@@ -121,6 +125,8 @@ func forbidden(from, path string) string {
 	}
 	target, other := place(to)
 	switch {
+	case rank == unknown || target == unknown:
+		return "a folder of pkg has no layer: name it in folders"
 	case rank == tests:
 		return ""
 	case target == tests:
@@ -137,7 +143,8 @@ func forbidden(from, path string) string {
 type layer int
 
 const (
-	apis layer = iota
+	unknown layer = iota
+	apis
 	rules
 	kube
 	ledgers
@@ -169,6 +176,9 @@ func place(path string) (rank layer, unit string) {
 	case "apis":
 		return apis, ""
 	case "cmd":
+		if path == view {
+			return composition, parts[2]
+		}
 		return commands, ""
 	case "plugins":
 		return plugins, parts[1]

@@ -53,7 +53,9 @@ func (c *cluster) waiting(now time.Time) waiting {
 		want, _ := gangs.Wants(pod)
 		offered[as] = want.Together()
 		name := usage.NameOf(pod, want)
-		all.jobs[name] = job{pod, want}
+		if known, is := all.jobs[name]; !is || pod.UID < known.pod.UID { // of several gangs, always the same
+			all.jobs[name] = job{pod, want}
+		}
 		for _, one := range want.Pods {
 			all.of[one.UID] = name
 		}
