@@ -203,6 +203,7 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 	if !slices.Equal(before, spec.Groups) {
 		s.updateNamedGangs(g, before, now)
 	}
+	s.reportOneSided(g)
 }
 
 // reportRefused reports a member that asks for what no pod can have.
@@ -233,6 +234,17 @@ func (s *Gangs) report(g *gang, pod *v1.Pod, told *map[badValue]bool, problem ga
 	}
 	(*told)[bad] = true
 	s.effects.Problems = append(s.effects.Problems, Report{Gang: g.key, Pod: pod, Object: g.ref(), Problem: problem})
+}
+
+// reportDescription reports a problem of an annotation that describes a gang, on the pod that defines the gang, or else
+// on its PodGroup.
+func (s *Gangs) reportDescription(g *gang, problem gangspec.KeyProblem) {
+	if g.definer != nil && g.definer.pod.Annotations[problem.Key] != "" {
+		s.report(g, g.definer.pod, &g.toldOf, problem)
+		return
+	}
+	problem.OnObject = true
+	s.report(g, nil, &g.told, problem)
 }
 
 // reportNative reports what is not understood of the native PodGroup of a member. PodGroups whose pods other

@@ -212,6 +212,7 @@ func (s *Gangs) join(g *gang, m *member, now time.Time) {
 		g.group.changes++
 	}
 	if len(g.members) == 1 {
+		s.reportOneSided(g)
 		s.updateAwaiting(g, now)
 	}
 	if supersedes {

@@ -189,15 +189,9 @@ func (s *Gangs) reportScope(grp *group) {
 		if !g.spec.Layout.Shared {
 			continue
 		}
-		problem := gangspec.KeyProblem{
+		s.reportDescription(g, gangspec.KeyProblem{
 			Key: v1alpha1.TopologyScopeAnnotation, Value: v1alpha1.TopologyScopeGroup,
 			Want: "said by all gangs of the group, with one " + v1alpha1.RequiredTopologyAnnotation, Used: "a domain of its own",
-		}
-		if g.definer != nil && g.definer.pod.Annotations[problem.Key] != "" {
-			s.report(g, g.definer.pod, &g.toldOf, problem)
-			continue
-		}
-		problem.OnObject = true
-		s.report(g, nil, &g.told, problem)
+		})
 	}
 }

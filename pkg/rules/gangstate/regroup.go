@@ -1,9 +1,12 @@
 package gangstate
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 )
@@ -140,6 +143,28 @@ func (s *Gangs) bothWays(g *gang) (list []*gang) {
 func (g *gang) names(key gangspec.Key) bool {
 	_, ok := slices.BinarySearchFunc(g.spec.Groups, key, gangspec.CompareKeys)
 	return ok
+}
+
+// reportOneSided reports the gangs that name g, or that g names, and that are not named back: only they wait.
+func (s *Gangs) reportOneSided(g *gang) {
+	for _, key := range g.apart {
+		s.reportNotNamedBack(g, s.gangs[key])
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(s.naming[g.key]), gangspec.CompareKeys) {
+		s.reportNotNamedBack(s.gangs[key], g)
+	}
+}
+
+// reportNotNamedBack reports that g names a gang that does not name it back. A gang without members, or without a
+// minimum, may still come to do so.
+func (s *Gangs) reportNotNamedBack(g, named *gang) {
+	if named == nil || len(named.members) == 0 || named.spec.Min == 0 || named.names(g.key) {
+		return
+	}
+	s.reportDescription(g, gangspec.KeyProblem{
+		Key: v1alpha1.GroupsAnnotation, Value: named.key.String(), Want: fmt.Sprintf("a gang that names %s back", g.key),
+		Used: fmt.Sprintf("it one way: %s does not wait for %s; write the group on all its gangs", named.key, g.key),
+	})
 }
 
 // awaited returns the first gang that g names, that does not name it back (or does not exist), and

@@ -263,6 +263,7 @@ func TestStoriesOfCorners(t *testing.T) {
 			},
 			want: []string{
 				"x1 waits: a/x 1 planned 1 held, a/y 2 planned",
+				"event on y1: " + notNamedBack("a/y", "a/x"),
 				"each on its own: a/x 2 bound, a/y 2 bound",
 				"x1 cost 1 cycle",
 			},

@@ -329,7 +329,7 @@ func TestStoriesOfMembers(t *testing.T) {
 				c.look("x has joined y")
 				c.outcome("together")
 			},
-			want: []string{"x has joined y: a/x 2 pending, a/y 2 pending", "together: a/x 2 bound, a/y 2 bound"},
+			want: []string{"event on y1: " + notNamedBack("a/y", "a/x"), "x has joined y: a/x 2 pending, a/y 2 pending", "together: a/x 2 bound, a/y 2 bound"},
 		},
 		"a group that changes while members are held gives them back": {
 			play: func(c *cluster) {
@@ -357,6 +357,8 @@ func TestStoriesOfMembers(t *testing.T) {
 			},
 			want: []string{
 				"y lacks one: a/x 1 pending, a/y 1 pending, a/z 1 pending",
+				"event on x1: " + notNamedBack("a/x", "a/y"),
+				"event on z1: " + notNamedBack("a/z", "a/y"),
 				"y left, and runs: a/x 1 bound, a/y 1 bound, a/z 1 bound",
 			},
 		},

@@ -1,6 +1,7 @@
 package gangstate
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -32,6 +33,11 @@ func tellStories(t *testing.T, stories map[string]story) {
 			c.end(t)
 		})
 	}
+}
+
+// notNamedBack is what the event says of a gang that names another, which does not name it.
+func notNamedBack(gang, other string) string {
+	return fmt.Sprintf("%s: %q is not a gang that names %s back; using it one way: %s does not wait for %s; write the group on all its gangs", groupsKey, other, gang, other, gang)
 }
 
 // end takes everything away; nothing may be left.
@@ -194,8 +200,36 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.outcome("y is whole")
 			},
 			want: []string{
+				"event on x1: " + notNamedBack("a/x", "a/y"),
 				"y lacks one: a/x 2 pending, a/y 1 pending",
 				"y is whole: a/x 2 bound, a/y 2 bound",
+			},
+		},
+		"a gang that names one that does not name it back is told so once that is known, and once": {
+			play: func(c *cluster) {
+				x, y, z := says(groupsKey, `["a/y"]`), says(groupsKey, `["a/x","a/z"]`), gangspec.Key{Namespace: "a", Name: "z"}
+				c.bring(podsNamed("x", 2, of("x"), needs(2), x)...)
+				c.look("there is no y")
+				c.bring(podOf("y1", of("y")))
+				c.look("y has no minimum yet")
+				c.bring(podOf("y2", of("y"), needs(3)))
+				c.look("it has, and runs without x")
+				c.change("x", says("example.com/other", "1"))
+				c.change("y", needs(3), y)
+				c.after(c.s.Describe(gangspec.Community, z, &gangspec.PodGroupDescription{UID: "z", Min: 1, Annotations: map[string]string{groupsKey: `["a/w"]`}}, c.now), nil)
+				c.look("z has no members")
+				c.bring(podOf("w1", of("w"), needs(1)), podOf("z1", of("z")))
+				c.look("each goes but x and y")
+			},
+			want: []string{
+				"there is no y: a/x 2 pending",
+				"y has no minimum yet: a/x 2 pending, a/y 1 pending",
+				"event on x1: " + notNamedBack("a/x", "a/y"),
+				"it has, and runs without x: a/x 2 pending, a/y 2 pending",
+				"z has no members: a/x 2 pending, a/y 2 pending, a/z empty",
+				"event on PodGroup: " + notNamedBack("a/z", "a/w"),
+				"event on y1: " + notNamedBack("a/y", "a/z"),
+				"each goes but x and y: a/w 1 bound, a/x 2 pending, a/y 2 pending, a/z 1 bound",
 			},
 		},
 		"one of the released fails to bind and is tried again alone": {
