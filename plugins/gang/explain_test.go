@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
@@ -37,12 +38,26 @@ func placed(a *gangstate.Attempt, nodes ...string) *gangstate.Attempt {
 	return a
 }
 
+// withRoles returns an attempt whose minimum is a launcher, and workers that make up the rest.
+func withRoles(a *gangstate.Attempt, least int) *gangstate.Attempt {
+	a.Gangs[0].Min, a.Gangs[0].Spec.Min = least, least
+	a.Gangs[0].MinByRole = map[string]int{"launcher": 1, "worker": least - 1}
+	return a
+}
+
 // scattered is in the message where a gang fits in no rack, but in several.
 const scattered = "; several racks together have room for it, but autoscalers try pods one by one and add no nodes: add some to one rack, or make the topology a preferred one"
 
 func TestExplanations(t *testing.T) {
 	required := gangspec.Spec{RequiredTopology: rack}
 	noNode := func(_ int, pod *st.PodWrapper) { pod.NodeSelector(map[string]string{"kind": "none"}) }
+	launcher := func(i int, pod *st.PodWrapper) {
+		if pod.Label(v1alpha1.RoleLabel, "worker"); i == 1 {
+			pod.Label(v1alpha1.RoleLabel, "launcher").Containers(nil).Req(map[v1.ResourceName]string{gpu: "9"})
+		}
+	}
+	const tooLarge = `; it would not fit even if the cluster were empty: the nodes have room for 2 of 3 members` +
+		`; pod train-0001 asks for 9 nvidia.com/gpu, and no node that it may use has more than 8 nvidia.com/gpu`
 	apart := constraints["each on a node of its own"]
 	twoNodes, fourRacks := makeNodes(2, 2), makeNodes(4, 4)
 	withoutRack := makeNodes(2, 1)
@@ -77,6 +92,14 @@ func TestExplanations(t *testing.T) {
 			nodes: twoNodes, attempt: needs("train", 3, gangspec.Spec{}, apart),
 			want: []string{`gang "default/train": 2 of 3 members fit (of 2 nodes: 2 node(s) didn't match pod anti-affinity rules); ` +
 				`it would not fit even if the cluster were empty: the nodes have room for 2 of 3 members`},
+		},
+		"a member is larger than any node": {
+			nodes: twoNodes, attempt: withRoles(needs("train", 3, gangspec.Spec{}, launcher), 3),
+			want: []string{`gang "default/train": 2 of 3 members fit; short 9 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)` + tooLarge},
+		},
+		"a member of a role is, and others are beyond their minimum": {
+			nodes: twoNodes, attempt: withRoles(needs("train", 5, gangspec.Spec{}, launcher), 3),
+			want: []string{`gang "default/train": 2 of 3 members fit; short 9 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu)` + tooLarge},
 		},
 		"members that have a node count": {
 			nodes: twoNodes, pods: fill(twoNodes, 1), attempt: placed(needs("train", 4, gangspec.Spec{}, nil), "node-0000"),

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -13,11 +14,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
 // hopeless reports whether a gang would not fit if the nodes were empty: nodes that no filter has ruled out for good
@@ -47,7 +50,7 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 			in = " of one " + topology.ShortKey(g.Required)
 		}
 		why[need.Key] += fmt.Sprintf("; it would not fit even if the cluster were empty: "+
-			"the nodes%s have room for %d of %d members", in, have+most, need.Spec.Min)
+			"the nodes%s have room for %d of %d members%s", in, have+most, need.Spec.Min, w.textTooLarge(g))
 	}
 	return some || w.hopelessTogether(a, problem, why)
 }
@@ -67,7 +70,7 @@ func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Pro
 	if gangs < 2 {
 		return false
 	}
-	most := w.fitEmpty(all, w.countByClass(all), w.tx.AllNodes())
+	most := w.fitEmpty(all, w.countByClass(all.Members), w.tx.AllNodes())
 	if most >= all.Min {
 		return false
 	}
@@ -80,25 +83,87 @@ func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Pro
 	return true
 }
 
-// countByClass counts the members of a gang by class.
-func (w *planState) countByClass(g placement.Gang) map[int]int {
-	count := map[int]int{}
+// textTooLarge names the first member of a gang that requests more of a resource than any node that it may use has. It
+// is empty if there is none, or nodes lack the resource: a plugin may provide it.
+func (w *planState) textTooLarge(g placement.Gang) string {
+	checked := map[int]bool{}
 	for _, member := range g.Members {
+		class := w.classOf[member]
+		if checked[class] || !w.checksResources {
+			continue
+		}
+		checked[class] = true
+		request, most := w.classes[class].Demand.Request, w.mostOnNode(class)
+		for _, name := range slices.Sorted(maps.Keys(most)) {
+			if 0 < most[name] && most[name] < request[name] {
+				return fmt.Sprintf("; pod %s asks for %s, and no node that it may use has more than %s", w.pods[member].Name,
+					resource.Vector{name: request[name]}, resource.Vector{name: most[name]})
+			}
+		}
+	}
+	return ""
+}
+
+// mostOnNode returns the most that any node that a class may use has of what it requests; nil if one has all of it.
+func (w *planState) mostOnNode(class int) resource.Vector {
+	most := resource.Vector{}
+	for node := range w.tx.Len() {
+		if w.closedForGood[slot{class, node}] || !w.mayUse(class, node) {
+			continue
+		}
+		hasAll := true
+		for name, amount := range w.classes[class].Demand.Request {
+			has := w.allocatable(node, name)
+			most[name], hasAll = max(most[name], has), hasAll && has >= amount
+		}
+		if hasAll {
+			return nil
+		}
+	}
+	return most
+}
+
+// countByClass counts members by class.
+func (w *planState) countByClass(members []int) map[int]int {
+	count := map[int]int{}
+	for _, member := range members {
 		count[w.classOf[member]]++
 	}
 	return count
 }
 
-// mostEmpty bounds how many members of a gang empty nodes would take, in one domain if it requires one. satisfied: some
-// domain could meet its minResources as well. domains is the number of domains.
+// countByRole counts, by class, the members of each role that has a minimum.
+func (w *planState) countByRole(g placement.Gang) map[string]map[int]int {
+	members := map[string][]int{}
+	for _, member := range g.Members {
+		if role := w.pods[member].Labels[v1alpha1.RoleLabel]; g.MinByRole[role] > 0 {
+			members[role] = append(members[role], member)
+		}
+	}
+	count := map[string]map[int]int{}
+	for role, of := range members {
+		count[role] = w.countByClass(of)
+	}
+	return count
+}
+
+// mostEmpty bounds how many members of a gang's minimum empty nodes would take, in one domain if it requires one.
+// satisfied: some domain could meet its minResources as well. domains is the number of domains.
 func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, satisfied bool, domains int) {
-	count := w.countByClass(g)
+	count, byRole := w.countByClass(g.Members), w.countByRole(g)
+	fitIn := func(nodes []int) int {
+		lacking := 0
+		for role, least := range g.MinByRole {
+			lacking += max(0, least-w.fitEmpty(g, byRole[role], nodes))
+		}
+		return min(w.fitEmpty(g, count, nodes), g.Min-lacking)
+	}
 	if g.Required == "" {
-		return w.fitEmpty(g, count, w.tx.AllNodes()), w.satisfiedWhenEmpty(f, w.tx.AllNodes()), 1
+		return fitIn(w.tx.AllNodes()), w.satisfiedWhenEmpty(f, w.tx.AllNodes()), 1
 	}
 	list := topology.Domains(w.tx.AllNodes(), func(node int) (string, bool) { return w.Label(node, g.Required) })
 	for _, d := range list {
-		fit := w.fitEmpty(g, count, d.Nodes)
+		fit := fitIn(d.Nodes)
 		most = max(most, fit)
 		satisfied = satisfied || fit >= g.Min && w.satisfiedWhenEmpty(f, d.Nodes)
 	}
@@ -186,10 +251,15 @@ func lastsWhenEmpty(ctx context.Context, status *fwk.Status, pod *v1.Pod, node *
 	return stays
 }
 
+// mayUse reports whether a class asks for a node, and the node reaches its volumes.
+func (w *planState) mayUse(class, node int) bool {
+	return w.reaches(class, node) && (!w.checksAffinity || w.classes[class].asksForNode(w.tx.Node(node).Node()))
+}
+
 // slotsEmpty returns how many members of a class an empty node would take. Volumes and devices that others have now
 // count as free.
 func (w *planState) slotsEmpty(class, node int) int {
-	if !w.reaches(class, node) || w.checksAffinity && !w.classes[class].asksForNode(w.tx.Node(node).Node()) {
+	if !w.mayUse(class, node) {
 		return 0
 	}
 	least := w.deviceSlotsEmpty(class, node)
