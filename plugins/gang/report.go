@@ -70,10 +70,11 @@ func (t *statusReporter) recordEffects(e gangstate.Effects) {
 	}
 }
 
-// Pauses before the users of a gang get the reason why it waits: it may only be
-// gathering, or the next event may help.
+// Pauses before the users of a gang get the reason why it waits: it may only be gathering, or the next event may help. A
+// gang that has enough pods waits for other gangs of its group, or for other roles; othersPause is for that.
 const (
 	incompletePause    = 5 * time.Second
+	othersPause        = time.Second
 	unschedulablePause = time.Second
 	tellEvery          = 250 * time.Millisecond
 	// retryFirst and retryMost are the pauses after a write that failed.
@@ -123,7 +124,12 @@ func (t *statusReporter) toTell(key gangspec.Key) (gangstate.Explanation, bool) 
 		t.forget(key)
 		return e, false
 	}
-	if gathers := v1alpha1.IsIncomplete(e.Reason) && e.Reason != v1alpha1.ReasonGangUnsupported; gathers && t.pl.clock.Since(youngest(e.Pending)) < incompletePause {
+	gathers := v1alpha1.IsIncomplete(e.Reason) && e.Reason != v1alpha1.ReasonGangUnsupported
+	pause := incompletePause
+	if e.Min > 0 && len(e.Pending) >= e.Min {
+		pause = othersPause
+	}
+	if gathers && t.pl.clock.Since(youngest(e.Pending)) < pause {
 		t.scheduleReport(key)
 		return e, false
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -92,6 +93,33 @@ func TestWhatMembersSay(t *testing.T) {
 	extra := makeMembers("train", 4, 1, func(_ int, pod *st.PodWrapper) { pod.Annotation(v1alpha1.MinAvailableAnnotation, "3") })[3]
 	s.see(says(extra, v1alpha1.ReasonGangIncomplete, missing))
 	check("what kube-scheduler places one by one, it explains", "", "")
+}
+
+// TestWhenToTell: a gang that lacks pods may be gathering, and says so later than one that waits for its group.
+func TestWhenToTell(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		members int
+		says    func(*st.PodWrapper)
+		after   map[time.Duration]bool
+	}{
+		"it lacks pods":             {members: 2, after: map[time.Duration]bool{0: false, 2 * time.Second: false, 6 * time.Second: true}},
+		"it waits for another gang": {members: 3, says: func(pod *st.PodWrapper) { pod.Annotation(v1alpha1.GroupsAnnotation, `["default/other"]`) }, after: map[time.Duration]bool{0: false, 2 * time.Second: true}},
+		"it lacks a role":           {members: 3, says: func(pod *st.PodWrapper) { pod.Annotation(v1alpha1.MinByRoleAnnotation, `{"head":1}`) }, after: map[time.Duration]bool{0: false, 2 * time.Second: true}},
+		"it lacks nothing":          {members: 3, after: map[time.Duration]bool{0: false, 6 * time.Second: false}},
+	} {
+		for age, want := range c.after {
+			s := newStage(t, makeNodes(1, 1))
+			s.open()
+			s.see(makeMembers("train", 3, 1, func(_ int, pod *st.PodWrapper) {
+				if pod.CreationTimestamp(metav1.NewTime(time.Now().Add(-age))); c.says != nil {
+					c.says(pod)
+				}
+			})[:c.members]...)
+			if e, got := s.reporter.toTell(gangspec.Key{Namespace: "default", Name: "train"}); got != want {
+				t.Errorf("%s: after %s %s is told: %t, want %t", sentence, age, e.Reason, got, want)
+			}
+		}
+	}
 }
 
 // TestWhetherNodesHelp: members of a gang that does not fit are Unschedulable where more nodes would help, and have
