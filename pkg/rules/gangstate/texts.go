@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // Texts of what gangs wait for, for users. The scheduler writes them to pods and PodGroups, the
@@ -48,19 +49,39 @@ func TextIncomplete(key gangspec.Key, have, minimum int, stage string, aside ...
 	return text
 }
 
-// TextLacks is for a gang that has enough members, but too few of some roles: missing is how many.
-func TextLacks(key gangspec.Key, missing map[string]int) string {
-	const most = 8
+// mostRoles is how many roles a text names.
+const mostRoles = 8
+
+// TextLacks is for a gang that has enough members, but too few of some roles. It names the roles that they have if one
+// of these may be a misspelling.
+func TextLacks(key gangspec.Key, spec *gangspec.Spec, have gangspec.Count) string {
+	missing := have.Lacks(spec)
 	roles := slices.Sorted(maps.Keys(missing))
-	parts := make([]string, 0, most)
-	for _, role := range roles[:min(most, len(roles))] {
-		parts = append(parts, fmt.Sprintf("%d more of role %s", missing[role], role))
+	named := roles[:min(mostRoles, len(roles))]
+	parts := make([]string, len(named))
+	for i, role := range named {
+		parts[i] = fmt.Sprintf("%d more of role %s", missing[role], role)
 	}
 	text := fmt.Sprintf("gang %q lacks %s", key, strings.Join(parts, ", "))
-	if rest := len(roles) - most; rest > 0 {
+	if rest := len(roles) - len(named); rest > 0 {
 		text += fmt.Sprintf(" and members of %d more roles", rest)
 	}
+	if present := slices.Sorted(maps.Keys(have.Roles)); misspelled(named, present, spec.MinByRole) {
+		text += "; members have the roles " + words.FirstOf(mostRoles, present)
+	}
 	return text
+}
+
+// misspelled reports whether one of the first roles that are present and have no minimum differs from a missing one in
+// case only, or by one letter.
+func misspelled(missing, present []string, minByRole map[string]int) bool {
+	others := slices.DeleteFunc(slices.Clone(present), func(role string) bool { return minByRole[role] > 0 })
+	for _, other := range others[:min(mostRoles, len(others))] {
+		if slices.ContainsFunc(missing, func(role string) bool { return keys.Distance(role, other) <= 1 }) {
+			return true
+		}
+	}
+	return false
 }
 
 // TextAwaiting is for a gang that has all members that it needs, while nothing is known of where

@@ -115,7 +115,7 @@ func (g *gang) lacks() string {
 	if have.N < g.spec.Min {
 		return g.incomplete(have.N)
 	}
-	return TextLacks(g.key, have.Lacks(&g.spec))
+	return TextLacks(g.key, &g.spec, have)
 }
 
 func (g *gang) incomplete(have int) string {

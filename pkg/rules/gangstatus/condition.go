@@ -71,7 +71,7 @@ func minimumBound(f Facts) string {
 // incomplete returns the message for what is missing.
 func incomplete(f Facts) string {
 	if f.Members.N >= f.Stage.Min {
-		return gangstate.TextLacks(f.Key, f.Members.Lacks(&f.Stage))
+		return gangstate.TextLacks(f.Key, &f.Stage, f.Members)
 	}
 	aside := f.Aside.Texts()
 	if n := f.Failed - len(f.TurnedAway); n > 0 {
