@@ -213,6 +213,9 @@ func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, besi
 	if f.Reserves && beside.reservationsRead {
 		r.reserve(beside.reservations, waiting)
 	}
+	if text := r.heldForOthers(beside.reservations); text != "" {
+		r.Advice = append(r.Advice, text)
+	}
 }
 
 // Naming returns the pods that name a gang, in order of their names.
