@@ -14,12 +14,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // types are the objects by which a gang can be named, by all their names.
@@ -90,6 +93,9 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 	if gang := view.GangOf(pod); gang != "" {
 		return gang, nil
 	}
+	if err := gangspec.CheckPod(pod); err != nil && gangspec.AsksUnknownGang(pod) {
+		return "", fmt.Errorf("%s %s/%s is in no gang: %w", kind, namespace, name, err)
+	}
 	why := "no label, annotation or field of its pods names one"
 	for _, ignored := range keys.FindIgnored(keys.Pod, pod.Annotations, pod.Labels) {
 		why += "; " + ignored.Key + " " + ignored.Why
@@ -123,11 +129,14 @@ func namesOf(pods []*v1.Pod) (names []string) {
 // onlyOne returns the only gang of a namespace that waits. It lists those that do where they are several, and notes
 // where there is none.
 func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespace string) (string, error) {
-	gangs, err := gangsIn(ctx, cluster.Read, namespace)
+	in, err := readGangs(ctx, cluster.Read, namespace)
 	if err != nil {
 		return "", err
 	}
-	gangs = cluster.WithEvicted(ctx, namespace, gangs)
+	if text := withBadValue(in.Pods); text != "" {
+		o.Note("%s", text)
+	}
+	gangs := cluster.WithEvicted(ctx, namespace, view.Gangs(in))
 	waiting := slices.DeleteFunc(slices.Clone(gangs), func(g view.Gang) bool {
 		return slices.Contains([]string{"bound", "ended"}, stands(&g))
 	})
@@ -157,8 +166,25 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 	}, waiting)
 }
 
-// gangsIn lists the gangs of a namespace, as far as the user may read what they are made of.
-func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, error) {
+// withBadValue says which pods wait because they ask for a gang by a value that is none; empty where no pod does.
+func withBadValue(pods []*v1.Pod) string {
+	var names []string
+	hint := ""
+	for _, pod := range pods {
+		if objectstate.AwaitsNode(pod) && gangspec.AsksUnknownGang(pod) {
+			names = append(names, pod.Namespace+"/"+pod.Name)
+			hint = fmt.Sprintf("pod/%s -n %s", pod.Name, pod.Namespace)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d pod%s wait%s with a value of %s that is none: %s; see kubectl gang explain %s", len(names),
+		plural(len(names)), singular(len(names)), v1alpha1.GangAnnotation, words.FirstOf(named, names), hint)
+}
+
+// readGangs reads what the gangs of a namespace are made of, as far as the user may read it.
+func readGangs(ctx context.Context, read reader, namespace string) (view.GangsIn, error) {
 	var pods v1.PodList
 	var groups coscheduling.PodGroupList
 	var natives schedulingv1beta1.PodGroupList
@@ -173,12 +199,12 @@ func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, e
 		}
 	}
 	if len(problems) == 3 {
-		return nil, errors.Join(problems...)
+		return view.GangsIn{}, errors.Join(problems...)
 	}
-	return view.Gangs(view.GangsIn{
+	return view.GangsIn{
 		Pods: apiobjects.Pointers(pods.Items), PodGroups: apiobjects.Pointers(groups.Items),
 		Natives: apiobjects.Pointers(natives.Items),
-	}), nil
+	}, nil
 }
 
 // unknown returns the error that there is no gang of a name, with the nearest that there is. aside is what else is
@@ -188,10 +214,11 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	if aside != "" {
 		aside = "; " + aside
 	}
-	gangs, err := gangsIn(ctx, read, namespace)
+	in, err := readGangs(ctx, read, namespace)
 	if err != nil {
 		return fmt.Errorf("there is no gang %q%s", gang, aside)
 	}
+	gangs := view.Gangs(in)
 	var names []string
 	for i := range gangs {
 		if gangs[i].Name != name { // one of pods that no profile schedules is there, and is none
