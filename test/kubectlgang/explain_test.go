@@ -46,6 +46,8 @@ var explanations = map[string]explanation{
 	"-n team-a":            {want: []string{"team-a/late waits: "}}, // the only one that does
 	"-n llm":               {want: []string{"note: 4 gangs of namespace llm wait: name one of them\n", "\npretrain   waiting for room   3     Unschedulable\n"}},
 	"-n kube-system":       {want: []string{"note: there is no gang in namespace kube-system: "}},
+	"-A":                   {want: []string{" gangs wait: name one of them\n", "\nllm         pretrain   waiting for room   3     Unschedulable\n", "\nteam-a      late       gathering "}},
+	"late -A":              {true, []string{"error: checking the flags: -A goes without a name; NAMESPACE/NAME is a gang of any namespace"}},
 	"llm/ -n llm":          {true, []string{`error: checking the name: "llm/" is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME`}},
 	"late -n team-a": {want: []string{
 		"team-a/late waits: 1 of its minimum of 2 members are there\n",

@@ -32,10 +32,13 @@ var types = map[string]string{
 	"podgroup": "podgroup", "podgroups": "podgroup", "pg": "podgroup", "gang": "podgroup",
 }
 
-// find returns the gang that a user names, as namespace/name. Without a name it returns the only gang of the namespace
-// that waits. If there are several or none, it prints them and returns an empty name.
+// find returns the gang that a user names, as namespace/name. Without a name it returns the only gang that waits in the
+// namespace, or in all. If there are several or none, it prints them and returns an empty name.
 func (o *options) find(ctx context.Context, name string) (string, error) {
-	namespace, err := o.Namespace(false)
+	if o.all && name != "" {
+		return "", errors.New("checking the flags: -A goes without a name; NAMESPACE/NAME is a gang of any namespace")
+	}
+	namespace, err := o.Namespace(o.all)
 	if err != nil {
 		return "", err
 	}
@@ -126,8 +129,8 @@ func namesOf(pods []*v1.Pod) (names []string) {
 	return names
 }
 
-// onlyOne returns the only gang of a namespace that waits. It lists those that do where they are several, and notes
-// where there is none.
+// onlyOne returns the only gang of a namespace that waits, of all if it is empty. It lists those that do where they are
+// several, and notes where there is none.
 func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespace string) (string, error) {
 	in, err := readGangs(ctx, cluster.Read, namespace)
 	if err != nil {
@@ -141,7 +144,11 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 		return slices.Contains([]string{"bound", "ended"}, stands(&g))
 	})
 	if len(waiting) == 1 {
-		return namespace + "/" + waiting[0].Name, nil
+		return waiting[0].Namespace + "/" + waiting[0].Name, nil
+	}
+	where := ""
+	if namespace != "" {
+		where = " of namespace " + namespace
 	}
 	p, err := o.output.Printer(o.Out)
 	if err != nil {
@@ -149,21 +156,27 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 	}
 	switch {
 	case len(waiting) > 0:
-		o.Note("%d gangs of namespace %s wait: name one of them", len(waiting), namespace)
+		o.Note("%d gangs%s wait: name one of them", len(waiting), where)
 	case len(gangs) > 0:
-		o.Note("no gang of namespace %s waits; name one of those that kubectl gang list shows", namespace)
+		o.Note("no gang%s waits; name one of those that kubectl gang list shows", where)
+	case namespace == "":
+		o.Note("there is no gang")
 	default:
-		o.Note("there is no gang in namespace %s: name another by -n, or see kubectl gang list -A", namespace)
+		o.Note("there is no gang in namespace %s: name another by -n, or see kubectl gang explain -A", namespace)
 	}
 	if len(waiting) == 0 && p.IsTable() {
 		return "", nil
 	}
-	return "", output.Print(p, "GangList", output.Columns[view.Gang]{
+	columns := output.Columns[view.Gang]{
 		{Name: "NAME", Of: func(g view.Gang) any { return g.Name }},
 		{Name: "STATE", Of: func(g view.Gang) any { return stands(&g) }},
 		{Name: "MIN", Of: func(g view.Gang) any { return g.Minimum }},
 		{Name: "REASON", Of: func(g view.Gang) any { return g.Reason }},
-	}, waiting)
+	}
+	if namespace == "" {
+		columns = append(output.Columns[view.Gang]{{Name: "NAMESPACE", Of: func(g view.Gang) any { return g.Namespace }}}, columns...)
+	}
+	return "", output.Print(p, "GangList", columns, waiting)
 }
 
 // withBadValue says which pods wait because they ask for a gang by a value that is none; empty where no pod does.
@@ -183,16 +196,20 @@ func withBadValue(pods []*v1.Pod) string {
 		plural(len(names)), singular(len(names)), v1alpha1.GangAnnotation, words.FirstOf(named, names), hint)
 }
 
-// readGangs reads what the gangs of a namespace are made of, as far as the user may read it.
+// readGangs reads what the gangs of a namespace are made of, of all if it is empty, as far as the user may read it.
 func readGangs(ctx context.Context, read reader, namespace string) (view.GangsIn, error) {
 	var pods v1.PodList
 	var groups coscheduling.PodGroupList
 	var natives schedulingv1beta1.PodGroupList
 	var problems []error
+	in := ""
+	if namespace != "" {
+		in = "/namespaces/" + namespace
+	}
 	for path, list := range map[string]any{
-		"/api/v1/namespaces/" + namespace + "/pods":                                 &pods,
-		"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/" + namespace + "/podgroups": &groups,
-		"/apis/scheduling.k8s.io/v1beta1/namespaces/" + namespace + "/podgroups":    &natives,
+		"/api/v1" + in + "/pods":                                 &pods,
+		"/apis/scheduling.x-k8s.io/v1alpha1" + in + "/podgroups": &groups,
+		"/apis/scheduling.k8s.io/v1beta1" + in + "/podgroups":    &natives,
 	} {
 		if err := read(ctx, path, list); err != nil && !apierrors.IsNotFound(err) {
 			problems = append(problems, err)
