@@ -29,7 +29,7 @@ var explanations = map[string]explanation{
 		"State: Pending, waiting for room; 0 of 3 members have a node, 0 have one nominated; minimum 3\n",
 		"\nAutoscalers: none adds nodes for it, since each pod fits on a node that is free",
 		"\nQueue research: deserves ", " nvidia.com/gpu; has 14 nvidia.com/gpu; asks for ",
-		"Line: number 1 of 1 that are complete and would still wait in queue research\n",
+		"Place in queue research: 1 of 1\n",
 		"Now: 0 of 3 placed\n",
 		"Predicted with the scheduler's configuration of testdata/scheduler.yaml\n",
 	}},
@@ -107,7 +107,7 @@ func (s *stage) testExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := maps.Clone(explanations)
-	asked["pretrain -n llm -v --scheduler-config="+withoutQueues] = explanation{want: []string{"Line: number 1 of 1 that are complete and would still wait\n"}}
+	asked["pretrain -n llm -v --scheduler-config="+withoutQueues] = explanation{want: []string{"Place in the queue: 1 of 1\n"}}
 	withLease := filepath.Join(t.TempDir(), "with-lease.yaml")
 	if err := os.WriteFile(withLease, bytes.ReplaceAll(config, []byte("{leaderElect: false}"), []byte("{leaderElect: true, resourceName: nobody}")), 0o600); err != nil {
 		t.Fatal(err)

@@ -95,6 +95,9 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 	if n := strings.Count(strings.Join(strings.Fields(out.String()), " "), strings.TrimPrefix(noFit, `gang "a/b": `)); n != 1 {
 		t.Errorf("the message is printed %d times:\n%s", n, out.String())
 	}
+	if n := strings.Count(strings.ToLower(strings.Join(strings.Fields(out.String()), " ")), "of 8 nodes: 7 insufficient"); n != 1 {
+		t.Errorf("the refusal is printed %d times:\n%s", n, out.String())
+	}
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 101 {
 			t.Errorf("line %q is longer than 100 columns", line)
@@ -109,13 +112,22 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 	}
 }
 
-// TestUnlessTold: what the verdict says is not printed again, and no line refers to one that refers back.
-func TestUnlessTold(t *testing.T) {
-	r := Report{Gang: "a/b", Verdict: "a/b waits: " + ceiling, Cases: []Case{{Why: []view.Wait{{Message: ceiling}, {Message: "another"}}}}}
-	for message, want := range map[string]string{ceiling: ", as above", "another": ", as below", "a third": ": a third"} {
-		if got := r.unlessTold(message); got != want {
-			t.Errorf("of %q it says %q, want %q", message, got, want)
+// TestTeller: what a line above says is not said again, whatever preemption adds to it.
+func TestTeller(t *testing.T) {
+	const victims = "no victims: evicting every eligible pod would still not fit the minimum"
+	brief := strings.TrimPrefix(noFit, `gang "a/b": `)
+	teller := teller{"a/b", []string{"a/b waits: " + ceiling}}
+	for _, c := range [][2]string{
+		{ceiling, ", as above"}, {noFit + " preemption: " + victims, ": " + brief + "; preemption: " + victims},
+		{noFit, ", as above"}, {noFit + " preemption: " + victims, ", as above"}, {"another", ": another"},
+		{"another preemption: aborted", ", as above; preemption: aborted"},
+	} {
+		if got := teller.message(c[0]); got != c[1] {
+			t.Errorf("of %q it says %q, want %q", c[0], got, c[1])
 		}
+	}
+	if refused := "Of 8 nodes: 7 Insufficient nvidia.com/gpu"; !teller.has(refused) || teller.has("Of 9 nodes") {
+		t.Errorf("%q is not seen in what was said", refused)
 	}
 }
 
