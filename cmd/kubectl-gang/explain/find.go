@@ -140,6 +140,9 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 		o.Note("%s", text)
 	}
 	gangs := cluster.WithEvicted(ctx, namespace, view.Gangs(in))
+	if text := beyondMinimum(gangs, in.Pods); text != "" {
+		o.Note("%s", text)
+	}
 	waiting := slices.DeleteFunc(slices.Clone(gangs), func(g view.Gang) bool {
 		return slices.Contains([]string{"bound", "ended"}, stands(&g))
 	})
@@ -194,6 +197,29 @@ func withBadValue(pods []*v1.Pod) string {
 	}
 	return fmt.Sprintf("%d pod%s wait%s with a value of %s that is none: %s; see kubectl gang explain %s", len(names),
 		plural(len(names)), singular(len(names)), v1alpha1.GangAnnotation, words.FirstOf(named, names), hint)
+}
+
+// beyondMinimum says how many pods wait of gangs that run with fewer; empty for none.
+func beyondMinimum(gangs []view.Gang, pods []*v1.Pod) string {
+	waiting := map[string]int{} // by gang
+	for _, pod := range pods {
+		if objectstate.AwaitsNode(pod) {
+			waiting[view.GangOf(pod)]++
+		}
+	}
+	var parts []string
+	total := 0
+	for i := range gangs {
+		name := gangs[i].Namespace + "/" + gangs[i].Name
+		if n := waiting[name]; n > 0 && stands(&gangs[i]) == "bound" {
+			parts = append(parts, fmt.Sprintf("%d pod%s beyond the minimum of %s", n, plural(n), name))
+			total += n
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	return words.FirstOf(named, parts) + " wait" + singular(total)
 }
 
 // readGangs reads what the gangs of a namespace are made of, of all if it is empty, as far as the user may read it.

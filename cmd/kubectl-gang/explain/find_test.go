@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
@@ -89,5 +90,24 @@ func TestInNoGang(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("error %v, want one that ends with: %s", err, want)
 		}
+	}
+}
+
+// TestBeyondMinimum: of gangs that run it says how many of their pods wait.
+func TestBeyondMinimum(t *testing.T) {
+	pod := func(gang, node string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Annotations: map[string]string{v1alpha1.GangNameAnnotation: gang}}, Spec: v1.PodSpec{NodeName: node}}
+	}
+	gang := func(name, phase string) view.Gang { return view.Gang{Namespace: "ns", Name: name, Phase: phase} }
+	gangs := []view.Gang{gang("elastic", "Running"), gang("whole", "Running"), gang("waits", "Pending")}
+	pods := []*v1.Pod{pod("elastic", "n"), pod("whole", "n"), pod("waits", ""), pod("elastic", "")}
+	if got, want := beyondMinimum(gangs, pods), "1 pod beyond the minimum of ns/elastic waits"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if got, want := beyondMinimum(gangs, append(pods, pod("whole", ""), pod("whole", ""))), "1 pod beyond the minimum of ns/elastic, 2 pods beyond the minimum of ns/whole wait"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if got := beyondMinimum(gangs, pods[:3]); got != "" {
+		t.Errorf("where only a gang waits that does not run, it says %q", got)
 	}
 }
