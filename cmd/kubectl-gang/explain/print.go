@@ -112,8 +112,9 @@ func (r *Report) summary() (lines []string) {
 				lines = append(lines, refusals(c.Placement))
 			}
 			if c.Placement != nil && c.Placement.Hopeless && c.Placed < c.Asked && r.MoreNodes != MoreNodesWithLabel {
-				lines = append(lines, "It would not fit even if the cluster were empty")
+				lines = append(lines, upper(c.hopeless()))
 			}
+			lines = append(lines, r.ways()...)
 			continue
 		}
 		if c.Placed == c.Asked && len(c.Victims) == 0 {
@@ -131,6 +132,39 @@ func (r *Report) summary() (lines []string) {
 			doing = "not predicted: the cluster's scheduler has said something else than what follows from "
 		}
 		lines = append(lines, "Note: "+doing+o.String())
+	}
+	return lines
+}
+
+// hopeless says that the gang would not fit into an empty cluster, and how much of it would.
+func (c *Case) hopeless() string {
+	for _, w := range c.Why {
+		if _, numbers, ok := strings.Cut(w.Message, decisions.HopelessBegins+": "); ok {
+			numbers, _, _ = strings.Cut(numbers, ";")
+			numbers, _, _ = strings.Cut(numbers, preemptionBegins)
+			return decisions.HopelessBegins + ": " + numbers
+		}
+	}
+	return decisions.HopelessBegins
+}
+
+// ways are what its user may do about a gang that does not fit now: a preferred topology, or more nodes, one for each
+// member that has no place at most.
+func (r *Report) ways() (lines []string) {
+	best := r.Cases[0].best(r.Gang)
+	if best == nil || best.Fits >= best.Min || r.contradicted() {
+		return nil
+	}
+	if r.MoreNodes == MoreNodesInOneDomain {
+		lines = append(lines, fmt.Sprintf("Several %ss together have room for it: add nodes to one, or make the topology a "+
+			"preferred one", topology.ShortKey(best.Topology)))
+	}
+	if len(r.Cases) == 1 && (r.MoreNodes == MoreNodesHelp || r.MoreNodes == MoreNodesInOneDomain) {
+		pool := "POOL"
+		if best.Topology != "" {
+			pool = best.Topology + "=" + best.Domain
+		}
+		lines = append(lines, fmt.Sprintf("To see whether more nodes would do, try --nodes +%d:%s", best.Min-best.Fits, pool))
 	}
 	return lines
 }
@@ -186,7 +220,7 @@ const (
 // message returns a message after a colon, or that it stands above.
 func (t *teller) message(message string) string {
 	why, preemption, _ := strings.Cut((&Report{Gang: t.gang}).brief(message), preemptionBegins)
-	text := t.part(why)
+	text := t.part(strings.TrimSuffix(why, ".")) // kube-scheduler ends it so before what preemption adds
 	if more := t.part(preemption); more != asAbove {
 		text += "; preemption" + more
 	}

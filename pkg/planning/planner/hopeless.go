@@ -18,6 +18,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
+	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
 // hopeless reports whether a gang would not fit if the nodes were empty: nodes that no filter has ruled out for good
@@ -46,8 +47,8 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 		if g.Required != "" {
 			in = " of one " + topology.ShortKey(g.Required)
 		}
-		why[need.Key] += fmt.Sprintf("; it would not fit even if the cluster were empty: "+
-			"the nodes%s have room for %d of %d members", in, have+most, need.Spec.Min)
+		why[need.Key] += fmt.Sprintf("; %s: the nodes%s have room for %d of %d members", decisions.HopelessBegins, in,
+			have+most, need.Spec.Min)
 	}
 	return some || w.hopelessTogether(a, problem, why)
 }

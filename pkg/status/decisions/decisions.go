@@ -51,6 +51,9 @@ const (
 	NoVictims = "NoVictims"
 )
 
+// HopelessBegins begins the part of Why of a [Decision] that is Hopeless which has the numbers.
+const HopelessBegins = "it would not fit even if the cluster were empty"
+
 // Decision is what was decided for one group of gangs.
 type Decision struct {
 	// At is when it was first made, Last when it was last made, and Times how often. Other decisions may have been made in
