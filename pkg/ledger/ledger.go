@@ -20,8 +20,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// ErrReasonHeld is the reason of nodes that have room, but hold it for others.
-const ErrReasonHeld = "node(s) with capacity held for others"
+// ErrReasonHeld is [hold.ErrReason].
+const ErrReasonHeld = hold.ErrReason
 
 // Demand is what a pod takes of a node.
 type Demand struct {

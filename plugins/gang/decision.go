@@ -30,7 +30,8 @@ func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result
 			d.Untried += result.Tried[i].Untried
 		}
 	}
-	d.Refusals, d.Visited, d.Hopeless = result.Refusals, result.Visited, result.Hopeless
+	d.Refusals, d.Visited = result.Refusals, result.Visited
+	d.Hopeless, d.EmptyCluster = result.Hopeless, result.EmptyCluster
 	d.Need = strings.Join(needs, "; ")
 	switch {
 	case result.Complete:

@@ -50,10 +50,10 @@ const (
 	msgBudget    = "no victims: that would take more from other queues, or jobs, than they have beyond their share"
 	msgTooLate   = "no victims found within the searchTimeout of %s; the next search has up to twice as long: " +
 		"if this stays, raise searchTimeout, or lower maxDomains or maxCandidateNodesAbsolute"
-	msgBeyond = "no victims: members beyond their gang's minimum evict nothing by priority, and reclaim for their queue only " +
-		"single pods and other gangs' members beyond the minimum"
-	msgDelay   = "the preemption delay has not passed"
-	msgAborted = "preemption aborted; retrying"
+	msgBeyond   = "no victims: extra members evict no pods by priority; they wait for free room"
+	msgReclaims = ", and their queue reclaims for them only single pods and extra members of other gangs"
+	msgDelay    = "the preemption delay has not passed"
+	msgAborted  = "preemption aborted; retrying"
 )
 
 // Shared is shared by the profiles of a process.
@@ -134,6 +134,8 @@ type Gangs interface {
 type Queues interface {
 	// Evicted returns what some pods of a gang have that are about to be evicted, to be recorded; false for nothing.
 	Evicted(pods []*v1.Pod) (queueing.Evicted, bool)
+	// QueueOf returns the queue of a pod; empty where its profile has no queues.
+	QueueOf(pod *v1.Pod) string
 }
 
 // New returns the factory of the plugin.
@@ -270,6 +272,9 @@ func (pl *GangPreemption) noVictimsMessage(d *demand, why cause) string {
 	case d.never:
 		return msgNever
 	case d.gang.Beyond:
+		if pl.Queues.QueueOf(d.leader) != "" {
+			return msgBeyond + msgReclaims
+		}
 		return msgBeyond
 	case why == foundOverBudget:
 		return msgBudget

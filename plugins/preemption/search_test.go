@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
@@ -365,6 +366,23 @@ func TestReservationsThatEvictNothing(t *testing.T) {
 		d := &demand{never: true, leader: st.MakePod().Name(name).Obj()}
 		if got := (&GangPreemption{}).noVictimsMessage(d, foundNothing); got != want {
 			t.Errorf("%s is told %q, want %q", name, got, want)
+		}
+	}
+}
+
+// queuesFor are queues in which all pods are in one; empty for no queues.
+type queuesFor string
+
+func (q queuesFor) Evicted([]*v1.Pod) (queueing.Evicted, bool) { return queueing.Evicted{}, false }
+func (q queuesFor) QueueOf(*v1.Pod) string                     { return string(q) }
+
+// TestExtraMembersEvictNothing: only where there are queues is it said what these reclaim for extra members.
+func TestExtraMembersEvictNothing(t *testing.T) {
+	for queue, want := range map[queuesFor]string{"": msgBeyond, "research": msgBeyond + msgReclaims} {
+		d := &demand{leader: st.MakePod().Name("train-9").Obj()}
+		d.gang.Beyond = true
+		if got := (&GangPreemption{Shared: Shared{Queues: queue}}).noVictimsMessage(d, foundNothing); got != want {
+			t.Errorf("in queue %q it is told %q, want %q", queue, got, want)
 		}
 	}
 }

@@ -24,12 +24,13 @@ type explanation struct {
 var explanations = map[string]explanation{
 	"pretrain -n llm": {want: []string{
 		"llm/pretrain waits: no rack has room for 3; best rack r1 fits 2\nDOMAIN    FITS   SHORT\nrack r1   2/3    8 nvidia.com/gpu\n",
+		"\nTo see whether more nodes would do, try --nodes +1:topology.lockstep.dev/rack=r1\n",
 	}},
 	"pretrain -n llm -v": {want: []string{
 		"State: Pending, waiting for room; 0 of 3 members have a node, 0 have one nominated; minimum 3\n",
 		"\nAutoscalers: none adds nodes for it, since each pod fits on a node that is free",
 		"\nQueue research: deserves ", " nvidia.com/gpu; has 14 nvidia.com/gpu; asks for ",
-		"Line: number 1 of 1 that are complete and would still wait in queue research\n",
+		"Place in queue research: 1 of 1\n",
 		"Now: 0 of 3 placed\n",
 		"Predicted with the scheduler's configuration of testdata/scheduler.yaml\n",
 	}},
@@ -46,6 +47,8 @@ var explanations = map[string]explanation{
 	"-n team-a":            {want: []string{"team-a/late waits: "}}, // the only one that does
 	"-n llm":               {want: []string{"note: 4 gangs of namespace llm wait: name one of them\n", "\npretrain   waiting for room   3     Unschedulable\n"}},
 	"-n kube-system":       {want: []string{"note: there is no gang in namespace kube-system: "}},
+	"-A":                   {want: []string{" gangs wait: name one of them\n", "\nllm         pretrain   waiting for room   3     Unschedulable\n", "\nteam-a      late       gathering "}},
+	"late -A":              {true, []string{"error: checking the flags: -A goes without a name; NAMESPACE/NAME is a gang of any namespace"}},
 	"llm/ -n llm":          {true, []string{`error: checking the name: "llm/" is none of NAME, NAMESPACE/NAME, job/NAME, pod/NAME, podgroup/NAME`}},
 	"late -n team-a": {want: []string{
 		"team-a/late waits: 1 of its minimum of 2 members are there\n",
@@ -105,7 +108,7 @@ func (s *stage) testExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := maps.Clone(explanations)
-	asked["pretrain -n llm -v --scheduler-config="+withoutQueues] = explanation{want: []string{"Line: number 1 of 1 that are complete and would still wait\n"}}
+	asked["pretrain -n llm -v --scheduler-config="+withoutQueues] = explanation{want: []string{"Place in the queue: 1 of 1\n"}}
 	withLease := filepath.Join(t.TempDir(), "with-lease.yaml")
 	if err := os.WriteFile(withLease, bytes.ReplaceAll(config, []byte("{leaderElect: false}"), []byte("{leaderElect: true, resourceName: nobody}")), 0o600); err != nil {
 		t.Fatal(err)

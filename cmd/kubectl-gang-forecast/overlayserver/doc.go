@@ -4,5 +4,6 @@
 // What is read comes from a [source.Base], a live cluster or a dump of one, as it stands when it is listed. A watch
 // delivers what was made, changed and deleted here, and nothing else. An object that is changed is read once from the
 // base; from then on the copy here counts. Pods that are deleted are gone at once, pods that are bound stay as they
-// are: no kubelet and no controller is at work, except for the ResourceClaims that go with their pods.
+// are: no kubelet and no controller is at work, except for the ResourceClaims that go with their pods, and for the pods
+// of a Job that is suspended.
 package overlayserver

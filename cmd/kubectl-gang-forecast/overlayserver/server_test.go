@@ -298,6 +298,37 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// jobsBelow is a Job with a pod that runs and one that has ended, and a pod of another Job of its name.
+var jobsBelow = map[string]string{
+	"/apis/batch/v1/jobs": `{"kind": "JobList", "apiVersion": "batch/v1", "metadata": {"resourceVersion": "7"}, "items": [
+		{"metadata": {"namespace": "ns", "name": "job", "uid": "j1"}, "spec": {"parallelism": 1, "template": {"spec": {"containers": []}}}}]}`,
+	"/api/v1/pods": `{"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [
+		{"metadata": {"namespace": "ns", "name": "runs", "uid": "u1", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j1", "controller": true}]},
+		 "spec": {"nodeName": "n", "containers": [{"name": "main"}]}, "status": {"phase": "Running"}},
+		{"metadata": {"namespace": "ns", "name": "ended", "uid": "u2", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j1", "controller": true}]},
+		 "spec": {"nodeName": "n", "containers": [{"name": "main"}]}, "status": {"phase": "Succeeded"}},
+		{"metadata": {"namespace": "ns", "name": "older", "uid": "u3", "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "j0", "controller": true}]},
+		 "spec": {"nodeName": "n", "containers": [{"name": "main"}]}, "status": {"phase": "Running"}}]}`,
+}
+
+// TestSuspend: the pods of a Job that is suspended are deleted, as they are at that time, and no others.
+func TestSuspend(t *testing.T) {
+	s, client := serve(t, baseOf(jobsBelow))
+	ctx, pods, jobs := t.Context(), client.CoreV1().Pods("ns"), client.BatchV1().Jobs("ns")
+	_, err := pods.Patch(ctx, "runs", types.MergePatchType, []byte(`{"metadata":{"labels":{"changed":"yes"}}}`), metav1.PatchOptions{})
+	must.Succeed(t, err)
+	for _, c := range []struct {
+		patch string
+		want  int
+	}{{`{"metadata":{"labels":{"a":"b"}}}`, 0}, {`{"spec":{"suspend":true}}`, 1}, {`{"metadata":{"labels":{"a":"c"}}}`, 1}} {
+		_, err := jobs.Patch(ctx, "job", types.MergePatchType, []byte(c.patch), metav1.PatchOptions{})
+		must.Succeed(t, err)
+		if gone := s.Deleted("Pod"); len(gone) != c.want || c.want == 1 && (gone[0].GetName() != "runs" || gone[0].GetLabels()["changed"] != "yes") {
+			t.Errorf("after %s the pods that were deleted are %v, want %d: runs as it was changed", c.patch, gone, c.want)
+		}
+	}
+}
+
 // claimsBelow are those of a pod that runs: its own, one that it shares, and one that is another pod's.
 const claimsBelow = `{"kind": "ResourceClaimList", "apiVersion": "resource.k8s.io/v1", "metadata": {"resourceVersion": "7"}, "items": [
 	{"metadata": {"namespace": "ns", "name": "own", "uid": "c1", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "runs", "uid": "u1"}]},

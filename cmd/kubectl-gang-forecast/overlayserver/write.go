@@ -1,6 +1,7 @@
 package overlayserver
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -78,10 +79,10 @@ func (s *Server) read(r *http.Request, at ref) (*object, error) {
 // write applies a write to the overlay, and then does what controllers would do.
 func (s *Server) write(r *http.Request, info *request.RequestInfo) (*object, error) {
 	written, err := s.change(r, info)
-	if err == nil && info.Subresource == "" && (info.Verb == "update" || info.Verb == "patch") {
-		err = s.bindVolumes(r, refOf(info), written)
+	if err != nil || info.Subresource != "" || info.Verb != "update" && info.Verb != "patch" {
+		return written, err
 	}
-	return written, err
+	return written, errors.Join(s.bindVolumes(r, refOf(info), written), s.deletePodsOfSuspended(r, refOf(info), written))
 }
 
 // change applies a write to the overlay.
@@ -129,13 +130,7 @@ func (s *Server) change(r *http.Request, info *request.RequestInfo) (*object, er
 	case "create/binding":
 		return success, s.store.bind(at, old, body)
 	case "create/eviction", "delete/":
-		s.store.put(at, old.DeepCopy(), watch.Deleted)
-		for _, claim := range claims {
-			if err := s.store.release(claim, old.GetUID()); err != nil {
-				return nil, err
-			}
-		}
-		return success, nil
+		return success, s.store.remove(at, old, claims)
 	case "update/", "update/status":
 		return s.store.replace(at, old, body)
 	case "patch/", "patch/status":
@@ -209,6 +204,17 @@ func (s *store) bind(at ref, old *object, body []byte) error {
 		return err
 	}
 	return s.putTyped(at, pod, watch.Modified)
+}
+
+// remove deletes an object, and frees the claims of a pod. mu is held.
+func (s *store) remove(at ref, o *object, claims []found) error {
+	s.put(at, o.DeepCopy(), watch.Deleted)
+	for _, claim := range claims {
+		if err := s.release(claim, o.GetUID()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // release removes a deleted pod from a ResourceClaim, as kube-controller-manager does: a claim made for the pod is

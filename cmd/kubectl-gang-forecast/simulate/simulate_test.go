@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -222,4 +223,41 @@ func TestQueuesNotRead(t *testing.T) {
 	if answer, err := s.Decide(t.Context(), []*v1.Pod{pod}); err != nil || !answer.Undecided || answer.Verdicts[0].Reason != queuesNotRead {
 		t.Errorf("the answer is %+v, %v", answer, err)
 	}
+}
+
+// TestSuspendedVictims: the pods of a Job that is evicted by suspending it are victims, and leave their places.
+func TestSuspendedVictims(t *testing.T) {
+	base := small(t)
+	jobs := batchv1.JobList{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "JobList"}, ListMeta: metav1.ListMeta{ResourceVersion: "3"}}
+	pods := v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "3"}}
+	for _, name := range []string{"plain", "suspended"} {
+		job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), ResourceVersion: "2"}}
+		jobs.Items = append(jobs.Items, job)
+		for i := range 4 {
+			pod := member(fmt.Sprintf("%s-%d", name, i), name, 4)
+			pod.ResourceVersion = "2"
+			pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(&job, batchv1.SchemeGroupVersion.WithKind("Job"))}
+			if name == "suspended" {
+				pod.Annotations[v1alpha1.EvictByAnnotation] = v1alpha1.EvictBySuspend
+			}
+			pod.Spec.NodeName, pod.Status.Phase = fmt.Sprint("node-", len(pods.Items)), v1.PodRunning
+			wholeNode(pod)
+			pods.Items = append(pods.Items, *pod)
+		}
+	}
+	for path, list := range map[string]any{"/apis/batch/v1/jobs": jobs, "/api/v1/pods?" + url.Values{"fieldSelector": {reservepods.Selector}}.Encode(): pods} {
+		data, err := json.Marshal(list)
+		must.Succeed(t, err)
+		base.Answers[path] = data
+	}
+	answer := ask(t, base, 8, func(pod *v1.Pod) { wholeNode(pod); pod.Spec.Priority = new(int32(1000)) })
+	if answer.Placed() != 8 || len(answer.Victims) != 8 || len(answer.Others) != 0 {
+		t.Errorf("%d pods are placed by evicting %d, and %d for others; want 8, 8 and 0: %+v", answer.Placed(), len(answer.Victims), len(answer.Others), answer.Verdicts[0])
+	}
+}
+
+// wholeNode makes a pod ask for all GPUs of a node.
+func wholeNode(pod *v1.Pod) {
+	all := v1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
+	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
 }

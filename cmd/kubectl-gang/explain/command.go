@@ -25,7 +25,8 @@ type options struct {
 	source.Question
 	forecast Forecaster
 	output   *output.Flags
-	verbose  bool
+	// all is whether a gang of any namespace is looked for, where none is named.
+	all, verbose bool
 }
 
 // New makes the command.
@@ -40,7 +41,7 @@ on the cluster as it is now. Nothing is written to the cluster. -v tells all tha
 and the place in it, Reservations, where victims were looked for, and the members.
 
 GANG is the name of the gang, or NAMESPACE/NAME. TYPE/NAME is job/NAME, pod/NAME or podgroup/NAME, in the namespace of the flags.
-Without either, explain takes the gang of the namespace that waits, or lists them if several do.`,
+Without either, explain takes the gang of the namespace that waits, with -A of any, or lists them if several do.`,
 		Example: `  kubectl gang explain train
   kubectl gang explain job/train -n team-a -v
 
@@ -49,6 +50,7 @@ Without either, explain takes the gang of the namespace that waits, or lists the
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), strings.Join(args, "")) },
 	}
+	cmd.Flags().BoolVarP(&o.all, "all-namespaces", "A", false, "Without a name: look in all namespaces.")
 	cmd.Flags().BoolVarP(&o.verbose, "verbose", "v", false, "Say all that is known.")
 	o.Question.AddFlags(cmd.Flags())
 	o.output.AddFlags(cmd)
@@ -212,6 +214,9 @@ func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, besi
 	}
 	if f.Reserves && beside.reservationsRead {
 		r.reserve(beside.reservations, waiting)
+	}
+	if text := r.heldForOthers(beside.reservations); text != "" {
+		r.Advice = append(r.Advice, text)
 	}
 }
 

@@ -14,12 +14,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // types are the objects by which a gang can be named, by all their names.
@@ -29,10 +32,13 @@ var types = map[string]string{
 	"podgroup": "podgroup", "podgroups": "podgroup", "pg": "podgroup", "gang": "podgroup",
 }
 
-// find returns the gang that a user names, as namespace/name. Without a name it returns the only gang of the namespace
-// that waits. If there are several or none, it prints them and returns an empty name.
+// find returns the gang that a user names, as namespace/name. Without a name it returns the only gang that waits in the
+// namespace, or in all. If there are several or none, it prints them and returns an empty name.
 func (o *options) find(ctx context.Context, name string) (string, error) {
-	namespace, err := o.Namespace(false)
+	if o.all && name != "" {
+		return "", errors.New("checking the flags: -A goes without a name; NAMESPACE/NAME is a gang of any namespace")
+	}
+	namespace, err := o.Namespace(o.all)
 	if err != nil {
 		return "", err
 	}
@@ -90,6 +96,9 @@ func gangOf(ctx context.Context, cluster *source.Cluster, kind, namespace, name 
 	if gang := view.GangOf(pod); gang != "" {
 		return gang, nil
 	}
+	if err := gangspec.CheckPod(pod); err != nil && gangspec.AsksUnknownGang(pod) {
+		return "", fmt.Errorf("%s %s/%s is in no gang: %w", kind, namespace, name, err)
+	}
 	why := "no label, annotation or field of its pods names one"
 	for _, ignored := range keys.FindIgnored(keys.Pod, pod.Annotations, pod.Labels) {
 		why += "; " + ignored.Key + " " + ignored.Why
@@ -120,19 +129,29 @@ func namesOf(pods []*v1.Pod) (names []string) {
 	return names
 }
 
-// onlyOne returns the only gang of a namespace that waits. It lists those that do where they are several, and notes
-// where there is none.
+// onlyOne returns the only gang of a namespace that waits, of all if it is empty. It lists those that do where they are
+// several, and notes where there is none.
 func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespace string) (string, error) {
-	gangs, err := gangsIn(ctx, cluster.Read, namespace)
+	in, err := readGangs(ctx, cluster.Read, namespace)
 	if err != nil {
 		return "", err
 	}
-	gangs = cluster.WithEvicted(ctx, namespace, gangs)
+	if text := withBadValue(in.Pods); text != "" {
+		o.Note("%s", text)
+	}
+	gangs := cluster.WithEvicted(ctx, namespace, view.Gangs(in))
+	if text := beyondMinimum(gangs, in.Pods); text != "" {
+		o.Note("%s", text)
+	}
 	waiting := slices.DeleteFunc(slices.Clone(gangs), func(g view.Gang) bool {
 		return slices.Contains([]string{"bound", "ended"}, stands(&g))
 	})
 	if len(waiting) == 1 {
-		return namespace + "/" + waiting[0].Name, nil
+		return waiting[0].Namespace + "/" + waiting[0].Name, nil
+	}
+	where := ""
+	if namespace != "" {
+		where = " of namespace " + namespace
 	}
 	p, err := o.output.Printer(o.Out)
 	if err != nil {
@@ -140,45 +159,95 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 	}
 	switch {
 	case len(waiting) > 0:
-		o.Note("%d gangs of namespace %s wait: name one of them", len(waiting), namespace)
+		o.Note("%d gangs%s wait: name one of them", len(waiting), where)
 	case len(gangs) > 0:
-		o.Note("no gang of namespace %s waits; name one of those that kubectl gang list shows", namespace)
+		o.Note("no gang%s waits; name one of those that kubectl gang list shows", where)
+	case namespace == "":
+		o.Note("there is no gang")
 	default:
-		o.Note("there is no gang in namespace %s: name another by -n, or see kubectl gang list -A", namespace)
+		o.Note("there is no gang in namespace %s: name another by -n, or see kubectl gang explain -A", namespace)
 	}
 	if len(waiting) == 0 && p.IsTable() {
 		return "", nil
 	}
-	return "", output.Print(p, "GangList", output.Columns[view.Gang]{
+	columns := output.Columns[view.Gang]{
 		{Name: "NAME", Of: func(g view.Gang) any { return g.Name }},
 		{Name: "STATE", Of: func(g view.Gang) any { return stands(&g) }},
 		{Name: "MIN", Of: func(g view.Gang) any { return g.Minimum }},
 		{Name: "REASON", Of: func(g view.Gang) any { return g.Reason }},
-	}, waiting)
+	}
+	if namespace == "" {
+		columns = append(output.Columns[view.Gang]{{Name: "NAMESPACE", Of: func(g view.Gang) any { return g.Namespace }}}, columns...)
+	}
+	return "", output.Print(p, "GangList", columns, waiting)
 }
 
-// gangsIn lists the gangs of a namespace, as far as the user may read what they are made of.
-func gangsIn(ctx context.Context, read reader, namespace string) ([]view.Gang, error) {
+// withBadValue says which pods wait because they ask for a gang by a value that is none; empty where no pod does.
+func withBadValue(pods []*v1.Pod) string {
+	var names []string
+	hint := ""
+	for _, pod := range pods {
+		if objectstate.AwaitsNode(pod) && gangspec.AsksUnknownGang(pod) {
+			names = append(names, pod.Namespace+"/"+pod.Name)
+			hint = fmt.Sprintf("pod/%s -n %s", pod.Name, pod.Namespace)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d pod%s wait%s with a value of %s that is none: %s; see kubectl gang explain %s", len(names),
+		plural(len(names)), singular(len(names)), v1alpha1.GangAnnotation, words.FirstOf(named, names), hint)
+}
+
+// beyondMinimum says how many pods wait of gangs that run with fewer; empty for none.
+func beyondMinimum(gangs []view.Gang, pods []*v1.Pod) string {
+	waiting := map[string]int{} // by gang
+	for _, pod := range pods {
+		if objectstate.AwaitsNode(pod) {
+			waiting[view.GangOf(pod)]++
+		}
+	}
+	var parts []string
+	total := 0
+	for i := range gangs {
+		name := gangs[i].Namespace + "/" + gangs[i].Name
+		if n := waiting[name]; n > 0 && stands(&gangs[i]) == "bound" {
+			parts = append(parts, fmt.Sprintf("%d pod%s beyond the minimum of %s", n, plural(n), name))
+			total += n
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	return words.FirstOf(named, parts) + " wait" + singular(total)
+}
+
+// readGangs reads what the gangs of a namespace are made of, of all if it is empty, as far as the user may read it.
+func readGangs(ctx context.Context, read reader, namespace string) (view.GangsIn, error) {
 	var pods v1.PodList
 	var groups coscheduling.PodGroupList
 	var natives schedulingv1beta1.PodGroupList
 	var problems []error
+	in := ""
+	if namespace != "" {
+		in = "/namespaces/" + namespace
+	}
 	for path, list := range map[string]any{
-		"/api/v1/namespaces/" + namespace + "/pods":                                 &pods,
-		"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/" + namespace + "/podgroups": &groups,
-		"/apis/scheduling.k8s.io/v1beta1/namespaces/" + namespace + "/podgroups":    &natives,
+		"/api/v1" + in + "/pods":                                 &pods,
+		"/apis/scheduling.x-k8s.io/v1alpha1" + in + "/podgroups": &groups,
+		"/apis/scheduling.k8s.io/v1beta1" + in + "/podgroups":    &natives,
 	} {
 		if err := read(ctx, path, list); err != nil && !apierrors.IsNotFound(err) {
 			problems = append(problems, err)
 		}
 	}
 	if len(problems) == 3 {
-		return nil, errors.Join(problems...)
+		return view.GangsIn{}, errors.Join(problems...)
 	}
-	return view.Gangs(view.GangsIn{
+	return view.GangsIn{
 		Pods: apiobjects.Pointers(pods.Items), PodGroups: apiobjects.Pointers(groups.Items),
 		Natives: apiobjects.Pointers(natives.Items),
-	}), nil
+	}, nil
 }
 
 // unknown returns the error that there is no gang of a name, with the nearest that there is. aside is what else is
@@ -188,10 +257,11 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	if aside != "" {
 		aside = "; " + aside
 	}
-	gangs, err := gangsIn(ctx, read, namespace)
+	in, err := readGangs(ctx, read, namespace)
 	if err != nil {
 		return fmt.Errorf("there is no gang %q%s", gang, aside)
 	}
+	gangs := view.Gangs(in)
 	var names []string
 	for i := range gangs {
 		if gangs[i].Name != name { // one of pods that no profile schedules is there, and is none

@@ -14,6 +14,8 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 )
 
 func TestSuggest(t *testing.T) {
@@ -60,6 +62,21 @@ func TestInNoGang(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "is in no gang") || !strings.HasSuffix(err.Error(), "; it waits: "+why) {
 		t.Errorf("error %v, want one that says that it is in no gang, and waits: %s", err, why)
 	}
+	// Of a bad value it says what is wrong with it, once.
+	pod.Annotations = map[string]string{v1alpha1.GangAnnotation: "owner"}
+	pods := []v1.Pod{pod, {ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "good"}}, *pod.DeepCopy()}
+	pods[2].Name, pods[2].Spec.NodeName = "runs", "n"
+	_, err = gangOf(t.Context(), &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: list, Items: pods}}}, "pod", "ns", "typo")
+	const bad = `pod ns/typo is in no gang: scheduling.lockstep.dev/gang: "owner" is not one of Owner, OwnerPart`
+	if err == nil || !strings.HasPrefix(err.Error(), bad) || strings.Count(err.Error(), "owner\"") != 1 {
+		t.Errorf("error %v, want one that says once: %s", err, bad)
+	}
+	if got, want := withBadValue(apiobjects.Pointers(pods)), "1 pod waits with a value of scheduling.lockstep.dev/gang that is none: ns/typo; see kubectl gang explain pod/typo -n ns"; got != want {
+		t.Errorf("of all pods it says %q, want %q", got, want)
+	}
+	if got := withBadValue(apiobjects.Pointers(pods[1:])); got != "" {
+		t.Errorf("of the others it says %q", got)
+	}
 	// A key that is misspelled in the template, or stands on the Job, is named.
 	asks := map[string]string{v1alpha1.GangAnnotation: v1alpha1.GangOwner}
 	for want, annotations := range map[string][2]map[string]string{
@@ -73,5 +90,24 @@ func TestInNoGang(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("error %v, want one that ends with: %s", err, want)
 		}
+	}
+}
+
+// TestBeyondMinimum: of gangs that run it says how many of their pods wait.
+func TestBeyondMinimum(t *testing.T) {
+	pod := func(gang, node string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Annotations: map[string]string{v1alpha1.GangNameAnnotation: gang}}, Spec: v1.PodSpec{NodeName: node}}
+	}
+	gang := func(name, phase string) view.Gang { return view.Gang{Namespace: "ns", Name: name, Phase: phase} }
+	gangs := []view.Gang{gang("elastic", "Running"), gang("whole", "Running"), gang("waits", "Pending")}
+	pods := []*v1.Pod{pod("elastic", "n"), pod("whole", "n"), pod("waits", ""), pod("elastic", "")}
+	if got, want := beyondMinimum(gangs, pods), "1 pod beyond the minimum of ns/elastic waits"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if got, want := beyondMinimum(gangs, append(pods, pod("whole", ""), pod("whole", ""))), "1 pod beyond the minimum of ns/elastic, 2 pods beyond the minimum of ns/whole wait"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	if got := beyondMinimum(gangs, pods[:3]); got != "" {
+		t.Errorf("where only a gang waits that does not run, it says %q", got)
 	}
 }

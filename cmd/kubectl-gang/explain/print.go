@@ -11,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
-	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
@@ -57,7 +56,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 	}
 	lines := r.summary()
 	if verbose {
-		lines = append(lines, r.details()...)
+		lines = append(lines, r.details(&teller{r.Gang, append([]string{r.Verdict}, lines...)})...)
 	}
 	for _, line := range lines {
 		if err := output.Wrap(out, line); err != nil {
@@ -113,8 +112,9 @@ func (r *Report) summary() (lines []string) {
 				lines = append(lines, refusals(c.Placement))
 			}
 			if c.Placement != nil && c.Placement.Hopeless && c.Placed < c.Asked && r.MoreNodes != MoreNodesWithLabel {
-				lines = append(lines, "It would not fit even if the cluster were empty")
+				lines = append(lines, c.hopeless())
 			}
+			lines = append(lines, r.ways()...)
 			continue
 		}
 		if c.Placed == c.Asked && len(c.Victims) == 0 {
@@ -136,8 +136,38 @@ func (r *Report) summary() (lines []string) {
 	return lines
 }
 
-// details are the lines that -v adds.
-func (r *Report) details() (lines []string) {
+// hopeless says that the gang would not fit into an empty cluster, and how much of it would.
+func (c *Case) hopeless() string {
+	text := "It would not fit even if the cluster were empty"
+	if c.Placement.EmptyCluster != "" {
+		text += ": " + c.Placement.EmptyCluster
+	}
+	return text
+}
+
+// ways are what its user may do about a gang that does not fit now: a preferred topology, or more nodes, one for each
+// member that has no place at most.
+func (r *Report) ways() (lines []string) {
+	best := r.Cases[0].best(r.Gang)
+	if best == nil || best.Fits >= best.Min || r.contradicted() {
+		return nil
+	}
+	if r.MoreNodes == MoreNodesInOneDomain {
+		lines = append(lines, fmt.Sprintf("Several %ss together have room for it: add nodes to one, or make the topology a "+
+			"preferred one", topology.ShortKey(best.Topology)))
+	}
+	if len(r.Cases) == 1 && (r.MoreNodes == MoreNodesHelp || r.MoreNodes == MoreNodesInOneDomain) {
+		pool := "POOL"
+		if best.Topology != "" {
+			pool = best.Topology + "=" + best.Domain
+		}
+		lines = append(lines, fmt.Sprintf("To see whether more nodes would do, try --nodes +%d:%s", best.Min-best.Fits, pool))
+	}
+	return lines
+}
+
+// details are the lines that -v adds to those that the teller knows.
+func (r *Report) details(t *teller) (lines []string) {
 	state := ""
 	if r.Phase != "" {
 		state = r.Phase + ", " + r.State + "; "
@@ -145,8 +175,7 @@ func (r *Report) details() (lines []string) {
 	lines = append(lines, fmt.Sprintf("State: %s%d of %d members have a node, %d have one nominated; minimum %d", state,
 		r.Bound, r.Members, r.Held, r.Minimum))
 	for _, w := range r.Said {
-		lines = append(lines, fmt.Sprintf("Said to %d pod%s: %s%s", w.Pods, plural(w.Pods), w.Reason,
-			r.unlessTold(w.Message)))
+		lines = append(lines, fmt.Sprintf("Said to %d pod%s: %s%s", w.Pods, plural(w.Pods), w.Reason, t.message(w.Message)))
 	}
 	if text := autoscaler[r.MoreNodes]; text != "" {
 		lines = append(lines, "Autoscalers: "+text)
@@ -161,7 +190,7 @@ func (r *Report) details() (lines []string) {
 		lines = append(lines, r.Reservations[i].words())
 	}
 	for i := range r.Cases {
-		lines = append(lines, r.Cases[i].details(r)...)
+		lines = append(lines, r.Cases[i].details(t)...)
 	}
 	if o := r.Configuration; o != nil && o.BuiltIn == "" {
 		lines = append(lines, "Predicted with "+o.String())
@@ -172,17 +201,42 @@ func (r *Report) details() (lines []string) {
 	return lines
 }
 
-// unlessTold returns a message after a colon, or where the verdict or a case has it.
-func (r *Report) unlessTold(message string) string {
-	if strings.HasSuffix(r.Verdict, r.brief(message)) {
-		return ", as above"
+// teller words what was said of a gang, and of what the lines above have, that it stands there. What preemption adds to
+// a message counts by itself.
+type teller struct {
+	gang  string
+	above []string
+}
+
+const (
+	asAbove = ", as above"
+	// preemptionBegins is where the part of a message begins that says why preemption does not help.
+	preemptionBegins = " preemption: "
+)
+
+// message returns a message after a colon, or that it stands above.
+func (t *teller) message(message string) string {
+	why, preemption, _ := strings.Cut((&Report{Gang: t.gang}).brief(message), preemptionBegins)
+	text := t.part(strings.TrimSuffix(why, ".")) // kube-scheduler ends it so before what preemption adds
+	if more := t.part(preemption); more != asAbove {
+		text += "; preemption" + more
 	}
-	for i := range r.Cases {
-		if slices.ContainsFunc(r.Cases[i].Why, func(w view.Wait) bool { return w.Message == message }) {
-			return ", as below"
-		}
+	return text
+}
+
+func (t *teller) part(part string) string {
+	if t.has(part) {
+		return asAbove
 	}
-	return ": " + message
+	t.above = append(t.above, part)
+	return ": " + part
+}
+
+// has reports whether a line above has a text.
+func (t *teller) has(text string) bool {
+	return slices.ContainsFunc(t.above, func(line string) bool {
+		return strings.Contains(strings.ToLower(line), strings.ToLower(text))
+	})
 }
 
 // autoscaler is what autoscalers do.
@@ -194,7 +248,7 @@ var autoscaler = map[MoreNodes]string{
 }
 
 // details are the lines of a case that -v adds.
-func (c *Case) details(r *Report) (lines []string) {
+func (c *Case) details(t *teller) (lines []string) {
 	text := fmt.Sprintf("%s: %d of %d placed", upper(c.Name), c.Placed, c.Asked)
 	if len(c.Nodes) > 0 {
 		text += ", on " + strings.Join(c.Nodes, ", ")
@@ -207,13 +261,9 @@ func (c *Case) details(r *Report) (lines []string) {
 	}
 	lines = append(lines, text)
 	for _, w := range c.Why {
-		message := ": " + w.Message
-		if strings.HasSuffix(r.Verdict, r.brief(w.Message)) {
-			message = ", as above"
-		}
-		lines = append(lines, fmt.Sprintf("  %d wait%s, %s%s", w.Pods, singular(w.Pods), w.Reason, message))
+		lines = append(lines, fmt.Sprintf("  %d wait%s, %s%s", w.Pods, singular(w.Pods), w.Reason, t.message(w.Message)))
 	}
-	if c.Placement != nil && len(c.Placement.Refusals) > 0 {
+	if c.Placement != nil && len(c.Placement.Refusals) > 0 && !t.has(refusals(c.Placement)) {
 		lines = append(lines, "  "+refusals(c.Placement))
 	}
 	if c.Search != nil {
@@ -308,11 +358,11 @@ func amounts(list v1.ResourceList) string {
 
 // lineWords says where a gang stands among those that wait.
 func lineWords(line *Line) string {
-	of := ""
+	queue := "the queue"
 	if line.Queue != "" {
-		of = " in queue " + line.Queue
+		queue = "queue " + line.Queue
 	}
-	text := fmt.Sprintf("Line: number %d of %d that are complete and would still wait%s", line.At, line.Of, of)
+	text := fmt.Sprintf("Place in %s: %d of %d", queue, line.At, line.Of)
 	if line.At > 1 && line.First != "" {
 		text += "; " + line.First + " comes first"
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate/owners"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
@@ -115,4 +116,45 @@ func (r *Reserved) words() string {
 		return text + "; it cannot be used: " + r.Unusable
 	}
 	return text + ", on " + words.FirstOf(shown, r.Nodes)
+}
+
+// heldForOthers names the Reservations that hold what the gang is short of now, and that its members do not own, the
+// largest first; empty where no node was refused for what others hold, or no Reservation holds any.
+func (r *Report) heldForOthers(list []*v1alpha1.Reservation) string {
+	best := r.Cases[0].best(r.Gang)
+	if best == nil || r.Cases[0].Placement.Refusals[hold.ErrReason] == 0 || r.contradicted() {
+		return ""
+	}
+	short := slices.Sorted(maps.Keys(best.Short))
+	unused := map[string]v1.ResourceList{} // by Reservation
+	rows := slices.DeleteFunc(view.Reservations(list), func(row view.Reservation) bool {
+		left := v1.ResourceList{}
+		for _, name := range short {
+			amount := row.Allocatable[v1.ResourceName(name)].DeepCopy()
+			if amount.Sub(row.Allocated[v1.ResourceName(name)]); amount.Sign() > 0 {
+				left[v1.ResourceName(name)] = amount
+			}
+		}
+		unused[row.Name] = left
+		owned := slices.ContainsFunc(r.Reservations, func(own Reserved) bool { return own.Name == row.Name && own.Members > 0 })
+		return owned || row.Held == 0 || len(left) == 0
+	})
+	if len(rows) == 0 {
+		return ""
+	}
+	slices.SortStableFunc(rows, func(a, b view.Reservation) int {
+		for _, name := range short {
+			x, y := unused[a.Name][v1.ResourceName(name)], unused[b.Name][v1.ResourceName(name)]
+			if order := y.Cmp(x); order != 0 {
+				return order
+			}
+		}
+		return 0
+	})
+	var parts []string
+	for _, row := range rows {
+		parts = append(parts, fmt.Sprintf("%s on %d node%s by Reservation %s", amounts(unused[row.Name]), len(row.Nodes),
+			plural(len(row.Nodes)), row.Name))
+	}
+	return "Held for others: " + words.FirstOf(named, parts)
 }

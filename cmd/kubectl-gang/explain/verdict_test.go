@@ -2,10 +2,13 @@ package explain
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -82,6 +85,7 @@ rack r   6/10   16 nvidia.com/gpu
 rack s   5/10   16 nvidia.com/gpu
 and 3 more
 It would not fit even if the cluster were empty
+Several racks together have room for it: add nodes to one, or make the topology a preferred one
 With 1 more node like n-0 the scheduler would place 10 pods in rack r
 `
 	var out bytes.Buffer
@@ -94,6 +98,9 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 	}
 	if n := strings.Count(strings.Join(strings.Fields(out.String()), " "), strings.TrimPrefix(noFit, `gang "a/b": `)); n != 1 {
 		t.Errorf("the message is printed %d times:\n%s", n, out.String())
+	}
+	if n := strings.Count(strings.ToLower(strings.Join(strings.Fields(out.String()), " ")), "of 8 nodes: 7 insufficient"); n != 1 {
+		t.Errorf("the refusal is printed %d times:\n%s", n, out.String())
 	}
 	for line := range strings.Lines(out.String()) {
 		if len(line) > 101 {
@@ -109,13 +116,55 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 	}
 }
 
-// TestUnlessTold: what the verdict says is not printed again, and no line refers to one that refers back.
-func TestUnlessTold(t *testing.T) {
-	r := Report{Gang: "a/b", Verdict: "a/b waits: " + ceiling, Cases: []Case{{Why: []view.Wait{{Message: ceiling}, {Message: "another"}}}}}
-	for message, want := range map[string]string{ceiling: ", as above", "another": ", as below", "a third": ": a third"} {
-		if got := r.unlessTold(message); got != want {
-			t.Errorf("of %q it says %q, want %q", message, got, want)
+// TestWays: where a gang does not fit, the numbers and the ways out are said without -v, and which nodes to ask for.
+func TestWays(t *testing.T) {
+	const (
+		hopeless = "It would not fit even if the cluster were empty: the nodes of one rack have room for 4 of 12 members"
+		several  = "Several racks together have room for it: add nodes to one, or make the topology a preferred one"
+		try      = "To see whether more nodes would do, try --nodes +"
+	)
+	full := fmt.Sprintf("%s; %s preemption: no victims", noFit, strings.ToLower(hopeless[:1])+hopeless[1:])
+	anywhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Fits: 1, Min: 4}}}
+	never := placement(6)
+	never.Hopeless, never.EmptyCluster = true, "the nodes of one rack have room for 4 of 12 members"
+	for sentence, c := range map[string]struct {
+		help      MoreNodes
+		placement *decisions.Decision
+		cases     int
+		want      []string
+	}{
+		"nodes in one rack would help":   {MoreNodesInOneDomain, never, 1, []string{hopeless, several, try + "4:topology.lockstep.dev/rack=r"}},
+		"nodes anywhere would help":      {MoreNodesHelp, anywhere, 1, []string{try + "3:POOL"}},
+		"it was asked with more already": {MoreNodesHelp, anywhere, 2, nil},
+		"more nodes would not help":      {MoreNodesNoHelp, anywhere, 1, nil},
+		"it was not tried":               {MoreNodesHelp, nil, 1, nil},
+	} {
+		r := &Report{Gang: "a/b", MoreNodes: c.help, Cases: []Case{{Asked: 4, Placement: c.placement, Why: []view.Wait{{Reason: unschedulable, Message: full}}}}}
+		for range c.cases - 1 {
+			r.Cases = append(r.Cases, Case{Name: "with 1 more node", Placed: 4, Asked: 4})
 		}
+		if diff := cmp.Diff(c.want, r.summary()[:len(r.summary())-c.cases+1], cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", sentence, diff)
+		}
+	}
+}
+
+// TestTeller: what a line above says is not said again, whatever preemption adds to it.
+func TestTeller(t *testing.T) {
+	const victims = "no victims: evicting every eligible pod would still not fit the minimum"
+	brief := strings.TrimPrefix(noFit, `gang "a/b": `)
+	teller := teller{"a/b", []string{"a/b waits: " + ceiling}}
+	for _, c := range [][2]string{
+		{ceiling, ", as above"}, {noFit + " preemption: " + victims, ": " + brief + "; preemption: " + victims},
+		{noFit, ", as above"}, {noFit + ". preemption: " + victims, ", as above"}, {"another", ": another"},
+		{"another preemption: aborted", ", as above; preemption: aborted"},
+	} {
+		if got := teller.message(c[0]); got != c[1] {
+			t.Errorf("of %q it says %q, want %q", c[0], got, c[1])
+		}
+	}
+	if refused := "Of 8 nodes: 7 Insufficient nvidia.com/gpu"; !teller.has(refused) || teller.has("Of 9 nodes") {
+		t.Errorf("%q is not seen in what was said", refused)
 	}
 }
 

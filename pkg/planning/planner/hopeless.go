@@ -49,8 +49,9 @@ func (w *planState) hopeless(a *gangstate.Attempt, problem placement.Problem, wh
 		if g.Required != "" {
 			in = " of one " + topology.ShortKey(g.Required)
 		}
-		why[need.Key] += fmt.Sprintf("; it would not fit even if the cluster were empty: "+
-			"the nodes%s have room for %d of %d members%s", in, have+most, need.Spec.Min, w.textTooLarge(g))
+		w.emptyCluster = fmt.Sprintf("the nodes%s have room for %d of %d members%s", in, have+most, need.Spec.Min,
+			w.textTooLarge(g))
+		why[need.Key] += "; it would not fit even if the cluster were empty: " + w.emptyCluster
 	}
 	return some || w.hopelessTogether(a, problem, why)
 }

@@ -76,6 +76,8 @@ type Plan struct {
 	// Refusals counts the nodes that refused members of an attempt that failed, by reason; Visited is of how many nodes.
 	Refusals map[string]int
 	Visited  int
+	// EmptyCluster is how much of a gang would fit into an empty cluster, in words, where one would not fit whole.
+	EmptyCluster string
 	// LostPlace: an earlier plan gave a member a node that is gone, or has too little by now.
 	LostPlace bool
 }
@@ -138,6 +140,7 @@ func (p *Planner) plan(ctx context.Context, a *gangstate.Attempt, evict []hold.H
 		result.Why, result.Scattered = w.explain(a, result.Tried, solved), scattered(a, solved)
 		result.Reason = w.rejection(a)
 		result.Hopeless = w.hopeless(a, problem, result.Why)
+		result.EmptyCluster = w.emptyCluster
 		result.Shape = w.shape(a, problem)
 	}
 	if n := w.tx.Len(); n > 0 && only == nil {

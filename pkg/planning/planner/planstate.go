@@ -58,6 +58,8 @@ type asked struct {
 	uses map[podclass.ClaimKey]int
 	// minResources is what gangs ask for beside their minimums, by gang; nil for none.
 	minResources []*minResources
+	// emptyCluster is how much of a gang that is hopeless would fit into an empty cluster, for users.
+	emptyCluster string
 	// outstanding is what other gangs that have begun will still take; it is subtracted for minResources.
 	outstanding []gangstate.Outstanding
 	// supplies are the free volumes by the spec of the claims they suit.

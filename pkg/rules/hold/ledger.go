@@ -12,6 +12,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
+// ErrReason is the reason of nodes that have room, but hold it for others.
+const ErrReason = "node(s) with capacity held for others"
+
 // Port is a host port that a pod binds.
 type Port struct {
 	IP, Protocol string

@@ -75,6 +75,8 @@ type Decision struct {
 	Visited  int            `json:"visited,omitempty"`
 	// Hopeless: it would not fit either if the cluster were empty.
 	Hopeless bool `json:"hopeless,omitempty"`
+	// EmptyCluster is how much of it would fit then, in words; empty where that is not known by members.
+	EmptyCluster string `json:"emptyCluster,omitempty"`
 	// Bundles are the victims that were chosen.
 	Bundles []Bundle `json:"bundles,omitempty"`
 	// Result is the result, Chosen the domain where there is one, and Nodes how many nodes are used.

@@ -326,7 +326,7 @@ func TestExplain(t *testing.T) {
 	c.apply(job("late", 10, 8))
 	await.NoError(t, "another waits behind it", func() error {
 		out, err := c.tryRun("explain", "late", "-v")
-		if err == nil && !strings.Contains(string(out), "Line: number 2 of 2 that are complete and would still wait in queue default; gang default/train") {
+		if err == nil && !strings.Contains(string(out), "Place in queue default: 2 of 2; gang default/train") {
 			err = errors.New(string(out))
 		}
 		return err
@@ -335,7 +335,7 @@ func TestExplain(t *testing.T) {
 	for _, want := range []string{
 		"default/train waits: 8 of 9 members fit; short 8 nvidia.com/gpu\nDOMAIN      FITS   SHORT\nall nodes   8/9    8 nvidia.com/gpu\n",
 		"Autoscalers: one may add nodes for it: its pods are Unschedulable\n",
-		"Line: number 1 of 2 that are complete and would still wait in queue default\n",
+		"Place in queue default: 1 of 2\n",
 		"Now: 0 of 9 placed\n",
 		"With 1 more node like node-0 (in rack=r0) the scheduler would place ",
 	} {
