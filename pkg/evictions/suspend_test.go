@@ -45,6 +45,8 @@ func TestWholeJobs(t *testing.T) {
 	done[2].Status.Phase = v1.PodSucceeded
 	ends := ofTheJob(members("g", 3, 2, "n0"))
 	ends[2].DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	ofTwo := ofTheJob(members("g", 2, 2, "n0"))
+	ofTwo[1].OwnerReferences[0].Name, ofTwo[1].OwnerReferences[0].UID = "other", "other"
 	for sentence, c := range map[string]struct {
 		pods            []*v1.Pod // the first two are evicted
 		gang, namespace string
@@ -58,6 +60,7 @@ func TestWholeJobs(t *testing.T) {
 		"its namespace does not":             {pods: ofTheJob(members("g", 2, 2, "n0")), namespace: "Delete", configured: "Suspend"},
 		"its namespace says what is unclear": {pods: ofTheJob(members("g", 2, 2, "n0")), namespace: "suspend", configured: "Suspend", jobs: 1},
 		"nobody asks":                        {pods: ofTheJob(members("g", 2, 2, "n0"))},
+		"two Jobs made its pods":             {pods: ofTwo, gang: "Suspend", jobs: 2},
 		"another pod stays":                  {pods: ofTheJob(members("g", 3, 2, "n0")), gang: "Suspend"},
 		"another pod has no node":            {pods: waits, gang: "Suspend", jobs: 1},
 		"another pod has finished":           {pods: done, gang: "Suspend", jobs: 1},

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -37,7 +38,7 @@ func (e *execution) recordVictims() {
 
 // tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and
 // who makes their pods again. It stands there until there are others.
-func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner) {
+func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner, failing map[types.UID]bool) {
 	now := e.clock.Now()
 	for _, one := range together {
 		if len(one.Running) == 0 {
@@ -46,7 +47,7 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 		first := one.Running[0].Pod
 		owner := metav1.GetControllerOfNoCopy(first)
 		message := fmt.Sprintf("gang %q was evicted at %s for %s; %s", one.Key, now.UTC().Format(time.RFC3339), e.d,
-			successors(first, left.Has(first.UID)))
+			successors(first, left.Has(first.UID), owner != nil && failing[owner.UID]))
 		if owner != nil {
 			evicted(e.d, first.Namespace, owner, message).Record(e.handle.EventRecorder())
 		}
@@ -57,6 +58,36 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 			klog.FromContext(ctx).Error(err, "Failed to tell that a gang was evicted", "gang", one.Key)
 		}
 	}
+}
+
+// failingJobs returns the Jobs that are sure to fail when their gangs go whole, of those that make pods again on their
+// own.
+func (e *execution) failingJobs(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner) map[types.UID]bool {
+	failing := map[types.UID]bool{}
+	for _, one := range together {
+		if len(one.Running) == 0 {
+			continue
+		}
+		first := one.Running[0].Pod
+		owner := objectstate.ControllingJob(first)
+		if owner == nil || left.Has(first.UID) || first.Labels[v1alpha1.JobSetNameLabel] != "" {
+			continue
+		}
+		deleted := 0
+		for _, member := range one.Running {
+			if of := metav1.GetControllerOfNoCopy(member.Pod); of != nil && of.UID == owner.UID {
+				deleted++
+			}
+		}
+		job, err := e.evictor.Jobs.Client.Jobs(first.Namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+		if err != nil {
+			klog.FromContext(ctx).V(2).Info("Failed to find out whether a Job fails by an eviction", "job",
+				klog.KRef(first.Namespace, owner.Name), "err", err)
+			continue
+		}
+		failing[owner.UID] = job.UID == owner.UID && objectstate.JobFailsBy(job, deleted)
+	}
+	return failing
 }
 
 // recordDemand records on the PodGroups of gangs that are about to go whole what they have, so that their queues ask
@@ -86,7 +117,8 @@ func (e *execution) recordDemand(ctx context.Context, together []gangstate.Runni
 }
 
 // successors says who makes the pods of an evicted gang again, one of which is given, and when if that is known.
-func successors(pod *v1.Pod, suspended bool) string {
+// suspended and fails are what becomes of its Job by the eviction.
+func successors(pod *v1.Pod, suspended, fails bool) string {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	switch {
 	case owner == nil:
@@ -96,6 +128,9 @@ func successors(pod *v1.Pod, suspended bool) string {
 	case pod.Labels[v1alpha1.JobSetNameLabel] != "":
 		return fmt.Sprintf("JobSet %q makes its pods again at once if one of its Jobs fails by this, up to its maxRestarts; otherwise its "+
 			"Jobs do after a pause of up to 10 minutes", pod.Labels[v1alpha1.JobSetNameLabel])
+	case fails:
+		return fmt.Sprintf("Job %q fails by this, since its evicted pods count as failed and its backoffLimit is used up; %s: %s or a podFailurePolicy avoids that",
+			owner.Name, v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)
 	case objectstate.ControllingJob(pod) != nil:
 		return fmt.Sprintf("Job %q makes its pods again after a pause of up to 10 minutes, unless its backoffLimit is used up; %s: %s avoids both", owner.Name,
 			v1alpha1.EvictByAnnotation, v1alpha1.EvictBySuspend)

@@ -4,10 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 )
 
 // TestSuccessors: whoever makes the pods of an evicted gang again is named, and how long that takes.
@@ -19,16 +23,51 @@ func TestSuccessors(t *testing.T) {
 	for want, c := range map[string]struct {
 		pod       *v1.Pod
 		suspended bool
+		fails     bool
 	}{
 		"its pods have no controller that makes them again":          {pod: &v1.Pod{}},
-		`Job "train" is suspended, and makes its pods again once`:    {by("batch/v1", "Job", nil), true},
+		`Job "train" is suspended, and makes its pods again once`:    {pod: by("batch/v1", "Job", nil), suspended: true},
 		`Job "train" makes its pods again after a pause of up to 10`: {pod: by("batch/v1", "Job", nil)},
+		`Job "train" fails by this, since its evicted pods count as`: {pod: by("batch/v1", "Job", nil), fails: true},
 		`JobSet "all" makes its pods again at once if one of its Jobs`: {
 			pod: by("batch/v1", "Job", map[string]string{v1alpha1.JobSetNameLabel: "all"})},
 		`PyTorchJob "train" makes its pods again`: {pod: by("kubeflow.org/v1", "PyTorchJob", nil)},
 	} {
-		if got := successors(c.pod, c.suspended); !strings.HasPrefix(got, want) {
+		if got := successors(c.pod, c.suspended, c.fails); !strings.HasPrefix(got, want) {
 			t.Errorf("it says %q, want %q", got, want)
 		}
+	}
+}
+
+// TestFailingJobs: a Job is known to fail if more members of its gang are deleted than its limit allows.
+func TestFailingJobs(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		limit   int32
+		changed func(*v1.Pod)
+		want    bool
+	}{
+		"all count":                       {limit: 1, want: true},
+		"its limit is not reached":        {limit: 2},
+		"its JobSet makes it again":       {limit: 1, changed: func(p *v1.Pod) { p.Labels = map[string]string{v1alpha1.JobSetNameLabel: "all"} }},
+		"it was made anew under its name": {limit: 1, changed: func(p *v1.Pod) { p.OwnerReferences[0].UID = "old" }},
+		"it is gone":                      {limit: 1, changed: func(p *v1.Pod) { p.OwnerReferences[0].Name = "gone" }},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pods := members("v", 2, 2, 10, 1, "n0")
+			gang := gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: "v"}, Min: 2}
+			for _, pod := range pods {
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: new(true)}}
+				if c.changed != nil {
+					c.changed(pod)
+				}
+				gang.Running = append(gang.Running, gangstate.Placed{Pod: pod, Node: "n0"})
+			}
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: pods[0].Namespace, Name: "train", UID: "train"}, Spec: batchv1.JobSpec{BackoffLimit: &c.limit}}
+			s := newStage(t, nil, nil, job)
+			failing := s.execution(nil, nil).failingJobs(s.ctx, []gangstate.RunningGang{gang}, &evictions.LeftToOwner{})
+			if got := failing[pods[0].OwnerReferences[0].UID]; got != c.want {
+				t.Errorf("it fails: %v, want %v", got, c.want)
+			}
+		})
 	}
 }

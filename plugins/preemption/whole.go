@@ -51,6 +51,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 	}
 	e.recordDemand(ctx, together)
 	left := e.evictor.SuspendJobs(ctx, jobs, e.d.String())
+	failing := e.failingJobs(ctx, together, left) // once pods are deleted, it is not known whether the Job has counted them
 	errs := e.parallel(ctx, len(pods), func(i int) error {
 		if marked[i] == hasEnded {
 			return nil
@@ -62,7 +63,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 		e.unmarkAll(ctx, pods, marked)
 		return errors.Join(errs...)
 	}
-	e.tellEvicted(ctx, together, left)
+	e.tellEvicted(ctx, together, left, failing)
 	return e.evictRest(ctx, u, ran, left)
 }
 

@@ -92,7 +92,8 @@ func (s *stage) testPlanForGang(t *testing.T) {
 	}
 }
 
-// testEvicted: a gang without a PodGroup is listed and explained after it was evicted, by the event on its Job.
+// testEvicted: a gang without a PodGroup is listed and explained after it was evicted, by the event on its Job. So is
+// one whose pods wait again.
 func (s *stage) testEvicted(t *testing.T) {
 	manifest := filepath.Join(t.TempDir(), "job.yaml")
 	if err := os.WriteFile(manifest, []byte(strings.Replace(asked(t), "spec:\n", "spec:\n  suspend: true\n", 1)), 0o600); err != nil {
@@ -110,6 +111,17 @@ func (s *stage) testEvicted(t *testing.T) {
 		Reason:         "Evicted", Message: `gang "llm/more" was evicted at noon for pod a/b; Job "more" makes its pods again`, Type: v1.EventTypeNormal,
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	if _, err := s.cluster.Clientset().CoreV1().Events("llm").Create(t.Context(), &v1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "pretrain.1"},
+		InvolvedObject: v1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "llm", Name: "pretrain"},
+		Reason:         "Evicted", Message: `gang "llm/pretrain" was evicted at noon for gang a/vip (priority 9); Job "pretrain" is suspended`, Type: v1.EventTypeNormal,
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.kubectl(t, "delete", "event", "-n", "llm", "pretrain.1")
+	if out := s.run(t, "explain", "pretrain", "-n", "llm"); !regexp.MustCompile(`(?m)^It was evicted \d+s ago for gang a/vip \(priority 9\)$`).MatchString(out) {
+		t.Errorf("it is not told that it was evicted:\n%s", out)
 	}
 	for _, user := range []string{"view", "viewer"} {
 		if out := s.run(t, "list", "-n", "llm", "--as="+user); !regexp.MustCompile(`(?m)^more +Pending +0/0/2 +default .* Evicted `).MatchString(out) {

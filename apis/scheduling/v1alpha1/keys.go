@@ -230,6 +230,8 @@ const (
 	ReasonPlacementFailed = "PlacementFailed"
 	// ReasonEvicted: the gang was evicted as a whole, and has no other pods yet.
 	ReasonEvicted = "Evicted"
+	// ReasonJobFailed: the gang was evicted as a whole, and its Job has failed since: it makes no more pods.
+	ReasonJobFailed = "JobFailed"
 	// ReasonTimedOut: the waiting time ran out; the user has to act.
 	ReasonTimedOut = "TimedOut"
 )

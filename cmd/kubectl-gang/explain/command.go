@@ -138,6 +138,7 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 	if g != nil && (g.Minimum > 0 || beside.groupsRead) { // or else its PodGroup may say more than its pods
 		r.there += len(forecast.Named) - len(forecast.Members) // others are there, and name another scheduler
 		r.tell(g, forecast.Profiles)
+		r.tellEviction(ctx, cluster, g, time.Now())
 		if g.Reason == v1alpha1.ReasonEvicted || v1alpha1.IsIncomplete(g.Reason) {
 			r.Advice = append(r.Advice, failedJob(ctx, cluster.Read, beside.of.PodGroups)...)
 		}
@@ -158,20 +159,6 @@ func planned(plan *view.Plan) string {
 		text += fmt.Sprintf(", %d of %d moves are done; %s", plan.Moved, plan.Moves, plan.Message)
 	}
 	return text
-}
-
-// evicted reports on a gang of which nothing is left since it was evicted; nil for any other.
-func evicted(ctx context.Context, cluster *source.Cluster, gang string) *Report {
-	namespace, name, _ := strings.Cut(gang, "/")
-	for _, g := range cluster.WithEvicted(ctx, namespace, nil) {
-		if g.Name == name {
-			r := newReport(gang, nil, &g)
-			r.tell(&g, nil)
-			r.judge(&g)
-			return r
-		}
-	}
-	return nil
 }
 
 // unasked returns an error with why the scheduler could not be asked.

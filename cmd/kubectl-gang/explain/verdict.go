@@ -19,6 +19,8 @@ const named = 3
 func (r *Report) judge(g *view.Gang) {
 	starts := r.State == "bound"
 	switch {
+	case r.State == "ended" && g != nil && g.Reason == v1alpha1.ReasonJobFailed:
+		r.Verdict = r.Gang + " has ended: " + g.Message
 	case r.State == "ended" && g != nil:
 		r.Verdict = fmt.Sprintf("%s has ended: %d pods have succeeded, %d have failed", r.Gang, g.Succeeded, g.Failed)
 	case starts && r.Waiting == 0:

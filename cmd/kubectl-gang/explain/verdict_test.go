@@ -67,6 +67,19 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
+// TestVerdictOnAGangThatEnded: the pods of one whose Job failed as they were evicted are gone, and say nothing.
+func TestVerdictOnAGangThatEnded(t *testing.T) {
+	for want, g := range map[string]view.Gang{
+		"a/b has ended: 3 pods have succeeded, 1 have failed": {Phase: "Failed", Succeeded: 3, Failed: 1, Reason: "GangIncomplete"},
+		`a/b has ended: Job "b" has failed (why)`:             {Phase: "Failed", Reason: "JobFailed", Message: `Job "b" has failed (why)`},
+	} {
+		r := Report{Gang: "a/b", State: stands(&g)}
+		if r.judge(&g); r.Verdict != want {
+			t.Errorf("it says %q, want %q", r.Verdict, want)
+		}
+	}
+}
+
 // TestPrint: what nobody should miss is printed without -v, and no message twice.
 func TestPrint(t *testing.T) {
 	said := view.Wait{Reason: unschedulable, Message: noFit, Pods: 10}

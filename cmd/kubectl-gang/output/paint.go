@@ -15,7 +15,7 @@ var paints = []struct {
 	words  *regexp.Regexp
 	colour string
 }{
-	{regexp.MustCompile(`\b(Failed|TimedOut|MemberRejected|GangUnsupported)\b`), red},
+	{regexp.MustCompile(`\b(Failed|JobFailed|TimedOut|MemberRejected|GangUnsupported)\b`), red},
 	{regexp.MustCompile(`\b(Pending|Unknown|Unschedulable|GangIncomplete|GangUndefined|AwaitingApproval)\b`), yellow},
 	{regexp.MustCompile(`\b(Running|Available|Succeeded|Finished|MinimumBound)\b`), green},
 }

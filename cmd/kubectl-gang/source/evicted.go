@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
@@ -19,22 +21,12 @@ import (
 // evicted: a gang by annotations has no PodGroup. Such a gang is known by the event on its Job, as long as there is
 // one, and by the template that the Job makes its pods from. What the user may not read is left out.
 func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []view.Gang) []view.Gang {
-	path := "/api/v1/events?fieldSelector=reason%3D" + v1alpha1.ReasonEvicted
-	if namespace != "" {
-		path = "/api/v1/namespaces/" + namespace + "/events?fieldSelector=reason%3D" + v1alpha1.ReasonEvicted
-	}
-	var events v1.EventList
-	if err := c.Read(ctx, path, &events); err != nil {
-		return gangs
-	}
 	known := map[string]bool{}
 	for _, g := range gangs {
 		known[g.Namespace+"/"+g.Name] = true
 	}
-	slices.SortFunc(events.Items, func(a, b v1.Event) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) }) // the last counts
 	looked := map[string]bool{}
-	for i := range events.Items {
-		event := &events.Items[i]
+	for _, event := range c.evictions(ctx, namespace) { // the last counts
 		of := event.InvolvedObject
 		key := of.Namespace + "/" + of.Name
 		if of.Kind != "Job" || looked[key] || known[gangIn(event.Message)] {
@@ -61,6 +53,48 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), view.CompareNames(a.Name, b.Name))
 	})
 	return gangs
+}
+
+// LastEviction returns when a gang was last evicted as a whole, and for whom, as the events tell that are left; zero if
+// they do not.
+func (c *Cluster) LastEviction(ctx context.Context, gang string) (at time.Time, preemptor string) {
+	namespace, _, _ := strings.Cut(gang, "/")
+	for _, event := range c.evictions(ctx, namespace) {
+		if gangIn(event.Message) == gang {
+			what, _, _ := strings.Cut(event.Message, "; ")
+			_, preemptor, _ := strings.Cut(what, " for ")
+			return seen(event), preemptor
+		}
+	}
+	return time.Time{}, ""
+}
+
+// evictions lists the events of gangs of a namespace, of all if it is empty, that were evicted as a whole, the last one
+// first; none if the user may not read them.
+func (c *Cluster) evictions(ctx context.Context, namespace string) []*v1.Event {
+	path := "/api/v1/events?fieldSelector=reason%3D" + v1alpha1.ReasonEvicted
+	if namespace != "" {
+		path = "/api/v1/namespaces/" + namespace + "/events?fieldSelector=reason%3D" + v1alpha1.ReasonEvicted
+	}
+	var list v1.EventList
+	if c.Read(ctx, path, &list) != nil {
+		return nil
+	}
+	events := apiobjects.Pointers(list.Items)
+	slices.SortFunc(events, func(a, b *v1.Event) int { return seen(b).Compare(seen(a)) })
+	return events
+}
+
+// seen returns when an event was last seen.
+func seen(event *v1.Event) time.Time {
+	switch {
+	case event.Series != nil:
+		return event.Series.LastObservedTime.Time
+	case !event.EventTime.IsZero():
+		return event.EventTime.Time
+	default:
+		return event.CreationTimestamp.Time
+	}
 }
 
 // gangIn returns the gang that the message of such an event begins with; empty for none. It only saves reading Jobs.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -43,5 +44,22 @@ func TestWithEvicted(t *testing.T) {
 				t.Errorf("gangs (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestLastEviction: of the events that gangs of a namespace were evicted, the last one about the gang counts.
+func TestLastEviction(t *testing.T) {
+	const events = `{"kind": "EventList", "apiVersion": "v1", "items": [
+		{"eventTime": "2030-01-01T00:00:01.000000Z", "message": "gang \"a/train\" was evicted at dawn for gang a/first (priority 1); Job \"train\" waits for room"},
+		{"eventTime": "2030-01-01T00:00:02.000000Z", "message": "gang \"a/train\" was evicted at noon for gang a/vip (priority 9); Job \"train\" waits for room"},
+		{"eventTime": "2030-01-01T00:00:03.000000Z", "message": "gang \"a/other\" was evicted at dusk for gang a/third (priority 1)"}]}`
+	dump := &Dump{Answers: map[string]json.RawMessage{"/api/v1/namespaces/a/events?fieldSelector=reason%3DEvicted": json.RawMessage(events)}}
+	if at, preemptor := (&Cluster{dump}).LastEviction(t.Context(), "a/train"); !at.Equal(time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)) || preemptor != "gang a/vip (priority 9)" {
+		t.Errorf("it was evicted at %v for %q", at, preemptor)
+	}
+	for _, gang := range []string{"a/never", "b/train"} { // what cannot be read tells nothing
+		if at, preemptor := (&Cluster{dump}).LastEviction(t.Context(), gang); !at.IsZero() || preemptor != "" {
+			t.Errorf("%s was evicted at %v for %q", gang, at, preemptor)
+		}
 	}
 }

@@ -3,9 +3,11 @@ package podgroup
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -44,11 +46,15 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 		oldest = times.Earlier(oldest, pod.CreationTimestamp.Time)
 	}
 	if !e.IsBack(f.Members.Reaches(&f.Stage), oldest) && phase != schedulingv1alpha1.PodGroupFinished && e.Counts(r.clock.Now(), config.MaxEvictedHold) {
-		ended, err := r.jobEnded(ctx, pg, e.Job)
+		ended, failed, err := r.jobEnded(ctx, pg, e.Job)
 		if err != nil || !ended {
 			return reconcile.Result{RequeueAfter: jobInterval}, err
 		}
 		f.OwnerEnded = true
+		if says && failed != "" {
+			evicted, _, _ := strings.Cut(said.Message, "; ") // without who was to make its pods again
+			f.JobFailed = failed + "; " + evicted
+		}
 		if fields := gangstatus.Changes(pg.Status, gangstatus.Next(pg, f, metav1.NewTime(r.clock.Now()))); says && len(fields) > 0 {
 			return r.write(ctx, pg, fields)
 		}
@@ -63,20 +69,27 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 }
 
 // jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else
-// the one of the name. What another controller made is that one's to end, and to make again.
-func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (bool, error) {
+// the one of the name. What another controller made is that one's to end, and to make again. failed says that the Job
+// has failed; empty if it has not.
+func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (ended bool, failed string, err error) {
 	if job := objectstate.ControllingJob(pg); job != nil {
 		name = job.Name
 	} else if metav1.GetControllerOfNoCopy(pg) != nil || name == "" {
-		return false, nil
+		return false, "", nil
 	}
 	job := &batchv1.Job{}
-	err := r.jobs.Get(ctx, client.ObjectKey{Namespace: pg.Namespace, Name: name}, job)
-	if client.IgnoreNotFound(err) != nil {
-		return false, fmt.Errorf("reading Job %s/%s: %w", pg.Namespace, name, err)
+	err = r.jobs.Get(ctx, client.ObjectKey{Namespace: pg.Namespace, Name: name}, job)
+	if apierrors.IsNotFound(err) {
+		return true, "", nil
+	}
+	if err != nil {
+		return false, "", fmt.Errorf("reading Job %s/%s: %w", pg.Namespace, name, err)
 	}
 	if owner := metav1.GetControllerOfNoCopy(job); owner != nil && owner.Kind != "CronJob" {
-		return false, nil
+		return false, "", nil
 	}
-	return err != nil || objectstate.JobIsOver(job), nil
+	if c := objectstate.JobCondition(job, batchv1.JobFailed, batchv1.JobFailureTarget); c != nil {
+		failed = fmt.Sprintf("Job %q has failed (%s), and makes no more pods", name, c.Reason)
+	}
+	return objectstate.JobIsOver(job), failed, nil
 }

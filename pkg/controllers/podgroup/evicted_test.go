@@ -90,7 +90,7 @@ func TestEndEvicted(t *testing.T) {
 }
 
 // TestEvictedForGood: that a gang was evicted, and that its Job makes its pods again, is no longer said once the Job
-// has ended.
+// has ended. If that has failed, the gang has, and goes on to say so.
 func TestEvictedForGood(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	for sentence, c := range map[string]struct {
@@ -99,7 +99,8 @@ func TestEvictedForGood(t *testing.T) {
 		want       string
 	}{
 		"its Job makes its pods again":     {"batch/v1", "Job", "", v1alpha1.ReasonEvicted},
-		"its Job has failed":               {"batch/v1", "Job", batchv1.JobFailed, v1alpha1.ReasonGangIncomplete},
+		"its Job has failed":               {"batch/v1", "Job", batchv1.JobFailed, v1alpha1.ReasonJobFailed},
+		"its Job is complete":              {"batch/v1", "Job", batchv1.JobComplete, v1alpha1.ReasonGangIncomplete},
 		"a JobSet makes failed Jobs again": {"jobset.x-k8s.io/v1alpha2", "JobSet", batchv1.JobFailed, v1alpha1.ReasonEvicted},
 		"it is not known what made them":   {"", "", batchv1.JobFailed, v1alpha1.ReasonEvicted},
 		"a Job of another API made them":   {"batch.volcano.sh/v1alpha1", "Job", batchv1.JobFailed, v1alpha1.ReasonEvicted},
@@ -110,15 +111,33 @@ func TestEvictedForGood(t *testing.T) {
 				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.api, Kind: c.owner, Name: "train", UID: "o", Controller: new(true)}}
 			}
 			pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
-				Reason: v1alpha1.ReasonEvicted, Message: "for another gang", LastTransitionTime: metav1.NewTime(at)}}
+				Reason: v1alpha1.ReasonEvicted, Message: `gang "ns/g" was evicted at noon for gang ns/vip; Job "train" makes its pods again`, LastTransitionTime: metav1.NewTime(at)}}
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}}
 			if c.ended != "" {
-				job.Status.Conditions = []batchv1.JobCondition{{Type: c.ended, Status: v1.ConditionTrue}}
+				job.Status.Conditions = []batchv1.JobCondition{{Type: c.ended, Status: v1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
 			}
 			r := &reconciler{follower: follower{client: fakeapi.New(pg, job).Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute))}}
 			result := r.mustEndEvicted(t, pg, nil, schedulingv1alpha1.PodGroupPending)
 			if got := pg.Status.Conditions[0].Reason; got != c.want || (got == v1alpha1.ReasonEvicted) != (result.RequeueAfter == jobInterval) {
 				t.Errorf("its reason is %s, want %s; it is looked at again after %v", got, c.want, result.RequeueAfter)
+			}
+			if c.want != v1alpha1.ReasonJobFailed {
+				return
+			}
+			const message = `Job "train" has failed (BackoffLimitExceeded), and makes no more pods; gang "ns/g" was evicted at noon for gang ns/vip`
+			object := &gangspec.PodGroupDescription{} // lockstep-controller takes the minimum of a gang without pods away
+			f := gangstatus.Observe(gangspec.Key{Namespace: "ns", Name: "g"}, object, nil, &gangstate.History{})
+			for _, status := range []coscheduling.PodGroupStatus{pg.Status, gangstatus.Next(pg, f, metav1.NewTime(at.Add(time.Hour)))} {
+				if got := status.Conditions[0].Message; status.Phase != schedulingv1alpha1.PodGroupFailed || got != message {
+					t.Errorf("phase %s, %s; want Failed, %s", status.Phase, got, message)
+				}
+			}
+			if got := gangstatus.Of(f.Key, pg, nil, nil); got.Phase != schedulingv1alpha1.PodGroupFailed || got.Message != message {
+				t.Errorf("it is listed as %s, %s; want Failed, %s", got.Phase, got.Message, message)
+			}
+			again := gangstatus.Observe(f.Key, object, []*v1.Pod{members.Pod(0, "waiting")}, &gangstate.History{})
+			if got := gangstatus.Next(pg, again, metav1.NewTime(at.Add(time.Hour))); got.Phase == schedulingv1alpha1.PodGroupFailed || got.Conditions[0].Reason == v1alpha1.ReasonJobFailed {
+				t.Errorf("with a new pod it is %s, %s", got.Phase, got.Conditions[0].Reason)
 			}
 		})
 	}

@@ -39,6 +39,8 @@ func conditionsOf(pg *coscheduling.PodGroup, f Facts, now metav1.Time) []metav1.
 func scheduled(f Facts) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse}
 	switch {
+	case f.JobFailed != "":
+		c.Reason, c.Message = v1alpha1.ReasonJobFailed, f.JobFailed
 	case f.Spec.Refused != "":
 		c.Reason, c.Message = v1alpha1.ReasonGangUnsupported, gangstate.TextRefused(f.Key, f.Spec.Refused)
 	case f.Stage.Min == 0:
@@ -91,7 +93,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f Facts) bool {
 		return false
 	}
 	if current.Reason == v1alpha1.ReasonEvicted {
-		return f.staying == 0 && !f.OwnerEnded
+		return f.staying == 0 && !(f.OwnerEnded && f.unfinished == 0)
 	}
 	switch want.Reason {
 	case v1alpha1.ReasonAwaitingPlacement:

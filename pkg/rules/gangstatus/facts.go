@@ -33,6 +33,8 @@ type Facts struct {
 	said *v1.PodCondition
 	// OwnerEnded: what made its pods has ended, and makes no more. Observe leaves it to its caller.
 	OwnerEnded bool
+	// JobFailed says that the Job which made its pods has failed; empty if it has not. Observe leaves it to its caller.
+	JobFailed string
 	// occupiedBy is the controlling owner of the first member that has one.
 	occupiedBy string
 }

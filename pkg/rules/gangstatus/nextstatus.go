@@ -19,7 +19,7 @@ const (
 // Next returns the status for the facts, given the present one.
 func Next(pg *coscheduling.PodGroup, f Facts, now metav1.Time) coscheduling.PodGroupStatus {
 	was := pg.Status
-	if cleanedUp(was, f) {
+	if f.JobFailed == "" && cleanedUp(was, f) {
 		was.Running = 0
 		return was
 	}
@@ -39,10 +39,11 @@ func over(phase schedulingv1alpha1.PodGroupPhase) bool {
 	return phase == schedulingv1alpha1.PodGroupFinished || phase == schedulingv1alpha1.PodGroupFailed
 }
 
-// cleanedUp reports whether pods of a gang that has ended are being removed. The
+// cleanedUp reports whether pods of a gang that has ended are being removed, or all are gone. The
 // result of the gang stands then.
 func cleanedUp(was coscheduling.PodGroupStatus, f Facts) bool {
-	return over(was.Phase) && f.unfinished == 0 && (int32(f.Succeeded) < was.Succeeded || int32(f.Failed) < was.Failed)
+	return over(was.Phase) && f.unfinished == 0 && (int32(f.Succeeded) < was.Succeeded || int32(f.Failed) < was.Failed ||
+		f.All.N+f.Aside.N() == 0)
 }
 
 // phaseOf gives the phases the meaning that the community documents, first match
@@ -52,6 +53,8 @@ func phaseOf(was schedulingv1alpha1.PodGroupPhase, f Facts) schedulingv1alpha1.P
 	complete := f.Members.Reaches(&f.Stage)
 	stage, _ := f.Stage.Stage()
 	switch {
+	case f.JobFailed != "" && f.unfinished == 0:
+		return schedulingv1alpha1.PodGroupFailed
 	case f.Stage.Min == 0:
 		return schedulingv1alpha1.PodGroupPending
 	case f.unfinished == 0 && f.Up.Reaches(&f.Stage) && f.later() == 0:

@@ -68,6 +68,9 @@ func Of(key gangspec.Key, group *coscheduling.PodGroup, native *schedulingv1beta
 	phase := phaseOf(was, f)
 	if group != nil && cleanedUp(group.Status, f) {
 		phase = was
+		if stored := meta.FindStatusCondition(group.Status.Conditions, v1alpha1.ConditionScheduled); stored != nil {
+			c = *stored
+		}
 	}
 	var first *v1.Pod
 	if i := slices.IndexFunc(f.Pods, func(pod *v1.Pod) bool { return !objectstate.HasEnded(pod) }); i >= 0 {

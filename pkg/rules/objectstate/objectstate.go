@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -101,6 +102,26 @@ func JobCondition(job *batchv1.Job, kinds ...batchv1.JobConditionType) *batchv1.
 func JobIsOver(job *batchv1.Job) bool {
 	return JobCondition(job, batchv1.JobComplete, batchv1.JobFailed, batchv1.JobSuccessCriteriaMet,
 		batchv1.JobFailureTarget) != nil
+}
+
+// defaultBackoffLimit is that of Jobs that state none.
+const defaultBackoffLimit = 6
+
+// JobFailsBy reports whether a Job is sure to fail if so many of its running pods are deleted: each counts as failed.
+// It is not sure where a podFailurePolicy, limits by index or another controller decide, or pods that are being deleted
+// may still succeed.
+func JobFailsBy(job *batchv1.Job, deleted int) bool {
+	spec, status := &job.Spec, &job.Status
+	if spec.PodFailurePolicy != nil || spec.BackoffLimitPerIndex != nil ||
+		ptr.Deref(spec.PodReplacementPolicy, batchv1.TerminatingOrFailed) != batchv1.TerminatingOrFailed ||
+		ptr.Deref(spec.ManagedBy, batchv1.JobControllerName) != batchv1.JobControllerName {
+		return false
+	}
+	failed := int(status.Failed) + deleted
+	if uncounted := status.UncountedTerminatedPods; uncounted != nil {
+		failed += len(uncounted.Failed)
+	}
+	return failed > int(ptr.Deref(spec.BackoffLimit, defaultBackoffLimit))
 }
 
 // Writers lists the field managers that wrote a field as it stands; none where that is not known.

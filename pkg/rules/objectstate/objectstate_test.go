@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -113,6 +114,32 @@ func TestJobs(t *testing.T) {
 			if got := JobCondition(job, kind) != nil; got != is {
 				t.Errorf("%s is %s: found %v", kind, status, got)
 			}
+		}
+	}
+}
+
+func TestJobFailsBy(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		change  func(*batchv1.Job)
+		deleted int
+		want    bool
+	}{
+		"up to the default":    {func(*batchv1.Job) {}, 6, false},
+		"beyond the default":   {func(*batchv1.Job) {}, 7, true},
+		"up to its limit":      {func(job *batchv1.Job) { job.Spec.BackoffLimit = new(int32(3)) }, 3, false},
+		"beyond its limit":     {func(job *batchv1.Job) { job.Spec.BackoffLimit = new(int32(3)) }, 4, true},
+		"others failed before": {func(job *batchv1.Job) { job.Status.Failed = 4 }, 4, true},
+		"others have not been counted yet": {func(job *batchv1.Job) {
+			job.Status.Failed, job.Status.UncountedTerminatedPods = 2, &batchv1.UncountedTerminatedPods{Failed: []types.UID{"a"}}
+		}, 4, true},
+		"its policy may ignore evictions": {func(job *batchv1.Job) { job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{} }, 9, false},
+		"each index has its own limit":    {func(job *batchv1.Job) { job.Spec.BackoffLimitPerIndex = new(int32(0)) }, 9, false},
+		"they may succeed while they end": {func(job *batchv1.Job) { job.Spec.PodReplacementPolicy = new(batchv1.Failed) }, 9, false},
+		"another controller manages it":   {func(job *batchv1.Job) { job.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }, 9, false},
+	} {
+		job := &batchv1.Job{}
+		if c.change(job); JobFailsBy(job, c.deleted) != c.want {
+			t.Errorf("%s: fails %v, want %v", sentence, !c.want, c.want)
 		}
 	}
 }
