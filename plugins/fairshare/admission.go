@@ -21,10 +21,11 @@ import (
 
 // moment returns the current time, with what is known of pods.
 func (d *Dispatcher) moment() queueing.Moment {
-	return queueing.Moment{Now: d.clock.Now(), Synced: d.opened, WaitsForRoom: d.waitsForRoom, IsComplete: d.whole, IsWaiting: func(uid string) bool {
-		counted, ok := d.usage.Pod(types.UID(uid))
-		return ok && d.pendingPod(counted.Object) != nil
-	}}
+	return queueing.Moment{Now: d.clock.Now(), Synced: d.opened, WaitsForRoom: d.waitsForRoom, IsComplete: d.whole,
+		IsWaiting: func(uid string) bool {
+			counted, ok := d.usage.Pod(types.UID(uid))
+			return ok && d.pendingPod(counted.Object) != nil
+		}}
 }
 
 // waitsForRoom reports whether the job of a pod waits for room on nodes, as far as is known: it may lack members, or
@@ -56,7 +57,8 @@ func (d *Dispatcher) AddCandidates(jobs []turns.Job) {
 	defer d.lock()()
 	for _, j := range jobs {
 		d.book.AddCandidate(queueing.Job{
-			Name: j.Name, Title: j.Rank.Name, Queue: j.Queue, Group: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created, Begun: j.Rank.Begun,
+			Name: j.Name, Title: j.Rank.Name, Queue: j.Queue, Group: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created,
+			Begun: j.Rank.Begun,
 		})
 	}
 }
@@ -72,7 +74,8 @@ func (d *Dispatcher) First(which turns.Selection) (turns.Job, bool) {
 	defer d.lock()()
 	j, ok, e := d.book.First(d.moment(), which)
 	d.do(e)
-	return turns.Job{Name: j.Name, Queue: j.Queue, Rank: turns.Rank{Priority: j.Priority, Begun: j.Begun, Created: j.Created, Name: j.Title}}, ok
+	return turns.Job{Name: j.Name, Queue: j.Queue, Rank: turns.Rank{Priority: j.Priority, Begun: j.Begun,
+		Created: j.Created, Name: j.Title}}, ok
 }
 
 // Admit begins the turn of a job that First has returned. Gangs that come after it give back what they hold under a

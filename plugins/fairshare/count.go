@@ -50,8 +50,9 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) {
 	before, known := d.book.Counted(string(pod.UID))
 	at, assumed := d.place(pod), d.assumed[pod.UID]
 	now := queueing.Usage{
-		Queue: d.queueOf(pod), Job: job, Group: usage.GroupOf(pod), Priority: corev1helpers.PodPriority(pod), Demand: before.Demand,
-		Runs: pod.Spec.NodeName != "" || assumed != "", Promised: at.Nominated(), Held: at.Planned,
+		Queue: d.queueOf(pod), Job: job, Group: usage.GroupOf(pod), Priority: corev1helpers.PodPriority(pod),
+		Demand: before.Demand,
+		Runs:   pod.Spec.NodeName != "" || assumed != "", Promised: at.Nominated(), Held: at.Planned,
 	}
 	if !known && job == "" && now.Group != "" && at.Node == "" {
 		now.Demand = queueing.Hopeless // its gang asks for nothing before it is complete

@@ -138,7 +138,8 @@ type Gangs interface {
 
 // NewDispatcher returns a Dispatcher with only the default queue. victims returns how many victims of a
 // holder in the ledger have not ended. It is called with locks held, and calls nothing of a Dispatcher or of gangs.
-func NewDispatcher(gangs Gangs, holds *ledger.Shared, victims func(holder hold.Holder) int, leads leadership.Signal, statuses *status.Writer, watched *watches.Watches) *Dispatcher {
+func NewDispatcher(gangs Gangs, holds *ledger.Shared, victims func(holder hold.Holder) int, leads leadership.Signal,
+	statuses *status.Writer, watched *watches.Watches) *Dispatcher {
 	d := &Dispatcher{
 		sources: sources{gangs: gangs, holds: holds, victims: victims, watches: watched},
 		clock:   clock.RealClock{}, leading: leads, statuses: statuses, changed: func() {},
@@ -189,7 +190,8 @@ func (d *Dispatcher) serve(ctx context.Context, handle fwk.Handle, args *config.
 		d.share(nodes, args.DeviceClasses)
 	}
 	d.args = args
-	d.book.Configure(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass), BypassHold: args.BypassHold.Duration,
+	d.book.Configure(queueing.Limits{Window: int(args.Window), MaxBypass: int(args.MaxBypass),
+		BypassHold:  args.BypassHold.Duration,
 		EvictedHold: args.EvictedHold.Duration}, policiesOf(args.Tiers))
 	d.served[handle.ProfileName()] = true
 	d.mu.Unlock()
@@ -233,7 +235,9 @@ func (d *Dispatcher) offer(pod *v1.Pod) string {
 	name := usage.NameOf(pod, want)
 	defer d.lock()()
 	promised := d.place(pod).Nominated()
-	if promised && !slices.ContainsFunc(usage.HoldersOf(pod, want), func(holder hold.Holder) bool { return d.victims(holder) > 0 }) {
+	if promised && !slices.ContainsFunc(usage.HoldersOf(pod, want), func(holder hold.Holder) bool {
+		return d.victims(holder) > 0
+	}) {
 		return "" // it has a place already
 	}
 	if d.book.Phase(name) == queueing.Admitted {

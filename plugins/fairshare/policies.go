@@ -23,8 +23,10 @@ func policiesOf(tiers []config.PolicyTier) queueing.Policies {
 		return slices.Concat(config.Asked(tiers, question)...)
 	}
 	p := queueing.Policies{
-		QueueOrder: flat(config.QueueOrder), JobOrder: append(flat(config.JobOrder), flat(config.TaskOrder)...), Overused: flat(config.Overused),
-		Rules:   share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity), Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
+		QueueOrder: flat(config.QueueOrder), JobOrder: append(flat(config.JobOrder), flat(config.TaskOrder)...),
+		Overused: flat(config.Overused),
+		Rules: share.Rules{Stated: config.HasPolicy(tiers, config.PolicyCapacity),
+			Weighted: config.HasPolicy(tiers, config.PolicyProportion)},
 		Reclaim: reclaims(tiers),
 	}
 	for _, names := range config.Asked(tiers, config.Preemptable) {
@@ -46,7 +48,8 @@ type judge struct {
 // tiersOf returns the tiers of a round, one for each tier of the configuration in which some
 // policy answers the question: of the pods that the round is about, those that all policies permit.
 // Policies that need nothing but the pod are judged here, the others by judges.
-func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about func(*v1.Pod) bool, judges map[config.PolicyName]judge) []extension.Tier {
+func tiersOf(tiers []config.PolicyTier, question config.PolicyQuestion, about func(*v1.Pod) bool,
+	judges map[config.PolicyName]judge) []extension.Tier {
 	var list []extension.Tier
 	for _, names := range config.Asked(tiers, question) {
 		permits := []func(*v1.Pod) bool{about}
@@ -80,7 +83,9 @@ func warnings(tiers []config.PolicyTier) []string {
 				list = append(list, fmt.Sprintf("the tier of %v answers %s without gang: it breaks gangs", names, question))
 			}
 			if !slices.Contains(names, config.PolicyConformance) {
-				list = append(list, fmt.Sprintf("the tier of %v answers %s without conformance: it evicts pods that the system needs", names, question))
+				list = append(list,
+					fmt.Sprintf("the tier of %v answers %s without conformance: it evicts pods that the system needs",
+						names, question))
 			}
 		}
 	}

@@ -130,7 +130,8 @@ func (d *Dispatcher) poolsOf(pod *v1.Pod, choices []queueing.Choice) []string {
 // Filter keeps a pod that may use several pools of nodes out of those in which its queue has no
 // room. It costs a look at the labels of the node; for other pods PreFilter skips it.
 func (pl *FairShare) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	if c := limitsIn(state); c != nil && c.pools != nil && !slices.Contains(c.pools, pl.dispatcher.nodes.PoolOf(info.Node())) {
+	if c := limitsIn(state); c != nil && c.pools != nil &&
+		!slices.Contains(c.pools, pl.dispatcher.nodes.PoolOf(info.Node())) {
 		return fwk.NewStatus(fwk.Unschedulable, ErrReasonPool)
 	}
 	return nil
@@ -158,7 +159,8 @@ func limitsIn(state fwk.CycleState) *limits {
 func (pl *FairShare) SimulatesNodeLocally() {}
 
 // SimulateRemoveTask gives what a pod has back to its queue.
-func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toRemove fwk.PodInfo,
+	_ fwk.NodeInfo) *fwk.Status {
 	if c := limitsIn(state); c != nil {
 		uid := toRemove.GetPod().UID
 		amount, path := pl.dispatcher.freed(uid, c.gone)
@@ -171,7 +173,8 @@ func (pl *FairShare) SimulateRemoveTask(_ context.Context, state fwk.CycleState,
 
 // SimulateAddTask undoes the removal of a pod. Pods that are placed
 // by the what-if count already.
-func (pl *FairShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo, _ fwk.NodeInfo) *fwk.Status {
+func (pl *FairShare) SimulateAddTask(_ context.Context, state fwk.CycleState, _ *v1.Pod, toAdd fwk.PodInfo,
+	_ fwk.NodeInfo) *fwk.Status {
 	if c := limitsIn(state); c != nil {
 		uid := toAdd.GetPod().UID
 		if !c.gone[uid] {

@@ -47,13 +47,15 @@ type statusReporter struct {
 	renominated []types.UID
 }
 
-func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer, leads leadership.Signal) *statusReporter {
+func newStatusReporter(pl *Gang, groups pgclientset.Interface, qps int32, statuses *status.Writer,
+	leads leadership.Signal) *statusReporter {
 	t := &statusReporter{
 		pl: pl, groups: groups, leading: leads,
 		problems: problems{pending: map[problem]map[types.UID]gangstate.Report{}, quiet: map[problem]time.Time{}},
 		news:     workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[gangspec.Key](retryFirst, retryMost)),
-		marks:    workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst, retryMost)),
-		due:      map[gangspec.Key]time.Time{}, lastReported: map[gangspec.Key]telling{},
+		marks: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[mark](retryFirst,
+			retryMost)),
+		due: map[gangspec.Key]time.Time{}, lastReported: map[gangspec.Key]telling{},
 	}
 	t.lane = status.NewLane(statuses, pl.fw.ClientSet(), qps, t.pendingConditionOf)
 	return t
@@ -70,8 +72,8 @@ func (t *statusReporter) recordEffects(e gangstate.Effects) {
 	}
 }
 
-// Pauses before the users of a gang get the reason why it waits: it may only be gathering, or the next event may help. A
-// gang that has enough pods waits for other gangs of its group, or for other roles; othersPause is for that.
+// Pauses before the users of a gang get the reason why it waits: it may only be gathering, or the next event may help.
+// A gang that has enough pods waits for other gangs of its group, or for other roles; othersPause is for that.
 const (
 	incompletePause    = 5 * time.Second
 	othersPause        = time.Second

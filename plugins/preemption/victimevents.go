@@ -38,7 +38,8 @@ func (e *execution) recordVictims() {
 
 // tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and
 // who makes their pods again. It stands there until there are others.
-func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner, failing map[types.UID]bool) {
+func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner,
+	failing map[types.UID]bool) {
 	now := e.clock.Now()
 	for _, one := range together {
 		if len(one.Running) == 0 {
@@ -62,7 +63,8 @@ func (e *execution) tellEvicted(ctx context.Context, together []gangstate.Runnin
 
 // failingJobs returns the Jobs that are sure to fail when their gangs go whole, of those that make pods again on their
 // own.
-func (e *execution) failingJobs(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner) map[types.UID]bool {
+func (e *execution) failingJobs(ctx context.Context, together []gangstate.RunningGang,
+	left *evictions.LeftToOwner) map[types.UID]bool {
 	failing := map[types.UID]bool{}
 	for _, one := range together {
 		if len(one.Running) == 0 {

@@ -113,7 +113,8 @@ func (s *Server) pass(w http.ResponseWriter, r *http.Request, info *request.Requ
 	if response.StatusCode == http.StatusForbidden || response.StatusCode == http.StatusUnauthorized {
 		s.store.mu.Lock()
 		s.store.refused = &apierrors.StatusError{ErrStatus: metav1.Status{
-			Code: int32(response.StatusCode), Message: fmt.Sprintf("the scheduler that decides has to read what the cluster's scheduler reads: %s %s: %s",
+			Code: int32(response.StatusCode),
+			Message: fmt.Sprintf("the scheduler that decides has to read what the cluster's scheduler reads: %s %s: %s",
 				info.Verb, r.URL.Path, response.Status),
 		}}
 		s.store.mu.Unlock()
@@ -134,7 +135,9 @@ func relay(w http.ResponseWriter, response *http.Response) {
 
 // asksForMetadata reports whether a request is for the metadata of objects only.
 func asksForMetadata(r *http.Request) bool {
-	return slices.ContainsFunc(r.Header.Values("Accept"), func(accept string) bool { return strings.Contains(accept, "as=PartialObjectMetadata") })
+	return slices.ContainsFunc(r.Header.Values("Accept"), func(accept string) bool {
+		return strings.Contains(accept, "as=PartialObjectMetadata")
+	})
 }
 
 func refuse(w http.ResponseWriter, err error) { answer(w, nil, err) }

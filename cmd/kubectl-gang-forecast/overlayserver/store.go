@@ -23,7 +23,8 @@ type ref struct {
 }
 
 func refOf(info *request.RequestInfo) ref {
-	return ref{schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, info.Namespace, info.Name}
+	return ref{schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource},
+		info.Namespace, info.Name}
 }
 
 // store is what differs from the base.

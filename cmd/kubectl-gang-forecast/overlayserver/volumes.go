@@ -28,7 +28,8 @@ func Provisioned(claim *v1.PersistentVolumeClaim, provisioner string) *v1.Persis
 		Spec: v1.PersistentVolumeSpec{
 			Capacity: claim.Spec.Resources.Requests, AccessModes: claim.Spec.AccessModes, VolumeMode: claim.Spec.VolumeMode,
 			PersistentVolumeReclaimPolicy: v1.PersistentVolumeReclaimDelete,
-			PersistentVolumeSource:        v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: provisioner, VolumeHandle: string(claim.UID)}},
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: provisioner,
+				VolumeHandle: string(claim.UID)}},
 		},
 	}
 	if claim.Spec.StorageClassName != nil {
@@ -40,11 +41,13 @@ func Provisioned(claim *v1.PersistentVolumeClaim, provisioner string) *v1.Persis
 
 // Bind makes a claim and a volume say that they are bound to each other.
 func Bind(claim *v1.PersistentVolumeClaim, volume *v1.PersistentVolume) {
-	volume.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	volume.Spec.ClaimRef = &v1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: claim.Namespace,
+		Name: claim.Name, UID: claim.UID}
 	volume.Status.Phase = v1.VolumeBound
 	metav1.SetMetaDataAnnotation(&claim.ObjectMeta, storagehelpers.AnnBindCompleted, "yes")
 	claim.Spec.VolumeName = volume.Name
-	claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: claim.Spec.AccessModes, Capacity: volume.Spec.Capacity}
+	claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, AccessModes: claim.Spec.AccessModes,
+		Capacity: volume.Spec.Capacity}
 }
 
 // bindVolumes does what volume controllers do once the scheduler has chosen a volume for a claim, or a node on which to
@@ -65,7 +68,8 @@ func (s *Server) bindVolumes(r *http.Request, at ref, written *object) error {
 		return s.putTyped(claimAt, claim, watch.Modified)
 	case pvcsResource:
 		claim := &v1.PersistentVolumeClaim{}
-		if err := typed(written, claim); err != nil || claim.Spec.VolumeName != "" || claim.Annotations[storagehelpers.AnnSelectedNode] == "" {
+		if err := typed(written, claim); err != nil || claim.Spec.VolumeName != "" ||
+			claim.Annotations[storagehelpers.AnnSelectedNode] == "" {
 			return err
 		}
 		class := &storagev1.StorageClass{}

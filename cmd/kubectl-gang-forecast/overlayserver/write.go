@@ -50,7 +50,8 @@ func PathOf(resource schema.GroupVersionResource, namespace, name string) string
 
 // read returns an object of the base.
 func (s *Server) read(r *http.Request, at ref) (*object, error) {
-	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet, PathOf(at.GroupVersionResource, at.namespace, at.name), nil)
+	request, err := http.NewRequestWithContext(r.Context(), http.MethodGet,
+		PathOf(at.GroupVersionResource, at.namespace, at.name), nil)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", at.Resource, at.name, err)
 	}

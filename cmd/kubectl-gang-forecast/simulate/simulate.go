@@ -125,7 +125,8 @@ func (s *Simulation) reserved(ctx context.Context, names sets.Set[string]) error
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, rsv); err != nil {
 				return false, fmt.Errorf("reading a Reservation: %w", err)
 			}
-			if names.Has(rsv.Name) && (rsv.Status.Phase != "" || meta.FindStatusCondition(rsv.Status.Conditions, v1alpha1.ReservationScheduled) != nil) {
+			if names.Has(rsv.Name) && (rsv.Status.Phase != "" ||
+				meta.FindStatusCondition(rsv.Status.Conditions, v1alpha1.ReservationScheduled) != nil) {
 				decided++
 			}
 		}
@@ -152,7 +153,9 @@ func (s *Simulation) Ready(ctx context.Context) error { return s.await(ctx, s.sc
 
 // await returns when the scheduler has read something.
 func (s *Simulation) await(ctx context.Context, read func() bool) error {
-	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) { return read(), s.server.Refused() })
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) {
+		return read(), s.server.Refused()
+	})
 	if err != nil {
 		return fmt.Errorf("waiting for the scheduler to read the cluster: %w", err)
 	}
@@ -252,7 +255,8 @@ func (s *Simulation) decide(ctx context.Context, pods []*v1.Pod) (*Answer, error
 		case isIdle:
 			quiet = min(quiet, idle)
 		}
-		if now := fmt.Sprint(l.changes, inHand, isIdle, answer.words()); now != last || until.After(time.Now()) || s.scheduler.Busy() && s.scheduler.InHand(asked) {
+		if now := fmt.Sprint(l.changes, inHand, isIdle, answer.words()); now != last || until.After(time.Now()) ||
+			s.scheduler.Busy() && s.scheduler.InHand(asked) {
 			last, since = now, time.Now()
 		}
 		placed := answer.Placed() == len(pods) && len(answer.Victims) == 0 // the last victims may go when there is room already
@@ -296,7 +300,9 @@ func (s *Simulation) GangOf(pod *v1.Pod) string {
 
 // Decisions returns what the scheduler has decided about a gang since a time, the oldest first.
 func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decision {
-	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool { return d.Last.Time.Before(since) })
+	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool {
+		return d.Last.Time.Before(since)
+	})
 }
 
 // Beside counts, by gang, the pods of the gangs of some pods that are in the cluster beside them and have not ended.

@@ -78,7 +78,8 @@ func (a *Answer) decided() (decided bool, quiet time.Duration) {
 
 // final are the reasons that stand until something else happens in the cluster.
 var final = map[string]bool{
-	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true, v1alpha1.ReasonGangUnsupported: true,
+	v1alpha1.ReasonUnschedulable: true, v1alpha1.ReasonGangIncomplete: true, v1alpha1.ReasonMemberRejected: true,
+	v1alpha1.ReasonGangUnsupported: true,
 }
 
 // queuesNotRead is the reason where the scheduler cannot read all that its queues need: it goes on once it can.
@@ -164,7 +165,8 @@ func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explana
 		return v
 	case l.scheduler.Profiles[pod.Spec.SchedulerName] == nil:
 		v.Reason, v.stands = ReasonOtherScheduler, true
-		v.Message = fmt.Sprintf("spec.schedulerName is %q, of which the scheduler has no profile: it has %s", pod.Spec.SchedulerName, strings.Join(l.Profiles(), ", "))
+		v.Message = fmt.Sprintf("spec.schedulerName is %q, of which the scheduler has no profile: it has %s",
+			pod.Spec.SchedulerName, strings.Join(l.Profiles(), ", "))
 		return v
 	case pod.DeletionTimestamp != nil:
 		v.Reason, v.Message, v.stands = ReasonKeptOut, "it is being deleted", true

@@ -34,6 +34,7 @@ func (r *Report) tellEviction(ctx context.Context, cluster *source.Cluster, g *v
 		return
 	}
 	if at, preemptor := cluster.LastEviction(ctx, r.Gang); preemptor != "" {
-		r.Advice = append(r.Advice, fmt.Sprintf("It was evicted %s ago for %s", duration.HumanDuration(max(0, now.Sub(at))), preemptor))
+		r.Advice = append(r.Advice, fmt.Sprintf("It was evicted %s ago for %s",
+			duration.HumanDuration(max(0, now.Sub(at))), preemptor))
 	}
 }

@@ -177,7 +177,9 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 		{Name: "REASON", Of: func(g view.Gang) any { return g.Reason }},
 	}
 	if namespace == "" {
-		columns = append(output.Columns[view.Gang]{{Name: "NAMESPACE", Of: func(g view.Gang) any { return g.Namespace }}}, columns...)
+		columns = append(output.Columns[view.Gang]{{Name: "NAMESPACE", Of: func(g view.Gang) any {
+			return g.Namespace
+		}}}, columns...)
 	}
 	return "", output.Print(p, "GangList", columns, waiting)
 }

@@ -136,7 +136,9 @@ func (r *Report) heldForOthers(list []*v1alpha1.Reservation) string {
 			}
 		}
 		unused[row.Name] = left
-		owned := slices.ContainsFunc(r.Reservations, func(own Reserved) bool { return own.Name == row.Name && own.Members > 0 })
+		owned := slices.ContainsFunc(r.Reservations, func(own Reserved) bool {
+			return own.Name == row.Name && own.Members > 0
+		})
 		return owned || row.Held == 0 || len(left) == 0
 	})
 	if len(rows) == 0 {

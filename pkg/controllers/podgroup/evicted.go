@@ -30,7 +30,8 @@ const jobInterval = 10 * time.Second
 
 // endEvicted removes what a PodGroup says of an eviction once its gang has members again, or gets none: it has ended,
 // or its Job has, or is gone.
-func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.Facts, phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
+func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.Facts,
+	phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
 	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
 	e := queueing.ReadEvicted(value)
 	said := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
@@ -45,7 +46,8 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 	for _, pod := range f.Pods {
 		oldest = times.Earlier(oldest, pod.CreationTimestamp.Time)
 	}
-	if !e.IsBack(f.Members.Reaches(&f.Stage), oldest) && phase != schedulingv1alpha1.PodGroupFinished && e.Counts(r.clock.Now(), config.MaxEvictedHold) {
+	if !e.IsBack(f.Members.Reaches(&f.Stage), oldest) && phase != schedulingv1alpha1.PodGroupFinished &&
+		e.Counts(r.clock.Now(), config.MaxEvictedHold) {
 		ended, failed, err := r.jobEnded(ctx, pg, e.Job)
 		if err != nil || !ended {
 			return reconcile.Result{RequeueAfter: jobInterval}, err
@@ -55,23 +57,27 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 			evicted, _, _ := strings.Cut(said.Message, "; ") // without who was to make its pods again
 			f.JobFailed = failed + "; " + evicted
 		}
-		if fields := gangstatus.Changes(pg.Status, gangstatus.Next(pg, f, metav1.NewTime(r.clock.Now()))); says && len(fields) > 0 {
+		if fields := gangstatus.Changes(pg.Status, gangstatus.Next(pg, f, metav1.NewTime(r.clock.Now()))); says &&
+			len(fields) > 0 {
 			return r.write(ctx, pg, fields)
 		}
 	}
 	if !recorded {
 		return reconcile.Result{}, nil
 	}
-	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, pg.ResourceVersion, v1alpha1.EvictedAnnotation)
+	patch := fmt.Appendf(nil, `{"metadata":{"resourceVersion":%q,"annotations":{%q:null}}}`, pg.ResourceVersion,
+		v1alpha1.EvictedAnnotation)
 	written := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: pg.Namespace, Name: pg.Name}}
-	err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(objects.FieldOwner))
+	err := r.client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch),
+		client.FieldOwner(objects.FieldOwner))
 	return objects.WriteResult(err, settle, fmt.Sprintf("the eviction of PodGroup %s/%s", pg.Namespace, pg.Name))
 }
 
 // jobEnded reports whether the Job that made a gang has finished or is gone: the one that owns its PodGroup, or else
 // the one of the name. What another controller made is that one's to end, and to make again. failed says that the Job
 // has failed; empty if it has not.
-func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup, name string) (ended bool, failed string, err error) {
+func (r *reconciler) jobEnded(ctx context.Context, pg *coscheduling.PodGroup,
+	name string) (ended bool, failed string, err error) {
 	if job := objectstate.ControllingJob(pg); job != nil {
 		name = job.Name
 	} else if metav1.GetControllerOfNoCopy(pg) != nil || name == "" {

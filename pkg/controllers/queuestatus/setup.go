@@ -161,7 +161,9 @@ func watchCluster(mgr manager.Manager, c controller.Controller, r *reconciler) e
 	if err != nil {
 		return err
 	}
-	if err := setup.WhenServed(mgr, coscheduling.Kind, func(context.Context) error { return watchGroup(coscheduling.Kind, &coscheduling.PodGroup{}) }); err != nil {
+	if err := setup.WhenServed(mgr, coscheduling.Kind, func(context.Context) error {
+		return watchGroup(coscheduling.Kind, &coscheduling.PodGroup{})
+	}); err != nil {
 		return err
 	}
 	return setup.WhenServed(mgr, reservations, func(context.Context) error {
@@ -193,7 +195,8 @@ func podDiffers(a, b *v1.Pod) bool {
 		asksForNothing(a) != asksForNothing(b) || (a.DeletionTimestamp == nil) != (b.DeletionTimestamp == nil) ||
 		!maps.Equal(a.Labels, b.Labels) || !maps.Equal(a.Annotations, b.Annotations) ||
 		!resourceclaim.PodStatusEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses) ||
-		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) || !equality.Semantic.DeepEqual(cachetransform.Places(a), cachetransform.Places(b))
+		!maps.Equal(resource.OfPod(a), resource.OfPod(b)) ||
+		!equality.Semantic.DeepEqual(cachetransform.Places(a), cachetransform.Places(b))
 }
 
 func nodeDiffers(a, b *v1.Node) bool {
@@ -217,5 +220,6 @@ func namespaceDiffers(was, is *v1.Namespace) bool {
 }
 
 func groupDiffers(was, is client.Object) bool {
-	return specDiffers(was, is) || !maps.Equal(was.GetLabels(), is.GetLabels()) || !maps.Equal(was.GetAnnotations(), is.GetAnnotations())
+	return specDiffers(was, is) || !maps.Equal(was.GetLabels(), is.GetLabels()) ||
+		!maps.Equal(was.GetAnnotations(), is.GetAnnotations())
 }

@@ -58,7 +58,8 @@ const compiledExpressions = 100
 func NewCounts(configured map[string]v1.ResourceName) *Counts {
 	return &Counts{
 		compiled: newCache(), configured: configured, classes: map[string]*resourceapi.DeviceClass{},
-		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{}, pools: map[poolID]map[string]*resourceapi.ResourceSlice{}, generations: map[poolID]generation{},
+		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{},
+		pools: map[poolID]map[string]*resourceapi.ResourceSlice{}, generations: map[poolID]generation{},
 		byNode: map[string]map[string]bool{}, shared: map[string]bool{}, offers: map[string]offer{},
 	}
 }

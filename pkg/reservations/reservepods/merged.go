@@ -51,7 +51,8 @@ func (m *merged) run() {
 func (m *merged) pass(event watch.Event) bool {
 	object, err := meta.Accessor(event.Object)
 	known := err == nil // an error has no metadata
-	if m.streaming && event.Type == watch.Bookmark && known && object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+	if m.streaming && event.Type == watch.Bookmark && known &&
+		object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 		for _, pod := range m.list.known() {
 			if !m.send(watch.Event{Type: watch.Added, Object: pod}) {
 				return false

@@ -17,7 +17,8 @@ import (
 
 // Patch changes the metadata of a pod, or with the subresource status its status. A resourceVersion in it that is not
 // the pod's is a conflict, and a UID that is not the pod's is invalid.
-func (s *Store) Patch(namespace, name string, kind types.PatchType, patch []byte, subresources ...string) (*v1.Pod, error) {
+func (s *Store) Patch(namespace, name string, kind types.PatchType, patch []byte,
+	subresources ...string) (*v1.Pod, error) {
 	keep := keepStatus
 	switch {
 	case len(subresources) == 1 && subresources[0] == "status":
@@ -45,7 +46,8 @@ func keepStatus(before, now *v1.Pod) error {
 		return invalid(before, field.Forbidden(field.NewPath("spec"), "the spec of a reserve pod cannot be changed"))
 	}
 	if now.DeletionTimestamp != nil {
-		return invalid(before, field.Forbidden(field.NewPath("metadata", "deletionTimestamp"), "a reserve pod is deleted at once"))
+		return invalid(before, field.Forbidden(field.NewPath("metadata", "deletionTimestamp"),
+			"a reserve pod is deleted at once"))
 	}
 	now.Spec = before.Spec
 	return keepIdentity(before, now)

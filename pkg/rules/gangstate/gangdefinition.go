@@ -11,7 +11,8 @@ import (
 )
 
 // Describe records what a PodGroup says; nil means that there is none.
-func (s *Gangs) Describe(kind gangspec.Kind, key gangspec.Key, object *gangspec.PodGroupDescription, now time.Time) Effects {
+func (s *Gangs) Describe(kind gangspec.Kind, key gangspec.Key, object *gangspec.PodGroupDescription,
+	now time.Time) Effects {
 	if object == nil && s.gangs[key] == nil {
 		return s.takeEffects()
 	}
@@ -84,7 +85,8 @@ func (g *gang) ref() gangspec.Ref {
 // compareDescribers orders members by which may define the gang: 1. those that state a usable minimum; 2. those that
 // are not being deleted; 3. the order of members.
 func compareDescribers(a, b *member) int {
-	return cmp.Or(compareLast(!a.defines, !b.defines), compareLast(a.pod.DeletionTimestamp != nil, b.pod.DeletionTimestamp != nil), compareMembers(a, b))
+	return cmp.Or(compareLast(!a.defines, !b.defines),
+		compareLast(a.pod.DeletionTimestamp != nil, b.pod.DeletionTimestamp != nil), compareMembers(a, b))
 }
 
 // compareLast puts what it is true of last.
@@ -107,7 +109,8 @@ func (m *member) listen() (describes bool, badMin *gangspec.KeyProblem) {
 
 // saysSame reports whether two versions of a pod mean the same for who defines the gang, and how.
 func saysSame(a, b *v1.Pod) bool {
-	return gangspec.DescribeAlike(a, b) && gangspec.IndexOf(a) == gangspec.IndexOf(b) && (a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
+	return gangspec.DescribeAlike(a, b) && gangspec.IndexOf(a) == gangspec.IndexOf(b) &&
+		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil)
 }
 
 // listen notes what a member says of its gang.
@@ -209,7 +212,8 @@ func (s *Gangs) redefine(g *gang, now time.Time) {
 // reportRefused reports a member that asks for what no pod can have.
 func (s *Gangs) reportRefused(m *member) {
 	if fault := m.refused; fault != nil {
-		s.report(m.gang, m.pod, &m.told, gangspec.KeyProblem{Key: fault.Field, Value: fault.Value, Want: fault.Want, Used: "nothing: the pod waits, and is no member for now"})
+		s.report(m.gang, m.pod, &m.told, gangspec.KeyProblem{Key: fault.Field, Value: fault.Value, Want: fault.Want,
+			Used: "nothing: the pod waits, and is no member for now"})
 	}
 }
 

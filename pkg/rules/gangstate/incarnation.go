@@ -177,7 +177,8 @@ func (i *incarnation) tidy(controller types.UID) {
 // live records a pod that is unfinished.
 func (i *incarnation) live(pod *v1.Pod) {
 	now := birth{gangspec.OriginOf(pod).Controller, pod.CreationTimestamp.Time}
-	if before, known := i.unfinished[pod.UID]; known && before.controller == now.controller && before.created.Equal(now.created) {
+	if before, known := i.unfinished[pod.UID]; known && before.controller == now.controller &&
+		before.created.Equal(now.created) {
 		return
 	}
 	i.end(pod.UID)

@@ -121,7 +121,8 @@ func (g *gang) lacks() string {
 func (g *gang) incomplete(have int) string {
 	var aside []string
 	if n := g.expired(); n > 0 {
-		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n, v1alpha1.TimeoutAnnotation))
+		aside = append(aside, fmt.Sprintf("%d timed out: remove the annotation %s from them, or replace them", n,
+			v1alpha1.TimeoutAnnotation))
 	}
 	others := g.aside()
 	aside = append(aside, others.Texts()...)
@@ -138,7 +139,8 @@ func (g *gang) undefined() string {
 	case g.object() != nil:
 		return TextUndefined(g.key, g.madeFor())
 	case g.source() == gangspec.FromAnnotation:
-		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key, v1alpha1.MinAvailableAnnotation)
+		return fmt.Sprintf("gang %q has no minimum: set the annotation %s on its pods", g.key,
+			v1alpha1.MinAvailableAnnotation)
 	case g.source() == gangspec.FromOwner:
 		return fmt.Sprintf("gang %q has no minimum: its PodGroup does not exist, which lockstep-controller makes: see whether that runs", g.key)
 	default:

@@ -178,7 +178,8 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 			if reflect.DeepEqual(*q.spec, spec) {
 				continue
 			}
-			b.lends = b.lends || q.spec.NotReclaimable && !spec.NotReclaimable || !reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
+			b.lends = b.lends || q.spec.NotReclaimable && !spec.NotReclaimable ||
+				!reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
 		}
 		b.queue(spec.Name).spec = &spec
 		changed = true

@@ -110,7 +110,8 @@ const (
 // Equal reports whether both ask for the same in the same way.
 func (u Usage) Equal(other Usage) bool {
 	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
-		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && u.Held == other.Held && maps.Equal(u.Amount, other.Amount) &&
+		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && u.Held == other.Held &&
+		maps.Equal(u.Amount, other.Amount) &&
 		slices.EqualFunc(u.Or, other.Or, func(a, b Vector) bool { return maps.Equal(a, b) })
 }
 

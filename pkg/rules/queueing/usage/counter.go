@@ -59,8 +59,9 @@ type Pod struct {
 // New returns a counter without pods, whose usages are in the book.
 func New(caller Caller, book *queueing.Book, nodes *pools.Cluster, claimed *deviceclaims.Claims) *Counter {
 	return &Counter{
-		caller: caller, book: book, nodes: nodes, claims: claimed, pods: map[types.UID]Pod{}, foreign: map[types.UID]*v1.Pod{},
-		onNode: Index[string]{}, ofClass: Index[*pools.Class]{}, holds: newHolds(),
+		caller: caller, book: book, nodes: nodes, claims: claimed, pods: map[types.UID]Pod{},
+		foreign: map[types.UID]*v1.Pod{},
+		onNode:  Index[string]{}, ofClass: Index[*pools.Class]{}, holds: newHolds(),
 	}
 }
 

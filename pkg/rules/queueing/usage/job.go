@@ -49,8 +49,10 @@ func HoldersOf(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
 // those that exist.
 func (c *Counter) Job(name string, pod *v1.Pod, want gangstate.PlacementRequest, exist []*v1.Pod) queueing.Job {
 	j := queueing.Job{
-		Name: name, Title: TitleOf(pod, want), Holders: HoldersOf(pod, want), Queue: c.caller.QueueOf(pod), Pod: string(pod.UID), Gang: want.Together(), Group: GroupOf(pod),
-		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun, NeverPreempts: want.Never,
+		Name: name, Title: TitleOf(pod, want), Holders: HoldersOf(pod, want), Queue: c.caller.QueueOf(pod),
+		Pod: string(pod.UID), Gang: want.Together(), Group: GroupOf(pod),
+		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun,
+		NeverPreempts: want.Never,
 	}
 	if j.Created.IsZero() {
 		j.Created = pod.CreationTimestamp.Time
