@@ -49,7 +49,7 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 		p.units = units
 		on := p.byNode()
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
-			cleared, err := defrag.Clear(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, units, goal.Resource),
+			cleared, err := defrag.EmptyUnits(p.Problem, defrag.Clearing{Units: units, Targets: r.targets(p, units, goal.Resource),
 				MaxUnits: len(units)})
 			if err != nil {
 				return nil, "", err
@@ -95,7 +95,7 @@ func (r *round) emptyUnderused(ctx context.Context) (d *demand, found *proposal,
 		}
 		p.units = units
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
-			cleared, err := defrag.Clear(p.Problem,
+			cleared, err := defrag.EmptyUnits(p.Problem,
 				defrag.Clearing{Units: units, Targets: r.targets(p, nil, r.args.ResourceType), MaxUnits: mostUnits})
 			if err != nil || len(cleared.Cleared) == 0 {
 				return nil,

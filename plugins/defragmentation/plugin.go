@@ -43,8 +43,8 @@ type Gangs interface {
 	Running(profile string, key gangspec.Key) []gangstate.RunningGang
 	// IsEvictedAlone reports whether a pod is evicted alone, whichever scheduler placed it.
 	IsEvictedAlone(pod *v1.Pod) bool
-	// Outside reports whether a pod is in no gang that is scheduled as one.
-	Outside(pod *v1.Pod) bool
+	// InNoGang reports whether a pod is in no gang that is scheduled as one.
+	InNoGang(pod *v1.Pod) bool
 }
 
 // Scheduler is a scheduler that follows the cluster, and never schedules.

@@ -40,7 +40,7 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 		}
 		p.leaveOutCostly(r.args.ResourceType, d.minGain)
 		return r.seek(ctx, d, p, func() (*defrag.Plan, string, error) {
-			result, err := defrag.Best(p.Problem)
+			result, err := defrag.CheapestMoves(p.Problem)
 			if err != nil || result.Found {
 				return &result.Plan, "", err
 			}

@@ -45,9 +45,9 @@ type known struct {
 	group []gangspec.Key
 }
 
-func (k *known) IsEvictedAlone(pod *v1.Pod) bool { return k.Outside(pod) }
+func (k *known) IsEvictedAlone(pod *v1.Pod) bool { return k.InNoGang(pod) }
 
-func (k *known) Outside(pod *v1.Pod) bool {
+func (k *known) InNoGang(pod *v1.Pod) bool {
 	_, _, member := gangspec.KeyOf(pod)
 	return !member
 }

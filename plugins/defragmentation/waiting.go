@@ -83,7 +83,7 @@ func (pl *Defragmentation) waiting() []*demand {
 			if pod.Spec.SchedulerName != name || !objectstate.AwaitsNode(pod) || reservepods.IsReservePod(pod) {
 				continue
 			}
-			if pl.scheduler.Gangs.Outside(pod) {
+			if pl.scheduler.Gangs.InNoGang(pod) {
 				d := singleDemand(fw, pod)
 				d.addPod(pod, pl.args.ResourceType)
 				list = append(list, d)

@@ -49,7 +49,7 @@ func (d *Dispatcher) whole(uid string) bool {
 		return true
 	}
 	at, member := d.gangs.Progress(pod)
-	return !member || at.Whole
+	return !member || at.IsComplete
 }
 
 // AddCandidates implements [turns.Policy].

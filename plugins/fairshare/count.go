@@ -50,7 +50,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) {
 	before, known := d.book.Counted(string(pod.UID))
 	at, assumed := d.place(pod), d.assumed[pod.UID]
 	now := queueing.Usage{
-		Queue: d.queueOf(pod), Job: job, Group: usage.GroupOf(pod), Priority: corev1helpers.PodPriority(pod),
+		Queue: d.queueOf(pod), Job: job, Group: usage.GangOf(pod), Priority: corev1helpers.PodPriority(pod),
 		Demand: before.Demand,
 		Runs:   pod.Spec.NodeName != "" || assumed != "", Promised: at.Nominated(), Held: at.Planned,
 	}

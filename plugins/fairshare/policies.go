@@ -105,7 +105,7 @@ type fairer struct {
 func (d *Dispatcher) fairer(preemptor extension.Gang) judge {
 	d.lock()
 	need := d.needs(preemptor)[0].Total()
-	floor := d.book.JobShare(usage.GroupOf(preemptor.Pods[0]), need)
+	floor := d.book.JobShare(usage.GangOf(preemptor.Pods[0]), need)
 	d.mu.Unlock()
 	fresh := func() *fairer { return &fairer{d: d, floor: floor, lost: map[string]queueing.Vector{}} }
 	return judge{

@@ -273,7 +273,7 @@ func TestTheJobThatOvershootsGoesFirst(t *testing.T) {
 			known := oneGang{footprint: gangstate.RunningGang{Key: gangspec.Key{Namespace: "default", Name: "g"}, Min: 2}}
 			for _, p := range c.pods {
 				id, least := p.Name, 1
-				if usage.GroupOf(p) != "" {
+				if usage.GangOf(p) != "" {
 					known.footprint.Running = append(known.footprint.Running, gangstate.Placed{Pod: p})
 					id, least = "g", 2
 				}

@@ -106,7 +106,7 @@ func (pl *Gang) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		return nil
 	}
 	pl.holds.PodAssumed(pod.UID, node)
-	if pl.gangs.Outside(pod) {
+	if pl.gangs.InNoGang(pod) {
 		return nil
 	}
 	pl.barrier.add(pod.UID)
@@ -124,7 +124,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 		return
 	}
 	pl.holds.ReportFreed(node) // a place that is given back may help a gang
-	if pl.gangs.Outside(pod) {
+	if pl.gangs.InNoGang(pod) {
 		return
 	}
 	pl.barrier.remove(pod.UID)
@@ -137,7 +137,7 @@ func (pl *Gang) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 // Permit releases the group if this member completes it. Otherwise the member waits.
 func (pl *Gang) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	node string) (*fwk.Status, time.Duration) {
-	if state.IsPodGroupSchedulingCycle() || pl.gangs.Outside(pod) {
+	if state.IsPodGroupSchedulingCycle() || pl.gangs.InNoGang(pod) {
 		return nil, 0
 	}
 	var wait, ahead bool
@@ -224,7 +224,7 @@ func unschedulable(pod *v1.Pod, node, reason string) *fwk.Status {
 
 // PostBind notes that the member is on its node.
 func (pl *Gang) PostBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
-	if pl.gangs.Outside(pod) {
+	if pl.gangs.InNoGang(pod) {
 		return
 	}
 	pl.barrier.remove(pod.UID)

@@ -68,7 +68,7 @@ func (pl *Gang) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod
 	if err := gangspec.CheckPod(pod); err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
-	if whatif.IsSimulated(state) || pl.gangs.Outside(pod) {
+	if whatif.IsSimulated(state) || pl.gangs.InNoGang(pod) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	var v gangstate.Cycle
@@ -373,7 +373,7 @@ func (pl *Gang) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 func (pl *Gang) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	visit := visitOf(state)
-	if visit == nil && !pl.gangs.Outside(pod) {
+	if visit == nil && !pl.gangs.InNoGang(pod) {
 		return nil, pl.refusedEarly(ctx, pod)
 	}
 	if visit == nil {

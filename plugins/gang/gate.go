@@ -24,7 +24,7 @@ func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, e
 // afterNodeChange makes kube-scheduler's queue try members again that the gate lets through. It skips pods in no gang
 // without a lock.
 func (pl *Gang) afterNodeChange(_ klog.Logger, pod *v1.Pod, _, _ any) (fwk.QueueingHint, error) {
-	if _, _, member := gangspec.KeyOf(pod); !member || pl.gangs.Outside(pod) {
+	if _, _, member := gangspec.KeyOf(pod); !member || pl.gangs.InNoGang(pod) {
 		return fwk.QueueSkip, nil
 	}
 	var refusal string
@@ -42,7 +42,7 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if gangspec.CheckPod(pod) != nil {
 		return nil // PreFilter tells why it waits
 	}
-	if pl.gangs.Outside(pod) {
+	if pl.gangs.InNoGang(pod) {
 		pl.order.Forget(pod.UID) // it may have left a gang
 		if !pl.gangs.Enters(pod) {
 			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the pod did not fit, and waits for its turn")
@@ -63,7 +63,7 @@ func (pl *Gang) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 // placement this plugin does not decide, and refuses it for members: they
 // go where their plan puts them.
 func (pl *Gang) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if pl.gangs.Outside(pod) {
+	if pl.gangs.InNoGang(pod) {
 		return nil, nil
 	}
 	return nil, fwk.NewStatus(fwk.Unschedulable, "members of gangs follow a plan")

@@ -79,7 +79,7 @@ func (pl *GangPreemption) demandOf(state fwk.CycleState, pod *v1.Pod) (*demand, 
 		d.gang.Beyond = true
 	}
 	for _, need := range d.attempt.Gangs {
-		d.never = d.never || need.Spec.Never
+		d.never = d.never || need.Spec.NeverPreempts
 		for _, f := range pl.Gangs.Running(pl.fw.ProfileName(), need.Key) {
 			// including those that start together with it
 			d.own[evictions.Owner{Profile: pl.fw.ProfileName(), Gang: f.Key}] = true

@@ -120,7 +120,7 @@ type seen struct {
 
 // isGang reports whether it is one: native PodGroups whose pods are scheduled one by one are not.
 func (s *seen) isGang() bool {
-	return s.group != nil || len(s.pods) > 0 || s.native != nil && !s.says.Alone()
+	return s.group != nil || len(s.pods) > 0 || s.native != nil && !s.says.MakesNoGang()
 }
 
 // reader makes gangs of the objects of a cluster.

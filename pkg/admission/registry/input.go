@@ -98,7 +98,7 @@ func (p *Profile) follow(a *gangstate.Attempt, accepted map[types.UID]string, de
 // Failed notes that the cycle of a pod failed: not every cycle of a leader gets as far as
 // PostFilter or Reserve.
 func (r *Registry) Failed(ctx context.Context, pod *v1.Pod, why error) {
-	if r.Outside(pod) {
+	if r.InNoGang(pod) {
 		return
 	}
 	r.input(ctx, pod.Spec.SchedulerName, func(s *gangstate.Gangs, now time.Time) gangstate.Effects {

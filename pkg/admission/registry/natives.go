@@ -76,15 +76,15 @@ func (r *Registry) describeNative(ctx context.Context, key gangspec.Key, said *g
 	if r.leaveNative {
 		return
 	}
-	if said.Alone() {
+	if said.MakesNoGang() {
 		r.describe(ctx, gangspec.Native, key, nil)
 	} else {
 		r.describe(ctx, gangspec.Native, key, said)
 	}
 	switch {
-	case said.Alone() && !was.Alone():
+	case said.MakesNoGang() && !was.MakesNoGang():
 		r.dissolve(ctx, key)
-	case was.Alone() && !said.Alone():
+	case was.MakesNoGang() && !said.MakesNoGang():
 		r.adopt(ctx, key)
 	}
 	if queueAlone(was) != queueAlone(said) {
@@ -96,7 +96,7 @@ func (r *Registry) describeNative(ctx context.Context, key gangspec.Key, said *g
 
 // queueAlone returns the queue that a PodGroup names which is no gang; empty for none.
 func queueAlone(group *gangspec.PodGroupDescription) string {
-	if !group.Alone() {
+	if !group.MakesNoGang() {
 		return ""
 	}
 	return group.Queue

@@ -55,17 +55,17 @@ func TestBasicIsNoGang(t *testing.T) {
 	var moved []string
 	s.OnMove(func(profile string, key gangspec.Key) { moved = append(moved, profile+" "+key.String()) })
 	s.podSeen(s.ctx, nil, pod)
-	if s.Outside(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
+	if s.InNoGang(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
 		t.Fatal("a pod whose PodGroup is not known is in no gang")
 	}
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, "research"))
-	if !s.Outside(pod) || !s.IsEvictedAlone(pod) || s.knows(pod) {
+	if !s.InNoGang(pod) || !s.IsEvictedAlone(pod) || s.knows(pod) {
 		t.Error("a pod of the basic policy is in a gang")
 	}
 	if n := len(s.acted[testProfile].Activate); n == 0 {
 		t.Error("its gate is not asked again")
 	}
-	if s.Outside(annotated) || s.IsEvictedAlone(annotated) {
+	if s.InNoGang(annotated) || s.IsEvictedAlone(annotated) {
 		t.Error("one that is in a gang by annotation is in none")
 	}
 	if queue := s.PodGroupFacts(testProfile, train).Queue; queue != "research" {
@@ -91,7 +91,7 @@ func TestBasicIsNoGang(t *testing.T) {
 		t.Error("a pod of the basic policy joins a gang")
 	}
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(false, ""))
-	if s.Outside(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
+	if s.InNoGang(pod) || s.IsEvictedAlone(pod) || !s.knows(pod) {
 		t.Error("a pod of a gang that has the name of a PodGroup of before is in none")
 	}
 	if len(moved) != 3 {
@@ -106,7 +106,7 @@ func TestBasicGone(t *testing.T) {
 	withPods(t, s, pod)
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
 	s.groupGone(s.ctx, gangspec.Native, nativeGroup(true, ""))
-	if s.Outside(pod) || !s.knows(pod) {
+	if s.InNoGang(pod) || !s.knows(pod) {
 		t.Error("a pod whose PodGroup is gone is in no gang")
 	}
 	if e, ok := s.of(testProfile).Explanation(train); !ok || e.Message != `gang "default/train" has no minimum: its PodGroup does not exist` {
@@ -122,11 +122,11 @@ func TestNativesLeft(t *testing.T) {
 	pod := groupedPod()
 	s.podSeen(s.ctx, nil, pod)
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(false, ""))
-	if !s.Outside(pod) || s.knows(pod) || s.IsEvictedAlone(pod) {
+	if !s.InNoGang(pod) || s.knows(pod) || s.IsEvictedAlone(pod) {
 		t.Error("a native gang is taken for one of ours, or its pods for single ones")
 	}
 	s.groupSeen(s.ctx, gangspec.Native, nativeGroup(true, ""))
-	if !s.Outside(pod) || !s.IsEvictedAlone(pod) {
+	if !s.InNoGang(pod) || !s.IsEvictedAlone(pod) {
 		t.Error("a pod of the basic policy is evicted with others")
 	}
 	if e := s.acted[testProfile]; len(e.Activate)+len(e.Changed) > 0 {

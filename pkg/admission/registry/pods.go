@@ -46,7 +46,7 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 	if p == nil {
 		return
 	}
-	outside, moved := r.Outside(pod), old != nil && gangspec.Moved(old, pod)
+	outside, moved := r.InNoGang(pod), old != nil && gangspec.Moved(old, pod)
 	r.singleSeen(old, pod, outside)
 	p.tellIgnored(ctx, old, pod)
 	if outside {
@@ -73,7 +73,7 @@ func (r *Registry) podSeen(ctx context.Context, old, pod *v1.Pod) {
 // now.
 func (r *Registry) singleSeen(old, pod *v1.Pod, outside bool) {
 	switch {
-	case !outside && old != nil && r.Outside(old), outside && pod.Spec.NodeName != "":
+	case !outside && old != nil && r.InNoGang(old), outside && pod.Spec.NodeName != "":
 		r.room.ForgetSingle(pod)
 	case outside && old != nil && (old.Generation != pod.Generation || !maps.Equal(old.Labels, pod.Labels) ||
 		!maps.Equal(old.Annotations, pod.Annotations)):
@@ -128,7 +128,7 @@ func (r *Registry) podGone(ctx context.Context, pod *v1.Pod) {
 		return
 	}
 	p.adapter.Gone(pod.UID)
-	if r.Outside(pod) {
+	if r.InNoGang(pod) {
 		r.room.ForgetSingle(pod)
 		return
 	}
@@ -169,7 +169,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 		}
 	}
 	add := func(object any) {
-		if !r.Outside(object.(*v1.Pod)) {
+		if !r.InNoGang(object.(*v1.Pod)) {
 			pass(object, (*gangstate.Gangs).ObservePod)
 		}
 	}
@@ -180,7 +180,7 @@ func (r *Registry) succeeded(ctx context.Context) cache.ResourceEventHandlerFunc
 			switch before, now := old.(*v1.Pod), object.(*v1.Pod); {
 			case before.UID != now.UID:
 				forget(before) // it was another pod of its name
-			case r.Outside(now) && gangspec.Moved(before, now):
+			case r.InNoGang(now) && gangspec.Moved(before, now):
 				pass(now, (*gangstate.Gangs).Leave)
 			}
 			add(object) // it may be in another gang

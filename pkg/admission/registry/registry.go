@@ -153,16 +153,16 @@ func (r *Registry) OnMove(moved func(profile string, key gangspec.Key)) {
 	r.moved = append(r.moved, moved)
 }
 
-// Outside reports whether a pod is in no gang that is scheduled here.
-func (r *Registry) Outside(pod *v1.Pod) bool {
+// InNoGang reports whether a pod is in no gang that is scheduled here.
+func (r *Registry) InNoGang(pod *v1.Pod) bool {
 	key, source, ok := gangspec.KeyOf(pod)
-	return !ok || source == gangspec.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).Alone())
+	return !ok || source == gangspec.FromSchedulingGroup && (r.leaveNative || r.natives.basic(key).MakesNoGang())
 }
 
 // IsEvictedAlone reports whether a pod is evicted alone: it is in no gang, whichever scheduler placed it.
 func (r *Registry) IsEvictedAlone(pod *v1.Pod) bool {
 	key, source, ok := gangspec.KeyOf(pod)
-	return !ok || source == gangspec.FromSchedulingGroup && r.natives.basic(key).Single()
+	return !ok || source == gangspec.FromSchedulingGroup && r.natives.basic(key).EvictedOneByOne()
 }
 
 // Serves reports whether a profile has gangs.
@@ -232,7 +232,7 @@ func (r *Registry) Progress(pod *v1.Pod) (at gangstate.Progress, member bool) {
 // PodGroupFacts returns what the PodGroup of a gang of a profile says to others than the gang; nothing if it has none.
 // One that is no gang says its queue alone.
 func (r *Registry) PodGroupFacts(profile string, key gangspec.Key) (said gangspec.PodGroupFacts) {
-	if group := r.natives.basic(key); group.Alone() {
+	if group := r.natives.basic(key); group.MakesNoGang() {
 		return gangspec.PodGroupFacts{Queue: group.Queue}
 	}
 	r.look(profile, func(s *gangstate.Gangs) { said = s.PodGroupFacts(key) })
@@ -314,7 +314,7 @@ func (r *Registry) Explain(ctx context.Context, profile string, keys []gangspec.
 // here.
 func (r *Registry) GangOf(pod *v1.Pod) (gangspec.Key, bool) {
 	key, _, _ := gangspec.KeyOf(pod)
-	return key, r.all()[pod.Spec.SchedulerName] != nil && !r.Outside(pod)
+	return key, r.all()[pod.Spec.SchedulerName] != nil && !r.InNoGang(pod)
 }
 
 // Why returns why the members of the gang of a pod wait, with everything considered; false where the pod is in no gang
@@ -344,7 +344,7 @@ func (r *Registry) Synced() bool {
 // follows a plan or gives way to another member, explains nothing where its gang starts together.
 func (r *Registry) Explains(pod *v1.Pod) (e gangstate.Explanation, explains bool) {
 	p := r.all()[pod.Spec.SchedulerName]
-	if p == nil || r.Outside(pod) {
+	if p == nil || r.InNoGang(pod) {
 		return e, false
 	}
 	at, member := r.Progress(pod)

@@ -167,7 +167,7 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster, now time.Time
 		case c.foreign(pod):
 			counter.SetForeign(pod)
 		case c.counts(pod):
-			asks := queueing.Usage{Queue: c.queueOf(pod), Job: waiting.of[pod.UID], Group: usage.GroupOf(pod),
+			asks := queueing.Usage{Queue: c.queueOf(pod), Job: waiting.of[pod.UID], Group: usage.GangOf(pod),
 				Runs: pod.Spec.NodeName != ""}
 			if asks.Job == "" && !asks.Runs && i < len(c.pods) {
 				asks.Demand = queueing.Hopeless

@@ -47,7 +47,7 @@ func (c *cluster) waiting(now time.Time) waiting {
 			continue
 		}
 		gangs := profiles[pod.Spec.SchedulerName]
-		if at, in := gangs.Progress(pod.UID); in && (!at.Whole || gangspec.IsAside(pod)) {
+		if at, in := gangs.Progress(pod.UID); in && (!at.IsComplete || gangspec.IsUncounted(pod)) {
 			continue
 		}
 		want, _ := gangs.Wants(pod)

@@ -93,7 +93,7 @@ func (l *life) create() {
 // offered returns what the scheduler would offer with a pod.
 func (l *life) offered(pod *v1.Pod) []*v1.Pod {
 	want, undecided := l.gangs.Wants(pod)
-	if at, _ := l.gangs.Progress(pod.UID); !undecided || !at.Whole || gangspec.IsAside(pod) {
+	if at, _ := l.gangs.Progress(pod.UID); !undecided || !at.IsComplete || gangspec.IsUncounted(pod) {
 		return nil
 	}
 	return want.Pods
@@ -149,8 +149,8 @@ func (l *life) say(t *testing.T) {
 	for _, key := range l.gangs.Keys() {
 		e, _ := l.gangs.Explain(key)
 		for _, pod := range e.Pending {
-			if at, _ := l.gangs.Progress(pod.UID); v1alpha1.AsksForNothing(e.Reason) == at.Whole {
-				t.Fatalf("gang %s has the reason %q, and all that is placed together is there: %t", key, e.Reason, at.Whole)
+			if at, _ := l.gangs.Progress(pod.UID); v1alpha1.AsksForNothing(e.Reason) == at.IsComplete {
+				t.Fatalf("gang %s has the reason %q, and all that is placed together is there: %t", key, e.Reason, at.IsComplete)
 			}
 			l.update(l.pods[pod.UID], says(e.Reason))
 		}

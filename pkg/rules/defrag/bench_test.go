@@ -53,7 +53,7 @@ func BenchmarkBest(b *testing.B) {
 			p := racks(size.nodes, size.pods)
 			b.ReportAllocs()
 			for b.Loop() {
-				r, err := Best(p)
+				r, err := CheapestMoves(p)
 				if err != nil || !r.Found {
 					b.Fatalf("no plan: %+v, %v", r, err)
 				}

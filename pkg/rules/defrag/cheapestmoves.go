@@ -17,9 +17,9 @@ const mostChoices = 1 << 10
 // one, third and fourth ones two, and so on.
 var allowances = []int{0, 1, 2, 3, 4, 6, 8, 10, everything}
 
-// Best finds the cheapest moves after which the waiting gang fits; of those that cost the same, the
+// CheapestMoves finds the cheapest moves after which the waiting gang fits; of those that cost the same, the
 // fewest. There are none if it fits already.
-func Best(p Problem) (Result, error) {
+func CheapestMoves(p Problem) (Result, error) {
 	if err := p.validate(); err != nil {
 		return Result{}, fmt.Errorf("reading the problem: %w", err)
 	}

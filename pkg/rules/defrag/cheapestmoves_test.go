@@ -104,7 +104,7 @@ func TestBest(t *testing.T) {
 			if c.change != nil {
 				c.change(&p)
 			}
-			r, err := Best(p)
+			r, err := CheapestMoves(p)
 			must.Succeed(t, err)
 			if !r.Exhaustive || r.Found != (c.want != "") {
 				t.Fatalf("found %v (exhaustive %v): %s", r.Found, r.Exhaustive, show(p, r.Plan))
@@ -123,7 +123,7 @@ func TestPartsGoIntoDomainsOfTheirOwn(t *testing.T) {
 	p := cluster(t, "4: 1", "4:", "4: 1", "4: 3")
 	domains := [][]int{{0, 1}, {2, 3}}
 	p = p.wanting(domains, 4, 3).wanting(domains, 3)
-	r, err := Best(p)
+	r, err := CheapestMoves(p)
 	must.Succeed(t, err)
 	if diff := cmp.Diff("; gang on [[[1] [0]] [[2]]]; costs 0", show(p, r.Plan)); diff != "" {
 		t.Errorf("plan (-want +got):\n%s", diff)
@@ -134,7 +134,7 @@ func TestBestSaysThatItGaveUp(t *testing.T) {
 	p := cluster(t, "8: 1 1 1 1 1 1 1", "8: 1 1 1 1 1 1 1", "8: 2 2 2 1", "8: 2 2 2 1")
 	p = p.wanting(anywhere(p), 4)
 	p.Budget.Steps = 20
-	r, err := Best(p)
+	r, err := CheapestMoves(p)
 	if err != nil || r.Exhaustive {
 		t.Errorf("Best with few steps: %+v, %v; want it to say that not all was tried", r, err)
 	}
@@ -148,7 +148,7 @@ func TestNegativeRequestsAreRefused(t *testing.T) {
 		p := cluster(t, "4: 1", "4: 2")
 		p = p.wanting(anywhere(p), 3)
 		change(&p)
-		if r, err := Best(p); err == nil {
+		if r, err := CheapestMoves(p); err == nil {
 			t.Errorf("%s: %+v, want an error", sentence, r)
 		}
 	}
@@ -181,7 +181,7 @@ func TestCheckRefuses(t *testing.T) {
 				p.Pods[i].Kind = i
 			}
 			p = p.wanting(anywhere(p), 4)
-			r, err := Best(p)
+			r, err := CheapestMoves(p)
 			if err != nil || !r.Found || len(r.Plan.Moves) != 2 {
 				t.Fatalf("Best: %+v, %v", r, err)
 			}

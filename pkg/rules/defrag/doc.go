@@ -1,5 +1,5 @@
 // Package defrag finds which running pods to move so that room that is scattered becomes room that
-// can be used: [Best] finds the cheapest moves after which one more gang fits, [Clear] moves that
+// can be used: [CheapestMoves] finds the cheapest moves after which one more gang fits, [EmptyUnits] moves that
 // empty whole nodes or domains.
 //
 // A plan is whole and in order. Each move has room on its target while the pod is still on its

@@ -20,10 +20,10 @@ type Clearing struct {
 	MaxUnits int
 }
 
-// Clear empties units one by one, each wholly or not at all: bigger pods first, each onto the first
+// EmptyUnits empties units one by one, each wholly or not at all: bigger pods first, each onto the first
 // target that has room. Units without pods, or whose pods have no place, are skipped. The problem's
 // Want is ignored.
-func Clear(p Problem, c Clearing) (Plan, error) {
+func EmptyUnits(p Problem, c Clearing) (Plan, error) {
 	p.Want = nil
 	if err := p.validate(); err != nil {
 		return Plan{}, fmt.Errorf("reading the problem: %w", err)

@@ -67,7 +67,7 @@ func TestClear(t *testing.T) {
 			if c.clearing.MaxUnits == 0 {
 				c.clearing.MaxUnits = len(c.clearing.Units)
 			}
-			plan, err := Clear(p, c.clearing)
+			plan, err := EmptyUnits(p, c.clearing)
 			must.Succeed(t, err)
 			if diff := cmp.Diff(c.moves, show(p, plan)); diff != "" {
 				t.Errorf("plan (-want +got):\n%s", diff)
@@ -92,7 +92,7 @@ func TestClearedUnitsHold(t *testing.T) {
 		if r.IntN(2) == 0 {
 			c.Units = p.Want[0].Domains
 		}
-		plan, err := Clear(p, c)
+		plan, err := EmptyUnits(p, c)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

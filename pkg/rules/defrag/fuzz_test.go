@@ -24,7 +24,7 @@ func FuzzBest(f *testing.F) {
 			p.Groups[i].Break, p.Groups[i].Spare = Cost{int64(r.IntN(5))}, r.IntN(4)-1
 		}
 		p.Fits = func(int, int) bool { return true }
-		result, err := Best(p)
+		result, err := CheapestMoves(p)
 		must.Succeed(t, err)
 		if !result.Found {
 			return

@@ -198,7 +198,7 @@ func TestBestAgainstOracle(t *testing.T) {
 	solvable, moving, best, none, proven, orders := 0, 0, 0, 0, 0, rand.New(rand.NewPCG(5, 5))
 	for seed := range uint64(cases) {
 		p := random(rand.New(rand.NewPCG(seed, 1)))
-		r, err := Best(p)
+		r, err := CheapestMoves(p)
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}

@@ -88,7 +88,7 @@ func KeyOf(pod *v1.Pod) (Key, Source, bool) {
 // whose native PodGroup makes no gang of its pods is in none.
 func GangOf(pod *v1.Pod, native func(Key) *PodGroupDescription) (Key, Source, bool) {
 	key, source, ok := KeyOf(pod)
-	if source == FromSchedulingGroup && native(key).Alone() {
+	if source == FromSchedulingGroup && native(key).MakesNoGang() {
 		return Key{}, 0, false
 	}
 	return key, source, ok

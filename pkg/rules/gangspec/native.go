@@ -98,15 +98,15 @@ func (o *PodGroupDescription) bad(key, value, want, used string) {
 	o.Problems = append(o.Problems, KeyProblem{Key: key, Value: value, Want: want, Used: used, OnObject: true})
 }
 
-// Alone reports whether the pods of a PodGroup are in no gang: each is scheduled by itself. It is
+// MakesNoGang reports whether the pods of a PodGroup are in no gang: each is scheduled by itself. It is
 // false without a PodGroup.
-func (o *PodGroupDescription) Alone() bool {
+func (o *PodGroupDescription) MakesNoGang() bool {
 	return o != nil && o.Basic && o.Topology == "" && o.Refused == ""
 }
 
-// Single reports whether the pods of a PodGroup are evicted one by one, as pods in no gang are.
+// EvictedOneByOne reports whether the pods of a PodGroup are evicted one by one, as pods in no gang are.
 // It is false without a PodGroup.
-func (o *PodGroupDescription) Single() bool { return o != nil && o.Basic && !o.Whole }
+func (o *PodGroupDescription) EvictedOneByOne() bool { return o != nil && o.Basic && !o.Whole }
 
 // ProblemsWith returns what is not understood of a PodGroup, given one of its pods.
 func (o *PodGroupDescription) ProblemsWith(pod *v1.Pod) []KeyProblem {

@@ -81,7 +81,7 @@ func TestReadNative(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			object := ReadNative(nativeGroup(c.change))
 			spec, problems := Parse(Key{"a", "train"}, object, nil, Defaults{WaitTime: time.Minute})
-			got := read{Min: spec.Min, Topology: spec.RequiredTopology, Refused: spec.Refused, Never: spec.Never, Whole: spec.Whole, Alone: object.Alone(), Single: object.Single()}
+			got := read{Min: spec.Min, Topology: spec.RequiredTopology, Refused: spec.Refused, Never: spec.NeverPreempts, Whole: spec.Whole, Alone: object.MakesNoGang(), Single: object.EvictedOneByOne()}
 			for _, p := range append(problems, object.Problems...) {
 				if !p.OnObject {
 					t.Errorf("%s is told of a pod", p.Key)

@@ -63,7 +63,7 @@ func ParseStarted(key Key, object *PodGroupDescription, pod *v1.Pod,
 	p.spec.MinResources = p.parseMinResources()
 	p.spec.PreemptionDelay = p.parsePreemptionDelay("gang")
 	p.spec.EvictBy = p.anyOf(v1alpha1.EvictByAnnotation, "what the namespace, or the scheduler's configuration, says")
-	p.spec.Never, p.spec.Whole = p.object.Never, p.object.Whole
+	p.spec.NeverPreempts, p.spec.Whole = p.object.Never, p.object.Whole
 	if p.object.Refused != "" {
 		p.spec.Refuse(p.object.Refused)
 		return p.spec, "", p.problems

@@ -73,8 +73,8 @@ type Spec struct {
 	// MinResources is what has to be free for the gang in all before it starts; nil for
 	// nothing. All amounts are positive.
 	MinResources resource.Vector
-	// Never: the gang evicts no pod. Whole: it is evicted whole, or not at all.
-	Never, Whole bool
+	// NeverPreempts: the gang evicts no pod. Whole: it is evicted whole, or not at all.
+	NeverPreempts, Whole bool
 	// Refused is why no member is scheduled; then Min is 0. Empty for nothing.
 	Refused string
 }

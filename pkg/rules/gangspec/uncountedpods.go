@@ -37,8 +37,8 @@ func (a *UncountedPods) Add(pod *v1.Pod, fault *resource.Fault) bool {
 	return true
 }
 
-// IsAside reports whether a pod without a node does not count as a member for now.
-func IsAside(pod *v1.Pod) bool { return new(UncountedPods).Add(pod, resource.CheckPod(pod)) }
+// IsUncounted reports whether a pod without a node does not count as a member for now.
+func IsUncounted(pod *v1.Pod) bool { return new(UncountedPods).Add(pod, resource.CheckPod(pod)) }
 
 // lacksClaims reports whether a pod waits for ResourceClaims that are made for it from a template:
 // kube-controller-manager has not named all of them in its status. It is not known yet which

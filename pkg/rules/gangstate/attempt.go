@@ -51,7 +51,7 @@ func (a *Attempt) EvictsIn(now time.Time) time.Duration {
 // polite reports whether no pod may be evicted now for an attempt that does not fit, whatever its members say
 // themselves.
 func (a *Attempt) polite(now time.Time) bool {
-	return a.EvictsIn(now) > 0 || slices.ContainsFunc(a.Gangs, func(need Need) bool { return need.Spec.Never })
+	return a.EvictsIn(now) > 0 || slices.ContainsFunc(a.Gangs, func(need Need) bool { return need.Spec.NeverPreempts })
 }
 
 // Members counts what has to be placed at least.

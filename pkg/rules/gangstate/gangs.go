@@ -58,7 +58,7 @@ func FromObjects(objects map[gangspec.Key]gangspec.PodGroups, pods []*v1.Pod, no
 	s := New(gangspec.Defaults{}, Backoff{})
 	for key, said := range objects {
 		for kind, object := range said {
-			if object != nil && !(gangspec.Kind(kind) == gangspec.Native && object.Alone()) {
+			if object != nil && !(gangspec.Kind(kind) == gangspec.Native && object.MakesNoGang()) {
 				s.Describe(gangspec.Kind(kind), key, object, now)
 			}
 		}

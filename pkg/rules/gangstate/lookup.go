@@ -41,9 +41,9 @@ type Progress struct {
 	// Alone: nothing else has to be placed for the member to start: its gang runs, or needs no more than one member and
 	// starts with no other.
 	Alone bool
-	// Whole: the gangs could start if there were room: all have their members, or the member goes alone since its gang
+	// IsComplete: the gangs could start if there were room: all have their members, or the member goes alone since its gang
 	// runs.
-	Whole bool
+	IsComplete bool
 	// WaitsForRoom: they are whole, and none was refused for anything else than room on nodes, as far as is known.
 	WaitsForRoom bool
 }
@@ -57,7 +57,7 @@ func (s *Gangs) Progress(uid types.UID) (at Progress, ok bool) {
 	grp := m.gang.group
 	at = Progress{Gang: m.gang.key, Group: grp.key().String()}
 	if m.gang.hasStarted() {
-		at.Alone, at.Whole, at.WaitsForRoom = true, true, true
+		at.Alone, at.IsComplete, at.WaitsForRoom = true, true, true
 		return at, true
 	}
 	least, refused := 0, false
@@ -67,8 +67,8 @@ func (s *Gangs) Progress(uid types.UID) (at Progress, ok bool) {
 		}
 		refused = refused || !g.failure.ofRoom()
 	}
-	at.Alone, at.Whole = least == 1, s.complete(grp)
-	at.WaitsForRoom = at.Whole && !refused
+	at.Alone, at.IsComplete = least == 1, s.complete(grp)
+	at.WaitsForRoom = at.IsComplete && !refused
 	return at, true
 }
 

@@ -48,12 +48,12 @@ func (s *Gangs) Wants(pod *v1.Pod) (PlacementRequest, bool) {
 	case m.gang.hasStarted():
 		reaches, mends := m.gang.makesUp(m.pod)
 		return PlacementRequest{Job: m.gang.group.key().String(), Pods: []*v1.Pod{m.pod}, Alone: true, Ready: !reaches,
-			Begun: mends, Never: m.gang.spec.Never}, true
+			Begun: mends, Never: m.gang.spec.NeverPreempts}, true
 	}
 	want := PlacementRequest{Job: m.gang.group.key().String(), Begun: m.gang.group.begun(),
 		Created: m.gang.group.created(), Parts: !m.gang.group.strict()}
 	for _, g := range m.gang.group.gangs {
-		want.Never = want.Never || g.spec.Never
+		want.Never = want.Never || g.spec.NeverPreempts
 		want.Created = times.Earlier(want.Created, g.oldest)
 		want.Pods = append(want.Pods, g.minimumPods(podsOf(g.sorted((*member).eligible)))...)
 	}

@@ -368,7 +368,7 @@ func checkGang(s *Gangs, g *gang, fail func(string, ...any)) {
 			continue
 		}
 		byState[m.state].Add(1, m.role())
-		free := !m.expired && stays(g, m) && !gangspec.IsAside(m.pod) && len(m.losing) == 0
+		free := !m.expired && stays(g, m) && !gangspec.IsUncounted(m.pod) && len(m.losing) == 0
 		if free && (m.state == Pending || m.state == Returning) {
 			coming.Add(1, m.role())
 			if m.state == Returning {

@@ -79,7 +79,7 @@ func (f *Facts) addUnfinished(pod *v1.Pod) {
 		f.refused = f.refused || f.expired
 		if said := objectstate.WaitCondition(pod); said != nil && said.Reason != "" {
 			f.refused = f.refused || noPlace.Has(said.Reason)
-			if !gangspec.IsAside(pod) {
+			if !gangspec.IsUncounted(pod) {
 				f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
 			}
 		}

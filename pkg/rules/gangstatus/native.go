@@ -55,7 +55,7 @@ func initiallyScheduled(pg *schedulingv1beta1.PodGroup, f Facts) *metav1.Conditi
 	}
 	c := scheduled(f)
 	c.Type = schedulingv1beta1.PodGroupInitiallyScheduled
-	if gangspec.ReadNative(pg).Alone() {
+	if gangspec.ReadNative(pg).MakesNoGang() {
 		return basic(&c, f)
 	}
 	if c.Status == metav1.ConditionTrue {

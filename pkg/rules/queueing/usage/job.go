@@ -30,8 +30,8 @@ func TitleOf(pod *v1.Pod, want gangstate.PlacementRequest) string {
 	return "pod " + pod.Namespace + "/" + pod.Name
 }
 
-// GroupOf returns the gang of a pod; empty for none.
-func GroupOf(pod *v1.Pod) string {
+// GangOf returns the gang of a pod; empty for none.
+func GangOf(pod *v1.Pod) string {
 	if key, _, ok := gangspec.KeyOf(pod); ok {
 		return key.In(pod.Spec.SchedulerName)
 	}
@@ -50,7 +50,7 @@ func HoldersOf(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
 func (c *Counter) Job(name string, pod *v1.Pod, want gangstate.PlacementRequest, exist []*v1.Pod) queueing.Job {
 	j := queueing.Job{
 		Name: name, Title: TitleOf(pod, want), Holders: HoldersOf(pod, want), Queue: c.caller.QueueOf(pod),
-		Pod: string(pod.UID), Gang: want.Together(), Group: GroupOf(pod),
+		Pod: string(pod.UID), Gang: want.Together(), Group: GangOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun,
 		NeverPreempts: want.Never,
 	}

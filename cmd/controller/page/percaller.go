@@ -29,9 +29,9 @@ const (
 type MayList = func(ctx context.Context, caller user.Info, resource schema.GroupResource,
 	namespace string) (bool, error)
 
-// mine serves each caller the part of the overview that is theirs: gangs and migrations of the namespaces in which they
-// may list pods, and the queues if they may list these. Nodes, Reservations and plans are of the whole cluster.
-type mine struct {
+// perCaller serves each caller the part of the overview that is theirs: gangs and migrations of the namespaces in which
+// they may list pods, and the queues if they may list these. Nodes, Reservations and plans are of the whole cluster.
+type perCaller struct {
 	overview *document
 	mayList  MayList
 
@@ -39,8 +39,8 @@ type mine struct {
 	known *cache.LRUExpireCache // namespaceAccess by caller
 }
 
-func newMine(overview *document, mayList MayList) *mine {
-	return &mine{overview: overview, mayList: mayList, known: cache.NewLRUExpireCacheWithClock(maxCallers, overview.clock)}
+func newMine(overview *document, mayList MayList) *perCaller {
+	return &perCaller{overview: overview, mayList: mayList, known: cache.NewLRUExpireCacheWithClock(maxCallers, overview.clock)}
 }
 
 // namespaceAccess is what a caller may see. One request at a time asks for it.
@@ -54,12 +54,12 @@ type namespaceAccess struct {
 }
 
 // ServeHTTP implements http.Handler.
-func (m *mine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (m *perCaller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e, err := m.read(r.Context())
 	serve(w, r, e, err)
 }
 
-func (m *mine) read(ctx context.Context) (*encoded, error) {
+func (m *perCaller) read(ctx context.Context) (*encoded, error) {
 	caller, ok := request.UserFrom(ctx)
 	if !ok {
 		return nil, errors.New("the request has no caller")
@@ -80,7 +80,7 @@ func (m *mine) read(ctx context.Context) (*encoded, error) {
 }
 
 // part returns what a caller may see of an overview. It asks again after a while.
-func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part, error) {
+func (m *perCaller) part(ctx context.Context, caller user.Info, all Contents) (*part, error) {
 	key, err := json.Marshal([]any{caller.GetName(), caller.GetUID(), caller.GetGroups(), caller.GetExtra()})
 	if err != nil {
 		return nil, fmt.Errorf("encoding a user: %w", err)
@@ -111,7 +111,7 @@ func (m *mine) part(ctx context.Context, caller user.Info, all Contents) (*part,
 }
 
 // accessOf returns what is known of a caller.
-func (m *mine) accessOf(key string) *namespaceAccess {
+func (m *perCaller) accessOf(key string) *namespaceAccess {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if found, ok := m.known.Get(key); ok {
