@@ -136,6 +136,8 @@ type Queues interface {
 	Evicted(pods []*v1.Pod) (queueing.Evicted, bool)
 	// QueueOf returns the queue of a pod; empty where its profile has no queues.
 	QueueOf(pod *v1.Pod) string
+	// CurrentWaitReason returns why a pod, or its gang, waits for its turn in its queue now; empty if it does not wait.
+	CurrentWaitReason(pod *v1.Pod) (reason, message string, shut bool)
 }
 
 // New returns the factory of the plugin.

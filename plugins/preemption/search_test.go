@@ -375,6 +375,16 @@ type queuesFor string
 
 func (q queuesFor) Evicted([]*v1.Pod) (queueing.Evicted, bool) { return queueing.Evicted{}, false }
 func (q queuesFor) QueueOf(*v1.Pod) string                     { return string(q) }
+func (q queuesFor) CurrentWaitReason(*v1.Pod) (reason, message string, shut bool) {
+	return "", "", false
+}
+
+// fullQueues are queues of which others have taken what they may use.
+type fullQueues struct{ queuesFor }
+
+func (fullQueues) CurrentWaitReason(*v1.Pod) (reason, message string, shut bool) {
+	return string(queueing.Capability), "", false
+}
 
 // TestExtraMembersEvictNothing: only where there are queues is it said what these reclaim for extra members.
 func TestExtraMembersEvictNothing(t *testing.T) {

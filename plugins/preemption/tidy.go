@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 )
 
 const (
@@ -41,8 +42,8 @@ func (pl *GangPreemption) retryHolder(holder hold.Holder, now time.Time) {
 	}
 }
 
-// dropIdleNominations drops the nominations of gangs that wait for something other than capacity for idleFor: missing
-// members, or a PodGroup that is gone.
+// dropIdleNominations drops the nominations of gangs that wait for something other than room on nodes for idleFor:
+// missing members, a PodGroup that is gone, or a queue of which others have taken what it may use.
 func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 	if !pl.Gangs.Synced() {
 		return // no gang is placed yet
@@ -51,7 +52,8 @@ func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 	maps.DeleteFunc(pl.idleSince, func(holder hold.Holder, _ time.Time) bool { return nominations[holder] == nil })
 	placing := map[gangspec.Key]bool{}
 	for holder, pods := range nominations {
-		if holder.Profile != pl.fw.ProfileName() || pl.Underway.Victims(holder) > 0 || pl.lacksRoom(holder, pods, placing) {
+		if holder.Profile != pl.fw.ProfileName() || pl.Underway.Victims(holder) > 0 ||
+			pl.lacksRoom(holder, pods, placing) && !pl.isAboveCeiling(pods) {
 			delete(pl.idleSince, holder)
 			continue
 		}
@@ -64,6 +66,17 @@ func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 		delete(pl.idleSince, holder)
 		pl.Holds.DropNominations(holder)
 	}
+}
+
+// isAboveCeiling reports whether pods wait since their queue would exceed its capability with them: the places that they
+// are nominated to count as used by it.
+func (pl *GangPreemption) isAboveCeiling(pods []types.UID) bool {
+	pod, ok := pl.podByUID(pods[0])
+	if !ok || pl.Queues == nil {
+		return false
+	}
+	reason, _, _ := pl.Queues.CurrentWaitReason(pod)
+	return reason == string(queueing.Capability)
 }
 
 // lacksRoom reports whether a holder waits only for capacity. A member placed alone does while it replaces one that its

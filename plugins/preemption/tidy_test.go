@@ -37,9 +37,12 @@ func TestGiveBack(t *testing.T) {
 		min     int // 0 for pods in no gang
 		gangs   gangsOf
 		holders []string
+		queues  Queues
 		ends    bool
 	}{
 		"a gang is being placed":                          {min: 3, gangs: gangsOf{want: ofGang, placing: true}, holders: adopted},
+		"its queue has room for it":                       {min: 3, gangs: gangsOf{want: ofGang, placing: true}, holders: adopted, queues: queuesFor("q")},
+		"others have taken what its queue may use":        {min: 3, gangs: gangsOf{want: ofGang, placing: true}, holders: adopted, queues: fullQueues{}, ends: true},
 		"it lacks a member":                               {min: 3, gangs: gangsOf{want: ofGang}, holders: adopted, ends: true},
 		"its nominations were recalled, and it is placed": {min: 3, gangs: gangsOf{want: ofGang, placing: true}, holders: recalled},
 		"and it lacks a member":                           {min: 3, gangs: gangsOf{want: ofGang}, holders: recalled, ends: true},
@@ -59,6 +62,7 @@ func TestGiveBack(t *testing.T) {
 			}
 			s := newStage(t, nil, nil, objects...)
 			s.know(c.gangs)
+			s.Queues = c.queues
 			await.Until(t, "all nominations are held", func() bool { return s.Holds.Count(hold.Nomination) == len(pods) })
 			for i, pod := range pods {
 				s.Holds.Adopt(hold.Holder{Profile: profile, Group: c.holders[i]}, []types.UID{pod.UID})
