@@ -68,8 +68,8 @@ func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 	}
 }
 
-// isAboveCeiling reports whether pods wait since their queue would exceed its capability with them: the places that they
-// are nominated to count as used by it.
+// isAboveCeiling reports whether pods wait since their queue would exceed its capability with them: the places that
+// they are nominated to count as used by it.
 func (pl *GangPreemption) isAboveCeiling(pods []types.UID) bool {
 	pod, ok := pl.podByUID(pods[0])
 	if !ok || pl.Queues == nil {
