@@ -169,6 +169,27 @@ func TestExplanations(t *testing.T) {
 	}
 }
 
+// TestRolesInSlices: a slice mixes members of all roles. On empty nodes a leader and four workers fit in each rack, so
+// the gang is not hopeless while they are in use.
+func TestRolesInSlices(t *testing.T) {
+	nodes := makeNodes(2, 2)
+	a := needs("train", 10, gangspec.Spec{Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rack, Slice: 5}}}},
+		func(i int, pod *st.PodWrapper) {
+			role, asks := "worker", "2"
+			if i%5 == 0 {
+				role, asks = "leader", "0"
+			}
+			pod.Label(v1alpha1.RoleLabel, role).Containers(nil).Req(map[v1.ResourceName]string{gpu: asks})
+		})
+	a.Gangs[0].MinByRole = map[string]int{"leader": 2, "worker": 8}
+	if plan := mustPlan(t, newStage(t, nodes), a); !plan.Complete {
+		t.Fatalf("it does not fit on empty nodes: %v", plan.Why)
+	}
+	if plan := mustPlan(t, newStage(t, nodes, fill(nodes, 7)...), a); plan.Complete || plan.Hopeless {
+		t.Errorf("on nodes in use: complete: %t, hopeless: %t, %v", plan.Complete, plan.Hopeless, plan.Why)
+	}
+}
+
 // TestScatteredTogether: for gangs that have to be in one rack together, room for one of them alone is of no use.
 func TestScatteredTogether(t *testing.T) {
 	spec := gangspec.Spec{RequiredTopology: rack, Layout: gangspec.Layout{Shared: true}}

@@ -3,10 +3,12 @@ package podgroup
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,6 +62,9 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 		if fields := gangstatus.Changes(pg.Status, gangstatus.Next(pg, f, metav1.NewTime(r.clock.Now()))); says &&
 			len(fields) > 0 {
 			return r.write(ctx, pg, fields)
+		}
+		if says && slices.ContainsFunc(f.Pods, func(pod *v1.Pod) bool { return !objectstate.HasEnded(pod) }) {
+			return reconcile.Result{RequeueAfter: jobInterval}, nil // it is said when they have ended
 		}
 	}
 	if !recorded {

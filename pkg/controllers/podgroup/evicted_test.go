@@ -143,6 +143,31 @@ func TestEvictedForGood(t *testing.T) {
 	}
 }
 
+// TestFailedWhilePodsEnd: a Job fails as soon as its pods are evicted, while they are still ending. What says which Job
+// that is stays until they have ended, and then its failure is told.
+func TestFailedWhilePodsEnd(t *testing.T) {
+	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	recorded, err := queueing.Evicted{At: at, Job: "train"}.Annotation()
+	must.Succeed(t, err)
+	pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: recorded}}}
+	pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonEvicted, Message: `gang "ns/g" was evicted at noon for gang ns/vip; Job "train" makes its pods again`, LastTransitionTime: metav1.NewTime(at)}}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}}
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: v1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
+	r := &reconciler{follower: follower{client: fakeapi.New(pg, job).Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute))}}
+	ending := members.Pod(0, "running")
+	ending.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue}}
+	r.mustEndEvicted(t, pg, []*v1.Pod{ending}, schedulingv1alpha1.PodGroupPending) // it writes how many pods there are
+	result := r.mustEndEvicted(t, pg, []*v1.Pod{ending}, schedulingv1alpha1.PodGroupPending)
+	if result.RequeueAfter != jobInterval || pg.Annotations[v1alpha1.EvictedAnnotation] == "" {
+		t.Errorf("while a pod ends it is looked at again after %v, and says %v", result.RequeueAfter, pg.Annotations)
+	}
+	r.mustEndEvicted(t, pg, nil, schedulingv1alpha1.PodGroupPending)
+	if got := pg.Status.Conditions[0].Reason; got != v1alpha1.ReasonJobFailed {
+		t.Errorf("when it has ended the reason is %s, want %s", got, v1alpha1.ReasonJobFailed)
+	}
+}
+
 // mustEndEvicted ends what a PodGroup with these pods says of its eviction, and reads the PodGroup again.
 func (r *reconciler) mustEndEvicted(t *testing.T, pg *coscheduling.PodGroup, pods []*v1.Pod, phase schedulingv1alpha1.PodGroupPhase) reconcile.Result {
 	t.Helper()

@@ -13,9 +13,9 @@ func poolOf(slice *resourceapi.ResourceSlice) poolID {
 	return poolID{slice.Spec.Driver, slice.Spec.Pool.Name}
 }
 
-// generation says which slices of a pool count: those of the newest generation of which all are there, as for
-// kube-scheduler. While none is whole, since its driver writes the slices one after the other, all of them count: what
-// the pool has had is not gone.
+// generation says which slices of a pool count: those of the newest generation of which all are there. While none is
+// whole, since its driver writes the slices one after the other, all of them count: what the pool has had is not gone.
+// kube-scheduler allocates nothing from a pool until its newest generation is whole.
 type generation struct {
 	number int64
 	whole  bool

@@ -87,10 +87,11 @@ func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Pro
 // textTooLarge names the first member of a gang that requests more of a resource than any node that it may use has. It
 // is empty if there is none, or nodes lack the resource: a plugin may provide it.
 func (w *planState) textTooLarge(g placement.Gang) string {
-	checked := map[int]bool{}
+	checked, count := map[int]bool{}, w.countByClass(g.Members)
 	for _, member := range g.Members {
 		class := w.classOf[member]
-		if checked[class] || !w.checksResources {
+		needed := g.MinByRole[w.pods[member].Labels[v1alpha1.RoleLabel]] > 0 || len(g.Members)-count[class] < g.Min
+		if checked[class] || !needed || !w.checksResources {
 			continue
 		}
 		checked[class] = true
@@ -152,10 +153,12 @@ func (w *planState) countByRole(g placement.Gang) map[string]map[int]int {
 // satisfied: some domain could meet its minResources as well. domains is the number of domains.
 func (w *planState) mostEmpty(g placement.Gang, f *minResources) (most int, satisfied bool, domains int) {
 	count, byRole := w.countByClass(g.Members), w.countByRole(g)
+	role := g
+	role.Levels = nil // slices are of members of all roles
 	fitIn := func(nodes []int) int {
 		lacking := 0
-		for role, least := range g.MinByRole {
-			lacking += max(0, least-w.fitEmpty(g, byRole[role], nodes))
+		for name, least := range g.MinByRole {
+			lacking += max(0, least-w.fitEmpty(role, byRole[name], nodes))
 		}
 		return min(w.fitEmpty(g, count, nodes), g.Min-lacking)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -145,25 +146,35 @@ func (g *gang) names(key gangspec.Key) bool {
 	return ok
 }
 
-// reportOneSided reports the gangs that name g, or that g names, and that are not named back: only they wait.
+// reportOneSided reports g, and the gangs that name it, where they name gangs that do not name them back: only they
+// wait.
 func (s *Gangs) reportOneSided(g *gang) {
-	for _, key := range g.apart {
-		s.reportNotNamedBack(g, s.gangs[key])
-	}
+	s.reportNotNamedBack(g)
 	for _, key := range slices.SortedFunc(maps.Keys(s.naming[g.key]), gangspec.CompareKeys) {
-		s.reportNotNamedBack(s.gangs[key], g)
+		s.reportNotNamedBack(s.gangs[key])
 	}
 }
 
-// reportNotNamedBack reports that g names a gang that does not name it back. A gang without members, or without a
-// minimum, may still come to do so.
-func (s *Gangs) reportNotNamedBack(g, named *gang) {
-	if named == nil || len(named.members) == 0 || named.spec.Min == 0 || named.names(g.key) {
+// reportNotNamedBack reports that g names gangs that do not name it back. A gang without members, or without a minimum,
+// may still come to do so.
+func (s *Gangs) reportNotNamedBack(g *gang) {
+	if g == nil {
 		return
 	}
+	var silent []string
+	for _, key := range g.apart {
+		named := s.gangs[key]
+		if named != nil && len(named.members) > 0 && named.spec.Min > 0 && !named.names(g.key) {
+			silent = append(silent, key.String())
+		}
+	}
+	if len(silent) == 0 {
+		return
+	}
+	names := strings.Join(silent, ", ")
 	s.reportDescription(g, gangspec.KeyProblem{
-		Key: v1alpha1.GroupsAnnotation, Value: named.key.String(), Want: fmt.Sprintf("a gang that names %s back", g.key),
-		Used: fmt.Sprintf("it one way: %s does not wait for %s; write the group on all its gangs", named.key, g.key),
+		Key: v1alpha1.GroupsAnnotation, Value: names, Want: fmt.Sprintf("a gang that names %s back", g.key),
+		Used: fmt.Sprintf("it one way: %s does not wait for %s; write the group on all its gangs", names, g.key),
 	})
 }
 
