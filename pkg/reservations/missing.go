@@ -25,8 +25,8 @@ func (r *Registry) AwaitsReservation(pod *v1.Pod) bool {
 	return (named || r.Missing(pod) != "") && r.Serves(pod.Spec.SchedulerName)
 }
 
-// Missing returns why a pod cannot go anywhere yet: the Reservation that it names gives it nothing, or the placements
-// of one that it owns are being written, and whoever created the pod may have seen them. Empty if it need not wait.
+// Missing returns why a pod has to wait, or "": the Reservation that it names has nothing for it, or the placements of
+// one that it owns are being written, and whoever created the pod may have created it because of them.
 func (r *Registry) Missing(pod *v1.Pod) string {
 	name, named := reservationstate.NamedBy(pod)
 	if !named && r.writing.Load() == 0 || reservepods.IsReservePod(pod) {

@@ -53,7 +53,7 @@ func newStageWith(tb testing.TB, more fwk.Plugin, nodes []*v1.Node, pods []*v1.P
 	tb.Helper()
 	s := &stage{}
 	plugins := extension.New()
-	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Promises: noPromises{}, Underway: evictions.NewActivePreemptions(), Watches: watches.New(), Decisions: decisions.New()}))}
+	registry := frameworkruntime.Registry{Name: idle.Keep(&s.GangPreemption, New(Shared{Holds: ledger.New(), Gangs: known{}, Plugins: plugins, Promises: noPromises{}, Queues: queuesFor(""), Underway: evictions.NewActivePreemptions(), Watches: watches.New(), Decisions: decisions.New()}))}
 	if more != nil {
 		registry[more.Name()] = plugins.Watch(func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return more, nil })
 	}

@@ -72,7 +72,7 @@ func (pl *GangPreemption) dropIdleNominations(now time.Time) {
 // they are nominated to count as used by it.
 func (pl *GangPreemption) isAboveCeiling(pods []types.UID) bool {
 	pod, ok := pl.podByUID(pods[0])
-	if !ok || pl.Queues == nil {
+	if !ok {
 		return false
 	}
 	reason, _, _ := pl.Queues.CurrentWaitReason(pod)

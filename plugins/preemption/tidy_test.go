@@ -62,7 +62,9 @@ func TestGiveBack(t *testing.T) {
 			}
 			s := newStage(t, nil, nil, objects...)
 			s.know(c.gangs)
-			s.Queues = c.queues
+			if c.queues != nil {
+				s.Queues = c.queues
+			}
 			await.Until(t, "all nominations are held", func() bool { return s.Holds.Count(hold.Nomination) == len(pods) })
 			for i, pod := range pods {
 				s.Holds.Adopt(hold.Holder{Profile: profile, Group: c.holders[i]}, []types.UID{pod.UID})

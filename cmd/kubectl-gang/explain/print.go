@@ -202,7 +202,7 @@ func (r *Report) details(t *teller) (lines []string) {
 }
 
 // teller words what was said of a gang, and of what the lines above have, that it stands there. What preemption adds to
-// a message counts by itself.
+// a message is compared apart from the rest of it.
 type teller struct {
 	gang  string
 	above []string

@@ -57,7 +57,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestPodsOfABasicPodGroup: they are in no gang, and each counts by itself.
+// TestPodsOfABasicPodGroup: they are in no gang, so each of them counts as one.
 func TestPodsOfABasicPodGroup(t *testing.T) {
 	native := func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")} }
 	c := &cluster{

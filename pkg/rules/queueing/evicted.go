@@ -50,10 +50,8 @@ func (e Evicted) Annotation() (string, error) {
 func (e Evicted) Counts(now time.Time, hold time.Duration) bool { return now.Sub(e.At).Abs() < hold }
 
 // IsBack reports whether a gang is there again, and asks for itself: it has its minimum, of members of which the oldest
-// was created since it was evicted. Times of creation are whole seconds.
-func (e Evicted) IsBack(minimum bool, oldest time.Time) bool {
-	return minimum && !oldest.Before(e.At.Truncate(time.Second))
-}
+// was created since it was evicted.
+func (e Evicted) IsBack(minimum bool, oldest time.Time) bool { return minimum && !oldest.Before(e.At) }
 
 // evictedGroup is a group that was evicted.
 type evictedGroup struct {
