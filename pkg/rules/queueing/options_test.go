@@ -123,6 +123,63 @@ func TestChoices(t *testing.T) {
 	}
 }
 
+// TestCeilingsOfAll: a job of which parts may be placed one by one is let in if a part fits. Pods are evicted for it only
+// if its queue then keeps its ceiling with all of it, in one of the pools.
+func TestCeilingsOfAll(t *testing.T) {
+	b := newBook(tier)
+	b.SetTotal(Vector{"nvidia.com/gpu@x": 9, "nvidia.com/gpu@y": 9})
+	b.SetQueues(Queue{Name: "a", Weight: 1, Capability: Vector{"nvidia.com/gpu@x": 2, "nvidia.com/gpu@y": 6}})
+	j := of("a", 1, inPool("x", 4))
+	j.Options = append(j.Options, Needs{"a": inPool("y", 4)})
+	whole := j
+	j.Parts = []Needs{{"a": inPool("x", 1)}, {"a": inPool("y", 1)}}
+	b.Count("other", Usage{Queue: "a", Amount: inPool("y", 3), Runs: true})
+	exceeded, choices := b.Ceilings(j)
+	if exceeded != nil || len(choices) != 2 {
+		t.Fatalf("a part fits in %d pools, and exceeds %v", len(choices), exceeded)
+	}
+	type judged struct{ Now, WithOneGone bool }
+	judge := func(job Job) (got []judged) {
+		for _, ceilings := range b.CeilingsOfAll(job, choices) {
+			_, now := Exceeds(ceilings)
+			for i := range ceilings {
+				ceilings[i].Freed = 1
+			}
+			_, then := Exceeds(ceilings)
+			got = append(got, judged{now, then})
+		}
+		return got
+	}
+	want := []judged{{true, true}, {true, false}}
+	if diff := gocmp.Diff(want, judge(j)); diff != "" {
+		t.Errorf("all of it exceeds a ceiling, by pool (-want +got):\n%s", diff)
+	}
+	if got := judge(whole); got != nil {
+		t.Errorf("of a job that is placed as a whole: %v", got)
+	}
+	b.Count("pod", Usage{Queue: "a", Job: j.Name, Amount: inPool("x", 4), Or: []Vector{inPool("y", 4)}})
+	b.wait(j)
+	if got := turnsOf(b); got != j.Name {
+		t.Fatalf("turns %q", got)
+	}
+	_, choices = b.Choices(j.Name)
+	if diff := gocmp.Diff(want, judge(Job{Name: j.Name})); diff != "" {
+		t.Errorf("in its turn, by pool (-want +got):\n%s", diff)
+	}
+}
+
+// TestBoundsOfAFullQueue: where not even a part of a job fits, room has to be made for all of it.
+func TestBoundsOfAFullQueue(t *testing.T) {
+	b := opened(Limits{}, 9, Queue{Name: "a", Capability: gpus(6)})
+	b.Count("other", Usage{Queue: "a", Amount: gpus(6), Runs: true})
+	j := of("a", 1, gpus(4))
+	j.Parts = []Needs{{"a": gpus(1)}}
+	exceeded, _ := b.Ceilings(j)
+	if len(exceeded) != 1 || exceeded[0].Need != 4 || exceeded[0].Exceeded(4) || !exceeded[0].Exceeded(3) {
+		t.Errorf("bounds %+v, want room for 4", exceeded)
+	}
+}
+
 // TestHeld: what is held for a member counts as used by its queue until it is given back, and once.
 func TestHeld(t *testing.T) {
 	b := opened(Limits{}, 20, Queue{Name: "a", Weight: 1, Capability: gpus(8)})
