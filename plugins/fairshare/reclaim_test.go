@@ -387,6 +387,27 @@ func TestCrowd(t *testing.T) {
 	step("who does not run gives nothing", pl.SimulateRemoveTask, "b2", false)
 }
 
+// TestEvictionsForAll: a gang of which a part fits is judged with all of it as soon as a what-if removes any pod, also
+// one that is in no queue.
+func TestEvictionsForAll(t *testing.T) {
+	pl, state := &FairShare{dispatcher: newDispatcher(t, 9, 9)}, framework.NewCycleState()
+	all := []queueing.Bound{{Reason: queueing.Capability, Queue: "q", Resource: gpu, Used: 5, Need: 4, Most: 6}}
+	state.Write(limitsKey, &limits{ofAll: [][]queueing.Bound{all}, gone: map[types.UID]bool{}})
+	info, err := framework.NewPodInfo(pod("foreign", "", 1, ""))
+	must.Succeed(t, err)
+	for _, step := range []struct {
+		do   func(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status
+		fits bool
+	}{{nil, true}, {pl.SimulateRemoveTask, false}, {pl.SimulateAddTask, true}} {
+		if step.do != nil {
+			step.do(t.Context(), state, nil, info, nil)
+		}
+		if status := pl.SimulateAllocatable(t.Context(), state, nil); status.IsSuccess() != step.fits {
+			t.Errorf("it fits: %v, want %t", status, step.fits)
+		}
+	}
+}
+
 // TestQueueGoneInASearch: the children of a queue may go between two computations of what it may lose.
 func TestQueueGoneInASearch(t *testing.T) {
 	d := newDispatcher(t, 10, 9, queueing.Queue{Name: "p"}, queueing.Queue{Name: "c", Parent: "p"}, queueing.Queue{Name: "q"})

@@ -123,8 +123,8 @@ func TestChoices(t *testing.T) {
 	}
 }
 
-// TestCeilingsOfAll: a job of which parts may be placed one by one is let in if a part fits. Pods are evicted for it only
-// if its queue then keeps its ceiling with all of it, in one of the pools.
+// TestCeilingsOfAll: a job of which parts may be placed one by one is let in if a part fits. Pods are evicted for it
+// only if its queue then keeps its ceiling with all of it, in one of the pools.
 func TestCeilingsOfAll(t *testing.T) {
 	b := newBook(tier)
 	b.SetTotal(Vector{"nvidia.com/gpu@x": 9, "nvidia.com/gpu@y": 9})
