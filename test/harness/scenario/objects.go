@@ -86,6 +86,7 @@ func (r *run) createObjects(ctx context.Context, groups, refs []string) error {
 		return err
 	}
 	var podGroups []types.UID
+	policies := false
 	for _, o := range objects {
 		created, err := o.client.Create(ctx, o.DeepCopy(), metav1.CreateOptions{})
 		if err != nil {
@@ -93,6 +94,12 @@ func (r *run) createObjects(ctx context.Context, groups, refs []string) error {
 		}
 		if o.GetKind() == "PodGroup" {
 			podGroups = append(podGroups, created.GetUID())
+		}
+		policies = policies || o.GetKind() == "ValidatingAdmissionPolicyBinding"
+	}
+	if policies {
+		if err := r.waitForPolicies(ctx); err != nil {
+			return err
 		}
 	}
 	if err := r.waitWithin(ctx, defaultWithin, func() bool { return r.rec.podGroups.HasAll(podGroups...) }); err != nil {
