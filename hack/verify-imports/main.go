@@ -7,7 +7,10 @@
 // Neighbours do not import each other: no plugin another one, no controller another one, no owner of state another one.
 // The packages of pkg/rules turn values into values: they have no client, no scheduler and no log. Nothing but test and
 // hack imports test and hack; tests may import test/helpers. What judges the scheduler imports nothing of it, and
-// kubectl-gang is built without it. Run it at the top of the repository.
+// kubectl-gang is built without it.
+//
+// No two packages have one name, and no folder has more than 12 folders with packages. Run it at the top of the
+// repository.
 package main
 
 import (
@@ -47,7 +50,7 @@ const view = "cmd/kubectl-gang/view"
 
 // pkg is what go list prints about a package.
 type pkg struct {
-	ImportPath                         string
+	ImportPath, Name                   string
 	Imports, TestImports, XTestImports []string
 	Deps                               []string
 }
@@ -67,21 +70,23 @@ func main() {
 }
 
 func run() ([]string, error) {
-	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Imports,TestImports,XTestImports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Name,Imports,TestImports,XTestImports,Deps", "./...")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing packages: %w", err)
 	}
 	var violations []string
+	all := house{}
 	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
 		var p pkg
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			return violations, nil
+			return append(violations, all.check()...), nil
 		} else if err != nil {
 			return nil, fmt.Errorf("parsing the list of packages: %w", err)
 		}
 		violations = append(violations, check(p)...)
+		all.add(p)
 	}
 }
 
