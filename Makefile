@@ -14,8 +14,12 @@ CPU ?= 32
 MEMORY ?= 256Gi
 KUBE ?=
 
-# test-versions: beside the newest, on which make test runs everything.
+# test-versions: beside the newest, on which make test runs everything; and which part of the scenarios.
 VERSIONS ?= 1.36 1.35
+PART ?= 1/1
+
+# test: which part of the scenarios of order runs while all cores are busy, such as 1/3.
+BUSY ?=
 
 # bench: which micro-benchmarks, and how often each, for benchstat. The end-to-end benchmark takes ARGS.
 BENCH ?= .
@@ -130,7 +134,7 @@ test-unit: ## Run the tests that need no cluster; those of plugins and pkg with 
 # The scenarios keep the machine busy. The other packages, which have clusters of their own, mostly wait.
 .PHONY: test-e2e
 test-e2e: build control-plane ## Run the tests that need a cluster
-	go test -count=1 -timeout 60m ./test/e2e
+	go test -count=1 -timeout 60m ./test/e2e $(if $(BUSY),-busy $(BUSY))
 	go test -count=1 -p 3 -timeout 60m $$(go list ./test/... | grep -v '/test/e2e$$')
 
 # No part of test: it takes 12 minutes on two cores when the operators are compiled, and longer the first time.
@@ -142,7 +146,7 @@ test-operators: ## Build the operators of training jobs, as they come, and run t
 .PHONY: test-versions
 test-versions: build control-plane ## Run scenarios of each part on the versions of Kubernetes that are served (VERSIONS='1.36 1.35')
 	for version in $(VERSIONS); do \
-		go test -count=1 -timeout 60m ./test/e2e -run TestVersions -kubernetes $$version -v $(ARGS); \
+		go test -count=1 -timeout 60m ./test/e2e -run TestVersions -kubernetes $$version -versions-part $(PART) -v $(ARGS); \
 		go test -count=1 ./test/install -run TestPools -kubernetes $$version -v; \
 	done
 
@@ -151,10 +155,10 @@ test-versions: build control-plane ## Run scenarios of each part on the versions
 test-upgrade: build control-plane ## Go from another commit to this checkout and back while gangs run and wait (FROM=COMMIT)
 	go test -count=1 ./test/install/upgrade -v -from '$(or $(FROM),$(shell git describe --tags --abbrev=0 2>/dev/null))' $(ARGS)
 
-# No part of test. The order in which pods start, and who makes way, do not depend on how fast the machine is.
+# The order in which pods start, and who makes way, do not depend on how fast the machine is.
 .PHONY: test-busy
 test-busy: build control-plane ## Run scenarios of order, queues and preemption while all cores are busy
-	go test -count=1 -timeout 60m ./test/e2e -run '$(or $(RUN),TestScenarios/(waiting|queues|reclaim|preemption)/)' -busy -v $(ARGS)
+	go test -count=1 -timeout 60m ./test/e2e -run '$(or $(RUN),TestBusy)' -busy $(or $(BUSY),1/1) -v $(ARGS)
 
 # No part of test: it compiles kubelet, and starts a control plane for each scenario.
 .PHONY: test-kubelets

@@ -7,10 +7,23 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
+	"testing"
 )
 
-var busy = flag.Bool("busy", false, "keep all cores busy beside the scenarios: they come out the same, and may take longer")
+// busy is the part of the scenarios in busyFolders that TestBusy runs, and TestScenarios leaves out.
+var busy part
+
+func init() {
+	flag.Var(&busy, "busy",
+		"run this `part` of the scenarios of order, such as 1/3, while all cores are busy: they come out the same, only later")
+}
+
+// busyFolders have the scenarios whose outcome must not depend on how fast the machine is: the order in which pods
+// start, and who makes way.
+var busyFolders = []string{"preemption", "queues", "reclaim", "restarts-and-failures", "waiting"}
 
 const (
 	// slower is how many times as long everything may take on a busy machine.
@@ -18,6 +31,38 @@ const (
 	// spinVariable is set for processes that do nothing but keep a core busy.
 	spinVariable = "LOCKSTEP_KEEP_A_CORE_BUSY"
 )
+
+// runsBusy reports whether TestBusy runs a scenario.
+func runsBusy(files []string, file string) bool {
+	inFolders := slices.DeleteFunc(slices.Clone(files), func(file string) bool {
+		return !slices.Contains(busyFolders, filepath.Base(filepath.Dir(file)))
+	})
+	return busy.has(slices.Index(inFolders, file))
+}
+
+// TestBusy runs scenarios while other processes keep all cores busy.
+func TestBusy(t *testing.T) {
+	if busy.of == 0 {
+		t.Skip("it needs -busy, a part of the scenarios")
+	}
+	stop, err := keepBusy()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	patient := *runner
+	patient.Slower = slower
+	files := scenarioFiles(t)
+	for _, file := range files {
+		if runsBusy(files, file) {
+			runScenario(t, &patient, file)
+		}
+	}
+}
 
 // keepBusy starts a process for each core that keeps it busy until this process ends, or stop is called.
 func keepBusy() (stop func() error, err error) {

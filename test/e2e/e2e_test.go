@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,19 +56,6 @@ func run(m *testing.M) int {
 	if *kubelets {
 		runner.Slower = kubeletsSlower
 	}
-	if *busy {
-		runner.Slower = slower
-		stop, err := keepBusy()
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer func() {
-			if err := stop(); err != nil {
-				fmt.Fprintln(os.Stderr, err)
-			}
-		}()
-	}
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), downTimeout)
 	defer cancel()
@@ -77,7 +63,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if *roles || allRan.Load() && !*control {
+	if all, err := filepath.Glob(scenarioPattern); *roles || err == nil && len(ran) == len(all) && !*control {
 		if err := checkRoles(runner.Fleet.Requested()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -86,8 +72,11 @@ func run(m *testing.M) int {
 	return code
 }
 
-// allRan is whether every scenario ran.
-var allRan atomic.Bool
+// ran are the scenarios that ran.
+var ran = map[string]bool{}
+
+// scenarioPattern matches the files of all scenarios.
+var scenarioPattern = filepath.Join("scenarios", "*", "*.yaml")
 
 // setUp builds the binaries, so that what is tested is the code as it is now.
 func setUp() error {
@@ -129,7 +118,7 @@ func setUp() error {
 // scenarioFiles lists the files in the folders of scenarios/.
 func scenarioFiles(t *testing.T) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("scenarios", "*", "*.yaml"))
+	files, err := filepath.Glob(scenarioPattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("finding scenarios: %d files, error %v", len(files), err)
 	}
@@ -165,21 +154,21 @@ func TestScenarioNames(t *testing.T) {
 	}
 }
 
-// TestScenarios runs every scenario. -run TestScenarios/topology runs a folder, and
+// TestScenarios runs the scenarios that TestBusy does not run. -run TestScenarios/topology runs a folder, and
 // TestScenarios/topology/the-tightest, or TestScenarios//the-tightest, one of it.
 func TestScenarios(t *testing.T) {
 	files := scenarioFiles(t)
-	var ran atomic.Int32
-	t.Cleanup(func() { allRan.Store(int(ran.Load()) == len(files)) })
 	for _, file := range files {
-		runScenario(t, file, func() { ran.Add(1) })
+		if !runsBusy(files, file) {
+			runScenario(t, runner, file)
+		}
 	}
 }
 
-// runScenario runs one as a subtest, beside others. If the subtest is asked for, it calls runs first.
-func runScenario(t *testing.T, file string, runs func()) {
+// runScenario runs one as a subtest, beside others.
+func runScenario(t *testing.T, runner *scenario.Runner, file string) {
 	t.Run(testName(file), func(t *testing.T) {
-		runs()
+		ran[file] = true
 		t.Parallel()
 		s, err := scenario.Load(file)
 		if err != nil {

@@ -61,6 +61,6 @@ func TestKubelets(t *testing.T) {
 		t.Skip("it needs -kubelets")
 	}
 	for _, name := range onKubelets {
-		runScenario(t, filepath.Join("scenarios", filepath.FromSlash(name)+".yaml"), func() {})
+		runScenario(t, runner, filepath.Join("scenarios", filepath.FromSlash(name)+".yaml"))
 	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"flag"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -51,13 +52,22 @@ var onEachVersion = []string{
 	"waiting/pods-and-gangs-start-by-rank",
 }
 
+// versionsPart is the part of them that runs.
+var versionsPart = part{k: 1, of: 1}
+
+func init() {
+	flag.Var(&versionsPart, "versions-part", "run this `part` of the scenarios for versions, such as 1/3")
+}
+
 // TestVersions runs them on the version that -kubernetes names, with the roles and the binaries that users have.
 func TestVersions(t *testing.T) {
 	if *kubernetes == "" {
 		t.Skip("it needs -kubernetes, a version")
 	}
-	for _, name := range onEachVersion {
-		runScenario(t, filepath.Join("scenarios", filepath.FromSlash(name)+".yaml"), func() {})
+	for i, name := range onEachVersion {
+		if versionsPart.has(i) {
+			runScenario(t, runner, filepath.Join("scenarios", filepath.FromSlash(name)+".yaml"))
+		}
 	}
 }
 
