@@ -59,7 +59,7 @@ const endedFor = 30 * time.Second
 // cautiousFor is how long every pod gets its own dry run after an unpredicted refusal.
 const cautiousFor = time.Hour
 
-// NewActivePreemptions returns an empty Underway.
+// NewActivePreemptions returns an ActivePreemptions without preemptions.
 func NewActivePreemptions() *ActivePreemptions {
 	return &ActivePreemptions{
 		victims: map[types.UID]*victimRecord{}, byHolder: map[hold.Holder]map[types.UID]*victimRecord{},

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	"github.com/lockstep-sh/lockstep/pkg/planning/podclass"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
@@ -139,7 +140,7 @@ func (d *Dispatcher) signal() {
 	d.changed()
 	select {
 	case d.activating <- struct{}{}:
-	default: // it is poked already
+	default: // somebody is about to
 	}
 }
 
@@ -188,7 +189,7 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 	if !how.Gang {
 		var unfit *framework.FitError
 		how.WaitsElsewhere = !errors.As(err, &unfit) // it failed later, or for another reason
-		how.Hopeless = !how.WaitsElsewhere && unresolvable(unfit)
+		how.Hopeless = !how.WaitsElsewhere && !podclass.Coupled(pod) && unresolvable(unfit)
 	}
 	e := d.book.Fail(string(pod.UID), how, d.moment())
 	d.do(e)

@@ -59,7 +59,7 @@ type Dispatcher struct {
 	claims *deviceclaims.Claims
 	// recounted are jobs that ask for something else than when they came to wait.
 	recounted map[string]bool
-	// members are the counted pods that are in a gang, by usage.GroupOf.
+	// members are the counted pods that are in a gang, by usage.GangOf.
 	members usage.Index[string]
 	profiles
 	opening

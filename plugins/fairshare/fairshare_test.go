@@ -99,7 +99,11 @@ func TestMissed(t *testing.T) {
 		}},
 		"a pod for which nodes are full":    {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.Unschedulable)) }, want: true},
 		"a pod that no node will ever take": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable)) }},
-		"a pod that failed otherwise":       {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }, want: true},
+		"a pod that goes where others are": {fail: func(d *Dispatcher, p *v1.Pod) {
+			p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{}}
+			d.Failed(p, unfit(fwk.UnschedulableAndUnresolvable))
+		}, want: true},
+		"a pod that failed otherwise": {fail: func(d *Dispatcher, p *v1.Pod) { d.Failed(p, errors.New("binding: refused")) }, want: true},
 		"a pod that fitted before": {fail: func(d *Dispatcher, p *v1.Pod) {
 			d.Failed(p, unfit(fwk.Unschedulable))
 			d.comes(p)

@@ -72,7 +72,7 @@ type start struct {
 // starts are those of the members of the gangs that were looked up.
 type starts struct {
 	members map[types.UID]start
-	// jobs are the names of the jobs of these gangs, by usage.GroupOf.
+	// jobs are the names of the jobs of these gangs, by usage.GangOf.
 	jobs map[string]string
 }
 

@@ -13,7 +13,7 @@ import (
 
 // EventsToRegister returns what may bring nodes into the domain in which members that come later have to be. Members
 // that wait for their gang are behind the gate: the waiting room gets the events that could help a gang
-// (pkg/admission/waitingroom/events.go), and lets its leader through in its turn.
+// (pkg/admission/waitingroom/clusterevents.go), and lets its leader through in its turn.
 func (pl *Gang) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeLabel},

@@ -154,7 +154,7 @@ func (r *Room) bringCalled(ctx context.Context) {
 func (r *Room) RequestNext() {
 	select {
 	case r.wake <- struct{}{}:
-	default: // it is roused already
+	default: // somebody is about to
 	}
 }
 

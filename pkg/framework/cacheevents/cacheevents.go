@@ -47,7 +47,7 @@ func (e *Events) Listen(l Listener) {
 	e.listeners = append(e.listeners, l)
 }
 
-// Heard calls Heard of all listeners.
+// HandleEvent calls HandleEvent of all listeners.
 func (e *Events) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	for _, l := range e.all() {
 		l.HandleEvent(event, before, after)
