@@ -18,5 +18,6 @@ func TestDocs(t *testing.T) {
 	if n := gangdocs.Commands(t, program, func(cmd *cobra.Command) bool { return cmd.Name() == "whatif" }); n == 0 {
 		t.Error("no command was found")
 	}
-	gangdocs.Fields(t, map[string]any{"`whatif` | `WhatIf`": whatifcmd.Report{}})
+	gangdocs.Fields(t, map[string]any{"**`whatif`, `WhatIf`**": whatifcmd.Report{}, "`members`": whatifcmd.Member{},
+		"`victims`, `evictedForOthers`": whatifcmd.Victim{}})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 	"github.com/lockstep-sh/lockstep/test/helpers/gangdocs"
@@ -24,11 +25,15 @@ func TestCommandsOfAgents(t *testing.T) {
 	}
 }
 
-// TestFields: docs list the fields of what is printed as data.
+// TestFields: docs list the fields of what is printed as data, with their types.
 func TestFields(t *testing.T) {
 	gangdocs.Fields(t, map[string]any{
-		"`explain` | `GangExplanation`": explain.Report{}, "one of `cases` | ": explain.Case{}, "`placement`, `search` | ": decisions.Decision{},
-		"one of `fits` | ": decisions.Fit{}, "`list` | `GangList`": view.Gang{}, "`queues` | `QueueList`": view.Queue{},
-		"one of `resources` | ": view.QueueResource{},
+		"**`explain`, `GangExplanation`**": explain.Report{}, "`queue`": explain.Queue{}, "`line`": explain.Line{},
+		"`configuration`": source.Origin{}, "`said`": view.Wait{}, "`reservations`": explain.Reserved{}, "`cases`": explain.Case{},
+		"`placement`, `search`": decisions.Decision{}, "`fits`": decisions.Fit{}, "`domains`": decisions.Domain{},
+		"`bundles`": decisions.Bundle{}, "`pods`": explain.Member{}, "**`list`, `GangList`**": view.Gang{}, "`domain`": view.DomainName{},
+		"**`queues`, `QueueList`**": view.Queue{}, "`resources`": view.QueueResource{},
+		"**`reservations`, `ReservationList`**": view.Reservation{}, "**`topology`, `Topology`**": view.Topology{},
+		"**`defrag`, `DefragmentationPlanList`**": view.Plan{}, "**`defrag NAME`, `PlannedMoveList`**": view.Move{},
 	})
 }

@@ -2,7 +2,6 @@
 package gangdocs
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func read(t *testing.T, name string) string {
@@ -56,35 +57,103 @@ func Commands(t *testing.T, program func() *cobra.Command, looksAt func(*cobra.C
 	return n
 }
 
-// Fields checks that docs list the fields of what is printed as data, by the beginning of the row of
+// Fields checks that docs list the fields of what is printed as data, and their types, by the beginning of the item of
 // docs/kubectl-gang.md that has them.
 func Fields(t *testing.T, values map[string]any) {
 	t.Helper()
 	doc := read(t, "kubectl-gang.md")
-	for row, value := range values {
-		_, after, found := strings.Cut(doc, "| "+row)
-		if !found {
-			t.Errorf("docs do not have the fields of %s", row)
+	items := regexp.MustCompile(`\n+ *- |\n\n`).Split(doc, -1)
+	for item, value := range values {
+		i := slices.IndexFunc(items, func(text string) bool { return strings.HasPrefix(text, item) })
+		if i < 0 {
+			t.Errorf("docs do not have the fields of %s", item)
 			continue
 		}
-		line, _, _ := strings.Cut(strings.TrimLeft(after, " |"), "\n")
-		told := map[string]bool{}
-		for _, name := range regexp.MustCompile("`([a-zA-Z]+)`").FindAllStringSubmatch(line, -1) {
-			told[name[1]] = true
-		}
-		if diff := cmp.Diff(fieldsOf(value), slices.Sorted(maps.Keys(told))); diff != "" {
-			t.Errorf("fields of %s (-are +docs):\n%s", row, diff)
+		want := map[string]string{}
+		addFields(want, reflect.TypeOf(value))
+		if diff := cmp.Diff(want, documented(items[i])); diff != "" {
+			t.Errorf("fields of %s (-are +docs):\n%s", item, diff)
 		}
 	}
 }
 
-func fieldsOf(value any) (names []string) {
-	of := reflect.TypeOf(value)
-	for i := range of.NumField() {
-		if name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
-			names = append(names, name)
+// documented returns the types of fields by their names, as an item says them: string `a`, `b` (a meaning); time `c`.
+func documented(text string) map[string]string {
+	types := map[string]string{}
+	_, text, _ = strings.Cut(withoutMeanings(text), ":")
+	for part := range strings.SplitSeq(text, ";") {
+		kind, names, _ := strings.Cut(part, "`")
+		for _, name := range regexp.MustCompile("`([a-zA-Z]+)`").FindAllStringSubmatch("`"+names, -1) {
+			types[name[1]] = strings.Join(strings.Fields(kind), " ")
 		}
 	}
-	slices.Sort(names)
-	return names
+	return types
+}
+
+// withoutMeanings returns a text without what stands in parentheses.
+func withoutMeanings(text string) string {
+	var b strings.Builder
+	depth := 0
+	for _, r := range text {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')':
+			depth--
+		case depth == 0:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// addFields adds the types of the fields of a struct by their names, those of embedded structs too.
+func addFields(types map[string]string, of reflect.Type) {
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case options == "inline":
+			addFields(types, field.Type)
+		case name != "" && name != "-":
+			types[name] = typeOf(field.Type)
+		}
+	}
+}
+
+// typeOf returns what docs call a type.
+func typeOf(of reflect.Type) string {
+	switch of {
+	case reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime]():
+		return "time"
+	case reflect.TypeFor[resource.Quantity]():
+		return "quantity"
+	}
+	switch of.Kind() {
+	case reflect.Pointer:
+		return typeOf(of.Elem())
+	case reflect.Slice:
+		return plural(typeOf(of.Elem()))
+	case reflect.Map:
+		return "map of " + plural(typeOf(of.Elem()))
+	case reflect.Struct:
+		return "object"
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Float64:
+		return "number"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "integer"
+	default:
+		return of.String()
+	}
+}
+
+func plural(name string) string {
+	if stem, ok := strings.CutSuffix(name, "y"); ok {
+		return stem + "ies"
+	}
+	return name + "s"
 }
