@@ -130,7 +130,7 @@ func told(u unit) string {
 }
 
 // judgeOrder: "by priority, then ... age" (gang/README.md); "Inside a queue the order is: priority, gangs that do not
-// run yet before members beyond a minimum, dominant share, age" (fairshare/README.md). Who waited at the last rest,
+// run yet before surplus, dominant share, age" (fairshare/README.md). Who waited at the last rest,
 // waits now, and would have fitted when one started that ranks after it, was passed over. Room that others took since
 // who do not rank after it is not counted, nor is room that was made by evictions, or by several pods that ended one
 // after the other. Members beyond a minimum may hear of room a moment later than gangs do or, with queues, sooner.
