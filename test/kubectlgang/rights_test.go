@@ -30,14 +30,14 @@ func (s *stage) testPodsOnly(t *testing.T) {
 	}
 	for namespace, want := range map[string]string{
 		"llm": `
-NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
-eval <unknown> 0/2/? vision 100 <none> <unknown> <age>
-pretrain Pending 0/0/3 default 0 <none> Unschedulable <age>`,
+NAME PHASE HELD/BOUND/MIN QUEUE DOMAIN REASON AGE
+eval <unknown> 0/2/? vision <none> <unknown> <age>
+pretrain Pending 0/0/3 default <none> Unschedulable <age>`,
 		"team-a": `
-NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
-job.train <unknown> 0/2/? default 0 <none> <unknown> <age>
-late <unknown> 0/0/? default 0 <none> <unknown> <age>
-single <unknown> 0/1/? default 0 <none> <unknown> <age>`,
+NAME PHASE HELD/BOUND/MIN QUEUE DOMAIN REASON AGE
+job.train <unknown> 0/2/? default <none> <unknown> <age>
+late <unknown> 0/0/? default <none> <unknown> <age>
+single <unknown> 0/1/? default <none> <unknown> <age>`,
 	} {
 		stdout, stderr, err := s.try(t, "list", "-n", namespace, "--as=podreader")
 		if err != nil {
@@ -117,9 +117,9 @@ func (s *stage) testView(t *testing.T) {
 		t.Errorf("%v: noted %q, want DOMAIN only", err, stderr)
 	}
 	table(t, stdout, `
-NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
-eval Running 0/2/2 vision 100 <none> MinimumBound <age>
-pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>`)
+NAME PHASE HELD/BOUND/MIN QUEUE DOMAIN REASON AGE
+eval Running 0/2/2 vision <none> MinimumBound <age>
+pretrain Pending 0/0/3 research <none> Unschedulable <age>`)
 	for user, writes := range map[string]bool{"view": false, "edit": true, "admin": true} {
 		for _, verb := range []string{"create", "patch", "delete"} {
 			if may(user, verb, "podgroups.scheduling.x-k8s.io") != writes {
@@ -151,9 +151,9 @@ func (s *stage) testTenant(t *testing.T) {
 		t.Errorf("kubectl gang list: %v", err)
 	}
 	table(t, stdout, `
-NAME PHASE HELD/BOUND/MIN QUEUE PRIORITY DOMAIN REASON AGE
-eval Running 0/2/2 vision 100 <none> MinimumBound <age>
-pretrain Pending 0/0/3 research 0 <none> Unschedulable <age>`)
+NAME PHASE HELD/BOUND/MIN QUEUE DOMAIN REASON AGE
+eval Running 0/2/2 vision <none> MinimumBound <age>
+pretrain Pending 0/0/3 research <none> Unschedulable <age>`)
 	if strings.Count(stderr, "note: ") != 1 || !strings.HasPrefix(stderr, "note: DOMAIN is not known: listing nodes: nodes is forbidden: ") ||
 		!strings.HasSuffix(stderr, "; ask for the ClusterRole lockstep-viewer\n") {
 		t.Errorf("kubectl gang list notes %q", stderr)

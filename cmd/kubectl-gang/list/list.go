@@ -33,8 +33,8 @@ HELD/BOUND/MIN: HELD is how many members without a node have one nominated: room
 holds beyond that is in its memory only. BOUND is how many members have a node, or had one until they succeeded. MIN is
 how many have to be bound together; of a gang with stages, for the present one.
 
-PRIORITY is the lowest of its members'. DOMAIN is where all its bound members are: in the topology that it requires, or
-else in the finest of --level. REASON is why it waits; -o wide has it in words.`
+DOMAIN is where all its bound members are: in the topology that it requires, or else in the finest of --level. REASON is
+why it waits; -o wide has it in words. PRIORITY (-o wide) is the lowest of its members'.`
 
 	example = `  # The gangs of the namespace
   kubectl gang list
@@ -129,10 +129,10 @@ func (o *options) columns() output.Columns[view.Gang] {
 		{Name: "Phase", Of: func(g view.Gang) any { return cmp.Or(g.Phase, unknown) }},
 		{Name: "Held/Bound/Min", Of: func(g view.Gang) any { return counts(&g) }},
 		{Name: "Queue", Of: func(g view.Gang) any { return g.Queue }},
-		{Name: "Priority", Of: func(g view.Gang) any { return output.OrNone(g.Priority) }},
 		{Name: "Domain", Of: func(g view.Gang) any { return output.OrNone(g.Domain) }},
 		{Name: "Reason", Of: func(g view.Gang) any { return reason(&g) }},
 		{Name: "Age", Of: func(g view.Gang) any { return output.Age(g.Created, time.Now()) }},
+		{Name: "Priority", Wide: true, Of: func(g view.Gang) any { return output.OrNone(g.Priority) }},
 		{Name: "Mode", Wide: true, Of: func(g view.Gang) any { return cmp.Or(g.Mode, unknown) }},
 		{Name: "Members", Wide: true, Of: func(g view.Gang) any { return g.Members }},
 		{Name: "Running", Wide: true, Of: func(g view.Gang) any { return g.Running }},
