@@ -38,7 +38,9 @@ func (j *Judge) judgeEvictions() {
 		}
 		// What was decided may not have known what changed a moment before.
 		if since := e.at.Add(-burst); len(victims) == 1 && !j.restarted && !j.nodesChanged.After(since) && j.endsSince(since) == 0 {
-			j.judgeNecessary(e, jobOf(j.seen[j.preemptor[e.pods[0].UID]]))
+			if preemptor := j.seen[j.preemptor[e.pods[0].UID]]; !j.lostPlaces(preemptor) { // else it evicted more for others
+				j.judgeNecessary(e, jobOf(preemptor))
+			}
 		}
 	}
 }
@@ -64,15 +66,21 @@ func (j *Judge) judgePlaced(victim, preemptor *v1.Pod) {
 	if now == nil || podutil.IsPodTerminal(now) || j.disturbed[GangOf(preemptor)] {
 		return
 	}
-	for _, s := range j.starts { // "until they are bound, the gang gives up, or a preemptor of higher priority needs them"
-		if s.priority > priority(preemptor) && (!j.queued || s.queue == j.queueOf(preemptor)) {
-			return
-		}
+	if j.lostPlaces(preemptor) {
+		return
 	}
 	j.Counts["placed"]++
 	if now.Spec.NodeName == "" && (g == nil || g.bound() < g.min) {
 		j.violate("placed", "pod %s was evicted for %s, which waits (%s)", victim.Name, jobOf(preemptor), told(unit{pods: []*v1.Pod{now}}))
 	}
+}
+
+// lostPlaces reports whether a preemptor may have lost its places: they are kept "until they are bound, the gang gives
+// up, or a preemptor of higher priority needs them" (preemption/README.md).
+func (j *Judge) lostPlaces(preemptor *v1.Pod) bool {
+	return slices.ContainsFunc(j.starts, func(s start) bool {
+		return s.priority > priority(preemptor) && (!j.queued || s.queue == j.queueOf(preemptor))
+	})
 }
 
 // judgeVictimGang: "The rest of a gang goes whole, on all nodes"; "evictBrokenGangs: when a gang that was below its

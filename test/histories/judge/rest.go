@@ -149,8 +149,8 @@ func (j *Judge) judgeOrder(waiting []unit) {
 			if w.before(s.unit) || s.before(w) {
 				j.Counts["order"]++
 			}
-			if !w.before(s.unit) {
-				continue
+			if !w.before(s.unit) || j.restarted && w.priority == s.priority && w.isSingle() && s.isSingle() {
+				continue // "any other pod" counts from "when it entered the queue" (queuesort/README.md), which is anew then
 			}
 			free := maps.Clone(s.free)
 			for _, pod := range s.rest {

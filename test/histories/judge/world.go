@@ -178,6 +178,9 @@ type unit struct {
 	pods     []*v1.Pod
 }
 
+// isSingle reports whether it is a pod in no gang.
+func (u *unit) isSingle() bool { return GangOf(u.pods[0]) == "" }
+
 // units returns what waits and is complete.
 func (w *world) units() (all []unit) {
 	gangs := w.gangs()
