@@ -29,7 +29,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/simulate"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/ownergroup"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 )
 
@@ -249,7 +249,7 @@ func (r *Reader) addJob(w *Workload, u *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
-	group, err := ownergroup.PodGroupOf(job, r.fromTemplate(u, &job.Spec.Template, prefix, 0))
+	group, err := ownedpodgroup.OfNewJob(job, r.fromTemplate(u, &job.Spec.Template, prefix, 0))
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status"
@@ -32,12 +33,12 @@ const (
 )
 
 // toTell returns the event that users of a gang should get; nil for none. group is its PodGroup, nil for none.
-func toTell(key types.NamespacedName, want desired, group *coscheduling.PodGroup) *status.Event {
+func toTell(key types.NamespacedName, want ownedpodgroup.Desired, group *coscheduling.PodGroup) *status.Event {
 	var e status.Event
 	switch {
 	case group != nil && !made(group):
 		e = taken(want, group)
-	case len(want.leftOut) > 0:
+	case len(want.LeftOut) > 0:
 		e = leftOut(want, key)
 	default:
 		return nil
@@ -45,20 +46,20 @@ func toTell(key types.NamespacedName, want desired, group *coscheduling.PodGroup
 	return &e
 }
 
-func taken(want desired, group *coscheduling.PodGroup) status.Event {
-	return status.Event{On: reference(group.Namespace, want.owner), Type: v1.EventTypeWarning,
+func taken(want ownedpodgroup.Desired, group *coscheduling.PodGroup) status.Event {
+	return status.Event{On: reference(group.Namespace, want.Owner), Type: v1.EventTypeWarning,
 		Reason: EventPodGroupTaken, Action: actionGrouping,
 		Note: fmt.Sprintf("PodGroup %s was not made by %s, which leaves it as it is: its minMember is %d, that of its "+
 			"pods is %d; delete the PodGroup to have it made anew",
-			group.Name, objects.FieldOwner, group.Spec.MinMember, want.min)}
+			group.Name, objects.FieldOwner, group.Spec.MinMember, want.Min)}
 }
 
-func leftOut(want desired, key types.NamespacedName) status.Event {
-	return status.Event{On: reference(key.Namespace, want.owner), Type: v1.EventTypeWarning,
+func leftOut(want ownedpodgroup.Desired, key types.NamespacedName) status.Event {
+	return status.Event{On: reference(key.Namespace, want.Owner), Type: v1.EventTypeWarning,
 		Reason: EventPartsLeftOut, Action: actionGrouping,
 		Note: fmt.Sprintf("gang %q starts with %d members; pods of %s are scheduled alone: they wait for Jobs with more "+
 			"completions than parallelism; set %s: %s to have each start as a gang",
-			key, want.min, strings.Join(want.leftOut, ", "), v1alpha1.GangAnnotation, v1alpha1.GangOwnerPart)}
+			key, want.Min, strings.Join(want.LeftOut, ", "), v1alpha1.GangAnnotation, v1alpha1.GangOwnerPart)}
 }
 
 // ignored returns the events on an owner for its keys that have no effect; old is an earlier version, nil for none.
@@ -69,7 +70,7 @@ func ignored(kind gangspec.OwnerKind, old, owner client.Object) (list []status.E
 	}
 	for _, problem := range gangspec.IgnoredKeys(keys.Owner, owner) {
 		if !slices.Contains(told, problem) && !isOfTemplate(owner, problem) {
-			list = append(list, status.Event{On: reference(owner.GetNamespace(), referenceTo(kind, owner)),
+			list = append(list, status.Event{On: reference(owner.GetNamespace(), ownedpodgroup.ReferenceTo(kind, owner)),
 				Type: v1.EventTypeWarning, Reason: keys.EventIgnored,
 				Action: actionReading + " " + topology.ShortKey(problem.Key), Note: problem.String()})
 		}

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 )
 
 const (
@@ -68,7 +68,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	pods := apiobjects.Pointers(list.Items)
 	owner, _ := gangspec.OwnerOf(pods[0])
-	want, err := r.desire(ctx, key, owner, pods)
+	want, err := r.desire(ctx, key.Namespace, owner, pods)
 	switch {
 	case errors.Is(err, errNoOwner) && slices.ContainsFunc(pods, isNew):
 		return reconcile.Result{RequeueAfter: again}, nil
@@ -80,10 +80,10 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if want.none {
+	if want.Suspended {
 		return reconcile.Result{}, r.tidy(ctx, group)
 	}
-	if want.min == 0 {
+	if want.Min == 0 {
 		return reconcile.Result{}, nil
 	}
 	r.tell(key, toTell(key, want, group))
@@ -120,7 +120,7 @@ func (r *reconciler) tidy(ctx context.Context, group *coscheduling.PodGroup) err
 	case err != nil:
 		return err
 	case !drop:
-		return r.update(ctx, group, desired{owner: *owner})
+		return r.update(ctx, group, ownedpodgroup.Desired{Owner: *owner})
 	}
 	err = r.client.Delete(ctx, group, client.Preconditions{UID: &group.UID})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -143,11 +143,10 @@ func (r *reconciler) scaledAway(ctx context.Context, group *coscheduling.PodGrou
 	if err != nil {
 		return false, err
 	}
-	lws := &leaderWorkerSet{}
-	if u, ok := object.(*unstructured.Unstructured); ok {
-		if err := convert(u, lws); err != nil {
-			return false, err
-		}
+	u, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return false, nil
 	}
-	return number >= int(ptr.Deref(lws.Spec.Replicas, 1)), nil
+	has, err := ownedpodgroup.HasGroup(u, number)
+	return !has, err
 }

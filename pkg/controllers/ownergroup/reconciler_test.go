@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,8 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
+	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -47,7 +50,7 @@ func newStage(t *testing.T, objects ...string) *stage {
 	}
 	c, recorder := b.Build(), events.NewFakeRecorder(10)
 	r := &reconciler{client: c, cache: c, recorder: recorder, watches: map[gangspec.OwnerKind]*crds.OnDemand{}}
-	for kind := range kinds {
+	for kind := range ownedpodgroup.Kinds {
 		r.watches[kind] = &crds.OnDemand{}
 	}
 	return &stage{t, r, recorder}
@@ -102,6 +105,38 @@ func TestGroupsOfLeaderWorkerSet(t *testing.T) {
 			}
 			if got != c.want {
 				t.Errorf("the PodGroup has a minimum of %d, want %d (-1: none)", got, c.want)
+			}
+		})
+	}
+}
+
+func TestMadeByLabel(t *testing.T) {
+	ours := &coscheduling.PodGroup{}
+	ours.Labels = map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController, "team": "a"}
+	if made(&coscheduling.PodGroup{}) || !made(ours) {
+		t.Error("the label says who made a PodGroup")
+	}
+}
+
+// The PodGroup of a Job follows from what the cache keeps of it.
+func TestCachedJobSuffices(t *testing.T) {
+	for sentence, text := range map[string]string{
+		"what it makes and what has ended": "{spec: {parallelism: 8, completions: 10}, status: {succeeded: 1, failedIndexes: '0,3-5'}}",
+		"that it is elastic":               "{spec: {parallelism: 8, completions: 8, template: {metadata: {annotations: {gang.scheduling.koordinator.sh/min-available: '4'}}}}}",
+		"that it is suspended":             "{spec: {parallelism: 2, suspend: true}}",
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			job := &batchv1.Job{}
+			must.Succeed(t, yaml.UnmarshalStrict([]byte(text), job))
+			owner := gangspec.Owner{Kind: gangspec.OwnerJob, Name: "train"}
+			want, err := ownedpodgroup.Of(owner, job, nil)
+			must.Succeed(t, err)
+			cached, err := cachetransform.Job(job)
+			must.Succeed(t, err)
+			got, err := ownedpodgroup.Of(owner, cached.(*batchv1.Job), nil)
+			must.Succeed(t, err)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("desired PodGroup (-whole Job +cached Job):\n%s", diff)
 			}
 		})
 	}

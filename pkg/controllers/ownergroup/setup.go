@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 )
 
 const (
@@ -54,7 +55,7 @@ func start(ctx context.Context, mgr manager.Manager, workers int) error {
 		watches: map[gangspec.OwnerKind]*crds.OnDemand{}}
 	var c controller.Controller
 	built := make(chan struct{})
-	for kind := range kinds {
+	for kind := range ownedpodgroup.Kinds {
 		r.watches[kind] = &crds.OnDemand{}
 		err := r.watches[kind].Prepare(func() (func() error, error) {
 			return func() error {
@@ -81,7 +82,7 @@ func start(ctx context.Context, mgr manager.Manager, workers int) error {
 
 // watchOwners watches a kind of owner, if the API server serves it.
 func (r *reconciler) watchOwners(mgr manager.Manager, c controller.Controller, kind gangspec.OwnerKind) error {
-	gvk := kinds[kind]
+	gvk := ownedpodgroup.Kinds[kind]
 	if _, err := mgr.GetRESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version); err != nil {
 		return fmt.Errorf("looking for the kind %s: %w", kind, err)
 	}
@@ -160,5 +161,5 @@ func (r *reconciler) ownerEvents(kind gangspec.OwnerKind) handler.EventHandler {
 func failedMore(was, now client.Object) bool {
 	a, isJob := was.(*batchv1.Job)
 	b, both := now.(*batchv1.Job)
-	return isJob && both && failedIndexes(a) != failedIndexes(b)
+	return isJob && both && ownedpodgroup.FailedIndexes(a) != ownedpodgroup.FailedIndexes(b)
 }

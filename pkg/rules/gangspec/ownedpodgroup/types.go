@@ -1,4 +1,4 @@
-package ownergroup
+package ownedpodgroup
 
 import (
 	batchv1 "k8s.io/api/batch/v1"
@@ -9,8 +9,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
-// kinds are the kinds of owners, as the API server serves them.
-var kinds = map[gangspec.OwnerKind]schema.GroupVersionKind{
+// Kinds are the kinds of owners, as the API server serves them.
+var Kinds = map[gangspec.OwnerKind]schema.GroupVersionKind{
 	gangspec.OwnerJob:             batchv1.SchemeGroupVersion.WithKind("Job"),
 	gangspec.OwnerJobSet:          {Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
 	gangspec.OwnerLeaderWorkerSet: {Group: "leaderworkerset.x-k8s.io", Version: "v1", Kind: "LeaderWorkerSet"},

@@ -1,16 +1,22 @@
-package ownergroup
+package ownedpodgroup
 
 import (
+	"maps"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
+
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
-// ofJobSet returns the wish for the replicated jobs of a JobSet that are in the gang.
-func ofJobSet(js *jobSet, in func(*replicatedJob) bool) wish {
+// ofJobSet returns the members of the replicated jobs of a JobSet that are in the gang.
+func ofJobSet(js *jobSet, in func(*replicatedJob) bool) Members {
 	if js.Spec.Suspend {
-		return wish{none: true}
+		return Members{Suspended: true}
 	}
 	levels := levelsOf(js, in)
 	var parts []part
@@ -19,16 +25,16 @@ func ofJobSet(js *jobSet, in func(*replicatedJob) bool) wish {
 		parts = append(parts, first, rest)
 		if endless && i < len(levels)-1 {
 			// As long as pods of this level come and go, a count of members cannot tell it from the next level.
-			w := wishOf(parts)
+			m := membersOf(parts)
 			for _, later := range levels[i+1:] {
 				for _, rj := range later.jobs {
-					w.leftOut = append(w.leftOut, rj.Name)
+					m.LeftOut = append(m.LeftOut, rj.Name)
 				}
 			}
-			return w
+			return m
 		}
 	}
-	return wishOf(parts)
+	return membersOf(parts)
 }
 
 // partsOf returns the pods of a level, and those that are made when these are scheduled. endless: more come when some
@@ -84,4 +90,41 @@ func levelsOf(js *jobSet, in func(*replicatedJob) bool) []level {
 func (js *jobSet) exclusive(rj *replicatedJob) bool {
 	keys := sets.KeySet(js.Metadata.Annotations).Union(sets.KeySet(rj.Template.Annotations))
 	return keys.Has(jobSetExclusive) && !keys.Has(jobSetNodeSelector)
+}
+
+// askedByPods returns the gang annotation of a pod whose template does not set it: a policy has written it on the pod,
+// and will write it on pods of other templates; empty where there is none.
+func askedByPods(js *jobSet, pods []*v1.Pod) string {
+	for _, pod := range pods {
+		for i := range js.Spec.ReplicatedJobs {
+			rj := &js.Spec.ReplicatedJobs[i]
+			_, says := rj.Template.Spec.Template.Annotations[v1alpha1.GangAnnotation]
+			if !says && rj.Name == pod.Labels[v1alpha1.ReplicatedJobNameLabel] {
+				return pod.Annotations[v1alpha1.GangAnnotation]
+			}
+		}
+	}
+	return ""
+}
+
+// asks returns the name of the owner's gang that the pods of a replicated job will be in; empty for none.
+// otherwise is the annotation of their pods where the template does not set it.
+func asks(js *jobSet, rj *replicatedJob, otherwise string) string {
+	template := &rj.Template.Spec.Template
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations)},
+		Spec:       v1.PodSpec{SchedulingGroup: template.Spec.SchedulingGroup},
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	maps.Copy(pod.Labels,
+		map[string]string{v1alpha1.JobSetNameLabel: js.Metadata.Name, v1alpha1.ReplicatedJobNameLabel: rj.Name})
+	if _, says := pod.Annotations[v1alpha1.GangAnnotation]; !says && otherwise != "" {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.GangAnnotation, otherwise)
+	}
+	if key, source, ok := gangspec.KeyOf(pod); ok && source == gangspec.FromOwner {
+		return key.Name
+	}
+	return ""
 }

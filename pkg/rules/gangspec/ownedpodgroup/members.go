@@ -1,4 +1,4 @@
-package ownergroup
+package ownedpodgroup
 
 import (
 	"maps"
@@ -15,22 +15,22 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// wish is what the PodGroup of a gang should have.
-type wish struct {
-	// min is the number of members that start together, fewer than there are where the gang is elastic; 0 means that there
+// Members are the members that an owner makes.
+type Members struct {
+	// Min is the number of members that start together, fewer than there are where the gang is elastic; 0 means that there
 	// are none.
-	min int
-	// stages are the sizes of the parts that are made one after the other, whose sum is min; nil where
-	// all members are made at once.
-	stages []int
-	// room is what the stages take that run at the same time: the first of them need not start
-	// where the others have no room. Nil where each ends before the next begins.
-	room v1.ResourceList
-	// none: the owner is suspended. Whatever pods are in the cache, the number of those that it makes next is unknown.
-	none bool
-	// leftOut are the replicated jobs that are made last and do not count, because it is
-	// unknown how many pods of those before them exist at a time.
-	leftOut []string
+	Min int
+	// Stages are the sizes of the parts that are made one after the other, whose sum is Min; nil where all members are made
+	// at once.
+	Stages []int
+	// Resources are what the stages take that run at the same time: the first of them need not start where the others have
+	// no room. Nil where each ends before the next begins.
+	Resources v1.ResourceList
+	// Suspended: the number of pods that the owner makes next is unknown, whatever pods exist.
+	Suspended bool
+	// LeftOut are the replicated jobs that are made last and do not count, because it is unknown how many pods of those
+	// before them exist at a time.
+	LeftOut []string
 }
 
 // part is the members that are made at the same time.
@@ -51,22 +51,22 @@ func (p *part) add(n int, pod *v1.PodTemplateSpec) {
 	}
 }
 
-// wishOf returns the sum of parts that are made one after the other.
-func wishOf(parts []part) wish {
+// membersOf returns the members of parts that are made one after the other.
+func membersOf(parts []part) Members {
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.count == 0 })
-	w := wish{}
+	m := Members{}
 	for _, p := range parts {
-		w.min += p.count
-		w.stages = append(w.stages, p.count)
+		m.Min += p.count
+		m.Stages = append(m.Stages, p.count)
 	}
 	if len(parts) < 2 {
-		w.stages = nil
-		return w
+		m.Stages = nil
+		return m
 	}
 	if room := most(parts); room != nil {
-		w.room = room.List()
+		m.Resources = room.List()
 	}
-	return w
+	return m
 }
 
 // most returns the most, resource by resource, that parts take which run at the same time; nil where no parts
@@ -103,26 +103,26 @@ func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
 	return min(n, completions), n < completions
 }
 
-// ofJob returns the wish for a Job. standing is how many of its pods have succeeded and still exist: those
+// ofJob returns the members of a Job. standing is how many of its pods have succeeded and still exist: those
 // count as members. Others that have succeeded do not come again, nor do indexes that have failed for good.
-func ofJob(job *batchv1.Job, standing int) wish {
+func ofJob(job *batchv1.Job, standing int) Members {
 	if jobsuspension.IsSuspended(job) {
-		return wish{none: true}
+		return Members{Suspended: true}
 	}
 	n, _ := podsOf(&job.Spec)
 	if job.Spec.Completions != nil {
 		gone := max(0, int(job.Status.Succeeded)-standing)
-		n = min(n, int(*job.Spec.Completions)-gone-failedIndexes(job))
+		n = min(n, int(*job.Spec.Completions)-gone-FailedIndexes(job))
 	}
 	if least, err := strconv.Atoi(job.Spec.Template.Annotations[v1alpha1.MinAvailableAnnotation]); err == nil && least > 0 {
 		n = min(n, least) // it is elastic: what its pods say counts, and the PodGroup says the same
 	}
-	return wish{min: max(0, n)}
+	return Members{Min: max(0, n)}
 }
 
-// failedIndexes returns how many indexes of a Job with spec.backoffLimitPerIndex have failed for good. The Job's status
+// FailedIndexes returns how many indexes of a Job with spec.backoffLimitPerIndex have failed for good. The Job's status
 // lists them as numbers and ranges, such as 1,3-5.
-func failedIndexes(job *batchv1.Job) int {
+func FailedIndexes(job *batchv1.Job) int {
 	if job.Status.FailedIndexes == nil || *job.Status.FailedIndexes == "" {
 		return 0
 	}
@@ -140,40 +140,4 @@ func failedIndexes(job *batchv1.Job) int {
 		n += to - from + 1
 	}
 	return n
-}
-
-// group is what is known of a group of a LeaderWorkerSet.
-type group struct {
-	// size is the number of its pods; 0 for the size in the spec of the LeaderWorkerSet.
-	size int
-	// leader and workers: they are in the gang.
-	leader, workers bool
-}
-
-// ofGroup returns the wish for a group of a LeaderWorkerSet.
-func ofGroup(lws *leaderWorkerSet, g group) wish {
-	template := &lws.Spec.LeaderWorkerTemplate
-	if g.size == 0 {
-		g.size = int(ptr.Deref(template.Size, 1))
-	}
-	var leader, workers part
-	if g.leader {
-		leader.add(1, lws.leaderTemplate())
-	}
-	if g.workers {
-		workers.add(g.size-1, &template.WorkerTemplate)
-	}
-	_, exclusive := lws.Metadata.Annotations[groupExclusive]
-	if lws.Spec.StartupPolicy == startupLeaderReady || exclusive {
-		return wishOf([]part{leader, workers})
-	}
-	return wish{min: leader.count + workers.count}
-}
-
-// leaderTemplate returns the template of the leaders.
-func (lws *leaderWorkerSet) leaderTemplate() *v1.PodTemplateSpec {
-	if template := lws.Spec.LeaderWorkerTemplate.LeaderTemplate; template != nil {
-		return template
-	}
-	return &lws.Spec.LeaderWorkerTemplate.WorkerTemplate
 }

@@ -1,4 +1,4 @@
-package ownergroup
+package ownedpodgroup
 
 import (
 	"testing"
@@ -12,13 +12,11 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
-	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
-	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
-// said is a wish as the PodGroup has it.
+// said is members as the PodGroup has them.
 type said struct {
 	Min     int
 	Stages  string
@@ -29,11 +27,11 @@ type said struct {
 // suspended is the minimum, in a table, for an owner that is suspended.
 const suspended = -1
 
-func (w wish) said() said {
-	if w.none {
+func (m Members) said() said {
+	if m.Suspended {
 		return said{Min: suspended}
 	}
-	return said{Min: w.min, Stages: gangspec.StagesText(w.stages), Room: resource.FromList(w.room).String(), LeftOut: w.leftOut}
+	return said{Min: m.Min, Stages: gangspec.StagesText(m.Stages), Room: resource.FromList(m.Resources).String(), LeftOut: m.LeftOut}
 }
 
 func read(t *testing.T, text string, into any) {
@@ -70,8 +68,8 @@ func TestOfJob(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			job := &batchv1.Job{}
 			read(t, c.job, job)
-			if diff := cmp.Diff(said{Min: c.want}, ofJob(stripped(t, job), c.standing).said()); diff != "" {
-				t.Errorf("wish (-want +got):\n%s", diff)
+			if diff := cmp.Diff(said{Min: c.want}, ofJob(job, c.standing).said()); diff != "" {
+				t.Errorf("members (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -183,7 +181,7 @@ spec:
 			read(t, c.jobSet, js)
 			got := ofJobSet(js, func(rj *replicatedJob) bool { return c.in == nil || c.in[rj.Name] })
 			if diff := cmp.Diff(c.want, got.said()); diff != "" {
-				t.Errorf("wish (-want +got):\n%s", diff)
+				t.Errorf("members (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -231,7 +229,7 @@ func TestOfGroup(t *testing.T) {
 					Labels: map[string]string{v1alpha1.LeaderWorkerIndexLabel: index}, Annotations: map[string]string{groupSize: c.size}}})
 			}
 			if diff := cmp.Diff(c.want, ofGroup(lws, groupOf(lws, pods)).said()); diff != "" {
-				t.Errorf("wish (-want +got):\n%s", diff)
+				t.Errorf("members (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -282,30 +280,27 @@ func pod(part, asks string) *v1.Pod {
 
 // A PodGroup that is as it should be is not written, and what users add to it stays.
 func TestChanges(t *testing.T) {
-	want := desired{
-		wish:   wish{min: 4, stages: []int{1, 3}, room: resource.Vector{"cpu": 4000}.List()},
-		labels: map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController},
+	want := Desired{
+		Members: Members{Min: 4, Stages: []int{1, 3}, Resources: resource.Vector{"cpu": 4000}.List()},
+		Labels:  map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController},
 	}
-	want.owner.UID = types.UID("u")
+	want.Owner.UID = types.UID("u")
 	group := &coscheduling.PodGroup{}
 	group.Labels = map[string]string{gangspec.ManagedByLabel: gangspec.LockstepController, "team": "a"}
 	group.Annotations = map[string]string{v1alpha1.StagesAnnotation: "1,3", v1alpha1.RequiredTopologyAnnotation: "rack"}
-	group.OwnerReferences = append(group.OwnerReferences, want.owner)
+	group.OwnerReferences = append(group.OwnerReferences, want.Owner)
 	group.Spec.MinMember = 4
 	group.Spec.MinResources = resource.Vector{"cpu": 4000}.List()
-	if got := changes(group, want); len(got) > 0 {
+	if got := want.Changes(group); len(got) > 0 {
 		t.Errorf("nothing differs, and %v is written", got)
 	}
-	want.min, want.stages, want.room = 3, nil, nil
+	want.Min, want.Stages, want.Resources = 3, nil, nil
 	diff := cmp.Diff(map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.StagesAnnotation: nil}},
 		"spec":     map[string]any{"minMember": 3, "minResources": map[v1.ResourceName]any{"cpu": nil}},
-	}, changes(group, want))
+	}, want.Changes(group))
 	if diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
-	}
-	if made(&coscheduling.PodGroup{}) || !made(group) {
-		t.Error("the label says who made a PodGroup")
 	}
 }
 
@@ -328,12 +323,4 @@ func TestSucceeded(t *testing.T) {
 	if got := succeeded(pods, job); got != 2 {
 		t.Errorf("%d succeeded, want 2", got)
 	}
-}
-
-// stripped returns what the cache keeps of a Job.
-func stripped(t *testing.T, job *batchv1.Job) *batchv1.Job {
-	t.Helper()
-	stripped, err := cachetransform.Job(job)
-	must.Succeed(t, err)
-	return stripped.(*batchv1.Job)
 }
