@@ -1,13 +1,13 @@
 // Command verify-imports checks that imports run one way. What a package may import follows from its folder:
 //
 //	apis < pkg/rules, pkg/util < pkg/kube < pkg/ledger, pkg/status < pkg/framework < pkg/admission, pkg/reservations <
-//	pkg/planning < pkg/evictions < pkg/controllers/X < plugins/X < pkg/schedulersetup, cmd/kubectl-gang/view < cmd <
+//	pkg/planning < pkg/evictions < pkg/controllers/X, plugins/X < pkg/schedulersetup, cmd/kubectl-gang/view < cmd <
 //	test, hack
 //
 // Neighbours do not import each other: no plugin another one, no controller another one, no owner of state another one.
-// The packages of pkg/rules turn values into values: they have no client, no scheduler and no log. Nothing but test and
-// hack imports test and hack; tests may import test/helpers. What judges the scheduler imports nothing of it, and
-// kubectl-gang is built without it.
+// Only lockstep-controller imports controllers. The packages of pkg/rules turn values into values: they have no client,
+// no scheduler and no log. Nothing but test and hack imports test and hack; tests may import test/helpers. What judges
+// the scheduler imports nothing of it, and kubectl-gang is built without it.
 //
 // No two packages have one name, and no folder has more than 12 folders with packages. Run it at the top of the
 // repository.
@@ -44,6 +44,9 @@ const (
 	scheduler = "k8s.io/kubernetes/pkg/scheduler"
 	small     = module + "cmd/kubectl-gang"
 )
+
+// runner is lockstep-controller.
+const runner = "cmd/controller"
 
 // view makes rows of objects, for any program that shows them.
 const view = "cmd/kubectl-gang/view"
@@ -136,6 +139,8 @@ func forbidden(from, path string) string {
 		return ""
 	case target == tests:
 		return "only tests and tools import tests and tools"
+	case target == controllers && rank != controllers && from != runner:
+		return "only " + runner + " runs controllers"
 	case target > rank:
 		return to + " stands above " + from
 	case target == rank && unit != other && other != shared:

@@ -23,7 +23,6 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/config/validation"
 	"github.com/lockstep-sh/lockstep/pkg/admission/positions"
 	"github.com/lockstep-sh/lockstep/pkg/admission/registry"
-	"github.com/lockstep-sh/lockstep/pkg/controllers/provisioning"
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
@@ -33,6 +32,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/plugins/gang/provisioning"
 )
 
 // Name is the name of the plugin in a KubeSchedulerConfiguration.

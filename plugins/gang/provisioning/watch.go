@@ -14,10 +14,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
-
-	"github.com/lockstep-sh/lockstep/pkg/framework/watches"
 )
 
 // byGang is the index of requests by their gang, from their annotation.
