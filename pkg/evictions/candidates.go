@@ -76,7 +76,7 @@ type Candidates struct {
 	pods           map[types.UID]*v1.Pod
 	places         map[types.UID]Place
 	// unknownGangs are the pods of gangs that no profile knows; computed when first needed.
-	unknownGangs map[Owner][]gangstate.Placed
+	unknownGangs map[Owner][]*v1.Pod
 }
 
 // Candidate is a gang that may lose pods, or several that start together.
@@ -278,7 +278,7 @@ func (c *Candidates) footprints(id string, of Owner, pod *v1.Pod) []gangstate.Ru
 		if c.unknownGangs == nil {
 			c.unknownGangs = byGang(c.Gangs, c.staysOnNodes)
 		}
-		together = []gangstate.RunningGang{unknownGang(of, pod, c.unknownGangs)}
+		together = []gangstate.RunningGang{footprintOf(of, c.unknownGangs[of])}
 	}
 	c.known[id] = Candidate{Of: of, Gangs: together, pod: pod}
 	return together

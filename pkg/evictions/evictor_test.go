@@ -168,7 +168,8 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// TestTogether: what runs of a gang is what its profile knows; of a gang that no profile knows, the pods that run.
+// TestTogether: what runs of a gang is what its profile knows; of a gang that no profile knows, the pods that run, as a
+// scheduler that begins now would find them.
 func TestTogether(t *testing.T) {
 	key := gangspec.Key{Namespace: "default", Name: "v"}
 	pods := members("v", 4, 3, "n0")
@@ -181,9 +182,10 @@ func TestTogether(t *testing.T) {
 	ofAnother := members("v", 6, 3, "n0")[5]
 	ofAnother.Spec.SchedulerName = "another"
 	all := append(slices.Concat(pods, others), elsewhere, ofAnother)
-	silent := members("v", 3, 3, "n0")
-	for _, pod := range silent {
-		delete(pod.Annotations, v1alpha1.MinAvailableAnnotation)
+	silent, garbled := members("v", 3, 3, "n0"), members("v", 3, 3, "n0")
+	for i := range silent {
+		delete(silent[i].Annotations, v1alpha1.MinAvailableAnnotation)
+		garbled[i].Annotations[v1alpha1.MinAvailableAnnotation] = "many"
 	}
 	for sentence, c := range map[string]struct {
 		pods []*v1.Pod
@@ -194,13 +196,14 @@ func TestTogether(t *testing.T) {
 		"and that nothing runs of it":       {all, known{key: {footprint("v", 1)}}, ""},
 		"and those that start with it":      {all, known{key: {footprint("u", 1, pods[2]), footprint("v", 1, pods[0])}}, "u: v-2 of 1, v: v-0 of 1"},
 		"but not those that do not run":     {all, known{key: {footprint("u", 2), footprint("v", 1, pods[0])}}, "v: v-0 of 1"},
-		"no profile does":                   {all, nil, "v: v-0 of 3"},
-		"it knows only others of its group": {all, known{key: {footprint("w", 1, others...)}}, "v: v-0 of 3"},
+		"no profile does":                   {all, nil, "v: v-0 of 2"},
+		"it knows only others of its group": {all, known{key: {footprint("w", 1, others...)}}, "v: v-0 of 2"},
 		"nobody says the minimum":           {silent, nil, "v: v-0 v-1 v-2 of 3"},
+		"nobody says it well":               {garbled, nil, "v: v-0 v-1 v-2 of 3"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newStage(t, c.runs, c.pods...)
-			together, err := s.Together(OwnerOf(s.Gangs, c.pods[0]), c.pods[0])
+			together, err := s.Together(OwnerOf(s.Gangs, c.pods[0]))
 			must.Succeed(t, err)
 			var words []string
 			for _, f := range together {

@@ -65,7 +65,7 @@ func (e *Evictor) remainsOf(pod *v1.Pod) ([]gangstate.RunningGang, error) {
 	if of.IsPod() {
 		return nil, nil
 	}
-	together, err := e.Together(of, pod)
+	together, err := e.Together(of)
 	if err != nil || OnNodes(together) >= markedOf(pod) {
 		return nil, err
 	}

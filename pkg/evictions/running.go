@@ -1,10 +1,10 @@
 package evictions
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,7 +14,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // Gangs provides the footprints of gangs.
@@ -53,9 +52,9 @@ func (o Owner) ID() string {
 	return o.Gang.In(o.Profile)
 }
 
-// Together returns the footprints of the gang of a pod, and of the gangs that start together with it and have running
+// Together returns the footprints of a gang, and of the gangs that start together with it and have running
 // pods, as their profile knows them. For a gang that no profile knows it reads the pods in the cache.
-func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gangstate.RunningGang, error) {
+func (e *Evictor) Together(of Owner) ([]gangstate.RunningGang, error) {
 	if together, known := running(e.Gangs, of); known {
 		return together, nil
 	}
@@ -63,7 +62,7 @@ func (e *Evictor) Together(of Owner, pod *v1.Pod) ([]gangstate.RunningGang, erro
 	if err != nil {
 		return nil, fmt.Errorf("listing the members of gang %s: %w", of.Gang, err)
 	}
-	return []gangstate.RunningGang{unknownGang(of, pod, byGang(e.Gangs, slices.Values(pods)))}, nil
+	return []gangstate.RunningGang{footprintOf(of, byGang(e.Gangs, slices.Values(pods))[of])}, nil
 }
 
 // running returns the footprints of a gang, and of the gangs that start together with it and have running pods; false
@@ -92,27 +91,20 @@ func isFootprintOf(of Owner) func(gangstate.RunningGang) bool {
 	return func(f gangstate.RunningGang) bool { return f.Key == of.Gang }
 }
 
-// byGang groups running pods by their gangs, without single pods.
-func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]gangstate.Placed {
-	gangs := map[Owner][]gangstate.Placed{}
+// byGang groups the pods that have a node by their gangs, without single pods.
+func byGang(known Gangs, pods iter.Seq[*v1.Pod]) map[Owner][]*v1.Pod {
+	gangs := map[Owner][]*v1.Pod{}
 	for pod := range pods {
-		if of := OwnerOf(known, pod); objectstate.StaysOnNode(pod) && !of.IsPod() {
-			gangs[of] = append(gangs[of], gangstate.Placed{Pod: pod, Node: pod.Spec.NodeName})
+		if of := OwnerOf(known, pod); pod.Spec.NodeName != "" && !of.IsPod() {
+			gangs[of] = append(gangs[of], pod)
 		}
 	}
 	return gangs
 }
 
-// unknownGang returns the footprint of a gang that no profile knows. Its minimum is what a pod names, or all its
-// running pods.
-func unknownGang(of Owner, pod *v1.Pod, running map[Owner][]gangstate.Placed) gangstate.RunningGang {
-	f := gangstate.RunningGang{Key: of.Gang, Created: pod.CreationTimestamp.Time,
-		Running: running[of], Min: len(running[of])}
-	slices.SortFunc(f.Running, func(a, b gangstate.Placed) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
-	if n, ok := gangstate.MinimumOf(pod); ok {
-		f.Min = n
-	}
-	return f
+// footprintOf returns the footprint of a gang that no profile knows, from its pods.
+func footprintOf(of Owner, pods []*v1.Pod) gangstate.RunningGang {
+	return gangstate.FromObjects(nil, pods, time.Time{}).Footprint(of.Gang)
 }
 
 // uidIndex is the name of the index of pods by UID.

@@ -66,16 +66,16 @@ func TestActInTrouble(t *testing.T) {
 		"all is well": {gone: 2, held: 2},
 		"nobody is evicted where it is not known whether all may be, and the same are chosen again": {
 			server{deletes: func(name string, o metav1.DeleteOptions) error {
-				if dry(o) && name == "v-0" {
+				if dry(o) && name == "v-3" {
 					return errTrouble
 				}
 				return nil
 			}},
-			0, 0, "v-0 v-1",
+			0, 0, "v-2 v-3",
 		},
 		"who may not be evicted is left alone": {
 			server{deletes: func(name string, _ metav1.DeleteOptions) error {
-				if name == "v-0" {
+				if name == "v-3" {
 					return apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("policy"))
 				}
 				return nil
@@ -89,11 +89,11 @@ func TestActInTrouble(t *testing.T) {
 				}
 				return nil
 			}},
-			0, 0, "v-0 v-1",
+			0, 0, "v-2 v-3",
 		},
 		"what was freed stays held where an eviction fails": {
 			server{deletes: func(name string, o metav1.DeleteOptions) error {
-				if !dry(o) && name == "v-0" {
+				if !dry(o) && name == "v-3" {
 					return errTrouble
 				}
 				return nil

@@ -13,7 +13,7 @@ import (
 )
 
 // TestEvictionCooldown: a gang that lost pods to a preemptor loses no more for a while, except to this one while what
-// was decided for it stands. The gang p of 2 has evicted v-0 and v-1 of 4, and needs room for 3 then.
+// was decided for it stands. The gang p of 2 has evicted v-2 and v-3 of 4, and needs room for 3 then.
 func TestEvictionCooldown(t *testing.T) {
 	takenBack := func(t *testing.T, s *stage, d *demand, ago time.Duration) {
 		f := s.decide(t, d)
@@ -24,12 +24,12 @@ func TestEvictionCooldown(t *testing.T) {
 		then func(*testing.T, *stage, *demand)
 		want string
 	}{
-		"places are held for it": {func(*testing.T, *stage, *demand) {}, "v-2"},
+		"places are held for it": {func(*testing.T, *stage, *demand) {}, "v-1"},
 		"others of its victims have not ended": {func(_ *testing.T, s *stage, d *demand) {
 			s.Holds.DropNominations(s.holder(d))
 			s.Underway.AddVictims(s.Gangs, s.holder(d), members("w", 1, 0, 10, 1, "n1"))
-		}, "v-2"},
-		"what it decided next was taken back":             {func(t *testing.T, s *stage, d *demand) { takenBack(t, s, d, 0) }, "v-2"},
+		}, "v-1"},
+		"what it decided next was taken back":             {func(t *testing.T, s *stage, d *demand) { takenBack(t, s, d, 0) }, "v-1"},
 		"that was so, and it did not come again for long": {func(t *testing.T, s *stage, d *demand) { takenBack(t, s, d, time.Minute) }, "none"},
 		"it gave its places back":                         {func(_ *testing.T, s *stage, d *demand) { s.Holds.DropNominations(s.holder(d)) }, "none"},
 		"its members run, and it is run again": {func(_ *testing.T, s *stage, d *demand) {

@@ -24,9 +24,9 @@ func TestSearchForWhatIsAskedForBesideTheMinimum(t *testing.T) {
 		opinion opinion
 		want    string
 	}{
-		"without it one is enough":            {pods: members("low", 8, 1, 10, 1, "n0", "n1"), want: "low-0"},
-		"with it all of it is made":           {pods: members("low", 8, 1, 10, 1, "n0", "n1"), floor: 4, want: "low-0 low-1 low-2 low-3"},
-		"what is free anywhere counts":        {pods: members("low", 5, 1, 10, 1, "n0", "n0", "n0", "n0", "n1"), floor: 5, want: "low-0 low-1"},
+		"without it one is enough":            {pods: members("low", 8, 1, 10, 1, "n0", "n1"), want: "low-7"},
+		"with it all of it is made":           {pods: members("low", 8, 1, 10, 1, "n0", "n1"), floor: 4, want: "low-4 low-5 low-6 low-7"},
+		"what is free anywhere counts":        {pods: members("low", 5, 1, 10, 1, "n0", "n0", "n0", "n0", "n1"), floor: 5, want: "low-3 low-4"},
 		"nobody goes where it is not enough":  {pods: slices.Concat(members("low", 3, 1, 10, 1, "n0", "n1"), members("high", 4, 1, 100, 1, "n0", "n1")), floor: 5, want: "none"},
 		"nor where a gang would have to stay": {pods: slices.Concat(members("low", 4, 1, 10, 1, "n0"), members("high", 4, 4, 100, 1, "n1")), floor: 5, want: "none"},
 		"a required rack has to have it":      {pods: slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("high", 1, 1, 100, 1, "n1"), members("b", 3, 1, 50, 1, "n1")), floor: 4, spec: gangspec.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2 a-3"},

@@ -90,7 +90,7 @@ func TestSearch(t *testing.T) {
 	}{
 		"surplus goes before a whole gang": {
 			pods:      slices.Concat(members("elastic", 4, 2, 10, 1, "n0"), members("rigid", 4, 4, 10, 1, "n1")),
-			preemptor: members("p", 2, 2, 100, 1), want: "elastic-0 elastic-1",
+			preemptor: members("p", 2, 2, 100, 1), want: "elastic-2 elastic-3",
 		},
 		"a gang goes whole, with what it has elsewhere": {
 			pods:      slices.Concat(members("rigid", 4, 4, 10, 1, "n0", "n1"), members("high", 4, 4, 100, 1, "n0", "n1")),
@@ -105,11 +105,11 @@ func TestSearch(t *testing.T) {
 		},
 		"room is made inside one domain": {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 4, 1, 20, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{RequiredTopology: rack}, want: "a-0 a-1 a-2",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{RequiredTopology: rack}, want: "a-1 a-2 a-3",
 		},
 		"of domains the one with surplus, though it lacks more": {
 			pods:      slices.Concat(members("rigid", 3, 3, 10, 1, "n0"), members("elastic", 4, 1, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{RequiredTopology: rack}, want: "elastic-0 elastic-1 elastic-2",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{RequiredTopology: rack}, want: "elastic-1 elastic-2 elastic-3",
 		},
 		"of domains the one of the less important": {
 			pods:      slices.Concat(members("mid", 3, 3, 50, 1, "n0"), members("low", 4, 4, 10, 1, "n1")),
@@ -121,7 +121,7 @@ func TestSearch(t *testing.T) {
 		},
 		"members that run name the domain": {
 			pods:      slices.Concat(members("a", 4, 1, 10, 1, "n0"), members("b", 3, 1, 10, 1, "n1"), running),
-			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gangspec.Spec{RequiredTopology: rack}, want: "b-0",
+			preemptor: slices.Concat(running, members("p", 2, 2, 100, 1)[1:]), spec: gangspec.Spec{RequiredTopology: rack}, want: "b-2",
 		},
 		"a domain is preferred where anywhere would cost as much": {
 			pods:      slices.Concat(members("a", 4, 4, 10, 1, "n0"), members("b", 4, 4, 10, 1, "n1")),
@@ -129,7 +129,7 @@ func TestSearch(t *testing.T) {
 		},
 		"a gang does not go for a preference": {
 			pods:      slices.Concat(members("rigid", 2, 2, 10, 1, "n0"), members("e", 4, 2, 10, 1, "n1")),
-			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rack}}}}, want: "e-0",
+			preemptor: members("p", 3, 3, 100, 1), spec: gangspec.Spec{Layout: gangspec.Layout{Levels: []gangspec.Level{{Key: rack}}}}, want: "e-3",
 		},
 		"where pods are ending anyhow nobody else goes": {
 			pods: slices.Concat(ending(members("a", 4, 4, 10, 1, "n0")), members("b", 4, 4, 10, 1, "n1")), preemptor: members("p", 1, 1, 100, 1),

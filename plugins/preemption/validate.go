@@ -109,8 +109,7 @@ func (e *execution) outdated() string {
 		if ends || len(gang.Gangs) == 0 {
 			continue
 		}
-		first := slices.IndexFunc(e.f.victims, func(pod *v1.Pod) bool { return pod.UID == b.Pods[0].UID })
-		together, err := e.evictor.Together(gang.Of, e.f.victims[first])
+		together, err := e.evictor.Together(gang.Of)
 		if err != nil {
 			return err.Error()
 		}

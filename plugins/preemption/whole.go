@@ -29,7 +29,7 @@ const (
 func (e *execution) evictWhole(ctx context.Context, u unit) error {
 	pods := u.pods
 	defer func() { e.releaseVictims(pods) }()
-	together, err := e.evictor.Together(u.gang, u.pods[0])
+	together, err := e.evictor.Together(u.gang)
 	if err != nil {
 		return err
 	}
@@ -113,7 +113,7 @@ func (e *execution) markAll(ctx context.Context, pods []*v1.Pod, of int) ([]mark
 func (e *execution) evictRest(ctx context.Context, u unit, ran int, left *evictions.LeftToOwner) error {
 	pause := recheckInterval
 	for {
-		together, err := e.evictor.Together(u.gang, u.pods[0])
+		together, err := e.evictor.Together(u.gang)
 		if err != nil {
 			return err
 		}

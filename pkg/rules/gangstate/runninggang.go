@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
@@ -95,6 +94,19 @@ func (s *Gangs) Footprints(key gangspec.Key) []RunningGang {
 	return list
 }
 
+// Footprint returns what runs of a gang. If its minimum is not known, it needs all of that.
+func (s *Gangs) Footprint(key gangspec.Key) RunningGang {
+	g := s.gangs[key]
+	if g == nil {
+		return RunningGang{Key: key}
+	}
+	f := s.footprint(g)
+	if g.spec.Min == 0 {
+		f.Min = len(f.Running)
+	}
+	return f
+}
+
 func (s *Gangs) footprint(g *gang) RunningGang {
 	done, gone := g.incarnation.counted()
 	f := RunningGang{
@@ -133,14 +145,4 @@ func (s *Gangs) footprint(g *gang) RunningGang {
 func (s *Gangs) Placing(name string) bool {
 	grp := s.groupOf(name)
 	return grp != nil && grp.phase != gathering
-}
-
-// MinimumOf reads the minimum of its gang from a pod alone; false if it does not say.
-func MinimumOf(pod *v1.Pod) (int, bool) {
-	key, _, ok := gangspec.KeyOf(pod)
-	if !ok {
-		return 0, false
-	}
-	spec, _ := gangspec.Parse(key, nil, pod, gangspec.Defaults{})
-	return spec.Min, spec.Min > 0
 }

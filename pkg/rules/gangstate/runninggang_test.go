@@ -130,27 +130,6 @@ func TestFootprintByRole(t *testing.T) {
 	check("a worker is lost", 6, map[string]int{"ps": 2, "worker": 3})
 }
 
-func TestMinimumOf(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		annotations map[string]string
-		want        int
-		ok          bool
-	}{
-		"a pod outside gangs has none":          {},
-		"a member says it":                      {map[string]string{v1alpha1.GangNameAnnotation: "x", v1alpha1.MinAvailableAnnotation: "4"}, 4, true},
-		"one that says it badly does not":       {map[string]string{v1alpha1.GangNameAnnotation: "x", v1alpha1.MinAvailableAnnotation: "many"}, 0, false},
-		"a member of a PodGroup may not say it": {map[string]string{v1alpha1.GangNameAnnotation: "x"}, 0, false},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			pod := memberPod("p", "")
-			pod.Annotations = c.annotations
-			if n, ok := MinimumOf(pod); n != c.want || ok != c.ok {
-				t.Errorf("minimum %d, %v, want %d, %v", n, ok, c.want, c.ok)
-			}
-		})
-	}
-}
-
 // TestPlacing: a group waits for room once all its members are there, whatever its gang is called.
 func TestPlacing(t *testing.T) {
 	for _, name := range []string{"train", "Train_1", "a/b"} {
