@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -47,18 +46,10 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) {
 	if _, counted := d.usage.Pod(pod.UID); !counted {
 		d.syncHold(pod.UID)
 	}
-	before, known := d.book.Counted(string(pod.UID))
-	at, assumed := d.place(pod), d.assumed[pod.UID]
-	now := queueing.Usage{
-		Queue: d.queueOf(pod), Job: job, Group: usage.GangOf(pod), Priority: corev1helpers.PodPriority(pod),
-		Demand: before.Demand,
-		Runs:   pod.Spec.NodeName != "" || assumed != "", Promised: at.Nominated(), Held: at.Planned,
-	}
-	if !known && job == "" && now.Group != "" && at.Node == "" {
-		now.Demand = queueing.Hopeless // its gang asks for nothing before it is complete
-	}
-	d.members.Move(pod.UID, before.Group, now.Group)
-	d.usage.Count(pod, cmp.Or(pod.Spec.NodeName, assumed, at.Node), now)
+	before, _ := d.book.Counted(string(pod.UID))
+	d.members.Move(pod.UID, before.Group, usage.GangOf(pod))
+	at, has := d.place(pod), cmp.Or(pod.Spec.NodeName, d.assumed[pod.UID])
+	d.usage.Count(pod, usage.Place{Node: cmp.Or(has, at.Node), Runs: has != "", Promised: at.Nominated(), Held: at.Planned}, job)
 }
 
 // counting is what the counter of usages asks the Dispatcher. The lock is held.

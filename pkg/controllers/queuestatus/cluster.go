@@ -167,12 +167,8 @@ func (c *cluster) count(book *queueing.Book, nodes *pools.Cluster, now time.Time
 		case c.foreign(pod):
 			counter.SetForeign(pod)
 		case c.counts(pod):
-			asks := queueing.Usage{Queue: c.queueOf(pod), Job: waiting.of[pod.UID], Group: usage.GangOf(pod),
-				Runs: pod.Spec.NodeName != ""}
-			if asks.Job == "" && !asks.Runs && i < len(c.pods) {
-				asks.Demand = queueing.Hopeless
-			}
-			counter.Count(pod, pod.Spec.NodeName, asks)
+			node := pod.Spec.NodeName
+			counter.Count(pod, usage.Place{Node: node, Runs: node != ""}, waiting.of[pod.UID])
 		}
 	}
 	counter.StartHeld()

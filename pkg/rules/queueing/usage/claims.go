@@ -76,7 +76,7 @@ func (c *Counter) recount(uid types.UID) {
 		return
 	}
 	p.Amount = c.claims.Amount(p.Object)
-	if _, changed := c.set(uid, p, u); changed {
+	if c.set(uid, p, u) {
 		c.caller.Recounted(u.Job)
 	}
 }

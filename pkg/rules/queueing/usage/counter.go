@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
@@ -74,11 +75,27 @@ func (c *Counter) Pod(uid types.UID) (Pod, bool) {
 // Pods returns all counted pods. The map must not be changed.
 func (c *Counter) Pods() map[types.UID]Pod { return c.pods }
 
-// Count counts a pod, in place of what was counted of it, and returns its usage. The caller sets all of u but the
-// amount and the creation. The amount is that in the pool of the node which the pod has, or which is held for it;
-// without a node, the amounts in each pool that it may use.
-func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usage {
+// Place is where a pod is, or is to go.
+type Place struct {
+	// Node is empty for none.
+	Node string
+	// Runs: the pod has the node. Promised and Held are as in [queueing.Usage].
+	Runs, Promised, Held bool
+}
+
+// Count counts a pod as part of a job, in place of what was counted of it. A member of a gang that is in no job and has
+// no place asks for nothing until its gang is complete. The amount is that in the pool of the node which the pod has, or
+// which is held for it; without a node, the amounts in each pool that it may use.
+func (c *Counter) Count(pod *v1.Pod, at Place, job string) {
 	others := c.claims.SetPod(pod)
+	before, known := c.book.Counted(string(pod.UID))
+	u := queueing.Usage{
+		Queue: c.caller.QueueOf(pod), Job: job, Group: GangOf(pod), Priority: corev1helpers.PodPriority(pod),
+		Demand: before.Demand, Runs: at.Runs, Promised: at.Promised, Held: at.Held,
+	}
+	if !known && job == "" && u.Group != "" && at.Node == "" {
+		u.Demand = queueing.Hopeless
+	}
 	p, counted := c.pods[pod.UID]
 	if !counted || p.Object.ResourceVersion != pod.ResourceVersion {
 		p.Object, p.Amount = pod, c.claims.Amount(pod) // it may have been resized, or its resize is done
@@ -89,16 +106,14 @@ func (c *Counter) Count(pod *v1.Pod, node string, u queueing.Usage) queueing.Usa
 			c.share() // its class may use nodes that no other may
 		}
 	}
-	c.onNode.Move(pod.UID, p.Node, node)
-	p.Node = node
-	u, _ = c.set(pod.UID, p, u)
+	c.onNode.Move(pod.UID, p.Node, at.Node)
+	p.Node = at.Node
+	c.set(pod.UID, p, u)
 	c.ClaimsChanged(others)
-	return u
 }
 
-// set counts a pod as it is now, in place of what was counted of it. It returns its usage, and whether that has
-// changed.
-func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.Usage, changed bool) {
+// set counts a pod as it is now, in place of what was counted of it, and reports whether its usage has changed.
+func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (changed bool) {
 	c.use(c.pods[uid], now)
 	c.pods[uid] = now
 	u.Created = now.Object.CreationTimestamp.Time
@@ -108,11 +123,11 @@ func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (usage queueing.
 	}
 	before, counted := c.book.Counted(string(uid))
 	if counted && before.Equal(u) {
-		return u, false
+		return false
 	}
 	c.book.Count(string(uid), u)
 	c.recountHeldFor(uid)
-	return u, true
+	return true
 }
 
 // use updates what a pod has of nodes: a node that takes no more pods shares only what is in use.

@@ -82,9 +82,7 @@ func (c *counted) countPod(pod *v1.Pod) {
 		c.SetForeign(pod)
 		return
 	}
-	c.Count(pod, nodeOf(pod), queueing.Usage{
-		Queue: pod.Labels[v1alpha1.QueueLabel], Runs: nodeOf(pod) != "", Demand: queueing.Full,
-	})
+	c.Count(pod, Place{Node: nodeOf(pod), Runs: nodeOf(pod) != ""}, "")
 }
 
 // gone ends what is counted of a pod.
@@ -356,5 +354,39 @@ func TestWhatExistsDecides(t *testing.T) {
 	}
 	if inPlace == 0 || len(sizes) < 4 {
 		t.Errorf("%d holds in place of pods and %d numbers of pods show little", inPlace, len(sizes))
+	}
+}
+
+// TestDemandOfMembers: a member asks for nothing before its gang is complete, which then names its job.
+func TestDemandOfMembers(t *testing.T) {
+	member := func() *v1.Pod {
+		return &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{UID: "p", Annotations: map[string]string{v1alpha1.GangNameAnnotation: "x"}},
+			Spec:       v1.PodSpec{SchedulerName: ours},
+		}
+	}
+	single := member()
+	single.Annotations = nil
+	for sentence, c := range map[string]struct {
+		pod  *v1.Pod
+		at   Place
+		jobs []string
+		want queueing.DemandScope
+	}{
+		"a pod in no gang":                {pod: single, jobs: []string{""}},
+		"a member of an incomplete gang":  {pod: member(), jobs: []string{""}, want: queueing.Hopeless},
+		"a member whose gang is in a job": {pod: member(), jobs: []string{"job"}},
+		"one that was in a job before":    {pod: member(), jobs: []string{"job", ""}},
+		"one that has a place":            {pod: member(), at: Place{Node: "n0", Promised: true}, jobs: []string{""}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newCounted(t)
+			for _, job := range c.jobs {
+				s.Count(c.pod, c.at, job)
+			}
+			if u := s.usageOf("p"); u.Demand != c.want {
+				t.Errorf("its demand is %d, want %d", u.Demand, c.want)
+			}
+		})
 	}
 }
