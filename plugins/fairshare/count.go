@@ -15,15 +15,23 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// existingPod returns the last known version of a pod; nil if it is gone or has ended. The scheduler and the gangs may
-// still use an older version for a while, or a pod that is gone.
+// existingPod returns the last known version of a pod; nil if it is gone, has ended, or is being deleted without a node.
+// The scheduler and the gangs may still use an older version for a while, or a pod that is gone.
 func (d *Dispatcher) existingPod(pod *v1.Pod) *v1.Pod {
 	now, err := d.pods.Pods(pod.Namespace).Get(pod.Name)
-	if err != nil || now.UID != pod.UID || objectstate.HasEnded(now) {
+	if err != nil || now.UID != pod.UID || objectstate.HasEnded(now) || d.isWithdrawn(now) {
 		return nil // a lister knows no other error than that something is not there
 	}
 	return now
 }
+
+// isWithdrawn reports whether a pod has no node and will not get one: it is being deleted.
+func (d *Dispatcher) isWithdrawn(pod *v1.Pod) bool {
+	return d.nodeOf(pod) == "" && !objectstate.AwaitsNode(pod)
+}
+
+// nodeOf returns the node that a pod has, or that the scheduler has given to it; empty for none.
+func (d *Dispatcher) nodeOf(pod *v1.Pod) string { return cmp.Or(pod.Spec.NodeName, d.assumed[pod.UID]) }
 
 // schedulablePod is there, but also nil if the pod cannot be scheduled as it is: it counts nowhere then.
 func (d *Dispatcher) schedulablePod(pod *v1.Pod) *v1.Pod {
@@ -33,9 +41,9 @@ func (d *Dispatcher) schedulablePod(pod *v1.Pod) *v1.Pod {
 	return nil
 }
 
-// pendingPod is current, but also nil if the pod has a node.
+// pendingPod is current, but also nil if the pod does not wait for a node.
 func (d *Dispatcher) pendingPod(pod *v1.Pod) *v1.Pod {
-	if now := d.schedulablePod(pod); now != nil && now.Spec.NodeName == "" {
+	if now := d.schedulablePod(pod); now != nil && objectstate.AwaitsNode(now) {
 		return now
 	}
 	return nil
@@ -48,7 +56,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) {
 	}
 	before, _ := d.book.Counted(string(pod.UID))
 	d.members.Move(pod.UID, before.Group, usage.GangOf(pod))
-	at, has := d.place(pod), cmp.Or(pod.Spec.NodeName, d.assumed[pod.UID])
+	at, has := d.place(pod), d.nodeOf(pod)
 	d.usage.Count(pod, usage.Place{Node: cmp.Or(has, at.Node), Runs: has != "", Promised: at.Nominated(), Held: at.Planned}, job)
 }
 
@@ -190,6 +198,8 @@ func (d *Dispatcher) unreserve(logger klog.Logger, pod *v1.Pod) {
 	if now := d.schedulablePod(pod); now != nil {
 		d.syncHold(pod.UID)
 		d.recount(now)
+	} else {
+		d.drop(pod.UID)
 	}
 	d.changed()
 	logger.V(4).Info("Pod waits again", "pod", klog.KObj(pod))

@@ -169,6 +169,7 @@ func TestGoneForGood(t *testing.T) {
 			ended.Status.Phase = v1.PodSucceeded
 			d.seeAll(ended)
 		},
+		"it is being deleted": func(d *Dispatcher, p *v1.Pod) { d.seeAll(beingDeleted(p)) },
 	} {
 		for what, do := range map[string]func(*Dispatcher, *v1.Pod){
 			"offered":    func(d *Dispatcher, p *v1.Pod) { d.comes(p) },
@@ -190,6 +191,28 @@ func TestGoneForGood(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDeletedOnItsWay: a pod that is being deleted counts as long as it has a node.
+func TestDeletedOnItsWay(t *testing.T) {
+	d := newDispatcher(t, 8, 9)
+	p := pod("p", "", 1, "")
+	d.seeAll(p)
+	d.reserve(p, "all")
+	d.seeAll(beingDeleted(p))
+	if usage, known := d.book.Counted("p"); !known || !usage.Runs {
+		t.Errorf("while it has the node: counted %v: %+v", known, usage)
+	}
+	d.unreserve(silent, p)
+	if usage, known := d.book.Counted("p"); known {
+		t.Errorf("when it has given it back: counted: %+v", usage)
+	}
+}
+
+func beingDeleted(pod *v1.Pod) *v1.Pod {
+	p := pod.DeepCopy()
+	p.DeletionTimestamp = &metav1.Time{}
+	return p
 }
 
 // TestOpened: no pod is admitted before everything is known.

@@ -138,6 +138,10 @@ func (d *Dispatcher) podSeen(pod *v1.Pod) {
 			d.changed()
 		}
 		return
+	case d.isWithdrawn(pod):
+		d.drop(pod.UID)
+		d.changed()
+		return
 	case len(pod.Spec.SchedulingGates) > 0:
 		return // it asks for nothing yet
 	case gangspec.CheckPod(pod) != nil:

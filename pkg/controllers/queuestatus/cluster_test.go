@@ -67,6 +67,7 @@ func least(n int) func(*v1.Pod) {
 }
 func by(other string) func(*v1.Pod)      { return func(p *v1.Pod) { p.Spec.SchedulerName = other } }
 func bound(p *v1.Pod)                    { p.Spec.NodeName = "node" }
+func deleted(p *v1.Pod)                  { p.DeletionTimestamp = &metav1.Time{} }
 func gated(p *v1.Pod)                    { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }
 func phase(is v1.PodPhase) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.Phase = is } }
 
@@ -133,6 +134,10 @@ func TestStatuses(t *testing.T) {
 		"ended and gated pods do not count": {
 			[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), bound, phase(v1.PodSucceeded)), podOf("2", "1", in("a"), gated), podOf("3", "1", in("a"), bound, phase(v1.PodFailed))},
 			[]string{"a: 0/0/0 0% 0+0"},
+		},
+		"what is being deleted counts while it has a node": {
+			[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), deleted), podOf("2", "2", in("a"), bound, deleted)},
+			[]string{"a: 2/2/2 25% 1+0"},
 		},
 		"what no pod can have does not count": {
 			[]string{"a"}, []*v1.Pod{podOf("1", "1", in("a"), bound), podOf("2", "1e30", in("a")), podOf("3", "1e30", in("a"), bound)},

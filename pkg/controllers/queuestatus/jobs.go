@@ -65,7 +65,7 @@ func (c *cluster) waiting(now time.Time) waiting {
 
 // waits reports whether a pod waits for a node, and asks for it as far as its status shows.
 func (c *cluster) waits(pod *v1.Pod) bool {
-	return c.counts(pod) && pod.Spec.NodeName == "" && !asksForNothing(pod)
+	return c.counts(pod) && objectstate.AwaitsNode(pod) && !asksForNothing(pod)
 }
 
 // asksForNothing reports whether the status of a pod shows that the scheduler does not try its gang. The scheduler may

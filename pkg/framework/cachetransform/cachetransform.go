@@ -32,7 +32,7 @@ func Pod(object any) (any, error) {
 		Phase: pod.Status.Phase, NominatedNodeName: pod.Status.NominatedNodeName,
 		ResourceClaimStatuses: pod.Status.ResourceClaimStatuses,
 	}}
-	kept.CreationTimestamp = pod.CreationTimestamp
+	kept.CreationTimestamp, kept.DeletionTimestamp = pod.CreationTimestamp, pod.DeletionTimestamp
 	kept.Spec.SchedulerName, kept.Spec.NodeName = pod.Spec.SchedulerName, pod.Spec.NodeName
 	kept.Spec.SchedulingGates, kept.Spec.SchedulingGroup = pod.Spec.SchedulingGates, pod.Spec.SchedulingGroup
 	kept.Spec.ResourceClaims = pod.Spec.ResourceClaims
@@ -49,7 +49,6 @@ func Pod(object any) (any, error) {
 
 // addMember adds what the status of a gang follows from.
 func addMember(kept, pod *v1.Pod) {
-	kept.DeletionTimestamp = pod.DeletionTimestamp
 	kept.Labels, kept.Annotations = pod.Labels, pod.Annotations
 	delete(kept.Annotations, v1.LastAppliedConfigAnnotation)
 	kept.OwnerReferences, kept.Finalizers = pod.OwnerReferences, pod.Finalizers
