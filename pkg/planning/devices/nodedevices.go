@@ -35,8 +35,7 @@ type Counts struct {
 	pools   map[poolID]map[string]*resourceapi.ResourceSlice
 	// generations say which slices of each pool count.
 	generations map[poolID]generation
-	// byNode has the names of the slices of single nodes; shared those of the slices with devices that several nodes
-	// reach, or several claims can have.
+	// byNode has the names of the slices of single nodes; shared those of the slices with shared devices.
 	byNode map[string]map[string]bool
 	shared map[string]bool
 	// offers are what slices offer, cached until the slice or a class changes.
@@ -46,7 +45,7 @@ type Counts struct {
 // offer is the devices of a slice, as resources.
 type offer struct {
 	counts map[v1.ResourceName]int64
-	// unlimited are the resources among whose devices are some that several nodes reach, or several claims can have.
+	// unlimited are the resources among whose devices are shared ones.
 	unlimited map[v1.ResourceName]bool
 }
 
@@ -81,7 +80,7 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 	}
 	nodes = c.remove(slice.Name)
 	c.slices[slice.Name] = slice
-	if slice.Spec.NodeName == nil || slices.ContainsFunc(slice.Spec.Devices, isMultiplyAllocatable) {
+	if slices.ContainsFunc(slice.Spec.Devices, func(d resourceapi.Device) bool { return isShared(slice, &d) }) {
 		c.shared[slice.Name] = true
 	}
 	if slice.Spec.NodeName != nil {
@@ -122,8 +121,10 @@ func (c *Counts) renew(pool poolID) (nodes []string) {
 	return nodes
 }
 
-func isMultiplyAllocatable(device resourceapi.Device) bool {
-	return ptr.Deref(device.AllowMultipleAllocations, false)
+// isShared reports whether several nodes reach a device of a slice, or several claims can have it: how many are
+// allocated is not bounded by what nodes have.
+func isShared(slice *resourceapi.ResourceSlice, device *resourceapi.Device) bool {
+	return slice.Spec.NodeName == nil || ptr.Deref(device.AllowMultipleAllocations, false)
 }
 
 // isSame reports whether two objects of one name are the same version.
@@ -359,18 +360,18 @@ func (c *Counts) offerOf(name string) offer {
 	if known, ok := c.offers[name]; ok {
 		return known
 	}
-	spec := &c.slices[name].Spec
+	slice := c.slices[name]
 	found := offer{counts: map[v1.ResourceName]int64{}, unlimited: map[v1.ResourceName]bool{}}
-	for i := range spec.Devices {
-		device, as := &spec.Devices[i], map[v1.ResourceName]bool{}
+	for i := range slice.Spec.Devices {
+		device, as := &slice.Spec.Devices[i], map[v1.ResourceName]bool{}
 		for _, class := range c.classes {
-			if name := c.resourceOf(class.Name); !as[name] && matches(c.compiled, class, spec.Driver, device) {
+			if name := c.resourceOf(class.Name); !as[name] && matches(c.compiled, class, slice.Spec.Driver, device) {
 				as[name] = true
 			}
 		}
 		for name := range as {
 			found.counts[name]++
-			if spec.NodeName == nil || isMultiplyAllocatable(*device) {
+			if isShared(slice, device) {
 				found.unlimited[name] = true
 			}
 		}

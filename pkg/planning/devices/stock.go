@@ -27,7 +27,7 @@ type match struct {
 // selection is the devices of a ResourceSlice that a class selects.
 type selection struct {
 	ids []structured.DeviceID
-	// shared: several nodes reach them, or several claims can have one of them.
+	// shared: some of them are.
 	shared bool
 }
 
@@ -106,7 +106,7 @@ func (s *stock) selectDevices(m match) selection {
 		device := &spec.Devices[i]
 		if matches(s.compiled, m.class, spec.Driver, device) {
 			found.ids = append(found.ids, structured.MakeDeviceID(spec.Driver, spec.Pool.Name, device.Name))
-			found.shared = found.shared || spec.NodeName == nil || isMultiplyAllocatable(*device)
+			found.shared = found.shared || isShared(m.slice, device)
 		}
 	}
 	s.selected[m] = found
