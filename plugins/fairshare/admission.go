@@ -58,7 +58,7 @@ func (d *Dispatcher) AddCandidates(jobs []turns.Job) {
 	defer d.lock()()
 	for _, j := range jobs {
 		d.book.AddCandidate(queueing.Job{
-			Name: j.Name, Title: j.Rank.Name, Queue: j.Queue, Group: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created,
+			Name: j.Name, Title: j.Rank.Name, Queue: j.Queue, Gang: j.Name, Priority: j.Rank.Priority, Created: j.Rank.Created,
 			Begun: j.Rank.Begun,
 		})
 	}
@@ -185,8 +185,8 @@ func (d *Dispatcher) Failed(pod *v1.Pod, err error) (again bool) {
 		return false
 	}
 	want, _ := d.gangs.Wants(pod)
-	how := queueing.Failure{Job: usage.NameOf(pod, want), Title: usage.TitleOf(pod, want), Gang: want.Together()}
-	if !how.Gang {
+	how := queueing.Failure{Job: usage.NameOf(pod, want), Title: usage.TitleOf(pod, want), Together: want.Together()}
+	if !how.Together {
 		var unfit *framework.FitError
 		how.WaitsElsewhere = !errors.As(err, &unfit) // it failed later, or for another reason
 		how.Hopeless = !how.WaitsElsewhere && !podclass.Coupled(pod) && unresolvable(unfit)

@@ -55,7 +55,7 @@ func (d *Dispatcher) count(pod *v1.Pod, job string) {
 		d.syncHold(pod.UID)
 	}
 	before, _ := d.book.Counted(string(pod.UID))
-	d.members.Move(pod.UID, before.Group, usage.GangOf(pod))
+	d.members.Move(pod.UID, before.Gang, usage.GangOf(pod))
 	at, has := d.place(pod), d.nodeOf(pod)
 	d.usage.Count(pod, usage.Place{Node: cmp.Or(has, at.Node), Runs: has != "", Promised: at.Nominated(), Held: at.Planned}, job)
 }

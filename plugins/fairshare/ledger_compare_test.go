@@ -261,7 +261,7 @@ func (c *chaos) letIn(d *Dispatcher) string {
 	for _, l := range c.lives { // what was tried before does not count
 		usage, _ := d.book.Counted(string(l.uid))
 		demand := queueing.Full
-		if usage.Group != "" {
+		if usage.Gang != "" {
 			demand = queueing.Hopeless
 		}
 		if usage.Demand != demand {

@@ -148,9 +148,9 @@ func (f *fairer) lose(uid types.UID, n int64) (share float64, known bool) {
 	if !ok || !usage.Runs {
 		return 0, false
 	}
-	if usage.Group == "" {
+	if usage.Gang == "" {
 		return 0, true
 	}
-	resource.AddTo(f.lost, usage.Group, usage.Amount, -n)
-	return f.d.book.JobShare(usage.Group, f.lost[usage.Group]), true
+	resource.AddTo(f.lost, usage.Gang, usage.Amount, -n)
+	return f.d.book.JobShare(usage.Gang, f.lost[usage.Gang]), true
 }

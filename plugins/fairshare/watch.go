@@ -219,7 +219,7 @@ func (d *Dispatcher) drop(uid types.UID) {
 	delete(d.assumed, uid)
 	delete(d.places, uid)
 	before, _ := d.book.Counted(string(uid))
-	d.members.Move(uid, before.Group, "")
+	d.members.Move(uid, before.Gang, "")
 	d.usage.Drop(uid)
 	d.do(d.book.PodEnded(string(uid), d.moment()))
 }

@@ -18,7 +18,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 		var goal string
 		for i, n := range []int64{6, 6} {
 			goal = comes(b, "a", i+1, n, at)
-			b.failNow(goal, Failure{Job: goal, Gang: gang}, at)
+			b.failNow(goal, Failure{Job: goal, Together: gang}, at)
 		}
 		helps := func() bool {
 			reason, words := b.Blocked(goal)
@@ -121,10 +121,10 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 		var goal string
 		for i, need := range []Vector{c.ahead, {v1.ResourceCPU: 6, gpu: 6}} {
 			j := of("a", i+1, need)
-			j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+			j.Pod, j.Pods, j.Together = j.Name, []string{j.Name}, true
 			b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: need})
 			b.Come(j, at)
-			b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
+			b.failNow(j.Name, Failure{Job: j.Name, Together: true}, at)
 			goal = j.Name
 		}
 		if bound, over := b.beyond(goal); !over || !bound.behindOthers() {

@@ -114,7 +114,7 @@ func (b *Book) blockedChanges(at Moment) (news News) {
 		}
 		j.blocked.unheard = false
 		switch {
-		case j.Gang:
+		case j.Together:
 			news.Members = slices.AppendSeq(news.Members, maps.Keys(j.counted)) // gangs that start together are one job
 		case j.phase != Failed:
 		case before != "" && j.blocked.reason != "" && !unheard:

@@ -22,10 +22,10 @@ func TestRebarred(t *testing.T) {
 	b := opened(Limits{Window: 1}, 1000, described(10, false), Queue{Name: "free", Weight: 1})
 	for i, queue := range []string{"a", "a", "free"} {
 		j := of(queue, i+1, gpus(6))
-		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+		j.Pod, j.Pods, j.Together = j.Name, []string{j.Name}, true
 		b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(6)})
 		b.Come(j, at)
-		b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
+		b.failNow(j.Name, Failure{Job: j.Name, Together: true}, at)
 	}
 	one, two := of("a", 1, nil).Name, of("a", 2, nil).Name
 	for _, c := range []struct {
@@ -137,7 +137,7 @@ func TestVisitors(t *testing.T) {
 		at := ready
 		b := opened(Limits{Window: 2}, 1000, Queue{Name: "a", Weight: 1, Capability: gpus(10)})
 		waits, visitor := comes(b, "a", 2, 10, at), ""
-		b.failNow(waits, Failure{Job: waits, Gang: gang}, at)
+		b.failNow(waits, Failure{Job: waits, Together: gang}, at)
 		come := func() {
 			visitor = fails(b, "a", 1, 6, at)
 		}
@@ -190,7 +190,7 @@ func TestBarredByTheHopeless(t *testing.T) {
 	var second string
 	for i := range 2 {
 		second = comes(b, "a", i+1, 4, at)
-		b.failNow(second, Failure{Job: second, Gang: true, Hopeless: true}, at)
+		b.failNow(second, Failure{Job: second, Together: true, Hopeless: true}, at)
 	}
 	b.Count("another", Usage{Queue: "a", Amount: gpus(9)}) // asks for the share that no job asks for
 	for i := range 3 {
@@ -277,11 +277,11 @@ func BenchmarkTell(b *testing.B) {
 			book := opened(Limits{Window: 1}, 1_000_000, Queue{Name: "a", Parent: "top", Weight: 1}, Queue{Name: "top", Weight: 1, Capability: gpus(2 * jobs)})
 			for i := range jobs {
 				j := of("a", i, gpus(int64(1+i%8)))
-				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
+				j.Pod, j.Pods, j.Together, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority})
 				book.Come(j, at)
 				if fail {
-					book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
+					book.failNow(j.Name, Failure{Job: j.Name, Together: true}, at)
 				}
 			}
 			for i := 0; b.Loop(); i++ {
@@ -296,7 +296,7 @@ func BenchmarkTell(b *testing.B) {
 // TestBarredInItsTurn: what keeps a gang from more nodes stands while the gang is tried again.
 func TestBarredInItsTurn(t *testing.T) {
 	s := newScene(Admitted, true)
-	s.Fail("p1", Failure{Gang: true}, s.at())
+	s.Fail("p1", Failure{Together: true}, s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(5)})
 	before, words := s.Blocked("j")
 	s.Offer(s.offer, s.at())
@@ -312,7 +312,7 @@ func TestBarredInItsTurn(t *testing.T) {
 // TestNotBlockedOncePlaced: what kept a gang from more nodes is over once it has its places.
 func TestNotBlockedOncePlaced(t *testing.T) {
 	s := newScene(Admitted, true)
-	s.Fail("p1", Failure{Gang: true}, s.at())
+	s.Fail("p1", Failure{Together: true}, s.at())
 	s.SetQueues(Queue{Name: "b", Weight: 1, Capability: gpus(5)})
 	s.Blocked("j")
 	s.SetQueues(Queue{Name: "b", Weight: 1})
@@ -320,7 +320,7 @@ func TestNotBlockedOncePlaced(t *testing.T) {
 	s.Admit("j", s.at())
 	s.both(Usage{Runs: true})
 	s.one("p2", Usage{})
-	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Gang: true, Options: []Needs{{"b": gpus(3)}}}, s.at())
+	s.Offer(Job{Name: "j", Queue: "b", Pod: "p2", Pods: []string{"p2"}, Together: true, Options: []Needs{{"b": gpus(3)}}}, s.at())
 	s.Admit("j", s.at())
 	if reason, why := s.Blocked("j"); s.Phase("j") != Admitted || reason != "" {
 		t.Errorf("%s, it is kept by %q (%s)", names[s.Phase("j")], reason, why)

@@ -30,17 +30,17 @@ type Book struct {
 	effects Effects
 }
 
-// accounts are the resources of the cluster, what each queue and group uses of them, and the share of each queue.
+// accounts are the resources of the cluster, what each queue and gang uses of them, and the share of each queue.
 type accounts struct {
 	total  Vector
 	queues map[string]*queue
 	usages map[string]Usage
-	// running is what each group has running, and promised is what is promised to each job.
+	// running is what each gang has running, and promised is what is promised to each job.
 	running  map[string]Vector
 	promised map[string]Needs
-	// asked is what each group asks for or has, and evicted are the groups that were evicted.
+	// asked is what each gang asks for or has, and evicted are the gangs that were evicted.
 	asked   map[string]Vector
-	evicted map[string]*evictedGroup
+	evicted map[string]*evictedGang
 	shares  map[string]share.Share
 	// stale: the shares have to be recomputed.
 	stale bool
@@ -61,7 +61,7 @@ type line struct {
 	// holding are the jobs for which something is held.
 	holding map[*job]bool
 	// candidates are gangs that have not come to the gate and would if it was their turn. members are they and the jobs
-	// that wait, by group.
+	// that wait, by gang.
 	candidates map[string]*job
 	members    map[string]map[*job]bool
 	// urgent are the jobs that wait and have begun, candidates too.
@@ -104,7 +104,7 @@ func NewBook(standard string, victims func(hold.Holder) int) *Book {
 		victims: victims, missed: map[string]*missed{},
 		accounts: accounts{
 			total: Vector{}, queues: map[string]*queue{}, usages: map[string]Usage{}, running: map[string]Vector{},
-			promised: map[string]Needs{}, asked: map[string]Vector{}, evicted: map[string]*evictedGroup{}, stale: true,
+			promised: map[string]Needs{}, asked: map[string]Vector{}, evicted: map[string]*evictedGang{}, stale: true,
 		},
 		line: line{
 			jobs: map[string]*job{}, timed: map[string]*job{}, holding: map[*job]bool{}, candidates: map[string]*job{},

@@ -105,7 +105,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 					b.RemoveQueue(name)
 				}
 			case 2, 3, 8:
-				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(8)), Group: fmt.Sprint("g", r.IntN(3)), Priority: int32(r.IntN(2)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(5) == 0, Promised: r.IntN(5) == 0, Held: r.IntN(7) == 0}
+				u := Usage{Queue: name, Job: fmt.Sprint("j", r.IntN(8)), Gang: fmt.Sprint("g", r.IntN(3)), Priority: int32(r.IntN(2)), Amount: gpus(1 + r.Int64N(4)), Runs: r.IntN(5) == 0, Promised: r.IntN(5) == 0, Held: r.IntN(7) == 0}
 				if r.IntN(8) == 0 {
 					u.Demand = DemandScope(1 + r.IntN(2))
 				}
@@ -120,7 +120,7 @@ func TestBookIsWhatItWasTold(t *testing.T) {
 				}
 				b.Uncount(id)
 			case 5, 6:
-				j := Job{Name: fmt.Sprint("j", r.IntN(8)), Group: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Ready: r.IntN(4) == 0, NeverPreempts: r.IntN(4) == 0}
+				j := Job{Name: fmt.Sprint("j", r.IntN(8)), Gang: fmt.Sprint("g", r.IntN(3)), Queue: name, Priority: int32(r.IntN(2)), Created: time.Unix(int64(step), 0), Ready: r.IntN(4) == 0, NeverPreempts: r.IntN(4) == 0}
 				var asked []Usage
 				for id, u := range w.usages {
 					if u.Job == j.Name && !u.placed() && r.IntN(5) > 0 {

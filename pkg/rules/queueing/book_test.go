@@ -83,8 +83,8 @@ func TestNext(t *testing.T) {
 			total: gpus(9), jobs: []Job{{Name: "ready", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}, of("default", 5, gpus(1))}, want: "default-5 ready",
 		},
 		"of those that are ready who has least": {
-			total: gpus(9), count: map[string]Usage{"1": {Queue: "default", Group: "x", Amount: gpus(2), Runs: true}, "2": {Queue: "default", Group: "y", Amount: gpus(1), Runs: true}, "3": {Queue: "default", Amount: gpus(2)}},
-			jobs: []Job{{Name: "x", Group: "x", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}, {Name: "y", Group: "y", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}}, want: "y x",
+			total: gpus(9), count: map[string]Usage{"1": {Queue: "default", Gang: "x", Amount: gpus(2), Runs: true}, "2": {Queue: "default", Gang: "y", Amount: gpus(1), Runs: true}, "3": {Queue: "default", Amount: gpus(2)}},
+			jobs: []Job{{Name: "x", Gang: "x", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}, {Name: "y", Gang: "y", Queue: "default", Ready: true, Options: []Needs{{"default": gpus(1)}}}}, want: "y x",
 		},
 		"a queue that has its share waits while another has not": {
 			total: gpus(4), queues: []Queue{{Name: "a"}, {Name: "b"}},

@@ -122,13 +122,13 @@ func TestFirstOfAll(t *testing.T) {
 		known := map[string]Job{}
 		for step := range 60 {
 			j := candidate(queues[random.IntN(3)], random.IntN(12))
-			j.Group, j.Priority = "group of "+j.Name, int32(random.IntN(2))
+			j.Gang, j.Priority = "group of "+j.Name, int32(random.IntN(2))
 			switch random.IntN(4) {
 			case 0:
 				b.RemoveCandidate(j.Name)
 				delete(known, j.Name)
 			case 1: // a part of it runs, or not any more
-				b.Count("runs "+j.Name, Usage{Queue: j.Queue, Group: j.Group, Amount: gpus(random.Int64N(4)), Runs: true})
+				b.Count("runs "+j.Name, Usage{Queue: j.Queue, Gang: j.Gang, Amount: gpus(random.Int64N(4)), Runs: true})
 			default:
 				b.AddCandidate(j)
 				known[j.Name] = j

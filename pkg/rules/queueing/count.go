@@ -82,13 +82,13 @@ func (b *Book) count(name string, u Usage, n int64) {
 	}
 	resource.AddTo(q.byPriority, u.Priority, u.Amount, n)
 	b.run(u.Queue, u.Amount, n)
-	if u.Group == "" {
+	if u.Gang == "" {
 		return
 	}
-	before := b.running[u.Group] != nil
-	resource.AddTo(b.running, u.Group, u.Amount, n)
-	if now := b.running[u.Group] != nil; now != before {
-		for _, j := range slices.Collect(maps.Keys(b.members[u.Group])) {
+	before := b.running[u.Gang] != nil
+	resource.AddTo(b.running, u.Gang, u.Amount, n)
+	if now := b.running[u.Gang] != nil; now != before {
+		for _, j := range slices.Collect(maps.Keys(b.members[u.Gang])) {
 			b.relist(j)
 		}
 	}
@@ -178,9 +178,9 @@ func (b *Book) ask(q *queue, u Usage, amount Vector, n int64) {
 		q.idle.Add(amount, n)
 		b.stale = true
 	}
-	if u.Group != "" {
-		resource.AddTo(b.asked, u.Group, amount, n)
-		b.stale = b.stale || b.evicted[u.Group] != nil
+	if u.Gang != "" {
+		resource.AddTo(b.asked, u.Gang, amount, n)
+		b.stale = b.stale || b.evicted[u.Gang] != nil
 	}
 	comes := b.shares[u.Queue].Fair
 	for name, more := range amount {

@@ -53,17 +53,17 @@ func (e Evicted) Counts(now time.Time, hold time.Duration) bool { return now.Sub
 // was created since it was evicted.
 func (e Evicted) IsBack(minimum bool, oldest time.Time) bool { return minimum && !oldest.Before(e.At) }
 
-// evictedGroup is a group that was evicted.
-type evictedGroup struct {
+// evictedGang is a gang that was evicted.
+type evictedGang struct {
 	Evicted
 	had Vector
 	// back: it has been offered since, and asks for itself.
 	back bool
 }
 
-// SetEvicted sets what a group had when it was evicted; the zero value ends that.
-func (b *Book) SetEvicted(group string, e Evicted, now time.Time) {
-	before := b.evicted[group]
+// SetEvicted sets what a gang had when it was evicted; the zero value ends that.
+func (b *Book) SetEvicted(gang string, e Evicted, now time.Time) {
+	before := b.evicted[gang]
 	switch {
 	case before != nil && before.At.Equal(e.At):
 		return // it may be back since
@@ -72,51 +72,51 @@ func (b *Book) SetEvicted(group string, e Evicted, now time.Time) {
 		for pool, amount := range e.Requests {
 			had.Add(resource.FromList(amount.List()).In(pool), 1) // without amounts that nothing can have
 		}
-		b.evicted[group] = &evictedGroup{Evicted: e, had: had}
+		b.evicted[gang] = &evictedGang{Evicted: e, had: had}
 	case before == nil:
 		return
 	default:
-		delete(b.evicted, group)
+		delete(b.evicted, gang)
 	}
 	b.stale = true
 }
 
 // expireEvicted ends what has counted for long enough.
 func (b *Book) expireEvicted(now time.Time) {
-	for group, e := range b.evicted {
+	for gang, e := range b.evicted {
 		if !e.Counts(now, b.limits.EvictedHold) {
-			delete(b.evicted, group)
+			delete(b.evicted, gang)
 			b.stale = true
 		}
 	}
 }
 
-// comeBack notes which groups ask for themselves again, of those whose minimum some pods are.
+// comeBack notes which gangs ask for themselves again, of those whose minimum some pods are.
 func (b *Book) comeBack(pods []string) {
 	oldest := map[string]time.Time{}
 	for _, pod := range pods {
-		if u := b.usages[pod]; b.evicted[u.Group] != nil {
-			oldest[u.Group] = times.Earlier(oldest[u.Group], u.Created)
+		if u := b.usages[pod]; b.evicted[u.Gang] != nil {
+			oldest[u.Gang] = times.Earlier(oldest[u.Gang], u.Created)
 		}
 	}
-	for group, at := range oldest {
-		if e := b.evicted[group]; !e.back && e.IsBack(true, at) {
+	for gang, at := range oldest {
+		if e := b.evicted[gang]; !e.back && e.IsBack(true, at) {
 			e.back, b.stale = true, true
 		}
 	}
 }
 
-// Awaited returns, by queue, what groups that were evicted had, without what they have or ask for now: pods of theirs
+// Awaited returns, by queue, what gangs that were evicted had, without what they have or ask for now: pods of theirs
 // that have not ended yet, or that have been made again.
 func (b *Book) Awaited() map[string]Vector {
 	sums := map[string]Vector{}
-	for group, e := range b.evicted {
+	for gang, e := range b.evicted {
 		if e.back {
 			continue
 		}
 		rest := Vector{}
 		for name, amount := range e.had {
-			rest[name] = max(0, amount-b.asked[group][name])
+			rest[name] = max(0, amount-b.asked[gang][name])
 		}
 		resource.AddTo(sums, e.Queue, rest, 1)
 	}

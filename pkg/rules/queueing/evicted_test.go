@@ -16,13 +16,13 @@ func TestEvicted(t *testing.T) {
 	successors := []string{"x0", "x1"}
 	count := func(b *Book, u Usage, pods ...string) {
 		for _, pod := range pods {
-			u.Queue, u.Group, u.Amount = "a", "x", gpus(2)
+			u.Queue, u.Gang, u.Amount = "a", "x", gpus(2)
 			b.Count(pod, u)
 		}
 	}
 	made := func(b *Book, created time.Time) {
 		count(b, Usage{Job: "x", Demand: Hopeless, Created: created}, successors...)
-		b.Offer(Job{Name: "x", Queue: "a", Group: "x", Gang: true, Pod: "x0", Pods: successors, Options: []Needs{{"a": gpus(4)}}}, Moment{})
+		b.Offer(Job{Name: "x", Queue: "a", Gang: "x", Together: true, Pod: "x0", Pods: successors, Options: []Needs{{"a": gpus(4)}}}, Moment{})
 	}
 	offer := func(b *Book) { made(b, start) }
 	gone := func(b *Book) {

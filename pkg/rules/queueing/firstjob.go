@@ -231,7 +231,7 @@ func (b *Book) judge(j *job) (bound Bound, over bool, why string) {
 
 // list is the jobs of a queue that wait and ask for the same: what keeps the first of them from its turn keeps all.
 type list struct {
-	// fresh are the jobs whose groups have nothing running, in an order that does not change.
+	// fresh are the jobs whose gangs have nothing running, in an order that does not change.
 	fresh heaps.Heap[*job]
 	// started are the other jobs, which are compared again each time.
 	started map[string]*job
@@ -306,13 +306,13 @@ func (b *Book) list(j *job) {
 			fresh: heaps.Heap[*job]{Compare: b.compareFresh, Index: func(j *job) *int { return &j.index }}}
 		q.waiting[j.kind] = l
 	}
-	if j.Group != "" {
-		if b.members[j.Group] == nil {
-			b.members[j.Group] = map[*job]bool{}
+	if j.Gang != "" {
+		if b.members[j.Gang] == nil {
+			b.members[j.Gang] = map[*job]bool{}
 		}
-		b.members[j.Group][j] = true
+		b.members[j.Gang][j] = true
 	}
-	if j.Ready || b.running[j.Group] != nil {
+	if j.Ready || b.running[j.Gang] != nil {
 		l.started[j.Name] = j
 		j.index = -1
 		return
@@ -340,8 +340,8 @@ func (b *Book) unlist(j *job) {
 	}
 	waiting := b.queues[j.Queue].waiting
 	l := waiting[j.kind]
-	if delete(b.members[j.Group], j); len(b.members[j.Group]) == 0 {
-		delete(b.members, j.Group)
+	if delete(b.members[j.Gang], j); len(b.members[j.Gang]) == 0 {
+		delete(b.members, j.Gang)
 	}
 	if j.index < 0 {
 		delete(l.started, j.Name)

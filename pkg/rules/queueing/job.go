@@ -122,7 +122,7 @@ type turn struct {
 	released bool
 }
 
-// asking is what a job asks for. Of a job that has failed only Name, Title, Queue, Pod, Pods, Gang, Priority and
+// asking is what a job asks for. Of a job that has failed only Name, Title, Queue, Pod, Pods, Together, Priority and
 // Created are known.
 type asking struct {
 	Job

@@ -39,7 +39,7 @@ func (b *Book) Offer(offered Job, at Moment) {
 		since = j.since
 	}
 	b.demand(j, offered.Pods, Hopeless)
-	if offered.Gang {
+	if offered.Together {
 		b.comeBack(offered.Pods)
 	}
 	j.deserved = nil
@@ -67,7 +67,7 @@ func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Ef
 			return next.Job, true, b.take()
 		case !at.IsWaiting(next.Pod):
 			b.stopWaiting(next, at)
-		case next.Gang && !at.IsComplete(next.Pod):
+		case next.Together && !at.IsComplete(next.Pod):
 			b.abandon(next)
 		default:
 			return next.Job, true, b.take()
@@ -77,7 +77,7 @@ func (b *Book) First(at Moment, which turns.Selection) (first Job, ok bool, e Ef
 }
 
 // AddCandidate adds a gang that has not come to the gate, and would if it was its turn: First returns it in the order
-// of all jobs, whatever the limits of its queue. Only its Name, Title, Queue, Group, Priority, Created and Begun are
+// of all jobs, whatever the limits of its queue. Only its Name, Title, Queue, Gang, Priority, Created and Begun are
 // known. If it is one already it is replaced.
 func (b *Book) AddCandidate(gang Job) {
 	b.RemoveCandidate(gang.Name)
@@ -154,8 +154,8 @@ func (b *Book) RecordFinding(pod string, refused, hopeless bool) {
 type Failure struct {
 	// Job is what it would have been offered with, if it came without a turn. Title is what users know it by.
 	Job, Title string
-	// Gang: it stands for a gang, which another plugin brings back.
-	Gang bool
+	// Together: it stands for a gang, which another plugin brings back.
+	Together bool
 	// Hopeless: it would not fit on an empty cluster.
 	Hopeless bool
 	// WaitsElsewhere: it waits for something else than room.
@@ -187,17 +187,17 @@ func (b *Book) Fail(pod string, how Failure, at Moment) Effects {
 	if b.move(j, Failed); refused || crowded {
 		j.tried = at.Now
 	}
-	j.since, j.Queue, j.Pod, j.Gang, j.deserved = at.Now, u.Queue, pod, how.Gang, Vector{}
+	j.since, j.Queue, j.Pod, j.Together, j.deserved = at.Now, u.Queue, pod, how.Together, Vector{}
 	j.deserved.Add(b.own(u.Queue).Deserved, 1)
 	j.Title, j.Priority, j.Created, j.Pods, j.waitsElsewhere = how.Title, u.Priority, before.Created, before.Pods, how.WaitsElsewhere || !at.WaitsForRoom(pod)
 	if j.failed = at.Now; before.turn.released {
 		j.yieldSuspendedUntil = at.Now.Add(spare) // it was of no use
 	}
-	if !how.Gang {
+	if !how.Together {
 		j.blocked.take(b.blockOf(j)) // it gets that reason now; what words it finds it computed
 		j.blocked.unheard = false
 	}
-	b.effects.OfferAgain = refused && !how.Gang
+	b.effects.OfferAgain = refused && !how.Together
 	return b.take()
 }
 
@@ -228,13 +228,13 @@ func (b *Book) Tick(at Moment) Effects {
 		switch {
 		case j.phase == Admitted && at.Now.Sub(j.since) > longestTurn:
 			b.abandon(j)
-		case j.phase == Admitted && j.Gang && j.turn.held == 0 && !b.whole(j, at):
+		case j.phase == Admitted && j.Together && j.turn.held == 0 && !b.whole(j, at):
 			b.abandon(j) // it has lost a member since
 		case j.phase == Waiting && !at.IsWaiting(j.Pod):
 			b.stopWaiting(j, at)
-		case j.phase == Waiting && j.Gang && !at.IsComplete(j.Pod):
+		case j.phase == Waiting && j.Together && !at.IsComplete(j.Pod):
 			b.abandon(j)
-		case (j.phase == Failed || j.phase == Waiting) && j.Gang && at.WaitsForRoom(j.Pod) == j.waitsElsewhere:
+		case (j.phase == Failed || j.phase == Waiting) && j.Together && at.WaitsForRoom(j.Pod) == j.waitsElsewhere:
 			j.waitsElsewhere = !j.waitsElsewhere
 			b.wishes.touch(j)
 		}
@@ -263,7 +263,7 @@ func (b *Book) Tick(at Moment) Effects {
 func (b *Book) whole(j *job, at Moment) bool {
 	speaks := func(pod string) bool {
 		u := b.usages[pod]
-		return u.Job == j.Name && u.Group == j.Group && at.IsWaiting(pod)
+		return u.Job == j.Name && u.Gang == j.Gang && at.IsWaiting(pod)
 	}
 	if !speaks(j.Pod) {
 		i := slices.IndexFunc(j.Pods, speaks)
@@ -292,7 +292,7 @@ func (b *Book) retry(at Moment) {
 		if waits && !grows {
 			continue
 		}
-		if waits && j.Gang {
+		if waits && j.Together {
 			b.effects.Retry = true
 			maps.Copy(j.deserved, b.own(j.Queue).Deserved) // another plugin knows whether it is worth a try; until then it has failed
 			continue

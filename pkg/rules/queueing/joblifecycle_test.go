@@ -19,7 +19,7 @@ type scene struct {
 }
 
 func newScene(from Phase, gang bool) *scene {
-	s := &scene{Book: newBook(tier), now: start, gone: map[string]bool{}, offer: Job{Name: "j", Queue: "b", Pod: "p1", Pods: []string{"p1", "p2"}, Gang: gang, Options: []Needs{{"b": gpus(6)}}}}
+	s := &scene{Book: newBook(tier), now: start, gone: map[string]bool{}, offer: Job{Name: "j", Queue: "b", Pod: "p1", Pods: []string{"p1", "p2"}, Together: gang, Options: []Needs{{"b": gpus(6)}}}}
 	s.SetTotal(gpus(9))
 	s.SetQueues(Queue{Name: "a", Weight: 1})
 	s.SetQueues(Queue{Name: "b", Weight: 1})
@@ -31,7 +31,7 @@ func newScene(from Phase, gang bool) *scene {
 	case Waiting, Admitted:
 		s.Come(s.offer, s.at())
 	case Failed:
-		s.failNow("p1", Failure{Gang: gang}, s.at())
+		s.failNow("p1", Failure{Together: gang}, s.at())
 	case Outside:
 	}
 	return s
@@ -67,7 +67,7 @@ func TestTransitions(t *testing.T) {
 	offer := func(s *scene) called { s.Offer(s.offer, s.at()); return s.giveTurns(Moment{}, "", s.take()) }
 	look := func(s *scene) called { s.room(true); return s.Look(s.at()) }
 	tick := func(s *scene) called { return s.after(time.Second) }
-	fail := func(s *scene) called { return s.failNow("p1", Failure{Gang: s.offer.Gang}, s.at()) }
+	fail := func(s *scene) called { return s.failNow("p1", Failure{Together: s.offer.Together}, s.at()) }
 	refused := func(s *scene) called { s.RecordFinding("p1", true, false); return fail(s) }
 	hopeless := func(s *scene) called { s.RecordFinding("p1", false, true); return fail(s) }
 	gone := func(pods ...string) func(*scene) called {
@@ -160,7 +160,7 @@ func TestTransitions(t *testing.T) {
 		"all of it is gone in its turn":                     {from: Admitted, do: gone(all...), want: Outside},
 		"the pod that speaks for a gang is gone in its turn, and another waits":        {from: Admitted, gang: true, do: then(gone("p1"), tick), want: Admitted},
 		"the pod that speaks for a gang waits no more in its turn, and none does":      {from: Admitted, gang: true, do: without(tick, "p1", "p2"), want: Outside, demand: Hopeless},
-		"the pod that speaks for a gang is in another by its labels, and none is left": {from: Admitted, gang: true, do: func(s *scene) called { s.both(Usage{Group: "other"}); return tick(s) }, want: Outside, demand: Hopeless},
+		"the pod that speaks for a gang is in another by its labels, and none is left": {from: Admitted, gang: true, do: func(s *scene) called { s.both(Usage{Gang: "other"}); return tick(s) }, want: Outside, demand: Hopeless},
 		"what a gang waits with runs, and another waits":                               {from: Admitted, gang: true, do: then(usage(first, runs), without(tick, "p1")), want: Admitted},
 		"its turn goes on":                               {from: Admitted, do: func(s *scene) called { return s.after(longestTurn) }, want: Admitted},
 		"nothing comes of its turn":                      {from: Admitted, do: func(s *scene) called { return s.after(longestTurn + 1) }, want: Outside, demand: Hopeless},
@@ -296,7 +296,7 @@ func TestWaitedFor(t *testing.T) {
 		if c.part {
 			b.Count("runs", partOf(big, Full))
 		}
-		b.failNow(big, Failure{Gang: true}, ready)
+		b.failNow(big, Failure{Together: true}, ready)
 		passes := comes(b, "default", 2, 1, ready)
 		if c.gone {
 			b.goneNow(passes, ready)

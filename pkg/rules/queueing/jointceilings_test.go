@@ -23,10 +23,10 @@ func TestBeyond(t *testing.T) {
 		b.Count("runs", Usage{Queue: "a", Amount: gpus(used), Runs: true})
 		for i, size := range sizes {
 			j := of("a", i+1, gpus(size))
-			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, priority[i+1]
+			j.Pod, j.Pods, j.Together, j.Priority = j.Name, []string{j.Name}, true, priority[i+1]
 			b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size), Priority: j.Priority})
 			b.Come(j, at)
-			b.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
+			b.failNow(j.Name, Failure{Job: j.Name, Together: true}, at)
 		}
 		return b
 	}
@@ -81,7 +81,7 @@ func TestBeyondWhileWaiting(t *testing.T) {
 	at := ready
 	for i, size := range []int64{11, 6, 6} {
 		j := of("a", i+1, gpus(size))
-		j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+		j.Pod, j.Pods, j.Together = j.Name, []string{j.Name}, true
 		b.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: gpus(size)})
 		b.Come(j, at)
 	}
@@ -118,7 +118,7 @@ func waitsWhole(t *testing.T, ticks bool) {
 	if e := b.goneNow("runs", at); b.Phase(second) != Admitted {
 		t.Errorf("it is the turn of %q, want the second", e.Call)
 	}
-	b.failNow(second, Failure{Job: second, Gang: true}, at)
+	b.failNow(second, Failure{Job: second, Together: true}, at)
 	delete(lacks, first)
 	comes(b, "a", 1, 6, at)
 	if phase := b.Phase(first); phase != Admitted {
@@ -134,7 +134,7 @@ func TestBeyondMoved(t *testing.T) {
 	var names []string
 	for i := range 2 {
 		names = append(names, comes(b, "a", i+1, 6, at))
-		b.failNow(names[i], Failure{Job: names[i], Gang: i == 0}, at)
+		b.failNow(names[i], Failure{Job: names[i], Together: i == 0}, at)
 	}
 	b.News(at)
 	for _, c := range []struct {
@@ -225,7 +225,7 @@ func TestBeyondOracle(t *testing.T) {
 			queue := []string{"a", "b", "free"}[r.IntN(3)]
 			i := r.IntN(8)
 			j := of(queue, i, gpus(1+int64(i)%5))
-			j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
+			j.Pod, j.Pods, j.Together, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 			u := Usage{Queue: queue, Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority}
 			does := r.IntN(9)
 			ticked := does == 7
@@ -234,7 +234,7 @@ func TestBeyondOracle(t *testing.T) {
 				b.Count(j.Name, u)
 				b.Come(j, at)
 			case 3, 4:
-				b.failNow(j.Name, Failure{Job: j.Name, Gang: true, WaitsElsewhere: r.IntN(3) == 0}, at)
+				b.failNow(j.Name, Failure{Job: j.Name, Together: true, WaitsElsewhere: r.IntN(3) == 0}, at)
 			case 5:
 				u.Promised = r.IntN(2) == 0
 				u.Runs = !u.Promised && r.IntN(2) == 0
@@ -281,10 +281,10 @@ func BenchmarkBeyond(b *testing.B) {
 			offered := make([]Job, jobs)
 			for i := range offered {
 				j := of("a", i, gpus(int64(1+i%8)))
-				j.Pod, j.Pods, j.Gang, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
+				j.Pod, j.Pods, j.Together, j.Priority = j.Name, []string{j.Name}, true, int32(i%3)
 				book.Count(j.Name, Usage{Queue: "a", Job: j.Name, Amount: j.Options[0].Total(), Priority: j.Priority})
 				book.Come(j, at)
-				book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				book.failNow(j.Name, Failure{Job: j.Name, Together: true}, at)
 				offered[i] = j
 			}
 			for i := 0; b.Loop(); i++ {
@@ -293,7 +293,7 @@ func BenchmarkBeyond(b *testing.B) {
 					book.Count("runs", Usage{Queue: "a", Amount: gpus(int64(i % 2)), Runs: true})
 				}
 				book.Come(j, at)
-				book.failNow(j.Name, Failure{Job: j.Name, Gang: true}, at)
+				book.failNow(j.Name, Failure{Job: j.Name, Together: true}, at)
 				if c.asks {
 					book.beyond(j.Name)
 				}

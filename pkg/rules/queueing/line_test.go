@@ -11,12 +11,12 @@ func TestLine(t *testing.T) {
 	at := ready
 	b := opened(Limits{Window: 1}, 1000, Queue{Name: "a", Weight: 1}, Queue{Name: "other", Weight: 1})
 	come := func(j Job) {
-		j.Pod, j.Pods, j.Gang = "p"+j.Name, []string{"p" + j.Name}, true
+		j.Pod, j.Pods, j.Together = "p"+j.Name, []string{"p" + j.Name}, true
 		b.Count(j.Pod, Usage{Queue: j.Queue, Job: j.Name, Amount: gpus(6), Priority: j.Priority})
 		b.Come(j, at)
 	}
 	come(of("a", 2, gpus(6))) // it has its turn, and fails
-	b.failNow("pa-2", Failure{Job: "a-2", Gang: true}, at)
+	b.failNow("pa-2", Failure{Job: "a-2", Together: true}, at)
 	come(of("a", 3, gpus(6))) // it has its turn
 	come(of("a", 4, gpus(6)))
 	come(of("other", 1, gpus(6)))

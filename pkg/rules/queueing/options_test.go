@@ -246,11 +246,11 @@ func TestBegun(t *testing.T) {
 			q.Weight = 1
 			b.SetQueues(q)
 			b.SetQueues(Queue{Name: "b", Weight: 1, Priority: 9})
-			b.Count("runs", Usage{Queue: "a", Group: "g", Amount: gpus(3), Runs: true})
+			b.Count("runs", Usage{Queue: "a", Gang: "g", Amount: gpus(3), Runs: true})
 			b.Count("waits", Usage{Queue: "b", Amount: gpus(6)})
 			b.wait(of("b", 1, gpus(1)))
 			j := of("a", 2, gpus(3))
-			j.Group, j.Begun = "g", true
+			j.Gang, j.Begun = "g", true
 			b.wait(j)
 			if len(b.urgent) == 0 || len(b.Jobs(Waiting)) != 2 {
 				t.Error("it is not known to be urgent")

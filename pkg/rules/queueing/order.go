@@ -115,7 +115,7 @@ func (b *Book) compareJobs(i, j *job) int {
 		case config.PolicyGang: // jobs whose minimum does not run come first
 			order = cmp.Compare(count(i.Ready), count(j.Ready))
 		case config.PolicyDRF: // the job with the smaller dominant share comes first
-			order = cmp.Compare(b.JobShare(i.Group, nil), b.JobShare(j.Group, nil))
+			order = cmp.Compare(b.JobShare(i.Gang, nil), b.JobShare(j.Gang, nil))
 		}
 		if order != 0 {
 			return order
@@ -154,7 +154,7 @@ func (b *Book) Line(queue string) []Job {
 	return line
 }
 
-// compareFresh compares jobs whose groups have nothing running, by what does not change while they
+// compareFresh compares jobs whose gangs have nothing running, by what does not change while they
 // wait.
 func (b *Book) compareFresh(i, j *job) int {
 	if slices.Contains(b.policies.JobOrder, config.PolicyPriority) {
@@ -167,13 +167,13 @@ func compareAge(i, j *job) int {
 	return cmp.Or(i.Created.Compare(j.Created), cmp.Compare(i.arrival, j.arrival), cmp.Compare(i.Name, j.Name))
 }
 
-// JobShare returns the dominant share of a group, from 0 to 1, if it had this much more running.
-func (b *Book) JobShare(group string, more Vector) float64 {
+// JobShare returns the dominant share of a gang, from 0 to 1, if it had this much more running.
+func (b *Book) JobShare(gang string, more Vector) float64 {
 	if len(more) == 0 {
-		return share.Dominant(b.running[group], b.total)
+		return share.Dominant(b.running[gang], b.total)
 	}
 	sum := Vector{}
-	sum.Add(b.running[group], 1)
+	sum.Add(b.running[gang], 1)
 	sum.Add(more, 1)
 	return share.Dominant(sum, b.total)
 }

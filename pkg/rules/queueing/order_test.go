@@ -19,9 +19,9 @@ func TestPolicies(t *testing.T) {
 	type list = []config.PolicyName
 	byPriority := Policies{QueueOrder: list{priority}, JobOrder: list{priority, priority}, Preempt: Lower}
 	high := func(j Job) Job { j.Priority = 10; return j }
-	ready := func(j Job, group string) Job { j.Ready, j.Group = true, group; return j }
+	ready := func(j Job, group string) Job { j.Ready, j.Gang = true, group; return j }
 	runs := func(queue, group string, n int64) Usage {
-		return Usage{Queue: queue, Group: group, Amount: gpus(n), Runs: true}
+		return Usage{Queue: queue, Gang: group, Amount: gpus(n), Runs: true}
 	}
 	waits := func(queue string, n int64) Usage { return Usage{Queue: queue, Amount: gpus(n)} }
 	two := []Queue{{Name: "a", Deserved: gpus(6), Guarantee: gpus(1)}, {Name: "b", Weight: 3, Priority: 1}}

@@ -200,7 +200,7 @@ func (s *story) count(p *storyPod) {
 // offered returns what a pod of a job offers: all of it that waits.
 func (s *story) offered(speaker *storyPod) Job {
 	speaker.job = s.jobOf(speaker)
-	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Gang: speaker.together(), Priority: speaker.usage.Priority, Created: start, Options: []Needs{{}}, Holders: []hold.Holder{{Group: speaker.job}}}
+	j := Job{Name: speaker.job, Queue: speaker.usage.Queue, Pod: speaker.name, Together: speaker.together(), Priority: speaker.usage.Priority, Created: start, Options: []Needs{{}}, Holders: []hold.Holder{{Group: speaker.job}}}
 	for _, p := range s.pods {
 		if of := p == speaker || speaker.together() && p.gang == speaker.gang; of && p.there && p.told && !p.usage.placed() {
 			p.job, p.usage.Job = j.Name, j.Name
@@ -238,7 +238,7 @@ func (s *story) failed(p *storyPod) {
 		s.b.RecordFinding(p.name, s.IntN(2) == 0, s.IntN(4) == 0)
 	}
 	p.job = s.jobOf(p)
-	e := s.b.failNow(p.name, Failure{Job: p.job, Gang: p.together(), Hopeless: s.IntN(8) == 0}, s.at())
+	e := s.b.failNow(p.name, Failure{Job: p.job, Together: p.together(), Hopeless: s.IntN(8) == 0}, s.at())
 	s.do("fail "+p.name, e)
 	if phase := s.b.Phase(p.job); e.Again && phase != Waiting && phase != Admitted {
 		p.gate = true
@@ -331,7 +331,7 @@ func (s *story) one() {
 func (s *story) tick() {
 	s.do("tick", s.b.tickNow(s.at()))
 	for name, j := range s.b.jobs {
-		if j.phase == Admitted && j.Gang && j.turn.held == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
+		if j.phase == Admitted && j.Together && j.turn.held == 0 && (!s.waits(j.Pod) || s.b.usages[j.Pod].Job != name) {
 			s.fail("gang %s is admitted, and %s speaks for it, which waits: %v, for %q", name, j.Pod, s.waits(j.Pod), s.b.usages[j.Pod].Job)
 		}
 	}

@@ -26,7 +26,7 @@ func (b *Book) wait(j Job) {
 	}
 	if len(j.Pods) == 0 {
 		for _, queue := range slices.Sorted(maps.Keys(j.Options[0])) {
-			pod, u := "pod of "+j.Name+" in "+queue, Usage{Queue: queue, Job: j.Name, Group: j.Group, Priority: j.Priority, Amount: j.Options[0][queue], Demand: Hopeless}
+			pod, u := "pod of "+j.Name+" in "+queue, Usage{Queue: queue, Job: j.Name, Gang: j.Gang, Priority: j.Priority, Amount: j.Options[0][queue], Demand: Hopeless}
 			for _, other := range j.Options[1:] {
 				u.Or = append(u.Or, other[queue])
 			}
@@ -93,7 +93,7 @@ func opened(limits Limits, total int64, queues ...Queue) *Book {
 // comes makes a gang of one pod, which asks for some GPUs, come to the gate.
 func comes(b *Book, queue string, i int, n int64, at Moment) string {
 	j := of(queue, i, gpus(n))
-	j.Pod, j.Pods, j.Gang = j.Name, []string{j.Name}, true
+	j.Pod, j.Pods, j.Together = j.Name, []string{j.Name}, true
 	b.Count(j.Name, Usage{Queue: queue, Job: j.Name, Amount: gpus(n)})
 	b.Come(j, at)
 	return j.Name
@@ -102,7 +102,7 @@ func comes(b *Book, queue string, i int, n int64, at Moment) string {
 // fails makes such a gang come, and fail.
 func fails(b *Book, queue string, i int, n int64, at Moment) string {
 	name := comes(b, queue, i, n, at)
-	b.failNow(name, Failure{Job: name, Gang: true}, at)
+	b.failNow(name, Failure{Job: name, Together: true}, at)
 	return name
 }
 

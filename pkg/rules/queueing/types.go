@@ -40,14 +40,13 @@ type Job struct {
 	// Name is unique. It ends every order. Title is what users know it by.
 	Name, Title string
 	Queue       string
-	// Pod is the pod that comes to the gate, and Pods are all that would be placed. Gang: these are the minimum
-	// of gangs, which another plugin brings to the gate.
-	Pod  string
-	Pods []string
-	Gang bool
-	// Group is the group whose usage counts as the job's own: a gang, for members that come later. Empty for
-	// none.
-	Group string
+	// Pod is the pod that comes to the gate, and Pods are all that would be placed. Together: these are the minimum of
+	// gangs, which another plugin brings to the gate.
+	Pod      string
+	Pods     []string
+	Together bool
+	// Gang is the gang whose usage counts as the job's own, for members that come later. Empty for none.
+	Gang string
 	// Priority is high before low.
 	Priority int32
 	Created  time.Time
@@ -72,8 +71,8 @@ type Job struct {
 // Usage is what a pod, or anything else that the caller counts under a name, asks for.
 type Usage struct {
 	Queue string
-	// Job is what it waits with, and Group is as in [Job].
-	Job, Group string
+	// Job is what it waits with, and Gang is as in [Job].
+	Job, Gang string
 	// Priority is that of the pod; high may preempt low in the same queue. Created is when it was created.
 	Priority int32
 	Created  time.Time
@@ -109,7 +108,7 @@ const (
 
 // Equal reports whether both ask for the same in the same way.
 func (u Usage) Equal(other Usage) bool {
-	return u.Queue == other.Queue && u.Job == other.Job && u.Group == other.Group && u.Priority == other.Priority &&
+	return u.Queue == other.Queue && u.Job == other.Job && u.Gang == other.Gang && u.Priority == other.Priority &&
 		u.Runs == other.Runs && u.Demand == other.Demand && u.Promised == other.Promised && u.Held == other.Held &&
 		maps.Equal(u.Amount, other.Amount) &&
 		slices.EqualFunc(u.Or, other.Or, func(a, b Vector) bool { return maps.Equal(a, b) })

@@ -32,7 +32,7 @@ func TestWholeInItsTurn(t *testing.T) {
 		}
 		b := opened(Limits{Window: 10}, 10, Queue{Name: "a", Capability: gpus(10)})
 		j := of("a", 1, gpus(6))
-		j.Pod, j.Pods, j.Gang = c.pods[0], c.pods, true
+		j.Pod, j.Pods, j.Together = c.pods[0], c.pods, true
 		u := Usage{Queue: "a", Job: j.Name, Amount: gpus(6 / int64(len(c.pods)))}
 		for _, pod := range c.pods {
 			b.Count(pod, u)

@@ -156,7 +156,7 @@ func (b *Book) News(at Moment) News {
 			continue
 		}
 		switch report, due := b.Report(name, at); {
-		case due && j.Gang:
+		case due && j.Together:
 			b.MarkReported(name, report, at)
 			news.Members = append(news.Members, report.Pods...)
 		case due:
@@ -176,7 +176,7 @@ func (b *Book) News(at Moment) News {
 func (b *Book) Report(name string, at Moment) (Report, bool) {
 	j := b.jobs[name]
 	switch {
-	case j != nil && j.phase == Failed && !j.Gang:
+	case j != nil && j.phase == Failed && !j.Together:
 		return Report{Pods: []string{j.Pod}, Reason: j.blocked.reason, Message: j.blocked.words,
 			Failed: true}, j.blocked.reason != ""
 	case j == nil || j.phase != Waiting || !j.tried.IsZero(): // its pods' conditions say what was tried

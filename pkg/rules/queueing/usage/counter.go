@@ -90,10 +90,10 @@ func (c *Counter) Count(pod *v1.Pod, at Place, job string) {
 	others := c.claims.SetPod(pod)
 	before, known := c.book.Counted(string(pod.UID))
 	u := queueing.Usage{
-		Queue: c.caller.QueueOf(pod), Job: job, Group: GangOf(pod), Priority: corev1helpers.PodPriority(pod),
+		Queue: c.caller.QueueOf(pod), Job: job, Gang: GangOf(pod), Priority: corev1helpers.PodPriority(pod),
 		Demand: before.Demand, Runs: at.Runs, Promised: at.Promised, Held: at.Held,
 	}
-	if !known && job == "" && u.Group != "" && at.Node == "" {
+	if !known && job == "" && u.Gang != "" && at.Node == "" {
 		u.Demand = queueing.Hopeless
 	}
 	p, counted := c.pods[pod.UID]

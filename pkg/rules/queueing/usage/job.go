@@ -50,7 +50,7 @@ func HoldersOf(pod *v1.Pod, want gangstate.PlacementRequest) []hold.Holder {
 func (c *Counter) Job(name string, pod *v1.Pod, want gangstate.PlacementRequest, exist []*v1.Pod) queueing.Job {
 	j := queueing.Job{
 		Name: name, Title: TitleOf(pod, want), Holders: HoldersOf(pod, want), Queue: c.caller.QueueOf(pod),
-		Pod: string(pod.UID), Gang: want.Together(), Group: GangOf(pod),
+		Pod: string(pod.UID), Together: want.Together(), Gang: GangOf(pod),
 		Priority: corev1helpers.PodPriority(pod), Created: want.Created, Ready: want.Ready, Begun: want.Begun,
 		NeverPreempts: want.Never,
 	}
