@@ -1,9 +1,8 @@
 package page
 
 import (
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 // Contents are what the page shows, except the history.
@@ -45,13 +44,13 @@ func ContentsOf(o Objects) Contents {
 }
 
 func gangs(o Objects, levels []string) []Gang {
-	waits := view.Waits(o.Pods)
-	list := view.Gangs(view.GangsIn{
+	in := view.GangsIn{
 		Pods: o.Pods, PodGroups: o.PodGroups, Natives: o.Natives, Nodes: o.Nodes, Namespaces: o.Namespaces, Levels: levels,
-	})
+	}
+	list, waits := view.Gangs(in), view.Waits(in)
 	rows := make([]Gang, 0, len(list))
 	for _, g := range list {
-		rows = append(rows, Gang{Gang: g, Waits: waits[types.NamespacedName{Namespace: g.Namespace, Name: g.Name}]})
+		rows = append(rows, Gang{Gang: g, Waits: waits[gangspec.Key{Namespace: g.Namespace, Name: g.Name}]})
 	}
 	return rows
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
@@ -131,7 +130,7 @@ func (r *reader) readNamespace(ctx context.Context) error {
 
 // gangs returns the gangs that are asked for, of the objects that there are.
 func (r *reader) gangs() []view.Gang {
-	in := view.GangsIn{Levels: r.levels}
+	in := view.GangsIn{Levels: r.levels, Selector: r.selector}
 	for _, k := range r.kinds() {
 		for _, object := range k.objects {
 			switch o := object.(type) {
@@ -155,11 +154,7 @@ func (r *reader) gangs() []view.Gang {
 	for i := range gangs {
 		r.leaveOpen(&gangs[i])
 	}
-	if r.selector.Empty() {
-		return gangs
-	}
-	selected := view.Selected(in.Pods, r.selector)
-	return slices.DeleteFunc(gangs, func(g view.Gang) bool { return !selected(g) })
+	return gangs
 }
 
 // leaveOpen takes back what is said of a gang only because the PodGroup that has its minimum may not be read.

@@ -83,6 +83,8 @@ type GangsIn struct {
 	Namespaces []*v1.Namespace
 	// Levels are the label keys of the topology, coarsest first.
 	Levels []string
+	// Selector selects gangs by their pods; nil for all gangs, also those without pods.
+	Selector labels.Selector
 }
 
 // GangOf returns the gang of a pod as namespace/name, going by the pod alone; empty where it is in none.
@@ -101,7 +103,7 @@ func Gangs(in GangsIn) []Gang {
 	})
 	gangs := make([]Gang, 0, len(keys))
 	for _, key := range keys {
-		if g := read.gangs[key]; g.isGang() {
+		if g := read.gangs[key]; g.isGang() && g.isSelected(in.Selector) {
 			gangs = append(gangs, read.gang(key, g))
 		}
 	}
@@ -121,6 +123,13 @@ type seen struct {
 // isGang reports whether it is one: native PodGroups whose pods are scheduled one by one are not.
 func (s *seen) isGang() bool {
 	return s.group != nil || len(s.pods) > 0 || s.native != nil && !s.says.MakesNoGang()
+}
+
+// isSelected reports whether a selector matches one of its pods.
+func (s *seen) isSelected(selector labels.Selector) bool {
+	return selector == nil || selector.Empty() || slices.ContainsFunc(s.pods, func(pod *v1.Pod) bool {
+		return selector.Matches(labels.Set(pod.Labels))
+	})
 }
 
 // reader makes gangs of the objects of a cluster.
@@ -270,15 +279,4 @@ func (r *reader) shared(key string, nodes map[string]bool) (value string, one bo
 		values[value] = true
 	}
 	return value, len(values) == 1
-}
-
-// Selected returns a function that reports whether a selector matches a pod of a gang.
-func Selected(pods []*v1.Pod, selector labels.Selector) func(Gang) bool {
-	selected := map[gangspec.Key]bool{}
-	for _, pod := range pods {
-		if key, _, ok := gangspec.KeyOf(pod); ok && selector.Matches(labels.Set(pod.Labels)) {
-			selected[key] = true
-		}
-	}
-	return func(g Gang) bool { return selected[gangspec.Key{Namespace: g.Namespace, Name: g.Name}] }
 }

@@ -76,20 +76,21 @@ func nodes() []*v1.Node {
 	return list
 }
 
+func nativeGroup(name string, basic bool) *schedulingv1beta1.PodGroup {
+	pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: epoch}}
+	if basic {
+		pg.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
+	} else {
+		pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}
+	}
+	return pg
+}
+
 func TestGangs(t *testing.T) {
 	group := func(name string, change func(*coscheduling.PodGroup)) *coscheduling.PodGroup {
 		pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: epoch}}
 		pg.Spec.MinMember = 2
 		change(pg)
-		return pg
-	}
-	nativeGroup := func(name string, basic bool) *schedulingv1beta1.PodGroup {
-		pg := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, CreationTimestamp: epoch}}
-		if basic {
-			pg.Spec.SchedulingPolicy.Basic = &schedulingv1beta1.BasicSchedulingPolicy{}
-		} else {
-			pg.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}
-		}
 		return pg
 	}
 	asIs := func(*coscheduling.PodGroup) {}
@@ -185,13 +186,14 @@ func TestSelected(t *testing.T) {
 	pods := []*v1.Pod{
 		pod("team", "x", 0, ""), pod("team", "x", 1, "", func(p *v1.Pod) { p.Labels["app"] = "train" }),
 		pod("team", "y", 0, ""), pod("other", "x", 0, ""),
+		pod("team", "basic", 0, "", without, native("basic"), func(p *v1.Pod) { p.Labels = map[string]string{"app": "train"} }),
 	}
-	selected := Selected(pods, labels.SelectorFromSet(labels.Set{"app": "train"}))
 	var names []string
-	for _, g := range Gangs(GangsIn{Pods: pods}) {
-		if selected(g) {
-			names = append(names, g.Namespace+"/"+g.Name)
-		}
+	for _, g := range Gangs(GangsIn{
+		Pods: pods, Natives: []*schedulingv1beta1.PodGroup{nativeGroup("basic", true)}, PodGroups: []*coscheduling.PodGroup{{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "basic"}}},
+		Selector: labels.SelectorFromSet(labels.Set{"app": "train"}),
+	}) {
+		names = append(names, g.Namespace+"/"+g.Name)
 	}
 	if diff := cmp.Diff([]string{"team/x"}, names); diff != "" {
 		t.Errorf("gangs (-want +got):\n%s", diff)

@@ -9,11 +9,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
 func TestQueues(t *testing.T) {
@@ -199,14 +200,14 @@ func TestWaits(t *testing.T) {
 	}
 	going := func(p *v1.Pod) { p.DeletionTimestamp = &epoch }
 	failed := func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }
-	got := Waits([]*v1.Pod{
+	got := Waits(GangsIn{Natives: []*schedulingv1beta1.PodGroup{nativeGroup("basic", true)}, Pods: []*v1.Pod{
 		pod("team", "x", 0, "", says("Unschedulable", "b")), pod("team", "x", 1, "", says("Unschedulable", "a")), pod("team", "x", 2, "", says("Unschedulable", "b")),
 		pod("team", "x", 3, "a1", says("Unschedulable", "has a node")), pod("team", "x", 4, "", says("Unschedulable", "goes"), going),
 		pod("team", "x", 5, "", says("Unschedulable", "failed"), failed), pod("team", "x", 6, "", says("Unschedulable", "in no gang"), without),
 		pod("team", "y", 0, "", says("e", "")), pod("team", "y", 1, "", says("d", "")), pod("team", "y", 2, "", says("c", "")), pod("team", "y", 3, "", says("b", "")), pod("team", "y", 4, "", says("a", "")),
-		pod("other", "z", 0, ""),
-	})
-	want := map[types.NamespacedName][]Wait{
+		pod("other", "z", 0, ""), pod("team", "x", 7, "", says("Unschedulable", "alone"), without, native("basic")),
+	}})
+	want := map[gangspec.Key][]Wait{
 		{Namespace: "team", Name: "x"}: {{"Unschedulable", "b", 2}, {"Unschedulable", "a", 1}},
 		{Namespace: "team", Name: "y"}: {{"a", "", 1}, {"b", "", 1}, {"c", "", 1}, {"d", "", 1}},
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -36,33 +35,29 @@ func AddWait(waits []Wait, reason, message string) []Wait {
 
 // Waits returns why the members of gangs wait, by gang: the most frequent reason first, and four
 // reasons at most.
-func Waits(pods []*v1.Pod) map[types.NamespacedName][]Wait {
-	counts := map[types.NamespacedName]map[Wait]int{}
-	for _, pod := range pods {
-		key, _, ok := gangspec.KeyOf(pod)
-		if !ok || !objectstate.AwaitsNode(pod) {
-			continue
+func Waits(in GangsIn) map[gangspec.Key][]Wait {
+	waits := map[gangspec.Key][]Wait{}
+	for key, s := range newReader(in).gangs {
+		if list := waitsOf(s.pods); len(list) > 0 {
+			waits[key] = list
 		}
-		c := objectstate.WaitCondition(pod)
-		if c == nil {
-			continue
-		}
-		of := types.NamespacedName{Namespace: key.Namespace, Name: key.Name}
-		if counts[of] == nil {
-			counts[of] = map[Wait]int{}
-		}
-		counts[of][Wait{Reason: c.Reason, Message: c.Message}]++
 	}
-	waits := make(map[types.NamespacedName][]Wait, len(counts))
-	for of, count := range counts {
-		list := slices.SortedFunc(maps.Keys(count), func(a, b Wait) int {
-			return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
-		})
-		list = list[:min(len(list), maxWaits)]
-		for i := range list {
-			list[i].Pods = count[list[i]]
+	return waits
+}
+
+func waitsOf(pods []*v1.Pod) []Wait {
+	count := map[Wait]int{}
+	for _, pod := range pods {
+		if c := objectstate.WaitCondition(pod); c != nil && objectstate.AwaitsNode(pod) {
+			count[Wait{Reason: c.Reason, Message: c.Message}]++
 		}
-		waits[of] = list
+	}
+	waits := slices.SortedFunc(maps.Keys(count), func(a, b Wait) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
+	})
+	waits = waits[:min(len(waits), maxWaits)]
+	for i := range waits {
+		waits[i].Pods = count[waits[i]]
 	}
 	return waits
 }
