@@ -79,7 +79,8 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 	}
 	cliflag.PrintFlags(cmd.Flags())
 	ctx := server.SetupSignalContext()
-	if err := emulate(ctx, opts, true); err != nil {
+	missing, err := emulate(ctx, opts, true)
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil // asked to end
 		}
@@ -91,7 +92,7 @@ func run(cmd *cobra.Command, opts *schedoptions.Options, extensions []Option) er
 			return fmt.Errorf("adding a plugin: %w", err)
 		}
 	}
-	config, sched, err := setup(ctx, opts, set, endWithoutLease(ctx))
+	config, sched, err := setup(ctx, opts, missing, set, endWithoutLease(ctx))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,9 +15,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 	basecompatibility "k8s.io/component-base/compatibility"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
-	"k8s.io/kubernetes/pkg/features"
 	"sigs.k8s.io/yaml"
 )
 
@@ -27,8 +28,6 @@ const (
 
 	// oldestTested is the oldest Kubernetes that is tested.
 	oldestTested = "1.35"
-	// nativeSince is the oldest that serves the PodGroups which kube-scheduler waits for with the gate GenericWorkload.
-	nativeSince = "1.37"
 
 	askTimeout = 5 * time.Second
 	askAgain   = time.Second
@@ -37,26 +36,54 @@ const (
 )
 
 // emulate sets the feature gates. A scheduler uses no more of Kubernetes than its API server has: it would wait for
-// ever for kinds that an older one does not serve. So gates follow the version of the API server if that is older than
-// the Kubernetes that this program is built from, and --emulated-version is not set. It asks the API server once, or
-// until it answers.
-func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) error {
-	flags := opts.Flags.FlagSet(featureFlags)
-	if flags.Changed(emulatedVersion) || opts.WriteConfigTo != "" {
-		return opts.ComponentGlobalsRegistry.Set()
+// ever for kinds that are not served. So gates follow the version of the API server if that is older than the Kubernetes
+// that this program is built from, and --emulated-version is not set. emulate returns the kinds that are not served
+// nevertheless. It asks the API server once, or until it answers.
+func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) (missing []kind, err error) {
+	if opts.WriteConfigTo != "" {
+		return nil, opts.ComponentGlobalsRegistry.Set()
 	}
-	logger := klog.FromContext(ctx)
-	info, err := askVersion(ctx, opts, untilAnswered)
+	a, err := newAsker(opts, untilAnswered)
+	if err != nil {
+		return nil, err
+	}
+	var info *apiversion.Info
+	err = a.ask(ctx, "for its version", func() (failed error) {
+		info, failed = a.api.ServerVersion()
+		return failed
+	})
+	follows := !opts.Flags.FlagSet(featureFlags).Changed(emulatedVersion)
 	switch {
 	case apierrors.IsNotFound(err): // it is no API server, but has what one answered, such as an old dump
-		return opts.ComponentGlobalsRegistry.Set()
+		return nil, opts.ComponentGlobalsRegistry.Set()
 	case apierrors.IsForbidden(err):
-		logger.Info("The version of the API server may not be read; if it is older than this program, set --emulated-version",
-			"reason", err)
-		return opts.ComponentGlobalsRegistry.Set()
-	case err != nil:
-		return err
+		if follows {
+			klog.FromContext(ctx).Info("The version of the API server may not be read; if it is older than this program, set --emulated-version",
+				"reason", err)
+		}
+		err = opts.ComponentGlobalsRegistry.Set()
+	case err == nil && follows:
+		err = follow(ctx, opts, info)
+	case err == nil:
+		err = opts.ComponentGlobalsRegistry.Set()
 	}
+	if err != nil {
+		return nil, err
+	}
+	on := gatesOf(opts)
+	err = a.ask(ctx, "which kinds it serves", func() (failed error) {
+		missing, failed = unserved(a.api, on)
+		return failed
+	})
+	if err != nil {
+		return nil, err
+	}
+	return missing, report(ctx, missing, on)
+}
+
+// follow sets the feature gates for an API server of a version.
+func follow(ctx context.Context, opts *options.Options, info *apiversion.Info) error {
+	logger := klog.FromContext(ctx)
 	serves, err := served(info)
 	if err != nil {
 		return err
@@ -65,23 +92,26 @@ func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) err
 		logger.Info("Kubernetes is older than the oldest that Lockstep is tested with", "apiServer", info.GitVersion,
 			"oldest", oldestTested)
 	}
-	own := opts.ComponentGlobalsRegistry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).BinaryVersion()
-	if serves.LessThan(version.MajorMinor(own.Major(), own.Minor())) {
-		logger.Info("Kubernetes is older than this program: features that came later are off", "apiServer", info.GitVersion,
-			"emulatedVersion", serves)
-		if err := flags.Set(emulatedVersion, serves.String()); err != nil {
+	registry := opts.ComponentGlobalsRegistry
+	own := registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).BinaryVersion()
+	older := serves.LessThan(version.MajorMinor(own.Major(), own.Minor()))
+	if older {
+		if err := opts.Flags.FlagSet(featureFlags).Set(emulatedVersion, serves.String()); err != nil {
 			return fmt.Errorf("setting --%s to the version of the API server: %w", emulatedVersion, err)
 		}
 	}
-	if err := opts.ComponentGlobalsRegistry.Set(); err != nil {
+	if err := registry.Set(); err != nil {
 		return fmt.Errorf("setting feature gates for an API server of %s: %w", info.GitVersion, err)
 	}
-	gate := opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
-	if gate != nil && gate.Enabled(features.GenericWorkload) && serves.LessThan(version.MustParse(nativeSince)) {
-		return fmt.Errorf("feature gate %s is on, and the API server, %s, has no native PodGroups that this program knows: leave it out below %s",
-			features.GenericWorkload, info.GitVersion, nativeSince)
+	if older {
+		logger.Info("Kubernetes is older than this program: features that came later are off", "apiServer", info.GitVersion,
+			"emulatedVersion", serves, "off", strings.Join(off(gatesOf(opts)), ", "))
 	}
 	return nil
+}
+
+func gatesOf(opts *options.Options) featuregate.MutableVersionedFeatureGate {
+	return opts.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent).(featuregate.MutableVersionedFeatureGate)
 }
 
 // served returns the version, major and minor, of what an API server serves: the one that it emulates, if it says so.
@@ -97,8 +127,14 @@ func served(info *apiversion.Info) (*version.Version, error) {
 	return version.MajorMinor(v.Major(), v.Minor()), nil
 }
 
-// askVersion asks the API server for its version: once, or until it answers or ctx is done.
-func askVersion(ctx context.Context, opts *options.Options, untilAnswered bool) (info *apiversion.Info, err error) {
+// asker asks an API server.
+type asker struct {
+	api           discovery.DiscoveryInterface
+	host          string
+	untilAnswered bool
+}
+
+func newAsker(opts *options.Options, untilAnswered bool) (*asker, error) {
 	kubeconfig, err := kubeconfigOf(opts)
 	if err != nil {
 		return nil, err
@@ -112,21 +148,27 @@ func askVersion(ctx context.Context, opts *options.Options, untilAnswered bool) 
 	if err != nil {
 		return nil, fmt.Errorf("making a client to ask the API server for its version: %w", err)
 	}
+	return &asker{client, config.Host, untilAnswered}, nil
+}
+
+// ask asks a question: once, or until the API server answers or ctx is done. That something is not there, or may not be
+// read, is an answer.
+func (a *asker) ask(ctx context.Context, what string, question func() error) error {
 	logger, asked := klog.FromContext(ctx), 0
 	var failed error
-	err = wait.PollUntilContextCancel(ctx, askAgain, true, func(context.Context) (bool, error) {
-		info, failed = client.ServerVersion()
+	err := wait.PollUntilContextCancel(ctx, askAgain, true, func(context.Context) (bool, error) {
+		failed = question()
 		answered := failed == nil || apierrors.IsNotFound(failed) || apierrors.IsForbidden(failed)
-		if !answered && untilAnswered && asked%askTold == 0 {
-			logger.Error(failed, "The API server does not say which version it has; asking again", "server", config.Host)
+		if !answered && a.untilAnswered && asked%askTold == 0 {
+			logger.Error(failed, "The API server does not answer; asking again", "question", what, "server", a.host)
 		}
 		asked++
-		return answered || !untilAnswered, nil
+		return answered || !a.untilAnswered, nil
 	})
 	if err = cmp.Or(failed, err); err != nil {
-		return nil, fmt.Errorf("asking the API server for its version: %w", err)
+		return fmt.Errorf("asking the API server %s: %w", what, err)
 	}
-	return info, nil
+	return nil
 }
 
 // kubeconfigOf returns the path of the kubeconfig that a scheduler will use; empty for the one in the cluster.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	apiversion "k8s.io/apimachinery/pkg/version"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	basecompatibility "k8s.io/component-base/compatibility"
@@ -23,7 +24,11 @@ func versioned(t *testing.T, info apiversion.Info, failures int32) string {
 	t.Helper()
 	var asked atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/version" || asked.Add(1) <= failures {
+		switch {
+		case r.URL.Path != "/version":
+			http.NotFound(w, r)
+			return
+		case asked.Add(1) <= failures:
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
 			return
 		}
@@ -58,7 +63,8 @@ func TestEmulate(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			registry := basecompatibility.NewComponentGlobalsRegistry()
-			must.Succeed(t, registry.Register(basecompatibility.DefaultKubeComponent, basecompatibility.NewEffectiveVersionFromString("1.37.1+lockstep-1", "1.33", "1.33"), nil))
+			must.Succeed(t, registry.Register(basecompatibility.DefaultKubeComponent, basecompatibility.NewEffectiveVersionFromString("1.37.1+lockstep-1", "1.33", "1.33"),
+				utilfeature.DefaultMutableFeatureGate.DeepCopyAndReset()))
 			opts := options.NewOptionsWithComponentGlobalsRegistry(registry)
 			opts.Deprecated.Kubeconfig = versioned(t, c.server, c.failures)
 			if strings.Contains(sentence, "file") {
@@ -68,7 +74,8 @@ func TestEmulate(t *testing.T) {
 			if c.flag != "" {
 				must.Succeed(t, opts.Flags.FlagSet(featureFlags).Set(emulatedVersion, c.flag))
 			}
-			must.Succeed(t, emulate(t.Context(), opts, true))
+			_, err := emulate(t.Context(), opts, true)
+			must.Succeed(t, err)
 			if got := registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent).EmulationVersion().String(); got != c.want {
 				t.Errorf("it emulates %s, want %s", got, c.want)
 			}
@@ -88,7 +95,7 @@ func TestEmulateBadFiles(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			opts := options.NewOptions()
 			opts.ConfigFile, opts.Deprecated.Kubeconfig = c.config, c.kubeconfig
-			if err := emulate(t.Context(), opts, true); err == nil || !strings.Contains(err.Error(), c.want) {
+			if _, err := emulate(t.Context(), opts, true); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want one with %s", err, c.want)
 			}
 		})

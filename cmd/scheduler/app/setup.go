@@ -25,15 +25,15 @@ import (
 	lockstep "github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 )
 
-// setup makes the scheduler that the options describe, with Lockstep's plugins. lost is
-// called when its lease is lost, and ends the process.
-func setup(ctx context.Context, opts *options.Options, set *lockstep.Set,
+// setup makes the scheduler that the options describe, with Lockstep's plugins. There are no objects of the missing kinds.
+// lost is called when its lease is lost, and ends the process.
+func setup(ctx context.Context, opts *options.Options, missing []kind, set *lockstep.Set,
 	lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {
 		return nil, nil, err
 	}
 	clients := func(config *schedulerconfig.Config) error { return guard(ctx, config, opts, lost) }
-	config, sched, err := build(ctx, opts, set, clients)
+	config, sched, err := build(ctx, opts, missing, set, clients)
 	if err != nil {
 		if errs := misread(opts.ConfigFile); len(errs) > 0 {
 			err = errors.Join(errs.ToAggregate(), err)
@@ -50,8 +50,8 @@ func setup(ctx context.Context, opts *options.Options, set *lockstep.Set,
 // decides what the clients that the scheduler gets may write, and they know reserve pods. Setup makes configuration,
 // clients and scheduler in one go, and plugins begin to use the clients while it runs, so nothing can be changed from
 // outside.
-func build(ctx context.Context, opts *options.Options, set *lockstep.Set, clients func(*schedulerconfig.Config) error,
-	more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
+func build(ctx context.Context, opts *options.Options, missing []kind, set *lockstep.Set,
+	clients func(*schedulerconfig.Config) error, more ...scheduler.Option) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	defaults, err := latest.Default()
 	if err != nil {
 		return nil, nil, err
@@ -69,6 +69,7 @@ func build(ctx context.Context, opts *options.Options, set *lockstep.Set, client
 	}
 	config.Client = reservepods.Client(config.Client, set.ReservePods())
 	config.InformerFactory = informerFactory(config.Client, opts, set.ReservePods())
+	empty(config.InformerFactory, missing)
 	lockstep.Complete(config.ComponentConfig.Profiles)
 	completed := config.Complete()
 	var profiles []schedconfig.KubeSchedulerProfile

@@ -40,7 +40,7 @@ func setUp(t *testing.T, flags ...string) (*made, error) {
 		all.AddFlagSet(set)
 	}
 	must.Succeed(t, all.Parse(append([]string{"--secure-port=0"}, flags...)))
-	config, sched, err := setup(ctx, opts, schedulersetup.NewSet(), func(err error) { t.Error(err) })
+	config, sched, err := setup(ctx, opts, nil, schedulersetup.NewSet(), func(err error) { t.Error(err) })
 	if err != nil {
 		return nil, err
 	}

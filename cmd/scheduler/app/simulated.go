@@ -39,12 +39,12 @@ type Simulated struct {
 // NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
 // the API server. It is called once in a process.
 func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulated, error) {
-	opts, err := unservedOptions(ctx, configFile, kubeconfig)
+	opts, missing, err := quietOptions(ctx, configFile, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	s := &Simulated{Set: lockstep.NewSet()}
-	s.config, s.Scheduler, err = build(ctx, opts, s.Set, func(config *schedulerconfig.Config) error {
+	s.config, s.Scheduler, err = build(ctx, opts, missing, s.Set, func(config *schedulerconfig.Config) error {
 		return unbound(config, kubeconfig)
 	})
 	if err != nil {

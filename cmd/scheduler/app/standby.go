@@ -29,12 +29,12 @@ type Standby struct {
 // NewStandby makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
 // the caller, or empty for the one in the cluster. The cluster is read when Look is called first.
 func NewStandby(ctx context.Context, configFile, kubeconfig string) (*Standby, error) {
-	opts, err := unservedOptions(ctx, configFile, kubeconfig)
+	opts, missing, err := quietOptions(ctx, configFile, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
 	s := &Standby{Set: lockstep.NewSet(), snapshot: cache.NewEmptySnapshot()}
-	s.config, s.Scheduler, err = build(ctx, opts, s.Set, standBy, scheduler.WithNodeInfoSnapshot(s.snapshot))
+	s.config, s.Scheduler, err = build(ctx, opts, missing, s.Set, standBy, scheduler.WithNodeInfoSnapshot(s.snapshot))
 	if err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that only looks: %w", err)
 	}
@@ -65,10 +65,11 @@ func (s *Standby) follow(ctx context.Context) error {
 	return nil
 }
 
-// unservedOptions returns the options of a scheduler that serves nothing.
-func unservedOptions(ctx context.Context, configFile, kubeconfig string) (*options.Options, error) {
+// quietOptions returns the options of a scheduler that serves nothing, and the kinds that the API server does not serve.
+func quietOptions(ctx context.Context, configFile, kubeconfig string) (*options.Options, []kind, error) {
 	opts := options.NewOptions()
 	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig
 	opts.SecureServing, opts.Authentication, opts.Authorization = nil, nil, nil
-	return opts, errors.Join(emulate(ctx, opts, false), useDefaults(func() string { return kubeconfig }))
+	missing, err := emulate(ctx, opts, false)
+	return opts, missing, errors.Join(err, useDefaults(func() string { return kubeconfig }))
 }
