@@ -2,6 +2,7 @@ package schedulersetup
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	schedconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -17,7 +18,7 @@ import (
 
 // check returns what makes a profile one in which the plugins would do harm: a gang that is
 // not held until it is complete, evictions for places that nothing keeps, or promises that the
-// profile does not keep itself.
+// profile does not keep itself. Each error has the line of the profile's plugins that puts it right.
 func check(profile framework.Framework) field.ErrorList {
 	path := field.NewPath("profiles").Key(profile.ProfileName()).Child("plugins")
 	enabled := profile.ListPlugins()
@@ -31,30 +32,54 @@ func check(profile framework.Framework) field.ErrorList {
 	for _, p := range points {
 		if some && at(p.set, gang.Name) < 0 {
 			errs = append(errs, field.Required(path.Child(p.name),
-				gang.Name+" has to be enabled here too: enable it at multiPoint, and disable it nowhere"))
+				gang.Name+" has to be enabled here too: add "+enabling(p.name, gang.Name)))
 		}
 	}
-	if own := at(enabled.PostFilter, preemption.Name); own >= 0 && (!some || at(enabled.PostFilter, gang.Name) > own) {
-		errs = append(errs, field.Invalid(path.Child("postFilter"), preemption.Name, gang.Name+" has to come before it"))
+	switch own := at(enabled.PostFilter, preemption.Name); {
+	case own >= 0 && !some:
+		errs = append(errs, field.Required(path.Child("postFilter"),
+			preemption.Name+" needs "+gang.Name+": add "+enabling("multiPoint", gang.Name)))
+	case own >= 0 && at(enabled.PostFilter, gang.Name) > own:
+		errs = append(errs, misplaced(path, "postFilter", preemption.Name))
 	}
 	if own := at(enabled.PreEnqueue, fairshare.Name); own >= 0 && at(enabled.PreEnqueue, gang.Name) > own {
-		errs = append(errs, field.Invalid(path.Child("preEnqueue"), fairshare.Name, gang.Name+" has to come before it"))
+		errs = append(errs, misplaced(path, "preEnqueue", fairshare.Name))
 	}
 	if promises(profile) && !keeps(profile) {
-		errs = append(errs, field.Required(path, heldcapacity.Name+
-			" is disabled, and without it pods take what is promised to gangs: disable it nowhere"))
+		errs = append(errs, field.Required(path, heldcapacity.Name+" is disabled, and without it pods take what is promised "+
+			"to gangs: disable it nowhere, or add "+enabling("filter", heldcapacity.Name)+" and "+
+			enabling("preFilter", inOrder(some, gang.Name, heldcapacity.Name)...)))
 	}
 	if own := at(enabled.PreFilter, heldcapacity.Name); own >= 0 && at(enabled.PreFilter, gang.Name) > own {
-		errs = append(errs, field.Invalid(path.Child("preFilter"), heldcapacity.Name, gang.Name+" has to come before it"))
+		errs = append(errs, misplaced(path, "preFilter", heldcapacity.Name))
 	}
 	if binds := enabled.Bind; at(enabled.Reserve, reservation.Name) >= 0 {
 		before := slices.IndexFunc(binds.Enabled, func(p schedconfig.Plugin) bool { return p.Name != gang.Name })
 		if own := at(binds, reservation.Name); own < 0 || own != before {
 			errs = append(errs, field.Invalid(path.Child("bind"), reservation.Name,
-				"it has to be enabled here too, before every binder; of plugins only "+gang.Name+" comes before it"))
+				"it has to be enabled here too, before every binder; of plugins only "+gang.Name+" comes before it: begin with "+
+					enabling("bind", inOrder(some, gang.Name, reservation.Name)...)))
 		}
 	}
 	return errs
+}
+
+// misplaced returns the error that a plugin comes before Gang.
+func misplaced(plugins *field.Path, point, name string) *field.Error {
+	return field.Invalid(plugins.Child(point), name, gang.Name+" has to come before it: write "+enabling(point, gang.Name, name))
+}
+
+// enabling returns the line of a profile's plugins that enables some at an extension point, in this order.
+func enabling(point string, names ...string) string {
+	return point + ": {enabled: [{name: " + strings.Join(names, "}, {name: ") + "}]}"
+}
+
+// inOrder returns both names, or the second alone.
+func inOrder(both bool, before, name string) []string {
+	if both {
+		return []string{before, name}
+	}
+	return []string{name}
 }
 
 // promises reports whether plugins of a profile count on capacity that is held.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/lockstep-sh/lockstep/plugins/binder"
+	"github.com/lockstep-sh/lockstep/plugins/fairshare"
 	"github.com/lockstep-sh/lockstep/plugins/gang"
 	"github.com/lockstep-sh/lockstep/plugins/heldcapacity"
 	"github.com/lockstep-sh/lockstep/plugins/preemption"
@@ -56,6 +57,12 @@ func Complete(profiles []schedconfig.KubeSchedulerProfile) {
 
 // arrange puts the plugins of a profile with gangs in order.
 func arrange(p *schedconfig.Plugins) {
+	// A gang waits for its members before it waits for its queue.
+	all := p.MultiPoint.Enabled
+	if own, queues := at(p.MultiPoint, gang.Name), at(p.MultiPoint, fairshare.Name); queues >= 0 && queues < own {
+		plugin := all[own]
+		p.MultiPoint.Enabled = slices.Insert(slices.Delete(all, own, own+1), queues, plugin)
+	}
 	// Gang plans a gang before, and explains it instead of, its members one by one.
 	first(&p.PreFilter, gang.Name)
 	// Gang makes way for no single member. Then GangPreemption makes room for whole gangs, and for single pods by the

@@ -48,6 +48,7 @@ func TestComplete(t *testing.T) {
 		want    points
 	}{
 		"enabling them at multiPoint is enough": {schedconfig.Plugins{MultiPoint: with("Gang", "GangPreemption", "FairShare")}, whole},
+		"in any order":                          {schedconfig.Plugins{MultiPoint: with("FairShare", "GangPreemption", "Gang")}, whole},
 		"what says all of it stays as it is": {schedconfig.Plugins{
 			MultiPoint: with("Gang", "GangPreemption"), QueueSort: set("GangQueueSort", "-PrioritySort"), PreFilter: set("Gang"),
 			PostFilter: set("Gang", "GangPreemption", "-DefaultPreemption"), Score: set("Gang"), Bind: set("Gang", "BoundedBinder", "-DefaultBinder"),
@@ -83,6 +84,9 @@ func TestComplete(t *testing.T) {
 			got := points{listNames(p.QueueSort), listNames(p.PreFilter), listNames(p.PostFilter), listNames(p.Score), listNames(p.Bind)}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("the profile (-want +got):\n%s", diff)
+			}
+			if at(p.MultiPoint, "FairShare") >= 0 && at(p.MultiPoint, "FairShare") < at(p.MultiPoint, "Gang") {
+				t.Errorf("FairShare comes before Gang: %v", listNames(p.MultiPoint))
 			}
 			for _, name := range []string{"Reservation", "HeldCapacity"} {
 				if at(p.MultiPoint, name) < 0 {

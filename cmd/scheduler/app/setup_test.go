@@ -214,23 +214,38 @@ func TestBadConfiguration(t *testing.T) {
 		"two of them":                   {args("Gang", "maxBackoff: soon, defaultWaitTime: 5"), []string{"args.maxBackoff", `"soon"`, "args.defaultWaitTime", "5"}},
 		"gangs that nobody holds": {
 			"profiles:\n" + withPlugins("ours") + "    permit: {disabled: [{name: Gang}]}\n    reserve: {disabled: [{name: Gang}]}\n",
-			[]string{"profiles[ours].plugins.permit: Required value: Gang has to be enabled here too", "profiles[ours].plugins.reserve"},
+			[]string{"profiles[ours].plugins.permit: Required value: Gang has to be enabled here too: add permit: {enabled: [{name: Gang}]}",
+				"profiles[ours].plugins.reserve", "add reserve: {enabled: [{name: Gang}]}"},
 		},
 		"evictions for places that nobody holds": {
 			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: GangPreemption}]}}\n",
-			[]string{"profiles[ours].plugins.postFilter", "GangPreemption", "Gang has to come before it"},
+			[]string{"profiles[ours].plugins.postFilter", "GangPreemption needs Gang: add multiPoint: {enabled: [{name: Gang}]}"},
+		},
+		"evictions that come before gangs": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: Gang}, {name: GangPreemption}]}, postFilter: {enabled: [{name: GangPreemption}, {name: Gang}]}}\n",
+			[]string{"profiles[ours].plugins.postFilter", "Gang has to come before it: write postFilter: {enabled: [{name: Gang}, {name: GangPreemption}]}"},
+		},
+		"queues that come before gangs": {
+			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: Gang}, {name: FairShare}]}, preEnqueue: {enabled: [{name: FairShare}, {name: Gang}]}}\n",
+			[]string{"profiles[ours].plugins.preEnqueue", "Gang has to come before it: write preEnqueue: {enabled: [{name: Gang}, {name: FairShare}]}"},
 		},
 		"promises that nobody keeps": {
 			"profiles:\n" + withPlugins("ours") + "    filter: {disabled: [{name: HeldCapacity}]}\n" + withPlugins("other"),
-			[]string{"profiles[ours].plugins: Required value: HeldCapacity is disabled", "disable it nowhere"},
+			[]string{"profiles[ours].plugins: Required value: HeldCapacity is disabled", "disable it nowhere",
+				"add filter: {enabled: [{name: HeldCapacity}]} and preFilter: {enabled: [{name: Gang}, {name: HeldCapacity}]}"},
 		},
 		"promises that nobody keeps, to queues": {
 			"profiles:\n- schedulerName: ours\n  plugins: {multiPoint: {enabled: [{name: FairShare}], disabled: [{name: HeldCapacity}]}}\n",
-			[]string{"profiles[ours].plugins: Required value: HeldCapacity is disabled"},
+			[]string{"profiles[ours].plugins: Required value: HeldCapacity is disabled", "and preFilter: {enabled: [{name: HeldCapacity}]}"},
+		},
+		"places of Reservations that a binder does not know": {
+			"profiles:\n" + withPlugins("ours") + "    bind: {enabled: [{name: BoundedBinder}, {name: Reservation}]}\n",
+			[]string{"profiles[ours].plugins.bind", "begin with bind: {enabled: [{name: Gang}, {name: Reservation}]}"},
 		},
 		"promises of which it is not known whose they are": {
 			"profiles:\n" + withPlugins("ours") + "    preFilter: {enabled: [{name: HeldCapacity}, {name: Gang}]}\n",
-			[]string{"profiles[ours].plugins.preFilter", "HeldCapacity", "Gang has to come before it"},
+			[]string{"profiles[ours].plugins.preFilter", "HeldCapacity",
+				"Gang has to come before it: write preFilter: {enabled: [{name: Gang}, {name: HeldCapacity}]}"},
 		},
 		"arguments for a plugin that takes none": {
 			"profiles:\n" + withPlugins("ours") + "  pluginConfig: [{name: GangQueueSort, args: {byAge: true}}]\n", []string{"ours", "GangQueueSort", "takes none"},
