@@ -400,6 +400,20 @@ func TestChartRefusesValues(t *testing.T) {
 	}
 }
 
+// TestChartRefusesWhatIsNotServed: a Kubernetes that has no MutatingAdmissionPolicy gets no policy for gangs by owner.
+func TestChartRefusesWhatIsNotServed(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"1.36.0": "", "v1.36.1-gke.1000": "",
+		"1.35.4": "gangsByOwner.policy: it is a MutatingAdmissionPolicy, which Kubernetes has from 1.36, and this is v1.35.4",
+	} {
+		_, err := tool(t, "helm", "template", "lockstep", chart(), "--set", "gangsByOwner.policy=true", "--kube-version", version)
+		if refused := err != nil; refused != (want != "") || refused && !strings.Contains(err.Error(), want) {
+			t.Errorf("Kubernetes %s: error %v, want one with %q", version, err, want)
+		}
+	}
+}
+
 func TestChartPassesLint(t *testing.T) {
 	t.Parallel()
 	mustRun(t, "helm", "lint", "--strict", chart())
