@@ -22,11 +22,6 @@ profiles:
 - schedulerName: lockstep-scheduler
   plugins:
     multiPoint: {enabled: [{name: Gang}, {name: GangPreemption}, {name: FairShare}]}
-    queueSort: {enabled: [{name: GangQueueSort}], disabled: [{name: PrioritySort}]}
-    preFilter: {enabled: [{name: Gang}]}
-    postFilter: {enabled: [{name: Gang}, {name: GangPreemption}], disabled: [{name: DefaultPreemption}]}
-    score: {enabled: [{name: Gang, weight: 20}]}
-    bind: {enabled: [{name: Gang}, {name: BoundedBinder}], disabled: [{name: DefaultBinder}]}
 `
 
 // fairness measures what FairShare costs: for gangs and for pods in none, in one queue or in many.
