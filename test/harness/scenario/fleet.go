@@ -134,9 +134,10 @@ func (f *Fleet) start(ctx context.Context, kind Cluster, o localcluster.Options)
 	s := &site{kind: kind, audit: o.AuditLog}
 	o.Manifests = append([]string{strays}, localcluster.Roles(f.root)...)
 	o.Kubernetes, o.Kubelets, o.FeatureGates = f.Kubernetes, f.Kubelets, kind.FeatureGates
+	o.RuntimeConfig = kind.RuntimeConfig
 	if kind.NativePodGroups {
 		o.FeatureGates = strings.TrimSuffix("GenericWorkload=true,"+kind.FeatureGates, ",")
-		o.RuntimeConfig = "scheduling.k8s.io/v1beta1=true"
+		o.RuntimeConfig = strings.TrimSuffix("scheduling.k8s.io/v1beta1=true,"+kind.RuntimeConfig, ",")
 	}
 	if !kind.WithoutCRDs {
 		o.Manifests = append(o.Manifests, filepath.Join(f.root, "manifests", "crds"))
