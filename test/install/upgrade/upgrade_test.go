@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +24,8 @@ import (
 var from = flag.String("from", "", "the commit to upgrade from, and to go back to")
 
 // TestUpgradeAndWayBack: what runs runs on, on the same nodes, and a gang that waits goes on waiting, and starts whole
-// when there is room for it, whichever build was there when it came.
+// when there is room for it, whichever build was there when it came. Each build reads the Queues, Reservations and
+// PodMigrations of the other, and goes on with them.
 func TestUpgradeAndWayBack(t *testing.T) {
 	if *from == "" {
 		t.Skip("-from names no commit")
@@ -36,26 +38,38 @@ func TestUpgradeAndWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	newer, older := build{"newer", root}, build{"older", checkout(t, root)}
+	slots := localcluster.NodePool{Count: 2, NamePrefix: "slot-", Allocatable: v1.ResourceList{slot: resource.MustParse("1")}}
 	u := &upgrade{T: t, Cluster: localcluster.Run(t, localcluster.Options{
-		Nodes: []localcluster.NodePool{nodes("first-", 4)}, Manifests: append(localcluster.Roles(older.dir), filepath.Join(older.dir, "manifests", "crds")),
+		Nodes:     []localcluster.NodePool{nodes("first-", 5), slots},
+		Manifests: append(localcluster.Roles(older.dir), filepath.Join(older.dir, "manifests", "crds")),
 	})}
 	u.install(older)
-	u.create("a", 4)
+	u.apply("shared", sharedByAll)
+	u.kubectl("wait", "reservation", "spare", "--for=condition=Ready", "--timeout=30s")
+	held := u.kubectl("get", "reservation", "spare", "-o", "jsonpath={.status.nodeName}")
+	u.create("a", "research", 4)
 	u.await("a", 4)
-	u.create("b", 3)
-	u.reason("b")
+	u.create("b", "research", 3)
+	u.reason("b", "Unschedulable")
+	u.create("capped", "small", 2)
+	u.reason("capped", "QueueCapability")
+	u.kubectl("rollout", "status", "statefulset/moved", "--timeout=30s")
+	u.plan("there")
 	before := u.placed()
 
 	if err := u.Apply(t.Context(), append([]string{filepath.Join(newer.dir, "manifests", "crds")}, localcluster.Roles(newer.dir)...)...); err != nil {
 		t.Fatal(err)
 	}
 	u.install(newer)
-	u.reason("b")
+	u.reason("b", "Unschedulable")
+	u.reason("capped", "QueueCapability")
 	u.unchanged("the upgrade", before)
+	u.move("there")
 	u.add("second-", 3)
 	u.await("b", 3)
-	u.create("c", 2)
-	u.reason("c")
+	u.create("c", "research", 2)
+	u.reason("c", "Unschedulable")
+	u.plan("back")
 	before = u.placed()
 
 	// The CRDs stay those of the newer build.
@@ -63,21 +77,81 @@ func TestUpgradeAndWayBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.install(older)
-	u.reason("c")
+	u.reason("c", "Unschedulable")
+	u.reason("capped", "QueueCapability")
 	u.unchanged("the way back", before)
+	u.move("back")
 	u.add("third-", 2)
 	u.await("c", 2)
+	u.add("fourth-", 2)
+	u.kubectl("patch", "queue", "small", "--type=merge", "--patch", `{"spec":{"capability":{"nvidia.com/gpu":"16"}}}`)
+	u.await("capped", 2)
 	u.unchanged("a start after the way back", before)
+	u.apply("owner", owner)
+	u.kubectl("wait", "pod", "spare", "--for=jsonpath={.status.phase}=Running", "--timeout=30s")
+	if got := u.kubectl("get", "pod", "spare", "-o", "jsonpath={.spec.nodeName}"); got != held {
+		t.Errorf("the owner of the Reservation is on %s, and %s was held for it", got, held)
+	}
 }
 
-// checkout builds the scheduler and the controller of the commit, and returns the folder with its files. That is the
+// slot is what a node has of which the PodMigrations move a pod.
+const slot = "example.com/slot"
+
+const (
+	// sharedByAll is there from the beginning: queues, a place that is held, and a pod for the PodMigrations.
+	sharedByAll = `
+apiVersion: scheduling.lockstep.dev/v1alpha1
+kind: Queue
+metadata: {name: research}
+spec: {weight: 2}
+---
+apiVersion: scheduling.lockstep.dev/v1alpha1
+kind: Queue
+metadata: {name: small}
+spec: {capability: {nvidia.com/gpu: 8}}
+---
+apiVersion: scheduling.lockstep.dev/v1alpha1
+kind: Reservation
+metadata: {name: spare}
+spec:
+  ttl: 0s
+  owners: [{object: {namespace: default, name: spare}}]
+  template:
+    spec:
+      schedulerName: lockstep-scheduler
+      containers: [{name: main, resources: {limits: {nvidia.com/gpu: 8}}}]
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: moved, namespace: default}
+spec:
+  serviceName: moved
+  selector: {matchLabels: {app: moved}}
+  template:
+    metadata: {labels: {app: moved}}
+    spec:
+      schedulerName: lockstep-scheduler
+      containers: [{name: main, image: none, resources: {limits: {example.com/slot: 1}}}]
+`
+	// owner is the pod that the place is held for.
+	owner = `
+apiVersion: v1
+kind: Pod
+metadata: {name: spare, namespace: default}
+spec:
+  schedulerName: lockstep-scheduler
+  containers: [{name: main, image: none, resources: {limits: {nvidia.com/gpu: 8}}}]
+`
+)
+
+// checkout builds the scheduler, the controller and the descheduler of the commit, and returns the folder with its files. That is the
 // same each time: what was compiled there is not compiled again.
 func checkout(t *testing.T, root string) string {
 	t.Helper()
 	dir := filepath.Join(root, ".local", "upgrade")
 	for _, line := range []string{
 		`rm -rf "$DIR" && mkdir -p "$DIR" && git -C "$ROOT" archive "$FROM" | tar -x -C "$DIR"`,
-		`make --silent -C "$DIR" build COMMANDS="scheduler controller" VERSION="$FROM"`,
+		`make --silent -C "$DIR" build COMMANDS="scheduler controller descheduler" VERSION="$FROM"`,
 	} {
 		cmd := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-c", line)
 		cmd.Env = append(os.Environ(), "ROOT="+root, "FROM="+*from, "DIR="+dir)
@@ -106,6 +180,10 @@ func (u *upgrade) install(b build) {
 	u.running = []*localcluster.Process{
 		u.start(b, "lockstep-scheduler", "--config="+u.config(b), "--secure-port=0"),
 		u.start(b, "lockstep-controller", "--kubeconfig="+u.account("lockstep-controller"), "--leader-elect", "--metrics-bind-address=0", "--health-probe-bind-address=0"),
+		u.start(b, "lockstep-descheduler", "--kubeconfig="+u.account("lockstep-descheduler"), "--scheduler-config="+u.config(b),
+			"--policy-config-file="+filepath.Join(b.dir, "manifests", "descheduler", "workload", "policy.yaml"), "--descheduling-interval=10s",
+			"--leader-elect", "--leader-elect-resource-name=lockstep-descheduler", "--leader-elect-resource-namespace=kube-system", "--leader-elect-retry-period=1s",
+			"--secure-port=0"),
 	}
 	ctx, cancel := context.WithTimeout(u.Context(), 30*time.Second)
 	defer cancel()
@@ -144,7 +222,7 @@ func (u *upgrade) start(b build, name string, args ...string) *localcluster.Proc
 // leaders returns who holds which lease.
 func (u *upgrade) leaders() map[string]string {
 	u.Helper()
-	holders := map[string]string{"lockstep-scheduler": "", "lockstep-controller": ""}
+	holders := map[string]string{"lockstep-scheduler": "", "lockstep-controller": "", "lockstep-descheduler": ""}
 	for name := range holders {
 		lease, err := u.Clientset().CoordinationV1().Leases(metav1.NamespaceSystem).Get(u.Context(), name, metav1.GetOptions{})
 		if err == nil && lease.Spec.HolderIdentity != nil {
@@ -163,7 +241,7 @@ func (u *upgrade) account(name string) string {
 	return path
 }
 
-// config returns the configuration that a build installs, with the kubeconfig of the scheduler.
+// config returns the configuration that a build installs, with FairShare and the kubeconfig of the scheduler.
 func (u *upgrade) config(b build) string {
 	u.Helper()
 	data, err := os.ReadFile(filepath.Join(b.dir, "manifests", "config", "beside-default-scheduler.yaml"))
@@ -175,6 +253,10 @@ func (u *upgrade) config(b build) string {
 		u.Fatal(err)
 	}
 	config["clientConnection"].(map[string]any)["kubeconfig"] = u.account("lockstep-scheduler")
+	for _, profile := range config["profiles"].([]any) {
+		all := profile.(map[string]any)["plugins"].(map[string]any)["multiPoint"].(map[string]any)
+		all["enabled"] = append(all["enabled"].([]any), map[string]any{"name": "FairShare"})
+	}
 	if data, err = yaml.Marshal(config); err != nil {
 		u.Fatal(err)
 	}
@@ -197,13 +279,13 @@ func (u *upgrade) add(prefix string, count int) {
 	}
 }
 
-// create makes a gang that needs a number of nodes for itself.
-func (u *upgrade) create(name string, size int) {
+// create makes a gang of a queue that needs a number of nodes for itself.
+func (u *upgrade) create(name, queue string, size int) {
 	u.Helper()
-	text := fmt.Sprintf(`
+	u.apply(name, fmt.Sprintf(`
 apiVersion: scheduling.x-k8s.io/v1alpha1
 kind: PodGroup
-metadata: {name: %[1]s, namespace: default}
+metadata: {name: %[1]s, namespace: default, labels: {scheduling.lockstep.dev/queue: %[3]s}}
 spec: {minMember: %[2]d}
 ---
 apiVersion: batch/v1
@@ -222,14 +304,53 @@ spec:
       - name: worker
         image: worker
         resources: {limits: {nvidia.com/gpu: 8}}
-`, name, size)
+`, name, size, queue))
+}
+
+// apply applies objects by way of a file of this name.
+func (u *upgrade) apply(name, objects string) {
+	u.Helper()
 	file := filepath.Join(u.Dir(), name+".yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(objects), 0o600); err != nil {
 		u.Fatal(err)
 	}
 	if err := u.Apply(u.Context(), file); err != nil {
 		u.Fatal(err)
 	}
+}
+
+func (u *upgrade) kubectl(args ...string) string {
+	u.Helper()
+	out, err := u.Kubectl(u.Context(), args...)
+	if err != nil {
+		u.Fatal(err)
+	}
+	return out
+}
+
+// plan makes a PodMigration of the pod moved-0 to the other node with a slot, and returns once that is reserved. The
+// pod stays until move.
+func (u *upgrade) plan(name string) {
+	u.Helper()
+	pod, err := u.Clientset().CoreV1().Pods("default").Get(u.Context(), "moved-0", metav1.GetOptions{})
+	if err != nil {
+		u.Fatal(err)
+	}
+	target := map[string]string{"slot-0": "slot-1", "slot-1": "slot-0"}[pod.Spec.NodeName]
+	u.apply(name, fmt.Sprintf(`
+apiVersion: scheduling.lockstep.dev/v1alpha1
+kind: PodMigration
+metadata: {name: %s, namespace: default}
+spec: {podName: moved-0, podUID: %s, sourceNode: %s, targetNode: %s, suspend: true}
+`, name, pod.UID, pod.Spec.NodeName, target))
+	u.kubectl("wait", "podmigration", name, "--for=condition=Reserved", "--timeout=30s")
+}
+
+// move carries a PodMigration out.
+func (u *upgrade) move(name string) {
+	u.Helper()
+	u.kubectl("patch", "podmigration", name, "--type=merge", "--patch", `{"spec":{"suspend":false}}`)
+	u.kubectl("wait", "podmigration", name, "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
 }
 
 // pods returns those of a gang; of all if it is empty.
@@ -263,19 +384,19 @@ func (u *upgrade) await(gang string, size int) {
 	})
 }
 
-// reason waits until the controller says that a gang waits for room, and makes sure that it has no node.
-func (u *upgrade) reason(gang string) {
+// reason waits until the controller gives a reason why a gang waits, and makes sure that it has no node.
+func (u *upgrade) reason(gang, want string) {
 	u.Helper()
 	await.NoError(u, "gang "+gang+" says why it waits", func() error {
 		got, err := u.Kubectl(u.Context(), "get", "podgroup", gang, "-o", `jsonpath={.status.conditions[?(@.type=="Scheduled")].reason}`)
-		if err == nil && got != "Unschedulable" {
+		if err == nil && got != want {
 			err = fmt.Errorf("its reason is %q", got)
 		}
 		return err
 	})
 	for _, pod := range u.pods(gang) {
 		if pod.Spec.NodeName != "" {
-			u.Errorf("a member of gang %s, which has no room, is on %s", gang, pod.Spec.NodeName)
+			u.Errorf("a member of gang %s, which waits, is on %s", gang, pod.Spec.NodeName)
 		}
 	}
 }
@@ -303,5 +424,19 @@ func (u *upgrade) unchanged(after string, before map[string]string) {
 	}
 	if diff := cmp.Diff(before, now); diff != "" {
 		u.Errorf("nodes of pods after %s (-before +now):\n%s", after, diff)
+	}
+}
+
+// TestMakeNeedsACommit: without a commit and without tags make test-upgrade fails, and says what to give.
+func TestMakeNeedsACommit(t *testing.T) {
+	root, err := localcluster.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "make", "test-upgrade", "FROM=")
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "GIT_DIR="+t.TempDir())
+	out, err := cmd.CombinedOutput()
+	if want := "Name a commit: make test-upgrade FROM=COMMIT"; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("make test-upgrade: %v, want a failure that says %q:\n%s", err, want, out)
 	}
 }
