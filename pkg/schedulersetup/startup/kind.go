@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -42,7 +43,8 @@ type kind struct {
 	objects  metadata.Getter
 	// selector is the field selector of the watch.
 	selector string
-	// served reports whether the API server serves the kind; nil where it always does.
+	// served reports whether the API server serves the kind; nil for Kubernetes' own, which an API server serves as long
+	// as it runs, or not at all: nothing is stored of one that is not found.
 	served func(context.Context) (bool, error)
 	// mayEnd reports whether the kind may go unread after its reads have failed for so long; nil means
 	// never.
@@ -116,6 +118,9 @@ func (k *kind) catchUp(ctx context.Context, left func(int)) error {
 		}
 	}
 	page, err := k.page(ctx, firstPage, "")
+	if k.served == nil && apierrors.IsNotFound(err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

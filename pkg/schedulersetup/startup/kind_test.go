@@ -124,6 +124,20 @@ func TestCatchUp(t *testing.T) {
 	}
 }
 
+// TestCatchUpNotServed: nothing is stored of a kind of Kubernetes that the API server does not serve.
+func TestCatchUpNotServed(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	client, err := metadata.NewForConfig(&restclient.Config{Host: s.URL, QPS: -1})
+	must.Succeed(t, err)
+	k := &kind{objects: client.Resource(v1.SchemeGroupVersion.WithResource("pods"))}
+	must.Succeed(t, k.catchUp(t.Context(), func(int) { t.Error("it lacks something") }))
+	k.served = func(context.Context) (bool, error) { return true, nil } // a CRD that the API server will serve soon
+	if err := k.catchUp(t.Context(), func(int) {}); err == nil {
+		t.Error("it goes on without what is served")
+	}
+}
+
 // TestPersist: an API server that does not answer is called again, and nothing proceeds.
 func TestPersist(t *testing.T) {
 	server := &apiServer{size: 9}
