@@ -25,8 +25,8 @@ import (
 	lockstep "github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 )
 
-// setup makes the scheduler that the options describe, with Lockstep's plugins. There are no objects of the missing kinds.
-// lost is called when its lease is lost, and ends the process.
+// setup makes the scheduler that the options describe, with Lockstep's plugins. There are no objects of the missing
+// kinds. lost is called when its lease is lost, and ends the process.
 func setup(ctx context.Context, opts *options.Options, missing []kind, set *lockstep.Set,
 	lost func(error)) (*schedulerconfig.CompletedConfig, *scheduler.Scheduler, error) {
 	if err := useDefaults(func() string { return opts.Deprecated.Kubeconfig }); err != nil {

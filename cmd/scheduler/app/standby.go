@@ -65,7 +65,8 @@ func (s *Standby) follow(ctx context.Context) error {
 	return nil
 }
 
-// quietOptions returns the options of a scheduler that serves nothing, and the kinds that the API server does not serve.
+// quietOptions returns the options of a scheduler that serves nothing, and the kinds that the API server does not
+// serve.
 func quietOptions(ctx context.Context, configFile, kubeconfig string) (*options.Options, []kind, error) {
 	opts := options.NewOptions()
 	opts.ConfigFile, opts.Deprecated.Kubeconfig = configFile, kubeconfig

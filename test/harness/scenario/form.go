@@ -42,7 +42,8 @@ type Cluster struct {
 	NativePodGroups bool `json:"nativePodGroups,omitempty"`
 	// FeatureGates are further gates of the API server and the controllers: "WorkloadWithJob=true,...".
 	FeatureGates string `json:"featureGates,omitempty"`
-	// RuntimeConfig is which further APIs the API server serves, or does not: "resource.k8s.io/v1/devicetaintrules=false,...".
+	// RuntimeConfig is which further APIs the API server serves, or does not:
+	// "resource.k8s.io/v1/devicetaintrules=false,...".
 	RuntimeConfig string `json:"runtimeConfig,omitempty"`
 }
 

@@ -144,8 +144,8 @@ spec:
 `
 )
 
-// checkout builds the scheduler, the controller and the descheduler of the commit, and returns the folder with its files. That is the
-// same each time: what was compiled there is not compiled again.
+// checkout builds the scheduler, the controller and the descheduler of the commit, and returns the folder with its
+// files. That is the same each time: what was compiled there is not compiled again.
 func checkout(t *testing.T, root string) string {
 	t.Helper()
 	dir := filepath.Join(root, ".local", "upgrade")
