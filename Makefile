@@ -144,9 +144,9 @@ test-operators: ## Build the operators of training jobs, as they come, and run t
 
 # No part of test: it compiles the API servers of the older versions, which takes some 10 minutes on two cores.
 .PHONY: test-versions
-test-versions: build control-plane ## Run scenarios of each part on the versions of Kubernetes that are served (VERSIONS='1.36 1.35')
+test-versions: build control-plane ## Run scenarios of each part, make run, the page and kubectl gang on each Kubernetes that is served (VERSIONS='1.36 1.35')
 	for version in $(VERSIONS); do \
-		go test -count=1 -timeout 60m ./test/e2e -run TestVersions -kubernetes $$version -versions-part $(PART) -v $(ARGS); \
+		go test -count=1 -timeout 60m ./test/e2e -run 'TestVersions|TestMakeRun' -kubernetes $$version -versions-part $(PART) -v $(ARGS); \
 		go test -count=1 ./test/install -run TestPools -kubernetes $$version -v; \
 	done
 

@@ -25,14 +25,14 @@ import (
 )
 
 // TestMakeRun does what a newcomer does: make run on a terminal, with all that it can run, a sample, kubectl get
-// podgroups, a look at the page, Ctrl-C.
+// podgroups, a look at the page, kubectl gang, Ctrl-C. With -kubernetes that version is below it.
 func TestMakeRun(t *testing.T) {
 	root, err := localcluster.Root()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := localcluster.Run(t, localcluster.Options{
-		Nodes: []localcluster.NodePool{{Count: 4}}, Manifests: []string{filepath.Join(root, "manifests", "crds")},
+		Kubernetes: *kubernetes, Nodes: []localcluster.NodePool{{Count: 4}}, Manifests: []string{filepath.Join(root, "manifests", "crds")},
 	})
 	port, err := localcluster.FreePort()
 	if err != nil {
@@ -62,6 +62,16 @@ func TestMakeRun(t *testing.T) {
 	if err := seePage(ctx, page[1], page[2]); err != nil {
 		t.Error(err)
 	}
+	for command, want := range map[string]string{
+		"list": "podgroup-gang", "explain podgroup-gang": "8 of 8 members have a node", "topology": "cpu on all nodes", "queues": "no queues found",
+		"whatif -f manifests/samples/annotation-gang.yaml": "annotation-gang",
+	} {
+		gang := exec.CommandContext(ctx, filepath.Join(root, "bin", "kubectl-gang"), append(strings.Fields(command), "--kubeconfig="+c.Kubeconfig())...)
+		gang.Dir = root
+		if out, err := gang.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("kubectl gang %s: %v, without %q:\n%s", command, err, want, out)
+		}
+	}
 	if config, err := c.Kubectl(ctx, "get", "configmap", "lockstep-scheduler-config", "-n", "kube-system", "-o", "yaml"); err != nil || !strings.Contains(config, "name: FairShare") {
 		t.Errorf("the configuration that is published, error %v, has no FairShare:\n%s", err, config)
 	}
@@ -86,7 +96,7 @@ func TestMakeRun(t *testing.T) {
 	}
 }
 
-// seePage asks for the data of the page.
+// seePage asks for the data of the page, which has the gang of the sample.
 func seePage(ctx context.Context, url, token string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/overview", nil)
 	if err != nil {
@@ -99,8 +109,12 @@ func seePage(ctx context.Context, url, token string) error {
 		return fmt.Errorf("looking at the page: %w", err)
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("looking at the page: %s", response.Status)
+	data, err := io.ReadAll(response.Body)
+	if err == nil && (response.StatusCode != http.StatusOK || !bytes.Contains(data, []byte("podgroup-gang"))) {
+		err = fmt.Errorf("%s: %s", response.Status, data)
+	}
+	if err != nil {
+		return fmt.Errorf("looking at the page for the gang: %w", err)
 	}
 	return nil
 }
