@@ -15,8 +15,8 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
-// existingPod returns the last known version of a pod; nil if it is gone, has ended, or is being deleted without a node.
-// The scheduler and the gangs may still use an older version for a while, or a pod that is gone.
+// existingPod returns the last known version of a pod; nil if it is gone, has ended, or is being deleted without a
+// node. The scheduler and the gangs may still use an older version for a while, or a pod that is gone.
 func (d *Dispatcher) existingPod(pod *v1.Pod) *v1.Pod {
 	now, err := d.pods.Pods(pod.Namespace).Get(pod.Name)
 	if err != nil || now.UID != pod.UID || objectstate.HasEnded(now) || d.isWithdrawn(now) {

@@ -222,8 +222,8 @@ func (c *cluster) foreign(pod *v1.Pod) bool {
 	return !c.schedulers[pod.Spec.SchedulerName] && objectstate.OccupiesNode(pod)
 }
 
-// counts reports whether a pod is counted in its queue: it has a node or awaits one. With gates it asks for nothing yet,
-// nor where it cannot be scheduled as it is.
+// counts reports whether a pod is counted in its queue: it has a node or awaits one. With gates it asks for nothing
+// yet, nor where it cannot be scheduled as it is.
 func (c *cluster) counts(pod *v1.Pod) bool {
 	return c.schedulers[pod.Spec.SchedulerName] && (objectstate.OccupiesNode(pod) || objectstate.AwaitsNode(pod)) &&
 		len(pod.Spec.SchedulingGates) == 0 && gangspec.CheckPod(pod) == nil

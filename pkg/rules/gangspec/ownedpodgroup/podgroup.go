@@ -24,8 +24,8 @@ type Desired struct {
 	Labels map[string]string
 }
 
-// Of returns what the PodGroup of an owner should be. object is the owner: a Job, or another kind unstructured; pods are
-// the members that exist.
+// Of returns what the PodGroup of an owner should be. object is the owner: a Job, or another kind unstructured; pods
+// are the members that exist.
 func Of(owner gangspec.Owner, object metav1.Object, pods []*v1.Pod) (Desired, error) {
 	d := Desired{Owner: ReferenceTo(owner.Kind, object), Labels: labelsOf(owner)}
 	switch object := object.(type) {

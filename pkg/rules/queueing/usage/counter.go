@@ -84,8 +84,8 @@ type Place struct {
 }
 
 // Count counts a pod as part of a job, in place of what was counted of it. A member of a gang that is in no job and has
-// no place asks for nothing until its gang is complete. The amount is that in the pool of the node which the pod has, or
-// which is held for it; without a node, the amounts in each pool that it may use.
+// no place asks for nothing until its gang is complete. The amount is that in the pool of the node which the pod has,
+// or which is held for it; without a node, the amounts in each pool that it may use.
 func (c *Counter) Count(pod *v1.Pod, at Place, job string) {
 	others := c.claims.SetPod(pod)
 	before, known := c.book.Counted(string(pod.UID))
