@@ -198,7 +198,7 @@ func TestWaitingBesideLessImportantNominations(t *testing.T) {
 	s.Holds.Nominate(hold.Hold{
 		For: "low", Holder: hold.Holder{Profile: profile, Group: hold.SinglePod("low")}, Node: "n1", Priority: 10, Request: resource.Vector{gpu: 1},
 	})
-	d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
+	d := s.demand(t, gangspec.Spec{}, members("p", 1, 1, 100, 2)...)
 	f, err := s.search(s.ctx, d)
 	if err != nil || f == nil || len(f.victims) > 0 {
 		t.Fatalf("found %+v, %v", f, err)
