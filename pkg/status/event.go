@@ -17,12 +17,17 @@ type Event struct {
 	// Reason is a constant. Action is what was done or tried: events of one object that differ in their note alone are
 	// counted as one.
 	Reason, Action string
-	// Note is the text.
-	Note string
+	// Note is the text, for people. What programs need of it is in Annotations, those of the event.
+	Note        string
+	Annotations map[string]string
 }
 
 // Record hands an event to a recorder. The note is cut to what the API server takes.
 func (e Event) Record(recorder events.EventRecorder) {
+	if annotating, ok := recorder.(events.AnnotatedEventRecorder); ok {
+		annotating.AnnotatedEventf(e.On, e.Related, e.Annotations, e.Type, e.Reason, e.Action, "%s", clip(e.Note))
+		return
+	}
 	recorder.Eventf(e.On, e.Related, e.Type, e.Reason, e.Action, "%s", clip(e.Note))
 }
 

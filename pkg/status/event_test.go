@@ -8,6 +8,16 @@ import (
 	"k8s.io/client-go/tools/events"
 )
 
+// TestEventAnnotations: what programs need of an event is written with it, by recorders that write annotations.
+func TestEventAnnotations(t *testing.T) {
+	recorder := events.NewFakeRecorder(1)
+	recorder.Verbose = true
+	Event{On: &v1.Pod{}, Type: v1.EventTypeNormal, Reason: "Why", Action: "Doing", Note: "in words", Annotations: map[string]string{"number": "5"}}.Record(recorder)
+	if got := <-recorder.Events; !strings.HasSuffix(got, " map[number:5]") {
+		t.Errorf("recorded %q, without its annotations", got)
+	}
+}
+
 // A note is written as it is, whatever characters are in it, and cut if it is too long.
 func TestNotes(t *testing.T) {
 	recorder := events.NewFakeRecorder(1)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 )
 
 // fieldManager owns what the scheduler writes on PodGroups.
@@ -39,15 +39,11 @@ func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gang
 		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
 }
 
-// WriteEvicted writes what a gang has that is about to be evicted on its PodGroup, see [v1alpha1.EvictedAnnotation].
+// WriteEvicted writes the record of an eviction on the PodGroup of a gang, see [v1alpha1.EvictedAnnotation].
 func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, group types.UID,
-	evicted queueing.Evicted) error {
-	value, err := evicted.Annotation()
-	if err != nil {
-		return err
-	}
+	record eviction.Record) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": group,
-		"annotations": map[string]string{v1alpha1.EvictedAnnotation: value}}})
+		"annotations": map[string]string{v1alpha1.EvictedAnnotation: record.Annotation()}}})
 	if err != nil {
 		return fmt.Errorf("writing annotation of PodGroup %s: %w", gang, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/usage"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -141,20 +141,20 @@ func (d *Dispatcher) reenter(job string) {
 	}
 }
 
-// Evicted returns what some pods of a gang have that are about to be evicted, for the annotation of its PodGroup;
-// false where their queue does not ask for it until they are made again.
-func (d *Dispatcher) Evicted(pods []*v1.Pod) (queueing.Evicted, bool) {
+// EvictedDemand returns what some pods of a gang have that are about to be evicted, which their queue asks for until they
+// are made again; nothing where it does not.
+func (d *Dispatcher) EvictedDemand(pods []*v1.Pod) eviction.Demand {
 	defer d.lock()()
 	first, had := pods[0], resource.Vector{}
 	if !d.served[first.Spec.SchedulerName] || d.args.EvictedHold.Duration == 0 {
-		return queueing.Evicted{}, false
+		return eviction.Demand{}
 	}
 	for _, pod := range pods {
 		if u, counted := d.book.Counted(string(pod.UID)); counted && u.Runs {
 			had.Add(u.Amount, 1)
 		}
 	}
-	return queueing.NewEvicted(d.clock.Now(), first.Spec.SchedulerName, d.queueOf(first), had), true
+	return eviction.Demand{Scheduler: first.Spec.SchedulerName, Queue: d.queueOf(first), Requests: had.ByPool()}
 }
 
 // QueueOf returns the queue of a pod; empty where its profile has no queues.

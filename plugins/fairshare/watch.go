@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/leadership"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 )
@@ -226,9 +227,9 @@ func (d *Dispatcher) drop(uid types.UID) {
 
 // gangMoved moves a gang whose PodGroup names another queue, and notes what it had if it was evicted.
 func (d *Dispatcher) gangMoved(profile string, key gangspec.Key) {
-	evicted := queueing.ReadEvicted(d.gangs.PodGroupFacts(profile, key).Evicted)
+	evicted := eviction.Read(d.gangs.PodGroupFacts(profile, key).Evicted)
 	if evicted.Scheduler != profile {
-		evicted = queueing.Evicted{}
+		evicted = eviction.Record{}
 	}
 	d.change(func() {
 		d.moveAll(maps.Clone(d.members[key.In(profile)]))

@@ -7,9 +7,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -52,11 +54,13 @@ func preempting(d *demand, f *found, remark string) status.Event {
 		Action: evictions.ActionPreempting, Note: note}
 }
 
-// evicted returns the event on what made the pods of a gang that goes whole.
-func evicted(d *demand, namespace string, owner *metav1.OwnerReference, note string) status.Event {
+// evicted returns the event on what made the pods of a gang that goes whole, with the record of its eviction.
+func evicted(d *demand, namespace string, owner *metav1.OwnerReference, record eviction.Record,
+	note string) status.Event {
 	return status.Event{On: &v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: namespace,
 		Name: owner.Name, UID: owner.UID}, Related: d.leader, Type: v1.EventTypeNormal, Reason: EventEvicted,
-		Action: evictions.ActionPreempting, Note: note}
+		Action: evictions.ActionPreempting, Note: note,
+		Annotations: map[string]string{v1alpha1.EvictedAnnotation: record.Annotation()}}
 }
 
 // gangLost returns the event that says how many pods a gang of a bundle loses, and to which preemptor.

@@ -32,7 +32,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -132,8 +132,9 @@ type Gangs interface {
 
 // Queues says what gangs have in their queues.
 type Queues interface {
-	// Evicted returns what some pods of a gang have that are about to be evicted, to be recorded; false for nothing.
-	Evicted(pods []*v1.Pod) (queueing.Evicted, bool)
+	// EvictedDemand returns what some pods of a gang have that are about to be evicted, which their queue asks for until
+	// they are made again; nothing where it does not.
+	EvictedDemand(pods []*v1.Pod) eviction.Demand
 	// QueueOf returns the queue of a pod; empty where its profile has no queues.
 	QueueOf(pod *v1.Pod) string
 	// CurrentWaitReason returns why a pod, or its gang, waits for its turn in its queue now; empty if it does not wait.

@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -373,8 +374,8 @@ func TestReservationsThatEvictNothing(t *testing.T) {
 // queuesFor are queues in which all pods are in one; empty for no queues.
 type queuesFor string
 
-func (q queuesFor) Evicted([]*v1.Pod) (queueing.Evicted, bool) { return queueing.Evicted{}, false }
-func (q queuesFor) QueueOf(*v1.Pod) string                     { return string(q) }
+func (q queuesFor) EvictedDemand([]*v1.Pod) eviction.Demand { return eviction.Demand{Queue: string(q)} }
+func (q queuesFor) QueueOf(*v1.Pod) string                  { return string(q) }
 func (q queuesFor) CurrentWaitReason(*v1.Pod) (reason, message string, shut bool) {
 	return "", "", false
 }

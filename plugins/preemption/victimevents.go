@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -37,28 +37,33 @@ func (e *execution) recordVictims() {
 }
 
 // tellEvicted says on the PodGroups of gangs that go whole, and on what made their pods, that they were evicted, and
-// who makes their pods again. It stands there until there are others.
-func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang, left *evictions.LeftToOwner,
-	failing map[types.UID]bool) {
+// who makes their pods again. It stands there until there are others. records are what recordEvictions returned.
+func (e *execution) tellEvicted(ctx context.Context, together []gangstate.RunningGang,
+	records map[gangspec.Key]eviction.Record, left *evictions.LeftToOwner, failing map[types.UID]bool) {
 	now := e.clock.Now()
 	for _, one := range together {
 		if len(one.Running) == 0 {
 			continue
 		}
-		first := one.Running[0].Pod
+		first, record := one.Running[0].Pod, records[one.Key]
 		owner := metav1.GetControllerOfNoCopy(first)
-		message := fmt.Sprintf("gang %q was evicted at %s for %s; %s", one.Key, now.UTC().Format(time.RFC3339), e.d,
+		message := fmt.Sprintf("%s; %s", gangstate.TextEvicted(one.Key, record),
 			successors(first, left.Has(first.UID), owner != nil && failing[owner.UID]))
 		if owner != nil {
-			evicted(e.d, first.Namespace, owner, message).Record(e.handle.EventRecorder())
+			evicted(e.d, first.Namespace, owner, record, message).Record(e.handle.EventRecorder())
 		}
-		if one.Object.UID == "" || one.Object.Kind != gangspec.Community {
+		if !hasCommunityGroup(one) {
 			continue // lockstep-controller writes native PodGroups by their pods
 		}
 		if err := status.WriteScheduled(ctx, e.groups, one.Key, v1alpha1.ReasonEvicted, message, now); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to tell that a gang was evicted", "gang", one.Key)
 		}
 	}
+}
+
+// hasCommunityGroup reports whether a PodGroup of the community describes a gang.
+func hasCommunityGroup(one gangstate.RunningGang) bool {
+	return one.Object.UID != "" && one.Object.Kind == gangspec.Community
 }
 
 // failingJobs returns the Jobs that are sure to fail when their gangs go whole, of those that make pods again on their
@@ -92,30 +97,38 @@ func (e *execution) failingJobs(ctx context.Context, together []gangstate.Runnin
 	return failing
 }
 
-// recordDemand records on the PodGroups of gangs that are about to go whole what they have, so that their queues ask
-// for it until their pods are made again. Pods without a controller are not.
-func (e *execution) recordDemand(ctx context.Context, together []gangstate.RunningGang) {
+// recordEvictions records on the PodGroups of gangs that are about to go whole when and for whom they go, and what they
+// have, so that their queues ask for it until their pods are made again: not of pods without a controller. It returns
+// the records of all gangs.
+func (e *execution) recordEvictions(ctx context.Context,
+	together []gangstate.RunningGang) map[gangspec.Key]eviction.Record {
+	records, now := map[gangspec.Key]eviction.Record{}, e.clock.Now()
 	for _, one := range together {
-		if len(one.Running) == 0 || one.Object.UID == "" || one.Object.Kind != gangspec.Community ||
-			metav1.GetControllerOfNoCopy(one.Running[0].Pod) == nil {
+		if len(one.Running) == 0 {
 			continue
 		}
 		var pods []*v1.Pod
 		for _, member := range one.Running {
 			pods = append(pods, member.Pod)
 		}
-		evicted, counts := e.Queues.Evicted(pods)
-		if !counts {
-			continue
+		record := eviction.New(now, e.d.String())
+		record.Gang = one.Key.String()
+		if metav1.GetControllerOfNoCopy(pods[0]) != nil {
+			record.Demand = e.Queues.EvictedDemand(pods)
 		}
 		if job := objectstate.ControllingJob(pods[0]); job != nil {
-			evicted.Job = job.Name
+			record.Job = job.Name
 		}
-		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, evicted); err != nil {
-			klog.FromContext(ctx).Error(err, "Failed to record what a gang has that is evicted; its queue does not ask for it",
+		records[one.Key] = record
+		if !hasCommunityGroup(one) {
+			continue
+		}
+		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, record); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to record the eviction of a gang; its queue does not ask for what it has",
 				"gang", one.Key)
 		}
 	}
+	return records
 }
 
 // successors says who makes the pods of an evicted gang again, one of which is given, and when if that is known.

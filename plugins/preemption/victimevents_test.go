@@ -4,14 +4,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	pgfake "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestSuccessors: whoever makes the pods of an evicted gang again is named, and how long that takes.
@@ -36,6 +41,52 @@ func TestSuccessors(t *testing.T) {
 		if got := successors(c.pod, c.suspended, c.fails); !strings.HasPrefix(got, want) {
 			t.Errorf("it says %q, want %q", got, want)
 		}
+	}
+}
+
+// TestRecordedEvictions: when and for whom a gang goes is recorded on its PodGroup, and on the event about its Job, where
+// there are no queues, too. What it has is recorded only if a controller makes its pods again.
+func TestRecordedEvictions(t *testing.T) {
+	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: new(true)}
+	for sentence, c := range map[string]struct {
+		queue  queuesFor
+		owners []metav1.OwnerReference
+		kind   gangspec.Kind
+		want   eviction.Record
+	}{
+		"there are no queues":          {"", []metav1.OwnerReference{job}, gangspec.Community, eviction.Record{Job: "train"}},
+		"it is in a queue":             {"a", []metav1.OwnerReference{job}, gangspec.Community, eviction.Record{Job: "train", Demand: eviction.Demand{Queue: "a"}}},
+		"nothing makes its pods again": {"a", nil, gangspec.Community, eviction.Record{}},
+		"its PodGroup is native":       {"", []metav1.OwnerReference{job}, gangspec.Native, eviction.Record{Job: "train"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pods := members("v", 2, 2, 10, 1, "n0")
+			key := gangspec.Key{Namespace: pods[0].Namespace, Name: "v"}
+			gang := gangstate.RunningGang{Key: key, Min: 2, Object: gangspec.Ref{Kind: c.kind, UID: "v"}}
+			for _, pod := range pods {
+				pod.OwnerReferences = c.owners
+				gang.Running = append(gang.Running, gangstate.Placed{Pod: pod, Node: "n0"})
+			}
+			s := newStage(t, nil, nil)
+			s.Queues = c.queue
+			groups := pgfake.NewSimpleClientset(&schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: "v", UID: "v"}})
+			s.groups = groups
+			d := s.demand(t, gangspec.Spec{}, members("p", 2, 2, 100, 1)...)
+			want := eviction.New(s.clock.Now(), d.String())
+			want.Gang, want.Job, want.Demand = key.String(), c.want.Job, c.want.Demand
+			got := s.execution(d, nil).recordEvictions(s.ctx, []gangstate.RunningGang{gang})[key]
+			if want.At = got.At; got.At.IsZero() || !cmp.Equal(want, got) {
+				t.Errorf("it is recorded as\n%s, want\n%s", got.Annotation(), want.Annotation())
+			}
+			pg, err := groups.SchedulingV1alpha1().PodGroups(key.Namespace).Get(t.Context(), "v", metav1.GetOptions{})
+			must.Succeed(t, err)
+			if value := pg.Annotations[v1alpha1.EvictedAnnotation]; c.kind == gangspec.Community && value != want.Annotation() || c.kind == gangspec.Native && value != "" {
+				t.Errorf("its PodGroup has %q", value)
+			}
+			if value := evicted(d, key.Namespace, &job, got, "in words").Annotations[v1alpha1.EvictedAnnotation]; value != want.Annotation() {
+				t.Errorf("the event has %q", value)
+			}
+		})
 	}
 }
 

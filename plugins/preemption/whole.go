@@ -49,7 +49,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 		e.unmarkAll(ctx, pods, marked)
 		return err
 	}
-	e.recordDemand(ctx, together)
+	records := e.recordEvictions(ctx, together)
 	left := e.evictor.SuspendJobs(ctx, jobs, e.d.String())
 	failing := e.failingJobs(ctx, together, left) // once pods are deleted, it is not known whether the Job has counted them
 	errs := e.parallel(ctx, len(pods), func(i int) error {
@@ -63,7 +63,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 		e.unmarkAll(ctx, pods, marked)
 		return errors.Join(errs...)
 	}
-	e.tellEvicted(ctx, together, left, failing)
+	e.tellEvicted(ctx, together, records, left, failing)
 	return e.evictRest(ctx, u, ran, left)
 }
 

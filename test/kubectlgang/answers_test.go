@@ -7,10 +7,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
 )
 
@@ -106,16 +109,16 @@ func (s *stage) testEvicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.cluster.Clientset().CoreV1().Events("llm").Create(t.Context(), &v1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: "more.1"},
+		ObjectMeta:     metav1.ObjectMeta{Name: "more.1", Annotations: recorded("llm/more", "pod a/b")},
 		InvolvedObject: v1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "llm", Name: "more", UID: job.UID},
 		Reason:         "Evicted", Message: `gang "llm/more" was evicted at noon for pod a/b; Job "more" makes its pods again`, Type: v1.EventTypeNormal,
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.cluster.Clientset().CoreV1().Events("llm").Create(t.Context(), &v1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Name: "pretrain.1"},
+		ObjectMeta:     metav1.ObjectMeta{Name: "pretrain.1", Annotations: recorded("llm/pretrain", "gang a/vip (priority 9)")},
 		InvolvedObject: v1.ObjectReference{APIVersion: "batch/v1", Kind: "Job", Namespace: "llm", Name: "pretrain"},
-		Reason:         "Evicted", Message: `gang "llm/pretrain" was evicted at noon for gang a/vip (priority 9); Job "pretrain" is suspended`, Type: v1.EventTypeNormal,
+		Reason:         "Evicted", Message: "nobody reads this", Type: v1.EventTypeNormal,
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +136,13 @@ func (s *stage) testEvicted(t *testing.T) {
 			t.Errorf("explain %s says\n%s", name, out)
 		}
 	}
+}
+
+// recorded returns the annotations of an event that a gang was evicted.
+func recorded(gang, preemptor string) map[string]string {
+	record := eviction.New(time.Now(), preemptor)
+	record.Gang = gang
+	return map[string]string{v1alpha1.EvictedAnnotation: record.Annotation()}
 }
 
 // testUnknownResource: a queue that limits what no node has says so.

@@ -30,7 +30,7 @@ func evicted(ctx context.Context, cluster *source.Cluster, gang string) *Report 
 // tellEviction adds when a gang was evicted, and for whom, while all of it waits for nodes since. Until its pods are
 // made again, its condition says so.
 func (r *Report) tellEviction(ctx context.Context, cluster *source.Cluster, g *view.Gang, now time.Time) {
-	if r.Waiting == 0 || r.Bound > 0 || g.Reason == v1alpha1.ReasonEvicted {
+	if allWaits := r.Waiting > 0 && r.Bound == 0; !allWaits || g.Reason == v1alpha1.ReasonEvicted {
 		return
 	}
 	if at, preemptor := cluster.LastEviction(ctx, r.Gang); preemptor != "" {

@@ -13,7 +13,7 @@ import (
 // TestTellEviction: a gang that was evicted is told so while none of it has a node.
 func TestTellEviction(t *testing.T) {
 	const events = `{"kind": "EventList", "apiVersion": "v1", "items": [{"eventTime": "2030-01-01T00:00:00.000000Z",
-		"message": "gang \"a/train\" was evicted at midnight for gang a/vip (priority 9); Job \"train\" is suspended"}]}`
+		"metadata": {"annotations": {"scheduling.lockstep.dev/evicted": "{\"for\":\"gang a/vip (priority 9)\",\"gang\":\"a/train\"}"}}}]}`
 	cluster := &source.Cluster{Base: &source.Dump{Answers: map[string]json.RawMessage{
 		"/api/v1/namespaces/a/events?fieldSelector=reason%3DEvicted": json.RawMessage(events),
 	}}}

@@ -15,6 +15,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 )
 
 // WithEvicted adds to the gangs of a namespace, of all if it is empty, those of which nothing is left since they were
@@ -29,7 +30,7 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 	for _, event := range c.evictions(ctx, namespace) { // the last counts
 		of := event.InvolvedObject
 		key := of.Namespace + "/" + of.Name
-		if of.Kind != "Job" || looked[key] || known[gangIn(event.Message)] {
+		if of.Kind != "Job" || looked[key] || known[recordOf(event).Gang] {
 			continue
 		}
 		looked[key] = true
@@ -55,15 +56,13 @@ func (c *Cluster) WithEvicted(ctx context.Context, namespace string, gangs []vie
 	return gangs
 }
 
-// LastEviction returns when a gang was last evicted as a whole, and for whom, as the events tell that are left; zero if
-// they do not.
+// LastEviction returns when a gang was last evicted as a whole, and for whom, as the events record that are left; zero
+// if they do not.
 func (c *Cluster) LastEviction(ctx context.Context, gang string) (at time.Time, preemptor string) {
 	namespace, _, _ := strings.Cut(gang, "/")
 	for _, event := range c.evictions(ctx, namespace) {
-		if gangIn(event.Message) == gang {
-			what, _, _ := strings.Cut(event.Message, "; ")
-			_, preemptor, _ := strings.Cut(what, " for ")
-			return seen(event), preemptor
+		if record := recordOf(event); record.Gang == gang {
+			return seen(event), record.For
 		}
 	}
 	return time.Time{}, ""
@@ -97,11 +96,9 @@ func seen(event *v1.Event) time.Time {
 	}
 }
 
-// gangIn returns the gang that the message of such an event begins with; empty for none. It only saves reading Jobs.
-func gangIn(message string) string {
-	_, after, _ := strings.Cut(message, `"`)
-	name, _, _ := strings.Cut(after, `"`)
-	return name
+// recordOf returns the record of the eviction that such an event tells of; empty where it has none.
+func recordOf(event *v1.Event) eviction.Record {
+	return eviction.Read(event.Annotations[v1alpha1.EvictedAnnotation])
 }
 
 // PodOf returns a pod as a Job makes it.

@@ -14,7 +14,7 @@ import (
 // TestWithEvicted: a gang of which nothing is left is known by the last event on its Job, as long as that makes its
 // pods again.
 func TestWithEvicted(t *testing.T) {
-	const event = `{"metadata": {"creationTimestamp": "2030-01-01T00:00:0%sZ"}, "reason": "Evicted", "message": "gang \"a/train\" was evicted",
+	const event = `{"metadata": {"creationTimestamp": "2030-01-01T00:00:0%sZ", "annotations": {"scheduling.lockstep.dev/evicted": "{\"gang\":\"a/train\"}"}}, "reason": "Evicted", "message": "gang \"a/train\" was evicted",
 		"involvedObject": {"kind": "Job", "namespace": "a", "name": "train", "uid": "1"}}`
 	const job = `{"metadata": {"namespace": "a", "name": "train", "uid": "1"}, "spec": {"template": {"metadata": {"annotations": {
 		"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "4"}}}}`
@@ -50,9 +50,10 @@ func TestWithEvicted(t *testing.T) {
 // TestLastEviction: of the events that gangs of a namespace were evicted, the last one about the gang counts.
 func TestLastEviction(t *testing.T) {
 	const events = `{"kind": "EventList", "apiVersion": "v1", "items": [
-		{"eventTime": "2030-01-01T00:00:01.000000Z", "message": "gang \"a/train\" was evicted at dawn for gang a/first (priority 1); Job \"train\" waits for room"},
-		{"eventTime": "2030-01-01T00:00:02.000000Z", "message": "gang \"a/train\" was evicted at noon for gang a/vip (priority 9); Job \"train\" waits for room"},
-		{"eventTime": "2030-01-01T00:00:03.000000Z", "message": "gang \"a/other\" was evicted at dusk for gang a/third (priority 1)"}]}`
+		{"eventTime": "2030-01-01T00:00:01.000000Z", "metadata": {"annotations": {"scheduling.lockstep.dev/evicted": "{\"for\":\"gang a/first (priority 1)\",\"gang\":\"a/train\"}"}}},
+		{"eventTime": "2030-01-01T00:00:02.000000Z", "metadata": {"annotations": {"scheduling.lockstep.dev/evicted": "{\"for\":\"gang a/vip (priority 9)\",\"gang\":\"a/train\"}"}}},
+		{"eventTime": "2030-01-01T00:00:03.000000Z", "metadata": {"annotations": {"scheduling.lockstep.dev/evicted": "{\"for\":\"gang a/third (priority 1)\",\"gang\":\"a/other\"}"}}},
+		{"eventTime": "2030-01-01T00:00:04.000000Z", "message": "gang \"a/train\" was evicted at dusk for gang a/fourth (priority 1)"}]}`
 	dump := &Dump{Answers: map[string]json.RawMessage{"/api/v1/namespaces/a/events?fieldSelector=reason%3DEvicted": json.RawMessage(events)}}
 	if at, preemptor := (&Cluster{dump}).LastEviction(t.Context(), "a/train"); !at.Equal(time.Date(2030, 1, 1, 0, 0, 2, 0, time.UTC)) || preemptor != "gang a/vip (priority 9)" {
 		t.Errorf("it was evicted at %v for %q", at, preemptor)

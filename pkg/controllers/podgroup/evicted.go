@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,9 +20,10 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
@@ -35,11 +35,11 @@ const jobInterval = 10 * time.Second
 func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, f gangstatus.Facts,
 	phase schedulingv1alpha1.PodGroupPhase) (reconcile.Result, error) {
 	value, recorded := pg.Annotations[v1alpha1.EvictedAnnotation]
-	e := queueing.ReadEvicted(value)
+	record := eviction.Read(value)
 	said := meta.FindStatusCondition(pg.Status.Conditions, v1alpha1.ConditionScheduled)
 	says := said != nil && said.Reason == v1alpha1.ReasonEvicted
 	if says && !recorded {
-		e.At = said.LastTransitionTime.Time
+		record.At = said.LastTransitionTime.Time
 	}
 	if !says && !recorded {
 		return reconcile.Result{}, nil
@@ -48,16 +48,15 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 	for _, pod := range f.Pods {
 		oldest = times.Earlier(oldest, pod.CreationTimestamp.Time)
 	}
-	if !e.IsBack(f.Members.Reaches(&f.Stage), oldest) && phase != schedulingv1alpha1.PodGroupFinished &&
-		e.Counts(r.clock.Now(), config.MaxEvictedHold) {
-		ended, failed, err := r.jobEnded(ctx, pg, e.Job)
+	if !record.IsRemade(f.Members.Reaches(&f.Stage), oldest) && phase != schedulingv1alpha1.PodGroupFinished &&
+		record.Counts(r.clock.Now(), config.MaxEvictedHold) {
+		ended, failed, err := r.jobEnded(ctx, pg, record.Job)
 		if err != nil || !ended {
 			return reconcile.Result{RequeueAfter: jobInterval}, err
 		}
 		f.OwnerEnded = true
 		if says && failed != "" {
-			evicted, _, _ := strings.Cut(said.Message, "; ") // without who was to make its pods again
-			f.JobFailed = failed + "; " + evicted
+			f.JobFailed = failed + "; " + gangstate.TextEvicted(f.Key, record)
 		}
 		if fields := gangstatus.Changes(pg.Status, gangstatus.Next(pg, f, metav1.NewTime(r.clock.Now()))); says &&
 			len(fields) > 0 {

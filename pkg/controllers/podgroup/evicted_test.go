@@ -17,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/members"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
@@ -62,11 +62,9 @@ func TestEndEvicted(t *testing.T) {
 		"it was long ago":                  {job: running, later: 25 * time.Hour, ends: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			evicted := queueing.NewEvicted(at, "s", "q", queueing.Vector{v1.ResourceCPU: 1000})
+			evicted := eviction.New(at, "gang ns/vip")
 			evicted.Job = "train"
-			value, err := evicted.Annotation()
-			must.Succeed(t, err)
-			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: value}}}
+			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: evicted.Annotation()}}}
 			if c.of != "" {
 				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: c.of, Name: "o", UID: "o", Controller: new(true)}}
 			}
@@ -96,14 +94,16 @@ func TestEvictedForGood(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		api, owner string // of the PodGroup
 		ended      batchv1.JobConditionType
+		unrecorded bool
 		want       string
 	}{
-		"its Job makes its pods again":     {"batch/v1", "Job", "", v1alpha1.ReasonEvicted},
-		"its Job has failed":               {"batch/v1", "Job", batchv1.JobFailed, v1alpha1.ReasonJobFailed},
-		"its Job is complete":              {"batch/v1", "Job", batchv1.JobComplete, v1alpha1.ReasonGangIncomplete},
-		"a JobSet makes failed Jobs again": {"jobset.x-k8s.io/v1alpha2", "JobSet", batchv1.JobFailed, v1alpha1.ReasonEvicted},
-		"it is not known what made them":   {"", "", batchv1.JobFailed, v1alpha1.ReasonEvicted},
-		"a Job of another API made them":   {"batch.volcano.sh/v1alpha1", "Job", batchv1.JobFailed, v1alpha1.ReasonEvicted},
+		"its Job makes its pods again":     {"batch/v1", "Job", "", false, v1alpha1.ReasonEvicted},
+		"its Job has failed":               {"batch/v1", "Job", batchv1.JobFailed, false, v1alpha1.ReasonJobFailed},
+		"it has, and nothing is recorded":  {"batch/v1", "Job", batchv1.JobFailed, true, v1alpha1.ReasonJobFailed},
+		"its Job is complete":              {"batch/v1", "Job", batchv1.JobComplete, false, v1alpha1.ReasonGangIncomplete},
+		"a JobSet makes failed Jobs again": {"jobset.x-k8s.io/v1alpha2", "JobSet", batchv1.JobFailed, false, v1alpha1.ReasonEvicted},
+		"it is not known what made them":   {"", "", batchv1.JobFailed, false, v1alpha1.ReasonEvicted},
+		"a Job of another API made them":   {"batch.volcano.sh/v1alpha1", "Job", batchv1.JobFailed, false, v1alpha1.ReasonEvicted},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g"}}
@@ -111,7 +111,12 @@ func TestEvictedForGood(t *testing.T) {
 				pg.OwnerReferences = []metav1.OwnerReference{{APIVersion: c.api, Kind: c.owner, Name: "train", UID: "o", Controller: new(true)}}
 			}
 			pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
-				Reason: v1alpha1.ReasonEvicted, Message: `gang "ns/g" was evicted at noon for gang ns/vip; Job "train" makes its pods again`, LastTransitionTime: metav1.NewTime(at)}}
+				Reason: v1alpha1.ReasonEvicted, Message: "nobody reads this", LastTransitionTime: metav1.NewTime(at)}}
+			by := ""
+			if !c.unrecorded {
+				pg.Annotations = map[string]string{v1alpha1.EvictedAnnotation: eviction.New(at, "gang ns/vip").Annotation()}
+				by = " for gang ns/vip"
+			}
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}}
 			if c.ended != "" {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: c.ended, Status: v1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
@@ -124,7 +129,7 @@ func TestEvictedForGood(t *testing.T) {
 			if c.want != v1alpha1.ReasonJobFailed {
 				return
 			}
-			const message = `Job "train" has failed (BackoffLimitExceeded), and makes no more pods; gang "ns/g" was evicted at noon for gang ns/vip`
+			message := `Job "train" has failed (BackoffLimitExceeded), and makes no more pods; gang "ns/g" was evicted at 2030-01-01T00:00:00Z` + by
 			object := &gangspec.PodGroupDescription{} // lockstep-controller takes the minimum of a gang without pods away
 			f := gangstatus.Observe(gangspec.Key{Namespace: "ns", Name: "g"}, object, nil, &gangstate.History{})
 			for _, status := range []coscheduling.PodGroupStatus{pg.Status, gangstatus.Next(pg, f, metav1.NewTime(at.Add(time.Hour)))} {
@@ -147,11 +152,10 @@ func TestEvictedForGood(t *testing.T) {
 // that is stays until they have ended, and then its failure is told.
 func TestFailedWhilePodsEnd(t *testing.T) {
 	at := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
-	recorded, err := queueing.Evicted{At: at, Job: "train"}.Annotation()
-	must.Succeed(t, err)
+	recorded := eviction.Record{At: at, Job: "train"}.Annotation()
 	pg := &coscheduling.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "g", Annotations: map[string]string{v1alpha1.EvictedAnnotation: recorded}}}
 	pg.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionFalse,
-		Reason: v1alpha1.ReasonEvicted, Message: `gang "ns/g" was evicted at noon for gang ns/vip; Job "train" makes its pods again`, LastTransitionTime: metav1.NewTime(at)}}
+		Reason: v1alpha1.ReasonEvicted, Message: "nobody reads this", LastTransitionTime: metav1.NewTime(at)}}
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "train"}}
 	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: v1.ConditionTrue, Reason: "BackoffLimitExceeded"}}
 	r := &reconciler{follower: follower{client: fakeapi.New(pg, job).Build(), clock: testclock.NewFakePassiveClock(at.Add(time.Minute))}}

@@ -21,6 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
@@ -44,7 +45,7 @@ type cluster struct {
 	byNamespace map[string]string
 	groups      map[gangspec.Key]gangspec.PodGroups
 	// evicted are gangs that were evicted, and evictedHold is for how long what they had counts.
-	evicted     map[gangspec.Key]queueing.Evicted
+	evicted     map[gangspec.Key]eviction.Record
 	evictedHold time.Duration
 	// schedulers are those that use queues, by the scheduler name of pods.
 	schedulers map[string]bool

@@ -27,7 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
 	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 )
@@ -175,7 +175,7 @@ func (r *reconciler) reserved(ctx context.Context) (pods []*v1.Pod, err error) {
 
 // readGroups reads the PodGroups, and what they say of evicted gangs.
 func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
-	c.groups, c.evicted = map[gangspec.Key]gangspec.PodGroups{}, map[gangspec.Key]queueing.Evicted{}
+	c.groups, c.evicted = map[gangspec.Key]gangspec.PodGroups{}, map[gangspec.Key]eviction.Record{}
 	if r.watches(native) {
 		var list schedulingv1beta1.PodGroupList
 		if err := r.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -197,7 +197,7 @@ func (r *reconciler) readGroups(ctx context.Context, c *cluster) error {
 	}
 	for key, groups := range c.groups {
 		if value := groups.Facts().Evicted; value != "" {
-			c.evicted[key] = queueing.ReadEvicted(value)
+			c.evicted[key] = eviction.Read(value)
 		}
 	}
 	return nil

@@ -22,12 +22,22 @@ type recorder struct{ inner events.EventRecorderLogger }
 
 // Eventf records an event.
 func (r *recorder) Eventf(regarding, related runtime.Object, kind, reason, action, note string, args ...any) {
+	r.AnnotatedEventf(regarding, related, nil, kind, reason, action, note, args...)
+}
+
+// AnnotatedEventf records an event with annotations, which are lost if the inner recorder writes none.
+func (r *recorder) AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string,
+	kind, reason, action, note string, args ...any) {
 	text := fmt.Sprintf(note, args...)
 	if pod, ok := regarding.(*v1.Pod); ok && pod != nil {
 		text = Words(pod, text)
 		if waitsForOthers.Has(reason) && IsReservePod(pod) && namesNode(pod) {
 			kind = v1.EventTypeNormal
 		}
+	}
+	if inner, ok := r.inner.(events.AnnotatedEventRecorder); ok {
+		inner.AnnotatedEventf(known(regarding), known(related), annotations, kind, reason, action, "%s", text)
+		return
 	}
 	r.inner.Eventf(known(regarding), known(related), kind, reason, action, "%s", text)
 }

@@ -2,6 +2,7 @@ package reservepods
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -62,6 +63,27 @@ func TestRecorder(t *testing.T) {
 			expect(t, "events", want, said)
 		})
 	}
+}
+
+// TestRecorderAnnotations: the annotations of an event go to a recorder that writes some.
+func TestRecorderAnnotations(t *testing.T) {
+	inner := annotating{notes{said: &[]string{}}, map[string]string{}}
+	Recorder(inner).(events.AnnotatedEventRecorder).AnnotatedEventf(reservePod("a").Obj(), nil, map[string]string{"n": "5"}, v1.EventTypeNormal, "Why", "Action", "%d nodes", 5)
+	expect(t, "events", []string{"Why about Reservation a and nothing: 5 nodes"}, *inner.said)
+	if !maps.Equal(inner.seen, map[string]string{"n": "5"}) {
+		t.Errorf("annotations %v, want those of the event", inner.seen)
+	}
+}
+
+// annotating is a recorder that writes annotations.
+type annotating struct {
+	notes
+	seen map[string]string
+}
+
+func (a annotating) AnnotatedEventf(regarding, related runtime.Object, annotations map[string]string, kind, reason, action, note string, args ...any) {
+	maps.Copy(a.seen, annotations)
+	a.Eventf(regarding, related, kind, reason, action, note, args...)
 }
 
 // kinds is a recorder that notes the types of events.

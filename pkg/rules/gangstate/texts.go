@@ -13,11 +13,21 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // Texts of what gangs wait for, for users. The scheduler writes them to pods and PodGroups, the
 // controller to PodGroups that no scheduler has written to.
+
+// TextEvicted returns when a gang was evicted as a whole, and for whom if that is known.
+func TextEvicted(key gangspec.Key, record eviction.Record) string {
+	text := fmt.Sprintf("gang %q was evicted at %s", key, record.At.UTC().Format(time.RFC3339))
+	if record.For != "" {
+		text += " for " + record.For
+	}
+	return text
+}
 
 // TextUndefined is for a gang whose PodGroup gives it no minimum; madeFor is the owner for which that was made, empty
 // if a user made it.

@@ -93,7 +93,7 @@ func stands(current *metav1.Condition, want metav1.Condition, f Facts) bool {
 		return false
 	}
 	if current.Reason == v1alpha1.ReasonEvicted {
-		return f.staying == 0 && !(f.OwnerEnded && f.unfinished == 0)
+		return !f.hasOtherPods() && !(f.OwnerEnded && f.unfinished == 0)
 	}
 	switch want.Reason {
 	case v1alpha1.ReasonAwaitingPlacement:

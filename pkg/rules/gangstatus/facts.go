@@ -59,6 +59,10 @@ func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.
 	return f
 }
 
+// hasOtherPods reports whether a gang that was evicted has other pods than those that are being evicted. They may be
+// fewer than its minimum yet: see eviction.Record.IsRemade.
+func (f *Facts) hasOtherPods() bool { return f.staying > 0 }
+
 // later is how many more members the later stages need.
 func (f *Facts) later() int { return f.Spec.Min - f.Stage.Min }
 

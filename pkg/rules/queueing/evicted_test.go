@@ -6,7 +6,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/lockstep-sh/lockstep/test/helpers/must"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 )
 
 // TestEvicted: 8 GPUs, and two queues that share them. b has 4 and asks for 4 more; a gang of 4 GPUs of a was evicted.
@@ -43,7 +43,7 @@ func TestEvicted(t *testing.T) {
 		"they have, and are gone":               {func(b *Book) { offer(b); gone(b) }, 0, 8},
 		"they are gone, and were there before":  {func(b *Book) { made(b, start.Add(-time.Second)); gone(b) }, 4, 4},
 		"one that goes by itself waited before": {func(b *Book) { count(b, Usage{}, "x2") }, 2, 4},
-		"its PodGroup is gone":                  {func(b *Book) { b.SetEvicted("x", Evicted{}, start) }, 0, 8},
+		"its PodGroup is gone":                  {func(b *Book) { b.SetEvicted("x", eviction.Record{}, start) }, 0, 8},
 		"time is almost up":                     {func(b *Book) { b.Tick(Moment{Now: start.Add(hold - time.Second)}) }, 4, 4},
 		"time is up":                            {func(b *Book) { b.Tick(Moment{Now: start.Add(hold)}) }, 0, 8},
 		"and the PodGroup says so again": {func(b *Book) {
@@ -71,30 +71,31 @@ func TestEvicted(t *testing.T) {
 	}
 }
 
-func evictedOf(queue string, n int64) Evicted { return NewEvicted(start, "s", queue, gpus(n)) }
+func evictedOf(queue string, n int64) eviction.Record {
+	return eviction.Record{At: start, Demand: eviction.Demand{Scheduler: "s", Queue: queue, Requests: gpus(n).ByPool()}}
+}
 
 // TestEvictedAnnotation: what is written is what is read, pool by pool, and nothing else is.
 func TestEvictedAnnotation(t *testing.T) {
 	had := Vector{gpu: 4, cpu: 1500, "nvidia.com/gpu@large": 8, "cpu@large": 2500}
-	evicted := NewEvicted(start.Add(time.Millisecond), "s", "a", had)
-	evicted.Job = "train"
-	value, err := evicted.Annotation()
-	must.Succeed(t, err)
-	const want = `{"at":"1970-01-01T00:16:40Z","scheduler":"s","queue":"a","job":"train",` +
+	evicted := eviction.New(start.Add(time.Millisecond), "gang ns/vip (priority 9)")
+	evicted.Gang, evicted.Job, evicted.Demand = "ns/x", "train", eviction.Demand{Scheduler: "s", Queue: "a", Requests: had.ByPool()}
+	value := evicted.Annotation()
+	const want = `{"at":"1970-01-01T00:16:40Z","for":"gang ns/vip (priority 9)","gang":"ns/x","job":"train","scheduler":"s","queue":"a",` +
 		`"requests":{"default":{"cpu":1500,"nvidia.com/gpu":4},"large":{"cpu":2500,"nvidia.com/gpu":8}}}`
 	if value != want {
 		t.Errorf("annotation %s, want %s", value, want)
 	}
 	b := opened(Limits{EvictedHold: time.Minute}, 0)
-	b.SetEvicted("x", ReadEvicted(value), start)
+	b.SetEvicted("x", eviction.Read(value), start)
 	if diff := gocmp.Diff(had, b.Awaited()["a"]); diff != "" {
 		t.Errorf("what counts (-had +read):\n%s", diff)
 	}
-	for _, value := range []string{"", "yes", "{}", `{"at":1}`, `{"at":"1970-01-01T00:16:40Z","requests":{"default":{"cpu":"x"}}}`, `{"at":"2070-01-01T00:16:40Z","queue":"a"}`,
+	for _, value := range []string{"", "yes", "{}", `{"at":1}`, `{"at":"1970-01-01T00:16:40Z","for":"gang ns/vip","gang":"ns/x"}`, `{"at":"1970-01-01T00:16:40Z","requests":{"default":{"cpu":"x"}}}`, `{"at":"2070-01-01T00:16:40Z","queue":"a"}`,
 		`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":"1e-9999999"}}}`, // which takes seconds to read as a quantity
 	} {
 		b := opened(Limits{EvictedHold: time.Minute}, 0)
-		b.SetEvicted("x", ReadEvicted(value), start)
+		b.SetEvicted("x", eviction.Read(value), start)
 		if len(b.evicted) > 0 {
 			t.Errorf("%q counts", value)
 		}
@@ -104,7 +105,7 @@ func TestEvictedAnnotation(t *testing.T) {
 // TestEvictedAmounts: users may write the annotation; amounts that no gang can have do not count.
 func TestEvictedAmounts(t *testing.T) {
 	b := opened(Limits{EvictedHold: time.Minute}, 0)
-	b.SetEvicted("x", ReadEvicted(`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":-1,"memory":9223372036854775807,"nvidia.com/gpu":2}}}`), start)
+	b.SetEvicted("x", eviction.Read(`{"at":"1970-01-01T00:16:40Z","queue":"a","requests":{"default":{"cpu":-1,"memory":9223372036854775807,"nvidia.com/gpu":2}}}`), start)
 	if diff := gocmp.Diff(gpus(2), b.Awaited()["a"]); diff != "" {
 		t.Errorf("what counts (-want +got):\n%s", diff)
 	}

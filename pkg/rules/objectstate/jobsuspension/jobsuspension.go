@@ -18,6 +18,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 )
 
 // FieldManager is the field manager by which Jobs are suspended.
@@ -25,16 +26,6 @@ const FieldManager = "lockstep-eviction"
 
 // kueueQueueLabel is on Jobs that Kueue suspends and resumes.
 const kueueQueueLabel = "kueue.x-k8s.io/queue-name"
-
-// Eviction is the value of [v1alpha1.EvictedAnnotation].
-type Eviction struct {
-	// At is when the Job was suspended, For the preemptor for which; empty if that is not known.
-	At  time.Time `json:"at"`
-	For string    `json:"for,omitempty"`
-	// Until is when the last of its pods should have ended: pods that are still terminating then, on a node that is
-	// down for example, are not waited for.
-	Until time.Time `json:"until"`
-}
 
 // Refusal returns why a Job must not be suspended by an eviction; empty if it may.
 func Refusal(job *batchv1.Job) string {
@@ -77,12 +68,8 @@ func IsMarked(job metav1.Object) bool {
 func IsSuspendedByEviction(job *batchv1.Job) bool { return IsMarked(job) && IsSuspended(job) }
 
 // Suspend returns the merge patch that suspends a Job as it was read.
-func Suspend(job *batchv1.Job, eviction Eviction) ([]byte, error) {
-	value, err := json.Marshal(eviction)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the eviction of Job %s: %w", job.Name, err)
-	}
-	return patch(job, string(value), new(true))
+func Suspend(job *batchv1.Job, record eviction.Record) ([]byte, error) {
+	return patch(job, record.Annotation(), new(true))
 }
 
 // patch returns a merge patch of a Job as it was read: the annotation, nil to remove it, and spec.suspend, nil to leave
@@ -130,8 +117,7 @@ func Next(job *batchv1.Job, now time.Time) (step Step, until time.Time, why stri
 		return Wait, time.Time{}, "" // the Job controller has not seen it, or not deleted all pods
 	}
 	if job.Status.Terminating != nil && *job.Status.Terminating > 0 {
-		var e Eviction
-		if err := json.Unmarshal([]byte(job.Annotations[v1alpha1.EvictedAnnotation]), &e); err == nil && now.Before(e.Until) {
+		if e := eviction.Read(job.Annotations[v1alpha1.EvictedAnnotation]); now.Before(e.Until) {
 			return Wait, e.Until, ""
 		}
 	}

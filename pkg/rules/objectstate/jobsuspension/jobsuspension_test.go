@@ -12,12 +12,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 var (
-	now      = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
-	eviction = Eviction{At: now.Add(-10 * time.Second), For: "gang a/b (priority 100)", Until: now.Add(50 * time.Second)}
+	now    = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	record = eviction.Record{At: now.Add(-10 * time.Second), For: "gang a/b (priority 100)", Until: now.Add(50 * time.Second)}
 )
 
 // running returns a Job with two pods, changed.
@@ -50,7 +51,7 @@ func patched(t *testing.T, job *batchv1.Job, patch []byte, err error) *batchv1.J
 func evicted(t *testing.T, change func(*batchv1.Job)) *batchv1.Job {
 	t.Helper()
 	before := running(nil)
-	patch, err := Suspend(before, eviction)
+	patch, err := Suspend(before, record)
 	job := patched(t, before, patch, err)
 	job.Status = batchv1.JobStatus{Terminating: new(int32(0)), Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: v1.ConditionTrue}}}
 	job.ManagedFields = []metav1.ManagedFieldsEntry{owns("kubectl-create", `{"f:spec":{"f:parallelism":{}}}`), owns(FieldManager, `{"f:spec":{"f:suspend":{}}}`)}
@@ -114,8 +115,8 @@ func TestNext(t *testing.T) {
 		"its pods have ended":                {step: Resume},
 		"the Job controller has not seen it": {change: func(job *batchv1.Job) { job.Status.Conditions = nil }, step: Wait},
 		"it has not deleted all":             {change: func(job *batchv1.Job) { job.Status.Active = 1 }, step: Wait},
-		"a pod is ending":                    {change: terminating, step: Wait, until: eviction.Until},
-		"a pod should have ended":            {change: terminating, at: eviction.Until, step: Resume},
+		"a pod is ending":                    {change: terminating, step: Wait, until: record.Until},
+		"a pod should have ended":            {change: terminating, at: record.Until, step: Resume},
 		"an annotation that nobody wrote so": {change: func(job *batchv1.Job) {
 			terminating(job)
 			job.Annotations[v1alpha1.EvictedAnnotation] = "yes"
