@@ -141,8 +141,8 @@ func (d *Dispatcher) reenter(job string) {
 	}
 }
 
-// EvictedDemand returns what some pods of a gang have that are about to be evicted, which their queue asks for until they
-// are made again; nothing where it does not.
+// EvictedDemand returns what some pods of a gang have that are about to be evicted, which their queue asks for until
+// they are made again; nothing where it does not.
 func (d *Dispatcher) EvictedDemand(pods []*v1.Pod) eviction.Demand {
 	defer d.lock()()
 	first, had := pods[0], resource.Vector{}

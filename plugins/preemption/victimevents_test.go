@@ -44,8 +44,8 @@ func TestSuccessors(t *testing.T) {
 	}
 }
 
-// TestRecordedEvictions: when and for whom a gang goes is recorded on its PodGroup, and on the event about its Job, where
-// there are no queues, too. What it has is recorded only if a controller makes its pods again.
+// TestRecordedEvictions: when and for whom a gang goes is recorded on its PodGroup, and on the event about its Job,
+// where there are no queues, too. What it has is recorded only if a controller makes its pods again.
 func TestRecordedEvictions(t *testing.T) {
 	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: new(true)}
 	for sentence, c := range map[string]struct {

@@ -94,7 +94,7 @@ func caseOf(name, gang string, answer *simulate.Answer, simulation *simulate.Sim
 		if v := &answer.Verdicts[i]; v.Node != "" {
 			nodes[v.Node]++
 		} else {
-			c.Why = view.AddWait(c.Why, cmp.Or(v.Reason, "Undecided"), v.Message)
+			c.Why = view.AddWait(c.Why, cmp.Or(v.Reason, "Undecided"), v.Words())
 		}
 	}
 	gangsOf := func(pods []*v1.Pod) []string {

@@ -261,3 +261,16 @@ func wholeNode(pod *v1.Pod) {
 	all := v1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}
 	pod.Spec.Containers[0].Resources = v1.ResourceRequirements{Requests: all, Limits: all}
 }
+
+// TestPreemptionApart: why preemption does not help a pod is told apart from why it does not fit.
+func TestPreemptionApart(t *testing.T) {
+	v := ask(t, small(t), 1, func(pod *v1.Pod) {
+		pod.Annotations = nil
+		pod.Spec.Containers[0].Resources.Requests["nvidia.com/gpu"] = resource.MustParse("9")
+		pod.Spec.Containers[0].Resources.Limits["nvidia.com/gpu"] = resource.MustParse("9")
+		pod.Spec.PreemptionPolicy = new(v1.PreemptNever)
+	}).Verdicts[0]
+	if v.Reason != v1alpha1.ReasonUnschedulable || strings.Contains(v.Message, "preemption") || !strings.Contains(v.Preemption, "preemption") || v.Words() != v.Message+" "+v.Preemption {
+		t.Errorf("it is told %s, %q, and of preemption %q", v.Reason, v.Message, v.Preemption)
+	}
+}

@@ -25,10 +25,14 @@ type Verdict struct {
 	Pod *v1.Pod
 	// Node is the one to which it is, or would be bound; empty for none.
 	Node string
-	// Reason and Message are why it would wait; stands is whether only a change from outside the scheduler can end that.
-	Reason, Message string
-	stands          bool
+	// Reason and Message are why it would wait, and Preemption why preemption would not help it; empty where Message is
+	// that of its gang. stands is whether only a change from outside the scheduler can end that.
+	Reason, Message, Preemption string
+	stands                      bool
 }
+
+// Words returns why it would wait, and why preemption would not help it.
+func (v *Verdict) Words() string { return strings.TrimSpace(v.Message + " " + v.Preemption) }
 
 // isOpen reports whether neither a node nor a reason is known.
 func (v *Verdict) isOpen() bool { return v.Node == "" && v.Reason == "" }
@@ -121,7 +125,7 @@ func (l *looking) look(ctx context.Context) (*Answer, error) {
 		failed := l.scheduler.Failed()
 		for i := range answer.Verdicts {
 			if v := &answer.Verdicts[i]; v.isOpen() && failed.Has(v.Pod.UID) {
-				v.Reason, v.Message = said(v.Pod) // a pod that has the same condition already is not written to again
+				v.Reason, v.Message, v.Preemption = l.waitOf(v.Pod) // a pod that has the same condition already is not written to again
 			}
 		}
 		l.keptOut(ctx, answer.Verdicts)
@@ -175,7 +179,7 @@ func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explana
 		v.Reason, v.Message, v.stands = v1.PodReasonSchedulingGated, "spec.schedulingGates is not empty: it is not scheduled before that is", true
 		return v
 	case changed != nil:
-		v.Reason, v.Message = said(changed)
+		v.Reason, v.Message, v.Preemption = l.waitOf(changed)
 	}
 	if gang := l.GangOf(pod); gang != "" {
 		e, asked := explanations[gang]
@@ -184,7 +188,7 @@ func (l *looking) verdict(pod *v1.Pod, explanations map[string]gangstate.Explana
 			explanations[gang] = e
 		}
 		if e.Reason != "" {
-			v.Reason, v.Message = e.Reason, e.Message
+			v.Reason, v.Message, v.Preemption = e.Reason, e.Message, ""
 		}
 	}
 	if v.Reason == "" { // before its condition says so; most are for a moment only
@@ -295,12 +299,12 @@ func uidsOf(pods []*v1.Pod) sets.Set[types.UID] {
 	return uids
 }
 
-// said returns why a pod waits, as its status has it.
-func said(pod *v1.Pod) (reason, message string) {
+// waitOf returns why a pod waits, as its status has it, and why preemption did not help it.
+func (l *looking) waitOf(pod *v1.Pod) (reason, message, preemption string) {
 	if c := objectstate.WaitCondition(pod); c != nil {
-		return c.Reason, c.Message
+		return c.Reason, c.Message, l.scheduler.Preemption(pod.UID)
 	}
-	return "", ""
+	return "", "", ""
 }
 
 func podOf(o *unstructured.Unstructured) (*v1.Pod, error) {

@@ -63,10 +63,9 @@ func (o *options) reportOf(name string, answer *simulate.Answer, simulation *sim
 			continue
 		}
 		r.Members[i].Reason = cmp.Or(v.Reason, "Undecided")
-		message := v.Message
-		if !o.preempt {
-			// Without --preempt the pods are tried with preemptionPolicy Never, which they do not have.
-			message, _, _ = strings.Cut(message, " preemption: ")
+		message := v.Message // without --preempt the pods are tried with preemptionPolicy Never, which they do not have
+		if o.preempt {
+			message = v.Words()
 		}
 		r.Why = view.AddWait(r.Why, v.Reason, message)
 	}

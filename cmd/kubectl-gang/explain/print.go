@@ -56,7 +56,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 	}
 	lines := r.summary()
 	if verbose {
-		lines = append(lines, r.details(&teller{r.Gang, append([]string{r.Verdict}, lines...)})...)
+		lines = append(lines, r.details(&teller{r.Gang, append([]string{r.Verdict}, lines...), r.messages()})...)
 	}
 	for _, line := range lines {
 		if err := output.Wrap(out, line); err != nil {
@@ -201,27 +201,46 @@ func (r *Report) details(t *teller) (lines []string) {
 	return lines
 }
 
-// teller words what was said of a gang, and of what the lines above have, that it stands there. What preemption adds to
-// a message is compared apart from the rest of it.
+// messages returns why members wait, each reason once, as the cluster and the scheduler have said it.
+func (r *Report) messages() (all []string) {
+	for _, w := range r.Said {
+		all = append(all, r.brief(w.Message))
+	}
+	for i := range r.Cases {
+		for _, w := range r.Cases[i].Why {
+			all = append(all, r.brief(w.Message))
+		}
+	}
+	return all
+}
+
+// teller words what was said of a gang, and of what the lines above have, that it stands there. What kube-scheduler
+// adds to one of the messages is compared apart from it.
 type teller struct {
-	gang  string
-	above []string
+	gang            string
+	above, messages []string
 }
 
 const (
 	asAbove = ", as above"
-	// preemptionBegins is where the part of a message begins that says why preemption does not help.
-	preemptionBegins = " preemption: "
+	// between is what kube-scheduler's sentences end with.
+	between = ". "
 )
 
 // message returns a message after a colon, or that it stands above.
 func (t *teller) message(message string) string {
-	why, preemption, _ := strings.Cut((&Report{Gang: t.gang}).brief(message), preemptionBegins)
-	text := t.part(strings.TrimSuffix(why, ".")) // kube-scheduler ends it so before what preemption adds
-	if more := t.part(preemption); more != asAbove {
-		text += "; preemption" + more
+	message = (&Report{Gang: t.gang}).brief(message)
+	for _, one := range t.messages {
+		if added, ok := strings.CutPrefix(message, one+between); ok && !t.has(message) {
+			text := t.part(one)
+			if !t.has(added) {
+				t.above = append(t.above, added)
+				text += "; " + added
+			}
+			return text
+		}
 	}
-	return text
+	return t.part(message)
 }
 
 func (t *teller) part(part string) string {

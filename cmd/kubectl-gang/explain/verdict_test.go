@@ -166,11 +166,11 @@ func TestWays(t *testing.T) {
 func TestTeller(t *testing.T) {
 	const victims = "no victims: evicting every eligible pod would still not fit the minimum"
 	brief := strings.TrimPrefix(noFit, `gang "a/b": `)
-	teller := teller{"a/b", []string{"a/b waits: " + ceiling}}
+	teller := teller{"a/b", []string{"a/b waits: " + ceiling}, []string{ceiling, brief, "another"}}
 	for _, c := range [][2]string{
-		{ceiling, ", as above"}, {noFit + " preemption: " + victims, ": " + brief + "; preemption: " + victims},
+		{ceiling, ", as above"}, {noFit + ". preemption: " + victims, ": " + brief + "; preemption: " + victims},
 		{noFit, ", as above"}, {noFit + ". preemption: " + victims, ", as above"}, {"another", ": another"},
-		{"another preemption: aborted", ", as above; preemption: aborted"},
+		{"another. preemption: aborted", ", as above; preemption: aborted"},
 	} {
 		if got := teller.message(c[0]); got != c[1] {
 			t.Errorf("of %q it says %q, want %q", c[0], got, c[1])

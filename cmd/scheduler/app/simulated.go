@@ -2,9 +2,12 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/cmd/kube-scheduler/app/config"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -34,6 +38,8 @@ type Simulated struct {
 	listedAll func() bool
 	// busy is whether a scheduling cycle runs.
 	busy atomic.Bool
+	// preemptions are why preemption did not help pods that failed: a string by UID.
+	preemptions sync.Map
 }
 
 // NewSimulated makes one. configFile is the scheduler's, or empty for the embedded configuration; kubeconfig is that of
@@ -56,6 +62,7 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 	if err := s.Set.Install(ctx, s.Scheduler); err != nil {
 		return nil, fmt.Errorf("setting up a scheduler that simulates: %w", err)
 	}
+	s.keepPreemptionsApart()
 	next := s.NextEntity
 	s.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 		s.busy.Store(false)
@@ -64,6 +71,27 @@ func NewSimulated(ctx context.Context, configFile, kubeconfig string) (*Simulate
 		return entity, err
 	}
 	return s, nil
+}
+
+// keepPreemptionsApart makes the scheduler write into the conditions of pods that failed only why they do not fit:
+// kube-scheduler adds why preemption does not help.
+func (s *Simulated) keepPreemptionsApart() {
+	failed := s.FailureHandler
+	s.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo,
+		result *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+		if fit := (*framework.FitError)(nil); errors.As(result.AsError(), &fit) {
+			s.preemptions.Store(pod.Pod.UID, fit.Diagnosis.PostFilterMsg)
+			fit.Diagnosis.PostFilterMsg = ""
+		}
+		failed(ctx, profile, pod, result, nominating, start)
+	}
+}
+
+// Preemption returns why preemption did not help a pod that failed, for users; empty if it was not tried.
+func (s *Simulated) Preemption(pod types.UID) string {
+	why, _ := s.preemptions.Load(pod)
+	text, _ := why.(string)
+	return text
 }
 
 // Busy reports whether a scheduling cycle runs: a search for victims takes long where there are many.
