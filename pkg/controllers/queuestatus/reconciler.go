@@ -25,7 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/objects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/kube/crds"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
@@ -54,7 +54,7 @@ type reconciler struct {
 	// last is when it last ran, and next when it may run again.
 	last, next time.Time
 	// devices are the devices that nodes have.
-	devices *devices.Counts
+	devices *nodedevices.Counts
 	// cluster is the watches of everything but queues.
 	cluster crds.OnDemand
 	// watched has the kinds that are watched, of those that the API server may not serve.

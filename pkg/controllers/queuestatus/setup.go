@@ -30,7 +30,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/controllers/internal/setup"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cachetransform"
-	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
+	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
@@ -97,7 +97,7 @@ func Setup(mgr manager.Manager, o Options) error {
 		return err
 	}
 	r := &reconciler{client: mgr.GetClient(), clock: clock.RealClock{}, schedulers: map[string]bool{}, rules: o.rules(),
-		pools: o.Pools, evictedHold: o.EvictedHold, devices: devices.NewCounts(o.DeviceClasses)}
+		pools: o.Pools, evictedHold: o.EvictedHold, devices: nodedevices.NewCounts(o.DeviceClasses)}
 	for _, name := range o.SchedulerNames {
 		r.schedulers[name] = true
 	}

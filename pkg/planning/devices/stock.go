@@ -2,20 +2,20 @@ package devices
 
 import (
 	"fmt"
-	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
 )
 
 // stock is the devices of nodes by class. It is not safe for concurrent use.
 type stock struct {
-	manager  fwk.SharedDRAManager
-	compiled *cel.Cache
-	selected map[match]selection
+	manager   fwk.SharedDRAManager
+	selectors *nodedevices.Selectors
+	selected  map[match]selection
 }
 
 // match is a slice and the class that selects from it; both objects are replaced when they change.
@@ -27,12 +27,12 @@ type match struct {
 // selection is the devices of a ResourceSlice that a class selects.
 type selection struct {
 	ids []structured.DeviceID
-	// shared: some of them are.
+	// shared: several nodes reach them, or several claims can have one of them.
 	shared bool
 }
 
 func newStock(manager fwk.SharedDRAManager) *stock {
-	return &stock{manager: manager, compiled: newCache(), selected: map[match]selection{}}
+	return &stock{manager: manager, selectors: nodedevices.NewSelectors(), selected: map[match]selection{}}
 }
 
 // nodeDevices are devices of a node.
@@ -80,20 +80,7 @@ func (s *stock) slices() ([]*resourceapi.ResourceSlice, error) {
 	if len(s.selected) > cachedPerSlice*len(all) {
 		clear(s.selected)
 	}
-	pools := make(map[poolID][]*resourceapi.ResourceSlice, len(all))
-	for _, slice := range all {
-		pools[poolOf(slice)] = append(pools[poolOf(slice)], slice)
-	}
-	current := make([]*resourceapi.ResourceSlice, 0, len(all))
-	for _, pool := range pools {
-		g := generationOf(slices.Values(pool))
-		for _, slice := range pool {
-			if g.includes(slice) {
-				current = append(current, slice)
-			}
-		}
-	}
-	return current, nil
+	return nodedevices.Current(all), nil
 }
 
 func (s *stock) selectDevices(m match) selection {
@@ -104,9 +91,9 @@ func (s *stock) selectDevices(m match) selection {
 	spec := &m.slice.Spec
 	for i := range spec.Devices {
 		device := &spec.Devices[i]
-		if matches(s.compiled, m.class, spec.Driver, device) {
+		if s.selectors.Match(m.class, spec.Driver, device) {
 			found.ids = append(found.ids, structured.MakeDeviceID(spec.Driver, spec.Pool.Name, device.Name))
-			found.shared = found.shared || isShared(m.slice, device)
+			found.shared = found.shared || nodedevices.IsShared(spec, device)
 		}
 	}
 	s.selected[m] = found

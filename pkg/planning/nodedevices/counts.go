@@ -1,8 +1,7 @@
-package devices
+package nodedevices
 
 import (
 	"cmp"
-	"context"
 	"iter"
 	"maps"
 	"slices"
@@ -13,10 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilfeature "k8s.io/apiserver/pkg/util/feature"
-	"k8s.io/dynamic-resource-allocation/cel"
-	"k8s.io/kubernetes/pkg/features"
-	"k8s.io/utils/ptr"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -24,8 +19,8 @@ import (
 // Counts counts the devices of nodes as resources: the devices of their ResourceSlices that match a DeviceClass, as the
 // resource that the class counts as. It is safe for concurrent use.
 type Counts struct {
-	mu       sync.Mutex
-	compiled *cel.Cache
+	mu        sync.Mutex
+	selectors *Selectors
 	// configured are the resources that classes count as, whatever they say.
 	configured map[string]v1.ResourceName
 	classes    map[string]*resourceapi.DeviceClass
@@ -35,7 +30,8 @@ type Counts struct {
 	pools   map[poolID]map[string]*resourceapi.ResourceSlice
 	// generations say which slices of each pool count.
 	generations map[poolID]generation
-	// byNode has the names of the slices of single nodes; shared those of the slices with shared devices.
+	// byNode has the names of the slices of single nodes; shared those of the slices with devices that several nodes
+	// reach, or several claims can have.
 	byNode map[string]map[string]bool
 	shared map[string]bool
 	// offers are what slices offer, cached until the slice or a class changes.
@@ -45,29 +41,19 @@ type Counts struct {
 // offer is the devices of a slice, as resources.
 type offer struct {
 	counts map[v1.ResourceName]int64
-	// unlimited are the resources among whose devices are shared ones.
+	// unlimited are the resources among whose devices are some that several nodes reach, or several claims can have.
 	unlimited map[v1.ResourceName]bool
 }
-
-// compiledExpressions is how many class selectors are kept compiled.
-const compiledExpressions = 100
 
 // NewCounts returns empty counts. Classes count as the resources that are configured for them; others as the extended
 // resource that they name, else as the one that Kubernetes derives from their own name.
 func NewCounts(configured map[string]v1.ResourceName) *Counts {
 	return &Counts{
-		compiled: newCache(), configured: configured, classes: map[string]*resourceapi.DeviceClass{},
+		selectors: NewSelectors(), configured: configured, classes: map[string]*resourceapi.DeviceClass{},
 		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{},
 		pools: map[poolID]map[string]*resourceapi.ResourceSlice{}, generations: map[poolID]generation{},
 		byNode: map[string]map[string]bool{}, shared: map[string]bool{}, offers: map[string]offer{},
 	}
-}
-
-func newCache() *cel.Cache {
-	return cel.NewCache(compiledExpressions, cel.Features{
-		EnableConsumableCapacity: utilfeature.DefaultFeatureGate.Enabled(features.DRAConsumableCapacity),
-		EnableListTypeAttributes: utilfeature.DefaultFeatureGate.Enabled(features.DRAListTypeAttributes),
-	})
 }
 
 // SetSlice adds or updates a ResourceSlice. It returns the nodes whose devices may have changed.
@@ -80,7 +66,8 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 	}
 	nodes = c.remove(slice.Name)
 	c.slices[slice.Name] = slice
-	if slices.ContainsFunc(slice.Spec.Devices, func(d resourceapi.Device) bool { return isShared(slice, &d) }) {
+	spec := &slice.Spec
+	if slices.ContainsFunc(spec.Devices, func(d resourceapi.Device) bool { return IsShared(spec, &d) }) {
 		c.shared[slice.Name] = true
 	}
 	if slice.Spec.NodeName != nil {
@@ -119,12 +106,6 @@ func (c *Counts) renew(pool poolID) (nodes []string) {
 		}
 	}
 	return nodes
-}
-
-// isShared reports whether several nodes reach a device of a slice, or several claims can have it: how many are
-// allocated is not bounded by what nodes have.
-func isShared(slice *resourceapi.ResourceSlice, device *resourceapi.Device) bool {
-	return slice.Spec.NodeName == nil || ptr.Deref(device.AllowMultipleAllocations, false)
 }
 
 // isSame reports whether two objects of one name are the same version.
@@ -360,43 +341,22 @@ func (c *Counts) offerOf(name string) offer {
 	if known, ok := c.offers[name]; ok {
 		return known
 	}
-	slice := c.slices[name]
+	spec := &c.slices[name].Spec
 	found := offer{counts: map[v1.ResourceName]int64{}, unlimited: map[v1.ResourceName]bool{}}
-	for i := range slice.Spec.Devices {
-		device, as := &slice.Spec.Devices[i], map[v1.ResourceName]bool{}
+	for i := range spec.Devices {
+		device, as := &spec.Devices[i], map[v1.ResourceName]bool{}
 		for _, class := range c.classes {
-			if name := c.resourceOf(class.Name); !as[name] && matches(c.compiled, class, slice.Spec.Driver, device) {
+			if name := c.resourceOf(class.Name); !as[name] && c.selectors.Match(class, spec.Driver, device) {
 				as[name] = true
 			}
 		}
 		for name := range as {
 			found.counts[name]++
-			if isShared(slice, device) {
+			if IsShared(spec, device) {
 				found.unlimited[name] = true
 			}
 		}
 	}
 	c.offers[name] = found
 	return found
-}
-
-// matches reports whether a class selects a device. A selector that cannot be evaluated selects nothing.
-func matches(compiled *cel.Cache, class *resourceapi.DeviceClass, driver string, device *resourceapi.Device) bool {
-	for _, selector := range class.Spec.Selectors {
-		if selector.CEL == nil {
-			return false
-		}
-		expression := compiled.GetOrCompile(selector.CEL.Expression)
-		if expression.Error != nil {
-			return false
-		}
-		matches, _, err := expression.DeviceMatches(context.Background(), cel.Device{
-			Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes,
-			Capacity: device.Capacity,
-		})
-		if err != nil || !matches {
-			return false
-		}
-	}
-	return true
 }

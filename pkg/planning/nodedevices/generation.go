@@ -1,7 +1,8 @@
-package devices
+package nodedevices
 
 import (
 	"iter"
+	"slices"
 
 	resourceapi "k8s.io/api/resource/v1"
 )
@@ -36,4 +37,22 @@ func generationOf(pool iter.Seq[*resourceapi.ResourceSlice]) (g generation) {
 
 func (g generation) includes(slice *resourceapi.ResourceSlice) bool {
 	return !g.whole || slice.Spec.Pool.Generation == g.number
+}
+
+// Current returns those of all ResourceSlices that count.
+func Current(all []*resourceapi.ResourceSlice) []*resourceapi.ResourceSlice {
+	pools := make(map[poolID][]*resourceapi.ResourceSlice, len(all))
+	for _, slice := range all {
+		pools[poolOf(slice)] = append(pools[poolOf(slice)], slice)
+	}
+	current := make([]*resourceapi.ResourceSlice, 0, len(all))
+	for _, pool := range pools {
+		g := generationOf(slices.Values(pool))
+		for _, slice := range pool {
+			if g.includes(slice) {
+				current = append(current, slice)
+			}
+		}
+	}
+	return current
 }
