@@ -68,13 +68,12 @@ func (g *Environment) find(ctx context.Context, a *access.Access) error {
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	g.SchedulerConfig, g.Origin.From, err = ConfigOf(ctx, client)
+	g.SchedulerConfig, g.Origin.From, err = source.ConfigOf(ctx, client)
 	switch {
 	case err != nil:
 		g.Origin.BuiltIn = err.Error()
 	case g.SchedulerConfig == nil:
-		g.Origin.BuiltIn = "neither a Deployment of lockstep-scheduler nor a ConfigMap kube-system/" + configMap +
-			" was found"
+		g.Origin.BuiltIn = source.NoConfig
 	}
 	return nil
 }
