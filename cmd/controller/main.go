@@ -203,7 +203,7 @@ func (o *options) addControllers(mgr ctrl.Manager, queues queuestatus.Options) e
 	if o.pageAddress == "" {
 		return nil
 	}
-	return page.Setup(mgr, o.pageAddress, o.pageCertDir)
+	return page.Setup(mgr, o.pageAddress, o.pageCertDir, queues.DeviceClasses)
 }
 
 // guarded returns what requests for metrics have to pass.

@@ -70,6 +70,6 @@ func BenchmarkContents(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		page.ContentsOf(objects)
+		page.ContentsOf(objects, nil)
 	}
 }

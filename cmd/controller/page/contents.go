@@ -2,6 +2,7 @@ package page
 
 import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 )
 
@@ -27,8 +28,8 @@ type Plan struct {
 	Moving    []view.Move `json:"moving,omitempty"`
 }
 
-// ContentsOf returns what the page shows of some objects.
-func ContentsOf(o Objects) Contents {
+// ContentsOf returns what the page shows of some objects. counts has the devices of nodes; nil for none.
+func ContentsOf(o Objects, counts *nodedevices.Counts) Contents {
 	levels := view.Levels(o.Nodes)
 	return Contents{
 		Gangs:        gangs(o, levels),
@@ -38,7 +39,7 @@ func ContentsOf(o Objects) Contents {
 		Migrations:   view.Migrations(o.Migrations),
 		Topology: view.TopologyOf(view.TopologyIn{
 			Nodes: o.Nodes, Pods: o.Pods, Reservations: o.Reservations, Levels: levels,
-			Resource: view.DefaultResource(o.Nodes, o.Pods),
+			Devices: view.Devices{Counts: counts, Claims: o.Claims, Templates: o.Templates},
 		}),
 	}
 }

@@ -46,7 +46,7 @@ func TestContents(t *testing.T) {
 		Pods:  []*v1.Pod{waiting("w0", "short of 2 cpu"), waiting("w1", "short of 4 cpu"), waiting("w2", "short of 4 cpu"), alone},
 		Nodes: []*v1.Node{node("n1", "r1", true), node("n2", "r1", false)},
 		Plans: []*v1alpha1.DefragmentationPlan{plan},
-	})
+	}, nil)
 	if len(got.Gangs) != 1 || got.Gangs[0].Name != "train" || got.Gangs[0].Minimum != 3 {
 		t.Fatalf("gangs are %+v, want train alone", got.Gangs)
 	}
@@ -64,7 +64,7 @@ func TestContents(t *testing.T) {
 
 // TestNothing: lists are empty, not null: the page counts them.
 func TestNothing(t *testing.T) {
-	e, err := encode(ContentsOf(Objects{}))
+	e, err := encode(ContentsOf(Objects{}, nil))
 	must.Succeed(t, err)
 	for _, list := range []string{"gangs", "queues", "reservations", "plans", "migrations"} {
 		if !strings.Contains(string(e.plain), `"`+list+`":[]`) {

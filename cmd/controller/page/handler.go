@@ -9,10 +9,12 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
 )
 
 // The paths of the data. They are none of those below /api and /apis, which every cluster lets every user get.
@@ -33,14 +35,17 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type Page struct {
 	reader client.Reader
 	clock  clock.WithTicker
+	counts *nodedevices.Counts
 
 	mu      sync.Mutex
 	history history
 }
 
-// New returns a page of what a reader has, which is asked once a second at most.
-func New(reader client.Reader, c clock.WithTicker) *Page {
-	return &Page{reader: reader, clock: c, history: history{Times: []int64{}, Series: []*series{}}}
+// New returns a page of what a reader has, which is asked once a second at most. deviceClasses are those of
+// FairShareArgs.
+func New(reader client.Reader, c clock.WithTicker, deviceClasses map[string]v1.ResourceName) *Page {
+	return &Page{reader: reader, clock: c, counts: nodedevices.NewCounts(deviceClasses),
+		history: history{Times: []int64{}, Series: []*series{}}}
 }
 
 // Filter wraps a handler so that it gets only the requests of callers that may have an answer.
@@ -91,7 +96,8 @@ func (p *Page) contents(ctx context.Context) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return ContentsOf(objects), nil
+	p.counts.Replace(objects.Slices, objects.Classes)
+	return ContentsOf(objects, p.counts), nil
 }
 
 // past returns a copy of the history: it goes on while the copy is encoded.

@@ -28,6 +28,7 @@ import (
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/test/helpers/await"
+	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 	"github.com/lockstep-sh/lockstep/test/helpers/fakeapi"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
@@ -92,7 +93,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.List(ctx, list, options...)
 		},
 	}).Build()
-	f.page = New(f.client, f.clock)
+	f.page = New(f.client, f.clock, nil)
 	var err error
 	if f.handler, err = f.page.Handler(logr.Discard(), filter, f.mayList); err != nil {
 		t.Fatal(err)
@@ -286,5 +287,22 @@ func TestFilesLoadNothingElse(t *testing.T) {
 	}
 	if !slices.Contains(strings.Fields(policy), "'none';") {
 		t.Error("the policy forbids nothing")
+	}
+}
+
+// TestDevicesOfThePage: the topology shows devices by claims, and follows what drivers publish.
+func TestDevicesOfThePage(t *testing.T) {
+	member := dra.Pod("p", "two")
+	member.Spec.NodeName, member.Annotations = "n1", map[string]string{v1alpha1.GangNameAnnotation: "train"}
+	slice := dra.Slice("n1", 4)
+	f := newFixture(t, node("n1", "r1", true), member, slice, dra.Class(), dra.Held(dra.Claim("two", 2), "n1", 0, "p"))
+	for _, total := range []int64{4, 3} {
+		slice.Spec.Devices = slice.Spec.Devices[:total]
+		must.Succeed(t, f.client.Update(t.Context(), slice))
+		got, err := f.page.contents(t.Context())
+		must.Succeed(t, err)
+		if topology := got.(Contents).Topology; topology.Resource != dra.Backed || topology.Total != total || topology.Used != 2 {
+			t.Errorf("of %s %d of %d are used, want 2 of %d of %s", topology.Resource, topology.Used, topology.Total, total, dra.Backed)
+		}
 	}
 }

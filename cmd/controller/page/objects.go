@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,6 +27,10 @@ type Objects struct {
 	Reservations []*v1alpha1.Reservation
 	Plans        []*v1alpha1.DefragmentationPlan
 	Migrations   []*v1alpha1.PodMigration
+	Slices       []*resourceapi.ResourceSlice
+	Classes      []*resourceapi.DeviceClass
+	Claims       []*resourceapi.ResourceClaim
+	Templates    []*resourceapi.ResourceClaimTemplate
 }
 
 // Read lists all objects from a cache. It has none of kinds that the API server does not serve.
@@ -44,6 +49,10 @@ func Read(ctx context.Context, reader client.Reader) (Objects, error) {
 		{&v1alpha1.ReservationList{}, apiobjects.Into(&o.Reservations)},
 		{&v1alpha1.DefragmentationPlanList{}, apiobjects.Into(&o.Plans)},
 		{&v1alpha1.PodMigrationList{}, apiobjects.Into(&o.Migrations)},
+		{&resourceapi.ResourceSliceList{}, apiobjects.Into(&o.Slices)},
+		{&resourceapi.DeviceClassList{}, apiobjects.Into(&o.Classes)},
+		{&resourceapi.ResourceClaimList{}, apiobjects.Into(&o.Claims)},
+		{&resourceapi.ResourceClaimTemplateList{}, apiobjects.Into(&o.Templates)},
 	} {
 		if err := read(ctx, reader, kind.list, kind.add); err != nil {
 			return Objects{}, err

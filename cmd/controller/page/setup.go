@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -20,13 +21,13 @@ import (
 
 // Setup adds the page to a manager, whose cache may keep no more than package cachetransform says. It is served over
 // HTTPS at an address by every replica, whichever leads. certDir has the tls.crt and tls.key of the server, which may
-// be renewed; if it is empty, the server makes its own.
-func Setup(mgr manager.Manager, address, certDir string) error {
+// be renewed; if it is empty, the server makes its own. deviceClasses are those of FairShareArgs.
+func Setup(mgr manager.Manager, address, certDir string, deviceClasses map[string]v1.ResourceName) error {
 	guard, err := gate.New(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("preparing to ask the API server who may see the page: %w", err)
 	}
-	page := New(mgr.GetClient(), clock.RealClock{})
+	page := New(mgr.GetClient(), clock.RealClock{}, deviceClasses)
 	handler, err := page.Handler(mgr.GetLogger().WithName("page"), guard.Filter, guard.MayList)
 	if err != nil {
 		return err

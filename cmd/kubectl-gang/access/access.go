@@ -8,6 +8,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -126,6 +127,8 @@ func Mapper() meta.RESTMapper {
 			coscheduling.Kind,
 			schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"),
 			v1alpha1.SchemeGroupVersion.WithKind("PodMigration"),
+			resourceapi.SchemeGroupVersion.WithKind("ResourceClaim"),
+			resourceapi.SchemeGroupVersion.WithKind("ResourceClaimTemplate"),
 		},
 		meta.RESTScopeRoot: {
 			v1.SchemeGroupVersion.WithKind("Node"),
@@ -133,6 +136,8 @@ func Mapper() meta.RESTMapper {
 			v1alpha1.SchemeGroupVersion.WithKind("Queue"),
 			v1alpha1.SchemeGroupVersion.WithKind("Reservation"),
 			v1alpha1.SchemeGroupVersion.WithKind("DefragmentationPlan"),
+			resourceapi.SchemeGroupVersion.WithKind("ResourceSlice"),
+			resourceapi.SchemeGroupVersion.WithKind("DeviceClass"),
 			authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"),
 		},
 	} {

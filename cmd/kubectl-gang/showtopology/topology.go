@@ -2,20 +2,27 @@
 package showtopology
 
 import (
-	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/pkg/planning/nodedevices"
 )
 
 const (
@@ -33,7 +40,7 @@ in one part: in one rack of a zone, on one node of a rack. EMPTY is how many nod
 
 Levels are node labels, coarsest first. Without --level they are those that look like it, by the last part of their names: region,
 zone, datacenter, spine, block, leaf, rack. What pods ask for counts from when they have a node until they have ended. Devices
-that pods get by ResourceClaims are not seen.`
+that they get by ResourceClaims count as in queues.`
 
 	example = `  # The racks, and their GPUs
   kubectl gang topology
@@ -76,7 +83,7 @@ func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) 
 	if err != nil {
 		return err
 	}
-	in.Resource = cmp.Or(v1.ResourceName(o.resource), view.DefaultResource(in.Nodes, in.Pods))
+	in.Resource = v1.ResourceName(o.resource)
 	if in.Levels = o.levels; len(in.Levels) == 0 {
 		in.Levels = view.Levels(in.Nodes)
 	}
@@ -85,10 +92,10 @@ func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) 
 		return output.Print(printer, kind, nil, []view.Topology{t})
 	}
 	if t.Nodes == 0 {
-		o.Note("no node has %s", in.Resource)
+		o.Note("no node has %s", t.Resource)
 		return nil
 	}
-	return output.Print(printer, kind, columns(in.Resource), t.Lines(o.nodes))
+	return output.Print(printer, kind, columns(t.Resource), t.Lines(o.nodes))
 }
 
 func (o *options) read(ctx context.Context) (view.TopologyIn, error) {
@@ -104,6 +111,7 @@ func (o *options) read(ctx context.Context) (view.TopologyIn, error) {
 		}
 		return lacking
 	})
+	group.Go(func() (err error) { in.Devices, err = o.readDevices(ctx); return err })
 	if err := group.Wait(); err != nil {
 		return in, err
 	}
@@ -111,6 +119,59 @@ func (o *options) read(ctx context.Context) (view.TopologyIn, error) {
 		o.Note("HELD is not known, and counts as free: %v", lacking)
 	}
 	return in, nil
+}
+
+// readDevices reads the devices that nodes have, and those that pods claim. What it may not read leads to a note.
+func (o *options) readDevices(ctx context.Context) (view.Devices, error) {
+	var devices view.Devices
+	var all []*resourceapi.ResourceSlice
+	var classes []*resourceapi.DeviceClass
+	for _, kind := range []struct {
+		list client.ObjectList
+		add  func(runtime.Object)
+	}{
+		{&resourceapi.ResourceSliceList{}, apiobjects.Into(&all)},
+		{&resourceapi.DeviceClassList{}, apiobjects.Into(&classes)},
+		{&resourceapi.ResourceClaimList{}, apiobjects.Into(&devices.Claims)},
+		{&resourceapi.ResourceClaimTemplateList{}, apiobjects.Into(&devices.Templates)},
+	} {
+		switch err := o.Read(ctx, kind.list, kind.add); {
+		case errors.Is(err, access.ErrNotServed):
+			return view.Devices{}, nil
+		case apierrors.IsForbidden(err):
+			o.Note("devices that pods get by ResourceClaims are not seen: %v", err)
+			return view.Devices{}, nil
+		case err != nil:
+			return view.Devices{}, err
+		}
+	}
+	if len(classes) == 0 {
+		return view.Devices{}, nil
+	}
+	as, err := o.deviceClasses(ctx)
+	if err != nil {
+		o.Note("devices count under the names of their DeviceClasses, as the argument deviceClasses is not known: %v", err)
+	}
+	devices.Counts = nodedevices.NewCounts(as)
+	devices.Counts.Replace(all, classes)
+	return devices, nil
+}
+
+// deviceClasses returns what the scheduler's configuration says that devices count as.
+func (o *options) deviceClasses(ctx context.Context) (map[string]v1.ResourceName, error) {
+	config, err := o.Config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	text, _, err := source.ConfigOf(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return source.DeviceClassesOf(text)
 }
 
 func columns(resource v1.ResourceName) output.Columns[view.Line] {

@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -76,15 +77,17 @@ type TopologyIn struct {
 	Nodes        []*v1.Node
 	Pods         []*v1.Pod
 	Reservations []*v1alpha1.Reservation
-	Resource     v1.ResourceName
+	Devices      Devices
+	// Resource is what the topology shows; if it is empty, what is of interest.
+	Resource v1.ResourceName
 	// Levels are the label keys, coarsest first.
 	Levels []string
 }
 
-// DefaultResource returns what is of interest on some nodes: of what gangs ask for the extended resource that most
-// members ask for, or else cpu. Where there are no gangs it is GPUs by their usual name, or else the extended resource
-// that most nodes have, or else cpu.
-func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
+// ofInterest returns what is of interest on some nodes: of what gangs ask for the extended resource that most members
+// ask for, or else cpu. Where there are no gangs it is GPUs by their usual name, or else the extended resource that most
+// nodes have, or else cpu.
+func ofInterest(nodes []*v1.Node, pods []*v1.Pod, claims *deviceclaims.Claims) v1.ResourceName {
 	count := map[v1.ResourceName]int{}
 	for _, node := range nodes {
 		for name, amount := range node.Status.Allocatable {
@@ -93,7 +96,7 @@ func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
 			}
 		}
 	}
-	if name, ok := askedByGangs(pods, count); ok {
+	if name, ok := askedByGangs(pods, claims, count); ok {
 		return name
 	}
 	if count[usualGPU] > 0 {
@@ -104,14 +107,15 @@ func DefaultResource(nodes []*v1.Node, pods []*v1.Pod) v1.ResourceName {
 
 // askedByGangs returns the extended resource, of those that nodes have, that most members of gangs ask for, or else
 // cpu; false where there are no gangs.
-func askedByGangs(pods []*v1.Pod, nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
+func askedByGangs(pods []*v1.Pod, claims *deviceclaims.Claims,
+	nodesWith map[v1.ResourceName]int) (name v1.ResourceName, ok bool) {
 	count := map[v1.ResourceName]int{}
 	for _, pod := range pods {
 		if objectstate.HasEnded(pod) || GangOf(pod) == "" {
 			continue
 		}
 		ok = true
-		for name, amount := range resource.OfPod(pod) {
+		for name, amount := range claims.Amount(pod) {
 			if nodesWith[name] > 0 && amount > 0 {
 				count[name]++
 			}
@@ -133,9 +137,13 @@ func mostFrequent(count map[v1.ResourceName]int) v1.ResourceName {
 
 // TopologyOf returns the room of all nodes that have the resource.
 func TopologyOf(in TopologyIn) Topology {
+	with, claims := in.Devices.addTo(in.Nodes, in.Pods)
+	if in.Resource == "" {
+		in.Resource = ofInterest(with, in.Pods, claims)
+	}
 	p := parts{levels: in.Levels}
-	used, held := usedOn(in.Pods, in.Resource), heldOn(in.Reservations, in.Resource)
-	nodes := slices.SortedFunc(slices.Values(in.Nodes), func(a, b *v1.Node) int { return CompareNames(a.Name, b.Name) })
+	used, held := usedOn(in.Pods, claims, in.Resource), heldOn(in.Reservations, claims, in.Resource)
+	nodes := slices.SortedFunc(slices.Values(with), func(a, b *v1.Node) int { return CompareNames(a.Name, b.Name) })
 	var all []int
 	for _, node := range nodes {
 		room := freeCapacityOf(node, in.Resource, used[node.Name], held[node.Name])
@@ -162,22 +170,24 @@ func freeCapacityOf(node *v1.Node, name v1.ResourceName, used, held int64) FreeC
 }
 
 // usedOn returns what pods that have a node and have not ended ask for, by node.
-func usedOn(pods []*v1.Pod, name v1.ResourceName) map[string]int64 {
+func usedOn(pods []*v1.Pod, claims *deviceclaims.Claims, name v1.ResourceName) map[string]int64 {
 	used := map[string]int64{}
 	for _, pod := range pods {
 		if objectstate.OccupiesNode(pod) {
-			used[pod.Spec.NodeName] += resource.OfPod(pod)[name]
+			used[pod.Spec.NodeName] += claims.Amount(pod)[name]
 		}
 	}
 	return used
 }
 
 // heldOn returns what Reservations hold and no pod uses, by node.
-func heldOn(reservations []*v1alpha1.Reservation, name v1.ResourceName) map[string]int64 {
+func heldOn(reservations []*v1alpha1.Reservation, claims *deviceclaims.Claims,
+	name v1.ResourceName) map[string]int64 {
 	on := map[string]int64{}
 	for _, r := range reservations {
 		for _, p := range reservationstate.Held(r) {
-			on[p.NodeName] += max(0, resource.FromList(p.Allocatable)[name]-resource.FromList(p.Allocated)[name])
+			holds, used := claims.Renamed(resource.FromList(p.Allocatable)), claims.Renamed(resource.FromList(p.Allocated))
+			on[p.NodeName] += max(0, holds[name]-used[name])
 		}
 	}
 	return on

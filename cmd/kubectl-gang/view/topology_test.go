@@ -138,7 +138,7 @@ func TestTopologyWithoutLevels(t *testing.T) {
 	}
 }
 
-func TestDefaultResource(t *testing.T) {
+func TestResourceOfInterest(t *testing.T) {
 	with := func(names ...v1.ResourceName) *v1.Node {
 		n := &v1.Node{Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}
 		for _, name := range names {
@@ -167,7 +167,7 @@ func TestDefaultResource(t *testing.T) {
 					Spec:       v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceName(c.asked): resource.MustParse("1")}}}}},
 				})
 			}
-			if got := DefaultResource(c.nodes, pods); got != c.want {
+			if got := TopologyOf(TopologyIn{Nodes: c.nodes, Pods: pods}).Resource; got != c.want {
 				t.Errorf("%s, want %s", got, c.want)
 			}
 		})
