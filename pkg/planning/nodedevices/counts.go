@@ -34,13 +34,17 @@ type Counts struct {
 	// reach, or several claims can have.
 	byNode map[string]map[string]bool
 	shared map[string]bool
-	// offers are what slices offer, cached until the slice or a class changes.
-	offers map[string]offer
+	// offers are what slices offer, cached until the slice or a class changes, and counted are the devices of nodes,
+	// cached until they may have changed.
+	offers  map[string]offer
+	counted map[string]map[v1.ResourceName]int64
 }
 
 // offer is the devices of a slice, as resources.
 type offer struct {
 	counts map[v1.ResourceName]int64
+	// partitions are the devices that take from counters of their pool. They are not in counts.
+	partitions map[v1.ResourceName][]partition
 	// unlimited are the resources among whose devices are some that several nodes reach, or several claims can have.
 	unlimited map[v1.ResourceName]bool
 }
@@ -53,6 +57,7 @@ func NewCounts(configured map[string]v1.ResourceName) *Counts {
 		renamed: map[v1.ResourceName]v1.ResourceName{}, slices: map[string]*resourceapi.ResourceSlice{},
 		pools: map[poolID]map[string]*resourceapi.ResourceSlice{}, generations: map[poolID]generation{},
 		byNode: map[string]map[string]bool{}, shared: map[string]bool{}, offers: map[string]offer{},
+		counted: map[string]map[v1.ResourceName]int64{},
 	}
 }
 
@@ -82,22 +87,31 @@ func (c *Counts) SetSlice(slice *resourceapi.ResourceSlice) (nodes []string) {
 		c.pools[of] = map[string]*resourceapi.ResourceSlice{}
 	}
 	c.pools[of][slice.Name] = slice
-	if before != nil && poolOf(before) != of {
-		nodes = append(nodes, c.renew(poolOf(before))...)
+	if before != nil {
+		nodes = append(nodes, c.renew(before)...)
 	}
-	nodes = append(nodes, c.renew(of)...)
+	return c.recount(append(nodes, c.renew(slice)...))
+}
+
+// recount makes nodes be counted again. It returns each of them once.
+func (c *Counts) recount(nodes []string) []string {
+	for _, node := range nodes {
+		delete(c.counted, node)
+	}
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
 
-// renew finds out which slices of a pool count. It returns the nodes that have any if that has changed.
-func (c *Counts) renew(pool poolID) (nodes []string) {
+// renew finds out which slices count in the pool of one that came or went. It returns the nodes that have any if that
+// has changed, or if the slice has counters.
+func (c *Counts) renew(changed *resourceapi.ResourceSlice) (nodes []string) {
+	pool := poolOf(changed)
 	was, is := c.generations[pool], generationOf(maps.Values(c.pools[pool]))
 	if len(c.pools[pool]) == 0 {
 		delete(c.generations, pool)
 		return nil
 	}
-	if c.generations[pool] = is; is == was {
+	if c.generations[pool] = is; is == was && len(changed.Spec.SharedCounters) == 0 {
 		return nil
 	}
 	for _, slice := range c.pools[pool] {
@@ -151,9 +165,7 @@ func (c *Counts) DropSlice(name string) (nodes []string) {
 	if slice == nil {
 		return nil
 	}
-	nodes = append(c.remove(name), c.renew(poolOf(slice))...)
-	slices.Sort(nodes)
-	return slices.Compact(nodes)
+	return c.recount(append(c.remove(name), c.renew(slice)...))
 }
 
 // remove removes a slice. It returns the node that had it.
@@ -210,6 +222,7 @@ func (c *Counts) change(name string, class *resourceapi.DeviceClass) (renamed bo
 	}
 	c.renamed = c.renames()
 	clear(c.offers)
+	clear(c.counted)
 	return c.resourceOf(name) != as || !maps.Equal(c.renamed, names), slices.Sorted(maps.Keys(c.byNode))
 }
 
@@ -321,19 +334,58 @@ func (c *Counts) WithDevices(node *v1.Node) *v1.Node {
 	return &with
 }
 
-// count counts the devices of a node that can be allocated.
+// count counts the devices of a node that can be allocated: of those that take from counters, as many as can be had at
+// once. The map must not be changed.
 func (c *Counts) count(node string) map[v1.ResourceName]int64 {
-	counts := map[v1.ResourceName]int64{}
+	if known, ok := c.counted[node]; ok || c.byNode[node] == nil {
+		return known
+	}
+	counts, partitions := map[v1.ResourceName]int64{}, map[poolID]map[v1.ResourceName][]partition{}
 	for name := range c.byNode[node] {
 		slice := c.slices[name]
-		if !c.generations[poolOf(slice)].includes(slice) {
+		pool := poolOf(slice)
+		if !c.generations[pool].includes(slice) {
 			continue
 		}
-		for as, count := range c.offerOf(name).counts {
+		offers := c.offerOf(name)
+		for as, count := range offers.counts {
 			counts[as] += count
 		}
+		for as, more := range offers.partitions {
+			if partitions[pool] == nil {
+				partitions[pool] = map[v1.ResourceName][]partition{}
+			}
+			partitions[pool][as] = append(partitions[pool][as], more...)
+		}
 	}
+	for pool, byResource := range partitions {
+		counters := c.countersOf(pool)
+		for as, all := range byResource {
+			counts[as] += atOnce(all, counters)
+		}
+	}
+	c.counted[node] = counts
 	return counts
+}
+
+// countersOf returns what the counters of a pool have: while its newest generation is not whole, the most that a slice
+// says.
+func (c *Counts) countersOf(pool poolID) map[counter]apiresource.Quantity {
+	has := map[counter]apiresource.Quantity{}
+	for _, slice := range c.pools[pool] {
+		if !c.generations[pool].includes(slice) {
+			continue
+		}
+		for _, set := range slice.Spec.SharedCounters {
+			for name, there := range set.Counters {
+				of := counter{set.Name, name}
+				if known := has[of]; known.Cmp(there.Value) < 0 {
+					has[of] = there.Value
+				}
+			}
+		}
+	}
+	return has
 }
 
 // offerOf returns what a slice offers. A device that several classes select counts once as each resource.
@@ -342,7 +394,8 @@ func (c *Counts) offerOf(name string) offer {
 		return known
 	}
 	spec := &c.slices[name].Spec
-	found := offer{counts: map[v1.ResourceName]int64{}, unlimited: map[v1.ResourceName]bool{}}
+	found := offer{counts: map[v1.ResourceName]int64{}, partitions: map[v1.ResourceName][]partition{},
+		unlimited: map[v1.ResourceName]bool{}}
 	for i := range spec.Devices {
 		device, as := &spec.Devices[i], map[v1.ResourceName]bool{}
 		for _, class := range c.classes {
@@ -351,7 +404,11 @@ func (c *Counts) offerOf(name string) offer {
 			}
 		}
 		for name := range as {
-			found.counts[name]++
+			if len(device.ConsumesCounters) > 0 {
+				found.partitions[name] = append(found.partitions[name], partitionOf(device))
+			} else {
+				found.counts[name]++
+			}
 			if IsShared(spec, device) {
 				found.unlimited[name] = true
 			}
