@@ -91,6 +91,9 @@ func (o *options) run(ctx context.Context, printer *output.Printer, _ []string) 
 	if !printer.IsTable() {
 		return output.Print(printer, kind, nil, []view.Topology{t})
 	}
+	if in.Devices.Counts != nil && in.Devices.Counts.Unlimited()[t.Resource] {
+		o.Note("several nodes reach some %s, or several claims can have one: USED may be more than TOTAL", t.Resource)
+	}
 	if t.Nodes == 0 {
 		o.Note("no node has %s", t.Resource)
 		return nil

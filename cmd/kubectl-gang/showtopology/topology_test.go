@@ -3,6 +3,7 @@ package showtopology
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,7 +38,7 @@ func TestDevices(t *testing.T) {
 	const counted, own = "DOMAIN                        TOTAL   USED   HELD   FREE   PICTURE\n" +
 		"nvidia.com/gpu on all nodes   4       2      0      2      [##..]\n", "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
 	for sentence, c := range map[string]struct {
-		refused, resource, out, note string
+		refused, resource, slices, out, note string
 	}{
 		"all may be read": {out: counted},
 		"no slices may be": {refused: "/apis/resource.k8s.io/v1/resourceslices",
@@ -46,6 +47,9 @@ func TestDevices(t *testing.T) {
 		"no claims may be": {refused: "/apis/resource.k8s.io/v1/resourceclaims",
 			note: "note: devices that pods get by ResourceClaims are not seen: listing resourceclaims.resource.k8s.io: you may not\n" +
 				"note: no node has nvidia.com/gpu\n"},
+		"all nodes reach one": {slices: `{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": [{"metadata": {"name": "all"},
+			"spec": {"driver": "gpu.nvidia.com", "allNodes": true, "pool": {"name": "all", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "a"}]}}]}`,
+			note: "note: several nodes reach some nvidia.com/gpu, or several claims can have one: USED may be more than TOTAL\nnote: no node has nvidia.com/gpu\n"},
 		"no configuration may be": {refused: "/apis/apps/v1/deployments", resource: own, out: "DOMAIN                                                           TOTAL   USED   HELD   FREE   PICTURE\n" +
 			own + " on all nodes   4       2      0      2      [##..]\n",
 			note: "note: devices count under the names of their DeviceClasses, as the argument deviceClasses is not known: looking for the scheduler's Deployment: you may not\n"},
@@ -59,6 +63,8 @@ func TestDevices(t *testing.T) {
 					_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "you may not"}`))
 				case !known:
 					w.WriteHeader(http.StatusNotFound)
+				case c.slices != "" && strings.HasSuffix(r.URL.Path, "/resourceslices"):
+					_, _ = w.Write([]byte(c.slices))
 				default:
 					_, _ = w.Write([]byte(answer))
 				}
