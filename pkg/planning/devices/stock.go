@@ -27,7 +27,7 @@ type match struct {
 // selection is the devices of a ResourceSlice that a class selects.
 type selection struct {
 	ids []structured.DeviceID
-	// shared: several nodes reach them, or several claims can have one of them.
+	// shared: some of them are.
 	shared bool
 }
 

@@ -30,8 +30,7 @@ type Counts struct {
 	pools   map[poolID]map[string]*resourceapi.ResourceSlice
 	// generations say which slices of each pool count.
 	generations map[poolID]generation
-	// byNode has the names of the slices of single nodes; shared those of the slices with devices that several nodes
-	// reach, or several claims can have.
+	// byNode has the names of the slices of single nodes; shared those of the slices with shared devices.
 	byNode map[string]map[string]bool
 	shared map[string]bool
 	// offers are what slices offer, cached until the slice or a class changes, and counted are the devices of nodes,
@@ -45,7 +44,7 @@ type offer struct {
 	counts map[v1.ResourceName]int64
 	// partitions are the devices that take from counters of their pool. They are not in counts.
 	partitions map[v1.ResourceName][]partition
-	// unlimited are the resources among whose devices are some that several nodes reach, or several claims can have.
+	// unlimited are the resources among whose devices are shared ones.
 	unlimited map[v1.ResourceName]bool
 }
 

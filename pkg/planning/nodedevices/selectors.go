@@ -45,7 +45,8 @@ func (s *Selectors) Match(class *resourceapi.DeviceClass, driver string, device 
 	return true
 }
 
-// IsShared reports whether several nodes reach a device of a slice, or several claims can have it.
+// IsShared reports whether several nodes reach a device of a slice, or several claims can have it: how many are
+// allocated is not bounded by what nodes have.
 func IsShared(slice *resourceapi.ResourceSliceSpec, device *resourceapi.Device) bool {
 	return slice.NodeName == nil || ptr.Deref(device.AllowMultipleAllocations, false)
 }

@@ -35,7 +35,7 @@ func (s *shifted) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 func (f *Fleet) Page(ctx context.Context) (http.Handler, error) {
 	const samples, every = 360, 10 * time.Second
 	c := &shifted{}
-	p := page.New(f, c)
+	p := page.New(f, c, nil)
 	for i := range samples {
 		c.by = time.Duration(samples-1-i) * every
 		f.Load(i)
