@@ -240,8 +240,8 @@ func (j *Judge) limited(e *eviction, u unit) bool {
 	return !e.before.below(u.queue, more) || float64(e.before.used(u.queue)+u.need()) > deserved[u.queue]
 }
 
-// judgeReclaim: "A queue never has more than it deserves after it reclaimed"; "No queue comes below what it deserves";
-// "all queues together lose less of what they deserve than the preemptor asks for" (fairshare/README.md).
+// judgeReclaim: "A queue never has more than it deserves after it reclaimed"; "Only the last job taken from a queue may
+// cross it"; "all queues together lose less of what they deserve than the preemptor asks for" (fairshare/README.md).
 func (j *Judge) judgeReclaim(e *eviction, u unit) {
 	if slices.ContainsFunc(slices.Collect(maps.Values(e.before.queues)), func(q *v1alpha1.Queue) bool { return q.Spec.Parent != "" }) {
 		return
