@@ -35,10 +35,10 @@ const (
 	askTold = 10
 )
 
-// emulate sets the feature gates. A scheduler uses no more of Kubernetes than its API server has: it would wait for ever
-// for kinds that are not served. So gates follow the version of the API server if that is older than the Kubernetes that
-// this program is built from, and --emulated-version is not set. emulate returns the kinds that are not served
-// nevertheless. It asks the API server once, or until it answers.
+// emulate sets the feature gates. A scheduler uses no more of Kubernetes than its API server has: it would wait for
+// ever for kinds that are not served. So gates follow the version of the API server if that is older than the
+// Kubernetes that this program is built from, and --emulated-version is not set. emulate returns the kinds that are not
+// served nevertheless. It asks the API server once, or until it answers.
 func emulate(ctx context.Context, opts *options.Options, untilAnswered bool) (missing []kind, err error) {
 	if opts.WriteConfigTo != "" {
 		return nil, opts.ComponentGlobalsRegistry.Set()
