@@ -69,6 +69,7 @@ func fitsOf(need *gangstate.Need, tried *planner.Tried) []decisions.Fit {
 		for class, devices := range domain.Short.Devices {
 			one.Short[class] = strconv.FormatInt(devices, 10)
 		}
+		one.Usability = domain.Usability
 		fits = append(fits, one)
 	}
 	return fits

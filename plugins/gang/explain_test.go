@@ -64,6 +64,9 @@ func TestExplanations(t *testing.T) {
 	for _, node := range withoutRack {
 		delete(node.Labels, rack)
 	}
+	tainted := makeNodes(4, 2)
+	tainted[0].Spec.Taints = []v1.Taint{{Key: "maintenance", Value: "true", Effect: v1.TaintEffectNoSchedule}}
+	tainted[2].Spec.Unschedulable, tainted[3].Spec.Unschedulable = true, true
 	for sentence, c := range map[string]struct {
 		nodes   []*v1.Node
 		pods    []*v1.Pod
@@ -87,6 +90,17 @@ func TestExplanations(t *testing.T) {
 			nodes: twoNodes, attempt: needs("train", 2, gangspec.Spec{}, noNode),
 			want: []string{`gang "default/train": 0 of 2 members fit (of 2 nodes: 2 node(s) didn't match Pod's node affinity/selector); ` +
 				`it would not fit even if the cluster were empty: the nodes have room for 0 of 2 members`},
+		},
+		"a full node that members may not use lacks nothing": {
+			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: needs("train", 2, gangspec.Spec{}, noNode),
+			want: []string{`gang "default/train": 0 of 2 members fit (of 2 nodes: 2 node(s) didn't match Pod's node affinity/selector); ` +
+				`it would not fit even if the cluster were empty: the nodes have room for 0 of 2 members`},
+		},
+		"which nodes of a domain members may not use, and why": {
+			nodes: tainted, pods: fill(tainted, 2), attempt: needs("train", 3, required, nil),
+			want: []string{`gang "default/train" does not fit in any rack: ` +
+				`rack r0: 2 of 3 members fit; short 1 nvidia.com/gpu; node-0000 had untolerated taint {maintenance: true}; ` +
+				`rack r1: 0 of 3 members fit, no node is usable (of 4 nodes: 2 node(s) were unschedulable, 1 node(s) had untolerated taint {maintenance: true})`},
 		},
 		"members stand in each other's way": {
 			nodes: twoNodes, attempt: needs("train", 3, gangspec.Spec{}, apart),

@@ -24,7 +24,7 @@ type explanation struct {
 var explanations = map[string]explanation{
 	"pretrain -n llm": {want: []string{
 		"llm/pretrain waits: no rack has room for 3; best rack r1 fits 2\nDOMAIN    FITS   SHORT\nrack r1   2/3    8 nvidia.com/gpu\n",
-		"\nTo see whether more nodes would do, try --nodes +1:topology.lockstep.dev/rack=r1\n",
+		"\nTo see whether more nodes would do, try --nodes +1:gpu-2\n",
 	}},
 	"pretrain -n llm -v": {want: []string{
 		"State: Pending, waiting for room; 0 of 3 members have a node, 0 have one nominated; minimum 3\n",

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // shown is how many domains are printed. The data has more.
@@ -31,6 +32,9 @@ var (
 		{Name: "FITS", Of: func(f decisions.Fit) any { return fmt.Sprintf("%d/%d", f.Fits, f.Min) }},
 		{Name: "SHORT", Of: func(f decisions.Fit) any { return shortage(f.Short) }},
 	}
+	unusableColumn = output.Columns[decisions.Fit]{{Name: "NOT USABLE", Of: func(f decisions.Fit) any {
+		return words.FirstOf(named, decisions.TextUnusable(f.Unusable))
+	}}}
 )
 
 // print prints the verdict and how many members fit where; all that is known if it is verbose.
@@ -80,6 +84,9 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 	slices.SortStableFunc(fits, func(x, y decisions.Fit) int { return cmp.Compare(ofOther(x, gang), ofOther(y, gang)) })
 	fits = fits[:min(shown, len(fits))]
 	columns := fitColumns
+	if slices.ContainsFunc(fits, func(f decisions.Fit) bool { return len(f.Unusable) > 0 }) {
+		columns = slices.Concat(columns, unusableColumn)
+	}
 	if slices.ContainsFunc(fits, func(f decisions.Fit) bool { return f.Gang != gang }) {
 		columns = append(output.Columns[decisions.Fit]{{Name: "GANG", Of: func(f decisions.Fit) any {
 			return f.Gang
@@ -108,7 +115,7 @@ func (r *Report) summary() (lines []string) {
 	for i := range r.Cases {
 		c := &r.Cases[i]
 		if i == 0 {
-			if best := c.best(r.Gang); best != nil && len(best.Short) == 0 && len(c.Placement.Refusals) > 0 {
+			if best := c.best(r.Gang); best != nil && len(best.Short)+len(best.Unusable) == 0 && len(c.Placement.Refusals) > 0 {
 				lines = append(lines, refusals(c.Placement))
 			}
 			if c.Placement != nil && c.Placement.Hopeless && c.Placed < c.Asked && r.MoreNodes != MoreNodesWithLabel {
@@ -145,8 +152,8 @@ func (c *Case) hopeless() string {
 	return text
 }
 
-// ways are what its user may do about a gang that does not fit now: a preferred topology, or more nodes, one for each
-// member that has no place at most.
+// ways are what its user may do about a gang that does not fit now: a preferred topology, or more nodes, if there are
+// nodes that its members may use and that are large enough.
 func (r *Report) ways() (lines []string) {
 	best := r.Cases[0].best(r.Gang)
 	if best == nil || best.Fits >= best.Min || r.contradicted() {
@@ -157,11 +164,9 @@ func (r *Report) ways() (lines []string) {
 			"preferred one", topology.ShortKey(best.Topology)))
 	}
 	if len(r.Cases) == 1 && (r.MoreNodes == MoreNodesHelp || r.MoreNodes == MoreNodesInOneDomain) {
-		pool := "POOL"
-		if best.Topology != "" {
-			pool = best.Topology + "=" + best.Domain
+		if growing := r.Cases[0].growing(r.Gang); growing != nil {
+			lines = append(lines, fmt.Sprintf("To see whether more nodes would do, try --nodes +%d:%s", growing.More, growing.Like))
 		}
-		lines = append(lines, fmt.Sprintf("To see whether more nodes would do, try --nodes +%d:%s", best.Min-best.Fits, pool))
 	}
 	return lines
 }
@@ -293,13 +298,18 @@ func (c *Case) details(t *teller) (lines []string) {
 
 // refusals says why nodes refused members, the most frequent reason first.
 func refusals(d *decisions.Decision) string {
-	reasons := slices.SortedFunc(maps.Keys(d.Refusals), func(a, b string) int {
+	return fmt.Sprintf("Of %d nodes: %s", d.Visited, strings.Join(reasons(d), ", "))
+}
+
+// reasons lists why nodes refused members, with how many did, the most frequent reason first.
+func reasons(d *decisions.Decision) []string {
+	list := slices.SortedFunc(maps.Keys(d.Refusals), func(a, b string) int {
 		return cmp.Or(cmp.Compare(d.Refusals[b], d.Refusals[a]), cmp.Compare(a, b))
 	})
-	for i, reason := range reasons {
-		reasons[i] = fmt.Sprintf("%d %s", d.Refusals[reason], reason)
+	for i, reason := range list {
+		list[i] = fmt.Sprintf("%d %s", d.Refusals[reason], reason)
 	}
-	return fmt.Sprintf("Of %d nodes: %s", d.Visited, strings.Join(reasons, ", "))
+	return list
 }
 
 // searched says where victims were looked for, and which were chosen.

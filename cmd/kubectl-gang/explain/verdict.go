@@ -132,6 +132,8 @@ func (c *Case) shortest(gang string) string {
 	switch {
 	case best == nil || best.Fits >= best.Min:
 		return ""
+	case best.Fits == 0 && c.barred(gang) != "":
+		return c.barred(gang)
 	case best.Topology == "":
 		text := fmt.Sprintf("%d of %d members fit", best.Fits, best.Min)
 		if short := shortage(best.Short); short != "" {
@@ -145,7 +147,38 @@ func (c *Case) shortest(gang string) string {
 	if best.Fits == 0 {
 		return fmt.Sprintf("no %s has room for any of its %d members", key, best.Min)
 	}
-	return fmt.Sprintf("no %s has room for %d; best %s %s fits %d", key, best.Min, key, best.Domain, best.Fits)
+	text := fmt.Sprintf("no %s has room for %d; best %s %s fits %d", key, best.Min, key, best.Domain, best.Fits)
+	if len(best.Unusable) > 0 {
+		text += ", where " + words.FirstOf(named, decisions.TextUnusable(best.Unusable))
+	}
+	return text
+}
+
+// barred says that the members of a gang may use no node, and why; empty where they may use some.
+func (c *Case) barred(gang string) string {
+	d, nodes := c.Placement, 0
+	for _, n := range d.Refusals {
+		nodes += n
+	}
+	for i := range d.Fits {
+		if f := &d.Fits[i]; f.Gang == gang && (f.Nodes == 0 || f.Usable() > 0) {
+			return ""
+		}
+	}
+	if nodes != d.Visited || nodes == 0 {
+		return "" // some domains were not tried
+	}
+	return "its members may use no node: " + words.FirstOf(named, reasons(d))
+}
+
+// growing returns the best domain of a gang that more nodes like one of its own would make large enough; nil for none.
+func (c *Case) growing(gang string) *decisions.Fit {
+	for i := range c.Placement.Fits {
+		if fit := &c.Placement.Fits[i]; fit.Gang == gang && fit.More > 0 {
+			return fit
+		}
+	}
+	return nil
 }
 
 // best returns the domain in which most members of a gang fit; nil where its placement was not tried.

@@ -129,6 +129,47 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 	}
 }
 
+// TestUnusable: nodes that members may not use are named with the reason, and lack nothing.
+func TestUnusable(t *testing.T) {
+	const noMatch = "node(s) didn't match Pod's node affinity/selector"
+	tainted, picky := placement(6, 0), placement(0, 0)
+	tainted.Refusals, tainted.Visited = map[string]int{"node(s) had untolerated taint {a: b}": 1}, 5
+	tainted.Fits[0].Usability = decisions.Usability{Nodes: 3, More: 2, Like: "n-1", Unusable: []decisions.Unusable{
+		{Reason: "node(s) had untolerated taint {a: b}", Nodes: 1, Node: "n-0"},
+	}}
+	tainted.Fits[1].Usability = decisions.Usability{Nodes: 2, Unusable: []decisions.Unusable{{Reason: "node(s) were unschedulable", Nodes: 2}}}
+	tainted.Fits[1].Short = nil
+	picky.Refusals, picky.Visited = map[string]int{noMatch: 4}, 4
+	for i := range picky.Fits {
+		picky.Fits[i].Short = nil
+		picky.Fits[i].Usability = decisions.Usability{Nodes: 2, Unusable: []decisions.Unusable{{Reason: noMatch, Nodes: 2}}}
+	}
+	for want, d := range map[string]*decisions.Decision{
+		`a/b waits: no rack has room for 10; best rack r fits 6, where n-0 had untolerated taint {a: b}
+DOMAIN   FITS   SHORT               NOT USABLE
+rack r   6/10   16 nvidia.com/gpu   n-0 had untolerated taint {a: b}
+rack s   0/10                       2 node(s) were unschedulable
+To see whether more nodes would do, try --nodes +2:n-1
+`: tainted,
+		`a/b waits: its members may use no node: 4 node(s) didn't match Pod's node affinity/selector
+DOMAIN   FITS   SHORT   NOT USABLE
+rack r   0/10           2 node(s) didn't match Pod's node affinity/selector
+rack s   0/10           2 node(s) didn't match Pod's node affinity/selector
+`: picky,
+	} {
+		r := Report{Gang: "a/b", State: "waiting for room", Waiting: 10, Minimum: 10, MoreNodes: MoreNodesHelp,
+			Cases: []Case{{Name: "now", Asked: 10, Why: []view.Wait{{Reason: unschedulable, Message: noFit, Pods: 10}}, Placement: d}}}
+		r.judge(&view.Gang{})
+		var out bytes.Buffer
+		if err := r.print(output.NewFlags(), &out, false); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 // TestWays: where a gang does not fit, the numbers and the ways out are said without -v, and which nodes to ask for.
 func TestWays(t *testing.T) {
 	const (
@@ -137,8 +178,10 @@ func TestWays(t *testing.T) {
 		try      = "To see whether more nodes would do, try --nodes +"
 	)
 	full := fmt.Sprintf("%s; %s preemption: no victims", noFit, strings.ToLower(hopeless[:1])+hopeless[1:])
-	anywhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Fits: 1, Min: 4}}}
+	anywhere := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Fits: 1, Min: 4, Usability: decisions.Usability{Nodes: 2, More: 2, Like: "n-1"}}}}
+	tooSmall := &decisions.Decision{Fits: []decisions.Fit{{Gang: "a/b", Fits: 1, Min: 4, Usability: decisions.Usability{Nodes: 2}}}}
 	never := placement(6)
+	never.Fits[0].Usability = decisions.Usability{Nodes: 2, More: 4, Like: "n-1"}
 	never.Hopeless, never.EmptyCluster = true, "the nodes of one rack have room for 4 of 12 members"
 	for sentence, c := range map[string]struct {
 		help      MoreNodes
@@ -146,8 +189,9 @@ func TestWays(t *testing.T) {
 		cases     int
 		want      []string
 	}{
-		"nodes in one rack would help":   {MoreNodesInOneDomain, never, 1, []string{hopeless, several, try + "4:topology.lockstep.dev/rack=r"}},
-		"nodes anywhere would help":      {MoreNodesHelp, anywhere, 1, []string{try + "3:POOL"}},
+		"nodes in one rack would help":   {MoreNodesInOneDomain, never, 1, []string{hopeless, several, try + "4:n-1"}},
+		"nodes anywhere would help":      {MoreNodesHelp, anywhere, 1, []string{try + "2:n-1"}},
+		"no node takes a member":         {MoreNodesHelp, tooSmall, 1, nil},
 		"it was asked with more already": {MoreNodesHelp, anywhere, 2, nil},
 		"more nodes would not help":      {MoreNodesNoHelp, anywhere, 1, nil},
 		"it was not tried":               {MoreNodesHelp, nil, 1, nil},

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
@@ -76,8 +78,21 @@ type DomainTried struct {
 	Value string
 	// Fit is how many of the members of its minimum fit, with those that are bound.
 	Fit int
-	// Short is what the others request of what nodes lacked.
+	// Short is what the others request of what usable nodes lacked; nothing if no node is usable.
 	Short Shortage
+	decisions.Usability
+}
+
+// text returns what an explanation says of a domain beside its name.
+func (d *DomainTried) text(of int) string {
+	text := fmt.Sprintf("%d of %d members fit%s", d.Fit, of, d.Short.text())
+	switch {
+	case len(d.Unusable) == 0:
+		return text
+	case d.Usable() == 0:
+		return text + ", no node is usable"
+	}
+	return text + "; " + words.FirstOf(maxDomains, decisions.TextUnusable(d.Unusable))
 }
 
 // Shortage is what members request of the resources that nodes lacked, and of the devices, by device class.
@@ -107,17 +122,34 @@ func (w *planState) tried(a *gangstate.Attempt, problem placement.Problem, solve
 	for i, need := range a.Gangs {
 		have, outcome, members := need.Spec.Min-need.Min, solved.Gangs[i], problem.Gangs[i].Members
 		if need.Spec.RequiredTopology == "" {
-			all[i].Domains = []DomainTried{{Fit: have + outcome.Fit, Short: w.short(outcome.Unplaced)}}
+			d := DomainTried{Fit: have + outcome.Fit, Short: w.short(outcome.Unplaced)}
+			w.usability(&d, w.tx.AllNodes(), members, outcome.Unplaced)
+			all[i].Domains = []DomainTried{d}
 			continue
 		}
 		best := outcome.Domains[:min(len(outcome.Domains), decisions.Domains)]
 		all[i].Untried = outcome.Untried + len(outcome.Domains) - len(best)
+		nodes := map[string][]int{}
+		for _, d := range topology.Domains(w.tx.AllNodes(), func(node int) (string, bool) {
+			return w.Label(node, need.Spec.RequiredTopology)
+		}) {
+			nodes[d.Value] = d.Nodes
+		}
+		left := unplacedFirst(outcome.Unplaced, members)
 		for _, d := range best {
-			missing := members[:min(len(members), max(0, need.Min-d.Fit))]
-			all[i].Domains = append(all[i].Domains, DomainTried{Value: d.Value, Fit: have + d.Fit, Short: w.short(missing)})
+			missing := left[:min(len(left), max(0, need.Min-d.Fit))]
+			tried := DomainTried{Value: d.Value, Fit: have + d.Fit, Short: w.short(missing)}
+			w.usability(&tried, nodes[d.Value], members, missing)
+			all[i].Domains = append(all[i].Domains, tried)
 		}
 	}
 	return all
+}
+
+// unplacedFirst returns the members of a gang, those first that have no place in its best domain.
+func unplacedFirst(unplaced, members []int) []int {
+	first := sets.New(unplaced...)
+	return append(slices.Clip(unplaced), slices.DeleteFunc(slices.Clone(members), first.Has)...)
 }
 
 // ReservationPlugin is the name of the plugin that keeps pods waiting for the Reservations that they name or own.
@@ -166,6 +198,9 @@ func (w *planState) needsRejected(a *gangstate.Attempt) bool {
 // maxDomains is how many domains, or gangs, an explanation names.
 const maxDomains = 8
 
+// maxReasons is how many reasons of nodes an explanation gives: each may name another taint.
+const maxReasons = 8
+
 func (w *planState) explainDomains(need gangstate.Need, tried Tried, outcome placement.Outcome) string {
 	key := need.Spec.RequiredTopology
 	if len(tried.Domains) == 0 {
@@ -174,8 +209,7 @@ func (w *planState) explainDomains(need gangstate.Need, tried Tried, outcome pla
 	var parts []string
 	told := tried.Domains[:min(len(tried.Domains), maxDomains)]
 	for _, d := range told {
-		parts = append(parts, fmt.Sprintf("%s %s: %d of %d members fit%s", topology.ShortKey(key), d.Value, d.Fit,
-			need.Spec.Min, d.Short.text()))
+		parts = append(parts, fmt.Sprintf("%s %s: %s", topology.ShortKey(key), d.Value, d.text(need.Spec.Min)))
 	}
 	if more := len(tried.Domains) - len(told) + tried.Untried; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
@@ -266,12 +300,11 @@ func (w *planState) textReasons() string {
 	slices.SortFunc(list, func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(w.refused[b]), len(w.refused[a])), cmp.Compare(a, b))
 	})
-	parts := make([]string, len(list))
-	for i, reason := range list {
-		parts[i] = fmt.Sprintf("%d %s", len(w.refused[reason]), reason)
-	}
-	if len(parts) == 0 {
+	if len(list) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (of %d nodes: %s)", w.tx.Len(), strings.Join(parts, ", "))
+	for i, reason := range list {
+		list[i] = fmt.Sprintf("%d %s", len(w.refused[reason]), reason)
+	}
+	return fmt.Sprintf(" (of %d nodes: %s)", w.tx.Len(), words.FirstOf(maxReasons, list))
 }

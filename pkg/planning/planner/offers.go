@@ -147,7 +147,7 @@ func (o *offers) refresh(ctx context.Context, c *candidate) error {
 	case room == 0:
 		o.lacking[scarce] = true
 	default:
-		ok, err := o.readStatus(c.node, o.tx.Fits(ctx, o.view, c.node))
+		ok, err := o.readStatus(o.class, c.node, o.tx.Fits(ctx, o.view, c.node))
 		if err != nil {
 			return err
 		}

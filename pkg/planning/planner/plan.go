@@ -42,9 +42,9 @@ type Planner struct {
 	percentage *int32
 	storage    podclass.Storage
 	// checksResources: the profile filters by node resources, so bounds may rule out nodes before the filters.
-	// checksAffinity: it filters by node labels and names.
-	checksResources, checksAffinity bool
-	labels                          *podclass.LabelReader
+	// checksAffinity: it filters by node labels and names. checksCordons, checksTaints: by these.
+	checksResources, checksAffinity, checksCordons, checksTaints bool
+	labels                                                       *podclass.LabelReader
 }
 
 // New returns the planner of a profile. All plugins of the profile must exist when it is called.
@@ -61,6 +61,7 @@ func New(fw framework.Framework, h *ledger.Shared, plugins *extension.Plugins) *
 	}
 	p.labels = labelReader(plugins, fw)
 	p.checksResources, p.checksAffinity = filters(names.NodeResourcesFit), filters(names.NodeAffinity)
+	p.checksCordons, p.checksTaints = filters(names.NodeUnschedulable), filters(names.TaintToleration)
 	return p
 }
 
@@ -243,7 +244,7 @@ func (p *Planner) newPlanState(inCopies bool) *planState {
 		Planner: p, mode: mode{inCopies: inCopies}, asked: asked{supplies: map[string]*supply{}},
 		findings: findings{
 			refused: map[string]map[string]bool{}, never: map[slot]bool{}, closedForGood: map[slot]bool{},
-			lacking: map[v1.ResourceName]bool{}, notAdmittedPods: map[types.UID]bool{},
+			lacking: map[v1.ResourceName]bool{}, notAdmittedPods: map[types.UID]bool{}, refusedFor: map[slot]string{},
 		},
 	}
 }

@@ -72,6 +72,8 @@ type asked struct {
 type findings struct {
 	// refused is the reasons of nodes that took no member, for the explanation.
 	refused map[string]map[string]bool // reason -> node names
+	// refusedFor is why filters keep a class off a node, whatever is free there, beside the reasons that ruledOut finds.
+	refusedFor map[slot]string
 	// never are the nodes that a class cannot use, wherever members of the attempt are placed.
 	never map[slot]bool
 	// closedForGood are the nodes that a class could not use in an empty cluster.
@@ -290,7 +292,7 @@ func (w *planState) filter(ctx context.Context, v *whatif.View, class int, nodes
 		info := w.tx.Node(node)
 		if !v.Allows(info) {
 			w.never[slot{class, node}] = true
-			w.recordRefusal(node, reasonExcluded)
+			w.recordExclusion(class, node)
 			continue
 		}
 		if w.volumeSlots(class, node) == 0 {
@@ -299,8 +301,7 @@ func (w *planState) filter(ctx context.Context, v *whatif.View, class int, nodes
 			continue
 		}
 		if n, scarce := w.slots(class, node); n == 0 {
-			w.lacking[scarce] = true
-			w.recordRefusal(node, w.scarcity(class, node, scarce))
+			w.recordLack(class, node, scarce)
 			continue
 		}
 		candidates = append(candidates, node)
@@ -329,7 +330,7 @@ func (w *planState) filter(ctx context.Context, v *whatif.View, class int, nodes
 		if lastsWhenEmpty(ctx, statuses[i], v.Pod, w.tx.Node(node).Node()) {
 			w.closedForGood[slot{class, node}] = true
 		}
-		if ok, err := w.readStatus(node, statuses[i]); err != nil {
+		if ok, err := w.readStatus(class, node, statuses[i]); err != nil {
 			return nil, err
 		} else if ok {
 			feasible = append(feasible, node)
@@ -385,19 +386,50 @@ func (w *planState) volumeReason(class, node int) string {
 }
 
 // readStatus reports whether a node fits, and records the reasons of a refusal.
-func (w *planState) readStatus(node int, status *fwk.Status) (bool, error) {
+func (w *planState) readStatus(class, node int, status *fwk.Status) (bool, error) {
 	if status.IsSuccess() {
+		delete(w.refusedFor, slot{class, node})
 		return true, nil
 	}
 	if !status.IsRejected() {
 		return false, fmt.Errorf("filtering node %s: %w", w.tx.Node(node).Node().Name, status.AsError())
 	}
-	for _, reason := range status.Reasons() {
+	if reason := w.readUnusable(class, node, status); reason != "" {
 		w.recordRefusal(node, reason)
+	} else {
+		for _, reason := range status.Reasons() {
+			w.recordRefusal(node, reason)
+		}
 	}
 	w.opaque = w.opaque || opaque(status)
 	w.lackingDevices = w.lackingDevices || status.Plugin() == names.DynamicResources
 	return false, nil
+}
+
+// recordExclusion records that PreFilter leaves a node to no pod of a class.
+func (w *planState) recordExclusion(class, node int) {
+	if w.inCopies {
+		return // no explanation is wanted
+	}
+	reason := w.ruledOut(class, node)
+	if reason == "" {
+		reason = reasonExcluded
+		w.refusedFor[slot{class, node}] = reason
+	}
+	w.recordRefusal(node, reason)
+}
+
+// recordLack records that bounds rule out a node for a class. A node that the class may not use lacks nothing.
+func (w *planState) recordLack(class, node int, scarce v1.ResourceName) {
+	if w.inCopies {
+		return // no explanation is wanted
+	}
+	if reason := w.ruledOut(class, node); reason != "" {
+		w.recordRefusal(node, reason)
+		return
+	}
+	w.lacking[scarce] = true
+	w.recordRefusal(node, w.scarcity(class, node, scarce))
 }
 
 func (w *planState) recordRefusal(node int, reason string) {

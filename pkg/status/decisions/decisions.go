@@ -8,6 +8,7 @@ package decisions
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -98,8 +99,60 @@ type Fit struct {
 	// Fits of Min members fit, those that are bound included.
 	Fits int `json:"fits"`
 	Min  int `json:"min"`
-	// Short is what the others request of what nodes lacked: resources, and devices by device class.
-	Short map[string]string `json:"short,omitempty"`
+	// Short is what the others request of what usable nodes lacked: resources, and devices by device class. It is empty
+	// where no node is usable.
+	Short     map[string]string `json:"short,omitempty"`
+	Usability `json:",inline"`
+}
+
+// Usability is which nodes of a domain the members of a gang may use.
+type Usability struct {
+	// Nodes is how many nodes there are, and Unusable are those that no member may use, whatever is free there.
+	Nodes    int        `json:"nodes,omitempty"`
+	Unusable []Unusable `json:"unusable,omitempty"`
+	// More nodes like the node Like, if they were empty, would take the members without a place; 0 where no usable node
+	// would take them.
+	More int    `json:"more,omitempty"`
+	Like string `json:"like,omitempty"`
+}
+
+// Usable returns how many nodes members may use.
+func (u *Usability) Usable() int {
+	n := u.Nodes
+	for _, of := range u.Unusable {
+		n -= of.Nodes
+	}
+	return n
+}
+
+// Unusable is nodes that a filter other than those of resources keeps all members off, for one reason.
+type Unusable struct {
+	// Reason is the filter's, such as "node(s) were unschedulable".
+	Reason string `json:"reason"`
+	// Nodes is how many nodes they are, and Node the name of the only one.
+	Nodes int    `json:"nodes"`
+	Node  string `json:"node,omitempty"`
+}
+
+// String returns what users are told: the name of the node where it is one.
+func (u Unusable) String() string {
+	rest, known := strings.CutPrefix(u.Reason, "node(s) ")
+	if u.Node == "" || !known {
+		return fmt.Sprintf("%d %s", u.Nodes, u.Reason)
+	}
+	if state, plural := strings.CutPrefix(rest, "were "); plural {
+		rest = "was " + state
+	}
+	return u.Node + " " + rest
+}
+
+// TextUnusable returns what users are told of unusable nodes, one text for each reason.
+func TextUnusable(list []Unusable) []string {
+	texts := make([]string, len(list))
+	for i, of := range list {
+		texts[i] = of.String()
+	}
+	return texts
 }
 
 // Domain is a part of the cluster that was searched for victims.
