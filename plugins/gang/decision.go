@@ -25,9 +25,12 @@ func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result
 			text += " in one " + topology.ShortKey(key)
 		}
 		needs = append(needs, text)
-		if i < len(result.Tried) {
-			d.Fits = append(d.Fits, fitsOf(&need, &result.Tried[i])...)
-			d.Untried += result.Tried[i].Untried
+		if i < len(result.Tried) && need.Min > 0 {
+			tried := &result.Tried[i]
+			d.Fits, d.Together = append(d.Fits, fitsOf(&need, tried)...), tried.Together
+			if !tried.Together || d.Untried == 0 {
+				d.Untried += tried.Untried
+			}
 		}
 	}
 	d.Refusals, d.Visited = result.Refusals, result.Visited
@@ -56,7 +59,7 @@ func (pl *Gang) recordDecision(ctx context.Context, a *gangstate.Attempt, result
 
 // fitsOf returns how far a gang came, domain by domain.
 func fitsOf(need *gangstate.Need, tried *planner.Tried) []decisions.Fit {
-	one := decisions.Fit{Gang: need.Key.String(), Topology: need.Spec.RequiredTopology, Min: need.Spec.Min}
+	one := decisions.Fit{Gang: need.Key.String(), Topology: need.Spec.RequiredTopology, Min: tried.Of}
 	if len(tried.Domains) == 0 {
 		return []decisions.Fit{one}
 	}

@@ -64,6 +64,16 @@ func TestExplanations(t *testing.T) {
 	for _, node := range withoutRack {
 		delete(node.Labels, rack)
 	}
+	sharing := gangspec.Spec{RequiredTopology: rack}
+	sharing.Layout.Shared = true
+	twoRacks := makeNodes(2, 2)
+	const (
+		noRack = ` does not fit together with its group in any rack: rack r0: 3 of 5 members fit; short 2 nvidia.com/gpu; ` +
+			`rack r1: 3 of 5 members fit; short 2 nvidia.com/gpu`
+		tooMuch = ` does not fit together with its group in any rack: rack r0: 1 of 2 members fit; short 1 nvidia.com/gpu; ` +
+			`rack r1: 1 of 2 members fit; short 1 nvidia.com/gpu (of 2 nodes: 2 Insufficient nvidia.com/gpu); its group would not fit even if the cluster were empty: ` +
+			`together they need 9 nvidia.com/gpu in one rack, and no rack has more than 8 nvidia.com/gpu`
+	)
 	tainted := makeNodes(4, 2)
 	tainted[0].Spec.Taints = []v1.Taint{{Key: "maintenance", Value: "true", Effect: v1.TaintEffectNoSchedule}}
 	tainted[2].Spec.Unschedulable, tainted[3].Spec.Unschedulable = true, true
@@ -152,6 +162,16 @@ func TestExplanations(t *testing.T) {
 					`; it would not fit even if the cluster were empty: the nodes of one rack have room for 8 of 9 members`,
 				`gang "default/b" fits, but not together with gang "default/a" of its group`,
 			},
+		},
+		"gangs that must share a rack": {
+			nodes: twoRacks, pods: fill(twoRacks, 3), attempt: groupOf(needs("lead", 1, sharing, nil), needs("work", 4, sharing, nil)),
+			want: []string{`gang "default/lead"` + noRack, `gang "default/work"` + noRack},
+		},
+		"gangs that together need more than any rack has": {
+			nodes: twoRacks, attempt: groupOf(needs("lead", 1, sharing, nil), needs("work", 1, sharing, func(_ int, pod *st.PodWrapper) {
+				pod.Containers(nil).Req(map[v1.ResourceName]string{gpu: "8"})
+			})),
+			want: []string{`gang "default/lead"` + tooMuch, `gang "default/work"` + tooMuch},
 		},
 		"a gang of a group that runs has nothing to explain": {
 			nodes: twoNodes, pods: fill(twoNodes, 0), attempt: groupOf(needs("a", 1, gangspec.Spec{}, nil), placed(needs("b", 1, gangspec.Spec{}, nil), "node-0000")),

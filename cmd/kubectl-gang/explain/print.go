@@ -81,6 +81,10 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 	if len(fits) == 0 {
 		return nil
 	}
+	if c.Placement.Together {
+		fits = slices.DeleteFunc(fits, func(f decisions.Fit) bool { return f.Gang != gang })
+	}
+	of := len(fits)
 	slices.SortStableFunc(fits, func(x, y decisions.Fit) int { return cmp.Compare(ofOther(x, gang), ofOther(y, gang)) })
 	fits = fits[:min(shown, len(fits))]
 	columns := fitColumns
@@ -95,7 +99,7 @@ func (c *Case) printFits(flags *output.Flags, out io.Writer, gang string) error 
 	if err := output.Table(flags, out, columns, fits); err != nil {
 		return err
 	}
-	if more := len(c.Placement.Fits) - len(fits) + c.Placement.Untried; more > 0 {
+	if more := of - len(fits) + c.Placement.Untried; more > 0 {
 		fmt.Fprintf(out, "and %d more\n", more)
 	}
 	return nil

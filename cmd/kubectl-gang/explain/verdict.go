@@ -143,11 +143,14 @@ func (c *Case) shortest(gang string) string {
 	case best.Domain == "":
 		return fmt.Sprintf("no node has the label %s, which it requires as its topology", best.Topology)
 	}
-	key := topology.ShortKey(best.Topology)
-	if best.Fits == 0 {
-		return fmt.Sprintf("no %s has room for any of its %d members", key, best.Min)
+	key, group := topology.ShortKey(best.Topology), ""
+	if c.Placement.Together {
+		group = " with its group"
 	}
-	text := fmt.Sprintf("no %s has room for %d; best %s %s fits %d", key, best.Min, key, best.Domain, best.Fits)
+	if best.Fits == 0 {
+		return fmt.Sprintf("no %s has room for any of its %d members%s", key, best.Min, group)
+	}
+	text := fmt.Sprintf("no %s has room for %d%s; best %s %s fits %d", key, best.Min, group, key, best.Domain, best.Fits)
 	if len(best.Unusable) > 0 {
 		text += ", where " + words.FirstOf(named, decisions.TextUnusable(best.Unusable))
 	}

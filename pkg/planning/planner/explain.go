@@ -48,7 +48,7 @@ func (w *planState) explain(a *gangstate.Attempt, tried []Tried, solved placemen
 			why[need.Key] = w.explainMinResources(need, w.minResources[i])
 			continue
 		}
-		if outcome.Fit >= need.Min && len(a.Gangs) > 1 {
+		if outcome.Fit >= need.Min && len(a.Gangs) > 1 && !tried[i].Together {
 			why[need.Key] = fmt.Sprintf("gang %q fits, but not together with %s of its group", need.Key,
 				cmp.Or(words.FirstOf(maxDomains, lacking), "the other gangs"))
 			continue
@@ -71,6 +71,9 @@ type Tried struct {
 	Domains []DomainTried
 	// Untried is how many further domains there are.
 	Untried int
+	// Of is of how many members fits are counted. Together: of all gangs of its group, which must share a domain.
+	Of       int
+	Together bool
 }
 
 // DomainTried is how far a gang came in a domain.
@@ -119,7 +122,11 @@ func (s Shortage) text() string {
 // tried returns how far each gang of an attempt came.
 func (w *planState) tried(a *gangstate.Attempt, problem placement.Problem, solved placement.Result) []Tried {
 	all := make([]Tried, len(a.Gangs))
+	if startTogether(a) {
+		return slices.Repeat([]Tried{w.triedTogether(a, problem, solved)}, len(all))
+	}
 	for i, need := range a.Gangs {
+		all[i].Of = need.Spec.Min
 		have, outcome, members := need.Spec.Min-need.Min, solved.Gangs[i], problem.Gangs[i].Members
 		if need.Spec.RequiredTopology == "" {
 			d := DomainTried{Fit: have + outcome.Fit, Short: w.short(outcome.Unplaced)}
@@ -129,12 +136,7 @@ func (w *planState) tried(a *gangstate.Attempt, problem placement.Problem, solve
 		}
 		best := outcome.Domains[:min(len(outcome.Domains), decisions.Domains)]
 		all[i].Untried = outcome.Untried + len(outcome.Domains) - len(best)
-		nodes := map[string][]int{}
-		for _, d := range topology.Domains(w.tx.AllNodes(), func(node int) (string, bool) {
-			return w.Label(node, need.Spec.RequiredTopology)
-		}) {
-			nodes[d.Value] = d.Nodes
-		}
+		nodes := w.nodesByDomain(need.Spec.RequiredTopology)
 		left := unplacedFirst(outcome.Unplaced, members)
 		for _, d := range best {
 			missing := left[:min(len(left), max(0, need.Min-d.Fit))]
@@ -209,14 +211,18 @@ func (w *planState) explainDomains(need gangstate.Need, tried Tried, outcome pla
 	var parts []string
 	told := tried.Domains[:min(len(tried.Domains), maxDomains)]
 	for _, d := range told {
-		parts = append(parts, fmt.Sprintf("%s %s: %s", topology.ShortKey(key), d.Value, d.text(need.Spec.Min)))
+		parts = append(parts, fmt.Sprintf("%s %s: %s", topology.ShortKey(key), d.Value, d.text(tried.Of)))
 	}
 	if more := len(tried.Domains) - len(told) + tried.Untried; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more, none with more room", more))
 	}
-	text := fmt.Sprintf("gang %q does not fit%s%s in any %s: %s%s", need.Key, forStage(need), inSlices(need),
+	together := ""
+	if tried.Together {
+		together = " together with its group"
+	}
+	text := fmt.Sprintf("gang %q does not fit%s%s%s in any %s: %s%s", need.Key, together, forStage(need), inSlices(need),
 		topology.ShortKey(key), strings.Join(parts, "; "), w.textReasons())
-	if isScattered(need, outcome) {
+	if !tried.Together && isScattered(need, outcome) {
 		// Autoscalers simulate pods one by one, and find that each fits.
 		domain := topology.ShortKey(key)
 		text += fmt.Sprintf("; several %ss together have room for it, but autoscalers try pods one by one and add no nodes: "+

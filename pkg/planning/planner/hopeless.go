@@ -71,14 +71,26 @@ func (w *planState) hopelessTogether(a *gangstate.Attempt, problem placement.Pro
 	if gangs < 2 {
 		return false
 	}
-	most := w.fitEmpty(all, w.countByClass(all.Members), w.tx.AllNodes())
-	if most >= all.Min {
-		return false
+	all.Required = a.Shared()
+	most, _, _ := w.mostEmpty(all, nil)
+	text := ""
+	if all.Required != "" {
+		text = w.tooMuchTogether(all.Required, problem)
 	}
+	switch {
+	case text != "":
+	case most >= all.Min:
+		return false
+	case all.Required != "":
+		text = fmt.Sprintf("the nodes of one %s have room for %d of %d members", topology.ShortKey(all.Required), have+most,
+			have+all.Min)
+	default:
+		text = fmt.Sprintf("the nodes have room for %d of %d members", have+most, have+all.Min)
+	}
+	w.emptyCluster = text
 	for _, need := range a.Gangs {
 		if need.Min > 0 {
-			why[need.Key] += fmt.Sprintf("; its group would not fit even if the cluster were empty: "+
-				"the nodes have room for %d of %d members", have+most, have+all.Min)
+			why[need.Key] += "; its group would not fit even if the cluster were empty: " + text
 		}
 	}
 	return true

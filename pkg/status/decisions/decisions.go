@@ -71,6 +71,8 @@ type Decision struct {
 	Fits    []Fit    `json:"fits,omitempty"`
 	Domains []Domain `json:"domains,omitempty"`
 	Untried int      `json:"untried,omitempty"`
+	// Together: the gangs must share a domain, so the fits of each are those of all.
+	Together bool `json:"together,omitempty"`
 	// Refusals counts the nodes, of so many that were Visited, that refused members of a placement that failed, by reason.
 	Refusals map[string]int `json:"refusals,omitempty"`
 	Visited  int            `json:"visited,omitempty"`
