@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 )
 
 // Line returns the position of a pod or its gang, from 1, among those of its queue that wait, have their turn or did
@@ -29,6 +30,9 @@ func (s *Set) Line(pod *v1.Pod) (at, of int, first string) {
 	}
 	return at, len(waiting), "gang " + waiting[0].Gangs[0].Key.String()
 }
+
+// Uncounted returns the free capacity that no queue shares, since no pod can come to the nodes that have it.
+func (s *Set) Uncounted() []pools.Uncounted { return s.queues.Uncounted() }
 
 // Reserves reports whether the profile of a pod has pods use Reservations.
 func (s *Set) Reserves(pod *v1.Pod) bool { return s.reserved.Serves(pod.Spec.SchedulerName) }

@@ -11,6 +11,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/status"
 )
 
@@ -86,6 +87,12 @@ func (d *Dispatcher) CurrentWaitReason(pod *v1.Pod) (reason, message string, shu
 	}
 	why, message := d.book.Why(usage.Job, true)
 	return string(why), message, why.Shut()
+}
+
+// Uncounted returns the free capacity that no queue shares, since no pod can come to the nodes that have it.
+func (d *Dispatcher) Uncounted() []pools.Uncounted {
+	defer d.lock()()
+	return d.nodes.Uncounted()
 }
 
 // Line returns the position of a pod, or its gang, among those that wait in its queue, in the order in which the queue

@@ -4,6 +4,8 @@ package forecast
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +19,9 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -66,6 +71,9 @@ func ask(ctx context.Context, gang string, simulation *simulate.Simulation,
 	if now.Placed == now.Asked {
 		return f, nil
 	}
+	if reason, _, _ := simulation.Set().CurrentWaitReason(asked[0]); reason == string(queueing.Overused) {
+		f.Uncounted = uncounted(simulation.Set().Uncounted(), resource.OfPod(asked[0]))
+	}
 	why, _ := simulation.Set().Gangs().Why(asked[0])
 	f.MoreNodes = moreNodes(&now, why.Topology)
 	if at, of, first := simulation.Set().Line(asked[0]); at > 0 {
@@ -84,6 +92,30 @@ func ask(ctx context.Context, gang string, simulation *simulate.Simulation,
 	}
 	f.Cases = append(f.Cases, caseOf(title, gang, answer, simulation, began))
 	return f, nil
+}
+
+// uncounted says how much of what a pod asks for counts in no queue's share, though it is free, and why. Of a pod that
+// asks for extended resources, such as GPUs, only these matter.
+func uncounted(list []pools.Uncounted, request resource.Vector) (texts []string) {
+	asked := slices.Collect(maps.Keys(request))
+	if slices.ContainsFunc(asked, view.IsExtended) {
+		asked = slices.DeleteFunc(asked, func(name v1.ResourceName) bool { return !view.IsExtended(name) })
+	}
+	for _, of := range list {
+		amount := resource.Vector{}
+		for _, name := range asked {
+			amount[name] = of.Amount[name]
+		}
+		if amount.Zero() {
+			continue
+		}
+		nodes := fmt.Sprintf("%d nodes", of.Nodes)
+		if of.Nodes == 1 {
+			nodes = "1 node"
+		}
+		texts = append(texts, fmt.Sprintf("%s on %s do not count in shares: %s", amount, nodes, of.Why))
+	}
+	return texts
 }
 
 // caseOf returns what the scheduler decides about members of a gang in a case that it has looked at since a time.

@@ -3,8 +3,13 @@ package forecast
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/explain"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
+	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
 
@@ -14,6 +19,23 @@ const unschedulable = "Unschedulable"
 func placement(n int) *decisions.Decision {
 	fit := decisions.Fit{Gang: "a/b", Topology: "topology.lockstep.dev/rack", Domain: "r", Fits: n, Min: 10}
 	return &decisions.Decision{Kind: decisions.Placement, Result: decisions.Unplaced, Fits: []decisions.Fit{fit}}
+}
+
+// TestUncounted: of a pod that asks for GPUs only these are told, and nothing where none are left out.
+func TestUncounted(t *testing.T) {
+	list := []pools.Uncounted{
+		{Amount: resource.Vector{"nvidia.com/gpu": 32, v1.ResourceCPU: 64000}, Nodes: 4, Why: "taint maintenance=true"},
+		{Amount: resource.Vector{v1.ResourceCPU: 16000}, Nodes: 1, Why: "cordoned"},
+	}
+	for request, want := range map[v1.ResourceName][]string{
+		"nvidia.com/gpu":   {"32 nvidia.com/gpu on 4 nodes do not count in shares: taint maintenance=true"},
+		v1.ResourceCPU:     {"64 cpu on 4 nodes do not count in shares: taint maintenance=true", "16 cpu on 1 node do not count in shares: cordoned"},
+		"example.com/fpga": nil,
+	} {
+		if diff := cmp.Diff(want, uncounted(list, resource.Vector{request: 1, v1.ResourceCPU: 1})); diff != "" {
+			t.Errorf("of a pod that asks for %s (-want +got):\n%s", request, diff)
+		}
+	}
 }
 
 // TestDecide: which of the decisions are why a gang waits.

@@ -202,6 +202,7 @@ func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, besi
 	if f.Reserves && beside.reservationsRead {
 		r.reserve(beside.reservations, waiting)
 	}
+	r.Advice = append(r.Advice, f.Uncounted...)
 	if text := r.heldForOthers(beside.reservations); text != "" {
 		r.Advice = append(r.Advice, text)
 	}

@@ -35,6 +35,8 @@ type Forecast struct {
 	// Reservations.
 	Queue    string
 	Reserves bool
+	// Uncounted is, where the queue of the gang is at its share, which free capacity counts in no share, in words.
+	Uncounted []string
 	// Line and MoreNodes are those of a [Report], and Cases is what is decided, now and with more nodes; there are none
 	// where no member waits.
 	Line      *Line

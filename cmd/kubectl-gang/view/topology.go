@@ -2,10 +2,13 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
@@ -25,7 +28,7 @@ type FreeCapacity struct {
 	Used int64 `json:"used"`
 	// Held is what Reservations hold of the rest.
 	Held int64 `json:"held"`
-	// Closed is what is left on nodes that take no pods: cordoned, or not ready.
+	// Closed is what is left on nodes that take no pods: cordoned, not ready, or tainted so that no pod tolerates it.
 	Closed int64 `json:"closed"`
 	// Free is what is left on the others.
 	Free int64 `json:"free"`
@@ -143,10 +146,14 @@ func TopologyOf(in TopologyIn) Topology {
 	}
 	p := parts{levels: in.Levels}
 	used, held := usedOn(in.Pods, claims, in.Resource), heldOn(in.Reservations, claims, in.Resource)
+	tolerations := tolerationsOf(in.Pods)
 	nodes := slices.SortedFunc(slices.Values(with), func(a, b *v1.Node) int { return CompareNames(a.Name, b.Name) })
 	var all []int
 	for _, node := range nodes {
 		room := freeCapacityOf(node, in.Resource, used[node.Name], held[node.Name])
+		if repelsAll(node, tolerations) {
+			room.Closed, room.Free = room.Closed+room.Free, 0
+		}
 		if room.Total == 0 {
 			continue
 		}
@@ -167,6 +174,34 @@ func freeCapacityOf(node *v1.Node, name v1.ResourceName, used, held int64) FreeC
 		room.Free = left
 	}
 	return room
+}
+
+// tolerationsOf returns the tolerations of pods that have not ended, each set once. Those without a key do not count:
+// daemons have them, and they say nothing of what nodes are for.
+func tolerationsOf(pods []*v1.Pod) [][]v1.Toleration {
+	sets := map[string][]v1.Toleration{}
+	for _, pod := range pods {
+		if objectstate.HasEnded(pod) {
+			continue
+		}
+		byKey := slices.DeleteFunc(slices.Clone(pod.Spec.Tolerations), func(t v1.Toleration) bool {
+			return t.Key == "" || t.TolerationSeconds != nil
+		})
+		if len(byKey) > 0 {
+			sets[fmt.Sprint(byKey)] = byKey
+		}
+	}
+	return slices.Collect(maps.Values(sets))
+}
+
+// repelsAll reports whether a node has taints that keep off every pod with some of these tolerations, or none.
+func repelsAll(node *v1.Node, tolerations [][]v1.Toleration) bool {
+	tolerates := func(list []v1.Toleration) bool {
+		_, repels := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, list,
+			func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }, true)
+		return !repels
+	}
+	return !tolerates(nil) && !slices.ContainsFunc(tolerations, tolerates)
 }
 
 // usedOn returns what pods that have a node and have not ended ask for, by node.

@@ -112,6 +112,35 @@ nvidia.com/gpu on all nodes: 6 nodes, 2 empty; 48 total, 15 used, 10 held, 6 clo
 }
 
 // TestTopologyOfMany: many nodes are drawn as one bar, in which nothing is free that is not.
+func TestTopologyOfTaints(t *testing.T) {
+	taint := func(effect v1.TaintEffect) []v1.Taint { return []v1.Taint{{Key: "gangs", Effect: effect}} }
+	tolerating := func(key string, phase v1.PodPhase) []*v1.Pod {
+		p := &v1.Pod{Status: v1.PodStatus{Phase: phase}}
+		p.Spec.Tolerations = []v1.Toleration{{Key: key, Operator: v1.TolerationOpExists}}
+		return []*v1.Pod{p}
+	}
+	for sentence, c := range map[string]struct {
+		taints []v1.Taint
+		pods   []*v1.Pod
+		closed int64
+	}{
+		"nobody tolerates it":                {taint(v1.TaintEffectNoSchedule), nil, 8},
+		"nor this one":                       {taint(v1.TaintEffectNoExecute), nil, 8},
+		"it only puts off":                   {taint(v1.TaintEffectPreferNoSchedule), nil, 0},
+		"a pod tolerates it":                 {taint(v1.TaintEffectNoSchedule), tolerating("gangs", v1.PodPending), 0},
+		"a pod that has ended says nothing":  {taint(v1.TaintEffectNoSchedule), tolerating("gangs", v1.PodSucceeded), 8},
+		"a pod tolerates another":            {taint(v1.TaintEffectNoSchedule), tolerating("other", v1.PodPending), 8},
+		"a daemon tolerates whatever it has": {taint(v1.TaintEffectNoSchedule), tolerating("", v1.PodRunning), 8},
+	} {
+		nodes := fleet(1, 2)
+		nodes[0].Spec.Taints = c.taints
+		got := TopologyOf(TopologyIn{Nodes: nodes, Pods: c.pods, Resource: gpu})
+		if got.Closed != c.closed || got.Free != 16-c.closed {
+			t.Errorf("%s: %d closed, %d free; want %d closed of 16", sentence, got.Closed, got.Free, c.closed)
+		}
+	}
+}
+
 func TestTopologyOfMany(t *testing.T) {
 	in := TopologyIn{Nodes: fleet(2, 16), Levels: []string{rack}, Resource: gpu, Pods: []*v1.Pod{asking("n0-0", "1", v1.PodRunning)}}
 	for i := range 15 {

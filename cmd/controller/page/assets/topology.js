@@ -61,7 +61,7 @@ function legend(resource) {
     h("rect", { width: 16, height: 16, class: "free" }), kind && h("rect", { width: 16, height: 16, fill: `url(#${kind})` })), " " + text);
   return [h("p", {}, `A box is a node. It fills from the bottom with what is taken of ${resource}:`),
     h("ul", { class: "legend" }, sample("used", "used by pods"), sample("held", "held by Reservations, not used yet"),
-      sample("closed", "left on a node that is cordoned or not ready"), sample("", "free"))];
+      sample("closed", "left on a node that is cordoned or not ready, or has a taint that no pod tolerates"), sample("", "free"))];
 }
 
 const columns = (amount) => [

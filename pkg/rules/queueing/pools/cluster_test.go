@@ -155,6 +155,30 @@ func TestTotal(t *testing.T) {
 	}
 }
 
+// TestUncounted: free capacity on nodes that no pod can come to is listed by the reason.
+func TestUncounted(t *testing.T) {
+	cluster := mustNew(t, nil)
+	cordoned := nodeOf("cordoned", 4, nil)
+	cordoned.Spec.Unschedulable = true
+	for _, node := range []*v1.Node{
+		nodeOf("plain", 1, nil), cordoned,
+		nodeOf("a", 2, nil, taint("broken", v1.TaintEffectNoSchedule)), nodeOf("b", 3, nil, taint("broken", v1.TaintEffectNoSchedule)),
+		nodeOf("c", 8, nil, taint("gangs", v1.TaintEffectNoSchedule)),
+	} {
+		cluster.SetNode(node)
+	}
+	cluster.Use("b", vector.Vector{gpu: 1}, 1)
+	cluster.Enter(tolerating("gangs"))
+	want := []Uncounted{{Amount: vector.Vector{gpu: 4}, Nodes: 2, Why: "taint broken=yes"}, {Amount: vector.Vector{gpu: 4}, Nodes: 1, Why: "cordoned"}}
+	got := cluster.Uncounted()
+	for i := range got {
+		got[i].Amount = vector.Vector{gpu: got[i].Amount[gpu]}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestPools: which pools a pod may use.
 func TestPools(t *testing.T) {
 	pools := append(models("a", "b"), config.Pool{Name: "none", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"model": "none"}}})
