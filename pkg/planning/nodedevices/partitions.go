@@ -48,19 +48,6 @@ func (p partition) size(counters map[counter]resource.Quantity) (sum float64) {
 	return sum
 }
 
-// countersOf returns what the counters of a pool have.
-func countersOf(pool []*resourceapi.ResourceSlice) map[counter]resource.Quantity {
-	has := map[counter]resource.Quantity{}
-	for _, slice := range pool {
-		for _, set := range slice.Spec.SharedCounters {
-			for name, there := range set.Counters {
-				has[counter{set.Name, name}] = there.Value
-			}
-		}
-	}
-	return has
-}
-
 // atOnce returns how many partitions of a pool can be had at once, if the smallest are taken first. Where all take from
 // one counter, there is no way to have more.
 func atOnce(partitions []partition, counters map[counter]resource.Quantity) (count int64) {
