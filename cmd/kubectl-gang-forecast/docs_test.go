@@ -9,6 +9,7 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/whatifcmd"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
 	"github.com/lockstep-sh/lockstep/test/helpers/gangdocs"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 // TestDocs: of the commands for assistants, and the fields of what is printed as data, those that kubectl-gang does not
@@ -20,4 +21,13 @@ func TestDocs(t *testing.T) {
 	}
 	gangdocs.Fields(t, map[string]any{"**`whatif`, `WhatIf`**": whatifcmd.Report{}, "`members`": whatifcmd.Member{},
 		"`victims`, `evictedForOthers`": whatifcmd.Victim{}})
+}
+
+// TestNoFlagsOfTheScheduler: commands have none of the flags that the scheduler registers for its own command line.
+func TestNoFlagsOfTheScheduler(t *testing.T) {
+	explain, _, err := newCommand(access.New(genericiooptions.NewTestIOStreamsDiscard())).Find([]string{"explain"})
+	must.Succeed(t, err)
+	if explain.InheritedFlags().Lookup("version") != nil {
+		t.Error("explain has a flag --version, which it does not know")
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/dump"
@@ -25,6 +26,8 @@ func main() {
 }
 
 func newCommand(a *access.Access) *cobra.Command {
+	// cobra gives commands these flags, too: the scheduler has put its --version there.
+	pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError)
 	cmd := command.New(a)
 	cmd.AddCommand(explain.New(a, forecast.Gang), whatifcmd.New(a), dump.New(a))
 	return cmd
