@@ -71,6 +71,9 @@ func (o *options) run(ctx context.Context, name string) error {
 		return err
 	}
 	r, err := o.report(ctx, gang)
+	if owners := (*ownersGangError)(nil); errors.As(err, &owners) {
+		r, err = o.report(ctx, owners.gang)
+	}
 	if err != nil {
 		return err
 	}
@@ -140,7 +143,7 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 		r.tell(g, forecast.Profiles)
 		r.tellEviction(ctx, cluster, g, time.Now())
 		if g.Reason == v1alpha1.ReasonEvicted || v1alpha1.IsIncomplete(g.Reason) {
-			r.Advice = append(r.Advice, failedJob(ctx, cluster.Read, beside.of.PodGroups)...)
+			r.Advice = append(r.Advice, lackingJobs(ctx, cluster.Read, g, beside.of.PodGroups, forecast.Named)...)
 		}
 	}
 	if why == nil {

@@ -252,12 +252,38 @@ func readGangs(ctx context.Context, read reader, namespace string) (view.GangsIn
 	}, nil
 }
 
-// unknown returns the error that there is no gang of a name, with the nearest that there is. aside is what else is
-// known; empty for nothing.
+// ownersGangError is that a name is no gang's, but that of the owner of the pods of one gang.
+type ownersGangError struct{ name, gang string }
+
+func (e *ownersGangError) Error() string {
+	return fmt.Sprintf("there is no gang %q: did you mean %q?", e.name, e.gang)
+}
+
+// ownersGang returns the only one of some gangs that has the name of its owner; empty where that is none, or several.
+func ownersGang(name string, gangs []string) (gang string) {
+	for _, kind := range []gangspec.OwnerKind{gangspec.OwnerJob, gangspec.OwnerJobSet, gangspec.OwnerLeaderWorkerSet} {
+		switch one := (gangspec.Owner{Kind: kind, Name: name}).GangName(); {
+		case !slices.Contains(gangs, one):
+		case gang != "":
+			return ""
+		default:
+			gang = one
+		}
+	}
+	return gang
+}
+
+// unknown returns the error that there is no gang of a name, with the nearest that there is, or why its Job makes no
+// pods. aside is what else is known; empty for nothing.
 func (o *options) unknown(ctx context.Context, read reader, gang, aside string) error {
 	namespace, name, _ := strings.Cut(gang, "/")
 	if aside != "" {
 		aside = "; " + aside
+	}
+	var job batchv1.Job
+	path := "/apis/batch/v1/namespaces/" + namespace + "/jobs/" + strings.TrimPrefix(name, "job.")
+	if read(ctx, path, &job) == nil && isSuspended(&job) && view.GangOf(source.PodOf(&job)) != "" {
+		return fmt.Errorf("there is no gang %q yet: %s", gang, suspended(&job))
 	}
 	in, err := readGangs(ctx, read, namespace)
 	if err != nil {
@@ -269,6 +295,9 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 		if gangs[i].Name != name { // one of pods that no profile schedules is there, and is none
 			names = append(names, gangs[i].Name)
 		}
+	}
+	if owners := ownersGang(name, names); owners != "" {
+		return &ownersGangError{gang, namespace + "/" + owners}
 	}
 	if hint := suggest(name, names); hint != "" {
 		return fmt.Errorf("there is no gang %q%s%s", gang, hint, aside)

@@ -2,13 +2,11 @@ package explain
 
 import (
 	"context"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"sync"
 
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,7 +16,6 @@ import (
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
-	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 )
 
 // reader reads an object or a list of a cluster by its path.
@@ -101,23 +98,4 @@ func (b *beside) row(gang string, pods []*v1.Pod) *view.Gang {
 		}
 	}
 	return nil
-}
-
-// failedJob says that the Job for which a PodGroup was made has failed: it makes no more pods.
-func failedJob(ctx context.Context, read reader, groups []*coscheduling.PodGroup) (advice []string) {
-	for _, group := range groups {
-		owner := objectstate.ControllingJob(group)
-		if owner == nil {
-			continue
-		}
-		var job batchv1.Job
-		if err := read(ctx, "/apis/batch/v1/namespaces/"+group.Namespace+"/jobs/"+owner.Name, &job); err != nil {
-			continue // what was said when it was evicted has to do
-		}
-		if c := objectstate.JobCondition(&job, batchv1.JobFailed); c != nil {
-			advice = append(advice, fmt.Sprintf("Job %q has failed since (%s), and makes no more pods: make it again",
-				job.Name, c.Reason))
-		}
-	}
-	return advice
 }
