@@ -22,22 +22,15 @@ import (
 func ready(q *v1alpha1.Queue, tree map[string]share.Queue, queues map[string]*v1alpha1.Queue,
 	pool []config.Pool, offered sets.Set[v1.ResourceName]) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.QueueReady, Status: metav1.ConditionFalse, ObservedGeneration: q.Generation}
-	_, err := share.Ancestors(tree, q.Name)
+	path, err := share.Ancestors(tree, q.Name)
 	switch {
-	case errors.Is(err, share.ErrCycle):
-		c.Reason = v1alpha1.QueueReasonCycle
-		c.Message = cyclic(chain(tree, q.Name), tree)
-	case errors.Is(err, share.ErrDepth):
-		c.Reason = v1alpha1.QueueReasonTooDeep
-		c.Message = fmt.Sprintf("there are more than %d levels of queues from %q up to the top, or no end of them: change "+
-			"spec.parent of %q, or of a queue above it",
-			share.MaxDepth, q.Name, q.Name)
 	case err != nil:
-		c.Reason = v1alpha1.QueueReasonNoParent
-		names := chain(tree, q.Name)
-		last := names[len(names)-1]
-		c.Message = fmt.Sprintf("queue %q, the parent of %q, does not exist: create it, or change spec.parent of %q",
-			tree[last].Parent, last, last)
+		c.Reason, c.Message = v1alpha1.QueueReasonNoParent, share.TextNoWay(tree, q.Name, path, err)
+		if errors.Is(err, share.ErrCycle) {
+			c.Reason = v1alpha1.QueueReasonCycle
+		} else if errors.Is(err, share.ErrDepth) {
+			c.Reason = v1alpha1.QueueReasonTooDeep
+		}
 	case pools.Fault(q) != "":
 		c.Reason = v1alpha1.QueueReasonInvalid
 		c.Message = "nothing more is admitted: " + pools.Fault(q)
@@ -125,16 +118,4 @@ func shut(names []string, queues map[string]*v1alpha1.Queue) *v1alpha1.Queue {
 		}
 	}
 	return nil
-}
-
-// cyclic returns the message for queues that are ancestors of themselves: in a chain that ends in them,
-// those from the parent of the last on. They are sorted, so that the message is the same for all.
-func cyclic(names []string, tree map[string]share.Queue) string {
-	cycle := slices.Clone(names[slices.Index(names, tree[names[len(names)-1]].Parent):])
-	slices.Sort(cycle)
-	for i, name := range cycle {
-		cycle[i] = fmt.Sprintf("%q", name)
-	}
-	return fmt.Sprintf("a queue cannot be an ancestor of itself: change spec.parent of one of %s",
-		strings.Join(cycle, ", "))
 }

@@ -1,7 +1,6 @@
 package queueing
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -72,8 +71,9 @@ type line struct {
 // as long as any usage or job is in it, and until the next [Book.Tick].
 type queue struct {
 	spec *Queue
-	path []string // from share.Ancestors; nil with err
-	err  error
+	path []string // from share.Ancestors; nil where it does not lead to the top
+	// noWay is why it does not, for users; empty where it does.
+	noWay string
 	// requested and idle are its own; running is what it and all queues below it have running, and used is that and what
 	// is admitted.
 	requested, idle, running, used Vector
@@ -122,7 +122,7 @@ func (b *Book) queue(name string) *queue {
 		q = &queue{
 			requested: Vector{}, inVain: Vector{}, idle: Vector{}, running: Vector{}, used: Vector{}, turns: Vector{},
 			mine: Vector{}, byPriority: map[int32]Vector{}, waiting: map[kind]*list{},
-			err: fmt.Errorf("queue %q: %w", name, share.ErrNoParent), // it is not described yet
+			noWay: textNotFound(name), // it is not described yet
 		}
 		b.queues[name] = q
 	}
@@ -206,8 +206,13 @@ func (b *Book) relink() {
 	}
 	described := b.described()
 	for name, q := range b.queues {
-		if q.path, q.err = share.Ancestors(described, name); q.err != nil {
-			q.path = nil
+		q.path, q.noWay = nil, ""
+		if path, err := share.Ancestors(described, name); err == nil {
+			q.path = path
+		} else if q.spec != nil {
+			q.noWay = share.TextNoWay(described, name, path, err)
+		} else {
+			q.noWay = textNotFound(name)
 		}
 	}
 	for _, u := range b.usages {
@@ -278,7 +283,7 @@ func (b *Book) run(name string, amount Vector, n int64) {
 // upwards returns a queue and its ancestors.
 func (b *Book) upwards(name string) []*queue {
 	q := b.queues[name]
-	if q.err != nil {
+	if q.noWay != "" {
 		return []*queue{q}
 	}
 	all := make([]*queue, len(q.path))

@@ -163,7 +163,7 @@ func TestNext(t *testing.T) {
 			jobs: []Job{of("shut", 1, gpus(1)), of("unknown", 2, gpus(1)), of("loose", 3, gpus(1)), of("bad", 4, gpus(1)), of("below", 5, gpus(1))},
 			why: map[string]string{
 				"bad-4": `queue "bad" cannot serve: spec.deserved[cpu] is -1: want 0 or more`, "below-5": `queue "bad" cannot serve: spec.deserved[cpu] is -1: want 0 or more`,
-				"shut-1": `queue "shut" is closed`, "unknown-2": `queue "unknown" does not exist`, "loose-3": `queue "loose" cannot serve: queue "gone": parent does not exist`,
+				"shut-1": `queue "shut" is closed`, "unknown-2": `queue "unknown" does not exist`, "loose-3": `queue "loose" cannot serve: queue "gone", the parent of "loose", does not exist: create it, or change spec.parent of "loose"`,
 			},
 		},
 	} {

@@ -80,7 +80,7 @@ func (b *Book) firstInShut(from selection) (first *job) {
 }
 
 // serves reports whether a queue may let jobs in.
-func (b *Book) serves(q *queue) bool { return q.err == nil && !b.closed(q) }
+func (b *Book) serves(q *queue) bool { return q.noWay == "" && !b.closed(q) }
 
 // late returns the job that was not looked at for the longest time, of those that no limit keeps from their turn, if
 // that is too long since no limit does; nil for none. It costs a look at each job that waits.

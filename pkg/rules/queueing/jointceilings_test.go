@@ -188,7 +188,7 @@ func slowBeyond(b *Book) map[string]bool {
 			}
 		}
 		for queue := range needs {
-			serves = serves && b.queues[queue].spec != nil && b.queues[queue].err == nil && !b.closed(b.queues[queue])
+			serves = serves && b.queues[queue].spec != nil && b.queues[queue].noWay == "" && !b.closed(b.queues[queue])
 		}
 		if !j.turn.overLimit && (beyond[j.Name] || j.waitsElsewhere || !serves) {
 			continue

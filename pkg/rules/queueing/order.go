@@ -129,7 +129,7 @@ func (b *Book) compareJobs(i, j *job) int {
 func (b *Book) compare(i, j *job) int {
 	p, q := b.queues[i.Queue], b.queues[j.Queue]
 	order := cmp.Compare(count(j.Begun), count(i.Begun))
-	if i.Queue != j.Queue && p != nil && q != nil && p.err == nil && q.err == nil {
+	if i.Queue != j.Queue && p != nil && q != nil && p.noWay == "" && q.noWay == "" {
 		order = cmp.Or(order, b.compareQueues(p, q))
 	}
 	return cmp.Or(order, b.compareJobs(i, j))

@@ -78,9 +78,9 @@ func (b *Book) Shut(queues ...string) (Reason, string) {
 	for _, name := range queues {
 		switch q := b.queues[name]; {
 		case q == nil || q.spec == nil:
-			return NotFound, fmt.Sprintf("queue %q does not exist", name)
-		case q.err != nil:
-			return ParentMissing, fmt.Sprintf("queue %q cannot serve: %v", name, q.err)
+			return NotFound, textNotFound(name)
+		case q.noWay != "":
+			return ParentMissing, fmt.Sprintf("queue %q cannot serve: %s", name, q.noWay)
 		case b.closed(q):
 			shut := q.path[slices.IndexFunc(q.path, func(at string) bool { return b.queues[at].spec.shut() })]
 			if fault := b.queues[shut].spec.Fault; fault != "" {
@@ -91,6 +91,8 @@ func (b *Book) Shut(queues ...string) (Reason, string) {
 	}
 	return "", ""
 }
+
+func textNotFound(name string) string { return fmt.Sprintf("queue %q does not exist", name) }
 
 // closed reports whether a queue, or one above it, admits nothing.
 func (b *Book) closed(q *queue) bool {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -81,6 +82,28 @@ func Ancestors(queues map[string]Queue, name string) ([]string, error) {
 		path = append(path, at)
 	}
 	return path, nil
+}
+
+// TextNoWay says, for users, why a queue does not lead to the top, and what to change, given what [Ancestors] returned
+// for it.
+func TextNoWay(queues map[string]Queue, name string, path []string, err error) string {
+	switch {
+	case errors.Is(err, ErrCycle):
+		cycle := slices.Clone(path[slices.Index(path, queues[path[len(path)-1]].Parent):])
+		slices.Sort(cycle) // all of its queues say the same
+		for i, name := range cycle {
+			cycle[i] = fmt.Sprintf("%q", name)
+		}
+		return fmt.Sprintf("a queue cannot be an ancestor of itself: change spec.parent of one of %s",
+			strings.Join(cycle, ", "))
+	case errors.Is(err, ErrDepth):
+		return fmt.Sprintf("there are more than %d levels of queues from %q up to the top, or no end of them: change "+
+			"spec.parent of %q, or of a queue above it", MaxDepth, name, name)
+	default:
+		last := path[len(path)-1]
+		return fmt.Sprintf("queue %q, the parent of %q, does not exist: create it, or change spec.parent of %q",
+			queues[last].Parent, last, last)
+	}
 }
 
 // Deserve shares out the total among queues, top down: a queue and its siblings share what came to
