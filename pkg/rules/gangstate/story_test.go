@@ -127,7 +127,7 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.outcome("all there")
 			},
 			want: []string{
-				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
+				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation, which has no pods`,
 				`GangIncomplete: gang "a/x" waits for its group: gang "b/y" has 1 of 2 members`,
 				"one lacks: a/x 2 pending, b/y 1 pending",
 				"all there: a/x 2 bound, b/y 2 bound",
@@ -139,7 +139,18 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.bring(podOf("x1", of("x"), needs(1), says(groupsKey, `["a/y"]`)), podOf("y1", of("y"), needs(1), says(groupsKey, `["a/x","a/z"]`)))
 				c.why("x")
 			},
-			want: []string{`GangIncomplete: gang "a/x" waits for its group: gang "a/y" waits for gang "a/z", listed in its groups annotation`},
+			want: []string{`GangIncomplete: gang "a/x" waits for its group: gang "a/y" waits for gang "a/z", listed in its groups annotation, which has no pods`},
+		},
+		"a gang waits for one of which the name is misspelled": {
+			room: map[string]int{"n": 9},
+			play: func(c *cluster) {
+				c.bring(podOf("x1", of("x"), needs(1), says(groupsKey, `["a/wrkers"]`)), podOf("y1", of("workers"), needs(1), says(groupsKey, `["a/x"]`)))
+				c.why("x")
+			},
+			want: []string{
+				`event on y1: gang.scheduling.koordinator.sh/groups: "a/x" is not a gang that names a/workers back; using it one way: a/x does not wait for a/workers; write the group on all its gangs`,
+				`GangIncomplete: gang "a/x" waits for gang "a/wrkers", listed in its groups annotation, which has no pods; gang "a/workers", which names it, is not listed there`,
+			},
 		},
 		"a member comes back, and the others of its group have come to their end": {
 			room: map[string]int{"n": 9},
@@ -172,7 +183,7 @@ func TestStoriesOfRelease(t *testing.T) {
 				c.why("x")
 			},
 			want: []string{
-				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation`,
+				`GangIncomplete: gang "a/x" waits for gang "b/y", listed in its groups annotation, which has no pods`,
 			},
 		},
 		"a group that cannot go does not stand in the way of another": {

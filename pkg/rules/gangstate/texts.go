@@ -112,6 +112,16 @@ func textAwaitsGang(key, other gangspec.Key) string {
 	return fmt.Sprintf("gang %q waits for gang %q, listed in its groups annotation", key, other)
 }
 
+// textNoPods adds that the awaited gang has no pods, and which other gangs name the one that waits: one of them may be
+// meant.
+func textNoPods(naming []gangspec.Key) string {
+	text := ", which has no pods"
+	for _, other := range naming {
+		text += fmt.Sprintf("; gang %q, which names it, is not listed there", other)
+	}
+	return text
+}
+
 // textTooMany is for a gang that would start with another one if there were not too many of them.
 func textTooMany(key, other gangspec.Key) string {
 	return fmt.Sprintf("gang %q waits for gang %q: more than %d gangs name each other, the most that start together; name fewer in the groups annotation", key, other, keys.MaxGroups)

@@ -2,6 +2,8 @@ package gangstate
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -90,20 +92,30 @@ func (s *Gangs) why(g *gang) (reason, message string) {
 		if other := s.gangs[key]; other != nil && other.names(g.key) {
 			return v1alpha1.ReasonGangUnsupported, textTooMany(g.key, key)
 		}
-		return v1alpha1.ReasonGangIncomplete, textAwaitsGang(g.key, key)
+		return v1alpha1.ReasonGangIncomplete, s.awaits(g, key)
 	}
 	for _, other := range g.group.gangs {
 		if !other.gathered() {
 			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, other.lacks())
 		}
 		if key, waits := s.awaited(other); waits {
-			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, textAwaitsGang(other.key, key))
+			return v1alpha1.ReasonGangIncomplete, textAwaitsGroup(g.key, s.awaits(other, key))
 		}
 	}
 	if g.failure.none() {
 		return "", ""
 	}
 	return g.failure.reason, g.failure.message
+}
+
+// awaits returns that g waits for a gang that it names, for users.
+func (s *Gangs) awaits(g *gang, key gangspec.Key) string {
+	text := textAwaitsGang(g.key, key)
+	if other := s.gangs[key]; other == nil || len(other.members) == 0 {
+		text += textNoPods(slices.DeleteFunc(slices.SortedFunc(maps.Keys(s.naming[g.key]), gangspec.CompareKeys),
+			func(naming gangspec.Key) bool { return g.names(naming) }))
+	}
+	return text
 }
 
 // lacks returns what an incomplete gang waits for, for users.
