@@ -170,6 +170,19 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 	if len(waiting) == 0 && p.IsTable() {
 		return "", nil
 	}
+	if !p.IsTable() {
+		var reports []*Report
+		for i := range waiting {
+			g := &waiting[i]
+			name := g.Namespace + "/" + g.Name
+			r := newReport(name, Naming(in.Pods, name), g)
+			r.Unasked = "several gangs wait: name one of them"
+			r.tell(g, nil)
+			r.judge(g)
+			reports = append(reports, r)
+		}
+		return "", output.Print(p, explanationKind, nil, reports)
+	}
 	columns := output.Columns[view.Gang]{
 		{Name: "NAME", Of: func(g view.Gang) any { return g.Name }},
 		{Name: "STATE", Of: func(g view.Gang) any { return stands(&g) }},
@@ -181,7 +194,7 @@ func (o *options) onlyOne(ctx context.Context, cluster *source.Cluster, namespac
 			return g.Namespace
 		}}}, columns...)
 	}
-	return "", output.Print(p, "GangList", columns, waiting)
+	return "", output.Print(p, explanationKind, columns, waiting)
 }
 
 // withBadValue says which pods wait because they ask for a gang by a value that is none; empty where no pod does.

@@ -8,14 +8,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/access"
+	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/output"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/source"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
 	"github.com/lockstep-sh/lockstep/pkg/kube/apiobjects"
+	"github.com/lockstep-sh/lockstep/test/helpers/must"
 )
 
 func TestSuggest(t *testing.T) {
@@ -46,6 +53,9 @@ func (b *base) Read(r *http.Request) (*http.Response, error) {
 	var what any = &b.pods
 	if strings.Contains(r.URL.Path, "/jobs/") {
 		what = &b.job
+	}
+	if strings.HasSuffix(r.URL.Path, "/podgroups") {
+		what = &coscheduling.PodGroupList{}
 	}
 	body, err := json.Marshal(what)
 	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, err
@@ -109,5 +119,35 @@ func TestBeyondMinimum(t *testing.T) {
 	}
 	if got := beyondMinimum(gangs, pods[:3]); got != "" {
 		t.Errorf("where only a gang waits that does not run, it says %q", got)
+	}
+}
+
+// TestSeveralAsData: without a name, the gangs that wait are explanations as data, too.
+func TestSeveralAsData(t *testing.T) {
+	pod := func(gang string) v1.Pod {
+		return v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: gang + "-0", UID: apitypes.UID(gang), Annotations: map[string]string{
+			v1alpha1.GangNameAnnotation: gang, v1alpha1.MinAvailableAnnotation: "2"}}}
+	}
+	for want, items := range map[string][]v1.Pod{"a gathering, b gathering": {pod("a"), pod("b")}, "": nil} {
+		streams, _, out, _ := genericiooptions.NewTestIOStreams()
+		o := &options{Access: access.New(streams), output: output.NewFlags()}
+		cmd := &cobra.Command{}
+		o.output.AddFlags(cmd)
+		must.Succeed(t, cmd.Flags().Set("output", "json"))
+		cluster := &source.Cluster{Base: &base{pods: v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: items}}}
+		_, err := o.onlyOne(t.Context(), cluster, "ns")
+		must.Succeed(t, err)
+		var list struct {
+			Kind  string
+			Items []Report
+		}
+		must.Succeed(t, json.Unmarshal(out.Bytes(), &list))
+		var got []string
+		for _, r := range list.Items {
+			got = append(got, strings.TrimPrefix(r.Gang, "ns/")+" "+r.State)
+		}
+		if got := strings.Join(got, ", "); list.Kind != "GangExplanation" || got != want {
+			t.Errorf("it prints %s of %s, want %s", list.Kind, got, want)
+		}
 	}
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
+// explanationKind is the kind of what is printed as data.
+const explanationKind = "GangExplanation"
+
 // shown is how many domains are printed. The data has more.
 const shown = 10
 
@@ -44,7 +47,7 @@ func (r *Report) print(flags *output.Flags, out io.Writer, verbose bool) error {
 		return err
 	}
 	if !p.IsTable() {
-		return output.Print(p, "GangExplanation", nil, []*Report{r})
+		return output.Print(p, explanationKind, nil, []*Report{r})
 	}
 	if err := output.Wrap(out, r.Verdict); err != nil {
 		return err
