@@ -135,6 +135,7 @@ func (o *options) report(ctx context.Context, gang string) (*Report, error) {
 	r := newReport(gang, forecast.Members, g)
 	defer r.judge(g)
 	r.Notes = beside.notes
+	r.Advice = append(r.Advice, badKeys(gang, &beside.of, forecast.Members)...)
 	for _, plan := range view.Plans(beside.plans) {
 		r.Advice = append(r.Advice, planned(&plan))
 	}

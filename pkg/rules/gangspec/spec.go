@@ -135,6 +135,24 @@ func IgnoredKeys(on keys.Object, object metav1.Object) (problems []KeyProblem) {
 		problems = append(problems, KeyProblem{Key: ignored.Key, Value: ignored.Value, Ignored: ignored.Why,
 			OnObject: on == keys.PodGroup})
 	}
+	if on == keys.Pod {
+		problems = append(problems, otherGangs(object)...)
+	}
+	return problems
+}
+
+// otherGangs returns the labels of a pod that name another gang than its annotation, which counts first.
+func otherGangs(pod metav1.Object) (problems []KeyProblem) {
+	gang, labels := pod.GetAnnotations()[v1alpha1.GangNameAnnotation], pod.GetLabels()
+	if gang == "" {
+		return nil
+	}
+	for _, key := range [...]string{v1alpha1.PodGroupLabel, v1alpha1.PodGroupXLabel, v1alpha1.PodGroupNameLabel} {
+		if name := labels[key]; name != "" && name != gang {
+			problems = append(problems, KeyProblem{Key: key, Value: name, Ignored: fmt.Sprintf("names gang %q, and has no "+
+				"effect here: the annotation %s counts before it, and names %q", name, v1alpha1.GangNameAnnotation, gang)})
+		}
+	}
 	return problems
 }
 
