@@ -2,6 +2,7 @@ package reservations
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -51,6 +52,9 @@ func (r *Registry) Missing(pod *v1.Pod) string {
 		return asks + ", of whose owners the pod is none: see its spec.owners"
 	case len(e.places) == 0 && len(e.object.Status.Placements) > 0:
 		return asks + ", of which all has been used"
+	case len(e.places) == 0 && e.object.Spec.StartTime != nil:
+		return asks + ", which holds nothing before its spec.startTime, " +
+			e.object.Spec.StartTime.UTC().Format(time.RFC3339) + ": from then on see its condition Scheduled"
 	case len(e.places) == 0:
 		return asks + ", which holds nothing yet: see its condition Scheduled"
 	}

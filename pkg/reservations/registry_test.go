@@ -341,6 +341,7 @@ func TestMissing(t *testing.T) {
 	s := newStage(t)
 	s.Update(s.make("held", on("a")))
 	s.Update(s.make("pending"))
+	s.Update(s.make("later", func(r *v1alpha1.Reservation) { r.Spec.StartTime = &metav1.Time{Time: time.Unix(1800000000, 0)} }))
 	s.Update(s.make("used", on("b"), func(r *v1alpha1.Reservation) { r.Status.Placements[0].Spent = true }))
 	for sentence, c := range map[string]struct {
 		name, label, want string
@@ -348,6 +349,7 @@ func TestMissing(t *testing.T) {
 		"it is held":          {"held", "owner", ""},
 		"it is another's":     {"held", "other", "of whose owners the pod is none"},
 		"it is pending":       {"pending", "owner", "holds nothing yet"},
+		"it has not begun":    {"later", "owner", "holds nothing before its spec.startTime, 2027-01-15T08:00:00Z"},
 		"it is used up":       {"used", "owner", "all has been used"},
 		"there is none":       {"nosuch", "owner", "does not exist"},
 		"none is asked for":   {"", "owner", ""},

@@ -297,7 +297,7 @@ func (c *Case) details(t *teller) (lines []string) {
 	if c.Placement != nil && len(c.Placement.Refusals) > 0 && !t.has(refusals(c.Placement)) {
 		lines = append(lines, "  "+refusals(c.Placement))
 	}
-	if c.Search != nil {
+	if c.Search != nil && len(c.Search.Domains) > 0 {
 		lines = append(lines, searched(c.Search)...)
 	}
 	return lines

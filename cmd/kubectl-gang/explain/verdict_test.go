@@ -243,3 +243,15 @@ func TestExpired(t *testing.T) {
 		}
 	}
 }
+
+// TestNotSearched: of a search that looked nowhere, as for members beyond the minimum, nothing is told.
+func TestNotSearched(t *testing.T) {
+	c := &Case{Name: "now", Search: &decisions.Decision{Need: "8 nvidia.com/gpu"}}
+	if got := c.details(&teller{}); len(got) != 1 {
+		t.Errorf("it says %q", got)
+	}
+	c.Search.Domains = []decisions.Domain{{Name: "rack r0"}}
+	if got := c.details(&teller{}); len(got) != 3 {
+		t.Errorf("it says %q", got)
+	}
+}
