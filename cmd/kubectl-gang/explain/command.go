@@ -207,7 +207,7 @@ func (r *Report) addForecast(ctx context.Context, read reader, f *Forecast, besi
 		r.reserve(beside.reservations, waiting)
 	}
 	r.Advice = append(r.Advice, f.Uncounted...)
-	if text := r.heldForOthers(beside.reservations); text != "" {
+	if text := r.heldForOthers(beside.reservations, time.Now()); text != "" {
 		r.Advice = append(r.Advice, text)
 	}
 }

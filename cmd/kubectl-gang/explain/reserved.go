@@ -5,8 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
@@ -120,7 +122,7 @@ func (r *Reserved) words() string {
 
 // heldForOthers names the Reservations that hold what the gang is short of now, and that its members do not own, the
 // largest first; empty where no node was refused for what others hold, or no Reservation holds any.
-func (r *Report) heldForOthers(list []*v1alpha1.Reservation) string {
+func (r *Report) heldForOthers(list []*v1alpha1.Reservation, now time.Time) string {
 	best := r.Cases[0].best(r.Gang)
 	if best == nil || r.Cases[0].Placement.Refusals[hold.ErrReason] == 0 || r.contradicted() {
 		return ""
@@ -155,8 +157,12 @@ func (r *Report) heldForOthers(list []*v1alpha1.Reservation) string {
 	})
 	var parts []string
 	for _, row := range rows {
-		parts = append(parts, fmt.Sprintf("%s on %d node%s by Reservation %s", amounts(unused[row.Name]), len(row.Nodes),
-			plural(len(row.Nodes)), row.Name))
+		text := fmt.Sprintf("%s on %d node%s (%s) by Reservation %s", amounts(unused[row.Name]), len(row.Nodes),
+			plural(len(row.Nodes)), words.FirstOf(named, row.Nodes), row.Name)
+		if row.Expires != nil {
+			text += " for " + duration.HumanDuration(max(0, row.Expires.Sub(now))) + " more"
+		}
+		parts = append(parts, text)
 	}
 	return "Held for others: " + words.FirstOf(named, parts)
 }

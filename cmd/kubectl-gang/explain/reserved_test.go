@@ -75,6 +75,7 @@ func TestReserved(t *testing.T) {
 func TestHeldForOthers(t *testing.T) {
 	reservation := func(name string, amounts, used v1.ResourceList, nodes ...string) *v1alpha1.Reservation {
 		r := &v1alpha1.Reservation{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		r.Spec.TTL = &metav1.Duration{} // no end
 		r.Status = v1alpha1.ReservationStatus{Phase: v1alpha1.ReservationAvailable, Allocatable: amounts, Allocated: used}
 		for i, node := range nodes {
 			r.Status.Placements = append(r.Status.Placements, v1alpha1.ReservationPlacement{Index: int32(i), NodeName: node})
@@ -83,6 +84,8 @@ func TestHeldForOthers(t *testing.T) {
 	}
 	cpu := func(n string) v1.ResourceList { return v1.ResourceList{v1.ResourceCPU: resource.MustParse(n)} }
 	tonight := reservation("tonight", cpu("16"), nil, "n1", "n2")
+	soon := reservation("soon", cpu("4"), nil, "n1")
+	soon.Spec.Expires = &metav1.Time{Time: time.Unix(0, 0).Add(5 * time.Hour)}
 	ended := reservation("ended", cpu("16"), nil, "n1")
 	ended.Status.Phase = v1alpha1.ReservationSucceeded
 	for sentence, c := range map[string]struct {
@@ -91,22 +94,23 @@ func TestHeldForOthers(t *testing.T) {
 		own     []Reserved
 		want    string
 	}{
-		"one holds it":              {[]*v1alpha1.Reservation{tonight}, hold.ErrReason, nil, "Held for others: 16 cpu on 2 nodes by Reservation tonight"},
+		"one holds it":              {[]*v1alpha1.Reservation{tonight}, hold.ErrReason, nil, "Held for others: 16 cpu on 2 nodes (n1, n2) by Reservation tonight"},
+		"until it ends":             {[]*v1alpha1.Reservation{soon}, hold.ErrReason, nil, "Held for others: 4 cpu on 1 node (n1) by Reservation soon for 5h more"},
 		"no node was refused":       {[]*v1alpha1.Reservation{tonight}, "Insufficient cpu", nil, ""},
 		"it is the gang's":          {[]*v1alpha1.Reservation{tonight}, hold.ErrReason, []Reserved{{Name: "tonight", Members: 2}}, ""},
-		"the gang names it in vain": {[]*v1alpha1.Reservation{tonight}, hold.ErrReason, []Reserved{{Name: "tonight"}}, "Held for others: 16 cpu on 2 nodes by Reservation tonight"},
+		"the gang names it in vain": {[]*v1alpha1.Reservation{tonight}, hold.ErrReason, []Reserved{{Name: "tonight"}}, "Held for others: 16 cpu on 2 nodes (n1, n2) by Reservation tonight"},
 		"none holds any": {[]*v1alpha1.Reservation{
 			ended, reservation("used", cpu("4"), cpu("4"), "n1"), reservation("lost", cpu("4"), nil),
 			reservation("gpus", v1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")}, nil, "n1"),
 		}, hold.ErrReason, nil, ""},
 		"several do": {[]*v1alpha1.Reservation{
 			reservation("a", cpu("2"), nil, "n1"), tonight, reservation("c", cpu("24"), cpu("4"), "n1"), reservation("b", cpu("2"), nil, "n1"),
-		}, hold.ErrReason, nil, "Held for others: 20 cpu on 1 node by Reservation c, 16 cpu on 2 nodes by Reservation tonight, 2 cpu on 1 node by Reservation a and 1 more"},
+		}, hold.ErrReason, nil, "Held for others: 20 cpu on 1 node (n1) by Reservation c, 16 cpu on 2 nodes (n1, n2) by Reservation tonight, 2 cpu on 1 node (n1) by Reservation a and 1 more"},
 	} {
 		r := &Report{Gang: "a/b", Reservations: c.own, Cases: []Case{{Placement: &decisions.Decision{
 			Fits: []decisions.Fit{{Gang: "a/b", Fits: 12, Min: 14, Short: map[string]string{"cpu": "8"}}}, Refusals: map[string]int{c.refused: 2},
 		}}}}
-		if got := r.heldForOthers(c.list); got != c.want {
+		if got := r.heldForOthers(c.list, time.Unix(0, 0)); got != c.want {
 			t.Errorf("%s: it says %q, want %q", sentence, got, c.want)
 		}
 	}
