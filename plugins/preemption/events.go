@@ -30,20 +30,29 @@ const (
 // preempting returns the event that says how many pods of how many gangs are evicted, and where, with an optional
 // remark.
 func preempting(d *demand, f *found, remark string) status.Event {
-	whole, surplus := 0, 0
-	for _, b := range f.selection.Bundles {
-		if b.Kind == victim.Whole {
-			whole++
-		} else {
+	whole, single, surplus := 0, 0, 0
+	for _, b := range f.losses() {
+		switch {
+		case b.Kind == victim.Safe:
 			surplus++
+		case len(b.Gang.Pods) == 1:
+			single++
+		default:
+			whole++
 		}
 	}
 	var gone []string
-	if whole > 0 {
-		gone = append(gone, fmt.Sprintf("%d gangs or pods entirely", whole))
-	}
-	if surplus > 0 {
-		gone = append(gone, fmt.Sprintf("pods beyond the minimum of %d gangs", surplus))
+	for _, one := range []struct {
+		n    int
+		text string
+	}{{whole, "%d whole gang%s"}, {single, "%d single pod%s"}, {surplus, "surplus pods of %d gang%s"}} {
+		if one.n > 0 {
+			plural := "s"
+			if one.n == 1 {
+				plural = ""
+			}
+			gone = append(gone, fmt.Sprintf(one.text, one.n, plural))
+		}
 	}
 	note := fmt.Sprintf("evicting %d pods in %s to place %d members, which need %s: %s", len(f.victims), f.domain,
 		len(f.plan.Nodes), d.need, strings.Join(gone, ", "))

@@ -22,8 +22,10 @@ import (
 
 // recordVictims records events on the PodGroups of gangs that lost pods.
 func (e *execution) recordVictims() {
-	for _, b := range e.f.selection.Bundles {
-		if !slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return e.hasEvicted(p.UID) }) {
+	for _, b := range e.f.losses() {
+		if !slices.ContainsFunc(e.f.selection.Bundles, func(of victim.Bundle) bool {
+			return of.Gang == b.Gang && slices.ContainsFunc(of.Pods, func(p victim.Pod) bool { return e.hasEvicted(p.UID) })
+		}) {
 			continue
 		}
 		for _, one := range e.f.gangs[b.Gang.ID].Gangs {
@@ -154,6 +156,23 @@ func successors(pod *v1.Pod, suspended, fails bool) string {
 	}
 }
 
+// losses returns a bundle for each gang that loses pods: what goes first of a gang that goes whole is left out.
+func (f *found) losses() []victim.Bundle {
+	return slices.DeleteFunc(slices.Clone(f.selection.Bundles), func(b victim.Bundle) bool {
+		return b.Kind == victim.Safe && f.lossOf(b).Kind == victim.Whole
+	})
+}
+
+// lossOf returns the bundle that says what the gang of a bundle loses.
+func (f *found) lossOf(b victim.Bundle) victim.Bundle {
+	for _, other := range f.selection.Bundles {
+		if other.Gang == b.Gang && other.Kind == victim.Whole {
+			return other
+		}
+	}
+	return b
+}
+
 // textLost says what a gang loses.
 func (f *found) textLost(b victim.Bundle) string {
 	n, of := len(b.Pods), len(b.Gang.Pods)
@@ -184,7 +203,7 @@ func (f *found) textWorth(d *demand, b victim.Bundle) string {
 func (f *found) eventNote(d *demand, preemptor string, pod *v1.Pod) string {
 	for _, b := range f.selection.Bundles {
 		if slices.ContainsFunc(b.Pods, func(p victim.Pod) bool { return p.UID == pod.UID }) {
-			return fmt.Sprintf("%s: %s by %s, which needs %s", f.gangs[b.Gang.ID].Name(), f.textLost(b), preemptor, d.need)
+			return fmt.Sprintf("%s: %s by %s, which needs %s", f.gangs[b.Gang.ID].Name(), f.textLost(f.lossOf(b)), preemptor, d.need)
 		}
 	}
 	return fmt.Sprintf("evicted with its gang, which fell below its minimum (preemptor %s)", preemptor)

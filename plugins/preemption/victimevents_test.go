@@ -8,11 +8,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 	pgfake "sigs.k8s.io/scheduler-plugins/pkg/generated/clientset/versioned/fake"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
+	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
+	"github.com/lockstep-sh/lockstep/pkg/planning/victim"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
@@ -120,5 +123,42 @@ func TestFailingJobs(t *testing.T) {
 				t.Errorf("it fails: %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestOneLossOfAGang: of a gang that goes whole neither events nor counts tell its surplus, which goes first, apart.
+func TestOneLossOfAGang(t *testing.T) {
+	pods := func(names ...string) (list []victim.Pod) {
+		for _, name := range names {
+			list = append(list, victim.Pod{UID: types.UID(name)})
+		}
+		return list
+	}
+	gang := func(id string, least int, names ...string) *victim.Gang {
+		return &victim.Gang{ID: id, Min: least, Pods: pods(names...)}
+	}
+	elastic, whole, single := gang("elastic", 2, "a", "b", "c"), gang("whole", 2, "d", "e", "f", "g"), gang("single", 1, "h")
+	f := &found{plan: &planner.Plan{}, done: "preempted", domain: "2 of 4 nodes", selection: victim.Selection{Bundles: []victim.Bundle{
+		{Kind: victim.Safe, Gang: elastic, Pods: pods("c")}, {Kind: victim.Safe, Gang: whole, Pods: pods("f", "g")},
+		{Kind: victim.Whole, Gang: whole, Pods: pods("d", "e")}, {Kind: victim.Whole, Gang: single, Pods: pods("h")},
+	}}, gangs: map[string]evictions.Candidate{}}
+	for _, id := range []string{"elastic", "whole"} {
+		f.gangs[id] = evictions.Candidate{Gangs: []gangstate.RunningGang{{Key: gangspec.Key{Namespace: "default", Name: id}}}}
+	}
+	s := newStage(t, nil, nil)
+	d := s.demand(t, gangspec.Spec{}, members("p", 1, 1, 100, 8)...)
+	if got, want := preempting(d, f, "").Note, ": 1 whole gang, 1 single pod, surplus pods of 1 gang"; !strings.HasSuffix(got, want) {
+		t.Errorf("the event on the preemptor says %q, want %q", got, want)
+	}
+	if got := len(f.losses()); got != 3 {
+		t.Errorf("%d gangs and pods lose something, want 3", got)
+	}
+	for uid, want := range map[types.UID]string{
+		"c": "1 of 3 pods, beyond the minimum of 2, preempted", "f": "all 4 pods, minimum 2, preempted", "d": "all 4 pods, minimum 2, preempted",
+	} {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}}
+		if got := f.eventNote(d, "p", pod); !strings.Contains(got, ": "+want+" by p") {
+			t.Errorf("the event on pod %s says %q, want %q", uid, got, want)
+		}
 	}
 }
