@@ -187,7 +187,8 @@ func (s *planStep) planned() {
 		s.endStale()
 	case s.p.Spec.Mode != v1alpha1.DefragmentationExecute && !s.p.Spec.Approved:
 		s.set(v1alpha1.DefragmentationReasonAwaitingApproval,
-			"set spec.approved to true to have it carried out just as it is shown")
+			fmt.Sprintf("to have it carried out just as it is shown: kubectl gang defrag %s --approve, or set spec.approved to true",
+				s.p.Name))
 		s.out.Again = s.now.Add(checkAgain)
 	default:
 		s.out.Status.Phase, s.out.Status.StartTime = v1alpha1.DefragmentationRunning, seconds(s.now)
