@@ -41,7 +41,7 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 		p.leaveOut(goal.Resource)
 		may := p.movable()
 		for i, unit := range units {
-			if stays := r.staying(p, may, unit, goal.Resource); len(stays) > 0 {
+			if stays := r.staying(d, p, may, unit, goal.Resource); len(stays) > 0 {
 				return nil, fmt.Sprintf("%s cannot be emptied: %d pods on it may not be moved: %s", goal.Names[i],
 					len(stays), words.FirstOf(3, stays)), nil
 			}
@@ -57,8 +57,8 @@ func (r *round) emptied(ctx context.Context, plan *v1alpha1.DefragmentationPlan,
 			for i, unit := range units {
 				if n := len(p.podsOn(on, unit)); n > 0 && !slices.Contains(cleared.Cleared, i) {
 					return nil,
-						fmt.Sprintf("%s cannot be emptied: its %d pods have no place elsewhere with %d moves or fewer in all, of %d "+
-							"gangs or fewer", goal.Names[i], n, d.maxMoves, d.maxGangs), nil
+						fmt.Sprintf("%s cannot be emptied: its %d pods have no place elsewhere within %d moves and %d gangs in all",
+							goal.Names[i], n, d.maxMoves, d.maxGangs), nil
 				}
 			}
 			return &cleared, "", nil
@@ -77,7 +77,7 @@ func (r *round) emptyUnderused(ctx context.Context) (d *demand, found *proposal,
 		var low []string
 		for _, name := range sortedKeys(byName) {
 			if unit := byName[name]; r.isLittle(d, p, unit) &&
-				len(r.staying(p, may, unit, r.args.ResourceType)) == 0 && r.isWorth(p, on, unit) {
+				len(r.staying(d, p, may, unit, r.args.ResourceType)) == 0 && r.isWorth(p, on, unit) {
 				low = append(low, name)
 			}
 		}
@@ -99,8 +99,8 @@ func (r *round) emptyUnderused(ctx context.Context) (d *demand, found *proposal,
 				defrag.Clearing{Units: units, Targets: r.targets(p, nil, r.args.ResourceType), MaxUnits: mostUnits})
 			if err != nil || len(cleared.Cleared) == 0 {
 				return nil,
-					fmt.Sprintf("none of %d units of %s that are used by less than lowThresholds can be emptied with %d moves or "+
-						"fewer, of %d gangs or fewer", len(low), r.args.Unit, d.maxMoves, d.maxGangs), err
+					fmt.Sprintf("none of %d units of %s that are used by less than lowThresholds can be emptied within %d moves and "+
+						"%d gangs", len(low), r.args.Unit, d.maxMoves, d.maxGangs), err
 			}
 			goal.Empty.Names = nil
 			for _, unit := range cleared.Cleared {
@@ -206,9 +206,9 @@ func (p *problem) keepPods(which func(pod int) bool) {
 	p.Pods, p.pods, p.gang, p.requests, p.stays = p.Pods[:n], p.pods[:n], p.gang[:n], p.requests[:n], p.stays[:n]
 }
 
-// staying returns the pods on some nodes that would have to be moved, and may not be. Pods of DaemonSets and of the
-// kubelet stay, as when a node is drained; with a resource, so do pods that do not ask for it.
-func (r *round) staying(p *problem, may map[types.UID]bool, unit []int, name v1.ResourceName) (stays []string) {
+// staying returns the pods on some nodes that would have to be moved, and may not be, each with why. Pods of DaemonSets
+// and of the kubelet stay, as when a node is drained; with a resource, so do pods that do not ask for it.
+func (r *round) staying(d *demand, p *problem, may map[types.UID]bool, unit []int, name v1.ResourceName) (stays []string) {
 	for _, node := range unit {
 		for _, info := range p.simulation.Node(node).GetPods() {
 			pod := info.GetPod()
@@ -216,7 +216,8 @@ func (r *round) staying(p *problem, may map[types.UID]bool, unit []int, name v1.
 			case bound(pod), pod.DeletionTimestamp != nil, may[pod.UID]:
 			case name != "" && ledger.DemandOf(info).Request[name] == 0:
 			default:
-				stays = append(stays, pod.Namespace+"/"+pod.Name)
+				why := cmp.Or(r.whyStays(d, pod), "its gang may not lose it now, as by minRuntime or a PodDisruptionBudget")
+				stays = append(stays, fmt.Sprintf("%s/%s (%s)", pod.Namespace, pod.Name, why))
 			}
 		}
 	}

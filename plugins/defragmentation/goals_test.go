@@ -57,9 +57,10 @@ func TestShape(t *testing.T) {
 	}{
 		"one of two in one rack":  {goal: v1alpha1.GangShape{Members: 2, Requests: whole, Topology: rack, More: 1}, moves: "p q > b0 b1", after: 1},
 		"anywhere, one is enough": {goal: v1alpha1.GangShape{Members: 1, Requests: whole, More: 1}, moves: "p > ", after: 1},
-		"beside those that fit":   {goal: v1alpha1.GangShape{Members: 1, Requests: v1.ResourceList{gpu: resource.MustParse("3")}, More: 1}, why: "NoPlan: no 32 moves or fewer"},
+		"beside those that fit":   {goal: v1alpha1.GangShape{Members: 1, Requests: v1.ResourceList{gpu: resource.MustParse("3")}, More: 1}, why: "NoPlan: no plan within 32 moves and 4 gangs makes room for one more gang of 1 x 3 nvidia.com/gpu"},
 		"two of them":             {goal: v1alpha1.GangShape{Members: 1, Requests: whole, More: 2}, moves: "p q > b0 b1", after: 2},
 		"too big for any rack":    {goal: v1alpha1.GangShape{Members: 3, Requests: whole, Topology: rack, More: 1}, why: "NoPlan: one more gang of 3 x 4 nvidia.com/gpu in one " + rack + " would not fit on the nodes if they were empty"},
+		"no node has the label":   {goal: v1alpha1.GangShape{Members: 1, Requests: whole, Topology: "nosuch", More: 1}, why: "NoPlan: no node has the label nosuch"},
 		"no profile of that name": {goal: v1alpha1.GangShape{Members: 1, Requests: whole, More: 1}, profile: "other", why: `NoPlan: no profile has spec.schedulerName "other": there are lockstep-scheduler`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -89,7 +90,7 @@ func TestEmpty(t *testing.T) {
 		"a node":               {pods: used, goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, moves: "p > b1"},
 		"there is no such":     {pods: used, goal: v1alpha1.EmptyUnits{Unit: rack, Names: []string{"z"}}, why: "NoPlan: no node has the label " + rack + "=z"},
 		"there is no room":     {pods: used, goal: v1alpha1.EmptyUnits{Unit: rack, Names: []string{"a", "b"}}, why: "NoPlan: a cannot be emptied: its 2 pods have no place elsewhere"},
-		"a pod may not move":   {pods: append(slices.Clone(used), runs("x", 0, "a0", bare)), goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NoPlan: a0 cannot be emptied: 1 pods on it may not be moved: default/x"},
+		"a pod may not move":   {pods: append(slices.Clone(used), runs("x", 0, "a0", bare)), goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NoPlan: a0 cannot be emptied: 1 pods on it may not be moved: default/x (no controller makes it again)"},
 		"unless it may stay":   {pods: append(slices.Clone(used), runs("x", 0, "a0", bare)), goal: v1alpha1.EmptyUnits{Names: []string{"a0"}, Resource: gpu}, moves: "p > b1"},
 		"it is empty as it is": {pods: used[2:], goal: v1alpha1.EmptyUnits{Names: []string{"a0"}}, why: "NothingToDo: the goal already holds"},
 	} {

@@ -123,27 +123,46 @@ func (r *round) candidates(d *demand, room *planner.Simulation,
 		Request:    func(info fwk.PodInfo) victim.Vector { return ledger.DemandOf(info).Request },
 		Protection: evictions.Protection{MinRuntime: func(*v1.Pod) time.Duration { return r.args.MinRuntime.Duration }},
 	}
-	return c, c.On(nodes, func(pod *v1.Pod) bool { return r.movable(d, pod) }, true), nil
+	return c, c.On(nodes, func(pod *v1.Pod) bool { return r.whyStays(d, pod) == "" }, true), nil
 }
 
-// movable reports whether a pod may be moved at all.
-func (r *round) movable(d *demand, pod *v1.Pod) bool {
+// whyStays returns why a pod may not be moved at all; empty where it may.
+func (r *round) whyStays(d *demand, pod *v1.Pod) string {
 	_, ours := r.scheduler.Profiles[pod.Spec.SchedulerName]
 	controller := metav1.GetControllerOfNoCopy(pod)
 	switch {
-	case !ours, pod.Status.Phase != v1.PodRunning, pod.DeletionTimestamp != nil, bound(pod):
-	case !r.nodes.Has(pod.Spec.NodeName), r.resting.Has(pod.Spec.NodeName), r.critical.Has(pod.Spec.NodeName):
+	case !ours:
+		return "another scheduler places it"
+	case pod.Status.Phase != v1.PodRunning:
+		return "it does not run"
+	case pod.DeletionTimestamp != nil:
+		return "it is being deleted"
+	case bound(pod):
+		return "it belongs to its node"
+	case !r.nodes.Has(pod.Spec.NodeName):
+		return "the policy does not select its node, or that is not ready"
+	case r.resting.Has(pod.Spec.NodeName):
+		return "its node is in another plan, or in the coolDownTime after one"
+	case r.critical.Has(pod.Spec.NodeName):
+		return "its node has the label " + criticalLabel + "=true"
 	case corev1helpers.PodPriority(pod) > d.priority:
-	case r.owns(pod): // it stays on what is reserved for it
-	case controller == nil && !r.args.EvictBarePods, !r.evictable(pod.Namespace):
+		return "its priority is higher"
+	case r.owns(pod):
+		return "it uses a Reservation"
+	case controller == nil && !r.args.EvictBarePods:
+		return "no controller makes it again"
+	case !r.evictable(pod.Namespace):
+		return "evictableNamespaces leaves its namespace out"
 	case slices.ContainsFunc(pod.Spec.Volumes, resource.IsAttached), len(pod.Spec.ResourceClaims) > 0:
+		return "it has volumes or devices"
 	case controller == nil:
-		return true // the evictor refuses every such pod
+		return "" // the evictor refuses every such pod
 	case !r.madeAgain(controller):
-	default:
-		return r.handle.Evictor().Filter(pod)
+		return "a " + controller.Kind + " is none of the controllerKinds"
+	case !r.handle.Evictor().Filter(pod):
+		return "the descheduler's evictor refuses it"
 	}
-	return false
+	return ""
 }
 
 // bound reports whether a pod stays on its node even when the node is drained: it is of a DaemonSet, or of the kubelet.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/pkg/evictions"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
@@ -28,6 +30,9 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 	case now.Complete && !d.more:
 		return &proposal{}, "there is room for " + d.name + " as things are", nil
 	case now.Hopeless:
+		if key, missing, err := d.missingLabel(); missing || err != nil {
+			return nil, "no node has the label " + key, err
+		}
 		return nil, d.name + " would not fit on the nodes if they were empty", nil
 	}
 	r.searches++
@@ -44,8 +49,7 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 			if err != nil || result.Found {
 				return &result.Plan, "", err
 			}
-			why := fmt.Sprintf("no %d moves or fewer, of %d pods that may be moved, of %d gangs or fewer, make room for %s",
-				d.maxMoves, len(p.Pods), d.maxGangs, d.name)
+			why := fmt.Sprintf("no plan within %d moves and %d gangs makes room for %s", d.maxMoves, d.maxGangs, d.name)
 			if len(p.usedUp) > 0 {
 				why += "; no eviction is allowed now by PodDisruptionBudget " + strings.Join(p.usedUp, ", ")
 			}
@@ -55,6 +59,25 @@ func (r *round) solve(ctx context.Context, d *demand) (found *proposal, why stri
 			return nil, why, nil
 		})
 	})
+}
+
+// missingLabel returns a label that the demand requires as its topology and that no node has; missing is false where
+// there is none.
+func (d *demand) missingLabel() (key string, missing bool, err error) {
+	nodes, err := d.fw.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return "", false, fmt.Errorf("listing nodes: %w", err)
+	}
+	for _, need := range d.attempt.Gangs {
+		key := need.Spec.RequiredTopology
+		if key != "" && !slices.ContainsFunc(nodes, func(info fwk.NodeInfo) bool {
+			_, labelled := info.Node().Labels[key]
+			return labelled
+		}) {
+			return key, true, nil
+		}
+	}
+	return "", false, nil
 }
 
 // withSimulation calls do with the problem of the current cluster.
