@@ -28,7 +28,7 @@ var explanations = map[string]explanation{
 	}},
 	"pretrain -n llm -v": {want: []string{
 		"State: Pending, waiting for room; 0 of 3 members have a node, 0 have one nominated; minimum 3\n",
-		"\nAutoscalers: none adds nodes for it, since each pod fits on a node that is free",
+		"\nAutoscalers add no nodes, since each pod fits on a node that is free",
 		"\nQueue research: deserves ", " nvidia.com/gpu; has 14 nvidia.com/gpu; asks for ",
 		"Place in queue research: 1 of 1\n",
 		"Now: 0 of 3 placed\n",

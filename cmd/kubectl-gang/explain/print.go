@@ -190,7 +190,7 @@ func (r *Report) details(t *teller) (lines []string) {
 		lines = append(lines, fmt.Sprintf("Said to %d pod%s: %s%s", w.Pods, plural(w.Pods), w.Reason, t.message(w.Message)))
 	}
 	if text := autoscaler[r.MoreNodes]; text != "" {
-		lines = append(lines, "Autoscalers: "+text)
+		lines = append(lines, text)
 	}
 	if r.Queue != nil {
 		lines = append(lines, r.Queue.words())
@@ -270,12 +270,12 @@ func (t *teller) has(text string) bool {
 	})
 }
 
-// autoscaler is what autoscalers do.
+// autoscaler is what autoscalers do, in a sentence.
 var autoscaler = map[MoreNodes]string{
-	MoreNodesHelp:        "one may add nodes for it: its pods are Unschedulable",
-	MoreNodesInOneDomain: "none adds nodes for it, since each pod fits on a node that is free: add some to one domain of its topology",
-	MoreNodesWithLabel:   "one adds nodes only if a node group of it has the label that is missing",
-	MoreNodesNoHelp:      "none adds nodes for it: more nodes would not help",
+	MoreNodesHelp:        "An autoscaler may add nodes",
+	MoreNodesInOneDomain: "Autoscalers add no nodes, since each pod fits on a node that is free: add some to one domain of its topology",
+	MoreNodesWithLabel:   "An autoscaler adds nodes only if one of its node groups has the label that is missing",
+	MoreNodesNoHelp:      "Autoscalers add no nodes: more would not help",
 }
 
 // details are the lines of a case that -v adds.

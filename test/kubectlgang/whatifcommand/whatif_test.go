@@ -334,7 +334,7 @@ func TestExplain(t *testing.T) {
 	out := string(c.run("explain", "train", "-v", "--nodes", "+1:gpu"))
 	for _, want := range []string{
 		"default/train waits: 8 of 9 members fit; short 8 nvidia.com/gpu\nDOMAIN      FITS   SHORT\nall nodes   8/9    8 nvidia.com/gpu\n",
-		"Autoscalers: one may add nodes for it: its pods are Unschedulable\n",
+		"An autoscaler may add nodes\n",
 		"Place in queue default: 1 of 2\n",
 		"Now: 0 of 9 placed\n",
 		"With 1 more node like node-0 (in rack=r0) the scheduler would place ",
