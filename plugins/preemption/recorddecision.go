@@ -51,7 +51,7 @@ func (pl *GangPreemption) recordDecision(ctx context.Context, d *demand, f *foun
 		one.Gangs = append(one.Gangs, need.Key.String())
 	}
 	if f != nil {
-		one.Chosen, one.Nodes = f.domain, len(f.nodes())
+		one.Chosen, one.Nodes, one.Violating = f.domain, len(f.nodes()), f.harm.Violating
 		for _, b := range f.selection.Bundles {
 			kind := "Safe"
 			if b.Kind == victim.Whole {

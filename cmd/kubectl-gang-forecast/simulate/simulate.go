@@ -2,6 +2,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,6 +27,7 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang-forecast/overlayserver"
 	schedulerapp "github.com/lockstep-sh/lockstep/cmd/scheduler/app"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/schedulersetup"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
 )
@@ -303,6 +305,38 @@ func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decisio
 	return slices.DeleteFunc(s.scheduler.Set.Decisions().Of(gang), func(d decisions.Decision) bool {
 		return d.Last.Time.Before(since)
 	})
+}
+
+// Left counts, by gang, the pods that have a node and have not ended, of the gangs of some pods.
+func (s *Simulation) Left(pods []*v1.Pod) map[string]int {
+	counts := map[string]int{}
+	for _, pod := range pods {
+		counts[s.GangOf(pod)] = 0
+	}
+	listed, _ := s.scheduler.Listed() // a scheduler that has decided has listed them
+	for _, pod := range listed {
+		gang := s.GangOf(pod)
+		if _, asked := counts[gang]; asked && pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
+			!objectstate.HasEnded(pod) {
+			counts[gang]++
+		}
+	}
+	delete(counts, "")
+	return counts
+}
+
+// Violating returns how many pods that are evicted for some pods no PodDisruptionBudget lets go.
+func (s *Simulation) Violating(pods []*v1.Pod) int {
+	asked, violating := sets.New[string](), 0
+	for _, pod := range pods {
+		asked.Insert(cmp.Or(s.GangOf(pod), pod.Namespace+"/"+pod.Name))
+	}
+	for _, d := range s.scheduler.Set.Decisions().All() {
+		if d.Result == decisions.Evict && slices.ContainsFunc(d.Gangs, asked.Has) {
+			violating += d.Violating
+		}
+	}
+	return violating
 }
 
 // Beside counts, by gang, the pods of the gangs of some pods that are in the cluster beside them and have not ended.

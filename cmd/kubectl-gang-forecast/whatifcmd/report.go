@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ type Report struct {
 	Why     []view.Wait `json:"why,omitempty"`
 	Members []Member    `json:"members"`
 	Victims []Victim    `json:"victims,omitempty"`
+	// Violating is how many of the Victims no PodDisruptionBudget lets go.
+	Violating int `json:"violating,omitempty"`
 	// Others are the pods that would be evicted meanwhile for others which wait in the cluster.
 	Others []Victim `json:"evictedForOthers,omitempty"`
 	// Seconds is how long the answer took, from when the cluster was asked first.
@@ -50,6 +53,8 @@ type Victim struct {
 	Gang      string `json:"gang,omitempty"`
 	Node      string `json:"node"`
 	Priority  int32  `json:"priority"`
+	// Left is how many pods of its gang keep their nodes.
+	Left int `json:"left"`
 }
 
 func (o *options) reportOf(name string, answer *simulate.Answer, simulation *simulate.Simulation,
@@ -70,13 +75,22 @@ func (o *options) reportOf(name string, answer *simulate.Answer, simulation *sim
 		r.Why = view.AddWait(r.Why, v.Reason, message)
 	}
 	victims := func(pods []*v1.Pod) (list []Victim) {
+		left := simulation.Left(pods)
 		for _, pod := range pods {
-			list = append(list, Victim{pod.Namespace, pod.Name, simulation.GangOf(pod), pod.Spec.NodeName,
-				corev1helpers.PodPriority(pod)})
+			gang := simulation.GangOf(pod)
+			list = append(list, Victim{pod.Namespace, pod.Name, gang, pod.Spec.NodeName, corev1helpers.PodPriority(pod),
+				left[gang]})
 		}
 		return list
 	}
 	r.Victims, r.Others = victims(answer.Victims), victims(answer.Others)
+	if len(r.Victims) > 0 {
+		var asked []*v1.Pod
+		for i := range answer.Verdicts {
+			asked = append(asked, answer.Verdicts[i].Pod)
+		}
+		r.Violating = simulation.Violating(asked)
+	}
 	return r
 }
 
@@ -120,12 +134,42 @@ func print(flags *output.Flags, out io.Writer, reports []Report, preempt bool) e
 		if len(r.Victims) == 0 {
 			continue
 		}
-		fmt.Fprintf(out, "\nIt would evict %d pods:\n", len(r.Victims))
+		fmt.Fprintln(out)
+		if err := output.Wrap(out, r.evicts()); err != nil {
+			return err
+		}
 		if err := output.Table(flags, out, victimColumns, r.Victims); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// evicts says what gangs lose by the evictions.
+func (r *Report) evicts() string {
+	var losses []string
+	single := 0
+	for _, v := range r.Victims {
+		loss := fmt.Sprintf("gang %s goes whole", v.Gang)
+		switch {
+		case v.Gang == "":
+			single++
+			continue
+		case v.Left > 0:
+			loss = fmt.Sprintf("gang %s shrinks to %d", v.Gang, v.Left)
+		}
+		if !slices.Contains(losses, loss) {
+			losses = append(losses, loss)
+		}
+	}
+	if single > 0 {
+		losses = append(losses, fmt.Sprintf("%d in no gang", single))
+	}
+	text := fmt.Sprintf("It would evict %d pods: %s", len(r.Victims), strings.Join(losses, ", "))
+	if r.Violating > 0 {
+		text += fmt.Sprintf("; %d of them against a PodDisruptionBudget", r.Violating)
+	}
+	return text
 }
 
 // words returns the sentences before the tables.

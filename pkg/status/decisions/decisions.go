@@ -80,8 +80,9 @@ type Decision struct {
 	Hopeless bool `json:"hopeless,omitempty"`
 	// EmptyCluster is how much of it would fit then, in words; empty where that is not known by members.
 	EmptyCluster string `json:"emptyCluster,omitempty"`
-	// Bundles are the victims that were chosen.
-	Bundles []Bundle `json:"bundles,omitempty"`
+	// Bundles are the victims that were chosen, and Violating is how many of their pods no PodDisruptionBudget lets go.
+	Bundles   []Bundle `json:"bundles,omitempty"`
+	Violating int      `json:"violating,omitempty"`
 	// Result is the result, Chosen the domain where there is one, and Nodes how many nodes are used.
 	Result string `json:"result"`
 	Chosen string `json:"chosen,omitempty"`

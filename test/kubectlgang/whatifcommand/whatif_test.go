@@ -114,7 +114,10 @@ type report struct {
 	Placed, Pods int
 	Undecided    bool
 	Why          []struct{ Reason, Message string }
-	Victims      []struct{ Gang, Pod string }
+	Victims      []struct {
+		Gang, Pod string
+		Left      int
+	}
 	// EvictedForOthers are evicted for other pods that wait.
 	EvictedForOthers []struct{ Gang, Pod string }
 }
@@ -130,7 +133,7 @@ func (r *report) reasons() []string {
 func (r *report) victims() []string {
 	var list []string
 	for _, victim := range r.Victims {
-		list = append(list, victim.Gang)
+		list = append(list, fmt.Sprintf("%s keeps %d", victim.Gang, victim.Left))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -197,9 +200,9 @@ func TestWhatIfAgrees(t *testing.T) {
 		"a gang that does not fit":               {running: job("low", 6, 8), asked: job("train", 4, 8), reasons: []string{"Unschedulable"}},
 		"a gang that never fits":                 {asked: job("train", 9, 8), reasons: []string{"Unschedulable"}},
 		"room in two racks, and one is required": {running: job("low", 2, 8, rack), asked: job("train", 5, 8, rack), reasons: []string{"Unschedulable"}},
-		"others make way":                        {running: job("low", 8, 8), asked: job("train", 4, 8, "class: high"), preempt: true, placed: 4, victims: []string{"default/low"}},
+		"others make way":                        {running: job("low", 8, 8), asked: job("train", 4, 8, "class: high"), preempt: true, placed: 4, victims: []string{"default/low keeps 0"}},
 		"surplus makes way": {
-			running: job("low", 8, 8, `gang.scheduling.koordinator.sh/min-available: "2"`), asked: job("train", 3, 8, rack, "class: high"), preempt: true, placed: 3, victims: []string{"default/low"}},
+			running: job("low", 8, 8, `gang.scheduling.koordinator.sh/min-available: "2"`), asked: job("train", 3, 8, rack, "class: high"), preempt: true, placed: 3, victims: []string{"default/low keeps 5"}},
 		"nobody makes way for an equal": {running: job("low", 8, 8), asked: job("train", 4, 8), preempt: true, reasons: []string{"Unschedulable"}},
 		"a queue's ceiling":             {asked: strings.ReplaceAll(job("train", 3, 8), "metadata:\n      annotations", "metadata:\n      labels: {scheduling.lockstep.dev/queue: small}\n      annotations"), reasons: []string{"QueueCapability"}},
 		"members are missing":           {asked: three + strings.ReplaceAll(job("train", 3, 1), "gang.scheduling.koordinator.sh/name: train, gang.scheduling.koordinator.sh/min-available: \"3\"", "pod-group.scheduling.sigs.k8s.io/name: group"), reasons: []string{"GangIncomplete"}},
