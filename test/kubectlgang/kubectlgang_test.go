@@ -166,8 +166,8 @@ func (s *stage) testNothing(t *testing.T) {
 func (s *stage) testList(t *testing.T) {
 	s.runAsShown(t, "list -A")
 	table(t, s.run(t, "list", "-n", "team-a", "-o", "wide", "--no-headers", "--level", "topology.kubernetes.io/zone"), `
-job.train Running 0/2/2 default 0 zone=z1 MinimumBound <age> Strict 2 2 Owner lockstep-scheduler gang "team-a/job.train" has its minimum of 2 members bound
-late Pending 0/0/2 default 0 <none> GangIncomplete <age> Strict 1 0 NativePodGroup lockstep-scheduler gang "team-a/late" has 1 of 2 members`)
+job.train Running 0/2/2 default zone=z1 MinimumBound <age> 0 Strict 2 2 Owner lockstep-scheduler gang "team-a/job.train" has its minimum of 2 members bound
+late Pending 0/0/2 default <none> GangIncomplete <age> 0 Strict 1 0 NativePodGroup lockstep-scheduler gang "team-a/late" has 1 of 2 members`)
 	table(t, s.run(t, "list", "-A", "-l", "batch.kubernetes.io/job-name=eval", "-o", "jsonpath={.items[*].name}"), "eval")
 	if out := s.run(t, "list", "-A"); strings.Contains(out, "\x1b") {
 		t.Errorf("there are colours, and no terminal:\n%q", out)
