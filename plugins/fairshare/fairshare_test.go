@@ -3,6 +3,7 @@ package fairshare
 import (
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,6 +207,29 @@ func TestDeletedOnItsWay(t *testing.T) {
 	d.unreserve(silent, p)
 	if usage, known := d.book.Counted("p"); known {
 		t.Errorf("when it has given it back: counted: %+v", usage)
+	}
+}
+
+// TestLeftMeanwhile: a pod may leave the scheduler's cache while others get and give back nodes. It is for the race
+// detector.
+func TestLeftMeanwhile(t *testing.T) {
+	d := newDispatcher(t, 8, 9)
+	p, other := pod("p", "", 1, ""), pod("other", "", 1, "")
+	d.seeAll(p)
+	d.seeAll(other)
+	var left sync.WaitGroup
+	left.Go(func() {
+		for range 100 {
+			d.Left(p)
+		}
+	})
+	for range 100 {
+		d.reserve(other, "all")
+		d.unreserve(silent, other)
+	}
+	left.Wait()
+	if _, known := d.book.Counted("p"); !known {
+		t.Error("a pod that exists is not counted")
 	}
 }
 

@@ -201,7 +201,10 @@ func (d *Dispatcher) Left(pod *v1.Pod) {
 	if d.pods == nil {
 		return // no profile has queues
 	}
-	if d.existingPod(pod) == nil {
+	unlock := d.lock()
+	gone := d.existingPod(pod) == nil
+	unlock()
+	if gone {
 		d.podGone(pod)
 	}
 }

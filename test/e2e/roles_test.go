@@ -80,6 +80,9 @@ var notInScenarios = map[string]string{
 	"lockstep-descheduler watch workloads scheduling.k8s.io":                             native,
 	"lockstep-descheduler get queues scheduling.lockstep.dev":                            queues,
 	"lockstep-descheduler list queues scheduling.lockstep.dev":                           queues,
+	"lockstep-descheduler get resourceclaimtemplates resource.k8s.io":                    queues,
+	"lockstep-descheduler list resourceclaimtemplates resource.k8s.io":                   queues,
+	"lockstep-descheduler watch resourceclaimtemplates resource.k8s.io":                  queues,
 	"lockstep-descheduler watch queues scheduling.lockstep.dev":                          queues,
 }
 

@@ -31,10 +31,12 @@ type kind struct {
 	object   runtime.Object
 }
 
-// gatedKinds are those that an API server may not serve although kube-scheduler waits for them.
+// gatedKinds are those that an API server may not serve although kube-scheduler, or FairShare, waits for them.
 var gatedKinds = []kind{
 	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("deviceclasses"), &resourcev1.DeviceClass{}},
 	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceclaims"), &resourcev1.ResourceClaim{}},
+	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceclaimtemplates"),
+		&resourcev1.ResourceClaimTemplate{}},
 	{features.DynamicResourceAllocation, resourcev1.SchemeGroupVersion.WithResource("resourceslices"), &resourcev1.ResourceSlice{}},
 	{features.DRADeviceTaintRules, resourcev1.SchemeGroupVersion.WithResource("devicetaintrules"), &resourcev1.DeviceTaintRule{}},
 	{features.GenericWorkload, schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"), &schedulingv1beta1.PodGroup{}},

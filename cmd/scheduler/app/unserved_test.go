@@ -22,7 +22,7 @@ import (
 // TestUnserved: what gates that are on need and the API server does not serve is found, and stops the start if the user
 // switched the gate on.
 func TestUnserved(t *testing.T) {
-	claims := []string{"deviceclasses", "resourceclaims", "resourceslices"}
+	claims := []string{"deviceclasses", "resourceclaims", "resourceclaimtemplates", "resourceslices"}
 	for sentence, c := range map[string]struct {
 		serves map[string][]string
 		gates  string
@@ -80,7 +80,7 @@ func TestEmptyInformersSync(t *testing.T) {
 	resources := factory.Resource().V1()
 	for _, informer := range []interface{ HasSynced() bool }{
 		resources.DeviceClasses().Informer(), resources.ResourceClaims().Informer(), resources.ResourceSlices().Informer(),
-		resources.DeviceTaintRules().Informer(), factory.Scheduling().V1beta1().PodGroups().Informer(),
+		resources.ResourceClaimTemplates().Informer(), resources.DeviceTaintRules().Informer(), factory.Scheduling().V1beta1().PodGroups().Informer(),
 		factory.Scheduling().V1alpha3().CompositePodGroups().Informer(),
 	} {
 		if informer.HasSynced() {

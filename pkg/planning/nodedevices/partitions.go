@@ -67,7 +67,7 @@ func atOnce(partitions []partition, counters map[counter]resource.Quantity) (cou
 		}
 		count++
 		for _, t := range p.takes {
-			has := left[t.from]
+			has := left[t.from].DeepCopy() // a large amount is a pointer to that of the slice
 			has.Sub(t.amount)
 			left[t.from] = has
 		}

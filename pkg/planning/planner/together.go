@@ -87,8 +87,16 @@ func (w *planState) leastTogether(problem placement.Problem) resource.Vector {
 	return least
 }
 
+// mayHave returns how much of a resource a node may have: a plugin may provide one that the node does not list.
+func (w *planState) mayHave(node int, name v1.ResourceName) int64 {
+	if has := w.allocatable(node, name); has > 0 || isNative(name) {
+		return has
+	}
+	return resource.MaxOfAll
+}
+
 // tooMuchTogether says of which resources gangs that must share a domain request more than any domain has; empty for
-// none. A resource that no node lists is left to the plugins.
+// none.
 func (w *planState) tooMuchTogether(key string, problem placement.Problem) string {
 	if !w.checksResources {
 		return ""
@@ -98,7 +106,7 @@ func (w *planState) tooMuchTogether(key string, problem placement.Problem) strin
 		has := resource.Vector{}
 		for _, node := range nodes {
 			for name := range least {
-				has[name] = resource.Plus(has[name], w.allocatable(node, name))
+				has[name] = resource.Plus(has[name], w.mayHave(node, name))
 			}
 		}
 		for name := range least {
