@@ -39,11 +39,16 @@ func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gang
 		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
 }
 
-// WriteEvicted writes the record of an eviction on the PodGroup of a gang, see [v1alpha1.EvictedAnnotation].
+// WriteEvicted writes the record of an eviction on the PodGroup of a gang, see [v1alpha1.EvictedAnnotation]; nil removes
+// it.
 func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, group types.UID,
-	record eviction.Record) error {
+	record *eviction.Record) error {
+	var value any
+	if record != nil {
+		value = record.Annotation()
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": group,
-		"annotations": map[string]string{v1alpha1.EvictedAnnotation: record.Annotation()}}})
+		"annotations": map[string]any{v1alpha1.EvictedAnnotation: value}}})
 	if err != nil {
 		return fmt.Errorf("writing annotation of PodGroup %s: %w", gang, err)
 	}

@@ -109,8 +109,8 @@ func TestExplanations(t *testing.T) {
 		"which nodes of a domain members may not use, and why": {
 			nodes: tainted, pods: fill(tainted, 2), attempt: needs("train", 3, required, nil),
 			want: []string{`gang "default/train" does not fit in any rack: ` +
-				`rack r0: 2 of 3 members fit; short 1 nvidia.com/gpu; node-0000 had untolerated taint {maintenance: true}; ` +
-				`rack r1: 0 of 3 members fit, no node is usable (of 4 nodes: 2 node(s) were unschedulable, 1 node(s) had untolerated taint {maintenance: true})`},
+				`rack r0: 2 of 3 members fit; short 1 nvidia.com/gpu; node-0000 had untolerated taint {maintenance}; ` +
+				`rack r1: 0 of 3 members fit, no node is usable (of 4 nodes: 2 node(s) were unschedulable, 1 node(s) had untolerated taint {maintenance})`},
 		},
 		"members stand in each other's way": {
 			nodes: twoNodes, attempt: needs("train", 3, gangspec.Spec{}, apart),

@@ -125,12 +125,24 @@ func (e *execution) recordEvictions(ctx context.Context,
 		if !hasCommunityGroup(one) {
 			continue
 		}
-		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, record); err != nil {
+		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, &record); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to record the eviction of a gang; its queue does not ask for what it has",
 				"gang", one.Key)
 		}
 	}
 	return records
+}
+
+// dropRecords removes the records from the PodGroups of gangs of which no pod was evicted after all.
+func (e *execution) dropRecords(ctx context.Context, together []gangstate.RunningGang) {
+	for _, one := range together {
+		if len(one.Running) == 0 || !hasCommunityGroup(one) {
+			continue
+		}
+		if err := status.WriteEvicted(ctx, e.groups, one.Key, one.Object.UID, nil); err != nil {
+			klog.FromContext(ctx).Error(err, "Failed to remove the record of an eviction that did not happen", "gang", one.Key)
+		}
+	}
 }
 
 // successors says who makes the pods of an evicted gang again, one of which is given, and when if that is known.

@@ -48,7 +48,8 @@ func TestSuccessors(t *testing.T) {
 }
 
 // TestRecordedEvictions: when and for whom a gang goes is recorded on its PodGroup, and on the event about its Job,
-// where there are no queues, too. What it has is recorded only if a controller makes its pods again.
+// where there are no queues, too, and no more if it was not evicted after all. What it has is recorded only if a
+// controller makes its pods again.
 func TestRecordedEvictions(t *testing.T) {
 	job := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: new(true)}
 	for sentence, c := range map[string]struct {
@@ -81,10 +82,17 @@ func TestRecordedEvictions(t *testing.T) {
 			if want.At = got.At; got.At.IsZero() || !cmp.Equal(want, got) {
 				t.Errorf("it is recorded as\n%s, want\n%s", got.Annotation(), want.Annotation())
 			}
-			pg, err := groups.SchedulingV1alpha1().PodGroups(key.Namespace).Get(t.Context(), "v", metav1.GetOptions{})
-			must.Succeed(t, err)
-			if value := pg.Annotations[v1alpha1.EvictedAnnotation]; c.kind == gangspec.Community && value != want.Annotation() || c.kind == gangspec.Native && value != "" {
+			recorded := func() string {
+				pg, err := groups.SchedulingV1alpha1().PodGroups(key.Namespace).Get(t.Context(), "v", metav1.GetOptions{})
+				must.Succeed(t, err)
+				return pg.Annotations[v1alpha1.EvictedAnnotation]
+			}
+			if value := recorded(); c.kind == gangspec.Community && value != want.Annotation() || c.kind == gangspec.Native && value != "" {
 				t.Errorf("its PodGroup has %q", value)
+			}
+			s.execution(d, nil).dropRecords(s.ctx, []gangstate.RunningGang{gang})
+			if value := recorded(); value != "" {
+				t.Errorf("when it was not evicted after all, its PodGroup has %q", value)
 			}
 			if value := evicted(d, key.Namespace, &job, got, "in words").Annotations[v1alpha1.EvictedAnnotation]; value != want.Annotation() {
 				t.Errorf("the event has %q", value)

@@ -61,6 +61,7 @@ func (e *execution) evictWhole(ctx context.Context, u unit) error {
 	})
 	if !slices.ContainsFunc(pods, func(pod *v1.Pod) bool { return e.hasEvicted(pod.UID) }) {
 		e.unmarkAll(ctx, pods, marked)
+		e.dropRecords(ctx, together)
 		return errors.Join(errs...)
 	}
 	e.tellEvicted(ctx, together, records, left, failing)

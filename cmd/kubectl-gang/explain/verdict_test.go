@@ -133,9 +133,9 @@ With 1 more node like n-0 the scheduler would place 10 pods in rack r
 func TestUnusable(t *testing.T) {
 	const noMatch = "node(s) didn't match Pod's node affinity/selector"
 	tainted, picky := placement(6, 0), placement(0, 0)
-	tainted.Refusals, tainted.Visited = map[string]int{"node(s) had untolerated taint {a: b}": 1}, 5
+	tainted.Refusals, tainted.Visited = map[string]int{"node(s) had untolerated taint {a}": 1}, 5
 	tainted.Fits[0].Usability = decisions.Usability{Nodes: 3, More: 2, Like: "n-1", Unusable: []decisions.Unusable{
-		{Reason: "node(s) had untolerated taint {a: b}", Nodes: 1, Node: "n-0"},
+		{Reason: "node(s) had untolerated taint {a}", Nodes: 1, Node: "n-0"},
 	}}
 	tainted.Fits[1].Usability = decisions.Usability{Nodes: 2, Unusable: []decisions.Unusable{{Reason: "node(s) were unschedulable", Nodes: 2}}}
 	tainted.Fits[1].Short = nil
@@ -145,9 +145,9 @@ func TestUnusable(t *testing.T) {
 		picky.Fits[i].Usability = decisions.Usability{Nodes: 2, Unusable: []decisions.Unusable{{Reason: noMatch, Nodes: 2}}}
 	}
 	for want, d := range map[string]*decisions.Decision{
-		`a/b waits: no rack has room for 10; best rack r fits 6, where n-0 had untolerated taint {a: b}
+		`a/b waits: no rack has room for 10; best rack r fits 6, where n-0 had untolerated taint {a}
 DOMAIN   FITS   SHORT               NOT USABLE
-rack r   6/10   16 nvidia.com/gpu   n-0 had untolerated taint {a: b}
+rack r   6/10   16 nvidia.com/gpu   n-0 had untolerated taint {a}
 rack s   0/10                       2 node(s) were unschedulable
 To see whether more nodes would do, try --nodes +2:n-1
 `: tainted,

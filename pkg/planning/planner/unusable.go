@@ -30,7 +30,7 @@ func (w *planState) ruledOut(class, node int) string {
 	if w.checksTaints && len(on.Spec.Taints) > 0 {
 		if taint, some := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), on.Spec.Taints, pod.Spec.Tolerations,
 			func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }, true); some {
-			return fmt.Sprintf("node(s) had untolerated taint {%s: %s}", taint.Key, taint.Value)
+			return fmt.Sprintf("node(s) had untolerated taint {%s}", taint.Key) // values may be times, or differ by node
 		}
 	}
 	switch {
@@ -42,8 +42,10 @@ func (w *planState) ruledOut(class, node int) string {
 	return ""
 }
 
-// lackFilters are the filters that refuse a node for what it lacks, even where no eviction helps.
-var lackFilters = map[string]bool{names.NodeResourcesFit: true, names.DynamicResources: true}
+// lackFilters are the filters that refuse a node for what it lacks, or for where other pods are, even where no eviction
+// helps. Bound volumes are ruledOut's.
+var lackFilters = map[string]bool{names.NodeResourcesFit: true, names.DynamicResources: true, names.VolumeBinding: true,
+	names.InterPodAffinity: true, names.PodTopologySpread: true}
 
 // readUnusable returns why a status keeps a class off a node, whatever is free there; empty if it does not.
 func (w *planState) readUnusable(class, node int, status *fwk.Status) string {
