@@ -39,8 +39,8 @@ func WriteScheduled(ctx context.Context, groups pgclientset.Interface, gang gang
 		metav1.PatchOptions{FieldManager: fieldManager, Force: &force}, "status")
 }
 
-// WriteEvicted writes the record of an eviction on the PodGroup of a gang, see [v1alpha1.EvictedAnnotation]; nil removes
-// it.
+// WriteEvicted writes the record of an eviction on the PodGroup of a gang, see [v1alpha1.EvictedAnnotation]. Without a
+// record it removes the annotation.
 func WriteEvicted(ctx context.Context, groups pgclientset.Interface, gang gangspec.Key, group types.UID,
 	record *eviction.Record) error {
 	var value any
