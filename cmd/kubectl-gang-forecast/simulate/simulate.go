@@ -307,17 +307,17 @@ func (s *Simulation) Decisions(gang string, since time.Time) []decisions.Decisio
 	})
 }
 
-// Left counts, by gang, the pods that have a node and have not ended, of the gangs of some pods.
-func (s *Simulation) Left(pods []*v1.Pod) map[string]int {
-	counts := map[string]int{}
-	for _, pod := range pods {
+// Left counts, by gang, the pods beside those evicted that have a node and have not ended, of their gangs.
+func (s *Simulation) Left(evicted []*v1.Pod) map[string]int {
+	counts, gone := map[string]int{}, uidsOf(evicted) // the listed pods may be those of a moment before
+	for _, pod := range evicted {
 		counts[s.GangOf(pod)] = 0
 	}
 	listed, _ := s.scheduler.Listed() // a scheduler that has decided has listed them
 	for _, pod := range listed {
 		gang := s.GangOf(pod)
-		if _, asked := counts[gang]; asked && pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
-			!objectstate.HasEnded(pod) {
+		if _, asked := counts[gang]; asked && !gone.Has(pod.UID) && pod.Spec.NodeName != "" &&
+			pod.DeletionTimestamp == nil && !objectstate.HasEnded(pod) {
 			counts[gang]++
 		}
 	}

@@ -74,8 +74,8 @@ func (o *options) reportOf(name string, answer *simulate.Answer, simulation *sim
 		}
 		r.Why = view.AddWait(r.Why, v.Reason, message)
 	}
+	left := simulation.Left(slices.Concat(answer.Victims, answer.Others))
 	victims := func(pods []*v1.Pod) (list []Victim) {
-		left := simulation.Left(pods)
 		for _, pod := range pods {
 			gang := simulation.GangOf(pod)
 			list = append(list, Victim{pod.Namespace, pod.Name, gang, pod.Spec.NodeName, corev1helpers.PodPriority(pod),
