@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -176,7 +177,8 @@ func (f *Fleet) List(_ context.Context, list client.ObjectList, _ ...client.List
 		l.Items = values(f.objects.Pods)
 	case *v1.NodeList:
 		l.Items = values(f.objects.Nodes)
-	case *v1.NamespaceList:
+	case *v1.NamespaceList, *resourcev1.ResourceSliceList, *resourcev1.DeviceClassList, *resourcev1.ResourceClaimList,
+		*resourcev1.ResourceClaimTemplateList:
 	case *coscheduling.PodGroupList:
 		l.Items = values(f.objects.PodGroups)
 	case *v1alpha1.QueueList:
