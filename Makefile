@@ -151,14 +151,14 @@ test-versions: build control-plane ## Run scenarios of each part, make run, the 
 	done
 
 # No part of test: it builds another commit. Without FROM that is the last tag.
-test-upgrade: FROM := $(or $(FROM),$(shell git describe --tags --abbrev=0 2>/dev/null))
+UPGRADE_FROM = $(or $(FROM),$(shell git describe --tags --abbrev=0 2>/dev/null))
 .PHONY: test-upgrade
 test-upgrade: has-from build control-plane ## Go from another commit to this checkout and back while gangs run and wait (FROM=COMMIT)
-	go test -count=1 ./test/install/upgrade -v -from '$(FROM)' $(ARGS)
+	go test -count=1 ./test/install/upgrade -v -from '$(UPGRADE_FROM)' $(ARGS)
 
 .PHONY: has-from
 has-from:
-	@test -n '$(FROM)' || \
+	@test -n '$(UPGRADE_FROM)' || \
 		{ echo "There is no tag to upgrade from. Name a commit: make test-upgrade FROM=COMMIT"; exit 1; }
 
 # The order in which pods start, and who makes way, do not depend on how fast the machine is.

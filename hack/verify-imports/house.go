@@ -23,7 +23,7 @@ func (h *house) add(p pkg) {
 	if p.Name != "main" {
 		h.names[p.Name] = append(h.names[p.Name], p.ImportPath)
 	}
-	for folder := p.ImportPath; folder+"/" != module; folder = path.Dir(folder) {
+	for folder := p.ImportPath; strings.HasPrefix(folder, module); folder = path.Dir(folder) {
 		if above := path.Dir(folder); !slices.Contains(h.folders[above], folder) {
 			h.folders[above] = append(h.folders[above], folder)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
 	"github.com/lockstep-sh/lockstep/pkg/status"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // Reasons of events.
@@ -42,17 +43,14 @@ func preempting(d *demand, f *found, remark string) status.Event {
 		}
 	}
 	var gone []string
-	for _, one := range []struct {
-		n    int
-		text string
-	}{{whole, "%d whole gang%s"}, {single, "%d single pod%s"}, {surplus, "surplus pods of %d gang%s"}} {
-		if one.n > 0 {
-			plural := "s"
-			if one.n == 1 {
-				plural = ""
-			}
-			gone = append(gone, fmt.Sprintf(one.text, one.n, plural))
-		}
+	if whole > 0 {
+		gone = append(gone, words.Count(whole, "whole gang"))
+	}
+	if single > 0 {
+		gone = append(gone, words.Count(single, "single pod"))
+	}
+	if surplus > 0 {
+		gone = append(gone, "surplus pods of "+words.Count(surplus, "gang"))
 	}
 	note := fmt.Sprintf("evicting %d pods in %s to place %d members, which need %s: %s", len(f.victims), f.domain,
 		len(f.plan.Nodes), d.need, strings.Join(gone, ", "))

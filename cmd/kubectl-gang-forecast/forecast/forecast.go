@@ -23,6 +23,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 	"github.com/lockstep-sh/lockstep/pkg/status/decisions"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // Gang is an [explain.Forecaster].
@@ -109,11 +110,7 @@ func uncounted(list []pools.Uncounted, request resource.Vector) (texts []string)
 		if amount.Zero() {
 			continue
 		}
-		nodes := fmt.Sprintf("%d nodes", of.Nodes)
-		if of.Nodes == 1 {
-			nodes = "1 node"
-		}
-		texts = append(texts, fmt.Sprintf("%s on %s do not count in shares: %s", amount, nodes, of.Why))
+		texts = append(texts, fmt.Sprintf("%s on %s do not count in shares: %s", amount, words.Count(of.Nodes, "node"), of.Why))
 	}
 	return texts
 }

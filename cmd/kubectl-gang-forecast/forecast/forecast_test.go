@@ -24,12 +24,12 @@ func placement(n int) *decisions.Decision {
 // TestUncounted: of a pod that asks for GPUs only these are told, and nothing where none are left out.
 func TestUncounted(t *testing.T) {
 	list := []pools.Uncounted{
-		{Amount: resource.Vector{"nvidia.com/gpu": 32, v1.ResourceCPU: 64000}, Nodes: 4, Why: "taint maintenance=true"},
+		{Amount: resource.Vector{"nvidia.com/gpu": 32, v1.ResourceCPU: 64000}, Nodes: 4, Why: "taint maintenance"},
 		{Amount: resource.Vector{v1.ResourceCPU: 16000}, Nodes: 1, Why: "cordoned"},
 	}
 	for request, want := range map[v1.ResourceName][]string{
-		"nvidia.com/gpu":   {"32 nvidia.com/gpu on 4 nodes do not count in shares: taint maintenance=true"},
-		v1.ResourceCPU:     {"64 cpu on 4 nodes do not count in shares: taint maintenance=true", "16 cpu on 1 node do not count in shares: cordoned"},
+		"nvidia.com/gpu":   {"32 nvidia.com/gpu on 4 nodes do not count in shares: taint maintenance"},
+		v1.ResourceCPU:     {"64 cpu on 4 nodes do not count in shares: taint maintenance", "16 cpu on 1 node do not count in shares: cordoned"},
 		"example.com/fpga": nil,
 	} {
 		if diff := cmp.Diff(want, uncounted(list, resource.Vector{request: 1, v1.ResourceCPU: 1})); diff != "" {

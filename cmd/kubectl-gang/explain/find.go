@@ -22,6 +22,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/keys"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
@@ -295,7 +296,7 @@ func (o *options) unknown(ctx context.Context, read reader, gang, aside string) 
 	}
 	var job batchv1.Job
 	path := "/apis/batch/v1/namespaces/" + namespace + "/jobs/" + strings.TrimPrefix(name, "job.")
-	if read(ctx, path, &job) == nil && isSuspended(&job) && view.GangOf(source.PodOf(&job)) != "" {
+	if read(ctx, path, &job) == nil && jobsuspension.IsSuspended(&job) && view.GangOf(source.PodOf(&job)) != "" {
 		return fmt.Errorf("there is no gang %q yet: %s", gang, suspended(&job))
 	}
 	in, err := readGangs(ctx, read, namespace)

@@ -14,7 +14,9 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/coscheduling"
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/cmd/kubectl-gang/view"
+	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec/ownedpodgroup"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/jobsuspension"
 )
 
 // lackingJobs says why the Jobs that control PodGroups or pods of a gang make fewer pods than it needs. A Job that
@@ -46,8 +48,8 @@ func lackingJobs(ctx context.Context, read reader, g *view.Gang, groups []*cosch
 		if g.Reason == v1alpha1.ReasonEvicted {
 			continue
 		}
-		switch makes := podsAtOnce(&job); {
-		case isSuspended(&job):
+		switch makes, _ := ownedpodgroup.PodsAtOnce(&job.Spec); {
+		case jobsuspension.IsSuspended(&job):
 			advice = append(advice, suspended(&job))
 		case len(names) == 1 && makes < g.Minimum:
 			advice = append(advice, fmt.Sprintf("Job %q makes %d pods at a time, by its parallelism and completions, and the "+
@@ -61,22 +63,9 @@ func lackingJobs(ctx context.Context, read reader, g *view.Gang, groups []*cosch
 	return advice
 }
 
-func isSuspended(job *batchv1.Job) bool { return job.Spec.Suspend != nil && *job.Spec.Suspend }
-
+// suspended says that a suspended Job makes no pods.
 func suspended(job *batchv1.Job) string {
 	return fmt.Sprintf("Job %q is suspended, and makes no pods until its spec.suspend is false", job.Name)
-}
-
-// podsAtOnce returns how many pods of a Job run at a time.
-func podsAtOnce(job *batchv1.Job) int {
-	makes := int32(1) // the API server's default
-	if job.Spec.Parallelism != nil {
-		makes = *job.Spec.Parallelism
-	}
-	if job.Spec.Completions != nil {
-		makes = min(makes, *job.Spec.Completions)
-	}
-	return int(makes)
 }
 
 // refusedPods returns what the last event says of why a Job could not make a pod; empty where there is none, or it

@@ -157,8 +157,8 @@ func (r *Report) heldForOthers(list []*v1alpha1.Reservation, now time.Time) stri
 	})
 	var parts []string
 	for _, row := range rows {
-		text := fmt.Sprintf("%s on %d node%s (%s) by Reservation %s", amounts(unused[row.Name]), len(row.Nodes),
-			plural(len(row.Nodes)), words.FirstOf(named, row.Nodes), row.Name)
+		text := fmt.Sprintf("%s on %s (%s) by Reservation %s", amounts(unused[row.Name]),
+			words.Count(len(row.Nodes), "node"), words.FirstOf(named, row.Nodes), row.Name)
 		if row.Expires != nil {
 			text += " for " + duration.HumanDuration(max(0, row.Expires.Sub(now))) + " more"
 		}

@@ -2,18 +2,16 @@ package view
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
-	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
-	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/placement/topology"
 	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/deviceclaims"
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/pools"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -176,19 +174,15 @@ func freeCapacityOf(node *v1.Node, name v1.ResourceName, used, held int64) FreeC
 	return room
 }
 
-// tolerationsOf returns the tolerations of pods that have not ended, each set once. Those without a key do not count:
-// daemons have them, and they say nothing of what nodes are for.
+// tolerationsOf returns the tolerations by key of pods that have not ended, each set once.
 func tolerationsOf(pods []*v1.Pod) [][]v1.Toleration {
 	sets := map[string][]v1.Toleration{}
 	for _, pod := range pods {
 		if objectstate.HasEnded(pod) {
 			continue
 		}
-		byKey := slices.DeleteFunc(slices.Clone(pod.Spec.Tolerations), func(t v1.Toleration) bool {
-			return t.Key == "" || t.TolerationSeconds != nil
-		})
-		if len(byKey) > 0 {
-			sets[fmt.Sprint(byKey)] = byKey
+		if byKey, key := pools.ByKey(pod.Spec.Tolerations); len(byKey) > 0 {
+			sets[key] = byKey
 		}
 	}
 	return slices.Collect(maps.Values(sets))
@@ -196,11 +190,7 @@ func tolerationsOf(pods []*v1.Pod) [][]v1.Toleration {
 
 // repelsAll reports whether a node has taints that keep off every pod with some of these tolerations, or none.
 func repelsAll(node *v1.Node, tolerations [][]v1.Toleration) bool {
-	tolerates := func(list []v1.Toleration) bool {
-		_, repels := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, list,
-			func(t *v1.Taint) bool { return t.Effect != v1.TaintEffectPreferNoSchedule }, true)
-		return !repels
-	}
+	tolerates := func(list []v1.Toleration) bool { return pools.Tolerate(list, node.Spec.Taints) }
 	return !tolerates(nil) && !slices.ContainsFunc(tolerations, tolerates)
 }
 

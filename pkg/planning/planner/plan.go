@@ -245,6 +245,7 @@ func (p *Planner) newPlanState(inCopies bool) *planState {
 		findings: findings{
 			refused: map[string]map[string]bool{}, never: map[slot]bool{}, closedForGood: map[slot]bool{},
 			lacking: map[v1.ResourceName]bool{}, notAdmittedPods: map[types.UID]bool{}, refusedFor: map[slot]string{},
+			emptyNodes: map[slot]emptyNode{}, nodesByLabel: map[string]map[string][]int{},
 		},
 	}
 }

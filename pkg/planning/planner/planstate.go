@@ -74,6 +74,9 @@ type findings struct {
 	refused map[string]map[string]bool // reason -> node names
 	// refusedFor is why filters keep a class off a node, whatever is free there, beside the reasons that ruledOut finds.
 	refusedFor map[slot]string
+	// emptyNodes are what [planState.whenEmpty] has found, and nodesByLabel what [planState.nodesByDomain] has.
+	emptyNodes   map[slot]emptyNode
+	nodesByLabel map[string]map[string][]int
 	// never are the nodes that a class cannot use, wherever members of the attempt are placed.
 	never map[slot]bool
 	// closedForGood are the nodes that a class could not use in an empty cluster.

@@ -59,7 +59,12 @@ func (w *planState) triedTogether(a *gangstate.Attempt, problem placement.Proble
 
 // nodesByDomain returns the nodes with each value of a label.
 func (w *planState) nodesByDomain(key string) map[string][]int {
-	nodes := map[string][]int{}
+	nodes, known := w.nodesByLabel[key]
+	if known {
+		return nodes
+	}
+	nodes = map[string][]int{}
+	w.nodesByLabel[key] = nodes
 	for _, d := range topology.Domains(w.tx.AllNodes(), func(node int) (string, bool) { return w.Label(node, key) }) {
 		nodes[d.Value] = d.Nodes
 	}
@@ -79,7 +84,7 @@ func (w *planState) leastTogether(problem placement.Problem) resource.Vector {
 		for name, of := range amounts {
 			slices.Sort(of)
 			none := len(g.Members) - len(of) // members that request none of it
-			for _, amount := range of[:max(0, g.Min-none)] {
+			for _, amount := range of[:min(len(of), max(0, g.Min-none))] {
 				least[name] = resource.Plus(least[name], amount)
 			}
 		}

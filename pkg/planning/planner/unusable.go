@@ -42,14 +42,14 @@ func (w *planState) ruledOut(class, node int) string {
 	return ""
 }
 
-// lackFilters are the filters that refuse a node for what it lacks, or for where other pods are, even where no eviction
-// helps. Bound volumes are ruledOut's.
-var lackFilters = map[string]bool{names.NodeResourcesFit: true, names.DynamicResources: true, names.VolumeBinding: true,
+// temporaryFilters are the filters that refuse a node for what it lacks now, or for where other pods are now, also where
+// no eviction helps. A node that bound volumes exclude is seen by ruledOut.
+var temporaryFilters = map[string]bool{names.NodeResourcesFit: true, names.DynamicResources: true, names.VolumeBinding: true,
 	names.InterPodAffinity: true, names.PodTopologySpread: true}
 
 // readUnusable returns why a status keeps a class off a node, whatever is free there; empty if it does not.
 func (w *planState) readUnusable(class, node int, status *fwk.Status) string {
-	if w.inCopies || status.Code() != fwk.UnschedulableAndUnresolvable || lackFilters[status.Plugin()] {
+	if w.inCopies || status.Code() != fwk.UnschedulableAndUnresolvable || temporaryFilters[status.Plugin()] {
 		return ""
 	}
 	if reason := w.ruledOut(class, node); reason != "" {
@@ -60,12 +60,26 @@ func (w *planState) readUnusable(class, node int, status *fwk.Status) string {
 	return reason
 }
 
-// unusable returns why a class may not use a node, whatever is free there; empty if it may, as far as is known.
-func (w *planState) unusable(class, node int) string {
-	if reason := w.ruledOut(class, node); reason != "" {
-		return reason
+// emptyNode is a node for a class, whatever is free there.
+type emptyNode struct {
+	// unusable is why the class may not use it; empty if it may, as far as is known.
+	unusable string
+	// slots is how many members it would take.
+	slots int
+}
+
+// whenEmpty returns what a node is for a class. It is for after the attempt, when no more refusals are recorded: several
+// gangs of a group ask for the same.
+func (w *planState) whenEmpty(class, node int) emptyNode {
+	key := slot{class, node}
+	known, ok := w.emptyNodes[key]
+	if !ok {
+		if known.unusable = cmp.Or(w.ruledOut(class, node), w.refusedFor[key]); known.unusable == "" {
+			known.slots = w.slotsEmpty(class, node)
+		}
+		w.emptyNodes[key] = known
 	}
-	return w.refusedFor[slot{class, node}]
+	return known
 }
 
 // usability fills in which nodes of a domain no member may use, and how many more nodes like one of the others would
@@ -101,7 +115,7 @@ func (w *planState) usability(d *DomainTried, nodes, members, missing []int) {
 // unusableToAll returns why the first of some classes may not use a node; empty if one of them may.
 func (w *planState) unusableToAll(classes []int, node int) (reason string) {
 	for _, class := range classes {
-		one := w.unusable(class, node)
+		one := w.whenEmpty(class, node).unusable
 		if one == "" {
 			return ""
 		}
@@ -119,10 +133,7 @@ func (w *planState) moreNodesLike(node int, want map[int]int) (more int) {
 				return 0
 			}
 		}
-		slots := 0
-		if w.unusable(class, node) == "" {
-			slots = w.slotsEmpty(class, node)
-		}
+		slots := w.whenEmpty(class, node).slots
 		if slots <= 0 {
 			return 0
 		}

@@ -6,6 +6,14 @@ import (
 	"strings"
 )
 
+// Count returns how many there are of a regular noun: 1 node, 2 nodes.
+func Count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
 // FirstOf names the first n of a list: a, b and 2 more.
 func FirstOf(n int, list []string) string {
 	text := strings.Join(list[:min(n, len(list))], ", ")

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// policyProbe is the name of a policy, of its binding and of the ConfigMap that nobody may create under it.
+	// policyProbe names a policy, its binding, and the ConfigMap that the policy forbids.
 	policyProbe = "lockstep-scenario-policy-probe"
 	// policyInterval is how often the API server is asked whether it applies a policy; it looks once a second.
 	policyInterval = 100 * time.Millisecond

@@ -42,7 +42,7 @@ func ofJobSet(js *jobSet, in func(*replicatedJob) bool) Members {
 func (js *jobSet) partsOf(l level) (first, rest part, endless bool) {
 	first.afterPredecessorsEnd = l.afresh
 	for _, rj := range l.jobs {
-		n, more := podsOf(&rj.Template.Spec)
+		n, more := PodsAtOnce(&rj.Template.Spec)
 		replicas := int(ptr.Deref(rj.Replicas, 1))
 		endless = endless || more && replicas > 0
 		if js.exclusive(rj) && n > 1 {

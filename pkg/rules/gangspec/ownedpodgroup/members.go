@@ -93,8 +93,8 @@ func most(parts []part) resource.Vector {
 	return most
 }
 
-// podsOf returns how many pods of a Job exist at a time. endless: more come when some have succeeded.
-func podsOf(spec *batchv1.JobSpec) (n int, endless bool) {
+// PodsAtOnce returns how many pods of a Job exist at a time. endless: more come when some have succeeded.
+func PodsAtOnce(spec *batchv1.JobSpec) (n int, endless bool) {
 	n = int(ptr.Deref(spec.Parallelism, 1))
 	if spec.Completions == nil {
 		return n, false
@@ -109,7 +109,7 @@ func ofJob(job *batchv1.Job, standing int) Members {
 	if jobsuspension.IsSuspended(job) {
 		return Members{Suspended: true}
 	}
-	n, _ := podsOf(&job.Spec)
+	n, _ := PodsAtOnce(&job.Spec)
 	if job.Spec.Completions != nil {
 		gone := max(0, int(job.Status.Succeeded)-standing)
 		n = min(n, int(*job.Spec.Completions)-gone-FailedIndexes(job))

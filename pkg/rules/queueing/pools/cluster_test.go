@@ -169,7 +169,7 @@ func TestUncounted(t *testing.T) {
 	}
 	cluster.Use("b", vector.Vector{gpu: 1}, 1)
 	cluster.Enter(tolerating("gangs"))
-	want := []Uncounted{{Amount: vector.Vector{gpu: 4}, Nodes: 2, Why: "taint broken=yes"}, {Amount: vector.Vector{gpu: 4}, Nodes: 1, Why: "cordoned"}}
+	want := []Uncounted{{Amount: vector.Vector{gpu: 4}, Nodes: 2, Why: "taint broken"}, {Amount: vector.Vector{gpu: 4}, Nodes: 1, Why: "cordoned"}}
 	got := cluster.Uncounted()
 	for i := range got {
 		got[i].Amount = vector.Vector{gpu: got[i].Amount[gpu]}

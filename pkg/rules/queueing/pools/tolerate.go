@@ -21,8 +21,7 @@ type taints struct {
 // tolerations is a set of tolerations that pods have.
 type tolerations struct {
 	list []v1.Toleration
-	// byKey are those of them that name the key of a taint: daemons tolerate any taint, and that says nothing of what
-	// nodes are for.
+	// byKey are those of them that [ByKey] returns.
 	byKey []v1.Toleration
 	pods  int
 }
@@ -57,6 +56,19 @@ func lasting(list []v1.Toleration) ([]v1.Toleration, string) {
 	}
 	slices.Sort(keys)
 	return kept, strings.Join(slices.Compact(keys), " ")
+}
+
+// ByKey returns the tolerations of a pod that let it stay on nodes with a taint whose key they name, and a key for all
+// that let it stay. Daemons tolerate any taint, and that says nothing of what nodes are for.
+func ByKey(list []v1.Toleration) (byKey []v1.Toleration, key string) {
+	kept, key := lasting(list)
+	return slices.DeleteFunc(kept, func(t v1.Toleration) bool { return t.Key == "" }), key
+}
+
+// Tolerate reports whether tolerations let a pod onto a node with some taints.
+func Tolerate(list []v1.Toleration, taints []v1.Taint) bool {
+	kept, _ := keepOff(taints)
+	return tolerateAll(list, kept)
 }
 
 // tolerateAll reports whether each of some taints is tolerated.
@@ -98,9 +110,8 @@ func (c *Cluster) useTolerations(list []v1.Toleration) *tolerations {
 	kept, key := lasting(list)
 	t := c.tolerations[key]
 	if t == nil {
-		t = &tolerations{list: kept, byKey: slices.DeleteFunc(slices.Clone(kept), func(t v1.Toleration) bool {
-			return t.Key == ""
-		})}
+		byKey, _ := ByKey(list)
+		t = &tolerations{list: kept, byKey: byKey}
 		c.tolerations[key] = t
 		c.countUsers(t, 1)
 	}

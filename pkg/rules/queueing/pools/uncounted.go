@@ -15,7 +15,7 @@ import (
 type Uncounted struct {
 	Amount resource.Vector
 	Nodes  int
-	// Why is why not: "cordoned", or "taint maintenance=true".
+	// Why is why not: "cordoned", or "taint maintenance": values may differ by node.
 	Why string
 }
 
@@ -53,7 +53,7 @@ func (c *Cluster) whyUnusable(n *node) string {
 	var keys []string
 	for _, taint := range n.taints.list {
 		if tolerated := c.pools[n.pool].tolerations; len(tolerated) == 0 || !tolerateAll(tolerated, []v1.Taint{taint}) {
-			keys = append(keys, strings.TrimSuffix(taint.Key+"="+taint.Value, "="))
+			keys = append(keys, taint.Key)
 		}
 	}
 	return "taint " + strings.Join(keys, ", ")
