@@ -42,8 +42,8 @@ func (w *planState) ruledOut(class, node int) string {
 	return ""
 }
 
-// temporaryFilters are the filters that refuse a node for what it lacks now, or for where other pods are now, also where
-// no eviction helps. A node that bound volumes exclude is seen by ruledOut.
+// temporaryFilters are the filters that refuse a node for what it lacks now, or for where other pods are now, also
+// where no eviction helps. A node that bound volumes exclude is seen by ruledOut.
 var temporaryFilters = map[string]bool{names.NodeResourcesFit: true, names.DynamicResources: true, names.VolumeBinding: true,
 	names.InterPodAffinity: true, names.PodTopologySpread: true}
 
@@ -68,8 +68,8 @@ type emptyNode struct {
 	slots int
 }
 
-// whenEmpty returns what a node is for a class. It is for after the attempt, when no more refusals are recorded: several
-// gangs of a group ask for the same.
+// whenEmpty returns what a node is for a class. It is for after the attempt, when no more refusals are recorded:
+// several gangs of a group ask for the same.
 func (w *planState) whenEmpty(class, node int) emptyNode {
 	key := slot{class, node}
 	known, ok := w.emptyNodes[key]
