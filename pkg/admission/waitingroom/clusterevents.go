@@ -19,11 +19,17 @@ var _ cacheevents.Listener = &Room{}
 func (r *Room) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	switch event.Resource {
 	case fwk.AssignedPod:
-		if pod, ok := before.(*v1.Pod); ok && event.ActionType == fwk.Delete {
+		pod, left := before.(*v1.Pod)
+		left = left && event.ActionType == fwk.Delete
+		ended := left && !r.goesOn(pod)
+		if left {
 			r.queues.Left(pod)
 		}
+		if ended {
+			r.holds.DropNomination(pod.UID) // others may be tried before a watch reports that the pod is gone
+		}
 		switch {
-		case event.ActionType == fwk.Delete && r.victimLeft(before):
+		case ended && r.evictions != nil && r.evictions.LeftCache(pod.UID, r.clock.Now()):
 			r.RecordChange(turns.VictimEnded)
 		case cacheevents.Frees(event) || cacheevents.Ends(before, after):
 			r.RecordChange(turns.Freed)
@@ -45,16 +51,12 @@ func (r *Room) HandleEvent(event fwk.ClusterEvent, before, after any) {
 	}
 }
 
-// victimLeft reports whether a pod that the scheduler's cache no longer has on a node was evicted to make room for
-// others.
-func (r *Room) victimLeft(object any) bool {
-	pod, ok := object.(*v1.Pod)
-	return ok && r.evictions != nil && r.pods != nil && !r.goesOn(pod) && r.evictions.LeftCache(pod.UID, r.clock.Now())
-}
-
 // goesOn reports whether a pod exists and is not being deleted. Where the cache no longer has it, its binding failed or
 // was called off: it has not ended, and may come to a node again.
 func (r *Room) goesOn(pod *v1.Pod) bool {
+	if r.pods == nil {
+		return true // nothing is scheduled yet
+	}
 	now, err := r.pods.Pods(pod.Namespace).Get(pod.Name)
 	return err == nil && now.UID == pod.UID && now.DeletionTimestamp == nil
 }

@@ -286,10 +286,13 @@ func TestVictimsEnd(t *testing.T) {
 	}
 }
 
-// TestVictimsThatGoOn: a pod whose binding is called off leaves the scheduler's cache, but has not ended. Nobody is to
-// take it for gone when it comes to a node again.
-func TestVictimsThatGoOn(t *testing.T) {
+// TestPodsThatLeaveTheCache: a pod whose binding is called off leaves the scheduler's cache, but has not ended. Nobody is
+// to take it for gone when it comes to a node again. What was promised to those that have ended is free.
+func TestPodsThatLeaveTheCache(t *testing.T) {
 	s := newStage(t)
+	for _, uid := range []types.UID{"1", "2", "4", "5"} {
+		s.holds.Nominate(hold.Hold{For: uid, Holder: hold.Holder{Group: hold.SinglePod(uid)}, Node: "n"})
+	}
 	for _, pod := range []*v1.Pod{
 		st.MakePod().Name("goes-on").UID("1").Obj(), st.MakePod().Name("made-again").UID("3").Obj(), st.MakePod().Name("ends").UID("4").Terminating().Obj(),
 	} {
@@ -303,6 +306,10 @@ func TestVictimsThatGoOn(t *testing.T) {
 	}
 	if diff := cmp.Diff([]types.UID{"2", "4", "5"}, s.left); diff != "" {
 		t.Errorf("ended (-want +got):\n%s", diff)
+	}
+	want := map[hold.Holder][]types.UID{{Group: hold.SinglePod("1")}: {"1"}}
+	if diff := cmp.Diff(want, s.holds.Nominations()); diff != "" {
+		t.Errorf("nominations that are left (-want +got):\n%s", diff)
 	}
 }
 
