@@ -257,7 +257,7 @@ func (u *ActivePreemptions) ReleaseFrom(holder hold.Holder, victim types.UID) {
 	}
 }
 
-// TakeInvalidated returns and clears the holders of a profile whose decisions relied on released victims of others.
+// TakeInvalidated returns and clears the holders of a profile whose decisions relied on victims that were released.
 func (u *ActivePreemptions) TakeInvalidated(profile string) (holders []hold.Holder) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -275,6 +275,7 @@ func (u *ActivePreemptions) release(victim types.UID) {
 	if one == nil || one.hasEnded() {
 		return
 	}
+	u.invalidated[one.holder] = true
 	for holder := range one.reliedOn {
 		u.invalidated[holder] = true
 	}

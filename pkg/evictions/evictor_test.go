@@ -148,6 +148,7 @@ func TestOnlyThisPod(t *testing.T) {
 }
 
 // TestVictimsThatDoNotEnd: a victim whose node is down is waited for no longer than its grace period and a fixed time.
+// Then its preemptor looks for others.
 func TestVictimsThatDoNotEnd(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		since time.Duration
@@ -163,6 +164,9 @@ func TestVictimsThatDoNotEnd(t *testing.T) {
 			s.ReleaseStuck(now)
 			if got := s.Underway.Victims(hold.Holder{Group: "p"}); got != c.want {
 				t.Errorf("%d victims are waited for, want %d", got, c.want)
+			}
+			if told := len(s.Underway.TakeInvalidated("")); told != 1-c.want {
+				t.Errorf("%d preemptors are to look for others, want %d", told, 1-c.want)
 			}
 		})
 	}

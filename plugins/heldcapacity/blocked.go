@@ -12,8 +12,8 @@ import (
 )
 
 // blocked is the pods that found capacity held for others. No event of the cluster shows when a hold ends, so they are
-// activated when one does on a node that refused them, in any profile; when a pod ends there; and when nodes change,
-// since the queue knows no event that could help what this plugin refused.
+// activated when one does on a node that refused them, in any profile; when a pod ends there; and when nodes, volumes or
+// devices change, since the queue knows no event that could help what this plugin refused.
 type blocked struct {
 	mu   sync.Mutex
 	pods map[types.UID]refusal
@@ -109,7 +109,7 @@ func (b *blocked) released(node string) { b.note(node, anyHold) }
 // ended notes that something is free on a node that was held.
 func (b *blocked) ended(node string) { b.note(node) }
 
-// retryAll notes that another node may take any pod.
+// retryAll notes that any node may take any pod now.
 func (b *blocked) retryAll() { b.note(anyNode) }
 
 // note notes that something has ended on a node, or anywhere, and in some other place.

@@ -154,7 +154,7 @@ func (pl *HeldCapacity) HandleEvent(event fwk.ClusterEvent, before, after any) {
 		if pod, ok := before.(*v1.Pod); ok {
 			pl.blocked.ended(pod.Spec.NodeName)
 		}
-	case event.Resource == fwk.Node && cacheevents.NodeHelps(before, after):
+	case cacheevents.Helps(event, before, after):
 		pl.blocked.retryAll()
 	}
 }

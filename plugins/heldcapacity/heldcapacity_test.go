@@ -25,6 +25,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/planning/extension"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/test/helpers/dra"
 	"github.com/lockstep-sh/lockstep/test/helpers/idle"
 	"github.com/lockstep-sh/lockstep/test/helpers/must"
 	"github.com/lockstep-sh/lockstep/test/helpers/sample"
@@ -178,18 +179,24 @@ func TestLookedAtAgain(t *testing.T) {
 		return st.MakeNode().Name(nodeName(1)).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: cpu}).Obj()
 	}
 	changed := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}
+	claimed := fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Update}
+	listed := fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add}
 	for sentence, c := range map[string]struct {
 		happens func(s *stage)
 		pod     *v1.Pod
 		want    bool
 	}{
-		"nothing happens":                             {func(*stage) {}, nil, false},
-		"something ends on a node that refused it":    {func(s *stage) { s.holds.ReportFreed(nodeName(0)) }, nil, true},
-		"the hold itself ends":                        {func(s *stage) { s.holds.Release("a") }, nil, true},
-		"something ends elsewhere":                    {func(s *stage) { s.holds.ReportFreed("elsewhere") }, nil, false},
-		"a pod ends there":                            {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodDelete, runs, nil) }, nil, true},
-		"a pod comes there":                           {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodAdd, nil, runs) }, nil, false},
-		"a node gets more":                            {func(s *stage) { s.events.HandleEvent(changed, node("1"), node("2")) }, nil, true},
+		"nothing happens":                          {func(*stage) {}, nil, false},
+		"something ends on a node that refused it": {func(s *stage) { s.holds.ReportFreed(nodeName(0)) }, nil, true},
+		"the hold itself ends":                     {func(s *stage) { s.holds.Release("a") }, nil, true},
+		"something ends elsewhere":                 {func(s *stage) { s.holds.ReportFreed("elsewhere") }, nil, false},
+		"a pod ends there":                         {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodDelete, runs, nil) }, nil, true},
+		"a pod comes there":                        {func(s *stage) { s.events.HandleEvent(framework.EventAssignedPodAdd, nil, runs) }, nil, false},
+		"a node gets more":                         {func(s *stage) { s.events.HandleEvent(changed, node("1"), node("2")) }, nil, true},
+		"devices of a claim are free": {func(s *stage) {
+			s.events.HandleEvent(claimed, dra.Held(dra.Claim("c", 1), nodeName(0), 0, "user"), dra.Claim("c", 1))
+		}, nil, true},
+		"there are more devices":                      {func(s *stage) { s.events.HandleEvent(listed, nil, dra.Slice(nodeName(0), 2)) }, nil, true},
 		"a node is as it was":                         {func(s *stage) { s.events.HandleEvent(changed, node("1"), node("1")) }, nil, false},
 		"it was refused for something else, and ends": {func(s *stage) { s.holds.Release("a", "b") }, st.MakePod().Namespace("default").Name("p").UID("p").SchedulerName(testProfile).NodeSelector(map[string]string{"no": "node"}).Obj(), false},
 	} {

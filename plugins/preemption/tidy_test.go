@@ -144,3 +144,39 @@ func TestReplacementKeepsItsRoom(t *testing.T) {
 		})
 	}
 }
+
+// TestLateNominations: a status is heard of late. Nothing is promised to a pod that by then is bound, ends or is gone.
+func TestLateNominations(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		now  func(*v1.Pod) *v1.Pod
+		want bool
+	}{
+		"it waits": {func(pod *v1.Pod) *v1.Pod { return pod }, true},
+		"it is bound": {func(pod *v1.Pod) *v1.Pod {
+			pod.Spec.NodeName = "n0"
+			return pod
+		}, false},
+		"it ends": {func(pod *v1.Pod) *v1.Pod {
+			pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.com/still"}
+			return pod
+		}, false},
+		"it is gone":       {func(*v1.Pod) *v1.Pod { return nil }, false},
+		"it is made again": {func(pod *v1.Pod) *v1.Pod { pod.UID = "another"; return pod }, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			pod := member("p", 0, 0, 100, 1, "")
+			pod.Spec.SchedulerName = profile
+			nominated := pod.DeepCopy()
+			nominated.Status.NominatedNodeName = "n0"
+			var objects []runtime.Object
+			if now := c.now(pod.DeepCopy()); now != nil {
+				objects = append(objects, now)
+			}
+			s := newStage(t, nil, nil, objects...)
+			s.podChanged(pod, nominated)
+			if _, got := s.Holds.Nomination(pod.UID); got != c.want {
+				t.Errorf("a node is held for it: %t, want %t", got, c.want)
+			}
+		})
+	}
+}

@@ -41,6 +41,10 @@ func (pl *GangPreemption) podChanged(old, pod *v1.Pod) {
 			pl.queueNomination(pod.UID)
 		}
 	case node != "" && node != before:
+		now, exists := pl.podByUID(pod.UID) // this listener may be late
+		if !exists || now.DeletionTimestamp != nil || now.Spec.NodeName != "" {
+			return
+		}
 		info, err := framework.NewPodInfo(pod)
 		if err != nil {
 			return // such a pod is never placed

@@ -17,37 +17,28 @@ var _ cacheevents.Listener = &Room{}
 // HandleEvent notes what may help jobs that did not fit, of all events that the scheduler's cache has taken in. Events
 // that it has not taken in come here later.
 func (r *Room) HandleEvent(event fwk.ClusterEvent, before, after any) {
-	switch event.Resource {
-	case fwk.AssignedPod:
-		pod, left := before.(*v1.Pod)
-		left = left && event.ActionType == fwk.Delete
-		ended := left && !r.goesOn(pod)
-		if left {
-			r.queues.Left(pod)
-		}
-		if ended {
-			r.holds.DropNomination(pod.UID) // others may be tried before a watch reports that the pod is gone
-		}
-		switch {
-		case ended && r.evictions != nil && r.evictions.LeftCache(pod.UID, r.clock.Now()):
-			r.RecordChange(turns.VictimEnded)
-		case cacheevents.Frees(event) || cacheevents.Ends(before, after):
-			r.RecordChange(turns.Freed)
-		case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
-			r.RecordChange(turns.PodsMoved)
-		}
-	case fwk.Node:
-		if cacheevents.NodeHelps(before, after) {
-			r.RecordChange(turns.NodesChanged)
-		}
-	case fwk.ResourceClaim:
-		if cacheevents.ClaimHelps(before, after) {
-			r.RecordChange(turns.NodesChanged)
-		}
-	case fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
-		// Members are watched by their gangs.
-	default:
-		r.RecordChange(turns.NodesChanged) // volumes, kinds and lists of devices
+	if cacheevents.Helps(event, before, after) {
+		r.RecordChange(turns.NodesChanged)
+	}
+	if event.Resource != fwk.AssignedPod {
+		return // other pods are not placed, and gangs watch their members
+	}
+	pod, left := before.(*v1.Pod)
+	left = left && event.ActionType == fwk.Delete
+	ended := left && !r.goesOn(pod)
+	if left {
+		r.queues.Left(pod)
+	}
+	if ended {
+		r.holds.DropNomination(pod.UID) // others may be tried before a watch reports that the pod is gone
+	}
+	switch {
+	case ended && r.evictions != nil && r.evictions.LeftCache(pod.UID, r.clock.Now()):
+		r.RecordChange(turns.VictimEnded)
+	case cacheevents.Frees(event) || cacheevents.Ends(before, after):
+		r.RecordChange(turns.Freed)
+	case event.ActionType&(fwk.Add|fwk.UpdatePodLabel) != 0 && event.ActionType != fwk.Update:
+		r.RecordChange(turns.PodsMoved)
 	}
 }
 

@@ -31,9 +31,24 @@ func Ends(before, after any) bool {
 	return !objectstate.IsBeingEvicted(pod)
 }
 
-// NodeHelps reports whether a change of a node may let a pod fit that did not. Of
+// Helps reports whether an event of something else than pods may let a pod fit that did not: of nodes, volumes, devices,
+// or the claims to these.
+func Helps(event fwk.ClusterEvent, before, after any) bool {
+	switch event.Resource {
+	case fwk.AssignedPod, fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
+		return false
+	case fwk.Node:
+		return nodeHelps(before, after)
+	case fwk.ResourceClaim:
+		return claimHelps(before, after)
+	default: // volumes, kinds and lists of devices
+		return true
+	}
+}
+
+// nodeHelps reports whether a change of a node may let a pod fit that did not. Of
 // annotations only those count that plugins of this project read: others change all the time.
-func NodeHelps(before, after any) bool {
+func nodeHelps(before, after any) bool {
 	old, _ := before.(*v1.Node)
 	node, _ := after.(*v1.Node)
 	return old == nil || node == nil ||
@@ -44,11 +59,11 @@ func NodeHelps(before, after any) bool {
 		!maps.Equal(ours(old.Annotations), ours(node.Annotations))
 }
 
-// ClaimHelps reports whether a change of a ResourceClaim may let a pod fit that did not: the claim was created, or its
+// claimHelps reports whether a change of a ResourceClaim may let a pod fit that did not: the claim was created, or its
 // devices are free again, or it is allocated and other pods may share it, or has room for more users. The allocation of
 // a claim that was made for one pod only takes devices from others. A claim that was made for extended resources helps
 // when it goes, whether or not it had devices: kube-scheduler refuses its pod as long as it sees the claim.
-func ClaimHelps(before, after any) bool {
+func claimHelps(before, after any) bool {
 	old, _ := before.(*resourceapi.ResourceClaim)
 	claim, _ := after.(*resourceapi.ResourceClaim)
 	if old == nil || claim == nil && old.Annotations[resourceapi.ExtendedResourceClaimAnnotation] == "true" {

@@ -57,6 +57,25 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+func TestHelps(t *testing.T) {
+	node := st.MakeNode().Name("n").Obj()
+	for sentence, c := range map[string]struct {
+		event         fwk.ClusterEvent
+		before, after any
+		want          bool
+	}{
+		"a node has come":         {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}, nil, node, true},
+		"a node is as it was":     {fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeLabel}, node, node, false},
+		"a claim is as it was":    {fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Update}, dra.Claim("c", 1), dra.Claim("c", 1), false},
+		"there are more devices":  {fwk.ClusterEvent{Resource: fwk.ResourceSlice, ActionType: fwk.Add}, nil, dra.Slice("n", 2), true},
+		"a pod has left its node": {fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, st.MakePod().Obj(), nil, false},
+	} {
+		if got := Helps(c.event, c.before, c.after); got != c.want {
+			t.Errorf("%s: %t, want %t", sentence, got, c.want)
+		}
+	}
+}
+
 func TestNodeHelps(t *testing.T) {
 	node := func(change func(*v1.Node)) *v1.Node {
 		n := st.MakeNode().Name("n").Label("a", "b").Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj()
@@ -78,11 +97,11 @@ func TestNodeHelps(t *testing.T) {
 		"what it has":                  {func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = n.Status.Capacity[v1.ResourceMemory] }, true},
 		"that it takes pods, or stops": {func(n *v1.Node) { n.Spec.Unschedulable = true }, true},
 	} {
-		if got := NodeHelps(node(nil), node(c.change)); got != c.want {
+		if got := nodeHelps(node(nil), node(c.change)); got != c.want {
 			t.Errorf("%s: %t, want %t", sentence, got, c.want)
 		}
 	}
-	if !NodeHelps(nil, node(nil)) {
+	if !nodeHelps(nil, node(nil)) {
 		t.Error("a node that comes does not help")
 	}
 }
@@ -112,7 +131,7 @@ func TestClaimHelps(t *testing.T) {
 		"it was made for extended resources, and goes": {made, none, true},
 		"it goes with what it had":                     {taken, none, true},
 	} {
-		if got := ClaimHelps(c.before, c.after); got != c.want {
+		if got := claimHelps(c.before, c.after); got != c.want {
 			t.Errorf("%s: %t, want %t", sentence, got, c.want)
 		}
 	}

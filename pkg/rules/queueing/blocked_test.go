@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/lockstep-sh/lockstep/pkg/rules/queueing/share"
 )
 
 // TestRebarred: gangs that did not fit are reported again once something else keeps them from more nodes.
@@ -199,6 +201,43 @@ func TestBarredByTheHopeless(t *testing.T) {
 		}
 		if reason, _ := b.Blocked(second); reason != Behind {
 			t.Errorf("tick %d: the second is barred by %q, want %q", i, reason, Behind)
+		}
+	}
+}
+
+// TestLimitsChanged: a gang that has failed is tried again at once when its queue may have more, although the queue
+// deserves no more and no pod has ended.
+func TestLimitsChanged(t *testing.T) {
+	queue := Queue{Name: "a", Weight: 1, Deserved: gpus(2), Capability: gpus(2)}
+	for sentence, c := range map[string]struct {
+		happens func(*Book)
+		want    bool
+	}{
+		"nothing happens":        {func(*Book) {}, false},
+		"the queue is as it was": {func(b *Book) { b.SetQueues(queue) }, false},
+		"its ceiling is raised": {func(b *Book) {
+			more := queue
+			more.Capability = gpus(8)
+			b.SetQueues(more)
+		}, true},
+		"the queue is gone": {func(b *Book) { b.RemoveQueue("a") }, true},
+		"a pod on a node moves to another queue": {func(b *Book) {
+			b.Count("runs", Usage{Queue: "b", Amount: gpus(2), Runs: true})
+		}, true},
+		"a pod that waits does": {func(b *Book) { b.Count("other", Usage{Queue: "b", Amount: gpus(2)}) }, false},
+	} {
+		b := NewBook("default", nil)
+		b.Configure(Limits{Window: 1}, Policies{Rules: share.Rules{Stated: true}})
+		b.SetTotal(gpus(20))
+		b.SetQueues(queue, Queue{Name: "b", Weight: 1})
+		b.Count("runs", Usage{Queue: "a", Amount: gpus(2), Runs: true})
+		b.Count("other", Usage{Queue: "a", Amount: gpus(2)})
+		waits := comes(b, "a", 1, 2, ready)
+		b.failNow(waits, Failure{Job: waits, Together: true}, ready)
+		b.tickNow(ready)
+		c.happens(b)
+		if got := b.tickNow(ready).Retry; got != c.want {
+			t.Errorf("%s: tried again: %t, want %t", sentence, got, c.want)
 		}
 	}
 }

@@ -43,9 +43,9 @@ type accounts struct {
 	shares  map[string]share.Share
 	// stale: the shares have to be recomputed.
 	stale bool
-	// lends: since retry last looked at failed jobs, a queue lets others take back what it kept. reclaimable: a pod runs
-	// where a place was promised to it, and may be reclaimed there.
-	lends, reclaimable bool
+	// limitsChanged: since retry last looked at failed jobs, a queue has changed, or a pod on a node has moved to another.
+	// reclaimable: a pod runs where a place was promised to it, and may be reclaimed there.
+	limitsChanged, reclaimable bool
 }
 
 // line is the jobs. Those that wait are in lists of their queues, too.
@@ -178,8 +178,7 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 			if reflect.DeepEqual(*q.spec, spec) {
 				continue
 			}
-			b.lends = b.lends || q.spec.NotReclaimable && !spec.NotReclaimable ||
-				!reflect.DeepEqual(q.spec.MinRuntime, spec.MinRuntime)
+			b.limitsChanged = true
 		}
 		b.queue(spec.Name).spec = &spec
 		changed = true
@@ -194,6 +193,7 @@ func (b *Book) SetQueues(specs ...Queue) (changed bool) {
 func (b *Book) RemoveQueue(name string) {
 	if q := b.queues[name]; q != nil {
 		q.spec = nil
+		b.limitsChanged = true
 		b.relink()
 	}
 }

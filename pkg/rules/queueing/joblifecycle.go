@@ -275,16 +275,16 @@ func (b *Book) whole(j *job, at Moment) bool {
 	return at.IsComplete(j.Pod)
 }
 
-// retry brings back jobs that have failed and may reclaim by now, of which no event of the cluster says so: their queue
-// deserves more, or there is more to reclaim.
+// retry brings back jobs that have failed and may fit or reclaim by now, of which no event of the cluster says so: their
+// queue deserves more, limits have changed, or there is more to reclaim.
 func (b *Book) retry(at Moment) {
-	lends, reclaimable := b.lends, b.reclaimable
-	b.lends, b.reclaimable = false, false
+	limitsChanged, reclaimable := b.limitsChanged, b.reclaimable
+	b.limitsChanged, b.reclaimable = false, false
 	for _, j := range b.timed {
 		if j.phase != Failed {
 			continue
 		}
-		waits, grows := at.IsWaiting(j.Pod), lends || reclaimable && b.mayReclaim(j)
+		waits, grows := at.IsWaiting(j.Pod), limitsChanged || reclaimable && b.mayReclaim(j)
 		for resource, amount := range b.own(j.Queue).Deserved {
 			grows = grows || amount > j.deserved[resource]
 			j.deserved[resource] = min(amount, j.deserved[resource])
