@@ -15,8 +15,10 @@ import (
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/framework/cyclestate"
 	"github.com/lockstep-sh/lockstep/pkg/ledger"
+	"github.com/lockstep-sh/lockstep/pkg/planning/devices"
 	"github.com/lockstep-sh/lockstep/pkg/planning/planner"
 	"github.com/lockstep-sh/lockstep/pkg/planning/whatif"
+	"github.com/lockstep-sh/lockstep/pkg/reservations/reservepods"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
@@ -37,6 +39,9 @@ type cycle struct {
 	named bool
 	// slots are what is held, by node. A what-if replaces the list of a node that it changes.
 	slots map[string][]reservationstate.Slot
+	// backed are the extended resources of a reserve pod that a DeviceClass backs: nodes have to list them themselves,
+	// since devices are allocated to pods that exist.
+	backed []v1.ResourceName
 	// parts are what the pods of a what-if have taken.
 	parts map[types.UID]part
 }
@@ -66,6 +71,14 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	_ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if why := pl.reservations.Missing(pod); why != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
+	}
+	if reservepods.IsReservePod(pod) {
+		c := &cycle{backed: pl.backed(pod)}
+		if len(c.backed) == 0 {
+			return nil, fwk.NewStatus(fwk.Skip)
+		}
+		state.Write(cycleKey, c)
+		return nil, nil
 	}
 	slots := pl.reservations.Slots(pod)
 	if len(slots) == 0 {
@@ -97,6 +110,20 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		return &fwk.PreFilterResult{NodeNames: sets.New(open...)}, nil
 	}
 	return nil, nil
+}
+
+// backed lists the extended resources of a pod that a DeviceClass backs.
+func (pl *Reservation) backed(pod *v1.Pod) (names []v1.ResourceName) {
+	manager := pl.handle.SharedDRAManager()
+	if manager == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request)) {
+		if devices.Backing(manager, name) != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func textNothingLeft(name string) string {
@@ -147,11 +174,18 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 func (pl *Reservation) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses nodes that would be oversold: a pod uses at most one placement, and others that it owns are held for
-// their other owners. It is cheap for a pod that owns none.
+// their other owners. It refuses a reserve pod nodes that have what it asks for only as devices. It is cheap for other
+// pods that own none.
 func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
+	}
+	for _, name := range c.backed {
+		if ledger.Amount(info.GetAllocatable(), name) == 0 {
+			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
+				fmt.Sprintf("node(s) that do not list %s: a Reservation cannot hold devices of a DeviceClass", name))
+		}
 	}
 	slots := c.slots[info.Node().Name]
 	if len(slots) == 0 {

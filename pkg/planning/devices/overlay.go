@@ -70,11 +70,17 @@ func (o *Overlay) MayNeedDevices(pod *v1.Pod) bool {
 		slices.ContainsFunc(pod.Spec.InitContainers, backed)
 }
 
+// Backing is [Backing] for the devices of the overlay.
+func (o *Overlay) Backing(name v1.ResourceName) string { return Backing(o.s.real, name) }
+
 // Backing returns the DeviceClass that backs an extended resource; empty for none. Nodes may still have the resource
 // from a device plugin.
-func (o *Overlay) Backing(name v1.ResourceName) string {
-	class := o.s.real.DeviceClassResolver().GetDeviceClass(name)
-	if class == nil || !schedutil.IsDRAExtendedResourceName(name) {
+func Backing(manager fwk.SharedDRAManager, name v1.ResourceName) string {
+	if !schedutil.IsDRAExtendedResourceName(name) {
+		return ""
+	}
+	class := manager.DeviceClassResolver().GetDeviceClass(name)
+	if class == nil {
 		return ""
 	}
 	return class.Name
