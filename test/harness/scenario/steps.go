@@ -255,11 +255,21 @@ func (r *run) patch(ctx context.Context, p *Patch) error {
 	return nil
 }
 
-// finish ends pods as if their containers had ended.
+// startWithin is how long a pod on a node may take to run.
+const startWithin = 5 * time.Second
+
+// finish ends pods as if their containers had ended. It awaits that those on nodes run: kwok would overwrite the phase.
 func (r *run) finish(ctx context.Context, f *Finish) error {
 	if len(r.podsNamed(f.Pods)) == 0 {
 		return fmt.Errorf("finishing pods %v: there are none", f.Pods)
 	}
+	starting, cancel := context.WithTimeout(ctx, r.patience(startWithin))
+	defer cancel()
+	_ = r.rec.Wait(starting, func() bool { // in vain for a pod that its node does not run
+		return len(r.rec.live(func(p *podRecord) bool {
+			return globAny(f.Pods, p.name) && p.pod.Spec.NodeName != "" && p.pod.Status.Phase == v1.PodPending
+		})) == 0
+	})
 	if err := r.patch(ctx, &Patch{Pods: f.Pods, Status: true, Merge: map[string]any{"status": map[string]any{"phase": f.Phase}}}); err != nil {
 		return err
 	}
