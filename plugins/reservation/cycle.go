@@ -39,9 +39,6 @@ type cycle struct {
 	named bool
 	// slots are what is held, by node. A what-if replaces the list of a node that it changes.
 	slots map[string][]reservationstate.Slot
-	// backed are the extended resources of a reserve pod that a DeviceClass backs: nodes have to list them themselves,
-	// since devices are allocated to pods that exist.
-	backed []v1.ResourceName
 	// parts are what the pods of a what-if have taken.
 	parts map[types.UID]part
 }
@@ -68,17 +65,12 @@ func cycleOf(state fwk.CycleState) *cycle {
 // PreFilter looks up what is held for the pod. It sends a pod that is placed alone to the node with its best placement,
 // if it fits there; members of a gang follow their plan. It is cheap if no Reservation holds anything.
 func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
-	_ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if why := pl.reservations.Missing(pod); why != "" {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, why)
 	}
 	if reservepods.IsReservePod(pod) {
-		c := &cycle{backed: pl.backed(pod)}
-		if len(c.backed) == 0 {
-			return nil, fwk.NewStatus(fwk.Skip)
-		}
-		state.Write(cycleKey, c)
-		return nil, nil
+		return pl.withoutDevices(pod, nodes)
 	}
 	slots := pl.reservations.Slots(pod)
 	if len(slots) == 0 {
@@ -112,18 +104,34 @@ func (pl *Reservation) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return nil, nil
 }
 
-// backed lists the extended resources of a pod that a DeviceClass backs.
-func (pl *Reservation) backed(pod *v1.Pod) (names []v1.ResourceName) {
+// withoutDevices leaves a reserve pod the nodes that list its extended resources themselves, where a DeviceClass backs
+// these: devices are allocated to pods that exist.
+func (pl *Reservation) withoutDevices(pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	manager := pl.handle.SharedDRAManager()
 	if manager == nil {
-		return nil
+		return nil, fwk.NewStatus(fwk.Skip)
 	}
+	var allowed sets.Set[string] // nil: all
 	for _, name := range slices.Sorted(maps.Keys(ledger.DemandOf(&framework.PodInfo{Pod: pod}).Request)) {
-		if devices.Backing(manager, name) != "" {
-			names = append(names, name)
+		class := devices.Backing(manager, name)
+		if class == "" {
+			continue
+		}
+		list := sets.New[string]()
+		for _, info := range nodes {
+			if node := info.Node().Name; (allowed == nil || allowed.Has(node)) && ledger.Amount(info.GetAllocatable(), name) > 0 {
+				list.Insert(node)
+			}
+		}
+		if allowed = list; len(list) == 0 {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf(
+				"no node lists %s, and a Reservation cannot hold devices of DeviceClass %q", name, class))
 		}
 	}
-	return names
+	if allowed == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	return &fwk.PreFilterResult{NodeNames: allowed}, nil
 }
 
 func textNothingLeft(name string) string {
@@ -174,18 +182,11 @@ func (pl *Reservation) bestNode(ctx context.Context, state fwk.CycleState, pod *
 func (pl *Reservation) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
 // Filter refuses nodes that would be oversold: a pod uses at most one placement, and others that it owns are held for
-// their other owners. It refuses a reserve pod nodes that have what it asks for only as devices. It is cheap for other
-// pods that own none.
+// their other owners. It is cheap for a pod that owns none.
 func (pl *Reservation) Filter(_ context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	c := cycleOf(state)
 	if c == nil {
 		return nil
-	}
-	for _, name := range c.backed {
-		if ledger.Amount(info.GetAllocatable(), name) == 0 {
-			return fwk.NewStatus(fwk.UnschedulableAndUnresolvable,
-				fmt.Sprintf("node(s) that do not list %s: a Reservation cannot hold devices of a DeviceClass", name))
-		}
 	}
 	slots := c.slots[info.Node().Name]
 	if len(slots) == 0 {
