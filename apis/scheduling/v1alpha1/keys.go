@@ -167,8 +167,8 @@ const (
 	EvictBySuspend = "Suspend"
 )
 
-// EvictedAnnotation is written on the PodGroup of a gang when it is evicted whole, and removed when its pods have been
-// made again: a JSON object that says when, for whom, which Job made its pods, and what they had if its queue still
+// EvictedAnnotation is written on the PodGroup of a gang when it is evicted whole, and removed when it has its minimum
+// again: a JSON object that says when, for whom, which Job made its pods, and what they had if its queue still
 // asks for it. The event Evicted about what made its pods has the same. On a Job it is written when that is suspended
 // to evict its pods, and removed when it is resumed (annotation on Jobs, PodGroups and events).
 const EvictedAnnotation = "scheduling.lockstep.dev/evicted"

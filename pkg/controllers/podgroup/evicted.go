@@ -24,7 +24,6 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstatus"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/eviction"
-	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // jobInterval is how often the Job of an evicted gang is looked at, which may finish without making pods again.
@@ -44,11 +43,7 @@ func (r *reconciler) endEvicted(ctx context.Context, pg *coscheduling.PodGroup, 
 	if !says && !recorded {
 		return reconcile.Result{}, nil
 	}
-	var oldest time.Time
-	for _, pod := range f.Pods {
-		oldest = times.Earlier(oldest, pod.CreationTimestamp.Time)
-	}
-	if !record.IsRemade(f.Members.Reaches(&f.Stage), oldest) && phase != schedulingv1alpha1.PodGroupFinished &&
+	if !f.IsBack(record.At) && phase != schedulingv1alpha1.PodGroupFinished &&
 		record.Counts(r.clock.Now(), config.MaxEvictedHold) {
 		ended, failed, err := r.jobEnded(ctx, pg, record.Job)
 		if err != nil || !ended {

@@ -39,7 +39,7 @@ func TestEndEvicted(t *testing.T) {
 	}
 	running := job("", "")
 	for sentence, c := range map[string]struct {
-		pods  []time.Time // when they were created
+		pods  []time.Time // when they were created; those that were there before have a node
 		of    string      // the kind of the PodGroup's owner
 		phase schedulingv1alpha1.PodGroupPhase
 		job   *batchv1.Job
@@ -76,6 +76,9 @@ func TestEndEvicted(t *testing.T) {
 			var pods []*v1.Pod
 			for i, created := range c.pods {
 				p := members.Pod(i, "waiting")
+				if created.Before(at) {
+					p = members.Pod(i, "running")
+				}
 				p.CreationTimestamp = metav1.NewTime(created)
 				pods = append(pods, p)
 			}

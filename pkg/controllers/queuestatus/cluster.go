@@ -99,10 +99,10 @@ func (c *cluster) statuses(now metav1.Time) (map[string]v1alpha1.QueueStatus, er
 			chains[of.Queue] = chain(tree, of.Queue)
 		}
 		as := c.memberOf(pod)
-		_, evicted := c.evicted[as.gang]
+		awaited := book.IsAwaited(as.gang.In(as.scheduler))
 		for _, at := range chains[of.Queue] {
 			s := sums[at]
-			if !evicted || of.Demand != queueing.Hopeless { // else it is part of what its gang had
+			if !awaited || of.Demand != queueing.Hopeless { // else it is part of what its gang had
 				s.requested.Add(of.Amount, 1)
 			}
 			if of.Runs {

@@ -26,6 +26,7 @@ func TestEvictedGang(t *testing.T) {
 		"half of its pods has not ended": {time.Hour, []*v1.Pod{podOf("1", "2", in("a"), at("g"), bound)}, []string{"a: 4/2/4 25% 1+0", "b: 4/0/8 0% 0+1"}},
 		"half of it is there again":      {time.Hour, []*v1.Pod{podOf("1", "2", in("a"), at("g"), incomplete)}, []string{"a: 4/0/4 0% 0+1", "b: 4/0/8 0% 0+1"}},
 		"all of it is":                   {time.Hour, []*v1.Pod{podOf("1", "2", in("a"), at("g")), podOf("2", "2", in("a"), at("g"))}, []string{"a: 4/0/4 0% 0+1", "b: 4/0/8 0% 0+1"}},
+		"half of it is, and time is up":  {time.Minute, []*v1.Pod{podOf("1", "2", in("a"), at("g"), incomplete)}, []string{"a: 0/0/2 0% 0+1", "b: 8/0/8 0% 0+1"}},
 		"its time is up":                 {time.Minute, nil, []string{"a: 0/0/0 0% 0+0", "b: 8/0/8 0% 0+1"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {

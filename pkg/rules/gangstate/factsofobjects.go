@@ -2,6 +2,7 @@ package gangstate
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -9,6 +10,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
+	"github.com/lockstep-sh/lockstep/pkg/util/times"
 )
 
 // Facts is what a gang is, by its PodGroup and all its pods as they are at one moment. It is what the scheduler derives
@@ -34,6 +36,8 @@ type Facts struct {
 	All gangspec.Count
 	// Succeeded are the members that ran to success, also those that are gone; Failed are the pods that failed.
 	Succeeded, Failed int
+	// oldestBound is when the oldest of the members was created that have a node and have not ended; zero if none has.
+	oldestBound time.Time
 	// TurnedAway are those of the pods that failed that kubelets refused: see KubeletRefusal.
 	TurnedAway []*v1.Pod
 }
@@ -65,6 +69,12 @@ func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.
 	f.count(history)
 	f.Stage = f.Spec.AtStage(f.Spec.Stages.Reached(f.Bound.N, f.Members.N))
 	return f
+}
+
+// IsBack reports whether a gang that was evicted then has its minimum again, and nothing of what was evicted runs on.
+// Members that have succeeded count, and those that had no node when it was evicted.
+func (f *Facts) IsBack(evicted time.Time) bool {
+	return f.Members.Reaches(&f.Stage) && (f.oldestBound.IsZero() || !f.oldestBound.Before(evicted))
 }
 
 // inOrder returns pods as members, each once, in their order, and those that say something of their gang in the order
@@ -138,6 +148,7 @@ func (f *Facts) countUnfinished(pod *v1.Pod, role string) {
 	f.All.Add(1, role)
 	if placed {
 		f.Bound.Add(1, role)
+		f.oldestBound = times.Earlier(f.oldestBound, pod.CreationTimestamp.Time)
 	}
 	if pod.Status.Phase == v1.PodRunning {
 		f.Up.Add(1, role)

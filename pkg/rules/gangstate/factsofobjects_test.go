@@ -91,6 +91,45 @@ func TestObserveAJobMadeAgain(t *testing.T) {
 	}
 }
 
+// TestIsBack: a gang of two that a Job makes, and that was evicted a minute ago.
+func TestIsBack(t *testing.T) {
+	old, fresh, running := aged(time.Hour), aged(0), bindTo("n", 0)
+	waits := func(name string, changes ...func(*v1.Pod)) *v1.Pod {
+		return podOf(name, append([]func(*v1.Pod){byJob("new"), fresh}, changes...)...)
+	}
+	failed := func(p *v1.Pod) { p.Status.Phase = v1.PodFailed }
+	for sentence, c := range map[string]struct {
+		pods []*v1.Pod
+		want bool
+	}{
+		"it has no pods": {nil, false},
+		"its pods run, and are about to be evicted":    {[]*v1.Pod{waits("a", old, running), waits("b", old, running)}, false},
+		"they are being deleted":                       {[]*v1.Pod{waits("a", old, running, dying), waits("b", old, running, dying)}, false},
+		"one has been made again":                      {[]*v1.Pod{waits("c")}, false},
+		"both have":                                    {[]*v1.Pod{waits("c"), waits("d")}, true},
+		"both have, and run":                           {[]*v1.Pod{waits("c", running), waits("d", running)}, true},
+		"both have, and the old ones are still ending": {[]*v1.Pod{waits("a", old, running, dying), waits("c"), waits("d")}, true},
+		"both have, and an old one runs on":            {[]*v1.Pod{waits("a", old, running), waits("c"), waits("d")}, false},
+		"both have, and one is being deleted":          {[]*v1.Pod{waits("c"), waits("d", dying)}, false},
+		"both have, and one is gated":                  {[]*v1.Pod{waits("c"), waits("d", gated)}, false},
+		"both have, and an old one is gated":           {[]*v1.Pod{waits("a", old, gated), waits("c"), waits("d")}, true},
+		"one waited already, beyond the minimum":       {[]*v1.Pod{waits("a", old), waits("c")}, true},
+		"one had succeeded, the other is made again":   {[]*v1.Pod{waits("a", old, running, ended(-5*time.Minute)), waits("c")}, true},
+		"one had succeeded, the other is not":          {[]*v1.Pod{waits("a", old, running, ended(-5*time.Minute))}, false},
+		"one had failed before, both are made again":   {[]*v1.Pod{waits("a", old, running, failed), waits("c"), waits("d")}, true},
+		"one has failed since":                         {[]*v1.Pod{waits("c"), waits("d", running, failed)}, false},
+		"those of the owner before it run on":          {[]*v1.Pod{waits("a", old, running, byJob("old")), waits("c"), waits("d")}, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			object := &gangspec.PodGroupDescription{Min: 2, Owner: "new"}
+			f := Observe(gangspec.Key{Namespace: "a", Name: "job.train"}, object, c.pods, &History{})
+			if got := f.IsBack(start.Add(-time.Minute)); got != c.want {
+				t.Errorf("it is back: %t, want %t; it has %+v, %+v of them bound", got, c.want, f.Members, f.Bound)
+			}
+		})
+	}
+}
+
 // TestSeeInOneLook: pods that come together are seen in the order in which they were made: a controller that has none
 // left goes on if its next pod comes first.
 func TestSeeInOneLook(t *testing.T) {

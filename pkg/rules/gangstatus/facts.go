@@ -59,8 +59,8 @@ func Observe(key gangspec.Key, object *gangspec.PodGroupDescription, pods []*v1.
 	return f
 }
 
-// hasOtherPods reports whether a gang that was evicted has other pods than those that are being evicted. They may be
-// fewer than its minimum yet: see eviction.Record.IsRemade.
+// hasOtherPods reports whether a gang that was evicted has other pods than those that are being evicted: from then on
+// its condition says what it lacks. It is not back before it has its minimum, see [gangstate.Facts.IsBack].
 func (f *Facts) hasOtherPods() bool { return f.staying > 0 }
 
 // later is how many more members the later stages need.

@@ -39,9 +39,6 @@ func (b *Book) Offer(offered Job, at Moment) {
 		since = j.since
 	}
 	b.demand(j, offered.Pods, Hopeless)
-	if offered.Together {
-		b.comeBack(offered.Pods)
-	}
 	j.deserved = nil
 	b.offer(offered)
 	j.since = since

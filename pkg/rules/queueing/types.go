@@ -73,9 +73,8 @@ type Usage struct {
 	Queue string
 	// Job is what it waits with, and Gang is as in [Job].
 	Job, Gang string
-	// Priority is that of the pod; high may preempt low in the same queue. Created is when it was created.
+	// Priority is that of the pod; high may preempt low in the same queue.
 	Priority int32
-	Created  time.Time
 	Amount   Vector
 	// Or is what it may have instead while it waits, in the order of [Job]. All of it is asked for.
 	Or []Vector

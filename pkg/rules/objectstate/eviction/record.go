@@ -59,7 +59,3 @@ func (r Record) Annotation() string {
 
 // Counts reports whether it still counts, if it does for so long. The time may be that of another clock.
 func (r Record) Counts(now time.Time, hold time.Duration) bool { return now.Sub(r.At).Abs() < hold }
-
-// IsRemade reports whether the pods of the gang have been made again, so that it asks for itself: it has its minimum,
-// of members of which the oldest was created since it was evicted.
-func (r Record) IsRemade(minimum bool, oldest time.Time) bool { return minimum && !oldest.Before(r.At) }

@@ -116,7 +116,6 @@ func (c *Counter) Count(pod *v1.Pod, at Place, job string) {
 func (c *Counter) set(uid types.UID, now Pod, u queueing.Usage) (changed bool) {
 	c.use(c.pods[uid], now)
 	c.pods[uid] = now
-	u.Created = now.Object.CreationTimestamp.Time
 	u.Amount, u.Or = c.nodes.Charge(now.Amount, now.Class, now.Node, now.Object.Spec.NodeName != "")
 	if u.Runs {
 		u.Or = nil // its node is not known yet
