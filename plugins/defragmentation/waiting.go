@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
@@ -18,7 +17,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/hold"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/waitreason"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
 
@@ -115,8 +114,8 @@ func (d *demand) addPod(pod *v1.Pod, name v1.ResourceName) {
 	d.promised = d.promised || pod.Status.NominatedNodeName != ""
 	_, asks := resource.Requests(pod)[name]
 	d.asks = d.asks || asks
-	_, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
-	if !queueing.RoomHelps(c) {
+	c := objectstate.WaitCondition(pod)
+	if c == nil || !waitreason.RoomHelps(c.Reason) {
 		return
 	}
 	if d.since.IsZero() || c.LastTransitionTime.Time.Before(d.since) {

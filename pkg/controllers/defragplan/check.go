@@ -21,7 +21,7 @@ import (
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
-	"github.com/lockstep-sh/lockstep/pkg/rules/queueing"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/waitreason"
 	"github.com/lockstep-sh/lockstep/pkg/rules/reservationstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/resource"
 )
@@ -109,13 +109,6 @@ func (r *reconciler) lacksCapacity(ctx context.Context, p *v1alpha1.Defragmentat
 	return "", nil
 }
 
-// futile are the reasons for which pods wait that room does not help, as their scheduler says.
-var futile = sets.New(
-	v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation, v1alpha1.ReasonTimedOut,
-	string(queueing.NotFound), string(queueing.ParentMissing), string(queueing.Invalid), string(queueing.Closed),
-	string(queueing.Capability), v1.PodReasonSchedulingGated,
-)
-
 // blocked returns why the goal would not start although it had room: its scheduler says so of a pod that stands for its
 // kind. Empty if it would start. A scheduler may have said nothing yet of a goal that was made again: why says so, and
 // said is false.
@@ -129,7 +122,7 @@ func (r *reconciler) blocked(ctx context.Context, p *v1alpha1.DefragmentationPla
 			continue // the goal is gone, or made anew: that is told elsewhere
 		}
 		condition := objectstate.WaitCondition(pod)
-		if condition != nil && (v1alpha1.IsIncomplete(condition.Reason) || futile.Has(condition.Reason)) {
+		if condition != nil && waitreason.RoomIsUseless(condition.Reason) {
 			return fmt.Sprintf("%s would not start there, since its pod %s waits for something else, %s: %s", p.Status.Goal, key,
 				condition.Reason, condition.Message), true, nil
 		}

@@ -4,12 +4,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangspec"
 	"github.com/lockstep-sh/lockstep/pkg/rules/gangstate"
 	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate/waitreason"
 )
 
 // Facts is what a gang is at one moment, and what the status of its PodGroup says beyond that.
@@ -82,7 +82,7 @@ func (f *Facts) addUnfinished(pod *v1.Pod) {
 		}
 		f.refused = f.refused || f.expired
 		if said := objectstate.WaitCondition(pod); said != nil && said.Reason != "" {
-			f.refused = f.refused || noPlace.Has(said.Reason)
+			f.refused = f.refused || waitreason.FoundNoPlace(said.Reason)
 			if !gangspec.IsUncounted(pod) {
 				f.said = said // the last stands: on the first, which is tried for all, kube-scheduler may add words of its own
 			}
@@ -92,6 +92,3 @@ func (f *Facts) addUnfinished(pod *v1.Pod) {
 		f.running++
 	}
 }
-
-// noPlace are the reasons by which the scheduler writes that there is no place for a pod.
-var noPlace = sets.New(v1alpha1.ReasonUnschedulable, v1alpha1.ReasonMemberRejected, v1alpha1.ReasonAwaitingReservation)

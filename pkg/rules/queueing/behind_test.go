@@ -10,7 +10,7 @@ import (
 
 // TestNotBehindAnyMore: a job that only jobs before it keep from more nodes is reported again once what runs keeps it
 // from any, at once; and the other way round, once that has been so for a while. Whether room helps it is read from its
-// message.
+// reason.
 func TestNotBehindAnyMore(t *testing.T) {
 	for _, gang := range []bool{true, false} {
 		at := ready
@@ -21,8 +21,8 @@ func TestNotBehindAnyMore(t *testing.T) {
 			b.failNow(goal, Failure{Job: goal, Together: gang}, at)
 		}
 		helps := func() bool {
-			reason, words := b.Blocked(goal)
-			return RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words})
+			reason, _ := b.Blocked(goal)
+			return reason.RoomHelps()
 		}
 		b.News(at)
 		if !helps() {
@@ -55,7 +55,7 @@ func TestNotBehindAnyMore(t *testing.T) {
 			if got := helps(); got != c.helps {
 				t.Errorf("gang: %t, step %d: it is told that room helps it: %t, want %t", gang, i, got, c.helps)
 			}
-			if n, is := b.Report(goal, at); is == gang || is && RoomHelps(&v1.PodCondition{Status: v1.ConditionFalse, Reason: string(n.Reason), Message: n.Message}) != c.helps {
+			if n, is := b.Report(goal, at); is == gang || is && n.Reason.RoomHelps() != c.helps {
 				t.Errorf("gang: %t, step %d: its other words are %+v", gang, i, n)
 			}
 		}
@@ -135,7 +135,7 @@ func TestBehindAtOneCeilingOnly(t *testing.T) {
 			t.Errorf("%s: it is beyond %+v, want %s of queue %s", c.where, bound, c.of, c.queue)
 		}
 		reason, words := b.Blocked(goal)
-		if RoomHelps(&v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: string(reason), Message: words}) {
+		if reason.RoomHelps() {
 			t.Errorf("%s: 5 of 10 are used, and it asks for 6: room does not help it, and it is told %s: %q", c.where, reason, words)
 		}
 	}

@@ -51,12 +51,6 @@ func (b Bound) Code() Reason {
 	return b.Reason
 }
 
-// RoomHelps reports whether a pod with this PodScheduled condition waits only for room, as far as its queue goes: it
-// would start if there is some by now.
-func RoomHelps(c *v1.PodCondition) bool {
-	return c != nil && c.Status == v1.ConditionFalse && (c.Reason == string(Overused) || c.Reason == string(Behind))
-}
-
 // String describes a bound that is exceeded, for users.
 func (b Bound) String() string {
 	switch {

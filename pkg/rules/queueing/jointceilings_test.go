@@ -61,14 +61,12 @@ func TestBeyond(t *testing.T) {
 			if beyond && (bound.Reason != Capability || bound.Queue != "top") {
 				t.Errorf("%s: job %d is kept by %+v, want the ceiling of top", sentence, i+1, bound)
 			}
-			told := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}
-			for _, words := range []string{bound.String(), bound.Brief()} {
-				if beyond {
-					told.Reason, told.Message = string(bound.Code()), "no room; "+words
-				}
-				if got, want := RoomHelps(told), !beyond || slices.Contains(c.behind, i+1); got != want {
-					t.Errorf("%s: that room would help job %d is %t, by %q, want %t", sentence, i+1, got, words, want)
-				}
+			told := Overused
+			if beyond {
+				told = bound.Code()
+			}
+			if got, want := told.RoomHelps(), !beyond || slices.Contains(c.behind, i+1); got != want {
+				t.Errorf("%s: that room would help job %d is %t, by %s, want %t", sentence, i+1, got, told, want)
 			}
 		}
 	}

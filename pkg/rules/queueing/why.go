@@ -42,6 +42,9 @@ func (r Reason) Shut() bool {
 	return r == NotFound || r == ParentMissing || r == Invalid || r == Closed
 }
 
+// RoomHelps reports whether a job that waits for a reason would start if there was more room by now.
+func (r Reason) RoomHelps() bool { return r == Overused || r == Behind }
+
 // IsLimit reports whether a reason says that a queue lets a job in for no nodes, however many there are.
 func IsLimit(reason string) bool {
 	r := Reason(reason)
