@@ -103,6 +103,37 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// TestClaimsAreNotCounted: where pods have devices of ResourceClaims, what is found says that such devices are not
+// counted, and such pods not moved.
+func TestClaimsAreNotCounted(t *testing.T) {
+	claim := func(pod *v1.Pod) { pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }
+	backed := func(pod *v1.Pod) {
+		pod.Status.ExtendedResourceClaimStatus = &v1.PodExtendedResourceClaimStatus{ResourceClaimName: "x-gpu"}
+	}
+	ended := func(pod *v1.Pod) { pod.Status.Phase = v1.PodSucceeded }
+	const note = "; devices of ResourceClaims are not counted, and pods that have some are not moved: "
+	nodes, small := []*v1.Node{node("a0", 4, "a"), node("a1", 4, "a"), node("a2", 4, "a")}, runs("p", 1, "a0")
+	for sentence, c := range map[string]struct {
+		pods []*v1.Pod
+		name string // of the node to empty
+		why  string
+	}{
+		"no pod has any":                 {[]*v1.Pod{small}, "a0", "Found: 1 moves, 1 pods start anew"},
+		"one has, and stays":             {[]*v1.Pod{small, runs("q", 0, "a1", claim)}, "a0", "Found: 1 moves, 1 pods start anew" + note + "1 pod"},
+		"one for an extended resource":   {[]*v1.Pod{small, runs("q", 0, "a1", backed)}, "a2", "NothingToDo: the goal already holds" + note + "1 pod"},
+		"two have, and are in the way":   {[]*v1.Pod{runs("q", 0, "a0", claim), runs("r", 0, "a0", claim)}, "a0", "NoPlan: a0 cannot be emptied: 2 pods on it may not be moved: default/q (it has volumes or devices), default/r (it has volumes or devices)" + note + "2 pods"},
+		"one had, and has ended":         {[]*v1.Pod{small, runs("q", 0, "a1", claim, ended)}, "a0", "Found: 1 moves, 1 pods start anew"},
+		"one waits, and has none so far": {[]*v1.Pod{small, waits("q", 0, claim)}, "a0", "Found: 1 moves, 1 pods start anew"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			_, why, _ := newStage(t, nodes, c.pods, "{}").ask(t, v1alpha1.DefragmentationGoal{Empty: &v1alpha1.EmptyUnits{Names: []string{c.name}}}, profile)
+			if why != c.why {
+				t.Errorf("found %q, want %q", why, c.why)
+			}
+		})
+	}
+}
+
 // TestThreshold: units with little use are emptied onto those with more use, and only if there are enough.
 func TestThreshold(t *testing.T) {
 	nodes := []*v1.Node{node("n0", 10, "a"), node("n1", 10, "a"), node("n2", 10, "b"), node("n3", 10, "b")}

@@ -7,11 +7,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lockstep-sh/lockstep/apis/scheduling/v1alpha1"
 	"github.com/lockstep-sh/lockstep/pkg/rules/defrag/migration"
+	"github.com/lockstep-sh/lockstep/pkg/rules/objectstate"
+	"github.com/lockstep-sh/lockstep/pkg/util/words"
 )
 
 // fieldOwner is the field manager of what this package writes.
@@ -65,6 +68,27 @@ func (d *demand) slug() string {
 	return string(out[:min(len(out), 40)])
 }
 
+// claimsNote returns a note for users that plans neither count devices of ResourceClaims nor move the pods that have
+// them; empty if none has any.
+func (r *round) claimsNote() string {
+	pods, err := r.anyProfile().SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
+	if err != nil {
+		return "" // a cache does not fail
+	}
+	n := 0
+	for _, pod := range pods {
+		if objectstate.OccupiesNode(pod) &&
+			(len(pod.Spec.ResourceClaims) > 0 || pod.Status.ExtendedResourceClaimStatus != nil) {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; devices of ResourceClaims are not counted, and pods that have some are not moved: %s",
+		words.Count(n, "pod"))
+}
+
 // writeFound writes into a plan what was found, or that nothing was. The plan may have changed meanwhile, but not
 // what is written here.
 func (r *round) writeFound(ctx context.Context, p *v1alpha1.DefragmentationPlan, found *proposal,
@@ -87,7 +111,7 @@ func (r *round) writeFound(ctx context.Context, p *v1alpha1.DefragmentationPlan,
 	}
 	p.Status.Goal = goalOf(p.Spec.Goal)
 	meta.SetStatusCondition(&p.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: migration.Clip(message),
+		Type: v1alpha1.DefragmentationFound, Status: is, Reason: reason, Message: migration.Clip(message + r.claimsNote()),
 		ObservedGeneration: p.Generation, LastTransitionTime: metav1.NewTime(r.clock.Now()),
 	})
 	if err := r.scheduler.Client.Status().Patch(ctx, p, client.MergeFrom(before),
