@@ -12,8 +12,8 @@ import (
 )
 
 // blocked is the pods that found capacity held for others. No event of the cluster shows when a hold ends, so they are
-// activated when one does on a node that refused them, in any profile; when a pod ends there; and when nodes, volumes or
-// devices change, since the queue knows no event that could help what this plugin refused.
+// activated when one does on a node that refused them, in any profile; when a pod ends there; and when nodes, volumes
+// or devices change, since the queue knows no event that could help what this plugin refused.
 type blocked struct {
 	mu   sync.Mutex
 	pods map[types.UID]refusal

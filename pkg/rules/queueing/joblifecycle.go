@@ -272,8 +272,8 @@ func (b *Book) whole(j *job, at Moment) bool {
 	return at.IsComplete(j.Pod)
 }
 
-// retry brings back jobs that have failed and may fit or reclaim by now, of which no event of the cluster says so: their
-// queue deserves more, limits have changed, or there is more to reclaim.
+// retry brings back jobs that have failed and may fit or reclaim by now, of which no event of the cluster says so:
+// their queue deserves more, limits have changed, or there is more to reclaim.
 func (b *Book) retry(at Moment) {
 	limitsChanged, reclaimable := b.limitsChanged, b.reclaimable
 	b.limitsChanged, b.reclaimable = false, false
