@@ -31,8 +31,8 @@ func Ends(before, after any) bool {
 	return !objectstate.IsBeingEvicted(pod)
 }
 
-// Helps reports whether an event of something else than pods may let a pod fit that did not: of nodes, volumes, devices,
-// or the claims to these.
+// Helps reports whether an event of something else than pods may let a pod fit that did not: of nodes, volumes,
+// devices, or the claims to these.
 func Helps(event fwk.ClusterEvent, before, after any) bool {
 	switch event.Resource {
 	case fwk.AssignedPod, fwk.Pod, fwk.UnscheduledPod, fwk.TargetPod, fwk.PodGroup:
