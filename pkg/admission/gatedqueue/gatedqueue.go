@@ -60,12 +60,11 @@ type gatedPod struct {
 	since time.Time
 }
 
-// Install puts a Queue in front of that of a scheduler that does not run yet. gates are the names of
-// the PreEnqueue plugins whose pods may wait there; profiles without any do not use it. forget is
-// called with each pod that is deleted or bound, after the queue has let go of it: what a queue is sorted
-// by must not change before. heard is called with each event of the cluster that the scheduler's cache
-// has taken in, and has to pass it on to the queue. moved reports whether the gates may answer otherwise for a
-// pod now than for an earlier version of it.
+// Install puts a Queue in front of that of a scheduler that does not run yet. gates are the names of the PreEnqueue
+// plugins whose pods may wait there. forget is called with each pod that is deleted or bound, after the queue has let
+// go of it: what a queue is sorted by must not change before. heard is called with each event of the cluster that the
+// scheduler's cache has taken in, and has to pass it on to the queue. moved reports whether the gates may answer
+// otherwise for a pod now than for an earlier version of it.
 func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID),
 	heard func(event fwk.ClusterEvent, before, after any, pass func()), moved func(before, now *v1.Pod) bool) *Queue {
 	q := &Queue{SchedulingQueue: sched.SchedulingQueue, gates: map[string][]fwk.PreEnqueuePlugin{}, forget: forget,
@@ -79,9 +78,7 @@ func Install(sched *scheduler.Scheduler, gates []string, forget func(types.UID),
 			}
 		}
 	}
-	if len(q.gates) > 0 {
-		sched.SchedulingQueue = q
-	}
+	sched.SchedulingQueue = q
 	return q
 }
 
